@@ -1,0 +1,83 @@
+# Each target is one thing that a developer or CI wants; `make help` lists them.
+SHELL := bash
+.DEFAULT_GOAL := help
+PY := .venv/bin/python
+CLUSTER ?= today
+PYTEST := $(PY) -m pytest
+COVERAGE := --cov --cov-report=term:skip-covered
+
+# The end-to-end tier needs root. Without it the tier is left out aloud, and in CI that is a failure.
+ifeq ($(shell id -u),0)
+TIERS := tests/unit tests/functional tests/e2e
+else
+TIERS := tests/unit tests/functional
+endif
+
+.PHONY: help setup demo test test-all lint format unit functional e2e bench testbed-up \
+	testbed-down pack requirements clean tiers python
+
+help:  ## List the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup:  ## Make this machine ready: Debian packages, Python environment, Go programs, images
+	@testbed/setup.sh all
+
+python:
+	@testbed/setup.sh python
+
+demo: setup  ## Watch the charm do its main job on a real node (CLUSTER=today|tomorrow)
+	@$(PY) -m demo --cluster $(CLUSTER) --report build/demo-$(CLUSTER)
+
+test: setup tiers lint  ## Everything that CI runs: lint, unit, functional, the core of e2e
+	@$(PYTEST) $(TIERS) -m "not long" $(COVERAGE)
+
+test-all: setup tiers lint  ## The same with the long tests: chaos, matrices, soak
+	@$(PYTEST) $(TIERS) $(COVERAGE)
+
+lint: python  ## Check style, types, spelling and the rooms' borders
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+	@.venv/bin/codespell
+	@.venv/bin/lint-imports --no-cache | tail -n 4
+	@.venv/bin/pyright --warnings
+
+format: python  ## Let ruff fix and format the code
+	@.venv/bin/ruff check --fix .
+	@.venv/bin/ruff format .
+
+unit: python  ## Tests of our own decisions, in seconds
+	@$(PYTEST) tests/unit $(COVERAGE)
+
+functional: setup  ## Tests against a real etcd and kube-apiserver, no root needed
+	@$(PYTEST) tests/functional -m "not long"
+
+e2e: setup  ## Tests on a real node with a real istiod and Envoy, as root
+	@$(PYTEST) tests/e2e -m "not long"
+
+bench: setup  ## Measure; prints figures next to what they are compared with
+	@for file in bench/bench_*.py; do $(PY) $$file || exit 1; done
+
+testbed-up: setup  ## Start a real node with Istio (CLUSTER=today|tomorrow)
+	@$(PY) -m testbed up --wait $(if $(filter today,$(CLUSTER)),--classic-sidecars --disable-policy-api)
+
+testbed-down:  ## Stop it
+	@$(PY) -m testbed down
+
+pack: python  ## Build the .charm file into build/
+	@$(PY) -m testbed juju pack --output build
+
+requirements: python  ## Compile requirements/*.in into hashed pins
+	@for name in bootstrap charm workload image dev; do \
+		.venv/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes \
+			--no-emit-index-url --no-emit-find-links --no-header \
+			requirements/$$name.in -o requirements/$$name.txt || exit 1; \
+	done
+
+clean:  ## Remove what the targets above left in the checkout
+	rm -rf .venv .tox build dist reports .coverage .pytest_cache .ruff_cache .hypothesis
+
+tiers:
+ifneq ($(shell id -u),0)
+	@echo "make: tests/e2e is left out: starting a node needs root (sudo make test)"
+	@test "$$CI" != true || { echo "make: in CI that is a failure"; exit 1; }
+endif

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Makes a bare Debian or Ubuntu machine ready; a second run only checks.
+# Usage: testbed/setup.sh [python|all]   (python: only the virtual environment)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+say() { printf 'setup: %s\n' "$*"; }
+
+python=${PYTHON:-python3}
+venv_packages=()
+if ! command -v "$python" >/dev/null; then
+    venv_packages=(python3 python3-venv)
+elif ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+    venv_packages=(python3-venv)
+fi
+
+debian_packages() {
+    local wanted missing=()
+    mapfile -t wanted <requirements/debian.txt
+    for package in "$@" "${wanted[@]}"; do
+        dpkg-query -W -f='${Status}\n' "$package" 2>/dev/null | grep -q ' installed$' \
+            || missing+=("$package")
+    done
+    [ ${#missing[@]} -eq 0 ] && return
+    if [ "$(id -u)" -ne 0 ]; then
+        say "these Debian packages are missing; as root, run:"
+        say "  apt-get update && apt-get install --no-install-recommends ${missing[*]}"
+        return
+    fi
+    say "installing Debian packages: ${missing[*]}"
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" \
+        >/dev/null
+}
+
+virtual_environment() {
+    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+        || { say "Python 3.11 or newer is needed; $("$python" --version) is too old"; exit 1; }
+    local stamp=.venv/requirements.sha256 wanted
+    wanted=$(cat requirements/bootstrap.txt requirements/dev.txt requirements/image.txt \
+        | sha256sum)
+    [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] && return
+    say "installing the Python environment into .venv"
+    [ -x .venv/bin/pip ] || "$python" -m venv --clear .venv
+    .venv/bin/pip install -q --disable-pip-version-check --require-hashes \
+        -r requirements/bootstrap.txt
+    .venv/bin/uv pip install -q --python .venv/bin/python --require-hashes \
+        -r requirements/dev.txt -r requirements/image.txt
+    echo "$wanted" >"$stamp"
+}
+
+if [ "${1:-all}" = all ] || [ ${#venv_packages[@]} -gt 0 ]; then
+    debian_packages "${venv_packages[@]}"
+fi
+virtual_environment
+[ "${1:-all}" = all ] || exit 0
+.venv/bin/python -m testbed programs build
+if [ "$(id -u)" -eq 0 ]; then
+    .venv/bin/python -m testbed images build
+fi
