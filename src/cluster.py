@@ -1,0 +1,253 @@
+"""The charm's only way to the Kubernetes API: plain objects in, plain objects or errors out.
+
+Objects stay plain mappings, so that a field which this version of the client library does not
+know is neither lost on reading nor dropped on writing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Generator
+from typing import Any, NamedTuple, cast
+
+import httpx2
+import lightkube
+import lightkube.generic_resource
+import lightkube.types
+
+import errors
+
+Object = dict[str, Any]
+
+FIELD_MANAGER = "istio-integrator"
+
+
+class Kind(NamedTuple):
+    """A kind of object and how the API server spells it in addresses."""
+
+    api_version: str
+    name: str
+    plural: str
+    namespaced: bool
+
+
+def _kinds(api_version: str, namespaced: bool, **names: str) -> list[Kind]:
+    return [Kind(api_version, name, plural, namespaced) for name, plural in names.items()]
+
+
+_ADMISSION = "admissionregistration.k8s.io/v1"
+_RBAC = "rbac.authorization.k8s.io/v1"
+
+KINDS: dict[tuple[str, str], Kind] = {
+    (kind.api_version, kind.name): kind
+    for kind in (
+        *_kinds("v1", False, Namespace="namespaces", Node="nodes"),
+        *_kinds(
+            "v1",
+            True,
+            ConfigMap="configmaps",
+            Pod="pods",
+            Secret="secrets",  # noqa: S106
+            Service="services",
+            ServiceAccount="serviceaccounts",
+            Event="events",
+        ),
+        *_kinds("apps/v1", True, Deployment="deployments", StatefulSet="statefulsets"),
+        *_kinds("policy/v1", True, PodDisruptionBudget="poddisruptionbudgets"),
+        *_kinds("networking.k8s.io/v1", True, NetworkPolicy="networkpolicies"),
+        *_kinds("coordination.k8s.io/v1", True, Lease="leases"),
+        *_kinds("discovery.k8s.io/v1", True, EndpointSlice="endpointslices"),
+        *_kinds(
+            _ADMISSION,
+            False,
+            MutatingWebhookConfiguration="mutatingwebhookconfigurations",
+            MutatingAdmissionPolicy="mutatingadmissionpolicies",
+            MutatingAdmissionPolicyBinding="mutatingadmissionpolicybindings",
+        ),
+        *_kinds(_RBAC, True, Role="roles", RoleBinding="rolebindings"),
+        *_kinds(
+            _RBAC, False, ClusterRole="clusterroles", ClusterRoleBinding="clusterrolebindings"
+        ),
+        *_kinds(
+            "networking.istio.io/v1",
+            True,
+            Gateway="gateways",
+            VirtualService="virtualservices",
+            DestinationRule="destinationrules",
+        ),
+        *_kinds("networking.istio.io/v1alpha3", True, EnvoyFilter="envoyfilters"),
+        *_kinds(
+            "security.istio.io/v1",
+            True,
+            AuthorizationPolicy="authorizationpolicies",
+            PeerAuthentication="peerauthentications",
+        ),
+    )
+}
+
+
+def kind(api_version: str, name: str) -> Kind:
+    """Look up a kind that the charm knows."""
+    return KINDS[api_version, name]
+
+
+NAMESPACE = kind("v1", "Namespace")
+NODE = kind("v1", "Node")
+CONFIG_MAP = kind("v1", "ConfigMap")
+POD = kind("v1", "Pod")
+SECRET = kind("v1", "Secret")
+SERVICE = kind("v1", "Service")
+DEPLOYMENT = kind("apps/v1", "Deployment")
+LEASE = kind("coordination.k8s.io/v1", "Lease")
+MUTATING_WEBHOOK = kind(_ADMISSION, "MutatingWebhookConfiguration")
+
+
+@functools.cache
+def _resource(kind: Kind) -> Any:
+    group, _, version = kind.api_version.rpartition("/")
+    base = (
+        lightkube.generic_resource.GenericNamespacedResource
+        if kind.namespaced
+        else lightkube.generic_resource.GenericGlobalResource
+    )
+    create_api_info = cast("Any", lightkube.generic_resource).create_api_info
+    info = create_api_info(group, version, kind.name, kind.plural)
+    return type(kind.name, (base,), {"_api_info": info})
+
+
+def reference(obj: Object) -> str:
+    """Name an object for people: `ConfigMap a-namespace/a-name`."""
+    metadata = obj.get("metadata", {})
+    namespace = metadata.get("namespace")
+    name = metadata.get("name") or metadata.get("generateName", "")
+    return f"{obj.get('kind', 'object')} {f'{namespace}/' if namespace else ''}{name}"
+
+
+class Cluster:
+    """Reads and writes objects, and turns what the API server refuses into the charm's errors."""
+
+    def __init__(self, client: lightkube.Client) -> None:
+        # The library's annotations leave plain mappings partially unknown.
+        self.client: Any = client
+
+    def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object | None:
+        """Read one object; None where it, or its kind, does not exist."""
+        try:
+            with _errors():
+                found = self.client.get(_resource(kind), name, namespace=namespace)
+        except errors.ApiError as error:
+            if error.code == 404:
+                return None
+            raise
+        return _plain(kind, found)
+
+    def list(
+        self,
+        kind: Kind,
+        namespace: str | None = None,
+        labels: dict[str, str] | None = None,
+    ) -> list[Object]:
+        """Read the objects of a kind; nothing where the kind does not exist.
+
+        Args:
+            kind: The kind.
+            namespace: Where to look, None for everywhere.
+            labels: Labels that each object must have.
+        """
+        everywhere = "*" if kind.namespaced else None
+        try:
+            with _errors():
+                found = self.client.list(
+                    _resource(kind), namespace=namespace or everywhere, labels=labels
+                )
+                return [_plain(kind, item) for item in found]
+        except errors.ApiError as error:
+            if error.code == 404:
+                return []
+            raise
+
+    def create(self, obj: Object, *, dry_run: bool = False) -> Object:
+        """Create an object, or with `dry_run` learn what would be created."""
+        kind = KINDS[obj["apiVersion"], obj["kind"]]
+        resource = _resource(kind)
+        namespace = obj["metadata"].get("namespace")
+        with _errors():
+            created = self.client.create(
+                resource(obj), namespace=namespace, field_manager=FIELD_MANAGER, dry_run=dry_run
+            )
+        return _plain(kind, created)
+
+    def apply(self, obj: Object) -> Object:
+        """Server-side apply an object that is ours."""
+        return self._patch(obj, obj, lightkube.types.PatchType.APPLY)
+
+    def merge_patch(self, obj: Object, patch: Object) -> Object:
+        """Merge a patch into an object, which may be somebody else's.
+
+        The patch may carry `metadata.resourceVersion`: a change in between is then a Conflict.
+        """
+        return self._patch(obj, patch, lightkube.types.PatchType.MERGE)
+
+    def delete(self, obj: Object) -> None:
+        """Delete an object; one that is not there is as good as deleted."""
+        kind = KINDS[obj["apiVersion"], obj["kind"]]
+        metadata = obj["metadata"]
+        try:
+            with _errors():
+                self.client.delete(
+                    _resource(kind),
+                    metadata["name"],
+                    namespace=metadata.get("namespace"),
+                    cascade=lightkube.types.CascadeType.BACKGROUND,
+                )
+        except errors.ApiError as error:
+            if error.code != 404:
+                raise
+
+    def _patch(self, obj: Object, patch: Object, how: lightkube.types.PatchType) -> Object:
+        kind = KINDS[obj["apiVersion"], obj["kind"]]
+        metadata = obj["metadata"]
+        with _errors():
+            patched = self.client.patch(
+                _resource(kind),
+                metadata["name"],
+                patch,
+                namespace=metadata.get("namespace"),
+                patch_type=how,
+                field_manager=FIELD_MANAGER,
+                force=how is lightkube.types.PatchType.APPLY,
+            )
+        return _plain(kind, patched)
+
+
+def _plain(kind: Kind, obj: Any) -> Object:
+    return {**obj, "apiVersion": kind.api_version, "kind": kind.name}
+
+
+@contextlib.contextmanager
+def _errors() -> Generator[None]:
+    try:
+        yield
+    except lightkube.ApiError as error:
+        message = error.status.message or str(error.status.reason)
+        raise _failure(error.response.status_code, message) from error
+    except httpx2.HTTPStatusError as error:
+        # A kind that is not served is answered in plain text, not with a Status.
+        code = error.response.status_code
+        if code == 404:
+            raise errors.KindAbsentError(
+                code, f"{error.request.url.path} is not served"
+            ) from error
+        raise _failure(code, error.response.text[:200].strip()) from error
+    except httpx2.HTTPError as error:
+        raise errors.UnreachableError(str(error) or type(error).__name__) from error
+
+
+def _failure(code: int, message: str) -> errors.ApiError:
+    # Admission plugins (quota, pod security) answer 403 too, without the authorizer's words.
+    if code == 401 or (code == 403 and "cannot " in message and "resource " in message):
+        return errors.ForbiddenError(code, message)
+    if code == 409:
+        return errors.ConflictError(code, message)
+    return errors.ApiError(code, message)

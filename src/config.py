@@ -1,0 +1,121 @@
+"""The charm's options: each one's grammar, and one line for each that does not follow it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+import pydantic
+
+import errors
+import labels
+
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_NAMESPACE_GROUPS = ("model", "profiles", "labelled")
+
+
+def _name(value: str) -> str:
+    value = value.strip()
+    if value and not _DNS_LABEL.fullmatch(value):
+        raise ValueError("use lower-case letters, digits and inner hyphens, at most 63")
+    return value
+
+
+def _selector(value: str) -> str:
+    labels.parse(value)
+    return value.strip()
+
+
+def _items(value: Any) -> Any:
+    if isinstance(value, str):
+        return tuple(item.strip() for item in value.split(",") if item.strip())
+    return value
+
+
+def _container_names(values: tuple[str, ...]) -> tuple[str, ...]:
+    for value in values:
+        if not _DNS_LABEL.fullmatch(value):
+            raise ValueError(f"'{value}' is not the name of a container")
+    return values
+
+
+def _namespace_groups(values: tuple[str, ...]) -> tuple[str, ...]:
+    unknown = [value for value in values if value not in _NAMESPACE_GROUPS]
+    if unknown:
+        raise ValueError(f"'{unknown[0]}' is none of {', '.join(_NAMESPACE_GROUPS)}")
+    return values
+
+
+Name = Annotated[str, pydantic.AfterValidator(_name)]
+Selector = Annotated[str, pydantic.AfterValidator(_selector)]
+ContainerNames = Annotated[
+    tuple[str, ...],
+    pydantic.BeforeValidator(_items),
+    pydantic.AfterValidator(_container_names),
+]
+NamespaceGroups = Annotated[
+    tuple[str, ...],
+    pydantic.BeforeValidator(_items),
+    pydantic.AfterValidator(_namespace_groups),
+]
+
+
+class Config(pydantic.BaseModel):
+    """What the operator wants. Names are those of config.yaml with underscores."""
+
+    model_config = pydantic.ConfigDict(
+        frozen=True,
+        extra="ignore",
+        validate_default=True,
+        alias_generator=lambda name: name.replace("_", "-"),
+        populate_by_name=True,
+    )
+
+    istiod_namespace: Name = ""
+    """Where istiod runs; empty: discover it."""
+    revision: Name = ""
+    """An Istio revision or tag; empty: the default one, or the only one."""
+    mesh_membership: Literal["namespace", "selected", "none"] = "namespace"
+    included_pods: Selector = ""
+    """With `selected`: the pods that join."""
+    excluded_pods: Selector = ""
+    """Pods that get no sidecar."""
+    hold_application: bool = True
+    proxy_shutdown: bool = True
+    sidecar_mode: Literal["auto", "native", "classic"] = "auto"
+    admission: Literal["auto", "policy", "webhook"] = "auto"
+    lifecycle_namespaces: NamespaceGroups = _NAMESPACE_GROUPS
+    wait_for_containers: ContainerNames = ()
+    ignore_containers: ContainerNames = ()
+    replace_broken_pods: bool = False
+    sidecar_convergence: Literal["auto", "manual"] = "auto"
+    convergence_max_unavailable: Annotated[int, pydantic.Field(ge=1, le=100)] = 2
+    """Workloads that may have a pod being replaced at the same time."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @pydantic.model_validator(mode="after")
+    def _selected_needs_a_selector(self) -> Self:
+        if self.mesh_membership == "selected" and not self.included_pods:
+            raise ValueError("included-pods: mesh-membership=selected needs a label selector")
+        return self
+
+    @classmethod
+    def load(cls, options: Mapping[str, Any]) -> Config:
+        """Validate the options as Juju gives them.
+
+        Raises:
+            ConfigError: With one line for each option that is wrong.
+        """
+        try:
+            return cls.model_validate(dict(options))
+        except pydantic.ValidationError as error:
+            raise errors.ConfigError([_line(problem) for problem in error.errors()]) from error
+
+
+def _line(problem: Any) -> str:
+    message = re.sub(r"^(Value error, |Input should be )", "", problem["msg"])
+    if not problem["loc"]:
+        return message
+    expected = "" if problem["type"] == "value_error" else "must be "
+    return f"{problem['loc'][0]}='{problem['input']}': {expected}{message}"

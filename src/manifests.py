@@ -1,0 +1,196 @@
+"""Render a folder of templates, apply what is ours, prune what is no longer wanted."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import pathlib
+import re
+from collections.abc import Iterable
+from typing import Any, cast
+
+import jinja2
+import yaml
+
+import cluster
+import errors
+
+TEMPLATES = pathlib.Path(__file__).parent.parent / "templates"
+
+PREFIX = "istio-integrator.charmhub.io/"
+MANAGED_BY = "app.kubernetes.io/managed-by"
+MANAGER = "istio-integrator"
+OWNER = f"{PREFIX}owner"
+COMPONENT = f"{PREFIX}component"
+APPLIED_HASH = f"{PREFIX}applied-hash"
+
+_KIND_LINES = re.compile(r"^apiVersion: (\S+)\nkind: (\S+)$", re.MULTILINE)
+
+
+def owner_label(model: str, application: str) -> str:
+    """Name an application uniquely within the 63 characters of a label value."""
+    full = f"{model}.{application}"
+    if len(full) <= 63:
+        return full
+    return f"{full[:52].rstrip('-.')}-{hashlib.sha256(full.encode()).hexdigest()[:10]}"
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    # The templates are YAML: values pass through `tojson`, so nothing is escaped as HTML.
+    return jinja2.Environment(  # noqa: S701
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+def _sources(folder: str) -> list[pathlib.Path]:
+    return sorted((TEMPLATES / folder).glob("*.yaml.j2"))
+
+
+def kinds(folder: str) -> list[cluster.Kind]:
+    """List the kinds that a folder's templates can ever render.
+
+    Templates write `apiVersion` and `kind` as the first two lines of each document, literally.
+    """
+    found: dict[cluster.Kind, None] = {}
+    for path in _sources(folder):
+        for api_version, name in _KIND_LINES.findall(path.read_text()):
+            found[cluster.kind(api_version, name)] = None
+    return list(found)
+
+
+def render(folder: str, context: Any) -> list[cluster.Object]:
+    """Render every template of a folder.
+
+    Args:
+        folder: Below `templates/`.
+        context: A dataclass; its fields are the templates' variables.
+    """
+    values = {field.name: getattr(context, field.name) for field in dataclasses.fields(context)}
+    objects: list[cluster.Object] = []
+    for path in _sources(folder):
+        template = _environment().get_template(f"{folder}/{path.name}")
+        objects += [obj for obj in yaml.safe_load_all(template.render(values)) if obj]
+    return objects
+
+
+class Manifests:
+    """The objects that one application owns in the cluster."""
+
+    def __init__(self, api: cluster.Cluster, *, model: str, application: str) -> None:
+        self._cluster = api
+        self._model = model
+        self.owner = owner_label(model, application)
+
+    def apply(self, folder: str, context: Any) -> list[cluster.Object]:
+        """Make the cluster hold exactly what a folder renders to.
+
+        Every object is checked before the first is written: where one is foreign, nothing
+        changes. An object that is already as wanted is not written.
+
+        Returns:
+            The live objects, in the order of the templates.
+
+        Raises:
+            ForeignError: An object of that name exists and is not ours.
+        """
+        wanted = [self.prepared(folder, obj) for obj in render(folder, context)]
+        live = [self._live(obj) for obj in wanted]
+        applied = [
+            found if found is not None and is_current(found, obj) else self._cluster.apply(obj)
+            for found, obj in zip(live, wanted, strict=True)
+        ]
+        self._prune(folder, keep=wanted)
+        return applied
+
+    def remove(self, folder: str) -> None:
+        """Delete whatever of a folder is in the cluster."""
+        self._prune(folder, keep=())
+
+    def prepared(self, folder: str, obj: cluster.Object) -> cluster.Object:
+        """Complete a rendered object with the marks of its owner."""
+        metadata = dict(obj["metadata"])
+        metadata["labels"] = {
+            **metadata.get("labels", {}),
+            MANAGED_BY: MANAGER,
+            OWNER: self.owner,
+            COMPONENT: folder,
+        }
+        if cluster.KINDS[obj["apiVersion"], obj["kind"]].namespaced:
+            metadata.setdefault("namespace", self._model)
+        if metadata.get("namespace") != self._model:
+            metadata["ownerReferences"] = [self.model_reference]
+        canonical = json.dumps({**obj, "metadata": metadata}, sort_keys=True)
+        digest = hashlib.sha256(canonical.encode()).hexdigest()[:16]
+        metadata["annotations"] = {**metadata.get("annotations", {}), APPLIED_HASH: digest}
+        return {**obj, "metadata": metadata}
+
+    @functools.cached_property
+    def model_reference(self) -> cluster.Object:
+        """An ownerReference to the model's namespace: what bears it goes when the model goes."""
+        namespace = self._cluster.get(cluster.NAMESPACE, self._model)
+        if namespace is None:
+            raise errors.ApiError(404, f"namespace {self._model} does not exist")
+        return {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "name": self._model,
+            "uid": namespace["metadata"]["uid"],
+            "blockOwnerDeletion": False,
+        }
+
+    def _live(self, obj: cluster.Object) -> cluster.Object | None:
+        metadata = obj["metadata"]
+        kind = cluster.KINDS[obj["apiVersion"], obj["kind"]]
+        found = self._cluster.get(kind, metadata["name"], metadata.get("namespace"))
+        if found is not None:
+            owner = found["metadata"].get("labels", {}).get(OWNER, "")
+            if owner != self.owner:
+                raise errors.ForeignError(cluster.reference(found), owner)
+        return found
+
+    def _prune(self, folder: str, keep: Iterable[cluster.Object]) -> None:
+        kept = {_identity(obj) for obj in keep}
+        for kind in reversed(kinds(folder)):
+            for obj in self._owned(kind, folder):
+                if _identity(obj) not in kept and "deletionTimestamp" not in obj["metadata"]:
+                    self._cluster.delete(obj)
+
+    def _owned(self, kind: cluster.Kind, folder: str) -> list[cluster.Object]:
+        labels = {OWNER: self.owner, COMPONENT: folder}
+        try:
+            return self._cluster.list(kind, labels=labels)
+        except errors.ForbiddenError:
+            if not kind.namespaced:
+                raise
+            # Without cluster-wide trust, the model's own namespace is all there can be.
+            return self._cluster.list(kind, namespace=self._model, labels=labels)
+
+
+def is_current(live: Any, wanted: Any) -> bool:
+    """Tell whether a live object already says everything that is wanted of it.
+
+    What others or the API server added beside it does not matter. A field that is no longer
+    wanted does: it shows in the hash annotation, which is part of what is wanted.
+    """
+    if isinstance(wanted, dict):
+        fields = cast("cluster.Object", wanted)
+        return isinstance(live, dict) and all(
+            key in live and is_current(live[key], value) for key, value in fields.items()
+        )
+    if isinstance(wanted, list):
+        items = cast("list[Any]", wanted)
+        found = cast("list[Any]", live) if isinstance(live, list) else []
+        return len(found) == len(items) and all(map(is_current, found, items))
+    return live == wanted
+
+
+def _identity(obj: cluster.Object) -> tuple[str, str, str]:
+    metadata = obj["metadata"]
+    return obj["kind"], metadata.get("namespace", ""), metadata["name"]
