@@ -1,0 +1,1 @@
+"""The hands of the workload: slim resource types and a thin layer over the Kubernetes API."""
