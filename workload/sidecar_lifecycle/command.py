@@ -9,7 +9,7 @@ BAD_INPUT = 2
 """Exit code for a wrong command line or a document that can't be read."""
 
 # argparse has no public name for what `add_subparsers` returns.
-Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # pyright: ignore[reportPrivateUsage]
+Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
 class InputError(Exception):
