@@ -1,0 +1,90 @@
+"""The record of a demo: what was done, what was seen, figures and charts; written as HTML."""
+
+import dataclasses
+import json
+import pathlib
+
+import jinja2
+import markupsafe
+
+from demo import chart
+
+TEMPLATES = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(pathlib.Path(__file__).parent / "templates"),
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """Something that was said during a step."""
+
+    # Seconds since the demo's start.
+    at: float
+    # note, seen or missed
+    kind: str
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """One measured value, with its unit."""
+
+    name: str
+    value: str
+
+
+@dataclasses.dataclass
+class Step:
+    """What happened in one step."""
+
+    title: str
+    lines: list[Line] = dataclasses.field(default_factory=list)
+    charts: list[markupsafe.Markup] = dataclasses.field(default_factory=list)
+
+    @property
+    def is_observed(self) -> bool:
+        """Whether everything in it was seen, and anything at all."""
+        kinds = {line.kind for line in self.lines}
+        return "seen" in kinds and "missed" not in kinds
+
+
+@dataclasses.dataclass
+class Report:
+    """The whole demo."""
+
+    cluster: str
+    description: str
+    # How many steps there are to see.
+    planned: int
+    steps: list[Step] = dataclasses.field(default_factory=list)
+    figures: list[Figure] = dataclasses.field(default_factory=list)
+
+    @property
+    def is_observed(self) -> bool:
+        """Whether every planned step was seen."""
+        return len(self.steps) == self.planned and all(step.is_observed for step in self.steps)
+
+    @property
+    def verdict(self) -> str:
+        """One sentence on how it went."""
+        if self.is_observed:
+            return "Each step was observed."
+        seen = sum(step.is_observed for step in self.steps)
+        return f"Only {seen} of {self.planned} steps were observed."
+
+    def write(self, folder: pathlib.Path) -> pathlib.Path:
+        """Write index.html, and the figures as JSON beside it; return the page's path."""
+        folder.mkdir(parents=True, exist_ok=True)
+        figures = {figure.name: figure.value for figure in self.figures}
+        (folder / "figures.json").write_text(json.dumps(figures, indent=2) + "\n")
+        page = folder / "index.html"
+        page.write_text(TEMPLATES.get_template("report.html.j2").render(report=self))
+        return page
+
+
+def svg(drawing: chart.Chart) -> markupsafe.Markup:
+    """Render a chart."""
+    return markupsafe.Markup(TEMPLATES.get_template("timeline.svg.j2").render(chart=drawing))
