@@ -1,0 +1,1 @@
+"""Pods that missed their sidecar, because of the order things came up in, are replaced."""
