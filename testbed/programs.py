@@ -204,7 +204,7 @@ def _build(product: str, target: Path, progress: Progress) -> None:
         (scratch / "bin").mkdir()
         for index, (name, package) in enumerate(recipe.packages.items(), 1):
             label = f"{product} {index}/{len(recipe.packages)} {name}"
-            _compile(go, product, package, scratch / "bin" / name, label, progress)
+            _compile(go, product, package, scratch / "bin" / name, label=label, progress=progress)
         for place, (module, inside) in recipe.share.items():
             source = _module_directory(go, product, module) / inside
             _copy_writable(source, scratch / "share" / place)
@@ -221,7 +221,7 @@ def _environment() -> dict[str, str]:
 
 
 def _compile(
-    go: Path, product: str, package: str, output: Path, label: str, progress: Progress
+    go: Path, product: str, package: str, output: Path, *, label: str, progress: Progress
 ) -> None:
     flags = f"-s -w {PRODUCTS[product].stamp}".strip()
     started = time.monotonic()

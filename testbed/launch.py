@@ -1,0 +1,219 @@
+"""Starting and ending the supervisor, and what belongs to it on the host."""
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from testbed import addresses, namespaces, paths
+
+_UNSHARE = (
+    "unshare",
+    "--net",
+    "--mount",
+    "--pid",
+    "--fork",
+    "--kill-child=SIGKILL",
+    "--mount-proc",
+    "--",
+)
+
+
+class LaunchError(Exception):
+    """The supervisor could not be started or ended."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Holder:
+    """The process that a testbed lives and dies with, as recorded in its state directory."""
+
+    pid: int
+    """Of `unshare`, or of the supervisor itself when there is no node."""
+    started: str
+    """Its start in clock ticks, since process ids are used again."""
+    init: int
+    """The supervisor, as the host sees it."""
+    slot: int | None
+    """None without a node."""
+
+    @property
+    def alive(self) -> bool:
+        """Tell whether this very process still runs."""
+        return _start_ticks(self.pid) == self.started
+
+
+def _start_ticks(pid: int) -> str:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    # The command's name, in parentheses, may itself hold spaces and parentheses.
+    fields = text.rpartition(")")[2].split()
+    return "" if fields[0] == "Z" else fields[19]
+
+
+def holder(state: Path) -> Holder | None:
+    """Return the running holder of a state directory, if any."""
+    try:
+        found = Holder(**json.loads((state / "supervisor.json").read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+    return found if found.alive else None
+
+
+@contextlib.contextmanager
+def slot_lock() -> Iterator[None]:
+    """Hold the lock under which slots are chosen and links are made."""
+    paths.states().mkdir(parents=True, exist_ok=True)
+    with (paths.states() / ".slots.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def free_slot() -> int:
+    """Return a slot that no running testbed of this user and no route of the host uses."""
+    taken: set[int] = set()
+    for state in paths.states().glob("*/supervisor.json"):
+        found = holder(state.parent)
+        if found and found.slot is not None:
+            taken.add(found.slot)
+    output = subprocess.run(
+        ["ip", "-4", "-json", "route", "show", "table", "all"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    routes = addresses.parse_routes(route["dst"] for route in json.loads(output or "[]"))
+    return addresses.choose_slot(taken, routes)
+
+
+def start(state: Path, plan: addresses.Plan | None) -> Holder:
+    """Start the supervisor on `spec.json`, and with a plan link its network to the host."""
+    log = (state / "logs" / "supervisor.log").open("ab")
+    supervisor = (sys.executable, "-m", "testbed.supervisor", str(state))
+    with log:
+        process = subprocess.Popen(
+            [*(_UNSHARE if plan else ()), *supervisor],
+            cwd=state,
+            env={**os.environ, "PYTHONPATH": str(paths.SOURCE)},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    init = _child(process) if plan else process.pid
+    found = Holder(
+        pid=process.pid,
+        started=_start_ticks(process.pid),
+        init=init,
+        slot=plan.slot if plan else None,
+    )
+    (state / "supervisor.json").write_text(json.dumps(dataclasses.asdict(found)))
+    # The testbed outlives this program; Popen would complain about that.
+    process.returncode = 0
+    if plan:
+        try:
+            _link(plan, init)
+        except subprocess.CalledProcessError as error:
+            end(found, state)
+            raise LaunchError(f"linking the node to the host failed: {error.stderr}") from error
+    return found
+
+
+def _child(process: subprocess.Popen[bytes]) -> int:
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError):
+            # Between fork and the new program the child still looks like unshare itself.
+            for pid in children.read_text().split():
+                if "testbed.supervisor" in Path(f"/proc/{pid}/cmdline").read_text().split("\0"):
+                    return int(pid)
+        if process.poll() is not None:
+            raise LaunchError("unshare failed; see logs/supervisor.log")
+        time.sleep(0.01)
+    raise LaunchError("unshare did not start the supervisor")
+
+
+def _ip(*argv: object) -> None:
+    subprocess.run(["ip", *map(str, argv)], check=True, capture_output=True, text=True)
+
+
+def _link(plan: addresses.Plan, init: int) -> None:
+    name = plan.interface
+    peer = ("peer", "name", namespaces.LINK, "netns", init)
+    _ip("link", "add", name, "type", "veth", *peer)
+    _ip("address", "add", f"{plan.host}/{plan.link.prefixlen}", "dev", name)
+    _ip("link", "set", name, "up")
+    for network in (plan.services, plan.pods):
+        _ip("route", "add", network, "via", plan.node, "dev", name)
+
+
+def end(found: Holder, state: Path) -> None:
+    """Kill the supervisor and wait until nothing of it is left.
+
+    Raises:
+        LaunchError: when processes or the link are still there after a while.
+    """
+    components = component_pids(state) if found.slot is None else []
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(found.pid, signal.SIGKILL)
+    link = None
+    if found.slot is not None:
+        link = Path("/sys/class/net", addresses.plan(found.slot).interface)
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(found.pid, os.WNOHANG)
+        left = [pid for pid in (found.pid, found.init, *components) if _start_ticks(pid)]
+        if not left and not (link and link.exists()):
+            return
+        time.sleep(0.02)
+    raise LaunchError(f"processes {left} or the link of {state.name} are still there")
+
+
+def component_pids(state: Path) -> list[int]:
+    """Return the process ids in `status.json`; those of a node count in its own namespace."""
+    try:
+        status: dict[str, Any] = json.loads((state / "status.json").read_text())
+    except (OSError, ValueError):
+        return []
+    return [entry["pid"] for entry in status.values() if entry["pid"]]
+
+
+def clean(state: Path, cgroup: str) -> None:
+    """Remove the files and the empty cgroup directories that an ended testbed left."""
+    for directory in namespaces.cgroup_directories(cgroup):
+        _remove_cgroups(directory)
+    if state.exists():
+        shutil.rmtree(state)
+
+
+def _remove_cgroups(directory: Path) -> None:
+    for folder, _, _ in os.walk(directory, topdown=False):
+        with contextlib.suppress(OSError):
+            Path(folder).rmdir()
+
+
+def inside(found: Holder, argv: Sequence[str], directory: Path | None = None) -> list[str]:
+    """Return the command line that runs another one inside the node's namespaces."""
+    where = directory or Path.cwd()
+    return [
+        "nsenter",
+        f"--target={found.init}",
+        "--net",
+        "--mount",
+        "--pid",
+        f"--wd={where}",
+        "--",
+        *argv,
+    ]

@@ -1,0 +1,80 @@
+"""The switches of `testbed up`."""
+
+import dataclasses
+import re
+from collections.abc import Sequence
+
+EXTRAS = ("training-operator",)
+"""What `--with` accepts."""
+
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?")
+_REVISION = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,54}[a-z0-9])?")
+
+
+class OptionsError(Exception):
+    """The switches contradict each other or have impossible values."""
+
+    def __init__(self, problems: Sequence[str]):
+        super().__init__("; ".join(problems))
+        self.problems = tuple(problems)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """What kind of cluster to start."""
+
+    control_plane_only: bool = False
+    """etcd, kube-apiserver and kube-controller-manager on loopback; no pods, no root."""
+    without_istio: bool = False
+    """Leave istiod and the gateway to a later `testbed istio install`."""
+    classic_sidecars: bool = False
+    """istiod's `ENABLE_NATIVE_SIDECARS=false`."""
+    revision: str = ""
+    """Install istiod under this revision; empty is the default one."""
+    disable_policy_api: bool = False
+    """Do not serve MutatingAdmissionPolicy, as clusters before Kubernetes 1.36."""
+    disable_policy_plugin: bool = False
+    """Serve MutatingAdmissionPolicy but do not run its admission plugin."""
+    extras: tuple[str, ...] = ()
+    """Names from `EXTRAS` to install as well."""
+
+    def problems(self) -> list[str]:
+        """Return what is wrong with the switches, one sentence each."""
+        found: list[str] = []
+        if self.revision and not _REVISION.fullmatch(self.revision):
+            found.append(
+                f"--revision {self.revision!r} is not a DNS label of at most 56 characters"
+            )
+        found += [
+            f"--with {name}: unknown, there is {', '.join(EXTRAS)}"
+            for name in self.extras
+            if name not in EXTRAS
+        ]
+        if self.control_plane_only:
+            clashing = {
+                "--without-istio": self.without_istio,
+                "--classic-sidecars": self.classic_sidecars,
+                "--revision": bool(self.revision),
+                "--with": bool(self.extras),
+            }
+            found += [
+                f"{switch} needs a node, --control-plane-only has none"
+                for switch, given in clashing.items()
+                if given
+            ]
+        if self.disable_policy_api and self.disable_policy_plugin:
+            found.append("--disable-policy-api already leaves the plugin out")
+        return found
+
+    def validate(self) -> None:
+        """Raise OptionsError when the switches can't be served."""
+        if problems := self.problems():
+            raise OptionsError(problems)
+
+
+def validate_name(name: str) -> None:
+    """Raise OptionsError unless the name can be part of paths, cgroups and messages."""
+    if not _NAME.fullmatch(name):
+        raise OptionsError(
+            [f"--name {name!r}: lower-case letters, digits and inner dashes, at most 40"]
+        )
