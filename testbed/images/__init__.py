@@ -1,0 +1,126 @@
+"""Container images of the testbed, built without a container engine and without a registry.
+
+An image is a list of layers, each cached by the content of what it is made from. Loading sends
+containerd only the layers that it does not have, so an edit of our code costs one small layer.
+"""
+
+import io
+import subprocess
+import sys
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from testbed import paths
+from testbed.images import archive, debian, python, recipes
+from testbed.images.archive import Image
+from testbed.images.errors import ImageError
+from testbed.images.store import Store
+
+__all__ = [
+    "NAMES", "Image", "ImageError", "archive", "build", "debian", "is_built", "load", "python",
+    "reference",
+]  # fmt: skip
+
+NAMES = tuple(recipes.RECIPES)
+"""Every image that there is."""
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def reference(name: str) -> str:
+    """Return the full name of an image, with its content as the tag; builds nothing."""
+    return f"localhost/testbed/{name}:{recipes.recipe(name).key[:16]}"
+
+
+def is_built(name: str) -> bool:
+    """Say whether the cache has the whole image."""
+    store = _store()
+    return all(store.find(layer) for layer in recipes.recipe(name).layers)
+
+
+def build(
+    names: Iterable[str] = NAMES, progress: Callable[[str], None] = _say
+) -> dict[str, Image]:
+    """Build the layers that the cache lacks.
+
+    Args:
+        names: which images.
+        progress: called with a line now and then while something is built.
+
+    Returns:
+        The images by name.
+
+    Raises:
+        ImageError: when one can't be built.
+    """
+    store = _store(progress)
+    images: dict[str, Image] = {}
+    for name in names:
+        recipe = recipes.recipe(name)
+        layers = [store.get(layer) for layer in recipe.layers]
+        images[name] = Image(
+            reference=f"localhost/testbed/{name}:{recipe.key[:16]}",
+            config=recipe.config,
+            layers=layers,
+        )
+    return images
+
+
+def load(
+    names: Iterable[str], ctr: Sequence[str], progress: Callable[[str], None] = _say
+) -> dict[str, str]:
+    """Build images and load into containerd what it lacks of them.
+
+    Args:
+        names: which images.
+        ctr: the command line of `ctr` with its address and namespace.
+        progress: called with a line now and then while something is built.
+
+    Returns:
+        The reference of each image as it was loaded.
+
+    Raises:
+        ImageError: when one can't be built or loaded.
+    """
+    images = build(names, progress)
+    known = set(_listed([*ctr, "images", "list", "--quiet"]))
+    wanted = [image for image in images.values() if image.reference not in known]
+    if wanted:
+        _import(wanted, ctr, _listed([*ctr, "content", "list", "--quiet"]))
+    return {name: image.reference for name, image in images.items()}
+
+
+def prune() -> None:
+    """Remove from the cache the layers that no image has used for two weeks."""
+    _store().prune()
+
+
+def _store(progress: Callable[[str], None] = _say) -> Store:
+    return Store(paths.cache() / "images", progress)
+
+
+def _listed(argv: Sequence[str]) -> list[str]:
+    run = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if run.returncode:
+        raise ImageError(f"ctr failed: {run.stderr.strip()[-500:]}")
+    return run.stdout.split()
+
+
+def _import(images: Sequence[Image], ctr: Sequence[str], present: Collection[str]) -> None:
+    process = subprocess.Popen(
+        [*ctr, "images", "import", "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    assert isinstance(process.stdin, io.BufferedWriter)
+    assert process.stderr is not None
+    try:
+        with process.stdin as stream:
+            archive.write(stream, images, present)
+    except BrokenPipeError:
+        pass  # ctr has ended early: what it said is below
+    said = process.stderr.read().decode(errors="replace")
+    if process.wait():
+        raise ImageError(f"ctr images import failed: {said.strip()[-500:]}")
