@@ -116,6 +116,19 @@ def _resource(kind: Kind) -> Any:
     return type(kind.name, (base,), {"_api_info": info})
 
 
+def at(obj: Object | None, *path: str) -> Object:
+    """Follow a path to a mapping; what is absent or null is an empty one."""
+    value: Any = obj
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return cast("Object", value) if isinstance(value, dict) else {}
+
+
+def items(obj: Object, key: str) -> list[Any]:
+    """Read a list; an absent or null one is empty."""
+    return obj.get(key) or []
+
+
 def reference(obj: Object) -> str:
     """Name an object for people: `ConfigMap a-namespace/a-name`."""
     metadata = obj.get("metadata", {})
@@ -219,6 +232,18 @@ class Cluster:
                 force=how is lightkube.types.PatchType.APPLY,
             )
         return _plain(kind, patched)
+
+
+def connect() -> Cluster:
+    """Connect as the pod's ServiceAccount; hooks have no HOME, so no file of a user is looked at.
+
+    Raises:
+        UnreachableError: The pod has no token, or it can't be read.
+    """
+    try:
+        return Cluster(lightkube.Client(lightkube.KubeConfig.from_service_account()))
+    except (lightkube.ConfigError, KeyError, OSError) as error:
+        raise errors.UnreachableError(f"no access to the Kubernetes API: {error}") from error
 
 
 def _plain(kind: Kind, obj: Any) -> Object:

@@ -113,6 +113,16 @@ class Manifests:
         """Delete whatever of a folder is in the cluster."""
         self._prune(folder, keep=())
 
+    def owned(self) -> list[cluster.Object]:
+        """List every object that the application owns, of all folders."""
+        folders = sorted(path.name for path in TEMPLATES.iterdir() if path.is_dir())
+        return [
+            obj
+            for folder in folders
+            for kind in kinds(folder)
+            for obj in self._owned(kind, folder)
+        ]
+
     def prepared(self, folder: str, obj: cluster.Object) -> cluster.Object:
         """Complete a rendered object with the marks of its owner."""
         metadata = dict(obj["metadata"])

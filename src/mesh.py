@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
 
-INJECTION_LABEL = "istio-injection"
-REVISION_LABEL = "istio.io/rev"
-INJECT_LABEL = "sidecar.istio.io/inject"
-DATAPLANE_LABEL = "istio.io/dataplane-mode"
+import httpx2
+import ops
+import yaml
+
+import cluster
+import config
+import injectors
+import probe
+
+logger = logging.getLogger(__name__)
+
+_NATIVE_DEFAULT = (1, 33)
+"""Kubelets from here on run native sidecars without a known fault (stable in 1.33)."""
+_NATIVE_POSSIBLE = (1, 29)
+"""Kubelets from here on have native sidecars switched on."""
+_UNKNOWN = (0, 0)
+_MINOR = re.compile(r"v?(\d+)\.(\d+)")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -25,7 +42,7 @@ class Mesh:
     url: str = ""
     """The injector's address where there is no Service."""
     version: str = ""
-    """As its objects say, for people only; empty when nothing says it."""
+    """As the proxy's image or istiod itself says; empty when neither does."""
     webhook_configuration: str = ""
     """The name of the injector's MutatingWebhookConfiguration."""
     hold_by_default: bool = False
@@ -38,7 +55,9 @@ class Mesh:
     problem: str = ""
     """Why it is not alive, in the API server's words."""
     native_sidecars: bool = False
-    """Whether a pod that asks for a native sidecar gets one that works on every node."""
+    """Whether pods that run to completion get native sidecars: probe, nodes and option agree."""
+    native_warning: str = ""
+    """What the operator should know about `native_sidecars`."""
     hold_honoured: bool = True
     """Whether a classic sidecar that is asked to hold the application does."""
 
@@ -46,15 +65,15 @@ class Mesh:
     def namespace_labels(self) -> dict[str, str]:
         """The label that makes a namespace a member."""
         if self.is_default:
-            return {INJECTION_LABEL: "enabled"}
-        return {REVISION_LABEL: self.revision}
+            return {injectors.INJECTION_LABEL: "enabled"}
+        return {injectors.REVISION_LABEL: self.revision}
 
     @property
     def pod_labels(self) -> dict[str, str]:
         """The label that makes one pod a member in a namespace that is not."""
         if self.is_default:
-            return {INJECT_LABEL: "true"}
-        return {REVISION_LABEL: self.revision}
+            return {injectors.INJECT_LABEL: "true"}
+        return {injectors.REVISION_LABEL: self.revision}
 
     @property
     def name(self) -> str:
@@ -63,3 +82,167 @@ class Mesh:
         revision = "" if self.is_default else f" {self.revision}"
         version = f" {'.'.join(self.version.split('.')[:2])}" if self.version else ""
         return f"{where}{revision}{version}"
+
+
+def decide_native(mode: str, *, shown: bool, kubelets: Iterable[str]) -> tuple[bool, str]:
+    """Decide whether pods that run to completion get native sidecars.
+
+    Args:
+        mode: The option `sidecar-mode`.
+        shown: Whether a dry-run pod that asked for one got one.
+        kubelets: The version of every node's kubelet.
+
+    Returns:
+        The decision, and what the operator should know about it.
+    """
+    oldest = min([_minor(version) for version in kubelets] or [_UNKNOWN])
+    version = ".".join(map(str, oldest))
+    if mode == "classic":
+        return False, ""
+    if mode == "auto":
+        return shown and oldest >= _NATIVE_DEFAULT, ""
+    if not shown:
+        return False, "sidecar-mode=native, but istiod injects classic sidecars"
+    if oldest < _NATIVE_POSSIBLE:
+        return False, f"sidecar-mode=native, but a node's kubelet {version} has none"
+    if oldest < _NATIVE_DEFAULT:
+        return True, f"a node's kubelet is {version}: native sidecars are beta there"
+    return True, ""
+
+
+def _minor(version: str) -> tuple[int, ...]:
+    match = _MINOR.match(version)
+    return (int(match[1]), int(match[2])) if match else _UNKNOWN
+
+
+class Discovery:
+    """Finds the Istio to join and has it answer."""
+
+    def __init__(
+        self,
+        api: cluster.Cluster,
+        options: config.Config,
+        *,
+        model: str,
+        application: str,
+        ask_version: Callable[[str, str], str] | None = None,
+    ) -> None:
+        self._cluster = api
+        self._config = options
+        self._model = model
+        self._application = application
+        self._ask_version = ask_version or istiod_version
+        self._missing: injectors.NoInjector | injectors.Refusal | None = None
+        self.mesh: Mesh | None = None
+
+    def reconcile(self) -> None:
+        """Look again; nothing is written."""
+        found = injectors.find(self._cluster.list(cluster.MUTATING_WEBHOOK))
+        chosen = injectors.choose(
+            found,
+            namespace=self._config.istiod_namespace,
+            revision=self._config.revision,
+            application=self._application,
+        )
+        if isinstance(chosen, injectors.Injector):
+            self.mesh = self._examine(chosen)
+        else:
+            self._missing = chosen
+
+    def remove(self) -> None:
+        """Nothing is ours to remove."""
+
+    def statuses(self) -> Iterable[ops.StatusBase]:
+        """Say which Istio it is, or what is missing."""
+        if isinstance(self._missing, injectors.Refusal):
+            yield ops.BlockedStatus(self._missing.message)
+        elif self._missing is not None:
+            yield ops.WaitingStatus(self._missing.message)
+        elif self.mesh is not None:
+            yield ops.ActiveStatus(self.mesh.name)
+            if not self.mesh.alive:
+                yield ops.WaitingStatus(f"{self.mesh.name} does not inject: {self.mesh.problem}")
+            elif self.mesh.native_warning and not self.mesh.native_sidecars:
+                yield ops.BlockedStatus(self.mesh.native_warning)
+            if self._config.hold_application and not self.mesh.hold_honoured:
+                logger.warning("%s does not honour the hold of applications", self.mesh.name)
+
+    def _examine(self, injector: injectors.Injector) -> Mesh:
+        settings = self._settings(injector)
+        defaults = cluster.at(settings, "defaultConfig")
+        mesh = Mesh(
+            namespace=injector.namespace,
+            revision=injector.revision,
+            is_default=injector.is_default and self._config.revision in ("", "default"),
+            service=injector.service,
+            url=injector.url,
+            webhook_configuration=injector.configuration,
+            hold_by_default=defaults.get("holdApplicationUntilProxyStarts") is True,
+            status_port=int(defaults.get("statusPort") or Mesh.status_port),
+            root_namespace=str(settings.get("rootNamespace") or injector.namespace),
+        )
+        return self._probe(mesh)
+
+    def _settings(self, injector: injectors.Injector) -> dict[str, Any]:
+        if not injector.namespace:
+            return {}
+        revision = injector.istiod_revision
+        name = "istio" if revision == "default" else f"istio-{revision}"
+        found = self._cluster.get(cluster.CONFIG_MAP, name, injector.namespace)
+        try:
+            text = str(cluster.at(found, "data").get("mesh", ""))
+            return cluster.at({"mesh": yaml.safe_load(text)}, "mesh")
+        except yaml.YAMLError as error:
+            logger.warning("ConfigMap %s/%s: %s", injector.namespace, name, error)
+            return {}
+
+    def _probe(self, mesh: Mesh) -> Mesh:
+        namespace, labels = self._place(mesh)
+        native = probe.ask(self._cluster, namespace, labels, native=True)
+        if not native.injected:
+            return dataclasses.replace(mesh, problem=native.problem)
+        classic = probe.ask(self._cluster, namespace, labels, native=False)
+        decision, warning = decide_native(
+            self._config.sidecar_mode, shown=native.native, kubelets=self._kubelets()
+        )
+        return dataclasses.replace(
+            mesh,
+            alive=True,
+            native_sidecars=decision,
+            native_warning=warning,
+            hold_honoured=classic.held,
+            version=native.version or self._ask_version(mesh.namespace, mesh.service),
+        )
+
+    def _place(self, mesh: Mesh) -> tuple[str, dict[str, str]]:
+        """Where the probe is asked for, and the labels that it needs there."""
+        for name in (self._model, mesh.namespace, "default"):
+            found = self._cluster.get(cluster.NAMESPACE, name) if name else None
+            marks = cluster.at(found, "metadata", "labels")
+            mesh_marks = {
+                key: marks[key]
+                for key in (injectors.INJECTION_LABEL, injectors.REVISION_LABEL)
+                if key in marks
+            }
+            if found and mesh_marks == mesh.namespace_labels:
+                return name, {}
+            if found and not mesh_marks:
+                return name, mesh.pod_labels
+        return self._model, mesh.pod_labels
+
+    def _kubelets(self) -> list[str]:
+        nodes = self._cluster.list(cluster.NODE)
+        return [node["status"]["nodeInfo"]["kubeletVersion"] for node in nodes]
+
+
+def istiod_version(namespace: str, service: str) -> str:
+    """Ask istiod itself; empty when it can't be asked."""
+    if not namespace:
+        return ""
+    try:
+        answer = httpx2.get(f"http://{service}.{namespace}.svc:15014/version", timeout=2)
+    except httpx2.HTTPError as error:
+        logger.debug("istiod's version is not known: %s", error)
+        return ""
+    match = re.match(r"v?(\d+\.\d+(?:\.\d+)?)", answer.text)
+    return match[1] if answer.is_success and match else ""

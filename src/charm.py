@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+"""The charm: every Juju event makes everything as it should be, and says what is true."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import re
+from collections.abc import Callable
+
+import admission
+import ops
+
+import actions
+import cluster
+import component
+import config
+import errors
+import lifecycle
+import manifests
+import membership
+import mesh
+
+logger = logging.getLogger(__name__)
+
+_ATTEMPTS = 3
+"""Tries at an object that somebody else keeps changing, before the next event tries again."""
+_DENIED = re.compile(r'cannot (\w+) resource "([^"]+)"')
+
+
+class IstioIntegrator(ops.CharmBase):
+    """Joins its model to the Istio that is there."""
+
+    def __init__(self, framework: ops.Framework) -> None:
+        super().__init__(framework)
+        self._statuses: list[ops.StatusBase] = []
+        self._workload: lifecycle.Lifecycle | None = None
+        container = self.on[lifecycle.CONTAINER]
+        for event in (
+            self.on.install,
+            self.on.upgrade_charm,
+            self.on.config_changed,
+            self.on.start,
+            self.on.leader_elected,
+            self.on.update_status,
+            container.pebble_ready,
+            container.pebble_custom_notice,
+            container.pebble_check_failed,
+            container.pebble_check_recovered,
+        ):
+            framework.observe(event, self._on_event)
+        framework.observe(self.on.remove, self._on_remove)
+        framework.observe(self.on.collect_unit_status, self._on_collect_status)
+        framework.observe(self.on.list_uninjected_action, self._on_list_uninjected)
+        framework.observe(self.on.restart_uninjected_action, self._on_restart_uninjected)
+        framework.observe(self.on.show_manifests_action, self._on_show_manifests)
+
+    def _on_event(self, _: ops.EventBase) -> None:
+        if self.app.planned_units() == 0:
+            # Another unit may already be taking things away: nothing may come back.
+            return
+        try:
+            self._reconcile(config.Config.load(self.config))
+        except errors.ConfigError as error:
+            for problem in error.problems:
+                logger.warning("%s", problem)
+            self._statuses = [ops.BlockedStatus(str(error))]
+        except errors.CharmError as error:
+            self._statuses = [self._status_of(error)]
+
+    def _on_remove(self, _: ops.RemoveEvent) -> None:
+        # Scaling to none looks the same, and is: no unit is left to look after the model.
+        if self.app.planned_units() > 0:
+            return
+        scope = self._scope(cluster.connect(), config.Config(), None)
+        workload = self._lifecycle(scope, None)
+        workload.stop_convergence()
+        failed: list[errors.CharmError] = []
+        parts: tuple[component.Component, ...] = (
+            membership.Membership(scope),
+            admission.Admission(scope, ""),
+            workload,
+        )
+        for part in parts:
+            try:
+                part.remove()
+            except errors.CharmError as error:
+                logger.warning("%s is not removed: %s", type(part).__name__, error)
+                failed.append(error)
+        if any(not isinstance(error, errors.ForbiddenError) for error in failed):
+            # Juju runs the hook again; without any right it would never succeed.
+            raise failed[0]
+
+    def _on_collect_status(self, event: ops.CollectStatusEvent) -> None:
+        phrases: list[str] = []
+        for status in self._statuses:
+            if isinstance(status, ops.ActiveStatus):
+                phrases.append(status.message)
+            else:
+                event.add_status(status)
+        event.add_status(ops.ActiveStatus(" · ".join(phrases)))
+
+    def _reconcile(self, options: config.Config) -> None:
+        api = cluster.connect()
+        discovery = mesh.Discovery(api, options, model=self.model.name, application=self.app.name)
+        self._statuses = []
+        self._run(discovery)
+        scope = self._scope(api, options, discovery.mesh)
+        self._run(admission.Admission(scope, lifecycle.image(scope)))
+        if discovery.mesh is not None and discovery.mesh.native_sidecars:
+            self._statuses.append(ops.ActiveStatus("native sidecars"))
+        place = membership.Membership(scope)
+        self._run(place)
+        self._workload = self._lifecycle(scope, _joined(scope, place))
+        self._run(self._workload)
+
+    def _run(self, part: component.Component) -> None:
+        """Reconcile one part; what it can't do must not keep the others from their work."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                part.reconcile()
+            except errors.ConflictError as error:
+                if attempt == _ATTEMPTS:
+                    self._statuses.append(self._status_of(error))
+            except errors.CharmError as error:
+                self._statuses.append(self._status_of(error))
+                break
+            else:
+                break
+        self._statuses += part.statuses()
+
+    def _status_of(self, error: errors.CharmError) -> ops.StatusBase:
+        logger.warning("%s: %s", type(error).__name__, error)
+        if isinstance(error, errors.ForbiddenError):
+            denied = _DENIED.search(error.message)
+            detail = f" (may not {denied[1]} {denied[2]})" if denied else ""
+            trust = f"juju trust {self.app.name} --scope=cluster"
+            return ops.BlockedStatus(f"run: {trust}{detail}")
+        if isinstance(error, errors.ForeignError):
+            return ops.BlockedStatus(str(error))
+        return ops.WaitingStatus(f"waiting for the Kubernetes API: {error}"[:200])
+
+    def _scope(
+        self, api: cluster.Cluster, options: config.Config, found: mesh.Mesh | None
+    ) -> component.Scope:
+        own = manifests.Manifests(api, model=self.model.name, application=self.app.name)
+        return component.Scope(
+            cluster=api,
+            manifests=own,
+            config=options,
+            mesh=found,
+            model=self.model.name,
+            application=self.app.name,
+            unit=self.unit.name,
+            leader=self.unit.is_leader(),
+        )
+
+    def _lifecycle(
+        self, scope: component.Scope, joined: lifecycle.Joined | None
+    ) -> lifecycle.Lifecycle:
+        container = self.unit.get_container(lifecycle.CONTAINER)
+        return lifecycle.Lifecycle(scope, container, joined)
+
+    def _on_list_uninjected(self, event: ops.ActionEvent) -> None:
+        self._answer(event, lambda workload: actions.listed(workload.uninjected()))
+
+    def _on_restart_uninjected(self, event: ops.ActionEvent) -> None:
+        def restart(workload: lifecycle.Lifecycle) -> dict[str, str]:
+            answer = workload.uninjected()
+            if not event.params["dry-run"]:
+                workload.request_convergence(datetime.datetime.now(datetime.UTC))
+            return actions.restarted(answer, dry_run=event.params["dry-run"])
+
+        self._answer(event, restart)
+
+    def _on_show_manifests(self, event: ops.ActionEvent) -> None:
+        self._answer(event, lambda workload: actions.shown(workload.scope.manifests.owned()))
+
+    def _answer(
+        self, event: ops.ActionEvent, ask: Callable[[lifecycle.Lifecycle], dict[str, str]]
+    ) -> None:
+        """Bring everything up to date, then ask; what goes wrong fails the action."""
+        self._on_event(event)
+        if self._workload is None:
+            event.fail("; ".join(status.message for status in self._statuses))
+            return
+        try:
+            event.set_results(ask(self._workload))
+        except errors.CharmError as error:
+            event.fail(str(error))
+
+
+def _joined(scope: component.Scope, place: membership.Membership) -> lifecycle.Joined | None:
+    if scope.mesh is None:
+        return None
+    if place.joined or scope.config.mesh_membership == "selected":
+        return lifecycle.Joined(namespace=scope.mesh.namespace, revision=scope.mesh.revision)
+    return None
+
+
+if __name__ == "__main__":
+    ops.main(IstioIntegrator)

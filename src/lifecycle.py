@@ -1,0 +1,310 @@
+"""The workload container: its Pebble layer, and the answers that only the workload has."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import logging
+import shlex
+from collections.abc import Iterable
+from typing import Any, cast
+
+import ops
+
+import cluster
+import component
+import config
+import errors
+import manifests
+
+logger = logging.getLogger(__name__)
+
+CONTAINER = "lifecycle"
+SERVICE = "lifecycle"
+PROGRAM = "/usr/bin/sidecar-lifecycle"
+
+_LIVE = "live"
+_READY = "ready"
+_PORT = 8080
+_ANSWER_SECONDS = 30
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Joined:
+    """The mesh that the model's pods are asked to join."""
+
+    namespace: str
+    revision: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Summary:
+    """How far the model is in the mesh."""
+
+    eligible: int
+    """Pods that are in the mesh or that we may bring there."""
+    in_mesh: int
+    converging: int
+    """Pods that are being replaced."""
+    guarded: tuple[str, ...]
+    """Workloads that again had no sidecar after their replacement, with the reason."""
+    reported: int
+    """Pods without a sidecar that are not ours to replace."""
+    settled_before_us: bool
+    """The model ran long before we came: nothing is replaced unasked."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """The workload's answer about pods without the sidecar that they should have."""
+
+    pods: list[dict[str, Any]]
+    summary: Summary
+
+
+def command(scope: component.Scope, joined: Joined | None, *, converge: bool = True) -> list[str]:
+    """Write the command line of the service."""
+    options = scope.config
+    convergence = options.sidecar_convergence if joined and converge else "off"
+    return [
+        PROGRAM,
+        "run",
+        *_whose(scope),
+        *("--unit", scope.unit),
+        *("--mesh-namespace", joined.namespace if joined else ""),
+        *("--mesh-revision", joined.revision if joined else ""),
+        *_which_pods(options),
+        *("--lifecycle-namespaces", ",".join(options.lifecycle_namespaces)),
+        *("--proxy-shutdown", _flag(value=options.proxy_shutdown)),
+        *("--wait-for-containers", ",".join(options.wait_for_containers)),
+        *("--ignore-containers", ",".join(options.ignore_containers)),
+        *("--replace-broken-pods", _flag(value=options.replace_broken_pods)),
+        *("--convergence", convergence),
+        *("--convergence-max-unavailable", str(options.convergence_max_unavailable)),
+        *("--listen", f"0.0.0.0:{_PORT}"),
+        *("--log-level", options.log_level),
+    ]
+
+
+def _whose(scope: component.Scope) -> tuple[str, ...]:
+    return "--model", scope.model, "--application", scope.application
+
+
+def _which_pods(options: config.Config) -> tuple[str, ...]:
+    return (
+        *("--membership", options.mesh_membership),
+        *("--included-pods", options.included_pods),
+        *("--excluded-pods", options.excluded_pods),
+    )
+
+
+def _flag(*, value: bool) -> str:
+    return "true" if value else "false"
+
+
+def layer(argv: list[str]) -> ops.pebble.LayerDict:
+    """Write the Pebble layer.
+
+    The checks have no level: Juju's probes read the levels, and the kubelet would kill the
+    container where restarting the service is enough.
+    """
+    return {
+        "summary": "sidecar lifecycle",
+        "services": {
+            SERVICE: {
+                "override": "replace",
+                "summary": "stops finished proxies, brings pods into the mesh",
+                "command": shlex.join(argv),
+                "startup": "enabled",
+                "on-check-failure": {_LIVE: "restart"},
+            }
+        },
+        "checks": {
+            _LIVE: {
+                "override": "replace",
+                "period": "10s",
+                "timeout": "3s",
+                "threshold": 3,
+                "http": {"url": f"http://localhost:{_PORT}/livez"},
+            },
+            _READY: {
+                "override": "replace",
+                "period": "10s",
+                "timeout": "3s",
+                "threshold": 3,
+                "http": {"url": f"http://localhost:{_PORT}/readyz"},
+            },
+        },
+    }
+
+
+def parse(output: str) -> Answer:
+    """Read what `uninjected --output json` printed.
+
+    Raises:
+        LifecycleError: It is not what the command line promises.
+    """
+    try:
+        lines = [json.loads(line) for line in output.splitlines() if line.strip()]
+        values = lines.pop()["summary"]
+        guarded = tuple(f"{item['workload']}: {item['message']}" for item in values["guarded"])
+        summary = Summary(
+            eligible=int(values["eligible"]),
+            in_mesh=int(values["in_mesh"]),
+            converging=int(values["converging"]),
+            guarded=guarded,
+            reported=int(values["reported"]),
+            settled_before_us=bool(values["settled_before_us"]),
+        )
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise errors.LifecycleError(
+            f"the workload's answer is not understood: {error!r}"
+        ) from error
+    return Answer(lines, summary)
+
+
+def image(scope: component.Scope) -> str:
+    """Read the image that the workload container runs, with registry and digest as deployed."""
+    pod = scope.cluster.get(cluster.POD, scope.pod, scope.model)
+    for container in cluster.items(cluster.at(pod, "spec"), "containers"):
+        if container["name"] == CONTAINER:
+            return container["image"]
+    return ""
+
+
+class Lifecycle:
+    """Runs the workload on every unit, and asks it."""
+
+    def __init__(
+        self, scope: component.Scope, container: ops.Container, joined: Joined | None
+    ) -> None:
+        self.scope = scope
+        self._container = container
+        self._joined = joined
+        self._statuses: list[ops.StatusBase] = []
+
+    def reconcile(self) -> None:
+        """Have the service run with the options as they are, and ask how far the model is."""
+        self._statuses = []
+        if not self._container.can_connect():
+            self._statuses.append(ops.WaitingStatus("waiting for the lifecycle container"))
+            return
+        if not self._replan(command(self.scope, self._joined)) or not self._is_ready():
+            return
+        try:
+            self._statuses += progress(
+                self.uninjected().summary if self._joined else None,
+                manual=self.scope.config.sidecar_convergence == "manual",
+                application=self.scope.application,
+            )
+        except errors.LifecycleError as error:
+            logger.warning("%s", error)
+            self._statuses.append(ops.WaitingStatus(str(error)[:120]))
+
+    def stop_convergence(self) -> None:
+        """Let no pod be replaced any more; the reconciler goes on."""
+        if self._container.can_connect():
+            self._replan(command(self.scope, self._joined, converge=False))
+
+    def remove(self) -> None:
+        """Stop the service and delete what it keeps in the cluster."""
+        try:
+            self._container.stop(SERVICE)
+        except (ops.pebble.Error, ops.ModelError, RuntimeError) as error:
+            # Juju stops the container anyway, and may have done so already.
+            logger.debug("The service is not stopped: %s", error)
+        for kind, suffix in ((cluster.LEASE, "lifecycle"), (cluster.CONFIG_MAP, "convergence")):
+            name = f"{self.scope.application}-{suffix}"
+            self.scope.cluster.delete(_named(kind, name, self.scope.model))
+
+    def statuses(self) -> Iterable[ops.StatusBase]:
+        """Say what the workload says."""
+        return self._statuses
+
+    def uninjected(self) -> Answer:
+        """Ask which pods lack the sidecar that they should have.
+
+        Raises:
+            LifecycleError: There is no answer.
+        """
+        revision = self._joined.revision if self._joined else ""
+        argv = [
+            *(PROGRAM, "uninjected"),
+            *_whose(self.scope),
+            *("--mesh-revision", revision),
+            *_which_pods(self.scope.config),
+            *("--output", "json"),
+        ]
+        try:
+            process = self._container.exec(argv, timeout=_ANSWER_SECONDS)
+            output, _ = process.wait_output()
+        except ops.pebble.ExecError as error:  # pyright: ignore[reportUnknownVariableType]
+            stderr = str(cast("Any", error).stderr or "").strip()
+            raise errors.LifecycleError(f"the workload can't tell: {stderr[-200:]}") from error
+        except (ops.pebble.Error, TimeoutError) as error:
+            raise errors.LifecycleError(f"the workload does not answer: {error}") from error
+        return parse(output)
+
+    def request_convergence(self, now: datetime.datetime) -> None:
+        """Ask the acting unit's workload to replace what may be replaced, once.
+
+        Args:
+            now: When it is asked; an earlier request that is done does not count again.
+        """
+        name = f"{self.scope.application}-convergence"
+        wanted = _named(cluster.CONFIG_MAP, name, self.scope.model)
+        patch = {"data": {"requested": now.isoformat()}}
+        if self.scope.cluster.get(cluster.CONFIG_MAP, name, self.scope.model):
+            self.scope.cluster.merge_patch(wanted, patch)
+            return
+        wanted["metadata"]["labels"] = {
+            manifests.MANAGED_BY: manifests.MANAGER,
+            manifests.OWNER: self.scope.manifests.owner,
+            manifests.COMPONENT: "convergence",
+        }
+        self.scope.cluster.create({**wanted, **patch})
+
+    def _replan(self, argv: list[str]) -> bool:
+        try:
+            self._container.add_layer(SERVICE, layer(argv), combine=True)
+            self._container.replan()
+        except (ops.pebble.Error, TimeoutError) as error:
+            logger.warning("The lifecycle service does not start: %s", error)
+            first = str(error).splitlines()[0] if str(error) else type(error).__name__
+            self._statuses.append(ops.WaitingStatus(f"lifecycle does not start: {first[:100]}"))
+            return False
+        return True
+
+    def _is_ready(self) -> bool:
+        check = self._container.get_checks(_READY).get(_READY)
+        if check is not None and check.status is ops.pebble.CheckStatus.DOWN:
+            self._statuses.append(ops.WaitingStatus("waiting for lifecycle to watch the cluster"))
+            return False
+        return True
+
+
+def progress(
+    summary: Summary | None, *, manual: bool, application: str
+) -> Iterable[ops.StatusBase]:
+    """Turn the workload's counts into what the operator sees; None while not in a mesh."""
+    if summary is None:
+        return
+    counts = f"{summary.in_mesh}/{summary.eligible} pods in mesh"
+    missing = summary.eligible - summary.in_mesh
+    for workload in summary.guarded[:1]:
+        more = f" (and {len(summary.guarded) - 1} more)" if len(summary.guarded) > 1 else ""
+        yield ops.BlockedStatus(f"{workload}{more}")
+    if missing and (manual or summary.settled_before_us) and not summary.converging:
+        command = f"juju run {application}/leader restart-uninjected"
+        why = "" if manual else ", settled before we came"
+        yield ops.BlockedStatus(f"{counts}{why}; run: {command}")
+    elif missing and not summary.guarded:
+        yield ops.MaintenanceStatus(f"{counts}, {summary.converging} being replaced")
+    outside = f", {summary.reported} not ours to replace" if summary.reported else ""
+    yield ops.ActiveStatus(f"{counts}{outside}")
+
+
+def _named(kind: cluster.Kind, name: str, namespace: str) -> cluster.Object:
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata}

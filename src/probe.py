@@ -1,0 +1,118 @@
+"""Ask the injector by a pod that is never created: is it alive, and what does it do?"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from typing import Any
+
+import cluster
+import errors
+
+PROBE_LABEL = "istio-integrator.charmhub.io/mesh-probe"
+NATIVE_ANNOTATION = "sidecar.istio.io/nativeSidecar"
+PROXY_CONFIG_ANNOTATION = "proxy.istio.io/config"
+STATUS_ANNOTATION = "sidecar.istio.io/status"
+PROXY = "istio-proxy"
+
+_VERSION_TAG = re.compile(r":(\d+\.\d+(?:\.\d+)?)")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What became of a dry-run pod."""
+
+    injected: bool
+    native: bool = False
+    """The proxy is an init container that keeps running."""
+    held: bool = False
+    """The proxy comes first and keeps the application waiting."""
+    revision: str = ""
+    version: str = ""
+    """As the tag of the proxy's image tells it."""
+    problem: str = ""
+    """Why there is no sidecar."""
+
+
+def pod(namespace: str, labels: dict[str, str], *, native: bool) -> cluster.Object:
+    """Write the pod that is asked for; it would run under every pod security standard."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "generateName": "istio-integrator-probe-",
+            "namespace": namespace,
+            "labels": {PROBE_LABEL: "true", **labels},
+            "annotations": {
+                NATIVE_ANNOTATION: json.dumps(native),
+                PROXY_CONFIG_ANNOTATION: '{"holdApplicationUntilProxyStarts": true}',
+            },
+        },
+        "spec": {
+            "automountServiceAccountToken": False,
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": 65534,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [
+                {
+                    "name": "probe",
+                    "image": "never-created.invalid/probe",
+                    "resources": {
+                        "requests": {"cpu": "1m", "memory": "1Mi"},
+                        "limits": {"cpu": "1m", "memory": "1Mi"},
+                    },
+                    "securityContext": {
+                        "allowPrivilegeEscalation": False,
+                        "capabilities": {"drop": ["ALL"]},
+                    },
+                }
+            ],
+        },
+    }
+
+
+def ask(api: cluster.Cluster, namespace: str, labels: dict[str, str], *, native: bool) -> Answer:
+    """Have a pod created without keeping it.
+
+    Raises:
+        ForbiddenError: The charm may not create pods.
+    """
+    try:
+        created = api.create(pod(namespace, labels, native=native), dry_run=True)
+    except errors.ForbiddenError:
+        raise
+    except errors.ApiError as error:
+        return Answer(injected=False, problem=error.message)
+    return read(created)
+
+
+def read(created: cluster.Object) -> Answer:
+    """Tell what the injector made of a pod."""
+    spec = cluster.at(created, "spec")
+    for container in cluster.items(spec, "initContainers"):
+        if container["name"] == PROXY and container.get("restartPolicy") == "Always":
+            return _injected(created, container, native=True, held=True)
+    for index, container in enumerate(cluster.items(spec, "containers")):
+        if container["name"] == PROXY:
+            waits = "postStart" in cluster.at(container, "lifecycle")
+            return _injected(created, container, native=False, held=index == 0 and waits)
+    return Answer(injected=False, problem="the injector was not asked for the pod")
+
+
+def _injected(created: cluster.Object, proxy: Any, *, native: bool, held: bool) -> Answer:
+    annotations = cluster.at(created, "metadata", "annotations")
+    try:
+        status = {"status": json.loads(annotations.get(STATUS_ANNOTATION, "{}"))}
+    except ValueError:
+        status = {}
+    version = _VERSION_TAG.search(proxy.get("image", ""))
+    return Answer(
+        injected=True,
+        native=native,
+        held=held,
+        revision=str(cluster.at(status, "status").get("revision") or ""),
+        version=version[1] if version else "",
+    )
