@@ -33,7 +33,7 @@ def owner(model: str, application: str) -> str:
     value = f"{model}.{application}"
     if len(value) <= 63:
         return value
-    return f"{value[:54].rstrip('.-_')}-{hashlib.sha256(value.encode()).hexdigest()[:8]}"
+    return f"{value[:52].rstrip('-.')}-{hashlib.sha256(value.encode()).hexdigest()[:10]}"
 
 
 def labels(model: str, application: str, component: str) -> dict[str, str]:

@@ -162,7 +162,7 @@ def _info(group: str, version: str, kind: str, plural: str) -> resource.ApiInfo:
     return resource.ApiInfo(resource.ResourceDef(group, version, kind), plural, _READ + _WRITE)
 
 
-class Object(Model):
+class Object(Model, gc=True):
     """What every object has."""
 
     apiVersion: str | None = None

@@ -1,0 +1,127 @@
+"""Generated pods against the safety condition, stated once more and independently."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sidecar_lifecycle.kube import types
+from sidecar_lifecycle.rules import finished, restart
+from tests.unit.workload import pods
+
+POLICIES = ("Always", "OnFailure", "Never")
+ACTIONS = ("Restart", "RestartAllContainers", "NotInventedYet")
+CODES = st.sampled_from([0, 1, 2, 42, 137, 255])
+
+rules = st.builds(
+    lambda action, codes, operator: pods.rule(action, *codes, operator=operator),
+    st.sampled_from(ACTIONS),
+    st.lists(CODES, max_size=3),
+    st.sampled_from(["In", "NotIn"]),
+)
+specs = st.one_of(
+    st.just({}),
+    st.fixed_dictionaries(
+        {
+            "restartPolicy": st.sampled_from(POLICIES),
+            "restartPolicyRules": st.lists(rules, max_size=2),
+        }
+    ),
+)
+states = st.one_of(
+    st.just(pods.running()),
+    CODES.map(pods.ended),
+    st.sampled_from(["CrashLoopBackOff", "ImagePullBackOff", "PodInitializing"]).map(pods.waiting),
+    st.just({}),
+)
+listed = st.lists(st.sampled_from(["main", "side", "nobody", "istio-proxy"]), max_size=2)
+
+
+@st.composite
+def any_pod(draw: st.DrawFn) -> types.Pod:
+    annotations = {}
+    for key in ("wait-for-containers", "ignore-containers"):
+        if names := draw(listed):
+            annotations[f"istio-integrator.charmhub.io/{key}"] = ",".join(names)
+    extra: dict[str, Any] = {}
+    if draw(st.booleans()):
+        extra["deletionTimestamp"] = "2026-01-01T00:02:00Z"
+    return pods.pod(
+        draw(states),
+        proxy=draw(states),
+        others=draw(st.dictionaries(st.just("side"), st.one_of(st.none(), states))),
+        policy=draw(st.sampled_from(POLICIES)),
+        phase=draw(st.sampled_from(["Running"] * 4 + ["Pending", "Succeeded", "Failed"])),
+        main_spec=draw(specs),
+        annotations=annotations,
+        **extra,
+    )
+
+
+def _kubelet_restarts(pod: types.Pod, name: str) -> bool:
+    container = next(each for each in pod.spec.containers if each.name == name)
+    status = next(each for each in pod.status.containerStatuses if each.name == name)
+    assert status.state.terminated is not None
+    return restart.will_restart(container, pod.spec.restartPolicy, status.state.terminated.exitCode)
+
+
+@settings(max_examples=500)
+@given(any_pod())
+def test_stop_only_when_the_facts_allow_it(pod: types.Pod):
+    decision = finished.finished(pod, finished.Policy())
+    if decision.action is not finished.Action.STOP:
+        return
+
+    by_name = {status.name: status.state for status in pod.status.containerStatuses}
+    assert pod.metadata.deletionTimestamp is None
+    assert pod.status.phase == "Running"
+    assert set(by_name) == {container.name for container in pod.spec.containers}
+    assert by_name["istio-proxy"].running is not None
+    assert decision.containers
+    assert "istio-proxy" not in decision.containers
+    for name in decision.containers:
+        assert by_name[name].terminated is not None
+        assert not _kubelet_restarts(pod, name)
+
+
+@settings(max_examples=500)
+@given(any_pod())
+def test_never_forgotten_when_everything_has_ended_for_good(pod: types.Pod):
+    by_name = {status.name: status.state for status in pod.status.containerStatuses}
+    payload = [each.name for each in pod.spec.containers if each.name != "istio-proxy"]
+    done = (
+        pod.metadata.deletionTimestamp is None
+        and pod.status.phase == "Running"
+        and pod.spec.restartPolicy != "Always"
+        and by_name["istio-proxy"].running is not None
+        and all(name in by_name and by_name[name].terminated is not None for name in payload)
+        and not any(_kubelet_restarts(pod, name) for name in payload)
+    )
+    if done:
+        decision = finished.finished(pod, finished.Policy())
+        assert decision.action is finished.Action.STOP or decision.reason == "NothingToWaitFor"
+
+
+@given(any_pod(), st.lists(st.sampled_from(["main", "side", "nobody"]), max_size=2))
+def test_every_pod_gets_a_reason_and_options_never_raise(pod: types.Pod, names: list[str]):
+    decision = finished.finished(pod, finished.Policy(wait_for=tuple(names), ignore=tuple(names)))
+
+    assert decision.reason
+    assert decision.message
+
+
+@given(
+    policy=st.sampled_from([None, *POLICIES]),
+    pod_policy=st.sampled_from([*POLICIES, "", "Sometimes"]),
+    code=CODES,
+)
+def test_restart_without_rules_follows_the_container_then_the_pod(
+    policy: str | None, pod_policy: str, code: int
+):
+    effective = policy or pod_policy
+    want = {"Never": False, "OnFailure": code != 0}.get(effective, True)
+
+    container = types.Container(name="main", restartPolicy=policy)
+    assert restart.will_restart(container, pod_policy, code) is want
