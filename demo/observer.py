@@ -95,6 +95,14 @@ class Observer:
         except TimeoutError:
             raise NotObserved(f"not seen within {within:g} s: {what}") from None
 
+    async def holds(self, predicate: Callable[[], object], seconds: float, what: str) -> None:
+        """Watch that the predicate stays true for so long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds), self._changed:
+                while predicate():
+                    await self._changed.wait()
+                raise NotObserved(f"did not last {seconds:g} s: {what}")
+
     @contextlib.asynccontextmanager
     async def following(self, api: kubernetes.Api) -> AsyncIterator[None]:
         """Watch the cluster while the context lasts; returns after the first lists."""

@@ -74,11 +74,12 @@ class ContainerLine:
     def failures(self) -> int:
         """How many of its runs ended with an exit code other than 0.
 
-        A run that ended and was restarted between two reports is counted by its restart.
+        A run whose end was not reported before the next one began counts as failed.
         """
-        failed = sum(interval.seen.state is State.FAILED for interval in self.intervals)
-        finished = sum(interval.seen.state is State.FINISHED for interval in self.intervals)
-        return max(failed, self.now.restarts - finished)
+        runs = [interval.seen for interval in self.intervals]
+        failed = {seen.restarts for seen in runs if seen.state is State.FAILED}
+        ended = {seen.restarts for seen in runs if seen.state.has_ended}
+        return len(failed | (set(range(self.now.restarts)) - ended))
 
     def add(self, at: float, seen: Seen) -> None:
         """Extend the history by one report."""

@@ -7,6 +7,8 @@ seed makes every server hand out the same set.
 import argparse
 import http.server
 import io
+import signal
+import sys
 
 import numpy as np
 
@@ -77,6 +79,8 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=7)
     args = parser.parse_args()
+    # As PID 1 a process has no default action for SIGTERM.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     Handler.data = archive(args.images, args.seed)
     server = http.server.ThreadingHTTPServer(("", args.port), Handler)
     print(f"serving {args.images} images on port {server.server_port}", flush=True)

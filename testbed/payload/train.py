@@ -14,6 +14,7 @@ import http.server
 import io
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -241,6 +242,8 @@ def main() -> int:
     parser.add_argument("--timeout", type=float, default=120, help="seconds to wait for others")
     parser.add_argument("--accuracy", type=float, default=0.85, help="less is a failure")
     args = parser.parse_args()
+    # As PID 1 a process has no default action for SIGTERM.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         data = download(args.data)
         me = role(os.environ.get("TF_CONFIG", ""))

@@ -1,0 +1,92 @@
+"""Run the demo: `python -m demo [--cluster today|tomorrow] [--report DIR] [--plain]`."""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import pathlib
+import signal
+import sys
+from collections.abc import Sequence
+
+from demo import cluster, istiod, juju, kubernetes, observer, report, stage, steps, timeline, view
+from testbed import cluster as testbed_cluster
+from testbed import images
+
+MODEL = "kubeflow"
+
+
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="demo", description="Watch the charm do its main job.")
+    parser.add_argument("--cluster", choices=sorted(stage.KINDS), default="today")
+    parser.add_argument("--report", type=pathlib.Path, metavar="DIR", help="write the report here")
+    parser.add_argument("--plain", action="store_true", help="lines instead of a live view")
+    parser.add_argument("--name", default=f"demo-{os.getpid()}", help="of the testbed")
+    parser.add_argument("--keep", action="store_true", help="leave the testbed running")
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the demo and return 0 only if each step was observed."""
+    args = parse(argv)
+    kind = stage.KINDS[args.cluster]
+    folder = args.report or pathlib.Path("build") / f"demo-{kind.name}"
+    # The testbed is ended on the way out, also when somebody ends the demo.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    testbed = testbed_cluster.Testbed(args.name)
+    record = report.Report(kind.name, kind.description, steps.COUNT)
+    try:
+        took = testbed.up(cluster.options(kind))
+        record.figures.append(report.Figure("Start of the testbed", f"{took:.1f} s"))
+        charms = cluster.charms(folder / "charms")
+        asyncio.run(perform(testbed, kind, charms, record, plain=args.plain))
+    except (testbed_cluster.ClusterError, images.ImageError) as error:
+        print(f"demo: {error}", file=sys.stderr)
+    except KeyboardInterrupt:
+        print("demo: interrupted", file=sys.stderr)
+    finally:
+        page = record.write(folder)
+        if not args.keep:
+            testbed.down()
+    print(f"\n{record.verdict} Report: {page}")
+    return 0 if record.is_observed else 1
+
+
+async def perform(
+    testbed: testbed_cluster.Testbed,
+    kind: stage.Kind,
+    charms: steps.Charms,
+    record: report.Report,
+    *,
+    plain: bool,
+) -> None:
+    """Run the steps on a cluster that is up."""
+    watcher = observer.Observer()
+
+    def pods() -> list[timeline.PodLine]:
+        namespaces = (MODEL, steps.OUTSIDE)
+        lines = watcher.timeline.pods.values()
+        return [line for line in lines if line.namespace in namespaces and line.deleted is None]
+
+    async with kubernetes.Api.from_kubeconfig(testbed.kubeconfig) as api:
+        with view.showing(pods, plain=plain) as shown:
+            on = stage.Stage(
+                kind=kind,
+                api=api,
+                juju=juju.Juju(testbed.name, MODEL),
+                istiod=istiod.Istiod(api),
+                observer=watcher,
+                report=record,
+                view=shown,
+                image=images.reference("app"),
+            )
+            async with watcher.following(api):
+                with contextlib.suppress(
+                    observer.NotObserved, juju.JujuError, kubernetes.ApiError
+                ):
+                    await steps.run(on, charms)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
