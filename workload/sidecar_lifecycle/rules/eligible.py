@@ -8,6 +8,7 @@ from typing import Literal
 
 from sidecar_lifecycle import names
 from sidecar_lifecycle.kube import types
+
 from . import selectors
 
 Membership = Literal["namespace", "selected", "none"]

@@ -1,0 +1,236 @@
+"""`sidecar-lifecycle uninjected`: which pods lack their sidecar, why, and replace them by hand."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import time
+import uuid
+from typing import Any
+
+import lightkube
+import msgspec
+from lightkube.core import exceptions
+
+from sidecar_lifecycle import command
+from sidecar_lifecycle.kube import client as kube_client
+from sidecar_lifecycle.kube import errors
+from sidecar_lifecycle.rules import selectors
+
+from . import cluster as hands
+from . import memory, plan
+from .settings import Settings
+
+DESCRIPTION = """\
+Lists the pods of the model that should have a sidecar and have none, each with the reason.
+
+With --restart it asks the acting `sidecar-lifecycle run` to replace those that are ours to
+evict, also in a model that had been settled before us and while sidecar-convergence is manual:
+within the same limits, and never against a PodDisruptionBudget. It prints what happens and
+returns when none of them is left (exit code 0) or the time is up (exit code 1).
+"""
+
+FAILED = 1
+POLL = 1.0
+"""Seconds between two looks at what a restart did."""
+
+
+def add_parser(subparsers: command.Subparsers) -> None:
+    """Add `uninjected`."""
+    parser = subparsers.add_parser(
+        "uninjected",
+        help="list, or replace, pods without the sidecar that they should have",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_scope(parser)
+    parser.add_argument("--output", choices=("text", "json"), default="text")
+    parser.add_argument("--kubeconfig", metavar="FILE", help="default: in-cluster")
+    parser.add_argument("--restart", action="store_true", help="have them replaced")
+    parser.add_argument("--dry-run", action="store_true", help="with --restart: only say which")
+    parser.add_argument(
+        "--pod",
+        action="append",
+        metavar="NAME",
+        help="with --restart: these pods, though they may have a sidecar; several times",
+    )
+    parser.add_argument("--timeout", type=float, default=1800, metavar="SECONDS")
+    parser.set_defaults(main=main)
+
+
+def add_scope(parser: argparse.ArgumentParser) -> None:
+    """Add what decides which pods should have a sidecar."""
+    parser.add_argument("--model", required=True, metavar="NS")
+    parser.add_argument("--application", required=True, metavar="APP")
+    parser.add_argument("--mesh-revision", default="", metavar="REV")
+    parser.add_argument(
+        "--membership", choices=("namespace", "selected", "none"), default="namespace"
+    )
+    parser.add_argument("--included-pods", default="", metavar="SELECTOR")
+    parser.add_argument("--excluded-pods", default="", metavar="SELECTOR")
+    parser.add_argument("--convergence", choices=("auto", "manual", "off"), default="auto")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run the command."""
+    settings = Settings(
+        model=args.model,
+        application=args.application,
+        revision=args.mesh_revision,
+        membership=args.membership,
+        included=_selector("--included-pods", args.included_pods),
+        excluded=_selector("--excluded-pods", args.excluded_pods),
+        mode=args.convergence,
+    )
+    try:
+        return asyncio.run(_run(args, settings))
+    except errors.KubeError as error:
+        raise command.InputError(f"namespace {args.model}: {error}") from error
+    except (exceptions.ConfigError, lightkube.LoadResourceError) as error:
+        raise command.InputError(str(error)) from error
+
+
+def _selector(option: str, text: str) -> selectors.Selector:
+    try:
+        return selectors.parse(text)
+    except ValueError as error:
+        raise command.InputError(f"{option}: {error}") from error
+
+
+async def _run(args: argparse.Namespace, settings: Settings) -> int:
+    client = kube_client.connect(args.kubeconfig)
+    try:
+        cluster = hands.Cluster(client, settings)
+        if args.restart:
+            return await _restart(cluster, args)
+        decided, _ = await _look(cluster)
+        for line in _listing(decided, settings, args.output):
+            print(line)
+        return 0
+    finally:
+        await client.close()
+
+
+async def _look(cluster: hands.Cluster) -> tuple[plan.Plan, hands.Reading]:
+    """Return what the controller would plan now, but for what it asked the apiserver."""
+    remembered = memory.decode((await cluster.recall()).data)
+    reading = await hands.read(cluster, await cluster.pods(), remembered, {})
+    decided = plan.plan(
+        reading.snapshot,
+        remembered,
+        mode=cluster.settings.mode,
+        limits=plan.Limits(),
+        now=time.time(),
+    )
+    return decided, reading
+
+
+def _listing(decided: plan.Plan, settings: Settings, output: str) -> list[str]:
+    rows = sorted(decided.rows, key=lambda row: row.replica.name)
+    if output == "json":
+        lines = [_json_row(row, settings.model) for row in rows]
+        return [json.dumps(line) for line in [*lines, {"summary": _json_summary(decided)}]]
+    summary = decided.summary
+    return [
+        *(_text_row(row) for row in rows),
+        f"{summary.in_mesh}/{summary.eligible} pods in the mesh, {summary.converging} converging, "
+        f"{summary.proposed} proposed, {summary.reported} only reported",
+        *(f"{each.workload}: {each.reason}: {each.message}" for each in summary.guarded),
+    ]
+
+
+def _json_row(row: plan.Row, namespace: str) -> dict[str, Any]:
+    return {
+        "namespace": namespace,
+        "name": row.replica.name,
+        "workload": row.replica.workload,
+        "fixable": row.replica.fixable,
+        "reason": row.reason,
+        "message": row.message,
+    }
+
+
+def _json_summary(decided: plan.Plan) -> dict[str, Any]:
+    summary = decided.summary
+    return {
+        "eligible": summary.eligible,
+        "in_mesh": summary.in_mesh,
+        "converging": summary.converging,
+        "proposed": summary.proposed,
+        "guarded": [
+            {"workload": each.workload, "reason": each.reason, "message": each.message}
+            for each in summary.guarded
+        ],
+        "reported": summary.reported,
+        "settled_before_us": summary.settled_before_us,
+    }
+
+
+def _text_row(row: plan.Row) -> str:
+    owner = f" ({row.replica.workload})" if row.replica.workload else ""
+    note = "" if row.replica.fixable else " [not ours to evict]"
+    return f"{row.replica.name}{owner}: {row.reason}: {row.message}{note}"
+
+
+async def _restart(cluster: hands.Cluster, args: argparse.Namespace) -> int:
+    decided, reading = await _look(cluster)
+    chosen = [
+        each
+        for each in reading.snapshot.replicas
+        if each.fixable
+        and not each.terminating
+        and (each.name in args.pod if args.pod else each.missing)
+    ]
+    unknown = set(args.pod or ()) - {each.name for each in chosen}
+    if unknown:
+        raise command.InputError(f"not there, or not ours to evict: {', '.join(sorted(unknown))}")
+    for each in chosen:
+        print(f"{each.name} ({each.workload}): to be replaced", flush=True)
+    for row in decided.rows:
+        if not row.replica.fixable:
+            print(_text_row(row), flush=True)
+    if args.dry_run or not chosen:
+        return 0
+    uids = tuple(each.uid for each in chosen)
+    await _request(cluster, uids)
+    return await _wait(cluster, uids, time.monotonic() + args.timeout)
+
+
+async def _request(cluster: hands.Cluster, uids: tuple[str, ...]) -> None:
+    """Write the request where the one who leads finds it."""
+    request = memory.Request(id=uuid.uuid4().hex, at=time.time(), uids=uids)
+    while True:
+        stored = await cluster.recall()
+        data = {**stored.data, memory.REQUEST: msgspec.json.encode(request).decode()}
+        try:
+            await cluster.remember(stored, data)
+        except hands.Conflict:
+            continue
+        return
+
+
+async def _wait(cluster: hands.Cluster, uids: tuple[str, ...], deadline: float) -> int:
+    """Print what happens to the pods until they are gone and their workloads are whole."""
+    said: dict[str, str] = {}
+    while True:
+        decided, reading = await _look(cluster)
+        left = [each for each in reading.snapshot.replicas if each.uid in uids]
+        held = {each.workload: each for each in decided.summary.guarded}
+        waits = {row.replica.uid: row for row in decided.rows}
+        for each in left:
+            row = waits.get(each.uid)
+            text = "terminating" if each.terminating else (row.message if row else "waiting")
+            if said.get(each.name) != text:
+                print(f"{each.name}: {text}", flush=True)
+                said[each.name] = text
+        open_ones = [each for each in left if each.workload not in held]
+        if not open_ones and not set(decided.memory.rounds) - set(held):
+            for trouble in held.values():
+                print(f"{trouble.workload}: {trouble.reason}: {trouble.message}", flush=True)
+            print(f"{len(uids) - len(left)} of {len(uids)} pods replaced", flush=True)
+            return FAILED if left or held else 0
+        if time.monotonic() > deadline:
+            print(f"time is up, {len(open_ones)} pods left", flush=True)
+            return FAILED
+        await asyncio.sleep(POLL)

@@ -1,0 +1,47 @@
+"""Figures about convergence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import prometheus_client
+
+
+class Metrics:
+    """What `/metrics` says about pods without a sidecar."""
+
+    def __init__(self, registry: prometheus_client.CollectorRegistry) -> None:
+        self._uninjected = prometheus_client.Gauge(
+            "sidecar_lifecycle_uninjected_pods",
+            "Pods of the model without the sidecar that they should have.",
+            ["reason"],
+            registry=registry,
+        )
+        self._in_mesh = prometheus_client.Gauge(
+            "sidecar_lifecycle_in_mesh_pods",
+            "Pods of the model with a sidecar.",
+            registry=registry,
+        )
+        self._rounds = prometheus_client.Gauge(
+            "sidecar_lifecycle_convergence_workloads_in_flight",
+            "Workloads of which a pod is being replaced.",
+            registry=registry,
+        )
+        self._evictions = prometheus_client.Counter(
+            "sidecar_lifecycle_evictions",
+            "Evictions of pods without a sidecar.",
+            ["result"],
+            registry=registry,
+        )
+
+    def show(self, reasons: Mapping[str, int], in_mesh: int, rounds: int) -> None:
+        """Publish the counts of a plan."""
+        self._uninjected.clear()
+        for reason, count in reasons.items():
+            self._uninjected.labels(reason).set(count)
+        self._in_mesh.set(in_mesh)
+        self._rounds.set(rounds)
+
+    def evicted(self, result: str) -> None:
+        """Count an eviction by how it went."""
+        self._evictions.labels(result).inc()
