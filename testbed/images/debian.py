@@ -1,7 +1,6 @@
 """The Debian (or Ubuntu) below the images: the host's own suite from the host's own mirror."""
 
 import dataclasses
-import inspect
 import os
 import platform
 import re
@@ -16,8 +15,11 @@ from testbed.images.tree import Tree, content_key
 
 Progress = Callable[[str], None]
 
-PACKAGES = ("python3", "ca-certificates", "iptables")
-"""What the images need on top of debootstrap's minbase."""
+_ARGUMENTS = ("--variant=minbase", "--include=python3,ca-certificates,iptables")
+"""What to bootstrap, as debootstrap's options."""
+
+ROOTFS = "rootfs-"
+"""What the names of bootstrapped systems in the cache begin with."""
 
 _LEFT_OUT = re.compile(
     r"(dev|proc|sys|run|tmp|mnt)/.+"
@@ -87,9 +89,7 @@ def key() -> str:
 
 def _rootfs_key() -> str:
     # An edit elsewhere in this module is no reason to bootstrap again.
-    return content_key(
-        _codename(), platform.machine(), inspect.getsource(_bootstrap), _COMPILE, *PACKAGES
-    )
+    return content_key(_codename(), platform.machine(), *_ARGUMENTS, _COMPILE)
 
 
 def rootfs(cache: Path, progress: Progress) -> Path:
@@ -98,8 +98,9 @@ def rootfs(cache: Path, progress: Progress) -> Path:
     Raises:
         ImageError: when debootstrap is missing, fails, or is not run by root.
     """
-    target = cache / f"rootfs-{_rootfs_key()[:16]}"
+    target = cache / f"{ROOTFS}{_rootfs_key()[:16]}"
     if target.is_dir():
+        os.utime(target)
         return target
     if os.geteuid() != 0:
         raise ImageError("images are built by root: debootstrap needs chroot")
@@ -143,7 +144,8 @@ def runtime(tree: Tree, root: Path) -> None:
             tree.copy(root / path, path)
     for pattern in ("usr/sbin/ip*tables*", "etc/alternatives/ip*tables*"):
         for found in root.glob(pattern):
-            tree.copy(found, found.relative_to(root).as_posix())
+            if found.is_symlink():
+                tree.copy(found, found.relative_to(root).as_posix())
     tree.copy(root / "etc/ssl/certs/ca-certificates.crt", "etc/ssl/certs/ca-certificates.crt")
     tree.copy(root / "etc/nsswitch.conf", "etc/nsswitch.conf")
     tree.directory("run")
@@ -182,10 +184,11 @@ def _codename() -> str:
 
 def _bootstrap(target: Path, suite: Suite, progress: Progress) -> None:
     progress(f"base: bootstrapping {suite.codename}, about a minute")
+    # What debootstrap mounts is gone with this namespace, also when it is interrupted.
     argv = [
-        "debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}",
-        suite.codename, str(target), suite.mirror,
-    ]  # fmt: skip
+        *("unshare", "--mount", "debootstrap", *_ARGUMENTS),
+        *(suite.codename, str(target), suite.mirror),
+    ]
     process = subprocess.Popen(
         argv, env=_environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )

@@ -85,13 +85,16 @@ class Store:
         with self.lock():
             used: set[str] = set()
             for record in (self._root / "layers").iterdir():
-                if time.time() - record.stat().st_mtime > _KEPT:
+                if _is_stale(record):
                     record.unlink()
                 else:
                     used.add(self._blob(json.loads(record.read_text())["digest"]).name)
             for blob in (self._root / "blobs").iterdir():
                 if blob.name not in used:
                     blob.unlink()
+            for system in self._root.glob(f"{debian.ROOTFS}*"):
+                if _is_stale(system):
+                    shutil.rmtree(system)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -136,3 +139,7 @@ class Store:
 
     def _blob(self, digest: str) -> Path:
         return self._root / "blobs" / f"{digest.removeprefix('sha256:')}.tar"
+
+
+def _is_stale(path: Path) -> bool:
+    return time.time() - path.stat().st_mtime > _KEPT

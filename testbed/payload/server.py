@@ -54,7 +54,7 @@ def main() -> None:
     else:
         handler = type("Handler", (TextHandler,), {"content": args.content})
     server = http.server.ThreadingHTTPServer(("0.0.0.0", args.port), handler)
-    print(f"serving on port {args.port}", flush=True)
+    print(f"serving on port {server.server_port}", flush=True)
     server.serve_forever()
 
 
