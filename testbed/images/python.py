@@ -1,5 +1,6 @@
 """Python packages for the images: installed for the image's Python, compiled by it."""
 
+import os
 import re
 import subprocess
 import sys
@@ -49,6 +50,8 @@ def compile_all(source: Path, place: str, root: Path) -> None:
     Raises:
         ImageError: when that Python can't be run. A file that does not compile stays as it is.
     """
+    if os.geteuid() != 0:
+        raise ImageError("images are built by root: the image's Python runs in a chroot")
     script = (
         'mount --bind "$1" "$2/mnt" && exec chroot "$2" python3 -m compileall -qq -f'
         ' --invalidation-mode unchecked-hash -s /mnt -p "$3" /mnt'
