@@ -87,7 +87,14 @@ def load(
     known = set(_listed([*ctr, "images", "list", "--quiet"]))
     wanted = [image for image in images.values() if image.reference not in known]
     if wanted:
-        _import(wanted, ctr, _listed([*ctr, "content", "list", "--quiet"]))
+        present = _listed([*ctr, "content", "list", "--quiet"])
+        try:
+            _import(wanted, ctr, present)
+        except ImageError:
+            if not present:
+                raise
+            # containerd may have collected a blob between the listing and the import.
+            _import(wanted, ctr, ())
     return {name: image.reference for name, image in images.items()}
 
 
