@@ -45,7 +45,7 @@ class Pair:
 class Authority:
     """The one certificate authority of a testbed, writing into one directory."""
 
-    def __init__(self, directory: Path):
+    def __init__(self, directory: Path) -> None:
         self._directory = directory
         directory.mkdir(parents=True, exist_ok=True)
         self._key = ec.generate_private_key(ec.SECP256R1())

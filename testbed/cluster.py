@@ -8,17 +8,31 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from testbed import addresses, components, launch, options, paths, prepare, programs
+from testbed import (
+    addresses,
+    components,
+    images,
+    launch,
+    node,
+    options,
+    paths,
+    prepare,
+    programs,
+)
 from testbed.options import Options, OptionsError
 
 __all__ = ["ClusterError", "Options", "OptionsError", "Testbed"]
 
 Progress = programs.Progress
+
+
+# Server-side validation would cost the download of the whole schema.
+_APPLY = ("--server-side", "--force-conflicts", "--validate=false")
 
 
 class ClusterError(Exception):
@@ -34,7 +48,7 @@ class Testbed:
 
     __test__ = False
 
-    def __init__(self, name: str = "default", progress: Progress = _say):
+    def __init__(self, name: str = "default", progress: Progress = _say) -> None:
         options.validate_name(name)
         self.name = name
         self.state_dir = paths.state(name)
@@ -116,7 +130,7 @@ class Testbed:
             launch.clean(self.state_dir, f"/istio-integrator-{self.name}")
             if wanted.control_plane_only:
                 return self._up_control_plane(wanted)
-            raise ClusterError("not yet")
+            return self._up_node(wanted, wait=wait)
 
     def _up_control_plane(self, wanted: Options) -> float:
         programs.ensure(programs.CONTROL_PLANE, self._progress)
@@ -137,6 +151,25 @@ class Testbed:
             self.wait_for("kube-controller-manager")
         took = time.monotonic() - began
         self._progress(f"control plane ready in {took:.1f} s: {self.kubeconfig}")
+        return took
+
+    def _up_node(self, wanted: Options, *, wait: bool) -> float:
+        node.check_needs()
+        products = node.products(wanted)
+        programs.ensure(products, self._progress)
+        images.build(node.wanted_images(wanted), self._progress)
+        began = time.monotonic()
+        with launch.slot_lock():
+            layout = node.layout(self, wanted, launch.free_slot())
+            self._write(layout, products)
+            launch.start(self.state_dir, layout.plan)
+        with self._ending_on_failure():
+            marks = node.furnish(self, wanted, wait=wait)
+        took = time.monotonic() - began
+        steps = ", ".join(f"{name} {seconds:.1f}" for name, seconds in marks.items())
+        self._progress(
+            f"testbed {self.name} {'ready' if wait else 'up'} in {took:.1f} s ({steps})"
+        )
         return took
 
     def _write(self, layout: components.Layout, products: Sequence[str]) -> None:
@@ -220,6 +253,42 @@ class Testbed:
             raise ClusterError(f"kubectl {' '.join(argv)}: {run.stderr.strip()}")
         return run
 
+    def apply(self, text: str) -> None:
+        """Apply JSON or YAML documents."""
+        self.kubectl("apply", *_APPLY, "--filename=-", text=text)
+
+    def apply_file(self, path: Path) -> None:
+        """Apply the documents of a file."""
+        self.kubectl("apply", *_APPLY, f"--filename={path}")
+
+    def load_images(self, names: Iterable[str]) -> dict[str, str]:
+        """Build images of `testbed.images` if needed, and give containerd what it lacks.
+
+        Returns:
+            The reference of each, by which pods name it.
+        """
+        ctr = ("ctr", f"--address={components.CONTAINERD_SOCKET}", "--namespace=k8s.io")
+        return images.load(names, launch.inside(self._require_node(), ctr), self._progress)
+
+    def spawn(self, argv: Sequence[str], log: str) -> subprocess.Popen[bytes]:
+        """Start a process that lives in the node's namespaces and ends with them at the latest.
+
+        Args:
+            argv: the command line.
+            log: name of its log, as `testbed logs` takes it.
+        """
+        found = self._require_up()
+        command = list(argv) if found.slot is None else launch.inside(found, argv)
+        with (self.state_dir / "logs" / f"{log}.log").open("ab") as output:
+            return subprocess.Popen(
+                command,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
     def exec(
         self, argv: Sequence[str], *, environment: Mapping[str, str] | None = None, **popen: Any
     ) -> subprocess.CompletedProcess[str]:
@@ -227,7 +296,9 @@ class Testbed:
         found = self._require_up()
         command = list(argv) if found.slot is None else launch.inside(found, argv)
         settings = {"text": True, "check": False, **popen}
-        return subprocess.run(command, env={**self.environment, **(environment or {})}, **settings)
+        return subprocess.run(  # noqa: PLW1510  the caller's choice, see settings
+            command, env={**self.environment, **(environment or {})}, **settings
+        )
 
     def _require_up(self) -> launch.Holder:
         found = self.holder

@@ -171,14 +171,15 @@ def end(found: Holder, state: Path) -> None:
     if found.slot is not None:
         link = Path("/sys/class/net", addresses.plan(found.slot).interface)
     deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
+    while True:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(found.pid, os.WNOHANG)
         left = [pid for pid in (found.pid, found.init, *components) if _start_ticks(pid)]
         if not left and not (link and link.exists()):
             return
+        if time.monotonic() > deadline:
+            raise LaunchError(f"processes {left} or the link of {state.name} are still there")
         time.sleep(0.02)
-    raise LaunchError(f"processes {left} or the link of {state.name} are still there")
 
 
 def component_pids(state: Path) -> list[int]:

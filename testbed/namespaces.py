@@ -1,6 +1,5 @@
 """What the supervisor of a node prepares inside its own namespaces, before any component."""
 
-import os
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -31,12 +30,12 @@ def furnish(node: Mapping[str, Any]) -> None:
 
     Args:
         node: the part of `spec.json` that says `keep` (directories that must stay visible),
-            `address` on the link, and `cgroup`.
+            `address` on the link, `services`, and `cgroup`.
     """
     _mounts([Path(path) for path in node["keep"]])
     _settings()
     _cgroups(node["cgroup"])
-    _network(node["address"])
+    _network(node["address"], node["services"])
 
 
 def _mounts(keep: Sequence[Path]) -> None:
@@ -91,11 +90,11 @@ def _cgroups(cgroup: str) -> None:
         # A version 1 child starts without processors and refuses every process.
         for name in ("cpuset.cpus", "cpuset.mems"):
             own = directory / name
-            if own.exists() and "cgroup.controllers" not in os.listdir(directory):
+            if own.exists() and not (directory / "cgroup.controllers").exists():
                 own.write_text((directory.parent / name).read_text())
 
 
-def _network(address: str) -> None:
+def _network(address: str, services: str) -> None:
     _run("ip", "link", "set", "lo", "up")
     deadline = time.monotonic() + 20
     while not Path("/proc/sys/net/ipv4/conf", LINK).exists():
@@ -104,5 +103,7 @@ def _network(address: str) -> None:
         time.sleep(0.01)
     _run("ip", "address", "add", f"{address}/30", "dev", LINK)
     _run("ip", "link", "set", LINK, "up")
+    # A connection of the node's own is routed before kube-proxy's rules see it.
+    _run("ip", "route", "add", services, "dev", LINK, "src", address)
     for name, value in {"ip_forward": "1", "conf/all/rp_filter": "0"}.items():
         Path("/proc/sys/net/ipv4", name).write_text(value)

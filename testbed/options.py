@@ -14,7 +14,7 @@ _REVISION = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,54}[a-z0-9])?")
 class OptionsError(Exception):
     """The switches contradict each other or have impossible values."""
 
-    def __init__(self, problems: Sequence[str]):
+    def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("; ".join(problems))
         self.problems = tuple(problems)
 

@@ -45,6 +45,7 @@ def write(layout: components.Layout) -> None:
         node = {
             "keep": [str(path) for path in keep],
             "address": str(layout.plan.node),
+            "services": str(layout.plan.services),
             "cgroup": layout.cgroup,
         }
     spec = {

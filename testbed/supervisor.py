@@ -87,7 +87,7 @@ def probe(target: str, authority: str) -> bool:
 class Supervisor:
     """Starts, watches and reaps the components listed in `spec.json`."""
 
-    def __init__(self, state: Path):
+    def __init__(self, state: Path) -> None:
         spec = json.loads((state / "spec.json").read_text())
         self._state = state
         self._authority: str = spec["authority"]
@@ -131,7 +131,7 @@ class Supervisor:
                 stdout=log,
                 stderr=log,
                 env={**os.environ, **process.spec["environment"]},
-                preexec_fn=_become_child,
+                preexec_fn=_become_child,  # noqa: PLW1509  the supervisor has no threads
             )
 
     def _probe_started(self) -> None:

@@ -1,0 +1,173 @@
+"""The command line of the testbed: `python -m testbed`."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from testbed import cli_istio, cluster, launch, options, programs
+from testbed.images import command as images_command
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code: 2 for bad switches, 1 for what failed."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    parser = _parser()
+    args = parser.parse_args(arguments)
+    run: Callable[[argparse.Namespace], int] = args.main
+    try:
+        return run(args)
+    except options.OptionsError as error:
+        for problem in error.problems:
+            print(f"testbed: {problem}", file=sys.stderr)
+        return 2
+    except (cluster.ClusterError, launch.LaunchError, programs.ProgramError) as error:
+        print(f"testbed: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="testbed", description=__doc__)
+    parser.add_argument(
+        "--name", default="default", help="several testbeds of different names run side by side"
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_up(commands)
+
+    down = commands.add_parser("down", help="end the testbed and remove what it left")
+    down.set_defaults(main=_down)
+
+    status = commands.add_parser("status", help="show the components")
+    status.add_argument("--output", choices=("text", "json"), default="text")
+    status.set_defaults(main=_status)
+
+    shell = commands.add_parser("shell", help="a shell with KUBECONFIG and PATH set")
+    shell.set_defaults(main=_shell)
+
+    logs = commands.add_parser("logs", help="print a component's log")
+    logs.add_argument("component", help="as in `status`, or `supervisor`")
+    logs.add_argument("-f", "--follow", action="store_true")
+    logs.set_defaults(main=_logs)
+
+    execute = commands.add_parser("exec", help="run a command inside the node's namespaces")
+    execute.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD")
+    execute.set_defaults(main=_exec)
+
+    build = commands.add_parser("programs", help="build the Go programs into the cache")
+    build.add_argument("product", nargs="*", choices=[[], *programs.PRODUCTS], default=[])
+    build.set_defaults(main=_programs)
+
+    images_command.add_parser(commands)
+    cli_istio.add_parser(commands)
+    juju = commands.add_parser("juju", help="the stand-in for Juju", add_help=False)
+    juju.add_argument("arguments", nargs=argparse.REMAINDER)
+    juju.set_defaults(main=_juju)
+    return parser
+
+
+def _add_up(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    up = commands.add_parser("up", help="start the testbed")
+    up.add_argument("--wait", action="store_true", help="until everything is ready")
+    up.add_argument(
+        "--control-plane-only",
+        action="store_true",
+        help="etcd, kube-apiserver and kube-controller-manager on loopback; needs no root",
+    )
+    up.add_argument("--without-istio", action="store_true", help="see `testbed istio install`")
+    cli_istio.add_switches(up)
+    up.add_argument(
+        "--disable-policy-api",
+        action="store_true",
+        help="do not serve MutatingAdmissionPolicy, as Kubernetes before 1.36",
+    )
+    up.add_argument(
+        "--disable-policy-plugin",
+        action="store_true",
+        help="serve MutatingAdmissionPolicy without its admission plugin",
+    )
+    up.add_argument(
+        "--with",
+        dest="extras",
+        action="append",
+        default=[],
+        metavar="EXTRA",
+        help=f"install as well: {', '.join(options.EXTRAS)}",
+    )
+    up.set_defaults(main=_up)
+
+
+def _up(args: argparse.Namespace) -> int:
+    wanted = options.Options(
+        control_plane_only=args.control_plane_only,
+        without_istio=args.without_istio,
+        classic_sidecars=args.classic_sidecars,
+        revision=args.revision,
+        disable_policy_api=args.disable_policy_api,
+        disable_policy_plugin=args.disable_policy_plugin,
+        extras=tuple(dict.fromkeys(args.extras)),
+    )
+    cluster.Testbed(args.name).up(wanted, wait=args.wait)
+    return 0
+
+
+def _down(args: argparse.Namespace) -> int:
+    cluster.Testbed(args.name).down()
+    return 0
+
+
+def _status(args: argparse.Namespace) -> int:
+    status = cluster.Testbed(args.name).status()
+    if args.output == "json":
+        print(json.dumps(status, indent=2))
+    elif not status["up"]:
+        print(f"testbed {args.name} is down")
+    else:
+        print(f"testbed {args.name} is up, process {status['pid']}")
+        for name, one in status["components"].items():
+            state = f"ready after {one['ready_after']} s" if one["ready"] else "not ready"
+            again = f", restarted {one['restarts']} times" if one["restarts"] else ""
+            print(f"  {name:24} {state}{again}")
+    return 0 if status["up"] else 1
+
+
+def _shell(args: argparse.Namespace) -> int:
+    testbed = cluster.Testbed(args.name)
+    if not testbed.holder:
+        raise cluster.ClusterError(f"testbed {args.name} is not up")
+    program = os.environ.get("SHELL", "/bin/sh")
+    environment = {**testbed.environment, "TESTBED": args.name}
+    return subprocess.run([program], env=environment, check=False).returncode
+
+
+def _logs(args: argparse.Namespace) -> int:
+    folder = cluster.Testbed(args.name).state_dir / "logs"
+    path = folder / f"{args.component}.log"
+    if not path.exists():
+        known = ", ".join(sorted(one.stem for one in folder.glob("*.log"))) or "none"
+        raise cluster.ClusterError(f"no log of {args.component}; there are: {known}")
+    tail = ["tail", "-n", "+1", *(["-F"] if args.follow else []), str(path)]
+    return subprocess.run(tail, check=False).returncode
+
+
+def _exec(args: argparse.Namespace) -> int:
+    command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if not command:
+        raise options.OptionsError(["exec: no command given; exec -- CMD"])
+    return cluster.Testbed(args.name).exec(command).returncode
+
+
+def _programs(args: argparse.Namespace) -> int:
+    for product, directory in programs.ensure(args.product or programs.PRODUCTS).items():
+        print(f"{product}\t{Path(directory)}")
+    return 0
+
+
+def _juju(args: argparse.Namespace) -> int:
+    from testbed.juju import cli as juju  # noqa: PLC0415  its charm libraries are slow to load
+
+    return juju.main(cluster.Testbed(args.name), args.arguments)

@@ -1,0 +1,38 @@
+"""`python -m testbed istio install|uninstall|stop|start`."""
+
+import argparse
+import time
+
+from testbed import cluster, mesh
+
+
+def add_switches(parser: argparse.ArgumentParser) -> None:
+    """Add the switches that say which istiod to install."""
+    parser.add_argument(
+        "--classic-sidecars", action="store_true", help="istiod injects no native sidecars"
+    )
+    parser.add_argument("--revision", default="", help="install istiod under this revision")
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command to the testbed's."""
+    parser = commands.add_parser("istio", help="istiod on a testbed that is up")
+    actions = parser.add_subparsers(required=True, metavar="ACTION", dest="action")
+    install = actions.add_parser("install", help="install istiod and the gateway")
+    add_switches(install)
+    actions.add_parser("uninstall", help="remove them and their webhooks")
+    actions.add_parser("stop", help="scale istiod to nothing; its webhooks stay")
+    actions.add_parser("start", help="scale it up again")
+    parser.set_defaults(main=_main)
+
+
+def _main(args: argparse.Namespace) -> int:
+    testbed = cluster.Testbed(args.name)
+    began = time.monotonic()
+    if args.action == "install":
+        wanted = mesh.installation(revision=args.revision, classic_sidecars=args.classic_sidecars)
+        mesh.install(testbed, wanted)
+    else:
+        {"uninstall": mesh.uninstall, "stop": mesh.stop, "start": mesh.start}[args.action](testbed)
+    print(f"istio {args.action}: done in {time.monotonic() - began:.1f} s")
+    return 0

@@ -1,0 +1,106 @@
+"""Installing istiod on a running testbed, and taking it away again."""
+
+import json
+from typing import TYPE_CHECKING
+
+from testbed import images, istio
+
+if TYPE_CHECKING:
+    from testbed.cluster import Testbed
+
+_RECORD = "istio.json"
+
+
+def installation(*, revision: str, classic_sidecars: bool) -> istio.Installation:
+    """Return the installation of these switches with the images of the testbed."""
+    return istio.Installation(
+        proxy_image=images.reference("proxy"),
+        pilot_image=images.reference("pilot"),
+        revision=revision,
+        classic_sidecars=classic_sidecars,
+    )
+
+
+def apply_settings(testbed: "Testbed", wanted: istio.Installation) -> None:
+    """Apply everything that starts no pod, so that it needs no image yet."""
+    manifests = istio.render(wanted)
+    testbed.apply(json.dumps(istio.namespaces()))
+    testbed.apply_file(manifests.definitions)
+    testbed.apply_file(manifests.settings)
+    _record(testbed, wanted)
+
+
+def apply_workloads(testbed: "Testbed", wanted: istio.Installation) -> None:
+    """Start istiod and the gateway."""
+    testbed.apply_file(istio.render(wanted).workloads)
+    # What a cloud's load balancer would do: the gateway answers at the node's address.
+    address = {"loadBalancer": {"ingress": [{"ip": str(testbed.plan.node)}]}}
+    patch = json.dumps({"status": address})
+    service = ("service", istio.GATEWAY, f"--namespace={istio.INGRESS}")
+    testbed.kubectl("patch", *service, "--subresource=status", "--type=merge", f"--patch={patch}")
+
+
+def install(testbed: "Testbed", wanted: istio.Installation) -> None:
+    """Install istiod and the gateway, and wait until both serve."""
+    testbed.load_images(istio.IMAGES)
+    apply_settings(testbed, wanted)
+    apply_workloads(testbed, wanted)
+    wait(testbed, wanted)
+
+
+def wait(testbed: "Testbed", wanted: istio.Installation) -> None:
+    """Wait until istiod and the gateway are available."""
+    _available(testbed, wanted.deployment, istio.SYSTEM)
+    _available(testbed, istio.GATEWAY, istio.INGRESS)
+
+
+def uninstall(testbed: "Testbed") -> None:
+    """Remove istiod, its webhooks and the gateway; definitions stay, as with istioctl."""
+    manifests = istio.render(_recorded(testbed))
+    for place in (manifests.workloads, manifests.settings):
+        testbed.kubectl("delete", "--ignore-not-found", f"--filename={place}")
+    names = (istio.SYSTEM, istio.INGRESS)
+    testbed.kubectl("delete", "namespace", "--ignore-not-found", *names)
+
+
+def stop(testbed: "Testbed") -> None:
+    """Scale istiod to nothing and wait until it is gone; its webhooks stay."""
+    wanted = _recorded(testbed)
+    _scale(testbed, wanted.deployment, 0)
+    pods = ("pods", f"--namespace={istio.SYSTEM}", "--selector=app=istiod")
+    testbed.kubectl("delete", *pods, "--grace-period=1", "--ignore-not-found")
+
+
+def start(testbed: "Testbed") -> None:
+    """Scale a stopped istiod up and wait until it serves."""
+    wanted = _recorded(testbed)
+    _scale(testbed, wanted.deployment, 1)
+    _available(testbed, wanted.deployment, istio.SYSTEM)
+
+
+def _scale(testbed: "Testbed", deployment: str, replicas: int) -> None:
+    where = f"--namespace={istio.SYSTEM}"
+    testbed.kubectl("scale", "deployment", deployment, where, f"--replicas={replicas}")
+
+
+def _available(testbed: "Testbed", deployment: str, namespace: str) -> None:
+    testbed.kubectl(
+        "rollout",
+        "status",
+        f"deployment/{deployment}",
+        f"--namespace={namespace}",
+        "--timeout=180s",
+    )
+
+
+def _record(testbed: "Testbed", wanted: istio.Installation) -> None:
+    switches = {"revision": wanted.revision, "classic_sidecars": wanted.classic_sidecars}
+    (testbed.state_dir / _RECORD).write_text(json.dumps(switches))
+
+
+def _recorded(testbed: "Testbed") -> istio.Installation:
+    try:
+        switches = json.loads((testbed.state_dir / _RECORD).read_text())
+    except FileNotFoundError:
+        raise istio.IstioError(f"Istio was not installed on testbed {testbed.name}") from None
+    return installation(**switches)

@@ -1,0 +1,124 @@
+"""Bringing up a testbed with a node: what is done while the components start."""
+
+import concurrent.futures
+import os
+import shutil
+import time
+from typing import TYPE_CHECKING
+
+from testbed import addons, addresses, components, images, istio, mesh, programs
+
+if TYPE_CHECKING:
+    from testbed.cluster import Testbed
+    from testbed.options import Options
+
+_SYSTEM_PROGRAMS = {
+    "containerd": "containerd",
+    "ctr": "containerd",
+    "runc": "runc",
+    "iptables": "iptables",
+    "ip": "iproute2",
+    "unshare": "util-linux",
+    "nsenter": "util-linux",
+}
+"""Program to the Debian package that has it."""
+
+_ALWAYS = ("pause", "app")
+
+
+class NeedsError(Exception):
+    """This machine lacks something that a node needs."""
+
+
+def check_needs() -> None:
+    """Raise NeedsError naming what to do when this machine can't run a node."""
+    if os.geteuid() != 0:
+        raise NeedsError("a node needs root; --control-plane-only does not")
+    path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
+    lacking = {
+        package
+        for program, package in _SYSTEM_PROGRAMS.items()
+        if not shutil.which(program, path=path)
+    }
+    if not os.path.isdir("/usr/lib/cni"):  # noqa: PTH112
+        lacking.add("containernetworking-plugins")
+    if lacking:
+        packages = " ".join(sorted(lacking))
+        raise NeedsError(f"missing; run: apt-get install --no-install-recommends {packages}")
+
+
+def products(wanted: "Options") -> tuple[str, ...]:
+    """Return the Go products of a node with these options."""
+    # Without Istio now, it may still be installed later.
+    return (*programs.NODE, "istio", *wanted.extras)
+
+
+def wanted_images(wanted: "Options") -> tuple[str, ...]:
+    """Return the images to load before the first pod starts."""
+    mesh_images = () if wanted.without_istio else istio.IMAGES
+    return (*_ALWAYS, *mesh_images, *wanted.extras)
+
+
+def layout(testbed: "Testbed", wanted: "Options", slot: int) -> components.Layout:
+    """Return the facts of a node's components."""
+    return components.Layout(
+        name=testbed.name,
+        state=testbed.state_dir,
+        binaries=testbed.programs,
+        options=wanted,
+        plan=addresses.plan(slot),
+        pause_image=images.reference("pause"),
+    )
+
+
+def furnish(testbed: "Testbed", wanted: "Options", *, wait: bool) -> dict[str, float]:
+    """Load images and install what the options ask for, on components that are starting.
+
+    Returns:
+        Seconds from now to each milestone.
+    """
+    began = time.monotonic()
+    marks: dict[str, float] = {}
+
+    def mark(name: str) -> None:
+        marks[name] = time.monotonic() - began
+
+    def load() -> None:
+        testbed.wait_for("containerd")
+        testbed.load_images(wanted_images(wanted))
+        mark("images")
+
+    mesh_wanted = None
+    if not wanted.without_istio:
+        mesh_wanted = mesh.installation(
+            revision=wanted.revision, classic_sidecars=wanted.classic_sidecars
+        )
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        loading = pool.submit(load)
+        testbed.wait_for("kube-apiserver")
+        mark("apiserver")
+        testbed.apply(addons.dump(addons.cluster_dns(testbed.plan)))
+        if mesh_wanted:
+            mesh.apply_settings(testbed, mesh_wanted)
+        late: list[dict[str, object]] = []
+        if "training-operator" in wanted.extras:
+            early, late = addons.training_operator(images.reference("training-operator"))
+            testbed.apply(addons.dump(early))
+        loading.result()
+        if mesh_wanted:
+            mesh.apply_workloads(testbed, mesh_wanted)
+        if late:
+            testbed.apply(addons.dump(late))
+    mark("installed")
+    if wait:
+        testbed.wait_for(*testbed.components())
+        testbed.kubectl("wait", "--for=condition=Ready", "node", "--all", "--timeout=120s")
+        mark("node")
+        if mesh_wanted:
+            mesh.wait(testbed, mesh_wanted)
+            mark("istiod")
+        if late:
+            where = ("--namespace", addons.TRAINING_OPERATOR, "--timeout=120s")
+            testbed.kubectl("rollout", "status", f"deployment/{addons.TRAINING_OPERATOR}", *where)
+            mark("training-operator")
+    return marks
