@@ -4,6 +4,7 @@ An image is a list of layers, each cached by the content of what it is made from
 containerd only the layers that it does not have, so an edit of our code costs one small layer.
 """
 
+import contextlib
 import io
 import subprocess
 import sys
@@ -115,19 +116,14 @@ def _listed(argv: Sequence[str]) -> list[str]:
 
 
 def _import(images: Sequence[Image], ctr: Sequence[str], present: Collection[str]) -> None:
-    process = subprocess.Popen(
-        [*ctr, "images", "import", "-"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
-    assert isinstance(process.stdin, io.BufferedWriter)
-    assert process.stderr is not None
-    try:
-        with process.stdin as stream:
+    argv = [*ctr, "images", "import", "-"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, stdin=pipe, stdout=subprocess.DEVNULL, stderr=pipe) as process:
+        assert isinstance(process.stdin, io.BufferedWriter)
+        assert process.stderr is not None
+        # When ctr ends early, what it said is more use than the broken pipe.
+        with contextlib.suppress(BrokenPipeError), process.stdin as stream:
             archive.write(stream, images, present)
-    except BrokenPipeError:
-        pass  # ctr has ended early: what it said is below
-    said = process.stderr.read().decode(errors="replace")
-    if process.wait():
+        said = process.stderr.read().decode(errors="replace")
+    if process.returncode:
         raise ImageError(f"ctr images import failed: {said.strip()[-500:]}")
