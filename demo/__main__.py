@@ -2,14 +2,25 @@
 
 import argparse
 import asyncio
-import contextlib
 import os
 import pathlib
 import signal
 import sys
 from collections.abc import Sequence
 
-from demo import cluster, istiod, juju, kubernetes, observer, report, stage, steps, timeline, view
+from demo import (
+    cluster,
+    diagnostics,
+    istiod,
+    juju,
+    kubernetes,
+    observer,
+    report,
+    stage,
+    steps,
+    timeline,
+    view,
+)
 from testbed import cluster as testbed_cluster
 from testbed import images
 
@@ -82,10 +93,12 @@ async def perform(
                 image=images.reference("app"),
             )
             async with watcher.following(api):
-                with contextlib.suppress(
-                    observer.NotObserved, juju.JujuError, kubernetes.ApiError
-                ):
+                try:
                     await steps.run(on, charms)
+                except stage.ERRORS:
+                    record.evidence = await diagnostics.collect(
+                        api, on.juju, (MODEL, steps.OUTSIDE, istiod.NAMESPACE)
+                    )
 
 
 if __name__ == "__main__":

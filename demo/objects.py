@@ -11,7 +11,7 @@ import dataclasses
 import json
 from collections.abc import Iterable, Mapping
 
-from demo import kubernetes
+from demo import kubernetes, observer
 
 IGNORED_KINDS = frozenset(
     {"Pod", "ReplicaSet", "ControllerRevision", "Event", "Lease", "EndpointSlice"}
@@ -113,6 +113,24 @@ async def snapshot(api: kubernetes.Api) -> Snapshot:
 
     lists = await asyncio.gather(*(read(resource) for resource in resources))
     return {key: item for pairs in lists for key, item in pairs}
+
+
+async def until_same(
+    api: kubernetes.Api, before: Snapshot, within: float, *, recreated: Iterable[Key] = ()
+) -> None:
+    """Wait until the cluster's objects are as before; controllers may still be tidying up."""
+    last: list[Difference] = []
+
+    async def is_same() -> bool:
+        nonlocal last
+        last = compare(before, await snapshot(api), recreated=recreated)
+        return not last
+
+    try:
+        await observer.eventually(is_same, within, "the same objects as before", every=2)
+    except observer.NotObserved:
+        shown = "; ".join(str(difference) for difference in last[:20])
+        raise observer.NotObserved(f"{len(last)} objects differ: {shown}") from None
 
 
 def _differing(path: str, old: object, new: object) -> list[str]:

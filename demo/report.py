@@ -61,6 +61,8 @@ class Report:
     planned: int
     steps: list[Step] = dataclasses.field(default_factory=list)
     figures: list[Figure] = dataclasses.field(default_factory=list)
+    # What is known about the cluster when something was not observed.
+    evidence: str = ""
 
     @property
     def is_observed(self) -> bool:
@@ -76,10 +78,12 @@ class Report:
         return f"Only {seen} of {self.planned} steps were observed."
 
     def write(self, folder: pathlib.Path) -> pathlib.Path:
-        """Write index.html, and the figures as JSON beside it; return the page's path."""
+        """Write index.html, figures.json and any evidence; return the page's path."""
         folder.mkdir(parents=True, exist_ok=True)
         figures = {figure.name: figure.value for figure in self.figures}
         (folder / "figures.json").write_text(json.dumps(figures, indent=2) + "\n")
+        if self.evidence:
+            (folder / "evidence.txt").write_text(self.evidence)
         page = folder / "index.html"
         page.write_text(TEMPLATES.get_template("report.html.j2").render(report=self))
         return page

@@ -9,6 +9,9 @@ from demo import chart, istiod, juju, kubernetes, objects, observer, report, tim
 
 T = TypeVar("T")
 
+ERRORS = (observer.NotObserved, juju.JujuError, kubernetes.ApiError)
+"""What ends a demo as not observed."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
@@ -67,7 +70,7 @@ class Stage:
         self.view.step(len(self.report.steps), step)
         try:
             yield
-        except (observer.NotObserved, juju.JujuError, kubernetes.ApiError) as error:
+        except ERRORS as error:
             self._say("missed", str(error))
             raise
 

@@ -11,6 +11,7 @@ TFJOB = "digits-training"
 TFJOB_PODS = 3
 # How many steps `run` has.
 COUNT = 6
+WEB_NAMES = ("dashboard", "notebooks")
 # How long a job that can't end is watched not to end.
 PATIENCE = 15.0
 
@@ -29,7 +30,7 @@ class Charms:
 
     integrator: Deployable
     web: Deployable
-    web_names: Sequence[str] = ("dashboard", "notebooks")
+    web_names: Sequence[str] = WEB_NAMES
 
 
 async def prepare(on: stage.Stage, charms: Charms) -> None:
@@ -249,25 +250,18 @@ async def _toggle_hold(on: stage.Stage) -> None:
 async def removal(on: stage.Stage) -> None:
     """Remove the charm and compare the cluster with what it was."""
     async with on.step("Removal: the cluster is as it was"):
-        await on.api.delete("TFJob", TFJOB, on.model)
-        for name in ("plain", "bare", "kept", "not-held", "held"):
-            await on.api.delete("Job", name, on.model)
+        await clear_jobs(on.api, on.model)
         await on.juju.remove(juju.APPLICATION)
         on.note(f"{juju.APPLICATION} is removed")
-        last: list[objects.Difference] = []
-
-        async def is_same() -> bool:
-            nonlocal last
-            after = await objects.snapshot(on.api)
-            last = objects.compare(on.before, after, recreated=on.istiod.keys)
-            return not last
-
-        try:
-            await observer.eventually(is_same, 90, "the same objects as before", every=2)
-        except observer.NotObserved:
-            shown = "; ".join(str(difference) for difference in last[:10])
-            raise observer.NotObserved(f"{len(last)} objects differ: {shown}") from None
+        await objects.until_same(on.api, on.before, 90, recreated=on.istiod.keys)
         on.seen(f"all {len(on.before)} objects compared, no difference")
+
+
+async def clear_jobs(api: kubernetes.Api, namespace: str) -> None:
+    """Delete every job of a namespace with its pods."""
+    for kind in ("TFJob", "Job"):
+        for item in await api.list(kind, namespace):
+            await api.delete(kind, item["metadata"]["name"], namespace)
 
 
 def _training(on: stage.Stage, namespace: str) -> kubernetes.Object:

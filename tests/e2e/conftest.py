@@ -1,0 +1,183 @@
+"""Real nodes with a real istiod for the end-to-end tier: one cluster after the other.
+
+`E2E_TODAY=NAME` or `E2E_TOMORROW=NAME` takes a testbed of that name, starts it when it is down,
+and leaves it running, so that a second run begins at once.
+"""
+
+import asyncio
+import dataclasses
+import json
+import os
+import pathlib
+
+import pytest
+
+import demo.cluster
+from demo import (
+    diagnostics,
+    istiod,
+    juju,
+    kubernetes,
+    objects,
+    observer,
+    report,
+    stage,
+    steps,
+    view,
+)
+from testbed import cluster as testbed_cluster
+from testbed import images
+
+MODEL = "kubeflow"
+BUILD = pathlib.Path(__file__).parents[2] / "build" / "e2e"
+
+
+@dataclasses.dataclass(frozen=True)
+class Node:
+    """A running testbed of one kind, with what can be deployed on it."""
+
+    kind: stage.Kind
+    testbed: testbed_cluster.Testbed
+    charms: steps.Charms
+
+    @property
+    def image(self):
+        """The application image's name on the node."""
+        return images.reference("app")
+
+    def juju(self, model=MODEL):
+        """Juju, with a model of that name."""
+        return juju.Juju(self.testbed.name, model)
+
+
+@pytest.fixture(scope="session")
+def root():
+    """Leave the tier out without root, which in CI is a failure."""
+    if os.geteuid() == 0:
+        return
+    reason = "starting a node needs root"
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def charms(root):
+    """The packed charms."""
+    return demo.cluster.charms(BUILD / "charms")
+
+
+@pytest.fixture(scope="session", params=["today", "tomorrow"])
+def node(request, charms):
+    """One of the two clusters that matter."""
+    kind = stage.KINDS[request.param]
+    reused = os.environ.get(f"E2E_{kind.name.upper()}")
+    testbed = testbed_cluster.Testbed(reused or f"e2e-{kind.name}-{os.getpid()}")
+    try:
+        testbed.up(demo.cluster.options(kind))
+        yield Node(kind, testbed, charms)
+    finally:
+        if not reused:
+            testbed.down()
+
+
+@pytest.fixture(scope="session")
+def today(node):
+    """The cluster of today; tests that need it once are skipped on the other."""
+    if node.kind.name != "today":
+        pytest.skip("tried on today's cluster")
+    return node
+
+
+@pytest.fixture
+async def api(node):
+    """The node's apiserver."""
+    async with kubernetes.Api.from_kubeconfig(node.testbed.kubeconfig) as client:
+        yield client
+
+
+@pytest.fixture
+async def watcher(api):
+    """Everything that happens to pods and jobs during the test."""
+    watching = observer.Observer()
+    async with watching.following(api):
+        yield watching
+
+
+@pytest.fixture
+async def on(node, api, watcher):
+    """A stage as the demo has it, for the steps that demo and tests share."""
+    return make_stage(node, api, watcher)
+
+
+def make_stage(node, api, watcher):
+    """Set up a stage of one step, whose lines pytest keeps and shows when a test fails."""
+    return stage.Stage(
+        kind=node.kind,
+        api=api,
+        juju=node.juju(),
+        istiod=istiod.Istiod(api),
+        observer=watcher,
+        report=report.Report(node.kind.name, "", 1, [report.Step("test")]),
+        view=view.PlainView(),
+        image=node.image,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Story:
+    """What happened when the charm was deployed in the worst order."""
+
+    # Objects before the charm, None when it was there already.
+    before: objects.Snapshot | None
+    # Objects that were recreated because istiod was away.
+    recreated: list[objects.Key]
+
+
+@pytest.fixture(scope="session")
+def integrated(node):
+    """The model with its applications and the charm, deployed in the worst order."""
+
+    async def deploy():
+        async with kubernetes.Api.from_kubeconfig(node.testbed.kubeconfig) as api:
+            watching = observer.Observer()
+            async with watching.following(api):
+                on = make_stage(node, api, watching)
+                if await api.find("Namespace", MODEL) and await on.juju.status():
+                    return Story(None, [])
+                await steps.prepare(on, node.charms)
+                await steps.worst_order(on, node.charms)
+                return Story(on.before, on.istiod.keys)
+
+    return asyncio.run(deploy())
+
+
+@pytest.fixture(scope="session")
+def figures():
+    """Measured values by name, written to build/e2e/figures.json at the end."""
+    values = {}
+    yield values
+    if values:
+        BUILD.mkdir(parents=True, exist_ok=True)
+        (BUILD / "figures.json").write_text(json.dumps(values, indent=2, sort_keys=True) + "\n")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """When a test fails, write down what is known about its cluster."""
+    outcome = yield
+    node = getattr(item, "funcargs", {}).get("node")
+    if outcome.failed and node and node.testbed.holder:
+        path = BUILD / "failures" / f"{item.name}.txt"
+
+        async def collect():
+            async with kubernetes.Api.from_kubeconfig(node.testbed.kubeconfig) as api:
+                return await diagnostics.collect(api, node.juju(), (MODEL, "istio-system"))
+
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(asyncio.run(collect()))
+            outcome.sections.append(("cluster", f"written to {path}"))
+        except Exception as error:
+            outcome.sections.append(("cluster", f"nothing known: {error!r}"))
+    return outcome

@@ -1,0 +1,84 @@
+"""The charm without rights, and what is left of it however it goes."""
+
+import json
+
+import pytest
+
+from demo import objects, observer
+
+pytestmark = pytest.mark.timeout(400)
+
+OURS = "istio-integrator"
+JUJU_LABELS = ("model.juju.is/name", "model.juju.is/id")
+
+
+def is_of_juju(item):
+    """Whether the object is one that Juju makes for a model."""
+    labels = item["metadata"].get("labels", {})
+    by_juju = labels.get("app.kubernetes.io/managed-by") == "juju"
+    return by_juju or any(label in labels for label in JUJU_LABELS)
+
+
+async def deploy(node, model, *, trust=True):
+    """Add a model and deploy the charm into it."""
+    controller = node.juju(model)
+    await controller.add_model()
+    flags = [flag for flag in node.charms.integrator.flags if trust or flag != "--trust"]
+    await controller.deploy(node.charms.integrator.path, OURS, *flags)
+    return controller
+
+
+async def test_without_trust_the_charm_says_what_to_run_and_then_works(today, api):
+    controller = await deploy(today, "untrusted", trust=False)
+    status = await controller.wait_for("blocked", 120)
+    assert "juju trust istio-integrator --scope=cluster" in status.message
+    labels = (await api.get("Namespace", "untrusted"))["metadata"].get("labels", {})
+    assert "istio-injection" not in labels
+    await controller.run("trust", "--model", controller.model, OURS, "--scope=cluster")
+    await controller.wait_for("active", 120)
+    labels = (await api.get("Namespace", "untrusted"))["metadata"].get("labels", {})
+    assert labels["istio-injection"] == "enabled"
+    await controller.remove(OURS)
+
+    async def is_restored():
+        labels = (await api.get("Namespace", "untrusted"))["metadata"].get("labels", {})
+        return "istio-injection" not in labels
+
+    await observer.eventually(is_restored, 30, "the namespace's label restored")
+
+
+async def test_deleting_the_models_namespace_leaves_nothing_of_ours(today, api):
+    before = await objects.snapshot(api)
+    controller = await deploy(today, "doomed")
+    await controller.wait_for("active", 120)
+    created = [
+        str(difference.key)
+        for difference in objects.compare(before, await objects.snapshot(api))
+        if difference.key.namespace != "doomed"
+    ]
+    assert any("webhookconfiguration" in key.lower() for key in created)
+    await api.delete("Namespace", "doomed")
+    left = []
+
+    async def is_clean():
+        nonlocal left
+        after = await objects.snapshot(api)
+        left = [
+            difference
+            for difference in objects.compare(before, after)
+            if difference.change != "added" or not is_of_juju(after[difference.key])
+        ]
+        return not left
+
+    try:
+        await observer.eventually(is_clean, 90, "nothing left", every=2)
+    except observer.NotObserved:
+        pytest.fail(f"left: {[str(difference) for difference in left]}")
+    after = await objects.snapshot(api)
+    assert not any(mentions(item) for key, item in after.items() if key not in before)
+
+
+def mentions(item):
+    """Whether an object carries a label, annotation or owner of ours."""
+    text = json.dumps(item["metadata"])
+    return "istio-integrator.charmhub.io/" in text or '"managed-by": "istio-integrator"' in text
