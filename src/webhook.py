@@ -1,0 +1,188 @@
+"""The admission webhook: its certificates, its servers, and the API server's knowledge of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import hashlib
+import json
+import logging
+from typing import Any
+
+import certificates
+import cluster
+import component
+import manifests
+
+logger = logging.getLogger(__name__)
+
+WORKLOAD_FOLDER = "admission-webhook"
+CERTIFICATES_FOLDER = "admission-certificates"
+CONFIGURATION_FOLDER = "admission-webhook-configuration"
+
+REFRESH_ANNOTATION = f"{manifests.PREFIX}refresh"
+"""A changed annotation has the kubelet bring a pod's mounted files up to date at once."""
+
+_MAX_NAME = 63
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SecretContext:
+    """The variables of the templates in admission-certificates."""
+
+    name: str
+    data: dict[str, str]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WorkloadContext:
+    """The variables of the templates in admission-webhook."""
+
+    name: str
+    secret: str
+    image: str
+    image_pull_secrets: list[dict[str, str]]
+    pod_labels: dict[str, str]
+    settings: str
+    log_level: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ConfigurationContext:
+    """The variables of the templates in admission-webhook-configuration."""
+
+    name: str
+    service: str
+    model: str
+    ca_bundle: str
+    namespace_selectors: tuple[tuple[str, tuple[dict[str, Any], ...]], ...]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class State:
+    """How far the webhook is."""
+
+    waiting: str = ""
+    """What for; empty when the API server asks it."""
+    changed: bool = False
+    """Whether servers or API servers may still have to notice something."""
+
+
+def object_name(application: str, suffix: str) -> str:
+    """Name an object of an application within the 63 characters of a DNS label."""
+    full = f"{application}-{suffix}"
+    if len(full) <= _MAX_NAME:
+        return full
+    digest = hashlib.sha256(application.encode()).hexdigest()[:8]
+    return f"{application[: _MAX_NAME - len(suffix) - 10].rstrip('-')}-{digest}-{suffix}"
+
+
+def configuration_name(owner: str) -> str:
+    """Name the configuration such that it sorts, and so is asked, before every Istio injector."""
+    return f"0-istio-integrator.{owner}".lower()
+
+
+class Webhook:
+    """Runs the servers, and has API servers ask them once they answer."""
+
+    def __init__(
+        self,
+        scope: component.Scope,
+        image: str,
+        settings: dict[str, Any],
+        namespaces: tuple[tuple[str, tuple[dict[str, Any], ...]], ...],
+    ) -> None:
+        self._scope = scope
+        self._image = image
+        self._settings = json.dumps(settings, sort_keys=True)
+        self._namespaces = namespaces
+        self._name = object_name(scope.application, "admission")
+        self._secret = object_name(scope.application, "admission-tls")
+        self._configuration = configuration_name(scope.manifests.owner)
+
+    def reconcile(self, *, rotate: bool = False) -> State:
+        """Bring everything up to date; API servers are told only when a server is ready.
+
+        Args:
+            rotate: Replace the certificates whatever their age.
+        """
+        if not self._image:
+            return State(waiting="waiting for the name of the workload's image")
+        material = self._certificates(rotate=rotate)
+        before = self._scope.cluster.get(cluster.MUTATING_WEBHOOK, self._configuration)
+        if before is not None:
+            # An authority must be trusted before a server shows a leaf of it.
+            self._configure(material)
+        secret = SecretContext(name=self._secret, data=material.data())
+        self._scope.manifests.apply(CERTIFICATES_FOLDER, secret)
+        live = self._scope.manifests.apply(WORKLOAD_FOLDER, self._workload())
+        refreshed = self._refresh_pods(material)
+        ready = _ready(live)
+        if before is None and not ready:
+            return State(waiting="the webhook's pods are starting")
+        after = self._configure(material)
+        changed = before is None or before["metadata"] != after["metadata"] or refreshed
+        return State(changed=changed)
+
+    def remove(self) -> None:
+        """Have nobody ask any more, then end the servers."""
+        for folder in (CONFIGURATION_FOLDER, WORKLOAD_FOLDER, CERTIFICATES_FOLDER):
+            self._scope.manifests.remove(folder)
+
+    def _certificates(self, *, rotate: bool) -> certificates.Material:
+        model = self._scope.model
+        found = self._scope.cluster.get(cluster.SECRET, self._secret, model)
+        names = [f"{self._name}.{model}.svc", f"{self._name}.{model}.svc.cluster.local"]
+        now = datetime.datetime.now(datetime.UTC)
+        material = certificates.Material.read(cluster.at(found, "data"))
+        return certificates.decide(material, names, now, rotate=rotate)
+
+    def _configure(self, material: certificates.Material) -> cluster.Object:
+        context = ConfigurationContext(
+            name=self._configuration,
+            service=self._name,
+            model=self._scope.model,
+            ca_bundle=certificates.encoded(material.bundle),
+            namespace_selectors=self._namespaces,
+        )
+        return self._scope.manifests.apply(CONFIGURATION_FOLDER, context)[0]
+
+    def _workload(self) -> WorkloadContext:
+        own = self._scope.cluster.get(cluster.POD, self._scope.pod, self._scope.model)
+        return WorkloadContext(
+            name=self._name,
+            secret=self._secret,
+            image=self._image,
+            image_pull_secrets=cluster.items(cluster.at(own, "spec"), "imagePullSecrets"),
+            pod_labels=self._pod_labels,
+            settings=self._settings,
+            log_level=self._scope.config.log_level,
+        )
+
+    @property
+    def _pod_labels(self) -> dict[str, str]:
+        return {
+            manifests.COMPONENT: WORKLOAD_FOLDER,
+            manifests.OWNER: self._scope.manifests.owner,
+        }
+
+    def _refresh_pods(self, material: certificates.Material) -> bool:
+        """Have every server's kubelet mount what is current; tell whether one had to."""
+        wanted = hashlib.sha256(f"{self._settings}{material.leaf}".encode()).hexdigest()[:16]
+        pods = self._scope.cluster.list(
+            cluster.POD, namespace=self._scope.model, labels=self._pod_labels
+        )
+        stale = [
+            pod
+            for pod in pods
+            if cluster.at(pod, "metadata", "annotations").get(REFRESH_ANNOTATION) != wanted
+        ]
+        for pod in stale:
+            patch = {"metadata": {"annotations": {REFRESH_ANNOTATION: wanted}}}
+            self._scope.cluster.merge_patch(pod, patch)
+        return bool(stale)
+
+
+def _ready(live: list[cluster.Object]) -> bool:
+    deployments = [obj for obj in live if obj["kind"] == "Deployment"]
+    return any(cluster.at(obj, "status").get("readyReplicas") for obj in deployments)

@@ -1,0 +1,1 @@
+"""The admission webhook: what new pods get where no policy can do it."""

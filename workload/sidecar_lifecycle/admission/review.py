@@ -1,0 +1,141 @@
+"""From an AdmissionReview to its answer, as bytes, without any I/O."""
+
+from __future__ import annotations
+
+import base64
+from typing import NamedTuple
+
+import msgspec
+
+from sidecar_lifecycle.rules import creation, mutate
+
+API_VERSION = "admission.k8s.io/v1"
+
+REPORTED = ("ConfigNotMergeable", "ConfigTooLong")
+"""Reasons that whoever creates the pod is warned of."""
+
+
+class Resource(msgspec.Struct, gc=False):
+    """What a request is about."""
+
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+
+
+class Request(msgspec.Struct, gc=False, rename="camel"):
+    """The parts of an admission request that matter here."""
+
+    uid: str
+    operation: str
+    resource: Resource
+    sub_resource: str = ""
+    object: msgspec.Raw | None = None
+
+
+class Review(msgspec.Struct, gc=False, rename="camel"):
+    """An AdmissionReview that asks."""
+
+    api_version: str
+    kind: str
+    request: Request
+
+
+class Response(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
+    """What is answered to a request: always that it is allowed."""
+
+    uid: str
+    allowed: bool
+    patch_type: str | None = None
+    patch: str | None = None
+    warnings: list[str] = []
+    audit_annotations: dict[str, str] = {}
+
+
+class Reply(msgspec.Struct, gc=False, rename="camel"):
+    """An AdmissionReview that answers."""
+
+    response: Response
+    api_version: str = API_VERSION
+    kind: str = "AdmissionReview"
+
+
+class Answer(NamedTuple):
+    """An HTTP answer and what to count."""
+
+    status: int
+    body: bytes
+    outcome: str
+    """`patched`, `unchanged`, `not-ours`, `not-understood` or `malformed`."""
+    mutation: creation.Mutation | None = None
+
+
+_REVIEW = msgspec.json.Decoder(Review)
+_POD = msgspec.json.Decoder(creation.Pod)
+_ENCODER = msgspec.json.Encoder()
+
+# Deeply nested input ends in a RecursionError, broken text in a UnicodeDecodeError.
+_BAD_INPUT = (msgspec.MsgspecError, RecursionError, ValueError)
+
+
+def answer(body: bytes, settings: creation.Settings, kind: creation.NamespaceKind) -> Answer:
+    """Answer a review; a pod that can't be read is allowed as it is, with a warning.
+
+    Args:
+        body: An AdmissionReview in JSON.
+        settings: What new pods get.
+        kind: Of the namespaces that the webhook was asked for.
+    """
+    try:
+        review = _REVIEW.decode(body)
+    except _BAD_INPUT as error:
+        return _malformed(f"this is no AdmissionReview: {error}")
+    if review.api_version != API_VERSION or review.kind != "AdmissionReview":
+        return _malformed(f"{review.api_version} {review.kind} is not spoken, {API_VERSION} is")
+    return _reviewed(review.request, settings, kind)
+
+
+def _reviewed(
+    request: Request, settings: creation.Settings, kind: creation.NamespaceKind
+) -> Answer:
+    resource = request.resource
+    is_pod = (resource.group, resource.resource) == ("", "pods") and not request.sub_resource
+    if request.operation != "CREATE" or not is_pod:
+        return _allowed(request.uid, "not-ours")
+    try:
+        pod = _POD.decode(request.object or b"null")
+    except _BAD_INPUT as error:
+        warning = f"istio-integrator left the pod as it is, it could not read it: {error}"
+        return _allowed(request.uid, "not-understood", warnings=[_short(warning)])
+    mutation = mutate.mutate(pod, settings, kind)
+    warnings = [
+        _short(f"istio-integrator: no {skip.change}: {skip.message}")
+        for skip in mutation.skipped
+        if skip.reason in REPORTED
+    ]
+    outcome = "patched" if mutation.patch else "unchanged"
+    return _allowed(request.uid, outcome, mutation, warnings)
+
+
+def _allowed(
+    uid: str,
+    outcome: str,
+    mutation: creation.Mutation | None = None,
+    warnings: list[str] | None = None,
+) -> Answer:
+    response = Response(uid=uid, allowed=True, warnings=warnings or [])
+    if mutation and mutation.patch:
+        response.patch_type = "JSONPatch"
+        response.patch = base64.b64encode(_ENCODER.encode(mutation.patch)).decode()
+    if mutation and mutation.applied:
+        response.audit_annotations = {"applied": ",".join(mutation.applied)}
+    return Answer(200, _ENCODER.encode(Reply(response)), outcome, mutation)
+
+
+def _malformed(message: str) -> Answer:
+    return Answer(400, _short(message).encode(errors="replace"), "malformed")
+
+
+def _short(message: str) -> str:
+    # Beyond 256 characters the API server may cut warnings short itself.
+    return message if len(message) <= 250 else f"{message[:247]}..."
