@@ -1,0 +1,98 @@
+"""`sidecar-lifecycle explain`: say what would be done about pods, and why."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+import msgspec
+
+from . import command, documents
+from .kube import types
+from .rules import finished
+
+
+def add_parser(subparsers: command.Subparsers) -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "explain",
+        help="say whether the proxy of a pod would be stopped, and why",
+        description="Read pods as JSON or YAML and say whether their proxy would be stopped.",
+    )
+    parser.add_argument("source", nargs="?", default="-", metavar="FILE", help="or - (default)")
+    parser.add_argument("--output", choices=("text", "json"), default="text")
+    add_policy_options(parser)
+    parser.set_defaults(main=main)
+
+
+def add_policy_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options by which the rules are tuned."""
+    parser.add_argument(
+        "--wait-for-containers",
+        type=command.names,
+        default=(),
+        metavar="NAME,…",
+        help="stop the proxy when these have ended, in pods that have one of them",
+    )
+    parser.add_argument(
+        "--ignore-containers",
+        type=command.names,
+        default=(),
+        metavar="NAME,…",
+        help="do not wait for these",
+    )
+    parser.add_argument(
+        "--status-port",
+        type=int,
+        default=finished.DEFAULT_STATUS_PORT,
+        metavar="PORT",
+        help="the mesh's status port, 0 when switched off (default: %(default)s)",
+    )
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Print a decision per pod."""
+    policy = finished.Policy(
+        wait_for=arguments.wait_for_containers,
+        ignore=arguments.ignore_containers,
+        status_port=arguments.status_port,
+    )
+    for document in documents.read(arguments.source):
+        pod = _pod(document)
+        decision = finished.finished(pod, policy)
+        print(_as_json(pod, decision) if arguments.output == "json" else _as_text(pod, decision))
+    sys.stdout.flush()
+    return 0
+
+
+def _pod(document: documents.Document) -> types.Pod:
+    try:
+        return msgspec.convert(types.without_nulls(document.object), types.Pod)
+    except msgspec.ValidationError as error:
+        raise command.InputError(f"{document.where} is no valid Pod: {error}") from error
+
+
+def _as_json(pod: types.Pod, decision: finished.Decision) -> str:
+    row = {
+        "namespace": pod.metadata.namespace or "",
+        "name": pod.metadata.name,
+        "decision": decision.action,
+        "reason": decision.reason,
+        "message": decision.message,
+        "containers": decision.containers,
+    }
+    notes = {key: getattr(decision, key) for key in ("unknown", "holding")}
+    return json.dumps({**row, **{key: value for key, value in notes.items() if value}})
+
+
+def _as_text(pod: types.Pod, decision: finished.Decision) -> str:
+    name = "/".join(filter(None, (pod.metadata.namespace, pod.metadata.name)))
+    text = f"{name}: {decision.action} ({decision.reason}): {decision.message}"
+    if decision.containers:
+        text += f"\n  looked at: {', '.join(decision.containers)}"
+    if decision.unknown:
+        text += f"\n  no such container: {', '.join(decision.unknown)}"
+    if decision.holding:
+        text += f"\n  still runs and holds the pod: {', '.join(decision.holding)}"
+    return text

@@ -1,0 +1,1 @@
+"""The proxy-shutdown reconciler: pods that run to completion complete."""

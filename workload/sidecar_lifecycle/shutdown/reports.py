@@ -1,0 +1,121 @@
+"""What people are told about a pod, and the replacement of broken ones if they asked for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import structlog
+
+from sidecar_lifecycle import metrics
+from sidecar_lifecycle.kube import client, errors, events, types
+from sidecar_lifecycle.rules import finished
+
+from . import stop
+from .view import Tracked
+
+log = structlog.get_logger(__name__)
+
+SETTLE = 10.0
+"""Seconds that a lost proxy must stay lost: containers of a pod that is ended go one by one."""
+FAILURES_BEFORE_EVENT = 3
+"""Tries that may fail in silence; the log has each."""
+
+
+class Reporter:
+    """Writes the Events."""
+
+    def __init__(
+        self,
+        connection: client.Client,
+        recorder: events.Recorder,
+        *,
+        replace_broken_pods: bool = False,
+        settle: float = SETTLE,
+    ) -> None:
+        self._client = connection
+        self._recorder = recorder
+        self._replace = replace_broken_pods
+        self._settle = settle
+        self._tasks: set[asyncio.Task[bool]] = set()
+
+    def stopped(self, tracked: Tracked, decision: finished.Decision, way: stop.Transport) -> None:
+        """Say that a proxy was stopped."""
+        self._later(
+            self._recorder.record(
+                tracked.pod, "ProxyStopped", stop.event_message(decision, way), "Normal"
+            )
+        )
+
+    def failed(self, tracked: Tracked, outcome: stop.Outcome) -> None:
+        """Say that stopping fails, when it has failed some times."""
+        if tracked.failures < FAILURES_BEFORE_EVENT:
+            return
+        message = f"Could not stop the Istio proxy ({outcome.transport}, {outcome.result})"
+        if outcome.result is stop.Result.FORBIDDEN:
+            message += "; grant the application pods/portforward, or pods/exec, here"
+        self._once(tracked, "ProxyStopFailed", f"{message}. Trying on.")
+
+    def considered(self, tracked: Tracked) -> None:
+        """Say what a decision calls for beside acting."""
+        decision = tracked.decision
+        if decision.unknown:
+            named = ", ".join(decision.unknown)
+            self._once(
+                tracked, "UnknownContainer", f"The pod's annotations name no container: {named}"
+            )
+        if decision.action is not finished.Action.REPORT:
+            if tracked.report is not None:
+                tracked.report.cancel()
+                tracked.report = None
+        elif decision.reason != "ProxyLost":
+            self._once(tracked, decision.reason, decision.message)
+        elif tracked.report is None:
+            tracked.report = asyncio.create_task(self._lost(tracked))
+
+    async def drain(self) -> None:
+        """Wait for the Events that are being written."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _once(self, tracked: Tracked, reason: str, message: str) -> None:
+        if reason not in tracked.told:
+            tracked.told.add(reason)
+            self._later(self._recorder.record(tracked.pod, reason, message, "Warning"))
+
+    def _later(self, writing: Coroutine[Any, Any, bool]) -> None:
+        task = asyncio.create_task(writing)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _lost(self, tracked: Tracked) -> None:
+        await asyncio.sleep(self._settle)
+        metrics.LOST.inc()
+        decision = tracked.decision
+        log.warning("proxy lost", pod=tracked.name, reason=decision.message)
+        message = f"The pod has no network through the mesh: {decision.message}."
+        await self._recorder.record(tracked.pod, "ProxyLost", message, "Warning")
+        if self._replace and _has_controller(tracked.pod):
+            await self._delete(tracked.pod)
+
+    async def _delete(self, pod: types.Pod) -> None:
+        meta = pod.metadata
+        body = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            # Nothing but the very pod, in the very state, that was judged.
+            "preconditions": {"uid": meta.uid, "resourceVersion": meta.resourceVersion},
+        }
+        try:
+            await self._client.transport.request(
+                "DELETE", client.path(types.Pod, meta.namespace, meta.name), body=body
+            )
+        except errors.KubeError as error:
+            log.warning("broken pod not replaced", pod=meta.name, error=str(error))
+            return
+        metrics.REPLACED.inc()
+        log.info("broken pod deleted for its controller to replace", pod=meta.name)
+
+
+def _has_controller(pod: types.Pod) -> bool:
+    return any(owner.controller for owner in pod.metadata.ownerReferences)

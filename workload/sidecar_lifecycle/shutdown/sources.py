@@ -1,0 +1,192 @@
+"""Where the pods and namespaces come from: watches as wide as we are allowed to open them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import structlog
+
+from sidecar_lifecycle import metrics, names
+from sidecar_lifecycle.kube import client, errors, types, watch
+from sidecar_lifecycle.rules import scope as rules
+
+log = structlog.get_logger(__name__)
+
+LABELS = names.TLS_MODE
+FIELDS = "status.phase=Running,spec.restartPolicy!=Always"
+ASK_AGAIN = 60.0
+"""Seconds after which something that was forbidden is tried again."""
+
+OnPod = Callable[[watch.Change[types.Pod]], None]
+
+
+@dataclass(slots=True)
+class Namespaces:
+    """The namespaces that are served, kept up to date by `follow`."""
+
+    scope: rules.Scope
+    served: dict[str, rules.Kind] = field(default_factory=dict[str, rules.Kind])
+    disabled: set[str] = field(default_factory=set[str])
+    """Those whose annotation switches proxy-shutdown off."""
+    known: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def follow(self, connection: client.Client, changed: Callable[[str], None]) -> None:
+        """Watch namespaces for ever; `changed` is called with the name of each that changed."""
+        while True:
+            try:
+                async for change in watch.watch(connection, types.Namespace):
+                    if change.object is None:
+                        self.known.set()
+                        changed("*")
+                    elif self._note(change):
+                        changed(change.object.metadata.name)
+            except errors.StatusError as error:
+                log.warning(
+                    "namespaces can't be watched, serving the model only", error=str(error)
+                )
+                self._only_model()
+                changed("*")
+                await asyncio.sleep(ASK_AGAIN)
+
+    def _only_model(self) -> None:
+        allowed = "model" in self.scope.kinds
+        self.served = {self.scope.model: "model"} if allowed else {}
+        self.known.set()
+
+    def _note(self, change: watch.Change[types.Namespace]) -> bool:
+        assert change.object is not None
+        name = change.object.metadata.name
+        before = (self.served.get(name), name in self.disabled)
+        kind = None if change.kind == "deleted" else rules.served_as(change.object, self.scope)
+        self.served.pop(name, None)
+        self.disabled.discard(name)
+        if kind is not None:
+            self.served[name] = kind
+            if not rules.shutdown_enabled(change.object):
+                self.disabled.add(name)
+        after = (self.served.get(name), name in self.disabled)
+        if before != after and self.known.is_set():
+            log.info("namespace", namespace=name, served=kind, disabled=name in self.disabled)
+        return before != after
+
+
+class Pods:
+    """Watches running, injected pods that run to completion, cluster-wide or per namespace."""
+
+    def __init__(
+        self,
+        connection: client.Client,
+        namespaces: Namespaces,
+        *,
+        on_change: OnPod,
+        on_synced: Callable[[str, set[str]], None],
+    ) -> None:
+        self._client = connection
+        self._namespaces = namespaces
+        self._on_change = on_change
+        self._on_synced = on_synced
+        self._moved = asyncio.Event()
+        self._started = False
+        self.states: dict[str, watch.WatchState] = {}
+
+    @property
+    def live(self) -> bool:
+        """Whether every pod that we serve is under a watch that works."""
+        return self._started and all(state.live for state in self.states.values())
+
+    def namespaces_changed(self) -> None:
+        """Have the set of per-namespace watches adapted."""
+        self._moved.set()
+
+    async def follow(self) -> None:
+        """Watch for ever."""
+        await self._namespaces.known.wait()
+        while True:
+            try:
+                if self._namespaces.scope.kinds == rules.MODEL_ONLY:
+                    await self._watch(self._namespaces.scope.model)
+                else:
+                    await self._watch("*")
+            except errors.StatusError as error:
+                log.warning("pods can't be watched cluster-wide", error=str(error))
+                await self._each_namespace()
+
+    async def _watch(self, namespace: str) -> None:
+        state = self.states[namespace] = watch.WatchState()
+        self._started = True
+        listed: set[str] | None = set()
+        relists = 0
+        try:
+            changes = watch.watch(
+                self._client,
+                types.Pod,
+                namespace=namespace,
+                labels=LABELS,
+                fields=FIELDS,
+                state=state,
+            )
+            async with contextlib.aclosing(changes):
+                async for change in changes:
+                    if change.object is not None:
+                        if listed is not None:
+                            listed.add(change.object.metadata.uid)
+                        self._on_change(change)
+                        continue
+                    metrics.RELISTS.inc(state.relists - relists)
+                    relists = state.relists
+                    if listed is not None:
+                        self._on_synced(namespace, listed)
+                    listed = None
+        finally:
+            self.states.pop(namespace, None)
+
+    async def _each_namespace(self) -> None:
+        """Watch served namespaces one by one until the cluster-wide list is allowed."""
+        self._started = True
+        async with contextlib.AsyncExitStack() as stack:
+            watches: dict[str, asyncio.Task[None]] = {}
+            stack.push_async_callback(_cancel_all, watches)
+            while True:
+                self._moved.clear()
+                self._adapt(watches)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(ASK_AGAIN):
+                        await self._moved.wait()
+                        continue
+                if await self._cluster_wide_allowed():
+                    return
+
+    def _adapt(self, watches: dict[str, asyncio.Task[None]]) -> None:
+        wanted = set(self._namespaces.served)
+        for name in [name for name in watches if name not in wanted or watches[name].done()]:
+            watches.pop(name).cancel()
+            self._on_synced(name, set())
+        for name in wanted - set(watches):
+            watches[name] = asyncio.create_task(self._guarded(name), name=f"pods of {name}")
+
+    async def _guarded(self, namespace: str) -> None:
+        while True:
+            try:
+                await self._watch(namespace)
+            except errors.StatusError as error:
+                log.warning("pods can't be watched", namespace=namespace, error=str(error))
+                self.states[namespace] = watch.WatchState(failure=str(error))
+                await asyncio.sleep(ASK_AGAIN)
+
+    async def _cluster_wide_allowed(self) -> bool:
+        try:
+            await self._client.transport.request(
+                "GET", client.path(types.Pod), params={"limit": "1", "labelSelector": LABELS}
+            )
+        except errors.KubeError:
+            return False
+        return True
+
+
+async def _cancel_all(tasks: dict[str, asyncio.Task[None]]) -> None:
+    for task in tasks.values():
+        task.cancel()
+    await asyncio.gather(*tasks.values(), return_exceptions=True)
