@@ -277,6 +277,26 @@ class EndpointSlice(resource.NamespacedResourceG, Object):
     endpoints: list[Endpoint] = []
 
 
+class ServiceReference(Model):
+    """The Service that a webhook is at."""
+
+    namespace: str = ""
+    name: str = ""
+
+
+class WebhookClientConfig(Model):
+    """Where a webhook is; without a Service it is at a URL."""
+
+    service: ServiceReference | None = None
+
+
+class MutatingWebhook(Model):
+    """One webhook of a configuration."""
+
+    name: str = ""
+    clientConfig: WebhookClientConfig = msgspec.field(default_factory=WebhookClientConfig)
+
+
 class MutatingWebhookConfiguration(resource.GlobalResource, Object):
     """A webhook configuration; its generation says whether it changed."""
 
@@ -285,6 +305,8 @@ class MutatingWebhookConfiguration(resource.GlobalResource, Object):
         "mutatingwebhookconfigurations",
         ["get", "list", "watch"],
     )
+
+    webhooks: list[MutatingWebhook] = []
 
 
 def without_nulls(value: Any) -> Any:

@@ -1,0 +1,172 @@
+"""Watch what the charm's decisions rest on, and have it told when that changes.
+
+That is: the injector's webhook configurations, the istiod behind them, the model's namespace, and
+the Deployment of our own webhook, if there is one.
+What is compared is a fingerprint of what matters, as objects are written more often than they
+change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from . import names
+from .kube import client, errors, types, watch
+
+log = structlog.get_logger(__name__)
+
+INJECTORS = ("istio-sidecar-injector", "istio-revision-tag")
+ASK_AGAIN = 60.0
+"""Seconds until something that was forbidden, or is not there, is tried again."""
+
+Fingerprint = object
+Service = tuple[str, str]
+"""Namespace and name."""
+
+
+class Observer:
+    """Calls back when istiod, an injector or the model's namespace changed."""
+
+    def __init__(self, connection: client.Client, model: str, changed: Callable[[], None]) -> None:
+        self._client = connection
+        self._model = model
+        self._changed = changed
+        self._services: set[Service] = set()
+        self._backends: dict[Service, list[asyncio.Task[None]]] = {}
+        self._configurations: dict[str, set[Service]] = {}
+
+    async def run(self) -> None:
+        """Observe until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(
+                    self._follow(
+                        types.Namespace,
+                        namespace_fingerprint,
+                        fields=f"metadata.name={self._model}",
+                    ),
+                    name="observe model",
+                )
+                tasks.create_task(
+                    self._follow(
+                        types.MutatingWebhookConfiguration,
+                        injector_fingerprint,
+                        noted=self._note_injector,
+                    ),
+                    name="observe injectors",
+                )
+                tasks.create_task(
+                    self._follow(
+                        types.Deployment,
+                        deployment_fingerprint,
+                        namespace=self._model,
+                        labels=f"{names.COMPONENT}=admission-webhook",
+                    ),
+                    name="observe webhook",
+                )
+        finally:
+            for task in [task for tasks in self._backends.values() for task in tasks]:
+                task.cancel()
+
+    async def _follow(
+        self,
+        kind: type[watch.T],
+        fingerprint: Callable[[watch.T], Fingerprint],
+        *,
+        namespace: str = "*",
+        labels: str = "",
+        fields: str = "",
+        noted: Callable[[watch.Change[watch.T]], None] | None = None,
+    ) -> None:
+        """Watch objects; the charm is told of each whose fingerprint is new."""
+        seen: dict[str, Fingerprint] = {}
+        synced = False
+        while True:
+            try:
+                async for change in watch.watch(
+                    self._client, kind, namespace=namespace, labels=labels, fields=fields
+                ):
+                    item = change.object
+                    if item is None:
+                        synced = True
+                        continue
+                    name = item.metadata.name
+                    now = None if change.kind == "deleted" else fingerprint(item)
+                    if noted is not None:
+                        noted(change)
+                    if now != seen.get(name):
+                        seen[name] = now
+                        if synced:
+                            log.info("changed", kind=kind.__name__, name=name)
+                            self._changed()
+            except errors.StatusError as error:
+                log.warning("can't be observed", kind=kind.__name__, error=str(error))
+                await asyncio.sleep(ASK_AGAIN)
+
+    def _note_injector(self, change: watch.Change[types.MutatingWebhookConfiguration]) -> None:
+        assert change.object is not None
+        name = change.object.metadata.name
+        services = set[Service]() if change.kind == "deleted" else backends(change.object)
+        self._configurations[name] = services
+        wanted = set[Service]().union(*self._configurations.values())
+        for service in set(self._backends) - wanted:
+            for task in self._backends.pop(service):
+                task.cancel()
+        for service in wanted - set(self._backends):
+            self._backends[service] = self._watch_backend(service)
+
+    def _watch_backend(self, service: Service) -> list[asyncio.Task[None]]:
+        namespace, name = service
+        return [
+            asyncio.create_task(
+                self._follow(
+                    types.EndpointSlice,
+                    endpoints_fingerprint,
+                    namespace=namespace,
+                    labels=f"kubernetes.io/service-name={name}",
+                )
+            ),
+            asyncio.create_task(
+                self._follow(
+                    types.Deployment,
+                    deployment_fingerprint,
+                    namespace=namespace,
+                    labels="app=istiod",
+                )
+            ),
+        ]
+
+
+def backends(configuration: types.MutatingWebhookConfiguration) -> set[Service]:
+    """Return the Services that an injector's configuration points at, none for other webhooks."""
+    if not configuration.metadata.name.startswith(INJECTORS):
+        return set()
+    found = (webhook.clientConfig.service for webhook in configuration.webhooks)
+    return {(service.namespace, service.name) for service in found if service is not None}
+
+
+def injector_fingerprint(configuration: types.MutatingWebhookConfiguration) -> Fingerprint:
+    """Return what matters of a webhook configuration; None for those that inject nothing."""
+    meta = configuration.metadata
+    if not meta.name.startswith(INJECTORS):
+        return None
+    return (meta.uid, meta.generation, tuple(sorted(meta.labels.items())))
+
+
+def namespace_fingerprint(namespace: types.Namespace) -> Fingerprint:
+    """Return what matters of the model's namespace."""
+    meta = namespace.metadata
+    return (tuple(sorted(meta.labels.items())), meta.deletionTimestamp is not None)
+
+
+def endpoints_fingerprint(slices: types.EndpointSlice) -> Fingerprint:
+    """Return whether a Service has anybody behind it."""
+    return any(each.conditions.ready is not False for each in slices.endpoints)
+
+
+def deployment_fingerprint(deployment: types.Deployment) -> Fingerprint:
+    """Return what matters of a Deployment: its specification, and how much of it is there."""
+    return (deployment.metadata.generation, deployment.status.readyReplicas)

@@ -1,0 +1,177 @@
+"""`sidecar-lifecycle run`: the long-running part, one acting among several that stand by."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Coroutine, Mapping
+from typing import Any, get_args
+
+import structlog
+from lightkube.core import exceptions
+
+from . import command, explain, health, logs, metrics, names, notices, observe
+from . import settings as options
+from .convergence import controller as convergence
+from .convergence import settings as convergence_settings
+from .kube import client, events, lease
+from .rules import scope, selectors
+from .shutdown import controller as shutdown
+
+log = structlog.get_logger(__name__)
+
+SAMPLE = 5.0
+"""Seconds between samples of gauges that only a look can tell."""
+
+
+def add_parser(subparsers: command.Subparsers) -> None:
+    """Add the command."""
+    parser = subparsers.add_parser("run", help="watch pods and act, as the charm's service does")
+    parser.add_argument("--model", required=True, metavar="NAMESPACE")
+    parser.add_argument("--application", required=True, metavar="NAME")
+    parser.add_argument("--unit", required=True, metavar="NAME/N")
+    parser.add_argument("--mesh-namespace", default="", metavar="NAMESPACE")
+    parser.add_argument("--mesh-revision", default="", metavar="REVISION")
+    parser.add_argument("--membership", choices=get_args(options.Membership), default="namespace")
+    parser.add_argument("--included-pods", default="", metavar="SELECTOR")
+    parser.add_argument("--excluded-pods", default="", metavar="SELECTOR")
+    parser.add_argument(
+        "--lifecycle-namespaces",
+        type=_kinds,
+        default=frozenset(scope.KINDS),
+        metavar="KIND,…",
+        help=f"of {', '.join(scope.KINDS)} (default: all)",
+    )
+    parser.add_argument("--proxy-shutdown", type=command.boolean, default=True, metavar="BOOL")
+    explain.add_policy_options(parser)
+    parser.add_argument(
+        "--replace-broken-pods", type=command.boolean, default=False, metavar="BOOL"
+    )
+    parser.add_argument("--convergence", choices=get_args(options.Convergence), default="auto")
+    parser.add_argument("--convergence-max-unavailable", type=int, default=2, metavar="N")
+    parser.add_argument("--listen", default="0.0.0.0:8080", metavar="HOST:PORT")
+    parser.add_argument("--log-level", choices=tuple(logs.LEVELS), default="info")
+    parser.add_argument("--kubeconfig", metavar="FILE", help="(default: the ServiceAccount)")
+    parser.set_defaults(main=main)
+
+
+def _kinds(text: str) -> frozenset[scope.Kind]:
+    wanted = command.names(text)
+    for name in wanted:
+        if name not in scope.KINDS:
+            raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(scope.KINDS)}")
+    return frozenset(kind for kind in scope.KINDS if kind in wanted)
+
+
+def settings_of(arguments: argparse.Namespace) -> options.Settings:
+    """Return the options as a typed value."""
+    fields = options.Settings.__dataclass_fields__
+    return options.Settings(**{name: getattr(arguments, name) for name in fields})
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Run until SIGTERM."""
+    logs.configure(arguments.log_level)
+    settings = settings_of(arguments)
+    _convergence_settings(settings)
+    try:
+        connection = client.connect(settings.kubeconfig)
+    except exceptions.ConfigError as error:
+        raise command.InputError(f"no cluster to connect to: {error}") from error
+    asyncio.run(_until_signalled(Program(connection, settings).run()))
+    return 0
+
+
+class Program:
+    """The parts of `run`, wired."""
+
+    def __init__(self, connection: client.Client, settings: options.Settings) -> None:
+        self.client = connection
+        self.settings = settings
+        application = settings.application
+        self.leadership = lease.Leadership(
+            connection,
+            namespace=settings.model,
+            name=f"{application}-lifecycle",
+            identity=f"{settings.unit}_{socket.gethostname()}_{os.getpid()}",
+            labels=names.labels(settings.model, application, "lifecycle"),
+        )
+        self.notifier = notices.Notifier()
+        self.recorder = events.Recorder(connection, instance=settings.unit)
+        self.shutdown = shutdown.Controller(connection, settings, self.leadership, self.recorder)
+
+    def ready(self) -> Mapping[str, bool]:
+        """Return the conditions of readiness."""
+        return {"lease": self.leadership.reachable, "watch": self.shutdown.pods.live}
+
+    async def run(self) -> None:
+        """Run all parts until cancelled, then give the Lease away last."""
+        try:
+            async with health.serve(self.settings.listen, self.ready, metrics.REGISTRY):
+                election = asyncio.create_task(self.leadership.run(), name="election")
+                try:
+                    async with asyncio.TaskGroup() as tasks:
+                        for name, part in self._parts().items():
+                            tasks.create_task(part, name=name)
+                finally:
+                    election.cancel()
+                    await asyncio.gather(election, return_exceptions=True)
+        finally:
+            await self.client.close()
+
+    def _parts(self) -> dict[str, Coroutine[Any, Any, None]]:
+        observer = observe.Observer(
+            self.client, self.settings.model, lambda: self.notifier.notify(notices.MESH)
+        )
+        return {
+            "shutdown": self.shutdown.run(),
+            "convergence": convergence.run(
+                self.client,
+                _convergence_settings(self.settings),
+                self.leadership,
+                registry=metrics.REGISTRY,
+                progress=lambda: self.notifier.notify(notices.PROGRESS),
+                recorder=self.recorder,
+            ),
+            "observer": observer.run(),
+            "notices": self.notifier.run(),
+            "gauges": self._sample(),
+        }
+
+    async def _sample(self) -> None:
+        while True:
+            metrics.OLDEST_PENDING.set(self.shutdown.oldest_pending())
+            await asyncio.sleep(SAMPLE)
+
+
+def _convergence_settings(settings: options.Settings) -> convergence_settings.Settings:
+    try:
+        included = selectors.parse(settings.included_pods)
+        excluded = selectors.parse(settings.excluded_pods)
+    except ValueError as error:
+        raise command.InputError(f"a pod selector can't be read: {error}") from error
+    return convergence_settings.Settings(
+        model=settings.model,
+        application=settings.application,
+        revision=settings.mesh_revision,
+        joined=bool(settings.mesh_namespace),
+        membership=settings.membership,
+        included=included,
+        excluded=excluded,
+        mode=settings.convergence,
+        max_unavailable=settings.convergence_max_unavailable,
+    )
+
+
+async def _until_signalled(program: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.create_task(program, name="program")
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    log.info("ended")
