@@ -8,10 +8,10 @@ import logging
 import re
 from collections.abc import Callable
 
-import admission
 import ops
 
 import actions
+import admission
 import cluster
 import component
 import config
@@ -22,6 +22,8 @@ import membership
 import mesh
 
 logger = logging.getLogger(__name__)
+# Every request would be a line of `juju debug-log`.
+logging.getLogger("httpx2").setLevel(logging.WARNING)
 
 _ATTEMPTS = 3
 """Tries at an object that somebody else keeps changing, before the next event tries again."""
@@ -106,7 +108,7 @@ class IstioIntegrator(ops.CharmBase):
         self._statuses = []
         self._run(discovery)
         scope = self._scope(api, options, discovery.mesh)
-        self._run(admission.Admission(scope, lifecycle.image(scope)))
+        self._run(admission.Admission(scope, self._image(scope)))
         if discovery.mesh is not None and discovery.mesh.native_sidecars:
             self._statuses.append(ops.ActiveStatus("native sidecars"))
         place = membership.Membership(scope)
@@ -128,6 +130,13 @@ class IstioIntegrator(ops.CharmBase):
             else:
                 break
         self._statuses += part.statuses()
+
+    def _image(self, scope: component.Scope) -> str:
+        try:
+            return lifecycle.image(scope)
+        except errors.CharmError as error:
+            self._statuses.append(self._status_of(error))
+            return ""
 
     def _status_of(self, error: errors.CharmError) -> ops.StatusBase:
         logger.warning("%s: %s", type(error).__name__, error)
@@ -165,11 +174,13 @@ class IstioIntegrator(ops.CharmBase):
         self._answer(event, lambda workload: actions.listed(workload.uninjected()))
 
     def _on_restart_uninjected(self, event: ops.ActionEvent) -> None:
+        dry_run = bool(event.params.get("dry-run", False))
+
         def restart(workload: lifecycle.Lifecycle) -> dict[str, str]:
             answer = workload.uninjected()
-            if not event.params["dry-run"]:
+            if not dry_run:
                 workload.request_convergence(datetime.datetime.now(datetime.UTC))
-            return actions.restarted(answer, dry_run=event.params["dry-run"])
+            return actions.restarted(answer, dry_run=dry_run)
 
         self._answer(event, restart)
 

@@ -65,6 +65,12 @@ KINDS: dict[tuple[str, str], Kind] = {
             MutatingAdmissionPolicy="mutatingadmissionpolicies",
             MutatingAdmissionPolicyBinding="mutatingadmissionpolicybindings",
         ),
+        *_kinds(
+            "admissionregistration.k8s.io/v1beta1",
+            False,
+            MutatingAdmissionPolicy="mutatingadmissionpolicies",
+            MutatingAdmissionPolicyBinding="mutatingadmissionpolicybindings",
+        ),
         *_kinds(_RBAC, True, Role="roles", RoleBinding="rolebindings"),
         *_kinds(
             _RBAC, False, ClusterRole="clusterroles", ClusterRoleBinding="clusterrolebindings"

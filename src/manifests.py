@@ -37,16 +37,28 @@ def owner_label(model: str, application: str) -> str:
     return f"{full[:52].rstrip('-.')}-{hashlib.sha256(full.encode()).hexdigest()[:10]}"
 
 
+def _to_yaml(value: Any) -> str:
+    """Write a value so that YAML reads it back as it was.
+
+    JSON's own escapes are surrogate pairs beyond the basic plane, which YAML takes for two
+    characters.
+    """
+    text = json.dumps(value, ensure_ascii=False)
+    return re.sub(r"[^ -~]", lambda match: f"\\U{ord(match[0]):08x}", text)
+
+
 @functools.cache
 def _environment() -> jinja2.Environment:
     # The templates are YAML: values pass through `tojson`, so nothing is escaped as HTML.
-    return jinja2.Environment(  # noqa: S701
+    environment = jinja2.Environment(  # noqa: S701
         loader=jinja2.FileSystemLoader(TEMPLATES),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.filters["tojson"] = _to_yaml  # pyright: ignore[reportUnknownMemberType]
+    return environment
 
 
 def _sources(folder: str) -> list[pathlib.Path]:

@@ -1,0 +1,423 @@
+import dataclasses
+import json
+
+import ops
+import pytest
+from ops import testing
+
+import admission
+import charm
+import cluster as charm_cluster
+from tests.unit.charm import fake_cluster
+
+PROGRAM = "/usr/bin/sidecar-lifecycle"
+SUMMARY = {
+    "eligible": 14,
+    "in_mesh": 14,
+    "converging": 0,
+    "guarded": [],
+    "reported": 0,
+    "settled_before_us": False,
+}
+POD = {
+    "namespace": "kubeflow",
+    "name": "minio-0",
+    "workload": "StatefulSet/minio",
+    "fixable": True,
+    "reason": "CreatedBeforeMesh",
+    "message": "was created before the mesh was there",
+}
+
+
+@pytest.fixture(autouse=True)
+def connected(fake, monkeypatch):
+    monkeypatch.setattr(admission, "PROBE_DELAYS", ())
+    monkeypatch.setattr(charm_cluster, "connect", fake.api)
+    containers = [{"name": "lifecycle", "image": "workload:1"}]
+    fake.add(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "istio-integrator-0", "namespace": "kubeflow"},
+            "spec": {"containers": containers},
+        }
+    )
+
+
+@pytest.fixture
+def ctx() -> testing.Context[charm.IstioIntegrator]:
+    return testing.Context(charm.IstioIntegrator)
+
+
+def workload(*pods, can_connect=True, code=0, stderr="", **summary) -> testing.Container:
+    lines = [*pods, {"summary": {**SUMMARY, **summary}}]
+    answer = testing.Exec(
+        (PROGRAM, "uninjected"),
+        return_code=code,
+        stdout="" if code else "".join(f"{json.dumps(line)}\n" for line in lines),
+        stderr=stderr,
+    )
+    return testing.Container("lifecycle", can_connect=can_connect, execs={answer})
+
+
+def state(container=None, *, leader=True, units=1, **config) -> testing.State:
+    return testing.State(
+        leader=leader,
+        planned_units=units,
+        containers={container or workload()},
+        config={key.replace("_", "-"): value for key, value in config.items()},
+        model=testing.Model("kubeflow", type="kubernetes"),
+    )
+
+
+def status(ctx, given, event=None) -> ops.StatusBase:
+    return ctx.run(event or ctx.on.config_changed(), given).unit_status
+
+
+def command(out: testing.State) -> str:
+    return out.get_container("lifecycle").plan.services["lifecycle"].command
+
+
+def test_status_is_active_when_all_is_true(ctx, fake):
+    fake_cluster.install_istio(fake)
+    assert status(ctx, state()) == testing.ActiveStatus(
+        "istio-system/istiod 1.31 · policy · native sidecars · 14/14 pods in mesh"
+    )
+    assert fake.labels("kubeflow")["istio-injection"] == "enabled"
+
+
+def test_status_names_what_classic_sidecars_lack(ctx, fake):
+    fake_cluster.install_istio(fake, native=False)
+    assert "native" not in status(ctx, state()).message
+
+
+EVENTS = [
+    "install",
+    "upgrade_charm",
+    "config_changed",
+    "start",
+    "leader_elected",
+    "update_status",
+]
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_every_event_brings_about_the_same(ctx, fake, event):
+    fake_cluster.install_istio(fake)
+    out = ctx.run(getattr(ctx.on, event)(), state())
+    assert isinstance(out.unit_status, testing.ActiveStatus)
+    assert "--mesh-namespace istio-system --mesh-revision default" in command(out)
+    assert fake.labels("kubeflow")["istio-injection"] == "enabled"
+
+
+def test_pebble_events_bring_about_the_same(ctx, fake):
+    notice = testing.Notice("istio-integrator.charmhub.io/mesh")
+    check = testing.CheckInfo("live", failures=3, status=ops.pebble.CheckStatus.UP)
+    container = dataclasses.replace(
+        workload(), notices=[notice], check_infos={check}, layers={"x": _checks()}
+    )
+    for event in (
+        ctx.on.pebble_ready(container),
+        ctx.on.pebble_custom_notice(container, notice),
+        ctx.on.pebble_check_recovered(container, check),
+    ):
+        fake_cluster.uninstall_istio(fake)
+        assert isinstance(status(ctx, state(container), event), testing.WaitingStatus)
+        fake_cluster.install_istio(fake)
+        assert isinstance(status(ctx, state(container), event), testing.ActiveStatus)
+
+
+def _checks() -> ops.pebble.Layer:
+    return ops.pebble.Layer(
+        {
+            "services": {},
+            "checks": {
+                "live": {
+                    "override": "replace",
+                    "threshold": 3,
+                    "http": {"url": "http://localhost:8080/livez"},
+                }
+            },
+        }
+    )
+
+
+def test_second_run_of_the_same_writes_nothing(ctx, fake):
+    fake_cluster.install_istio(fake)
+    ctx.run(ctx.on.start(), state())
+    fake.writes.clear()
+    ctx.run(ctx.on.update_status(), state())
+    assert fake.writes == []
+
+
+def test_without_istiod_it_waits_and_the_namespace_is_unlabelled(ctx, fake):
+    out = ctx.run(ctx.on.start(), state())
+    assert out.unit_status == testing.WaitingStatus(
+        "waiting for istiod: the cluster has no sidecar injector"
+    )
+    assert "istio-injection" not in fake.labels("kubeflow")
+    assert "--convergence off" in command(out)
+
+
+def test_with_a_dead_istiod_it_waits_and_the_namespace_is_unlabelled(ctx, fake):
+    fake_cluster.install_istio(fake, alive=False)
+    assert isinstance(status(ctx, state()), testing.WaitingStatus)
+    assert "istio-injection" not in fake.labels("kubeflow")
+
+
+def test_when_istiod_comes_it_is_active_without_anyone_typing(ctx, fake):
+    before = ctx.run(ctx.on.start(), state())
+    fake_cluster.install_istio(fake)
+    assert isinstance(status(ctx, before, ctx.on.update_status()), testing.ActiveStatus)
+
+
+def test_when_istiod_goes_the_model_stays_and_the_status_says_so(ctx, fake):
+    fake_cluster.install_istio(fake)
+    ctx.run(ctx.on.start(), state())
+    fake_cluster.set_istiod(fake, alive=False)
+    said = status(ctx, state())
+    assert isinstance(said, testing.WaitingStatus)
+    assert "does not inject" in said.message
+    assert fake.labels("kubeflow")["istio-injection"] == "enabled"
+
+
+def test_without_trust_it_is_blocked_with_the_command(ctx, fake):
+    fake.forbidden.add(("*", "*"))
+    assert status(ctx, state()) == testing.BlockedStatus(
+        "run: juju trust istio-integrator --scope=cluster "
+        "(may not list mutatingwebhookconfigurations)"
+    )
+
+
+def test_a_missing_rule_is_named(ctx, fake):
+    fake_cluster.install_istio(fake)
+    fake.forbidden.add(("patch", "namespaces"))
+    assert "may not patch namespaces" in status(ctx, state()).message
+
+
+@pytest.mark.parametrize("code", [429, 500, 503])
+def test_trouble_of_the_api_server_is_waited_for(ctx, fake, code):
+    fake_cluster.install_istio(fake)
+    fake.broken["list", "mutatingwebhookconfigurations"] = code
+    assert isinstance(status(ctx, state()), testing.WaitingStatus)
+    fake.broken.clear()
+    assert isinstance(status(ctx, state()), testing.ActiveStatus)
+
+
+def test_api_server_that_does_not_answer_is_waited_for(ctx, fake):
+    fake.unreachable = True
+    assert isinstance(status(ctx, state()), testing.WaitingStatus)
+
+
+def test_change_in_between_is_tried_again_at_once(ctx, fake):
+    fake_cluster.install_istio(fake)
+    fake.interference.append(lambda: fake.namespace("kubeflow", team="x"))
+    assert isinstance(status(ctx, state()), testing.ActiveStatus)
+    assert fake.labels("kubeflow")["istio-injection"] == "enabled"
+
+
+def test_wrong_options_block_and_change_nothing(ctx, fake):
+    fake_cluster.install_istio(fake)
+    said = status(ctx, state(revision="1.31", log_level="x"))
+    assert isinstance(said, testing.BlockedStatus)
+    assert "revision='1.31'" in said.message
+    assert "log-level='x'" in said.message
+    assert fake.writes == []
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "expected"),
+    [
+        ("proxy_shutdown", False, "--proxy-shutdown false"),
+        ("wait_for_containers", "main, wait", "--wait-for-containers main,wait"),
+        ("ignore_containers", "vault-agent", "--ignore-containers vault-agent"),
+        ("replace_broken_pods", True, "--replace-broken-pods true"),
+        ("lifecycle_namespaces", "model", "--lifecycle-namespaces model"),
+        ("excluded_pods", "app in (a, b)", "--excluded-pods 'app in (a, b)'"),
+        ("sidecar_convergence", "manual", "--convergence manual"),
+        ("convergence_max_unavailable", 5, "--convergence-max-unavailable 5"),
+        ("log_level", "debug", "--log-level debug"),
+    ],
+)
+def test_options_reach_the_workload(ctx, fake, option, value, expected):
+    fake_cluster.install_istio(fake)
+    assert expected in command(ctx.run(ctx.on.config_changed(), state(**{option: value})))
+
+
+def test_revision_that_does_not_exist_blocks(ctx, fake):
+    fake_cluster.install_istio(fake)
+    assert status(ctx, state(revision="x")) == testing.BlockedStatus(
+        "revision x does not exist; there is default"
+    )
+
+
+def test_membership_none_looks_after_pods_without_joining(ctx, fake):
+    fake_cluster.install_istio(fake)
+    out = ctx.run(ctx.on.start(), state(mesh_membership="none"))
+    assert out.unit_status == testing.ActiveStatus(
+        "istio-system/istiod 1.31 · policy · native sidecars"
+    )
+    assert "istio-injection" not in fake.labels("kubeflow")
+    assert "--convergence off" in command(out)
+
+
+def test_membership_of_selected_pods_leaves_the_namespace(ctx, fake):
+    fake_cluster.install_istio(fake)
+    options = {"mesh_membership": "selected", "included_pods": "app=ui"}
+    out = ctx.run(ctx.on.start(), state(**options))
+    assert isinstance(out.unit_status, testing.ActiveStatus)
+    assert "istio-injection" not in fake.labels("kubeflow")
+    assert "--membership selected --included-pods app=ui" in command(out)
+
+
+def test_follower_runs_its_workload_and_writes_nothing(ctx, fake):
+    fake_cluster.install_istio(fake)
+    out = ctx.run(ctx.on.start(), state(leader=False))
+    assert "--unit istio-integrator/0" in command(out)
+    assert fake.writes == []
+
+
+def test_container_that_is_not_there_yet_is_waited_for(ctx, fake):
+    fake_cluster.install_istio(fake)
+    assert status(ctx, state(workload(can_connect=False))) == testing.WaitingStatus(
+        "waiting for the lifecycle container"
+    )
+
+
+def test_pods_being_replaced_are_maintenance(ctx, fake):
+    fake_cluster.install_istio(fake)
+    container = workload(POD, eligible=15, converging=1)
+    assert status(ctx, state(container)) == testing.MaintenanceStatus(
+        "14/15 pods in mesh, 1 being replaced"
+    )
+
+
+def test_workload_that_again_has_no_sidecar_blocks_with_the_reason(ctx, fake):
+    fake_cluster.install_istio(fake)
+    guarded = [{"workload": "StatefulSet/minio", "reason": "x", "message": "again no sidecar"}]
+    container = workload(POD, eligible=15, guarded=guarded)
+    assert status(ctx, state(container)) == testing.BlockedStatus(
+        "StatefulSet/minio: again no sidecar"
+    )
+
+
+def test_workload_without_an_answer_is_waited_for(ctx, fake):
+    fake_cluster.install_istio(fake)
+    said = status(ctx, state(workload(code=1, stderr="no connection")))
+    assert said == testing.WaitingStatus("the workload can't tell: no connection")
+
+
+def test_check_that_is_down_is_waited_for(ctx, fake):
+    fake_cluster.install_istio(fake)
+    check = testing.CheckInfo("ready", failures=3, status=ops.pebble.CheckStatus.DOWN)
+    layer = ops.pebble.Layer(
+        {
+            "checks": {
+                "ready": {
+                    "override": "replace",
+                    "threshold": 3,
+                    "http": {"url": "http://localhost:8080/readyz"},
+                }
+            }
+        }
+    )
+    container = dataclasses.replace(workload(), check_infos={check}, layers={"x": layer})
+    assert status(ctx, state(container)) == testing.WaitingStatus(
+        "waiting for lifecycle to watch the cluster"
+    )
+
+
+def test_removal_leaves_the_cluster_as_it_was(ctx, fake):
+    fake_cluster.install_istio(fake)
+    before = _objects(fake)
+    ctx.run(ctx.on.start(), state())
+    for kind, name in (("ConfigMap", "convergence"), ("Lease", "lifecycle")):
+        version = "v1" if kind == "ConfigMap" else "coordination.k8s.io/v1"
+        fake.add(
+            {
+                "apiVersion": version,
+                "kind": kind,
+                "metadata": {"name": f"istio-integrator-{name}", "namespace": "kubeflow"},
+            }
+        )
+    out = ctx.run(ctx.on.remove(), state(leader=False, units=0))
+    assert _objects(fake) == before
+    assert "--convergence off" in command(out)
+    ctx.run(ctx.on.remove(), state(leader=False, units=0))
+    assert _objects(fake) == before
+
+
+def _objects(fake) -> list[str]:
+    found = []
+    for obj in fake.objects.values():
+        metadata = {k: v for k, v in obj["metadata"].items() if k != "resourceVersion" and v}
+        found.append(json.dumps({**obj, "metadata": metadata}, sort_keys=True))
+    return sorted(found)
+
+
+def test_scaling_down_removes_nothing(ctx, fake):
+    fake_cluster.install_istio(fake)
+    ctx.run(ctx.on.start(), state())
+    ctx.run(ctx.on.remove(), state(units=1))
+    assert fake.labels("kubeflow")["istio-injection"] == "enabled"
+
+
+def test_event_during_the_removal_brings_nothing_back(ctx, fake):
+    fake_cluster.install_istio(fake)
+    ctx.run(ctx.on.update_status(), state(units=0))
+    assert fake.writes == []
+
+
+def test_removal_without_rights_does_not_fail(ctx, fake):
+    fake.forbidden.add(("*", "*"))
+    ctx.run(ctx.on.remove(), state(units=0))
+
+
+def test_removal_with_an_api_server_in_trouble_is_tried_again(ctx, fake):
+    fake_cluster.install_istio(fake)
+    ctx.run(ctx.on.start(), state())
+    fake.unreachable = True
+    with pytest.raises(testing.errors.UncaughtCharmError):
+        ctx.run(ctx.on.remove(), state(units=0))
+
+
+def test_list_uninjected_names_each_pod_and_why(ctx, fake):
+    fake_cluster.install_istio(fake)
+    ctx.run(ctx.on.action("list-uninjected"), state(workload(POD, eligible=15)))
+    assert ctx.action_results == {
+        "in-mesh": "14/15",
+        "pods": "kubeflow/minio-0 (StatefulSet/minio): was created before the mesh was there",
+    }
+
+
+def test_restart_uninjected_asks_the_workload(ctx, fake):
+    fake_cluster.install_istio(fake)
+    ctx.run(ctx.on.action("restart-uninjected"), state(workload(POD, eligible=15)))
+    assert "kubeflow/minio-0" in ctx.action_results["restarting"]
+    request = fake.find("ConfigMap", "istio-integrator-convergence", "kubeflow")
+    assert request["data"]["requested"].startswith("20")
+
+
+def test_restart_uninjected_dry_run_only_says(ctx, fake):
+    fake_cluster.install_istio(fake)
+    action = ctx.on.action("restart-uninjected", params={"dry-run": True})
+    ctx.run(action, state(workload(POD, eligible=15)))
+    assert "kubeflow/minio-0" in ctx.action_results["would-restart"]
+    assert fake.find("ConfigMap", "istio-integrator-convergence", "kubeflow") is None
+
+
+def test_action_without_an_answer_fails_with_the_reason(ctx, fake):
+    fake_cluster.install_istio(fake)
+    with pytest.raises(testing.ActionFailed, match="no connection"):
+        ctx.run(ctx.on.action("list-uninjected"), state(workload(code=1, stderr="no connection")))
+
+
+def test_action_with_wrong_options_fails_with_them(ctx, fake):
+    with pytest.raises(testing.ActionFailed, match="revision"):
+        ctx.run(ctx.on.action("list-uninjected"), state(revision="1.31"))
+
+
+def test_show_manifests_shows_what_is_ours(ctx, fake):
+    fake_cluster.install_istio(fake)
+    ctx.run(ctx.on.action("show-manifests"), state())
+    assert "manifests" in ctx.action_results

@@ -1,0 +1,62 @@
+import pathlib
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+import config
+import errors
+
+WRONG = [
+    pytest.param({"istiod-namespace": "Istio_System"}, "istiod-namespace='Istio_System'", id="ns"),
+    pytest.param({"revision": "1.31"}, "revision='1.31'", id="revision with a dot"),
+    pytest.param({"mesh-membership": "all"}, "'namespace', 'selected' or 'none'", id="membership"),
+    pytest.param({"mesh-membership": "selected"}, "included-pods: ", id="selected but whom"),
+    pytest.param({"excluded-pods": "a in b"}, "excluded-pods='a in b': 'a in b'", id="selector"),
+    pytest.param({"sidecar-mode": "ambient"}, "sidecar-mode='ambient': must be", id="mode"),
+    pytest.param({"admission": ""}, "'auto', 'policy' or 'webhook'", id="admission"),
+    pytest.param({"lifecycle-namespaces": "model,all"}, "'all' is none of", id="namespaces"),
+    pytest.param({"wait-for-containers": "main,B"}, "'B' is not the name", id="container"),
+    pytest.param({"convergence-max-unavailable": 0}, "greater than or equal to 1", id="limit"),
+    pytest.param({"log-level": "trace"}, "log-level='trace'", id="level"),
+]
+
+
+@pytest.mark.parametrize(("options", "expected"), WRONG)
+def test_config_with_a_wrong_option_has_one_line_naming_it(options, expected):
+    with pytest.raises(errors.ConfigError) as raised:
+        config.Config.load(options)
+    (problem,) = raised.value.problems
+    assert expected in problem
+    assert "\n" not in problem
+
+
+def test_config_with_several_wrong_options_names_each():
+    with pytest.raises(errors.ConfigError) as raised:
+        config.Config.load({"revision": "1.31", "log-level": "x", "included-pods": "!"})
+    assert len(raised.value.problems) == 3
+
+
+def test_config_defaults_are_those_of_config_yaml_and_no_option_is_missing_in_either():
+    options = yaml.safe_load(pathlib.Path("config.yaml").read_text())["options"]
+    shipped = {name: option["default"] for name, option in options.items()}
+    assert config.Config.load(shipped) == config.Config()
+    assert set(shipped) == {name.replace("_", "-") for name in config.Config.model_fields}
+
+
+def test_config_lists_are_split_and_trimmed():
+    loaded = config.Config.load({"wait-for-containers": " main, wait ,"})
+    assert loaded.wait_for_containers == ("main", "wait")
+
+
+@given(st.dictionaries(st.sampled_from(sorted(config.Config.model_fields)), st.text()))
+def test_config_of_any_text_loads_or_says_one_line_per_option(options):
+    dashed = {name.replace("_", "-"): value for name, value in options.items()}
+    problems: list[str] = []
+    try:
+        config.Config.load(dashed)
+    except errors.ConfigError as error:
+        problems = error.problems
+    assert len(problems) <= len(dashed)
+    assert not any("\n" in problem for problem in problems)

@@ -1,0 +1,185 @@
+import json
+import shlex
+
+import ops
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import component
+import config
+import errors
+import lifecycle
+import manifests
+
+JOINED = lifecycle.Joined(namespace="istio-system", revision="default")
+
+
+def scope(fake, **options) -> component.Scope:
+    return component.Scope(
+        cluster=fake.api(),
+        manifests=manifests.Manifests(fake.api(), model="kubeflow", application="app"),
+        config=config.Config(**options),
+        mesh=None,
+        model="kubeflow",
+        application="app",
+        unit="app/0",
+        leader=True,
+    )
+
+
+def options_of(argv: list[str]) -> dict[str, str]:
+    assert argv[:2] == ["/usr/bin/sidecar-lifecycle", "run"]
+    assert len(argv) % 2 == 0
+    return dict(zip(argv[2::2], argv[3::2], strict=True))
+
+
+def test_command_line_of_a_member(fake):
+    assert options_of(lifecycle.command(scope(fake), JOINED)) == {
+        "--model": "kubeflow",
+        "--application": "app",
+        "--unit": "app/0",
+        "--mesh-namespace": "istio-system",
+        "--mesh-revision": "default",
+        "--membership": "namespace",
+        "--included-pods": "",
+        "--excluded-pods": "",
+        "--lifecycle-namespaces": "model,profiles,labelled",
+        "--proxy-shutdown": "true",
+        "--wait-for-containers": "",
+        "--ignore-containers": "",
+        "--replace-broken-pods": "false",
+        "--convergence": "auto",
+        "--convergence-max-unavailable": "2",
+        "--listen": "0.0.0.0:8080",
+        "--log-level": "info",
+    }
+
+
+def test_command_line_converges_only_members(fake):
+    assert options_of(lifecycle.command(scope(fake), None))["--convergence"] == "off"
+    manual = scope(fake, sidecar_convergence="manual")
+    assert options_of(lifecycle.command(manual, JOINED))["--convergence"] == "manual"
+    assert options_of(lifecycle.command(manual, JOINED, converge=False))["--convergence"] == "off"
+
+
+@given(st.sampled_from(["a=b", "a in (b, c),!d", "a='x"]))
+def test_layer_keeps_arguments_apart(selector):
+    argv = ["run", "--included-pods", selector, "--empty", ""]
+    command = lifecycle.layer(argv)["services"]["lifecycle"]["command"]
+    assert shlex.split(command) == argv
+
+
+def test_layer_has_no_check_that_kills_the_container():
+    layer = lifecycle.layer(["run"])
+    assert all("level" not in check for check in layer["checks"].values())
+    assert layer["services"]["lifecycle"]["on-check-failure"] == {"live": "restart"}
+
+
+def answer(**summary) -> str:
+    values = {
+        "eligible": 3,
+        "in_mesh": 3,
+        "converging": 0,
+        "guarded": [],
+        "reported": 0,
+        "settled_before_us": False,
+        **summary,
+    }
+    return json.dumps({"summary": values})
+
+
+def test_answer_is_read():
+    pod = {"namespace": "kubeflow", "name": "a-0", "workload": "StatefulSet/a", "fixable": True}
+    guarded = [{"workload": "Deployment/b", "reason": "AgainUninjected", "message": "no sidecar"}]
+    read = lifecycle.parse(f"{json.dumps(pod)}\n{answer(guarded=guarded)}\n")
+    assert read.pods == [pod]
+    assert read.summary.guarded == ("Deployment/b: no sidecar",)
+
+
+@pytest.mark.parametrize("output", ["", "x", "{}", '{"summary": {}}', '{"summary": 3}', "[1]"])
+def test_answer_that_is_none_is_an_error(output):
+    with pytest.raises(errors.LifecycleError):
+        lifecycle.parse(output)
+
+
+def progress(*, manual=False, **values) -> list[ops.StatusBase]:
+    return list(
+        lifecycle.progress(
+            lifecycle.parse(answer(**values)).summary, manual=manual, application="app"
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        pytest.param({}, ops.ActiveStatus("3/3 pods in mesh"), id="all in"),
+        pytest.param(
+            {"reported": 2},
+            ops.ActiveStatus("3/3 pods in mesh, 2 not ours to replace"),
+            id="some reported",
+        ),
+        pytest.param(
+            {"in_mesh": 1, "converging": 1},
+            ops.MaintenanceStatus("1/3 pods in mesh, 1 being replaced"),
+            id="converging",
+        ),
+        pytest.param(
+            {"in_mesh": 1, "manual": True},
+            ops.BlockedStatus("1/3 pods in mesh; run: juju run app/leader restart-uninjected"),
+            id="manual",
+        ),
+        pytest.param(
+            {"in_mesh": 1, "settled_before_us": True},
+            ops.BlockedStatus(
+                "1/3 pods in mesh, settled before we came; run: juju run app/leader "
+                "restart-uninjected"
+            ),
+            id="settled",
+        ),
+        pytest.param(
+            {"in_mesh": 1, "settled_before_us": True, "converging": 1},
+            ops.MaintenanceStatus("1/3 pods in mesh, 1 being replaced"),
+            id="settled but asked for",
+        ),
+        pytest.param(
+            {
+                "in_mesh": 1,
+                "guarded": [{"workload": "Deployment/a", "message": "m"}] * 2,
+            },
+            ops.BlockedStatus("Deployment/a: m (and 1 more)"),
+            id="guarded",
+        ),
+    ],
+)
+def test_progress_is_said(values, expected):
+    assert progress(**values)[0] == expected
+
+
+COUNTS = st.integers(0, 5)
+
+
+@given(COUNTS, COUNTS, COUNTS, st.booleans(), st.booleans())
+def test_progress_is_active_only_when_every_pod_is_in(missing, inside, moving, settled, manual):
+    said = progress(
+        eligible=inside + missing,
+        in_mesh=inside,
+        converging=moving,
+        settled_before_us=settled,
+        manual=manual,
+    )
+    assert all(isinstance(status, ops.ActiveStatus) for status in said) is (missing == 0)
+
+
+def test_image_is_that_of_our_own_pod(fake):
+    containers = [{"name": "charm", "image": "a"}, {"name": "lifecycle", "image": "b@sha256:1"}]
+    fake.add(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "app-0", "namespace": "kubeflow"},
+            "spec": {"containers": containers},
+        }
+    )
+    assert lifecycle.image(scope(fake)) == "b@sha256:1"

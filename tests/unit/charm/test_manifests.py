@@ -1,0 +1,205 @@
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import cluster
+import errors
+import manifests
+
+TEMPLATE = """\
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: settings
+data:
+  text: {{ text | tojson }}
+{% if extra %}
+  extra: {{ extra | tojson }}
+{% endif %}
+{% if binding %}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: {{ binding | tojson }}
+rules: []
+{% endif %}
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Values:
+    text: str = "hello"
+    extra: str = ""
+    binding: str = "one"
+
+
+@pytest.fixture
+def own(fake, tmp_path, monkeypatch) -> manifests.Manifests:
+    (tmp_path / "thing").mkdir()
+    (tmp_path / "thing" / "all.yaml.j2").write_text(TEMPLATE)
+    monkeypatch.setattr(manifests, "TEMPLATES", tmp_path)
+    manifests._environment.cache_clear()
+    yield manifests.Manifests(fake.api(), model="kubeflow", application="istio-integrator")
+    manifests._environment.cache_clear()
+
+
+def test_apply_creates_what_is_rendered_with_the_marks_of_its_owner(fake, own):
+    own.apply("thing", Values())
+    settings = fake.find("ConfigMap", "settings", "kubeflow")
+    assert settings["data"] == {"text": "hello"}
+    assert settings["metadata"]["labels"] == {
+        "app.kubernetes.io/managed-by": "istio-integrator",
+        "istio-integrator.charmhub.io/owner": "kubeflow.istio-integrator",
+        "istio-integrator.charmhub.io/component": "thing",
+    }
+    assert "ownerReferences" not in settings["metadata"]
+
+
+def test_apply_lets_a_cluster_scoped_object_go_with_the_model(fake, own):
+    own.apply("thing", Values())
+    (owner,) = fake.find("ClusterRole", "one")["metadata"]["ownerReferences"]
+    uid = fake.find("Namespace", "kubeflow")["metadata"]["uid"]
+    assert owner["kind"] == "Namespace"
+    assert (owner["uid"], owner["blockOwnerDeletion"]) == (uid, False)
+
+
+def test_apply_of_the_same_writes_nothing(fake, own):
+    own.apply("thing", Values())
+    fake.writes.clear()
+    own.apply("thing", Values())
+    assert fake.writes == []
+
+
+def test_apply_leaves_what_others_added_to_our_object(fake, own):
+    own.apply("thing", Values())
+    live = fake.find("ConfigMap", "settings", "kubeflow")
+    live["metadata"]["labels"]["app.juju.is/created-by"] = "istio-integrator"
+    fake.writes.clear()
+    own.apply("thing", Values())
+    assert fake.writes == []
+
+
+def test_apply_repairs_what_somebody_changed(fake, own):
+    own.apply("thing", Values())
+    fake.find("ConfigMap", "settings", "kubeflow")["data"]["text"] = "drifted"
+    own.apply("thing", Values())
+    assert fake.find("ConfigMap", "settings", "kubeflow")["data"] == {"text": "hello"}
+
+
+def test_apply_takes_away_a_field_that_is_not_wanted_any_more(fake, own):
+    own.apply("thing", Values(extra="x"))
+    own.apply("thing", Values())
+    assert fake.find("ConfigMap", "settings", "kubeflow")["data"] == {"text": "hello"}
+
+
+def test_apply_prunes_an_object_that_is_not_rendered_any_more(fake, own):
+    own.apply("thing", Values(binding="one"))
+    own.apply("thing", Values(binding="two"))
+    assert fake.find("ClusterRole", "one") is None
+    assert fake.find("ClusterRole", "two")
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        pytest.param({}, "is not ours", id="of nobody"),
+        pytest.param({manifests.OWNER: "other.app"}, "belongs to other.app", id="of another"),
+    ],
+)
+def test_apply_refuses_a_foreign_object_and_changes_nothing(fake, own, labels, words):
+    fake.add(
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": "one", "labels": labels},
+        }
+    )
+    with pytest.raises(errors.ForeignError, match=f"ClusterRole one exists and {words}"):
+        own.apply("thing", Values())
+    assert fake.writes == []
+
+
+def test_remove_takes_everything_ours_and_nothing_else(fake, own):
+    other = manifests.Manifests(fake.api(), model="kubeflow", application="other")
+    other.apply("thing", Values(binding="two"))
+    fake.delete("ConfigMap", "settings", "kubeflow")
+    own.apply("thing", Values())
+    own.remove("thing")
+    own.remove("thing")
+    assert fake.find("ConfigMap", "settings", "kubeflow") is None
+    assert fake.find("ClusterRole", "one") is None
+    assert fake.find("ClusterRole", "two")
+
+
+def test_remove_where_the_kind_is_not_served_is_done(fake, own):
+    own.apply("thing", Values())
+    fake.absent.add("rbac.authorization.k8s.io/v1")
+    own.remove("thing")
+    assert fake.find("ConfigMap", "settings", "kubeflow") is None
+
+
+def test_apply_where_the_kind_is_not_served_says_so(fake, own):
+    fake.absent.add("rbac.authorization.k8s.io/v1")
+    with pytest.raises(errors.KindAbsentError):
+        own.apply("thing", Values())
+
+
+def test_prune_without_cluster_wide_rights_looks_in_the_model(fake, own, monkeypatch):
+    own.apply("thing", Values(binding=""))
+    api = fake.api()
+    listed = api.list
+
+    def only_in_a_namespace(kind, namespace=None, labels=None):
+        if kind.namespaced and namespace is None:
+            raise errors.ForbiddenError(403, "cannot list resource")
+        return listed(kind, namespace, labels)
+
+    monkeypatch.setattr(api, "list", only_in_a_namespace)
+    manifests.Manifests(api, model="kubeflow", application="istio-integrator").remove("thing")
+    assert fake.find("ConfigMap", "settings", "kubeflow") is None
+
+
+@given(st.text())
+def test_rendered_text_is_what_was_given(text):
+    rendered = manifests._environment().from_string("x: {{ text | tojson }}").render(text=text)
+    assert manifests.yaml.safe_load(rendered) == {"x": text}
+
+
+@given(st.text("abc-.", max_size=80), st.text("abc-.", max_size=80))
+def test_owner_label_fits_and_differs(model, application):
+    label = manifests.owner_label(model, application)
+    assert len(label) <= 63
+    assert label == f"{model}.{application}" or label != manifests.owner_label(model, "x")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner),
+    max_leaves=8,
+)
+
+
+@given(JSON)
+def test_object_is_current_with_itself(value):
+    assert manifests.is_current(value, value)
+
+
+@given(st.dictionaries(st.text(max_size=2), JSON), st.dictionaries(st.text(max_size=2), JSON))
+def test_object_with_more_than_wanted_is_current(wanted, more):
+    assert manifests.is_current({**more, **wanted}, wanted)
+
+
+def test_every_template_names_its_kinds_where_prune_looks():
+    for folder in sorted(manifests.TEMPLATES.iterdir()):
+        sources = "".join(path.read_text() for path in folder.glob("*.yaml.j2"))
+        assert sources.count("\nkind: ") == len(manifests._KIND_LINES.findall(sources)), folder
+
+
+def test_kind_that_is_not_served_is_nothing_to_read(fake):
+    fake.absent.add("networking.istio.io/v1")
+    gateway = cluster.kind("networking.istio.io/v1", "Gateway")
+    assert fake.api().list(gateway) == []
+    assert fake.api().get(gateway, "a", "b") is None

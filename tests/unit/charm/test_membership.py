@@ -1,0 +1,266 @@
+import json
+
+import ops
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import component
+import config
+import errors
+import manifests
+import membership
+import mesh
+
+DEFAULT = mesh.Mesh(namespace="istio-system", revision="default", is_default=True, alive=True)
+CANARY = mesh.Mesh(namespace="istio-system", revision="canary", is_default=False, alive=True)
+DEAD = mesh.Mesh(namespace="istio-system", revision="default", is_default=True, problem="x")
+ENABLED = {"istio-injection": "enabled"}
+
+
+def place(fake, found, *, leader=True, application="istio-integrator", **options):
+    own = manifests.Manifests(fake.api(), model="kubeflow", application=application)
+    scope = component.Scope(
+        cluster=fake.api(),
+        manifests=own,
+        config=config.Config(**options),
+        mesh=found,
+        model="kubeflow",
+        application=application,
+        unit=f"{application}/0",
+        leader=leader,
+    )
+    return membership.Membership(scope)
+
+
+def reconciled(fake, found, **options) -> membership.Membership:
+    made = place(fake, found, **options)
+    made.reconcile()
+    return made
+
+
+def mesh_labels(fake) -> dict[str, str]:
+    return {key: value for key, value in fake.labels("kubeflow").items() if "istio" in key}
+
+
+def record(fake) -> dict | None:
+    annotations = fake.find("Namespace", "kubeflow")["metadata"].get("annotations", {})
+    return json.loads(annotations[membership.RECORD]) if membership.RECORD in annotations else None
+
+
+def blocked(made) -> str:
+    (status,) = made.statuses()
+    assert isinstance(status, ops.BlockedStatus)
+    return status.message
+
+
+def test_namespace_joins_a_living_mesh_and_remembers(fake):
+    made = reconciled(fake, DEFAULT)
+    assert made.joined
+    assert list(made.statuses()) == []
+    assert mesh_labels(fake) == ENABLED
+    assert record(fake) == {
+        "owner": "kubeflow.istio-integrator",
+        "set": ENABLED,
+        "before": {"istio-injection": None},
+    }
+
+
+def test_namespace_is_written_once(fake):
+    reconciled(fake, DEFAULT)
+    fake.writes.clear()
+    assert reconciled(fake, DEFAULT).joined
+    assert fake.writes == []
+
+
+def test_namespace_does_not_join_a_dead_mesh(fake):
+    made = reconciled(fake, DEAD)
+    assert not made.joined
+    assert mesh_labels(fake) == {}
+    assert list(made.statuses()) == [
+        ops.WaitingStatus("waiting for istiod before joining the mesh")
+    ]
+
+
+@pytest.mark.parametrize("found", [DEAD, None], ids=["dead", "gone"])
+def test_member_stays_a_member_when_istiod_goes(fake, found):
+    reconciled(fake, DEFAULT)
+    assert reconciled(fake, found).joined
+    assert mesh_labels(fake) == ENABLED
+
+
+def test_namespace_is_not_written_by_a_follower(fake):
+    reconciled(fake, DEFAULT, leader=False)
+    assert fake.writes == []
+
+
+def test_namespace_follows_a_change_of_revision(fake):
+    reconciled(fake, DEFAULT)
+    assert reconciled(fake, CANARY).joined
+    assert mesh_labels(fake) == {"istio.io/rev": "canary"}
+
+
+def test_label_that_somebody_removed_comes_back(fake, caplog):
+    reconciled(fake, DEFAULT)
+    del fake.labels("kubeflow")["istio-injection"]
+    reconciled(fake, DEFAULT)
+    assert mesh_labels(fake) == ENABLED
+    assert "had been removed" in caplog.text
+
+
+def test_label_of_somebody_else_is_used_and_not_taken_over(fake):
+    fake.labels("kubeflow").update(ENABLED)
+    made = reconciled(fake, DEFAULT)
+    assert made.joined
+    assert fake.writes == []
+    made.remove()
+    assert mesh_labels(fake) == ENABLED
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        pytest.param(
+            {"istio.io/rev": "other"},
+            "somebody else set istio.io/rev=other on namespace kubeflow",
+            id="another revision",
+        ),
+        pytest.param(
+            {"istio-injection": "disabled"},
+            "has istio-injection=disabled: set mesh-membership=none, or run: kubectl label ns "
+            "kubeflow istio-injection-",
+            id="disabled",
+        ),
+        pytest.param({"istio.io/dataplane-mode": "ambient"}, "is in ambient mode", id="ambient"),
+        pytest.param(
+            {"istio-injection": "enabled", "istio.io/rev": "x"}, "has both", id="both labels"
+        ),
+        pytest.param({"controller.juju.is/id": "x"}, "controller model", id="controller"),
+    ],
+)
+def test_namespace_with_an_obstacle_is_left_alone_and_said(fake, labels, words):
+    fake.labels("kubeflow").update(labels)
+    made = reconciled(fake, DEFAULT)
+    assert words in blocked(made)
+    assert not made.joined
+    assert fake.writes == []
+
+
+def test_disabled_after_joining_is_respected_also_at_removal(fake):
+    reconciled(fake, DEFAULT)
+    fake.labels("kubeflow")["istio-injection"] = "disabled"
+    made = reconciled(fake, DEFAULT)
+    assert "disabled" in blocked(made)
+    made.remove()
+    assert mesh_labels(fake) == {"istio-injection": "disabled"}
+    assert record(fake) is None
+
+
+def test_second_integrator_is_told_about_the_first(fake):
+    reconciled(fake, DEFAULT)
+    second = reconciled(fake, DEFAULT, application="other")
+    assert "kubeflow.istio-integrator" in blocked(second)
+    second.remove()
+    assert mesh_labels(fake) == ENABLED
+
+
+def test_removal_gives_the_namespace_back(fake):
+    before = json.dumps(fake.find("Namespace", "kubeflow")["metadata"]["labels"])
+    made = reconciled(fake, DEFAULT)
+    made.remove()
+    made.remove()
+    after = fake.find("Namespace", "kubeflow")["metadata"]
+    assert json.dumps(after["labels"]) == before
+    assert not after["annotations"]
+
+
+def test_removal_needs_no_leader(fake):
+    reconciled(fake, DEFAULT)
+    place(fake, None, leader=False).remove()
+    assert mesh_labels(fake) == {}
+
+
+def test_removal_where_the_namespace_is_gone_is_done(fake):
+    fake.delete("Namespace", "kubeflow")
+    place(fake, None).remove()
+
+
+@pytest.mark.parametrize("wish", ["none", "selected"])
+def test_namespace_leaves_when_membership_changes(fake, wish):
+    reconciled(fake, DEFAULT)
+    made = reconciled(fake, DEFAULT, mesh_membership=wish, included_pods="a=b")
+    assert not made.joined
+    assert mesh_labels(fake) == {}
+
+
+def test_change_in_between_is_a_conflict(fake):
+    fake.interference.append(lambda: fake.namespace("kubeflow", team="x"))
+    with pytest.raises(errors.ConflictError):
+        reconciled(fake, DEFAULT)
+    assert reconciled(fake, DEFAULT).joined
+    assert fake.labels("kubeflow")["team"] == "x"
+
+
+def test_unreadable_record_counts_as_none(fake):
+    fake.find("Namespace", "kubeflow")["metadata"]["annotations"] = {membership.RECORD: "["}
+    assert reconciled(fake, DEFAULT).joined
+
+
+LABELS = st.dictionaries(
+    st.sampled_from(["istio-injection", "istio.io/rev", "istio.io/dataplane-mode", "team"]),
+    st.sampled_from(["enabled", "disabled", "canary", "ambient"]),
+)
+WANTED = st.sampled_from([None, ENABLED, {"istio.io/rev": "canary"}])
+RECORDS = st.none() | st.builds(
+    membership.Record,
+    owner=st.sampled_from(["me", "other"]),
+    labels=st.sampled_from([ENABLED, {"istio.io/rev": "canary"}]),
+    before=st.just({"istio-injection": None}),
+)
+
+
+def decided(labels, record, wanted, *, alive=True):
+    return membership.decide(
+        namespace="ns", labels=labels, record=record, owner="me", wanted=wanted, alive=alive
+    )
+
+
+def merged(labels, patch):
+    return {key: value for key, value in {**labels, **patch}.items() if value is not None}
+
+
+@given(LABELS, RECORDS, WANTED, st.booleans())
+def test_decision_is_reached_in_one_step(labels, record, wanted, alive):
+    first = decided(labels, record, wanted, alive=alive)
+    after = merged(labels, first.labels)
+    second = decided(after, first.record, wanted, alive=alive)
+    assert not second.labels
+    assert second.joined == first.joined
+    if first.labels:
+        assert {key: after[key] for key in wanted} == wanted
+
+
+@given(LABELS, RECORDS, WANTED, st.booleans())
+def test_decision_never_touches_what_somebody_else_set(labels, record, wanted, alive):
+    patch = decided(labels, record, wanted, alive=alive).labels
+    for key in patch:
+        if key in labels:
+            assert record is not None
+            assert record.owner == "me"
+            assert record.labels.get(key) == labels[key]
+
+
+@given(LABELS, WANTED.filter(bool), WANTED.filter(bool))
+def test_what_was_decided_is_undone_whatever_was_wanted_in_between(labels, first, second):
+    one = decided(labels, None, first)
+    if not one.labels:
+        return
+    after = merged(labels, one.labels)
+    two = decided(after, one.record, second)
+    after = merged(after, two.labels)
+    assert merged(after, membership.leave(after, two.record)) == labels
+
+
+@given(RECORDS.filter(bool))
+def test_record_survives_being_written(record):
+    assert membership.Record.read({membership.RECORD: record.written()}) == record

@@ -1,0 +1,154 @@
+import ops
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import config
+import errors
+import mesh
+from tests.unit.charm import fake_cluster
+
+
+def discover(fake, **options) -> mesh.Discovery:
+    discovery = mesh.Discovery(
+        fake.api(),
+        config.Config.load({key.replace("_", "-"): value for key, value in options.items()}),
+        model="kubeflow",
+        application="istio-integrator",
+        ask_version=lambda namespace, service: "1.30.2",
+    )
+    discovery.reconcile()
+    return discovery
+
+
+def worst(discovery: mesh.Discovery) -> ops.StatusBase:
+    return list(discovery.statuses())[-1]
+
+
+def test_discovery_finds_a_living_mesh_and_what_it_can_do(fake):
+    fake_cluster.install_istio(
+        fake, mesh_config="rootNamespace: root\ndefaultConfig:\n  statusPort: 15999\n"
+    )
+    found = discover(fake).mesh
+    assert found == mesh.Mesh(
+        namespace="istio-system",
+        revision="default",
+        is_default=True,
+        version="1.31.1",
+        webhook_configuration="istio-sidecar-injector",
+        status_port=15999,
+        root_namespace="root",
+        alive=True,
+        native_sidecars=True,
+    )
+    assert fake.writes == []
+
+
+def test_discovery_says_which_mesh_it_is(fake):
+    fake_cluster.install_istio(fake)
+    assert worst(discover(fake)) == ops.ActiveStatus("istio-system/istiod 1.31")
+
+
+def test_discovery_names_the_revision(fake):
+    fake_cluster.install_istio(fake, revision="canary")
+    assert worst(discover(fake)) == ops.ActiveStatus("istio-system/istiod-canary canary 1.31")
+
+
+def test_discovery_asks_istiod_where_the_image_does_not_tell_the_version(fake):
+    fake_cluster.install_istio(fake, image="localhost/proxy:sha-abcdef")
+    assert discover(fake).mesh.version == "1.30.2"
+
+
+def test_discovery_of_a_dead_istiod_waits_with_the_reason(fake):
+    fake_cluster.install_istio(fake, alive=False)
+    discovery = discover(fake)
+    assert discovery.mesh.alive is False
+    assert isinstance(worst(discovery), ops.WaitingStatus)
+    assert "failed calling webhook" in worst(discovery).message
+
+
+def test_discovery_without_istio_waits(fake):
+    discovery = discover(fake)
+    assert discovery.mesh is None
+    assert isinstance(worst(discovery), ops.WaitingStatus)
+
+
+def test_discovery_of_an_unknown_revision_blocks(fake):
+    fake_cluster.install_istio(fake)
+    assert worst(discover(fake, revision="x")) == ops.BlockedStatus(
+        "revision x does not exist; there is default"
+    )
+
+
+def test_discovery_sees_that_the_mesh_holds_applications_already(fake):
+    fake_cluster.install_istio(
+        fake, mesh_config="defaultConfig: {holdApplicationUntilProxyStarts: true}"
+    )
+    assert discover(fake).mesh.hold_by_default
+
+
+@pytest.mark.parametrize("text", ["]", "text", "[1]"])
+def test_discovery_survives_a_mesh_configuration_that_is_none(fake, text):
+    fake_cluster.install_istio(fake, mesh_config=text)
+    assert discover(fake).mesh.status_port == 15020
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pytest.param({"istio-injection": "enabled"}, id="joined"),
+        pytest.param({"istio-injection": "disabled"}, id="disabled"),
+        pytest.param({"istio.io/rev": "other"}, id="of another revision"),
+    ],
+)
+def test_discovery_has_an_answer_whatever_the_namespace_is_labelled(fake, labels):
+    fake.labels("kubeflow").update(labels)
+    fake_cluster.install_istio(fake)
+    assert discover(fake).mesh.alive
+
+
+def test_discovery_without_rights_to_ask_says_so(fake):
+    fake_cluster.install_istio(fake)
+    fake.forbidden.add(("create", "pods"))
+    with pytest.raises(errors.ForbiddenError):
+        discover(fake)
+
+
+def test_discovery_with_native_wanted_and_not_injected_blocks(fake):
+    fake_cluster.install_istio(fake, native=False)
+    assert worst(discover(fake, sidecar_mode="native")) == ops.BlockedStatus(
+        "sidecar-mode=native, but istiod injects classic sidecars"
+    )
+
+
+@pytest.mark.parametrize(
+    ("mode", "shown", "kubelets", "expected"),
+    [
+        pytest.param("auto", True, ["v1.33.0"], True, id="auto on 1.33"),
+        pytest.param("auto", True, ["v1.33.0", "v1.32.9"], False, id="auto with an older node"),
+        pytest.param("auto", False, ["v1.36.0"], False, id="auto but not injected"),
+        pytest.param("auto", True, [], False, id="auto without nodes"),
+        pytest.param("native", True, ["v1.29.1"], True, id="native on beta kubelets"),
+        pytest.param("native", True, ["v1.28.9"], False, id="native on kubelets without"),
+        pytest.param("native", False, ["v1.36.0"], False, id="native but not injected"),
+        pytest.param("classic", True, ["v1.36.0"], False, id="classic"),
+        pytest.param("auto", True, ["v1.33.4-eks-1"], True, id="a provider's version"),
+        pytest.param("auto", True, ["unknown"], False, id="no version"),
+    ],
+)
+def test_native_sidecars_are_used_where_all_agree(mode, shown, kubelets, expected):
+    assert mesh.decide_native(mode, shown=shown, kubelets=kubelets)[0] is expected
+
+
+@given(
+    st.sampled_from(["auto", "native", "classic"]),
+    st.booleans(),
+    st.lists(st.tuples(st.just(1), st.integers(20, 40)), max_size=4),
+)
+def test_native_sidecars_need_the_injector_and_every_kubelet(mode, shown, minors):
+    kubelets = [f"v{major}.{minor}.1" for major, minor in minors]
+    decision, _ = mesh.decide_native(mode, shown=shown, kubelets=kubelets)
+    if decision:
+        assert shown
+        assert mode != "classic"
+        assert min(minor for _, minor in minors) >= (33 if mode == "auto" else 29)
