@@ -10,7 +10,7 @@ import prometheus_client
 REGISTRY = prometheus_client.CollectorRegistry()
 prometheus_client.ProcessCollector(registry=REGISTRY)
 
-_PREFIX = "istio_integrator"
+_PREFIX = "sidecar_lifecycle"
 # A stop takes some 50 ms when all is well, and the kubelet reports an exit up to 1 s late.
 _FAST = (0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 

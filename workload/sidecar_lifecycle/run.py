@@ -115,6 +115,7 @@ class Program:
                 election = asyncio.create_task(self.leadership.run(), name="election")
                 try:
                     async with asyncio.TaskGroup() as tasks:
+                        tasks.create_task(_outlive(election), name="election guard")
                         for name, part in self._parts().items():
                             tasks.create_task(part, name=name)
                 finally:
@@ -146,6 +147,11 @@ class Program:
         while True:
             metrics.OLDEST_PENDING.set(self.shutdown.oldest_pending())
             await asyncio.sleep(SAMPLE)
+
+
+async def _outlive(task: asyncio.Task[None]) -> None:
+    """Fail when a task fails, without cancelling it when we are cancelled."""
+    await asyncio.shield(task)
 
 
 def _convergence_settings(settings: options.Settings) -> convergence_settings.Settings:

@@ -8,7 +8,6 @@ classes carry lightkube's resource description, so its client lists and gets the
 
 from __future__ import annotations
 
-import json
 from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
@@ -319,7 +318,7 @@ def without_nulls(value: Any) -> Any:
     return value
 
 
-def decode_json(data: bytes, kind: type[R]) -> R:
+def decode_json(data: bytes | msgspec.Raw, kind: type[R]) -> R:
     """Decode a resource as the API sends it.
 
     Args:
@@ -333,4 +332,4 @@ def decode_json(data: bytes, kind: type[R]) -> R:
         return msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError:
         # An explicit null where a value belongs is legal JSON for an absent field, and rare.
-        return msgspec.convert(without_nulls(json.loads(data)), kind)
+        return msgspec.convert(without_nulls(msgspec.json.decode(data)), kind)

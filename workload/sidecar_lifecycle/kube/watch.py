@@ -97,7 +97,7 @@ class _Cursor(Generic[T]):
         gone = [key for key in self.known if key not in (self.listed or ())]
         self.listed = None
         changes = [Change("deleted", self.tombstone(key, self.known.pop(key))) for key in gone]
-        return [*changes, Change[T]("synced")]
+        return [*changes, Change("synced")]
 
     def tombstone(self, key: tuple[str, str], uid: str) -> T:
         namespace, name = key
@@ -179,15 +179,16 @@ class _Watch(Generic[T]):
             code = msgspec.json.decode(event.object, type=dict[str, object]).get("code")
             status.code = code if isinstance(code, int) else 500
             raise status
-        item = types.decode_json(event.object, self.resource)
-        version = item.metadata.resourceVersion or ""
         if event.type == "BOOKMARK":
-            self.cursor.version = version
-            ended = item.metadata.annotations.get(_INITIAL_EVENTS_END) == "true"
+            # An object of the resource's kind in name only: a pod without containers, say.
+            meta = msgspec.json.decode(event.object, type=types.Object).metadata
+            self.cursor.version = meta.resourceVersion or ""
+            ended = meta.annotations.get(_INITIAL_EVENTS_END) == "true"
             return self._synced() if ended else []
+        item = types.decode_json(event.object, self.resource)
         # While initial events arrive they are not ordered by version: the bookmark tells it.
         if self.cursor.listed is None:
-            self.cursor.version = version
+            self.cursor.version = item.metadata.resourceVersion or ""
         return self.cursor.apply(event.type, item)
 
     def failed(self, error: errors.KubeError) -> bool:
