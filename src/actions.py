@@ -19,10 +19,10 @@ def listed(answer: lifecycle.Answer) -> dict[str, str]:
     }
 
 
-def restarted(answer: lifecycle.Answer, *, dry_run: bool) -> dict[str, str]:
+def restarted(pods: list[dict[str, Any]], *, dry_run: bool) -> dict[str, str]:
     """Answer `restart-uninjected`."""
-    ours = [pod for pod in answer.pods if pod.get("fixable")]
-    others = [pod for pod in answer.pods if not pod.get("fixable")]
+    ours = [pod for pod in pods if pod.get("fixable")]
+    others = [pod for pod in pods if not pod.get("fixable")]
     key = "would-restart" if dry_run else "restarting"
     return {
         key: "\n".join(map(_line, ours)) or "none",

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import datetime
 import logging
 import re
 from collections.abc import Callable
@@ -177,10 +176,7 @@ class IstioIntegrator(ops.CharmBase):
         dry_run = bool(event.params.get("dry-run", False))
 
         def restart(workload: lifecycle.Lifecycle) -> dict[str, str]:
-            answer = workload.uninjected()
-            if not dry_run:
-                workload.request_convergence(datetime.datetime.now(datetime.UTC))
-            return actions.restarted(answer, dry_run=dry_run)
+            return actions.restarted(workload.restart(dry_run=dry_run), dry_run=dry_run)
 
         self._answer(event, restart)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import json
 import logging
 import shlex
@@ -16,7 +15,6 @@ import cluster
 import component
 import config
 import errors
-import manifests
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +45,8 @@ class Summary:
     in_mesh: int
     converging: int
     """Pods that are being replaced."""
+    proposed: int
+    """Pods that are replaced only when somebody asks for it."""
     guarded: tuple[str, ...]
     """Workloads that again had no sidecar after their replacement, with the reason."""
     reported: int
@@ -145,14 +145,15 @@ def parse(output: str) -> Answer:
     Raises:
         LifecycleError: It is not what the command line promises.
     """
+    lines = _lines(output)
     try:
-        lines = [json.loads(line) for line in output.splitlines() if line.strip()]
         values = lines.pop()["summary"]
         guarded = tuple(f"{item['workload']}: {item['message']}" for item in values["guarded"])
         summary = Summary(
             eligible=int(values["eligible"]),
             in_mesh=int(values["in_mesh"]),
             converging=int(values["converging"]),
+            proposed=int(values["proposed"]),
             guarded=guarded,
             reported=int(values["reported"]),
             settled_before_us=bool(values["settled_before_us"]),
@@ -162,6 +163,13 @@ def parse(output: str) -> Answer:
             f"the workload's answer is not understood: {error!r}"
         ) from error
     return Answer(lines, summary)
+
+
+def _lines(output: str) -> list[dict[str, Any]]:
+    try:
+        return [json.loads(line) for line in output.splitlines() if line.strip()]
+    except ValueError as error:
+        raise errors.LifecycleError(f"the workload's answer is not JSON: {error}") from error
 
 
 def image(scope: component.Scope) -> str:
@@ -195,7 +203,6 @@ class Lifecycle:
         try:
             self._statuses += progress(
                 self.uninjected().summary if self._joined else None,
-                manual=self.scope.config.sidecar_convergence == "manual",
                 application=self.scope.application,
             )
         except errors.LifecycleError as error:
@@ -228,13 +235,27 @@ class Lifecycle:
         Raises:
             LifecycleError: There is no answer.
         """
-        revision = self._joined.revision if self._joined else ""
+        return parse(self._ask())
+
+    def restart(self, *, dry_run: bool) -> list[dict[str, Any]]:
+        """Have the acting unit's workload replace what may be replaced, without waiting for it.
+
+        Returns:
+            The pods without a sidecar; the fixable ones are those to be replaced.
+
+        Raises:
+            LifecycleError: There is no answer.
+        """
+        return _lines(self._ask("--restart", "--no-wait", *(("--dry-run",) if dry_run else ())))
+
+    def _ask(self, *more: str) -> str:
         argv = [
             *(PROGRAM, "uninjected"),
             *_whose(self.scope),
-            *("--mesh-revision", revision),
+            *("--mesh-revision", self._joined.revision if self._joined else ""),
             *_which_pods(self.scope.config),
-            *("--output", "json"),
+            *("--convergence", self.scope.config.sidecar_convergence if self._joined else "off"),
+            *("--output", "json", *more),
         ]
         try:
             process = self._container.exec(argv, timeout=_ANSWER_SECONDS)
@@ -244,26 +265,7 @@ class Lifecycle:
             raise errors.LifecycleError(f"the workload can't tell: {stderr[-200:]}") from error
         except (ops.pebble.Error, TimeoutError) as error:
             raise errors.LifecycleError(f"the workload does not answer: {error}") from error
-        return parse(output)
-
-    def request_convergence(self, now: datetime.datetime) -> None:
-        """Ask the acting unit's workload to replace what may be replaced, once.
-
-        Args:
-            now: When it is asked; an earlier request that is done does not count again.
-        """
-        name = f"{self.scope.application}-convergence"
-        wanted = _named(cluster.CONFIG_MAP, name, self.scope.model)
-        patch = {"data": {"requested": now.isoformat()}}
-        if self.scope.cluster.get(cluster.CONFIG_MAP, name, self.scope.model):
-            self.scope.cluster.merge_patch(wanted, patch)
-            return
-        wanted["metadata"]["labels"] = {
-            manifests.MANAGED_BY: manifests.MANAGER,
-            manifests.OWNER: self.scope.manifests.owner,
-            manifests.COMPONENT: "convergence",
-        }
-        self.scope.cluster.create({**wanted, **patch})
+        return output
 
     def _replan(self, argv: list[str]) -> bool:
         try:
@@ -284,23 +286,22 @@ class Lifecycle:
         return True
 
 
-def progress(
-    summary: Summary | None, *, manual: bool, application: str
-) -> Iterable[ops.StatusBase]:
+def progress(summary: Summary | None, *, application: str) -> Iterable[ops.StatusBase]:
     """Turn the workload's counts into what the operator sees; None while not in a mesh."""
     if summary is None:
         return
     counts = f"{summary.in_mesh}/{summary.eligible} pods in mesh"
-    missing = summary.eligible - summary.in_mesh
     for workload in summary.guarded[:1]:
         more = f" (and {len(summary.guarded) - 1} more)" if len(summary.guarded) > 1 else ""
         yield ops.BlockedStatus(f"{workload}{more}")
-    if missing and (manual or summary.settled_before_us) and not summary.converging:
-        command = f"juju run {application}/leader restart-uninjected"
-        why = "" if manual else ", settled before we came"
-        yield ops.BlockedStatus(f"{counts}{why}; run: {command}")
-    elif missing and not summary.guarded:
+    if summary.converging:
         yield ops.MaintenanceStatus(f"{counts}, {summary.converging} being replaced")
+    elif summary.proposed:
+        why = ", settled before we came" if summary.settled_before_us else ""
+        restart = f"juju run {application}/leader restart-uninjected"
+        yield ops.BlockedStatus(f"{counts}{why}; run: {restart}")
+    elif summary.in_mesh < summary.eligible and not summary.guarded:
+        yield ops.MaintenanceStatus(f"{counts}, the others are being brought in")
     outside = f", {summary.reported} not ours to replace" if summary.reported else ""
     yield ops.ActiveStatus(f"{counts}{outside}")
 

@@ -15,6 +15,7 @@ SUMMARY = {
     "eligible": 14,
     "in_mesh": 14,
     "converging": 0,
+    "proposed": 0,
     "guarded": [],
     "reported": 0,
     "settled_before_us": False,
@@ -390,20 +391,29 @@ def test_list_uninjected_names_each_pod_and_why(ctx, fake):
     }
 
 
-def test_restart_uninjected_asks_the_workload(ctx, fake):
+@pytest.mark.parametrize(
+    ("params", "result", "last"),
+    [
+        pytest.param({}, "restarting", "--no-wait", id="for real"),
+        pytest.param({"dry-run": True}, "would-restart", "--dry-run", id="dry run"),
+    ],
+)
+def test_restart_uninjected_asks_the_workload(ctx, fake, params, result, last):
     fake_cluster.install_istio(fake)
-    ctx.run(ctx.on.action("restart-uninjected"), state(workload(POD, eligible=15)))
-    assert "kubeflow/minio-0" in ctx.action_results["restarting"]
-    request = fake.find("ConfigMap", "istio-integrator-convergence", "kubeflow")
-    assert request["data"]["requested"].startswith("20")
+    job = {**POD, "name": "job-x", "workload": "", "fixable": False, "message": "a Job's"}
+    container = dataclasses.replace(
+        workload(), execs={testing.Exec((PROGRAM, "uninjected"), stdout=_listing(POD, job))}
+    )
+    ctx.run(ctx.on.action("restart-uninjected", params=params), state(container))
+    asked = [one.command for one in ctx.exec_history["lifecycle"]][-1]
+    assert asked[-1] == last
+    assert "--restart" in asked
+    assert "kubeflow/minio-0" in ctx.action_results[result]
+    assert ctx.action_results["not-ours-to-restart"] == "kubeflow/job-x: a Job's"
 
 
-def test_restart_uninjected_dry_run_only_says(ctx, fake):
-    fake_cluster.install_istio(fake)
-    action = ctx.on.action("restart-uninjected", params={"dry-run": True})
-    ctx.run(action, state(workload(POD, eligible=15)))
-    assert "kubeflow/minio-0" in ctx.action_results["would-restart"]
-    assert fake.find("ConfigMap", "istio-integrator-convergence", "kubeflow") is None
+def _listing(*pods) -> str:
+    return "".join(f"{json.dumps(pod)}\n" for pod in pods)
 
 
 def test_action_without_an_answer_fails_with_the_reason(ctx, fake):

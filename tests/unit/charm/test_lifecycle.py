@@ -81,6 +81,7 @@ def answer(**summary) -> str:
         "eligible": 3,
         "in_mesh": 3,
         "converging": 0,
+        "proposed": 0,
         "guarded": [],
         "reported": 0,
         "settled_before_us": False,
@@ -103,12 +104,9 @@ def test_answer_that_is_none_is_an_error(output):
         lifecycle.parse(output)
 
 
-def progress(*, manual=False, **values) -> list[ops.StatusBase]:
-    return list(
-        lifecycle.progress(
-            lifecycle.parse(answer(**values)).summary, manual=manual, application="app"
-        )
-    )
+def progress(**values) -> list[ops.StatusBase]:
+    summary = lifecycle.parse(answer(**values)).summary
+    return list(lifecycle.progress(summary, application="app"))
 
 
 @pytest.mark.parametrize(
@@ -126,12 +124,12 @@ def progress(*, manual=False, **values) -> list[ops.StatusBase]:
             id="converging",
         ),
         pytest.param(
-            {"in_mesh": 1, "manual": True},
+            {"in_mesh": 1, "proposed": 2},
             ops.BlockedStatus("1/3 pods in mesh; run: juju run app/leader restart-uninjected"),
             id="manual",
         ),
         pytest.param(
-            {"in_mesh": 1, "settled_before_us": True},
+            {"in_mesh": 1, "proposed": 2, "settled_before_us": True},
             ops.BlockedStatus(
                 "1/3 pods in mesh, settled before we came; run: juju run app/leader "
                 "restart-uninjected"
@@ -139,7 +137,7 @@ def progress(*, manual=False, **values) -> list[ops.StatusBase]:
             id="settled",
         ),
         pytest.param(
-            {"in_mesh": 1, "settled_before_us": True, "converging": 1},
+            {"in_mesh": 1, "proposed": 1, "settled_before_us": True, "converging": 1},
             ops.MaintenanceStatus("1/3 pods in mesh, 1 being replaced"),
             id="settled but asked for",
         ),
@@ -160,14 +158,14 @@ def test_progress_is_said(values, expected):
 COUNTS = st.integers(0, 5)
 
 
-@given(COUNTS, COUNTS, COUNTS, st.booleans(), st.booleans())
-def test_progress_is_active_only_when_every_pod_is_in(missing, inside, moving, settled, manual):
+@given(COUNTS, COUNTS, COUNTS, COUNTS, st.booleans())
+def test_progress_is_active_only_when_every_pod_is_in(missing, inside, moving, asked, settled):
     said = progress(
         eligible=inside + missing,
         in_mesh=inside,
-        converging=moving,
+        converging=min(moving, missing),
+        proposed=min(asked, missing),
         settled_before_us=settled,
-        manual=manual,
     )
     assert all(isinstance(status, ops.ActiveStatus) for status in said) is (missing == 0)
 
