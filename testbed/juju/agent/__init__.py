@@ -1,0 +1,1 @@
+"""The unit agent: standard library only, since it runs inside the charm image."""

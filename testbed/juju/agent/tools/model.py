@@ -1,0 +1,117 @@
+"""Tools about the unit and its model: configuration, status, leadership, network, log."""
+
+from collections.abc import Sequence
+
+from ..context import HookContext  # noqa: TID252  the package is copied under other names
+from ..flags import ToolError, parse, render  # noqa: TID252  the package is copied under other names
+from .relations import chosen_relation
+
+SETTABLE = ("maintenance", "blocked", "waiting", "active")
+
+
+def config_get(context: HookContext, argv: Sequence[str], _stdin: str) -> str:
+    """The application's configuration; options without a value are absent."""
+    arguments = parse(argv, switches="all a")
+    values = context.config()
+    key = arguments.first()
+    return render(values.get(key) if key else values, arguments)
+
+
+def is_leader(context: HookContext, argv: Sequence[str], _stdin: str) -> str:
+    """Whether this unit leads for the next 30 seconds at least."""
+    return render(context.is_leader(), parse(argv))
+
+
+def status_set(context: HookContext, argv: Sequence[str], _stdin: str) -> str:
+    """Set the unit's or application's status at once, whatever becomes of the hook."""
+    arguments = parse(argv, switches="application")
+    status = arguments.first()
+    if status not in SETTABLE:
+        raise ToolError(f'invalid status "{status}", expected one of {_quoted(SETTABLE)}', 2)
+    application = arguments.has("application")
+    _require_leader(context, when=application)
+    context.controller.call(
+        "set_status",
+        application=application,
+        status=status,
+        message=" ".join(arguments.rest[1:]),
+    )
+    return ""
+
+
+def status_get(context: HookContext, argv: Sequence[str], _stdin: str) -> str:
+    """The status last set."""
+    arguments = parse(argv, switches="application include-data")
+    application = arguments.has("application")
+    _require_leader(context, when=application)
+    return render(context.controller.call("status", application=application), arguments)
+
+
+def application_version_set(context: HookContext, argv: Sequence[str], _stdin: str) -> str:
+    """Set the version that `status` shows for the application."""
+    context.controller.call("set_workload_version", version=parse(argv).first())
+    return ""
+
+
+def juju_log(context: HookContext, argv: Sequence[str], _stdin: str) -> str:
+    """Write to the model's log."""
+    arguments = parse(argv, values="log-level", switches="debug")
+    level = "DEBUG" if arguments.has("debug") else arguments.flags.get("log-level", "INFO")
+    lines = [[level.upper(), f"unit.{context.unit}.juju-log", " ".join(arguments.rest)]]
+    context.controller.call("log", lines=lines)
+    return ""
+
+
+def network_get(context: HookContext, argv: Sequence[str], _stdin: str) -> str:
+    """Bind on the pod's address, ingress by the application's Service."""
+    arguments = parse(
+        argv, values="relation", switches="bind-address ingress-address egress-subnets"
+    )
+    if "relation" in arguments.flags:
+        chosen_relation(context, arguments)
+    return render(context.controller.call("network"), arguments)
+
+
+def resource_get(context: HookContext, argv: Sequence[str], _stdin: str) -> str:
+    """Path of a file that names the image of an `oci-image` resource."""
+    name = parse(argv).first()
+    return context.controller.call("resource", name=name)
+
+
+def goal_state(context: HookContext, argv: Sequence[str], _stdin: str) -> str:
+    """Units and relations as they are meant to become."""
+    return render(context.controller.call("goal_state"), parse(argv))
+
+
+def credential_get(_context: HookContext, _argv: Sequence[str], _stdin: str) -> str:
+    """Refused: the stand-in has no cloud credentials."""
+    raise ToolError("cannot access cloud credentials")
+
+
+def juju_reboot(_context: HookContext, _argv: Sequence[str], _stdin: str) -> str:
+    """Refused: there is no machine."""
+    raise ToolError("juju-reboot is not supported on this substrate")
+
+
+def _require_leader(context: HookContext, *, when: bool) -> None:
+    if when and not context.is_leader():
+        raise ToolError("this unit is not the leader")
+
+
+def _quoted(words: Sequence[str]) -> str:
+    return "[" + ", ".join(words) + "]"
+
+
+TOOLS = {
+    "config-get": config_get,
+    "is-leader": is_leader,
+    "status-set": status_set,
+    "status-get": status_get,
+    "application-version-set": application_version_set,
+    "juju-log": juju_log,
+    "network-get": network_get,
+    "resource-get": resource_get,
+    "goal-state": goal_state,
+    "credential-get": credential_get,
+    "juju-reboot": juju_reboot,
+}

@@ -1,0 +1,93 @@
+"""The controller's process: `python -m testbed.juju.controller`."""
+
+import argparse
+import asyncio
+import logging
+import secrets
+import signal
+import ssl
+import sys
+import tempfile
+from pathlib import Path
+
+from aiohttp import web
+
+from .commands import Commands
+from .kube import Kube
+from .server import Server
+from .store import Store
+from .substrate import Substrate
+from .tls import Authority
+
+
+def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="testbed.juju.controller", description=__doc__)
+    parser.add_argument("--state", type=Path, required=True, help="folder of the models")
+    parser.add_argument("--address", required=True, help="HOST:PORT to listen on")
+    parser.add_argument("--kubeconfig", type=Path, help="of the cluster; without it, no cluster")
+    parser.add_argument("--charm-image", default="", help="image of charm-init and charm")
+    return parser.parse_args(argv)
+
+
+def password(state: Path) -> str:
+    """The command line's password, made at the first use."""
+    path = state / "password"
+    if not path.exists():
+        state.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+        path.write_text(secrets.token_urlsafe(24))
+    return path.read_text()
+
+
+async def serve(arguments: argparse.Namespace, stop: asyncio.Event) -> None:
+    """Serve until told to stop."""
+    authority = Authority(arguments.state)
+    client = Kube(arguments.kubeconfig) if arguments.kubeconfig else None
+    substrate = (
+        Substrate(client, arguments.charm_image, arguments.address, authority.certificate)
+        if client
+        else None
+    )
+    store = Store(arguments.state / "models")
+    commands = Commands(store, substrate)
+    server = Server(store, commands, authority, password(arguments.state))
+    host, port = arguments.address.rsplit(":", 1)
+    runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=1)
+    await runner.setup()
+    async with store.saving():
+        try:
+            await web.TCPSite(runner, host, int(port), ssl_context=_tls(authority, host)).start()
+            await commands.start()
+            await stop.wait()
+        finally:
+            await commands.close()
+            await runner.cleanup()
+            if client:
+                await client.close()
+
+
+def _tls(authority: Authority, host: str) -> ssl.SSLContext:
+    certificate, key = authority.issue((host, "localhost", "127.0.0.1"))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
+        file.write(certificate + key)
+        file.flush()
+        context.load_cert_chain(file.name)
+    return context
+
+
+async def main() -> int:
+    """Run the process."""
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await serve(parse(), stop)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))

@@ -1,0 +1,46 @@
+"""Remove what has come to its end. Pure: changes only the model that it is given."""
+
+from .state import Application, Model
+
+
+def collect(model: Model) -> bool:
+    """Move everything that is dying one step on; say whether anything changed."""
+    before = _shape(model)
+    for application in model.applications.values():
+        _end_units_without_agent(application)
+        _drop_dead_units(application)
+    for key, relation in list(model.relations.items()):
+        sides = [model.applications.get(side.application) for side in relation.sides]
+        if any(side is None or side.life == "dying" for side in sides):
+            relation.life = "dying"
+        if relation.life == "dying":
+            scripted = {u for side in sides if side and side.is_scripted for u in side.units}
+            relation.scope = [unit for unit in relation.scope if unit not in scripted]
+            if not relation.scope:
+                del model.relations[key]
+    for application in model.applications.values():
+        if application.life == "dying" and not application.units:
+            application.life = "dead"
+    return _shape(model) != before
+
+
+def _end_units_without_agent(application: Application) -> None:
+    for unit in application.units.values():
+        if unit.life == "dying" and not unit.introduced:
+            unit.life = "dead"
+
+
+def _drop_dead_units(application: Application) -> None:
+    leaving = [unit for unit in application.units.values() if unit.life != "alive"]
+    # Juju scales the StatefulSet only when all units that are being removed are dead.
+    if leaving and all(unit.life == "dead" for unit in leaving):
+        for unit in leaving:
+            del application.units[unit.name]
+
+
+def _shape(model: Model) -> tuple[object, ...]:
+    return (
+        [(a.name, a.life, [(u.name, u.life) for u in a.units.values()])
+         for a in model.applications.values()],
+        [(key, r.life, tuple(r.scope)) for key, r in model.relations.items()],
+    )  # fmt: skip

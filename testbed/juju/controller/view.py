@@ -1,0 +1,160 @@
+"""What `status`, `show-unit` and `run` show, in Juju's own JSON shape. Pure."""
+
+import datetime
+from typing import Any
+
+from .calls import CallError
+from .state import JUJU_VERSION, Action, Application, Model, Status, Unit
+
+WORST_FIRST = ("error", "blocked", "maintenance", "waiting", "active", "unknown", "terminated")
+
+
+def status(model: Model) -> dict[str, Any]:
+    """The whole model."""
+    return {
+        "model": {
+            "name": model.name,
+            "type": "caas",
+            "controller": "testbed",
+            "cloud": "testbed",
+            "version": JUJU_VERSION,
+            "model-status": {"current": "available" if model.life == "alive" else "destroying"},
+        },
+        "machines": {},
+        "applications": {
+            name: _application(model, application)
+            for name, application in sorted(model.applications.items())
+        },
+    }
+
+
+def _application(model: Model, application: Application) -> dict[str, Any]:
+    relations: dict[str, list[dict[str, str]]] = {}
+    for relation in model.relations_of(application.name).values():
+        side, other = relation.side_of(application.name), relation.other_side(application.name)
+        assert side
+        relations.setdefault(side.endpoint, []).append(
+            {
+                "related-application": other.application,
+                "interface": relation.interface,
+                "scope": "global",
+            }
+        )
+    result: dict[str, Any] = {
+        "charm": application.charm,
+        "charm-origin": "local",
+        "charm-name": application.charm,
+        "charm-rev": application.charm_modified_version,
+        "scale": application.scale,
+        "address": application.service_address,
+        "exposed": False,
+        "life": application.life,
+        "application-status": _shown(_application_status(application)),
+        "relations": relations,
+        "units": {
+            name: _unit(application, unit)
+            for name, unit in sorted(application.units.items(), key=_ordinal)
+        },
+    }
+    if application.workload_version:
+        result["version"] = application.workload_version
+    return result
+
+
+def _ordinal(item: tuple[str, Unit]) -> int:
+    return int(item[0].rpartition("/")[2])
+
+
+def _application_status(application: Application) -> Status:
+    if application.status:
+        return application.status
+    shown = [_workload_status(unit) for unit in application.units.values()]
+    if not shown:
+        return Status("unknown")
+    return min(shown, key=lambda s: WORST_FIRST.index(s.status))
+
+
+def _workload_status(unit: Unit) -> Status:
+    # A failed hook shows as the workload's error while the agent is idle.
+    return unit.agent if unit.agent.status == "error" else unit.workload
+
+
+def _unit(application: Application, unit: Unit) -> dict[str, Any]:
+    agent = unit.agent
+    if agent.status == "error":
+        agent = Status("idle", since=agent.since)
+    result: dict[str, Any] = {
+        "workload-status": _shown(_workload_status(unit)),
+        "juju-status": _shown(agent),
+        "address": unit.address,
+        "provider-id": unit.pod_name,
+        "open-ports": unit.ports,
+    }
+    if unit.life != "alive":
+        result["life"] = unit.life
+    if application.leader == unit.name:
+        result["leader"] = True
+    return result
+
+
+def _shown(value: Status) -> dict[str, Any]:
+    moment = datetime.datetime.fromtimestamp(value.since, datetime.UTC)
+    result: dict[str, Any] = {"current": value.status, "since": moment.isoformat()}
+    if value.message:
+        result["message"] = value.message
+    if value.data:
+        result["data"] = value.data
+    return result
+
+
+def unit(model: Model, name: str) -> dict[str, Any]:
+    """One unit with everything in its relations."""
+    found = model.unit(name)
+    if found is None:
+        raise CallError(f'unit "{name}" not found')
+    own = name.rpartition("/")[0]
+    related: list[dict[str, Any]] = []
+    for relation in model.relations_of(own).values():
+        side, other = relation.side_of(own), relation.other_side(own)
+        assert side
+        others = [u for u in relation.scope if u.rpartition("/")[0] == other.application]
+        related.append(
+            {
+                "relation-id": relation.number,
+                "endpoint": side.endpoint,
+                "related-endpoint": other.endpoint,
+                "application-data": relation.bag(other.application).settings,
+                "local-application-data": relation.bag(own).settings,
+                "local-unit": {
+                    "in-scope": name in relation.scope,
+                    "data": relation.bag(name).settings,
+                },
+                "related-units": {
+                    u: {"in-scope": True, "data": relation.bag(u).settings}
+                    for u in others
+                    if u != name
+                },
+            }
+        )
+    return {
+        name: {
+            "leader": model.applications[own].leader == name,
+            "life": found.life,
+            "relation-info": related,
+            "provider-id": found.pod_name,
+            "address": found.address,
+        }
+    }
+
+
+def operation(run: Action) -> dict[str, Any]:
+    """An action's outcome."""
+    return {
+        "id": run.number,
+        "unit": run.unit,
+        "action": run.name,
+        "status": run.status,
+        "message": run.message,
+        "results": run.results,
+        "log": run.log,
+    }

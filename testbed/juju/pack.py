@@ -1,0 +1,148 @@
+"""Pack a charm's folder into the archive that `charmcraft pack` would make.
+
+The layout and the way `dispatch` finds Python, the libraries and the virtual environment are
+charmcraft's. What differs: packages come as wheels for the charm image's Python, not built from
+source, and the archive names no base.
+"""
+
+import hashlib
+import platform
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+import yaml
+
+from testbed import paths
+
+PYTHON = "3.11"
+"""The charm image's Python: Debian 12's."""
+
+COPIED = (
+    "metadata.yaml", "config.yaml", "actions.yaml", "icon.svg", "LICENSE", "README.md", "version",
+    "src", "lib", "templates", "hooks",
+)  # fmt: skip
+"""What goes into the archive, where the charm has it."""
+
+IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
+
+DISPATCH = """#!/bin/sh
+dispatch_path="$(dirname "$(realpath "$0")")"
+python_path="${dispatch_path}/venv/bin/python"
+if [ ! -e "${python_path}" ]; then
+    mkdir -p "${dispatch_path}/venv/bin"
+    ln -s "$(command -v python3)" "${python_path}"
+fi
+export PYTHONPATH="${dispatch_path}/lib:${dispatch_path}/src"
+export LD_LIBRARY_PATH="${dispatch_path}/usr/lib:${dispatch_path}/lib"
+exec "${python_path}" "${dispatch_path}/src/charm.py"
+"""
+
+PYVENV = f"home = /usr/bin\ninclude-system-site-packages = false\nversion = {PYTHON}\n"
+
+
+class PackError(Exception):
+    """The folder is not a charm, or its requirements can't be installed."""
+
+
+def pack(source: Path, out: Path) -> Path:
+    """Pack a charm.
+
+    Args:
+        source: The charm's folder, with metadata.yaml and src/charm.py.
+        out: The archive to write, or a folder to write `<name>.charm` into.
+
+    Returns:
+        The archive.
+
+    Raises:
+        PackError: when the folder is not a charm or its requirements can't be installed.
+    """
+    if not (source / "metadata.yaml").exists() or not (source / "src" / "charm.py").exists():
+        raise PackError(f"{source}: not a charm: metadata.yaml or src/charm.py is missing")
+    name = yaml.safe_load((source / "metadata.yaml").read_text())["name"]
+    target = out / f"{name}.charm" if out.suffix != ".charm" else out
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        stage = Path(scratch)
+        for entry in COPIED:
+            if (source / entry).is_dir():
+                shutil.copytree(source / entry, stage / entry, ignore=IGNORED, symlinks=True)
+            elif (source / entry).exists():
+                shutil.copy2(source / entry, stage / entry)
+        (stage / "src" / "charm.py").chmod(0o755)
+        (stage / "dispatch").write_text(DISPATCH)
+        (stage / "dispatch").chmod(0o755)
+        (stage / "manifest.yaml").write_text(_manifest())
+        partial = target.with_suffix(".partial")
+        with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+            _add(archive, stage, "")
+            environment = _environment(_requirements(source))
+            if environment:
+                _add(archive, environment, "venv")
+        partial.replace(target)
+    return target
+
+
+def _manifest() -> str:
+    base = {"name": "debian", "channel": "12", "architectures": [_architecture()]}
+    return yaml.safe_dump({"charmcraft-version": "testbed", "analysis": {}, "bases": [base]})
+
+
+def _architecture() -> str:
+    return {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+
+
+def _requirements(source: Path) -> Path | None:
+    candidates = ("requirements/charm.txt", "requirements/charm.in", "requirements.txt")
+    return next((source / name for name in candidates if (source / name).exists()), None)
+
+
+def _environment(requirements: Path | None) -> Path | None:
+    """A virtual environment's folder in the cache, keyed by the requirements."""
+    if requirements is None:
+        return None
+    key = hashlib.sha256(f"1 {PYTHON} {platform.machine()}\n{requirements.read_text()}".encode())
+    folder = paths.cache() / "charm-venv" / key.hexdigest()[:16]
+    if folder.exists():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        stage = Path(scratch) / "venv"
+        packages = stage / "lib" / f"python{PYTHON}" / "site-packages"
+        command = [
+            sys.executable, "-m", "uv", "pip", "install", "--quiet",
+            "--target", str(packages),
+            "--python-version", PYTHON,
+            "--python-platform", f"{platform.machine()}-manylinux_2_28",
+            "--only-binary", ":all:",
+            "--requirement", str(requirements),
+        ]  # fmt: skip
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
+        if run.returncode:
+            raise PackError(f"{requirements}: {run.stderr.strip()}")
+        (stage / "pyvenv.cfg").write_text(PYVENV)
+        try:
+            stage.rename(folder)
+        except OSError:
+            # Somebody else was faster; theirs is the same.
+            if not folder.exists():
+                raise
+    return folder
+
+
+def _add(archive: zipfile.ZipFile, folder: Path, prefix: str) -> None:
+    for path in sorted(folder.rglob("*")):
+        if path.is_dir() and not path.is_symlink():
+            continue
+        relative = path.relative_to(folder).as_posix()
+        entry = zipfile.ZipInfo(f"{prefix}/{relative}" if prefix else relative)
+        mode = path.lstat().st_mode
+        entry.external_attr = mode << 16
+        entry.compress_type = zipfile.ZIP_DEFLATED
+        is_link = stat.S_ISLNK(mode)
+        archive.writestr(entry, str(path.readlink()) if is_link else path.read_bytes())

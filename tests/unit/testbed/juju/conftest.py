@@ -1,0 +1,202 @@
+"""A controller on loopback without a cluster, and unit agents as plain processes."""
+
+import dataclasses
+import importlib.util
+import json
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from testbed.juju import client, pack
+
+ROOT = pathlib.Path(__file__).parents[4]
+AGENT = ROOT / "testbed" / "juju" / "agent"
+TINY = pathlib.Path(__file__).parent / "tiny"
+LIBRARIES = ("ops", "yaml", "_yaml", "websocket", "opentelemetry", "typing_extensions")
+PACE = {
+    "TESTBED_AGENT_READY_INTERVAL": "0.3",
+    "TESTBED_AGENT_FIRST_RETRY": "0.5",
+    "TESTBED_AGENT_BOUNCE_PAUSE": "0.3",
+}
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def eventually(check, seconds=30.0):
+    deadline = time.monotonic() + seconds
+    while True:
+        found = check()
+        if found or time.monotonic() > deadline:
+            assert found, "did not happen in time"
+            return found
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory):
+    """The tiny charm, packed; ops comes from the tests' own environment."""
+    source = tmp_path_factory.mktemp("tiny") / "tiny"
+    shutil.copytree(TINY, source)
+    (source / "lib").mkdir()
+    for name in LIBRARIES:
+        found = importlib.util.find_spec(name)
+        origin = pathlib.Path(found.origin) if found.origin else None
+        place = pathlib.Path(next(iter(found.submodule_search_locations or [origin])))
+        (source / "lib" / place.name).symlink_to(place)
+    return pack.pack(source, source.parent)
+
+
+@pytest.fixture
+def controller(tmp_path):
+    """The controller's process, and a client of it."""
+    folder, address = tmp_path / "controller", f"127.0.0.1:{free_port()}"
+    argv = [sys.executable, "-m", "testbed.juju.controller"]
+    with (tmp_path / "controller.log").open("wb") as log:
+        process = subprocess.Popen(
+            [*argv, "--state", str(folder), "--address", address],
+            cwd=ROOT, stdout=log, stderr=log,
+        )  # fmt: skip
+    found = client.Controller(address, folder)
+
+    def answers():
+        assert process.poll() is None, (tmp_path / "controller.log").read_text()
+        try:
+            return found.command("models") is not None
+        except OSError:
+            return False
+
+    eventually(answers)
+    yield found
+    process.terminate()
+    process.wait(10)
+
+
+@dataclasses.dataclass
+class Pod:
+    """What a pod is here: a folder and the agent's process."""
+
+    folder: pathlib.Path
+    process: subprocess.Popen
+    environment: dict
+
+    def kill(self):
+        """End the agent at once."""
+        self.process.kill()
+        self.process.wait(10)
+
+    def terminate(self):
+        """End the agent as the kubelet would, and wait for it."""
+        self.process.terminate()
+        return self.process.wait(20)
+
+    def restart(self):
+        """Start the agent again in the same folder: a container restart."""
+        self.process = start_agent(self.folder, self.environment)
+
+
+def start_agent(folder, environment):
+    with (folder / "agent.log").open("ab") as log:
+        return subprocess.Popen(
+            [
+                sys.executable, str(AGENT), "unit",
+                "--data-dir", str(folder),
+                "--containers", environment["JUJU_CONTAINER_NAMES"],
+                "--containers-dir", str(folder / "containers"),
+                "--health-port", environment["HEALTH_PORT"],
+            ],
+            env=environment, stdout=log, stderr=log, cwd=folder,
+        )  # fmt: skip
+
+
+class Model:
+    """One model, the pods that the tests started in it, and what its charms saw."""
+
+    def __init__(self, controller, folder, name="m"):
+        self.juju = client.Juju(controller, name)
+        self.juju.add_model({"update-status-hook-interval": "0"})
+        self._controller = controller
+        self._folder = folder
+        self.pods = []
+
+    def start_pod(self, unit, *, containers=""):
+        """Give a unit a new pod: charm-init, then the agent."""
+        app, _, number = unit.partition("/")
+        password = eventually(lambda: self._password(app))
+        folder = self._folder / f"pod-{app}-{number}-{len(self.pods)}"
+        folder.mkdir()
+        environment = {
+            "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}",
+            "HOME": "/nowhere",
+            "POD_ONLY": "yes",
+            "KUBERNETES_SERVICE_HOST": "192.0.2.1",
+            "JUJU_K8S_CONTROLLER_CA_CERT": (self._folder / "controller" / "ca.crt").read_text(),
+            "JUJU_K8S_CONTROLLER_ADDRESSES": self._controller.address,
+            "JUJU_K8S_MODEL": "m",
+            "JUJU_K8S_APPLICATION": app,
+            "JUJU_K8S_APPLICATION_PASSWORD": password,
+            "JUJU_K8S_POD_NAME": f"{app}-{number}",
+            "JUJU_K8S_POD_UUID": str(len(self.pods)),
+            "JUJU_CONTAINER_NAMES": containers,
+            "HEALTH_PORT": str(free_port()),
+            **PACE,
+        }
+        subprocess.run(
+            [
+                sys.executable, str(AGENT), "init",
+                "--containeragent-pebble-dir", str(folder / "pebble"),
+                "--charm-modified-version", "0",
+                "--data-dir", str(folder),
+                "--bin-dir", str(folder / "bin"),
+                "--pebble", sys.executable,
+            ],
+            env=environment, check=True, capture_output=True, timeout=30,
+        )  # fmt: skip
+        pod = Pod(folder, start_agent(folder, environment), environment)
+        self.pods.append(pod)
+        return pod
+
+    def _password(self, app):
+        saved = self._folder / "controller" / "models" / "m.json"
+        applications = json.loads(saved.read_text())["applications"] if saved.exists() else {}
+        return applications.get(app, {}).get("password")
+
+    def saw(self, unit):
+        """What a unit's charm logged, hook by hook."""
+        tag = f"unit-{unit.replace('/', '-')}:"
+        return [
+            json.loads(line.partition("SAW ")[2])
+            for line in self.juju.debug_log().splitlines()
+            if line.startswith(tag) and "SAW " in line
+        ]
+
+    def hooks(self, unit):
+        """The names of a unit's hooks in order."""
+        return [seen["hook"] for seen in self.saw(unit)]
+
+    def wait_for_hook(self, unit, hook, count=1):
+        """Wait until a unit has seen a hook so many times."""
+        eventually(lambda: self.hooks(unit).count(hook) >= count)
+
+    def wait_idle(self, app, status="active"):
+        """Wait until an application is settled."""
+        return self.juju.wait_for(app, status, 30)
+
+
+@pytest.fixture
+def model(controller, tmp_path):
+    """A model without update-status."""
+    found = Model(controller, tmp_path)
+    yield found
+    for pod in found.pods:
+        if pod.process.poll() is None:
+            pod.kill()

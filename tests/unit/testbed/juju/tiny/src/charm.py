@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""A charm that writes down what happens to it."""
+
+import json
+import logging
+import os
+import time
+
+import ops
+
+logger = logging.getLogger(__name__)
+
+
+class Tiny(ops.CharmBase):
+    """Observes everything."""
+
+    def __init__(self, framework):
+        super().__init__(framework)
+        self._stored = ops.StoredState()
+        for name, bound in self.on.events().items():
+            if name.startswith("collect_"):
+                continue
+            if name.endswith("_action"):
+                framework.observe(bound, getattr(self, f"_on_{name}"))
+            else:
+                framework.observe(bound, self._on_anything)
+        framework.observe(self.on.collect_unit_status, self._on_collect)
+
+    def _on_collect(self, event):
+        event.add_status(ops.ActiveStatus(f"level {self.config['level']}"))
+
+    def _on_anything(self, event):
+        hook = os.environ["JUJU_HOOK_NAME"]
+        logger.info("SAW %s", json.dumps({"hook": hook, **self._facts()}))
+        if self.config["slow"] == hook:
+            time.sleep(60)
+        if isinstance(event, ops.RelationEvent) and event.relation.active:
+            event.relation.data[self.unit][f"unit-{hook}"] = "written"
+            if self.unit.is_leader():
+                event.relation.data[self.app]["greeting"] = f"level {self.config['level']}"
+        if isinstance(event, ops.PebbleReadyEvent):
+            layer = {"services": {"sleeper": {"override": "replace", "command": "sleep 1000"}}}
+            event.workload.add_layer("tiny", layer, combine=True)
+            event.workload.replan()
+        if self.config["fail"] == hook:
+            raise RuntimeError("as the configuration says")
+
+    def _facts(self):
+        relation = os.environ.get("JUJU_RELATION_ID", "")
+        facts = {
+            "leader": self.unit.is_leader(),
+            "relation": relation,
+            "remote": os.environ.get("JUJU_REMOTE_UNIT", ""),
+            "departing": os.environ.get("JUJU_DEPARTING_UNIT", ""),
+            "notice": os.environ.get("JUJU_NOTICE_KEY", ""),
+            "peers": len(self.model.relations["cluster"]),
+            "planned": self.app.planned_units(),
+            "deferred": os.environ.get("JUJU_DISPATCH_PATH", ""),
+        }
+        if relation:
+            number = int(relation.split(":")[1])
+            found = self.model.get_relation(relation.split(":")[0], number)
+            facts["units"] = sorted(unit.name for unit in found.units)
+            facts["data"] = {
+                unit.name: dict(found.data[unit]) for unit in [*found.units, self.unit]
+            }
+        return facts
+
+    def _on_echo_action(self, event):
+        event.log("speaking")
+        event.set_results({"words": " ".join([event.params["word"]] * event.params["times"])})
+
+    def _on_crash_action(self, event):
+        event.set_results({"before": "the crash"})
+        for relation in self.model.relations["cluster"]:
+            relation.data[self.unit]["crashed"] = "yes"
+        raise RuntimeError("crash")
+
+    def _on_refuse_action(self, event):
+        event.fail("no thanks")
+
+    def _on_inspect_action(self, event):
+        peers = [dict(r.data[self.unit]) for r in self.model.relations["cluster"]]
+        event.set_results(
+            {
+                "environment": json.dumps(dict(os.environ)),
+                "peers": json.dumps(peers),
+                "config": json.dumps(dict(self.config)),
+                "folder": os.getcwd(),
+            }
+        )
+
+
+if __name__ == "__main__":
+    ops.main(Tiny)
