@@ -1,8 +1,9 @@
 """Compare a cluster's objects at two moments.
 
 Left out are kinds and fields that change by themselves: pods and what follows from them, and what
-the apiserver and controllers write about an object rather than into it. Endpoints are compared by
-name only, since their addresses are those of pods.
+the apiserver and controllers write about an object rather than into it. Endpoints are compared
+without their addresses, which are those of pods, and a ConfigMap that serves as a leader's lock
+without its holder: it is a Lease of the old kind.
 """
 
 import asyncio
@@ -17,6 +18,12 @@ IGNORED_KINDS = frozenset(
     {"Pod", "ReplicaSet", "ControllerRevision", "Event", "Lease", "EndpointSlice"}
 )
 IGNORED_METADATA = ("resourceVersion", "generation", "uid", "managedFields")
+CHANGING_ANNOTATIONS = frozenset(
+    {
+        "endpoints.kubernetes.io/last-change-trigger-time",
+        "control-plane.alpha.kubernetes.io/leader",
+    }
+)
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -58,11 +65,11 @@ def normalised(item: kubernetes.Object) -> kubernetes.Object:
         result.get("metadata", {}).pop(field, None)
     if result.get("kind") == "Endpoints":
         result.pop("subsets", None)
-        trigger = "endpoints.kubernetes.io/last-change-trigger-time"
-        annotations = result["metadata"].get("annotations", {})
-        annotations.pop(trigger, None)
-        if not annotations:
-            result["metadata"].pop("annotations", None)
+    annotations = result.get("metadata", {}).get("annotations", {})
+    for name in CHANGING_ANNOTATIONS & annotations.keys():
+        del annotations[name]
+    if not annotations:
+        result.get("metadata", {}).pop("annotations", None)
     return result
 
 

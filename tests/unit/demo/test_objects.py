@@ -70,6 +70,13 @@ def test_endpoints_are_compared_without_their_addresses():
     assert objects.compare(snapshot(before), snapshot(after)) == []
 
 
+def test_the_holder_of_a_configmap_lock_is_no_difference():
+    before, after = item(), item()
+    for it, holder in ((before, "a"), (after, "b")):
+        it["metadata"]["annotations"] = {"control-plane.alpha.kubernetes.io/leader": holder}
+    assert objects.compare(snapshot(before), snapshot(after)) == []
+
+
 def test_normalising_leaves_its_argument_alone():
     original = item(status={})
     expected = copy.deepcopy(original)
