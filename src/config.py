@@ -118,4 +118,5 @@ def _line(problem: Any) -> str:
     if not problem["loc"]:
         return message
     expected = "" if problem["type"] == "value_error" else "must be "
-    return f"{problem['loc'][0]}='{problem['input']}': {expected}{message}"
+    line = f"{problem['loc'][0]}='{problem['input']}': {expected}{message}"
+    return re.sub(r"\s+", " ", line)

@@ -15,6 +15,7 @@ import cluster
 import component
 import config
 import errors
+import mesh
 
 logger = logging.getLogger(__name__)
 
@@ -79,6 +80,10 @@ def command(scope: component.Scope, joined: Joined | None, *, converge: bool = T
         *("--proxy-shutdown", _flag(value=options.proxy_shutdown)),
         *("--wait-for-containers", ",".join(options.wait_for_containers)),
         *("--ignore-containers", ",".join(options.ignore_containers)),
+        *(
+            "--status-port",
+            str(scope.mesh.status_port if scope.mesh else mesh.DEFAULT_STATUS_PORT),
+        ),
         *("--replace-broken-pods", _flag(value=options.replace_broken_pods)),
         *("--convergence", convergence),
         *("--convergence-max-unavailable", str(options.convergence_max_unavailable)),

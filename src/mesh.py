@@ -19,6 +19,8 @@ import probe
 
 logger = logging.getLogger(__name__)
 
+DEFAULT_STATUS_PORT = 15020
+
 _NATIVE_DEFAULT = (1, 33)
 """Kubelets from here on run native sidecars without a known fault (stable in 1.33)."""
 _NATIVE_POSSIBLE = (1, 29)
@@ -47,8 +49,8 @@ class Mesh:
     """The name of the injector's MutatingWebhookConfiguration."""
     hold_by_default: bool = False
     """Whether the mesh's own configuration already holds applications."""
-    status_port: int = 15020
-    """Of the proxies, where the mesh configuration says nothing else."""
+    status_port: int = DEFAULT_STATUS_PORT
+    """Of the proxies, unless a pod says otherwise; 0 is switched off."""
     root_namespace: str = "istio-system"
     alive: bool = False
     """Whether the injector answered the dry-run pod with a sidecar."""
@@ -178,7 +180,7 @@ class Discovery:
             url=injector.url,
             webhook_configuration=injector.configuration,
             hold_by_default=defaults.get("holdApplicationUntilProxyStarts") is True,
-            status_port=int(defaults.get("statusPort") or Mesh.status_port),
+            status_port=int(defaults.get("statusPort", DEFAULT_STATUS_PORT)),
             root_namespace=str(settings.get("rootNamespace") or injector.namespace),
         )
         return self._probe(mesh)

@@ -48,6 +48,7 @@ def test_command_line_of_a_member(fake):
         "--proxy-shutdown": "true",
         "--wait-for-containers": "",
         "--ignore-containers": "",
+        "--status-port": "15020",
         "--replace-broken-pods": "false",
         "--convergence": "auto",
         "--convergence-max-unavailable": "2",
