@@ -35,7 +35,7 @@ class Options:
     settings_file: pathlib.Path
     tls_dir: pathlib.Path
     listen: tuple[str, int] = ("0.0.0.0", 8443)  # noqa: S104 - a pod's own addresses
-    health: tuple[str, int] = ("0.0.0.0", 8080)  # noqa: S104
+    health: str = "0.0.0.0:8080"
     largest_body: int = 8 * 1024 * 1024
     """In bytes; the API server sends no more than 3 MiB."""
     body_seconds: float = 2.5
