@@ -7,14 +7,14 @@ from typing import Any
 
 import yaml
 
-from testbed import programs
+from testbed import errors, programs
 from testbed.addresses import Plan
 
 TRAINING_OPERATOR = "training-operator"
 """Its namespace and Deployment. Upstream's `kubeflow` is left to the models under test."""
 
 
-class AddonError(Exception):
+class AddonError(errors.TestbedError):
     """The objects of an addition could not be made."""
 
 

@@ -9,12 +9,14 @@ import ipaddress
 from collections.abc import Collection, Iterable
 from ipaddress import IPv4Address, IPv4Network
 
+from testbed import errors
+
 _WHOLE = IPv4Network("198.18.0.0/15")
 _SIZE = 19
 SLOTS = 2 ** (_SIZE - _WHOLE.prefixlen)
 
 
-class NoSlotError(Exception):
+class NoSlotError(errors.TestbedError):
     """Every slot is taken or overlaps with a route of the host."""
 
 

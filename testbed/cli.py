@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from testbed import cli_istio, cluster, launch, options, programs
+from testbed import cli_istio, cluster, errors, images, options, programs
 from testbed.images import command as images_command
 
 
@@ -24,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for problem in error.problems:
             print(f"testbed: {problem}", file=sys.stderr)
         return 2
-    except (cluster.ClusterError, launch.LaunchError, programs.ProgramError) as error:
+    except (errors.TestbedError, images.ImageError) as error:
         print(f"testbed: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -57,6 +57,10 @@ def _parser() -> argparse.ArgumentParser:
     execute = commands.add_parser("exec", help="run a command inside the node's namespaces")
     execute.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD")
     execute.set_defaults(main=_exec)
+
+    restart = commands.add_parser("restart", help="kill a component, to see it come back")
+    restart.add_argument("component")
+    restart.set_defaults(main=_restart)
 
     build = commands.add_parser("programs", help="build the Go programs into the cache")
     build.add_argument("product", nargs="*", choices=[[], *programs.PRODUCTS], default=[])
@@ -159,6 +163,11 @@ def _exec(args: argparse.Namespace) -> int:
     if not command:
         raise options.OptionsError(["exec: no command given; exec -- CMD"])
     return cluster.Testbed(args.name).exec(command).returncode
+
+
+def _restart(args: argparse.Namespace) -> int:
+    cluster.Testbed(args.name).restart(args.component)
+    return 0
 
 
 def _programs(args: argparse.Namespace) -> int:

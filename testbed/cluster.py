@@ -16,6 +16,7 @@ from typing import Any, Self
 from testbed import (
     addresses,
     components,
+    errors,
     images,
     launch,
     node,
@@ -35,7 +36,7 @@ Progress = programs.Progress
 _APPLY = ("--server-side", "--force-conflicts", "--validate=false")
 
 
-class ClusterError(Exception):
+class ClusterError(errors.TestbedError):
     """A testbed could not do what was asked."""
 
 
@@ -82,10 +83,11 @@ class Testbed:
     @property
     def environment(self) -> dict[str, str]:
         """The environment of programs that use the testbed."""
+        system = launch.environment()
         return {
-            **os.environ,
+            **system,
             "KUBECONFIG": str(self.kubeconfig),
-            "PATH": f"{self.programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+            "PATH": f"{self.programs}{os.pathsep}{system['PATH']}",
         }
 
     @property
@@ -120,17 +122,21 @@ class Testbed:
         wanted = wanted or Options()
         wanted.validate()
         with self._lock():
-            if self.holder:
+            complete = self.state_dir / "complete"
+            if (found := self.holder) and complete.exists():
                 if self.options != wanted:
-                    raise ClusterError(
-                        f"testbed {self.name} is up with other switches: down first"
-                    )
+                    raise ClusterError(f"{self.name} is up with other switches: down first")
                 self._progress(f"testbed {self.name} is up already")
                 return 0.0
+            if found:
+                launch.end(found, self.state_dir)
             launch.clean(self.state_dir, f"/istio-integrator-{self.name}")
             if wanted.control_plane_only:
-                return self._up_control_plane(wanted)
-            return self._up_node(wanted, wait=wait)
+                took = self._up_control_plane(wanted)
+            else:
+                took = self._up_node(wanted, wait=wait)
+            complete.touch()
+            return took
 
     def _up_control_plane(self, wanted: Options) -> float:
         programs.ensure(programs.CONTROL_PLANE, self._progress)
@@ -149,6 +155,8 @@ class Testbed:
         launch.start(self.state_dir, None)
         with self._ending_on_failure():
             self.wait_for("kube-controller-manager")
+            # Until then no pod can be created in the namespace.
+            self._wait_for_object("serviceaccount/default")
         took = time.monotonic() - began
         self._progress(f"control plane ready in {took:.1f} s: {self.kubeconfig}")
         return took
@@ -224,6 +232,20 @@ class Testbed:
             if time.monotonic() > deadline:
                 raise ClusterError(f"{', '.join(late)} not ready\n{self.log_end(late[0])}")
             time.sleep(0.05)
+
+    def _wait_for_object(self, name: str, seconds: float = 30) -> None:
+        deadline = time.monotonic() + seconds
+        while self.kubectl("get", name, check=False).returncode:
+            if time.monotonic() > deadline:
+                raise ClusterError(f"{name} did not appear")
+            time.sleep(0.1)
+
+    def restart(self, component: str) -> None:
+        """Kill a component's process; the supervisor starts it again after a moment."""
+        process = self.components().get(component, {}).get("pid")
+        if not process:
+            raise ClusterError(f"{component} is not running")
+        self.exec(["kill", "-KILL", str(process)], check=True)
 
     def log_end(self, component: str, lines: int = 20) -> str:
         """Return the last lines of a component's log."""

@@ -363,15 +363,21 @@ def kube_proxy_config(layout: Layout) -> dict[str, Any]:
 def corefile(layout: Layout) -> str:
     """Return CoreDNS's configuration: the cluster's names and nothing beyond."""
     return f"""\
-.:53 {{
+cluster.local:53 in-addr.arpa:53 {{
     bind {layout.plan.node}
     errors
     ready 127.0.0.1:8181
-    kubernetes cluster.local in-addr.arpa {{
+    kubernetes {{
         kubeconfig {layout.kubeconfig("coredns")}
         ttl 2
     }}
     cache 2
+}}
+.:53 {{
+    bind {layout.plan.node}
+    template ANY ANY {{
+        rcode NXDOMAIN
+    }}
 }}
 """
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from testbed import paths, programs
+from testbed import errors, paths, programs
 
 SYSTEM = "istio-system"
 INGRESS = "istio-ingress"
@@ -26,7 +26,7 @@ _LATE = frozenset({"Deployment"})
 """Kinds that start pods, for which the images must be there."""
 
 
-class IstioError(Exception):
+class IstioError(errors.TestbedError):
     """Istio could not be rendered."""
 
 
@@ -52,12 +52,17 @@ def overlay(wanted: Installation) -> dict[str, Any]:
         environment["ENABLE_NATIVE_SIDECARS"] = "false"
     # The node has the cores of a laptop; Istio's own requests would fill it with ten pods.
     small = {"requests": {"cpu": "10m", "memory": "40Mi"}}
-    gateway = {
+    gateway: dict[str, Any] = {
         "name": GATEWAY,
         "namespace": INGRESS,
         "enabled": True,
         "k8s": {"resources": small},
     }
+    if wanted.revision:
+        # Its ConfigMap of the mesh is looked for in the gateway's namespace, where there is none.
+        address = f"{wanted.deployment}.{SYSTEM}.svc:15012"
+        proxy_config = json.dumps({"discoveryAddress": address})
+        gateway["k8s"]["env"] = [{"name": "PROXY_CONFIG", "value": proxy_config}]
     spec: dict[str, Any] = {
         "profile": "default",
         "components": {

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from testbed import addresses, namespaces, paths
+from testbed import addresses, errors, namespaces, paths
 
 _UNSHARE = (
     "unshare",
@@ -28,7 +28,7 @@ _UNSHARE = (
 )
 
 
-class LaunchError(Exception):
+class LaunchError(errors.TestbedError):
     """The supervisor could not be started or ended."""
 
 
@@ -44,11 +44,19 @@ class Holder:
     """The supervisor, as the host sees it."""
     slot: int | None
     """None without a node."""
+    link: int = 0
+    """Index of the host's end of the link; the next testbed in the slot gets another."""
 
     @property
     def alive(self) -> bool:
         """Tell whether this very process still runs."""
         return _start_ticks(self.pid) == self.started
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of the system's programs, which Debian keeps out of some PATHs."""
+    path = os.environ.get("PATH", os.defpath)
+    return {**os.environ, "PATH": f"{path}{os.pathsep}/usr/sbin{os.pathsep}/sbin"}
 
 
 def _start_ticks(pid: int) -> str:
@@ -81,13 +89,14 @@ def slot_lock() -> Iterator[None]:
 
 def free_slot() -> int:
     """Return a slot that no running testbed of this user and no route of the host uses."""
-    taken: set[int] = set()
+    taken = {slot for slot in range(addresses.SLOTS) if _link_index(slot)}
     for state in paths.states().glob("*/supervisor.json"):
         found = holder(state.parent)
         if found and found.slot is not None:
             taken.add(found.slot)
     output = subprocess.run(
         ["ip", "-4", "-json", "route", "show", "table", "all"],
+        env=environment(),
         capture_output=True,
         text=True,
         check=True,
@@ -104,7 +113,7 @@ def start(state: Path, plan: addresses.Plan | None) -> Holder:
         process = subprocess.Popen(
             [*(_UNSHARE if plan else ()), *supervisor],
             cwd=state,
-            env={**os.environ, "PYTHONPATH": str(paths.SOURCE)},
+            env={**environment(), "PYTHONPATH": str(paths.SOURCE)},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -117,7 +126,7 @@ def start(state: Path, plan: addresses.Plan | None) -> Holder:
         init=init,
         slot=plan.slot if plan else None,
     )
-    (state / "supervisor.json").write_text(json.dumps(dataclasses.asdict(found)))
+    _record(state, found)
     # The testbed outlives this program; Popen would complain about that.
     process.returncode = 0
     if plan:
@@ -126,7 +135,22 @@ def start(state: Path, plan: addresses.Plan | None) -> Holder:
         except subprocess.CalledProcessError as error:
             end(found, state)
             raise LaunchError(f"linking the node to the host failed: {error.stderr}") from error
+        found = dataclasses.replace(found, link=_link_index(plan.slot))
+        _record(state, found)
     return found
+
+
+def _record(state: Path, found: Holder) -> None:
+    scratch = state / ".supervisor.json"
+    scratch.write_text(json.dumps(dataclasses.asdict(found)))
+    scratch.rename(state / "supervisor.json")
+
+
+def _link_index(slot: int) -> int:
+    try:
+        return int(Path("/sys/class/net", addresses.plan(slot).interface, "ifindex").read_text())
+    except OSError:
+        return 0
 
 
 def _child(process: subprocess.Popen[bytes]) -> int:
@@ -145,7 +169,9 @@ def _child(process: subprocess.Popen[bytes]) -> int:
 
 
 def _ip(*argv: object) -> None:
-    subprocess.run(["ip", *map(str, argv)], check=True, capture_output=True, text=True)
+    subprocess.run(
+        ["ip", *map(str, argv)], env=environment(), check=True, capture_output=True, text=True
+    )
 
 
 def _link(plan: addresses.Plan, init: int) -> None:
@@ -167,15 +193,17 @@ def end(found: Holder, state: Path) -> None:
     components = component_pids(state) if found.slot is None else []
     with contextlib.suppress(ProcessLookupError):
         os.kill(found.pid, signal.SIGKILL)
-    link = None
-    if found.slot is not None:
-        link = Path("/sys/class/net", addresses.plan(found.slot).interface)
     deadline = time.monotonic() + 30
     while True:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(found.pid, os.WNOHANG)
         left = [pid for pid in (found.pid, found.init, *components) if _start_ticks(pid)]
-        if not left and not (link and link.exists()):
+        linked = found.link and found.slot is not None and _link_index(found.slot) == found.link
+        if linked and not left:
+            # It goes by itself once the kernel has given up the last connection.
+            with contextlib.suppress(subprocess.CalledProcessError):
+                _ip("link", "delete", addresses.plan(found.slot or 0).interface)
+        if not left and not linked:
             return
         if time.monotonic() > deadline:
             raise LaunchError(f"processes {left} or the link of {state.name} are still there")

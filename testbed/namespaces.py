@@ -20,6 +20,13 @@ _KERNEL_SETTINGS: Mapping[str, str] = {
     "kernel/keys/root_maxbytes": "25000000",
 }
 
+_NETWORK_SETTINGS: Mapping[str, str] = {
+    "ip_forward": "1",
+    "conf/all/rp_filter": "0",
+    # A connection whose ends were both killed would keep the network alive for two minutes.
+    "tcp_orphan_retries": "1",
+}
+
 
 def _run(*argv: str | Path) -> None:
     subprocess.run(argv, check=True)
@@ -105,5 +112,5 @@ def _network(address: str, services: str) -> None:
     _run("ip", "link", "set", LINK, "up")
     # A connection of the node's own is routed before kube-proxy's rules see it.
     _run("ip", "route", "add", services, "dev", LINK, "src", address)
-    for name, value in {"ip_forward": "1", "conf/all/rp_filter": "0"}.items():
+    for name, value in _NETWORK_SETTINGS.items():
         Path("/proc/sys/net/ipv4", name).write_text(value)

@@ -6,7 +6,7 @@ import shutil
 import time
 from typing import TYPE_CHECKING
 
-from testbed import addons, addresses, components, images, istio, mesh, programs
+from testbed import addons, addresses, components, errors, images, istio, launch, mesh, programs
 
 if TYPE_CHECKING:
     from testbed.cluster import Testbed
@@ -26,7 +26,7 @@ _SYSTEM_PROGRAMS = {
 _ALWAYS = ("pause", "app")
 
 
-class NeedsError(Exception):
+class NeedsError(errors.TestbedError):
     """This machine lacks something that a node needs."""
 
 
@@ -34,7 +34,7 @@ def check_needs() -> None:
     """Raise NeedsError naming what to do when this machine can't run a node."""
     if os.geteuid() != 0:
         raise NeedsError("a node needs root; --control-plane-only does not")
-    path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
+    path = launch.environment()["PATH"]
     lacking = {
         package
         for program, package in _SYSTEM_PROGRAMS.items()

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from testbed import paths
+from testbed import errors, paths
 
 Progress = Callable[[str], None]
 
@@ -29,7 +29,7 @@ _KUBERNETES = "v1.36.3"
 _ISTIO = "1.31.1"
 
 
-class ProgramError(Exception):
+class ProgramError(errors.TestbedError):
     """A program could not be built."""
 
 
