@@ -29,7 +29,7 @@ IN_FLIGHT_GRACE = 0.5
 DRAIN = 8.0
 """Seconds that requests under way get when the process is asked to end."""
 
-_backoff = tenacity.wait_exponential_jitter(initial=0.5, max=60, jitter=1)
+_backoff = tenacity.wait_exponential(multiplier=0.5, max=60) + tenacity.wait_random(0, 1)
 
 
 def _wait(state: tenacity.RetryCallState) -> float:
@@ -205,13 +205,14 @@ class Controller:
         async with self._slots.take(tracked.pod.spec.nodeName or "", again=tracked.failures > 0):
             if tracked.over.is_set():
                 return stop.Outcome(stop.Result.GONE, way)
+            judged = tracked.pod
             outcome = await self._send(tracked, way)
-        if outcome.failed:
-            return outcome
-        acknowledged = outcome.result is stop.Result.ACKNOWLEDGED
-        if not await _within(EXIT_WITHIN if acknowledged else CATCH_UP, tracked.over):
-            detail = "answered, but has not ended" if acknowledged else outcome.detail
-            return stop.Outcome(stop.Result.TIMEOUT, way, detail)
+        if outcome.result is stop.Result.ACKNOWLEDGED:
+            if not await _within(EXIT_WITHIN, tracked.over):
+                return stop.Outcome(stop.Result.TIMEOUT, way, "answered, but has not ended")
+        elif not outcome.failed and tracked.pod is judged:
+            # The pod is not what the watch last showed, so the watch has news to come.
+            await _within(CATCH_UP, tracked.over)
         return outcome
 
     async def _send(self, tracked: Tracked, way: stop.Transport) -> stop.Outcome:

@@ -1,0 +1,19 @@
+"""What the workload's unit tests share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from tests.unit.workload.virtual_time import VirtualLoop
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Give the modules that ask for it a loop whose time jumps."""
+    if getattr(getattr(item, "module", None), "VIRTUAL_TIME", False):
+        return {"virtual": VirtualLoop}
+    return {"real": asyncio.new_event_loop}

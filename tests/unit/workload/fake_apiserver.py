@@ -1,0 +1,403 @@
+"""An apiserver small enough to read: real HTTP, watch streams and WebSocket frames, in-process.
+
+It keeps objects, versions and a history, evaluates the selectors that the workload sends, and has
+pods whose proxies answer a port-forward or an exec, each in the way that a test chooses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import json
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from aiohttp import WSMsgType, web
+from lightkube.config.kubeconfig import KubeConfig
+from lightkube.config.models import Cluster, User
+from sidecar_lifecycle.kube.client import Client
+
+Object = dict[str, Any]
+Key = tuple[str, str, str]
+"""Plural, namespace, name."""
+PROXY = "istio-proxy"
+
+
+class Proxy:
+    """How one pod's proxy takes a stop."""
+
+    def __init__(self) -> None:
+        self.mode = "ok"
+        """ok, deaf (200, but runs on), 403, 500, refused, hang, vanish, no-http."""
+        self.exec_mode = "ok"
+        """ok, exit-1, missing, hang, forbidden."""
+        self.release = asyncio.Event()
+        """Ends a hang."""
+        self.requests: list[str] = []
+        """What arrived at the proxy, by transport."""
+
+
+class FakeApiserver:
+    """The server; `async with` runs it and gives a client."""
+
+    def __init__(self) -> None:
+        self.objects: dict[Key, Object] = {}
+        self.version = 100
+        self.history: list[tuple[int, str, str, Object, Object | None]] = []
+        self.compacted = 0
+        self.watchers: dict[asyncio.Queue[Any], str] = {}
+        self.proxies: defaultdict[str, Proxy] = defaultdict(Proxy)
+        self.denied: Callable[[str, str], bool] = lambda method, path: False
+        self.failures: list[tuple[str, int, dict[str, str]]] = []
+        """(path part, status, headers): the next request that matches gets it once."""
+        self.streaming_lists = True
+        self.requests: list[tuple[str, str]] = []
+        self.before_answer: Callable[[str, str], None] = lambda method, path: None
+        self.in_flight = 0
+        self.most_in_flight = 0
+
+    async def __aenter__(self) -> Client:
+        app = web.Application(client_max_size=1 << 24)
+        app.router.add_route("*", "/{path:.*}", self._handle)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        port = self._runner.addresses[0][1]
+        config = KubeConfig.from_one(
+            cluster=Cluster(server=f"http://127.0.0.1:{port}"), user=User(token="t")
+        ).get()
+        assert config is not None
+        self.client = Client(config)
+        return self.client
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.client.close()
+        for proxy in self.proxies.values():
+            proxy.release.set()
+        self.end_watches()
+        await self._runner.cleanup()
+
+    # What tests do to the cluster.
+
+    def put(self, plural: str, item: Object) -> Object:
+        """Create or replace an object, as its owner or the kubelet would."""
+        meta = item["metadata"]
+        key = (plural, meta.get("namespace") or "", meta["name"])
+        before = self.objects.get(key)
+        self.version += 1
+        item = copy.deepcopy(item)
+        item["metadata"]["resourceVersion"] = str(self.version)
+        item["metadata"].setdefault("uid", f"uid-of-{meta['name']}-{self.version}")
+        self.objects[key] = item
+        self._publish(plural, "MODIFIED" if before else "ADDED", item, before)
+        return item
+
+    def delete(self, plural: str, namespace: str, name: str) -> None:
+        """Remove an object."""
+        before = self.objects.pop((plural, namespace, name))
+        self.version += 1
+        gone = copy.deepcopy(before)
+        gone["metadata"]["resourceVersion"] = str(self.version)
+        self._publish(plural, "DELETED", gone, before)
+
+    def get(self, plural: str, namespace: str, name: str) -> Object:
+        """Return an object as it is."""
+        return self.objects[plural, namespace, name]
+
+    def all(self, plural: str) -> list[Object]:
+        """Return all objects of a kind."""
+        return [item for key, item in self.objects.items() if key[0] == plural]
+
+    def namespace(self, name: str, **metadata: Any) -> None:
+        """Create a namespace."""
+        self.put("namespaces", {"kind": "Namespace", "metadata": {"name": name, **metadata}})
+
+    def set_state(self, namespace: str, name: str, container: str, state: Object) -> None:
+        """Have the kubelet report a container's state, and the phase that follows from it."""
+        pod = copy.deepcopy(self.get("pods", namespace, name))
+        statuses = pod["status"]["containerStatuses"]
+        next(each for each in statuses if each["name"] == container)["state"] = state
+        if all("terminated" in each["state"] for each in statuses):
+            codes = [each["state"]["terminated"]["exitCode"] for each in statuses]
+            pod["status"]["phase"] = "Failed" if any(codes) else "Succeeded"
+        self.put("pods", pod)
+
+    def end_watches(self) -> None:
+        """Close all watch connections, as a restarting apiserver does."""
+        for queue in list(self.watchers):
+            queue.put_nowait(None)
+
+    def compact(self) -> None:
+        """Forget the history: who resumes from before gets 410."""
+        self.compacted = self.version
+        self.history.clear()
+
+    # Serving.
+
+    def _publish(self, plural: str, kind: str, item: Object, before: Object | None) -> None:
+        entry = (self.version, plural, kind, item, before)
+        self.history.append(entry)
+        for queue, wanted in self.watchers.items():
+            if wanted == plural:
+                queue.put_nowait(entry)
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        path = f"/{request.match_info['path']}"
+        self.requests.append((request.method, path))
+        self.before_answer(request.method, path)
+        for failure in list(self.failures):
+            part, status, headers = failure
+            if part in path:
+                self.failures.remove(failure)
+                return _status(status, "Injected", headers)
+        if self.denied(request.method, path):
+            return _status(403, "Forbidden")
+        plural, namespace, name, sub = _split(path)
+        if sub in ("portforward", "exec"):
+            return await self._stream(request, namespace, name, sub)
+        if request.method == "GET" and not name:
+            if request.query.get("watch"):
+                return await self._watch(request, plural, namespace)
+            return self._list(request, plural, namespace)
+        return await self._single(request, (plural, namespace, name))
+
+    async def _single(  # noqa: PLR0911 - one answer per verb
+        self, request: web.Request, key: Key
+    ) -> web.Response:
+        method = request.method
+        body = json.loads(await request.read() or b"{}")
+        if method == "POST":
+            key = (key[0], key[1], body["metadata"]["name"])
+            if key in self.objects:
+                return _status(409, "AlreadyExists")
+            return web.json_response(self.put(key[0], body), status=201)
+        if key not in self.objects:
+            return _status(404, "NotFound")
+        current = self.objects[key]
+        if method == "GET":
+            return web.json_response(current)
+        if method == "PUT":
+            wanted = body["metadata"].get("resourceVersion")
+            if wanted and wanted != current["metadata"]["resourceVersion"]:
+                return _status(409, "Conflict")
+            return web.json_response(self.put(key[0], {**current, **body}))
+        if method == "PATCH":
+            return web.json_response(self.put(key[0], {**current, **body}))
+        wanted = body.get("preconditions", {})
+        if any(current["metadata"].get(field) != value for field, value in wanted.items()):
+            return _status(409, "Conflict")
+        self.delete(*key)
+        return _status(200, "")
+
+    def _select(self, request: web.Request, namespace: str) -> Callable[[Object], bool]:
+        labels = [part for part in request.query.get("labelSelector", "").split(",") if part]
+        fields = [part for part in request.query.get("fieldSelector", "").split(",") if part]
+
+        def matches(item: Object) -> bool:
+            meta = item["metadata"]
+            if namespace and meta.get("namespace") != namespace:
+                return False
+            own = meta.get("labels", {})
+            return all(_label(part, own) for part in labels) and all(
+                _field(part, item) for part in fields
+            )
+
+        return matches
+
+    def _list(self, request: web.Request, plural: str, namespace: str) -> web.Response:
+        matches = self._select(request, namespace)
+        items = [item for item in self.all(plural) if matches(item)]
+        start = int(request.query.get("continue", 0))
+        limit = int(request.query.get("limit", 0)) or len(items)
+        more = str(start + limit) if start + limit < len(items) else ""
+        return web.json_response(
+            {
+                "kind": "List",
+                "metadata": {"resourceVersion": str(self.version), "continue": more},
+                "items": items[start : start + limit],
+            }
+        )
+
+    async def _watch(
+        self, request: web.Request, plural: str, namespace: str
+    ) -> web.StreamResponse:
+        initial = request.query.get("sendInitialEvents") == "true"
+        if initial and not self.streaming_lists:
+            return _status(422, "Invalid")
+        matches = self._select(request, namespace)
+        since = int(request.query.get("resourceVersion") or 0)
+        queue: asyncio.Queue[Any] = asyncio.Queue()
+        self.watchers[queue] = plural
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        try:
+            if initial:
+                for item in [item for item in self.all(plural) if matches(item)]:
+                    await _send(response, "ADDED", item)
+                await _send(response, "BOOKMARK", self._bookmark(ended=True))
+            elif since < self.compacted:
+                await _send(response, "ERROR", {"kind": "Status", "code": 410, "reason": "Gone"})
+                return response
+            for entry in [each for each in self.history if each[1] == plural and since]:
+                if entry[0] > since:
+                    await self._event(response, entry, matches)
+            while (entry := await queue.get()) is not None:
+                await self._event(response, entry, matches)
+        except ConnectionResetError:
+            pass
+        finally:
+            self.watchers.pop(queue, None)
+        return response
+
+    def _bookmark(self, *, ended: bool) -> Object:
+        annotations = {"k8s.io/initial-events-end": "true"} if ended else {}
+        meta = {"resourceVersion": str(self.version), "annotations": annotations}
+        # As the real one sends it: the kind's zero value, nulls included.
+        return {"metadata": meta, "spec": {"containers": None}, "status": {}}
+
+    async def _event(
+        self, response: web.StreamResponse, entry: Any, matches: Callable[[Object], bool]
+    ) -> None:
+        version, _, kind, item, before = entry
+        now, then = matches(item) and kind != "DELETED", before is not None and matches(before)
+        if now:
+            await _send(response, "MODIFIED" if then else "ADDED", item)
+        elif then:
+            # What leaves a selection is sent as it was before, with the new version.
+            last = copy.deepcopy(before)
+            assert last is not None
+            last["metadata"]["resourceVersion"] = str(version)
+            await _send(response, "DELETED", last)
+
+    async def _stream(
+        self, request: web.Request, namespace: str, name: str, sub: str
+    ) -> web.StreamResponse:
+        if ("pods", namespace, name) not in self.objects:
+            return _status(404, "NotFound")
+        proxy = self.proxies[name]
+        if sub == "exec" and proxy.exec_mode == "forbidden":
+            return _status(403, "Forbidden")
+        socket = web.WebSocketResponse(protocols=("v4.channel.k8s.io",))
+        await socket.prepare(request)
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        try:
+            if sub == "portforward":
+                await self._port_forward(request, socket, proxy, (namespace, name))
+            else:
+                await self._exec(request, socket, proxy, (namespace, name))
+        finally:
+            self.in_flight -= 1
+        await socket.close()
+        return socket
+
+    async def _port_forward(
+        self, request: web.Request, socket: web.WebSocketResponse, proxy: Proxy, pod: Any
+    ) -> None:
+        port = int(request.query["ports"]).to_bytes(2, "little")
+        await socket.send_bytes(b"\x00" + port)
+        await socket.send_bytes(b"\x01" + port)
+        if proxy.mode == "refused":
+            await socket.send_bytes(b"\x01" + b"connect: connection refused")
+            return
+        received = b""
+        while b"\r\n\r\n" not in received:
+            message = await socket.receive()
+            if message.type is not WSMsgType.BINARY:
+                return
+            assert message.data[0] == 0
+            received += message.data[1:]
+        proxy.requests.append("port-forward")
+        assert received.startswith(b"POST /quitquitquit HTTP/1.1\r\n")
+        if proxy.mode == "vanish":
+            return
+        if proxy.mode == "hang":
+            await proxy.release.wait()
+        answers = {"403": b"403 Forbidden", "500": b"500 Oh", "no-http": None}
+        answer = answers.get(proxy.mode, b"200 OK")
+        head = b"HTTP/1.1 " + answer if answer else b"SSH-2.0-x"
+        # In pieces, as a stream may come.
+        for piece in (head[:5], head[5:], b"\r\nContent-Length: 2\r\n\r\nOK"):
+            await socket.send_bytes(b"\x00" + piece)
+        if proxy.mode in ("ok", "hang"):
+            self._quit(*pod)
+
+    async def _exec(
+        self, request: web.Request, socket: web.WebSocketResponse, proxy: Proxy, pod: Any
+    ) -> None:
+        assert request.query.getall("command")[0] == "pilot-agent"
+        proxy.requests.append("exec")
+        if proxy.exec_mode == "hang":
+            await proxy.release.wait()
+        await socket.send_bytes(b"\x01OK\n")
+        if proxy.exec_mode == "ok":
+            self._quit(*pod)
+            await socket.send_bytes(b"\x03" + b'{"status":"Success"}')
+        elif proxy.exec_mode == "exit-1":
+            cause = {"reason": "ExitCode", "message": "1"}
+            status = {"status": "Failure", "details": {"causes": [cause]}}
+            await socket.send_bytes(b"\x02no admin port\n")
+            await socket.send_bytes(b"\x03" + json.dumps(status).encode())
+        else:
+            status = {"status": "Failure", "message": "executable file not found"}
+            await socket.send_bytes(b"\x03" + json.dumps(status).encode())
+
+    def _quit(self, namespace: str, name: str) -> None:
+        ended = {"terminated": {"exitCode": 0, "finishedAt": "2026-01-01T00:02:00Z"}}
+        # A pod deleted meanwhile has no kubelet to report.
+        with contextlib.suppress(KeyError):
+            self.set_state(namespace, name, PROXY, ended)
+
+
+def _split(path: str) -> tuple[str, str, str, str]:
+    parts = path.strip("/").split("/")
+    parts = parts[2:] if parts[0] == "api" else parts[3:]
+    namespace = ""
+    if parts[0] == "namespaces" and len(parts) > 2:
+        namespace, parts = parts[1], parts[2:]
+    return (parts[0], namespace, *([*parts[1:], "", ""][:2]))  # type: ignore[return-value]
+
+
+def _label(part: str, labels: dict[str, str]) -> bool:
+    key, equals, value = part.partition("=")
+    return labels.get(key) == value if equals else key in labels
+
+
+def _field(part: str, item: Object) -> bool:
+    key, _, value = part.replace("!=", "=").partition("=")
+    found: Any = item
+    for step in key.split("."):
+        found = found.get(step, {})
+    return (found != value) if "!=" in part else (found == value)
+
+
+def _status(code: int, reason: str, headers: dict[str, str] | None = None) -> web.Response:
+    body = {"kind": "Status", "code": code, "reason": reason, "message": f"fake: {reason}"}
+    return web.json_response(body, status=code, headers=headers)
+
+
+async def _send(response: web.StreamResponse, kind: str, item: Object) -> None:
+    await response.write(json.dumps({"type": kind, "object": item}).encode() + b"\n")
+
+
+@contextlib.asynccontextmanager
+async def running_task(coroutine: Any) -> AsyncIterator[asyncio.Task[Any]]:
+    """Run something for the time of the block, and cancel it after."""
+    task = asyncio.create_task(coroutine)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def until(condition: Callable[[], object], seconds: float = 300.0) -> None:
+    """Let the loop run until a condition holds; fails after that much (virtual) time."""
+    pause = 0.001
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, 0.5)
