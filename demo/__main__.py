@@ -23,8 +23,16 @@ from demo import (
 )
 from testbed import cluster as testbed_cluster
 from testbed import images
+from testbed.juju import pack
 
 MODEL = "kubeflow"
+
+SETUP_ERRORS = (
+    testbed_cluster.ClusterError,
+    images.ImageError,
+    juju.JujuError,
+    pack.PackError,
+)
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -50,9 +58,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         took = testbed.up(cluster.options(kind))
         record.figures.append(report.Figure("Start of the testbed", f"{took:.1f} s"))
-        charms = cluster.charms(folder / "charms")
+        charms = cluster.charms(kind, testbed, folder / "charms")
         asyncio.run(perform(testbed, kind, charms, record, plain=args.plain))
-    except (testbed_cluster.ClusterError, images.ImageError) as error:
+    except (
+        testbed_cluster.ClusterError,
+        images.ImageError,
+        juju.JujuError,
+        pack.PackError,
+    ) as error:
         print(f"demo: {error}", file=sys.stderr)
     except KeyboardInterrupt:
         print("demo: interrupted", file=sys.stderr)
@@ -85,12 +98,12 @@ async def perform(
             on = stage.Stage(
                 kind=kind,
                 api=api,
-                juju=juju.Juju(testbed.name, MODEL),
+                juju=juju.Juju(testbed, MODEL),
                 istiod=istiod.Istiod(api),
                 observer=watcher,
                 report=record,
                 view=shown,
-                image=images.reference("app"),
+                image=charms.payload_image,
             )
             async with watcher.following(api):
                 try:

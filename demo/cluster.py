@@ -1,15 +1,13 @@
 """Start the testbed for a demo or an end-to-end run, and pack the charms that it deploys."""
 
 import pathlib
-from collections.abc import Callable
 
-from demo import stage, steps
-from testbed import cluster, images
+from demo import juju, stage, steps
+from testbed import cluster
+from testbed.juju import pack
 
 ROOT = pathlib.Path(__file__).parents[1]
 WEB = ROOT / "demo" / "charms" / "webapp"
-
-Progress = Callable[[str], None]
 
 
 def options(kind: stage.Kind) -> cluster.Options:
@@ -21,17 +19,16 @@ def options(kind: stage.Kind) -> cluster.Options:
     )
 
 
-def charms(folder: pathlib.Path) -> steps.Charms:
-    """Pack the charms and name their images."""
-    from testbed.juju import pack  # noqa: PLC0415
-
+def charms(kind: stage.Kind, testbed: cluster.Testbed, folder: pathlib.Path) -> steps.Charms:
+    """Pack the charms and load their images into a testbed that is up."""
+    loaded = testbed.load_images(["app", "workload"])
     return steps.Charms(
-        integrator=steps.Deployable(
-            pack.pack(ROOT, folder / "istio-integrator.charm"),
-            ("--trust", "--resource", f"lifecycle-image={images.reference('workload')}"),
+        integrator=juju.Deployable(
+            pack.pack(ROOT, folder),
+            {"lifecycle-image": loaded["workload"]},
+            config=kind.config,
+            trust=True,
         ),
-        web=steps.Deployable(
-            pack.pack(WEB, folder / "webapp.charm"),
-            ("--resource", f"web-image={images.reference('app')}"),
-        ),
+        web=juju.Deployable(pack.pack(WEB, folder), {"web-image": loaded["app"]}),
+        payload_image=loaded["app"],
     )

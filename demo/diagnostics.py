@@ -8,12 +8,10 @@ async def collect(api: kubernetes.Api, controller: juju.Juju, namespaces: tuple[
     sections: list[str] = []
     for namespace in namespaces:
         sections += [await _pods(api, namespace), await _events(api, namespace)]
-    for command in (("status",), ("debug-log",)):
-        try:
-            text = await controller.run(*command, "--model", controller.model)
-        except juju.JujuError as error:
-            text = str(error)
-        sections.append(f"== juju {' '.join(command)}\n{text}")
+    try:
+        sections.append(f"== juju\n{await controller.report()}")
+    except juju.JujuError as error:
+        sections.append(f"== juju\n{error}")
     for namespace in namespaces:
         for pod in await api.list("Pod", namespace):
             sections += [await _log(api, pod, name) for name in _containers(pod)]

@@ -1,21 +1,33 @@
-"""The testbed's stand-in for Juju, driven by its command line as an operator would."""
+"""The testbed's stand-in for Juju, with waits that fit the demo and the tests."""
 
 import asyncio
 import dataclasses
 import json
 import pathlib
 import re
-import sys
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from demo import observer
+from testbed import cluster
+from testbed.juju import bootstrap, client
+
+T = TypeVar("T")
+JujuError = client.JujuError
 
 APPLICATION = "istio-integrator"
 _IN_MESH = re.compile(r"(\d+)/(\d+) pods? in mesh")
 
 
-class JujuError(Exception):
-    """A juju command failed."""
+@dataclasses.dataclass(frozen=True)
+class Deployable:
+    """A packed charm, and how it is deployed here."""
+
+    path: pathlib.Path
+    # Image references by resource.
+    resources: Mapping[str, str]
+    config: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    trust: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,10 +36,6 @@ class Status:
 
     current: str
     message: str
-    # Of the unit's agent: idle, executing, …
-    agent: str = ""
-    # When the agent's status was last written, as text.
-    since: str = ""
 
     @property
     def in_mesh(self) -> tuple[int, int] | None:
@@ -55,60 +63,51 @@ def parse_status(document: Any, application: str) -> Status | None:
     unit = units[min(units)] if units else {}
     # A charm sets its unit's status; the application's own follows it only by the leader's word.
     workload = unit.get("workload-status", status)
-    agent = unit.get("juju-status", {})
-    return Status(
-        workload.get("current", ""),
-        workload.get("message", ""),
-        agent.get("current", ""),
-        agent.get("since", ""),
-    )
+    return Status(workload.get("current", ""), workload.get("message", ""))
 
 
-@dataclasses.dataclass(frozen=True)
 class Juju:
-    """The controller of one testbed, and a model on it."""
+    """A model on the testbed's stand-in for Juju."""
 
-    # Name of the testbed.
-    testbed: str
-    model: str
-
-    async def run(self, *args: str) -> str:
-        """Run `testbed juju …` and return its output."""
-        argv = [sys.executable, "-m", "testbed", "--name", self.testbed, "juju", *args]
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            cwd=pathlib.Path(__file__).parents[1],
-        )
-        out, err = await process.communicate()
-        if process.returncode:
-            raise JujuError(f"juju {' '.join(args)}: {(err or out).decode().strip()[-2000:]}")
-        return out.decode()
+    def __init__(self, testbed: cluster.Testbed, model: str) -> None:
+        self.model = model
+        self._testbed = testbed
+        self._client: client.Juju | None = None
 
     async def add_model(self) -> None:
         """Add the model."""
-        await self.run("add-model", self.model)
+        await self._call(lambda juju: juju.add_model())
 
-    async def deploy(self, charm: pathlib.Path, application: str, *flags: str) -> None:
+    async def deploy(self, charm: Deployable, application: str, *, trust: bool = True) -> None:
         """Deploy a packed charm."""
-        await self.run("deploy", str(charm), application, "--model", self.model, *flags)
+        await self._call(
+            lambda juju: juju.deploy(
+                charm.path,
+                application,
+                config=charm.config,
+                resources=charm.resources,
+                trust=trust and charm.trust,
+            )
+        )
+
+    async def trust(self, application: str) -> None:
+        """Give an application the whole cluster."""
+        await self._call(lambda juju: juju.trust(application))
 
     async def config(self, application: str, **values: str) -> None:
-        """Set options and wait until the unit's agent has run its hook."""
-        before = await self.status(application)
-        pairs = [f"{key.replace('_', '-')}={value}" for key, value in values.items()]
-        await self.run("config", "--model", self.model, application, *pairs)
+        """Set options and wait until the unit's agent has run the hook for them."""
+        options = {key.replace("_", "-"): value for key, value in values.items()}
+        before = await self._hooks(application, "config-changed")
+        await self._call(lambda juju: juju.config(application, options))
 
         async def has_run() -> bool:
-            now = await self.status(application)
-            return now is not None and now.agent == "idle" and now.since != (before or now).since
+            return await self._hooks(application, "config-changed") > before
 
-        await observer.eventually(has_run, 60, f"config-changed after {pairs}", every=0.3)
+        await observer.eventually(has_run, 60, f"config-changed after {options}", every=0.25)
 
     async def remove(self, application: str) -> None:
         """Remove an application and wait until Juju has forgotten it."""
-        await self.run("remove-application", "--model", self.model, application)
+        await self._call(lambda juju: juju.remove_application(application))
 
         async def is_gone() -> bool:
             return await self.status(application) is None
@@ -117,8 +116,32 @@ class Juju:
 
     async def status(self, application: str = APPLICATION) -> Status | None:
         """Ask for an application's status."""
-        text = await self.run("status", "--model", self.model, "--format", "json")
-        return parse_status(json.loads(text), application)
+        return parse_status(await self._call(lambda juju: juju.status()), application)
+
+    async def report(self) -> str:
+        """The whole model's status and log, as text."""
+        document = await self._call(lambda juju: juju.status())
+        log = await self._call(lambda juju: juju.debug_log())
+        return f"{json.dumps(document, indent=2)}\n\n{log}"
+
+    async def _hooks(self, application: str, hook: str) -> int:
+        """Count how often a hook of the first unit has succeeded."""
+        log = await self._call(lambda juju: juju.debug_log())
+        return sum(
+            line.startswith(f"unit-{application}-0") and f'ran "{hook}" hook' in line
+            for line in log.splitlines()
+        )
+
+    async def _call(self, action: Callable[[client.Juju], T]) -> T:
+        def run() -> T:
+            if self._client is None:
+                self._client = bootstrap.juju(self._testbed, self.model)
+            return action(self._client)
+
+        try:
+            return await asyncio.to_thread(run)
+        except OSError as error:
+            raise JujuError(f"the controller does not answer: {error}") from error
 
     async def wait_for(
         self, current: str, within: float, application: str = APPLICATION, words: str = ""

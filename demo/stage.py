@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import AsyncIterator, Awaitable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 from typing import TypeVar
 
 from demo import chart, istiod, juju, kubernetes, objects, observer, report, timeline, view
@@ -23,6 +23,8 @@ class Kind:
     native: bool
     # What the charm is expected to choose for its admission.
     backend: str
+    # Options that the charm is deployed with.
+    config: Mapping[str, str]
 
 
 KINDS = {
@@ -31,12 +33,15 @@ KINDS = {
         "A cluster as most are today: classic sidecars, no MutatingAdmissionPolicy.",
         native=False,
         backend="webhook",
+        # The testbed's kubelet could run native sidecars, as most clusters' kubelets can't yet.
+        config={"sidecar-mode": "classic"},
     ),
     "tomorrow": Kind(
         "tomorrow",
         "A cluster of tomorrow: native sidecars, MutatingAdmissionPolicy served.",
         native=True,
         backend="policy",
+        config={},
     ),
 }
 

@@ -1,7 +1,6 @@
 """The steps of the demo, in their order."""
 
 import dataclasses
-import pathlib
 from collections.abc import Sequence
 
 from demo import juju, kubernetes, objects, observer, stage, timeline, workloads
@@ -17,19 +16,13 @@ PATIENCE = 15.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Deployable:
-    """A packed charm, and the flags that `juju deploy` needs for it."""
-
-    path: pathlib.Path
-    flags: tuple[str, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True)
 class Charms:
     """What the demo deploys."""
 
-    integrator: Deployable
-    web: Deployable
+    integrator: juju.Deployable
+    web: juju.Deployable
+    # What jobs and the data server run.
+    payload_image: str
     web_names: Sequence[str] = WEB_NAMES
 
 
@@ -40,7 +33,7 @@ async def prepare(on: stage.Stage, charms: Charms) -> None:
         await on.istiod.wait_until_ready()
         await on.juju.add_model()
         for name in charms.web_names:
-            await on.juju.deploy(charms.web.path, name, *charms.web.flags)
+            await on.juju.deploy(charms.web, name)
         await on.api.apply(*workloads.digits(on.model, on.image))
         for name in charms.web_names:
             await on.juju.wait_for("active", 180, name)
@@ -123,7 +116,7 @@ async def worst_order(on: stage.Stage, charms: Charms) -> None:
         on.note(f"{len(on.before)} objects recorded, to be compared at the end")
         await on.istiod.remove()
         on.note("istiod is not there")
-        await on.juju.deploy(charms.integrator.path, juju.APPLICATION, *charms.integrator.flags)
+        await on.juju.deploy(charms.integrator, juju.APPLICATION)
         status = await on.juju.wait_for("waiting", 180)
         on.seen(f"{juju.APPLICATION} is {status}")
         labels = (await on.api.get("Namespace", on.model))["metadata"].get("labels", {})

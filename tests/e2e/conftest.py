@@ -26,7 +26,6 @@ from demo import (
     view,
 )
 from testbed import cluster as testbed_cluster
-from testbed import images
 
 MODEL = "kubeflow"
 BUILD = pathlib.Path(__file__).parents[2] / "build" / "e2e"
@@ -40,14 +39,9 @@ class Node:
     testbed: testbed_cluster.Testbed
     charms: steps.Charms
 
-    @property
-    def image(self):
-        """The application image's name on the node."""
-        return images.reference("app")
-
     def juju(self, model=MODEL):
         """Juju, with a model of that name."""
-        return juju.Juju(self.testbed.name, model)
+        return juju.Juju(self.testbed, model)
 
 
 @pytest.fixture(scope="session")
@@ -61,21 +55,15 @@ def root():
     pytest.skip(reason)
 
 
-@pytest.fixture(scope="session")
-def charms(root):
-    """The packed charms."""
-    return demo.cluster.charms(BUILD / "charms")
-
-
 @pytest.fixture(scope="session", params=["today", "tomorrow"])
-def node(request, charms):
+def node(request, root):
     """One of the two clusters that matter."""
     kind = stage.KINDS[request.param]
     reused = os.environ.get(f"E2E_{kind.name.upper()}")
     testbed = testbed_cluster.Testbed(reused or f"e2e-{kind.name}-{os.getpid()}")
     try:
         testbed.up(demo.cluster.options(kind))
-        yield Node(kind, testbed, charms)
+        yield Node(kind, testbed, demo.cluster.charms(kind, testbed, BUILD / "charms"))
     finally:
         if not reused:
             testbed.down()
@@ -120,7 +108,7 @@ def make_stage(node, api, watcher):
         observer=watcher,
         report=report.Report(node.kind.name, "", 1, [report.Step("test")]),
         view=view.PlainView(),
-        image=node.image,
+        image=node.charms.payload_image,
     )
 
 

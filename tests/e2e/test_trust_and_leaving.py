@@ -23,8 +23,7 @@ async def deploy(node, model, *, trust=True):
     """Add a model and deploy the charm into it."""
     controller = node.juju(model)
     await controller.add_model()
-    flags = [flag for flag in node.charms.integrator.flags if trust or flag != "--trust"]
-    await controller.deploy(node.charms.integrator.path, OURS, *flags)
+    await controller.deploy(node.charms.integrator, OURS, trust=trust)
     return controller
 
 
@@ -34,7 +33,7 @@ async def test_without_trust_the_charm_says_what_to_run_and_then_works(today, ap
     assert "juju trust istio-integrator --scope=cluster" in status.message
     labels = (await api.get("Namespace", "untrusted"))["metadata"].get("labels", {})
     assert "istio-injection" not in labels
-    await controller.run("trust", "--model", controller.model, OURS, "--scope=cluster")
+    await controller.trust(OURS)
     await controller.wait_for("active", 120)
     labels = (await api.get("Namespace", "untrusted"))["metadata"].get("labels", {})
     assert labels["istio-injection"] == "enabled"
