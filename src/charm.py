@@ -15,6 +15,7 @@ import cluster
 import component
 import config
 import errors
+import farewell
 import lifecycle
 import manifests
 import membership
@@ -73,9 +74,10 @@ class IstioIntegrator(ops.CharmBase):
         # Scaling to none looks the same, and is: no unit is left to look after the model.
         if self.app.planned_units() > 0:
             return
-        scope = self._scope(cluster.connect(), config.Config(), None)
+        scope = self._scope(cluster.connect(), self._options_or_defaults(), None)
         workload = self._lifecycle(scope, None)
         workload.stop_convergence()
+        farewell.say(scope, workload)
         failed: list[errors.CharmError] = []
         parts: tuple[component.Component, ...] = (
             membership.Membership(scope),
@@ -91,6 +93,13 @@ class IstioIntegrator(ops.CharmBase):
         if any(not isinstance(error, errors.ForbiddenError) for error in failed):
             # Juju runs the hook again; without any right it would never succeed.
             raise failed[0]
+
+    def _options_or_defaults(self) -> config.Config:
+        """Options that are wrong must not keep the application from being removed."""
+        try:
+            return config.Config.load(self.config)
+        except errors.ConfigError:
+            return config.Config()
 
     def _on_collect_status(self, event: ops.CollectStatusEvent) -> None:
         phrases: list[str] = []

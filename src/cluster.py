@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import Any, NamedTuple, cast
 
 import httpx2
@@ -165,14 +165,14 @@ class Cluster:
         self,
         kind: Kind,
         namespace: str | None = None,
-        labels: dict[str, str] | None = None,
+        labels: Mapping[str, str | None] | None = None,
     ) -> list[Object]:
         """Read the objects of a kind; nothing where the kind does not exist.
 
         Args:
             kind: The kind.
             namespace: Where to look, None for everywhere.
-            labels: Labels that each object must have.
+            labels: Labels that each object must have, None for any value.
         """
         everywhere = "*" if kind.namespaced else None
         try:

@@ -253,6 +253,21 @@ class Lifecycle:
         """
         return _lines(self._ask("--restart", "--no-wait", *(("--dry-run",) if dry_run else ())))
 
+    def explain(self, pods: list[cluster.Object]) -> list[dict[str, Any]]:
+        """Ask what would be done about the proxies of some pods.
+
+        Raises:
+            LifecycleError: There is no answer.
+        """
+        document = json.dumps({"apiVersion": "v1", "kind": "List", "items": pods})
+        options = self.scope.config
+        argv = [
+            *(PROGRAM, "explain", "-", "--output", "json"),
+            *("--wait-for-containers", ",".join(options.wait_for_containers)),
+            *("--ignore-containers", ",".join(options.ignore_containers)),
+        ]
+        return _lines(self._exec(argv, document))
+
     def _ask(self, *more: str) -> str:
         argv = [
             *(PROGRAM, "uninjected"),
@@ -262,8 +277,11 @@ class Lifecycle:
             *("--convergence", self.scope.config.sidecar_convergence if self._joined else "off"),
             *("--output", "json", *more),
         ]
+        return self._exec(argv)
+
+    def _exec(self, argv: list[str], stdin: str | None = None) -> str:
         try:
-            process = self._container.exec(argv, timeout=_ANSWER_SECONDS)
+            process = self._container.exec(argv, timeout=_ANSWER_SECONDS, stdin=stdin)
             output, _ = process.wait_output()
         except ops.pebble.ExecError as error:  # pyright: ignore[reportUnknownVariableType]
             stderr = str(cast("Any", error).stderr or "").strip()

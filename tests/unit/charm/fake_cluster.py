@@ -170,13 +170,16 @@ class FakeCluster:
             raise StatusError(self.broken[verb, plural], "the server says no")
 
     def _list(self, key: Key, selector: str) -> dict[str, Any]:
-        wanted = dict(part.split("=") for part in selector.split(",") if part)
+        parts = [part.partition("=") for part in selector.split(",") if part]
+        wanted = {key: value for key, equals, value in parts if equals}
+        there = {key for key, equals, _ in parts if not equals}
         items = [
             obj
             for found, obj in self.objects.items()
             if found[:2] == key[:2]
             and key[2] in ("", found[2])
             and wanted.items() <= obj["metadata"].get("labels", {}).items()
+            and there <= obj["metadata"].get("labels", {}).keys()
         ]
         return {"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items}
 

@@ -356,6 +356,30 @@ def _objects(fake) -> list[str]:
     return sorted(found)
 
 
+def test_removal_tells_the_owners_of_unfinished_pods(ctx, fake):
+    fake.namespace("alice", **{"app.kubernetes.io/part-of": "kubeflow-profile"})
+    for namespace, name, policy in (
+        ("kubeflow", "train", "OnFailure"),
+        ("alice", "notebook-job", "Never"),
+        ("kubeflow", "server", "Always"),
+    ):
+        metadata = {"name": name, "namespace": namespace}
+        metadata["labels"] = {"security.istio.io/tlsMode": "istio"}
+        spec = {"restartPolicy": policy, "containers": []}
+        fake.add({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    lines = [
+        {"namespace": "kubeflow", "name": "train", "decision": "wait"},
+        {"namespace": "alice", "name": "notebook-job", "decision": "ignore"},
+    ]
+    told = testing.Exec((PROGRAM, "explain"), stdout=_listing(*lines))
+    ctx.run(ctx.on.remove(), state(dataclasses.replace(workload(), execs={told}), units=0))
+    asked = json.loads(ctx.exec_history["lifecycle"][0].stdin)
+    assert [pod["metadata"]["name"] for pod in asked["items"]] == ["train", "notebook-job"]
+    (event,) = [obj for obj in fake.objects.values() if obj["kind"] == "Event"]
+    assert event["involvedObject"]["name"] == "train"
+    assert "kubectl exec -n kubeflow train -c istio-proxy" in event["message"]
+
+
 def test_scaling_down_removes_nothing(ctx, fake):
     fake_cluster.install_istio(fake)
     ctx.run(ctx.on.start(), state())
