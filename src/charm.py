@@ -22,8 +22,9 @@ import membership
 import mesh
 
 logger = logging.getLogger(__name__)
-# Every request would be a line of `juju debug-log`.
-logging.getLogger("httpx2").setLevel(logging.WARNING)
+# Each request would be a dozen lines of `juju debug-log`, each a process in the hook's path.
+for _library in ("httpx2", "httpcore2"):
+    logging.getLogger(_library).setLevel(logging.WARNING)
 
 _ATTEMPTS = 3
 """Tries at an object that somebody else keeps changing, before the next event tries again."""
