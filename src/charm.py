@@ -114,8 +114,9 @@ class IstioIntegrator(ops.CharmBase):
     def _reconcile(self, options: config.Config) -> None:
         api = cluster.connect()
         discovery = mesh.Discovery(api, options, model=self.model.name, application=self.app.name)
-        self._statuses = []
-        self._run(discovery)
+        # Without an answer of the API server nothing is known, so nothing is changed.
+        discovery.reconcile()
+        self._statuses = list(discovery.statuses())
         scope = self._scope(api, options, discovery.mesh)
         self._run(admission.Admission(scope, self._image(scope)))
         if discovery.mesh is not None and discovery.mesh.native_sidecars:

@@ -55,7 +55,7 @@ class Mesh:
     alive: bool = False
     """Whether the injector answered the dry-run pod with a sidecar."""
     problem: str = ""
-    """Why it is not alive, in the API server's words."""
+    """Why it is not alive, with the API server's words."""
     native_sidecars: bool = False
     """Whether pods that run to completion get native sidecars: probe, nodes and option agree."""
     native_warning: str = ""
@@ -163,7 +163,7 @@ class Discovery:
         elif self.mesh is not None:
             yield ops.ActiveStatus(self.mesh.name)
             if not self.mesh.alive:
-                yield ops.WaitingStatus(f"{self.mesh.name} does not inject: {self.mesh.problem}")
+                yield ops.WaitingStatus(f"{self.mesh.name} {self.mesh.problem}")
             elif self.mesh.native_warning and not self.mesh.native_sidecars:
                 yield ops.BlockedStatus(self.mesh.native_warning)
             if self._config.hold_application and not self.mesh.hold_honoured:
@@ -201,12 +201,17 @@ class Discovery:
     def _probe(self, mesh: Mesh) -> Mesh:
         namespace, labels = self._place(mesh)
         native = probe.ask(self._cluster, namespace, labels, native=True)
-        if not native.injected:
-            return dataclasses.replace(mesh, problem=native.problem)
-        classic = probe.ask(self._cluster, namespace, labels, native=False)
+        # An istiod that is away for a moment says nothing about what it will inject: what new
+        # pods ask for stays as it is.
+        shown = native.native or not native.injected
         decision, warning = decide_native(
-            self._config.sidecar_mode, shown=native.native, kubelets=self._kubelets()
+            self._config.sidecar_mode, shown=shown, kubelets=self._kubelets()
         )
+        if not native.injected:
+            refused = "" if labels else ", new pods are refused"
+            problem = f"does not inject{refused}: {native.problem}"
+            return dataclasses.replace(mesh, problem=problem, native_sidecars=decision)
+        classic = probe.ask(self._cluster, namespace, labels, native=False)
         return dataclasses.replace(
             mesh,
             alive=True,

@@ -216,7 +216,7 @@ class FakeCluster:
         return self._store(key, _merged(base, content))
 
     def _mutate(self, pod: dict[str, Any]) -> None:
-        """Do the one mutation by which a policy shows that it is at work."""
+        """Do what a policy does to a probe: show that it is at work, keep istiod out of it."""
         if pod["metadata"].get("labels", {}).get("istio-integrator.charmhub.io/probe") != "policy":
             return
         for key, policy in self.objects.items():
@@ -225,6 +225,7 @@ class FakeCluster:
                 assert revision
                 annotations = pod["metadata"].setdefault("annotations", {})
                 annotations["istio-integrator.charmhub.io/settings"] = revision[0]
+                pod["metadata"]["labels"]["sidecar.istio.io/inject"] = "false"
 
     def _inject(self, namespace: str, pod: dict[str, Any]) -> None:
         """Do what the injectors' webhook configurations and the istiods behind them do."""

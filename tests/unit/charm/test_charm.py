@@ -178,7 +178,7 @@ def test_when_istiod_goes_the_model_stays_and_the_status_says_so(ctx, fake):
     fake_cluster.set_istiod(fake, alive=False)
     said = status(ctx, state())
     assert isinstance(said, testing.WaitingStatus)
-    assert "does not inject" in said.message
+    assert "does not inject, new pods are refused: " in said.message
     assert fake.labels("kubeflow")["istio-injection"] == "enabled"
 
 
@@ -205,9 +205,37 @@ def test_trouble_of_the_api_server_is_waited_for(ctx, fake, code):
     assert isinstance(status(ctx, state()), testing.ActiveStatus)
 
 
-def test_api_server_that_does_not_answer_is_waited_for(ctx, fake):
+def test_api_server_that_does_not_answer_is_waited_for_and_the_workload_goes_on(ctx, fake):
+    fake_cluster.install_istio(fake)
+    before = ctx.run(ctx.on.start(), state())
     fake.unreachable = True
-    assert isinstance(status(ctx, state()), testing.WaitingStatus)
+    after = ctx.run(ctx.on.update_status(), before)
+    assert isinstance(after.unit_status, testing.WaitingStatus)
+    assert command(after) == command(before)
+
+
+def test_istiod_that_is_away_for_a_moment_changes_nothing(ctx, fake):
+    fake_cluster.install_istio(fake)
+    before = ctx.run(ctx.on.start(), state())
+    fake.writes.clear()
+    fake_cluster.set_istiod(fake, alive=False)
+    assert command(ctx.run(ctx.on.update_status(), state())) == command(before)
+    assert fake.writes == []
+
+
+def test_charm_outside_of_kubernetes_waits(ctx, monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    said = status(ctx, state())
+    assert isinstance(said, testing.WaitingStatus)
+    assert "no access to the Kubernetes API" in said.message
+
+
+def test_removal_with_wrong_options_is_done(ctx, fake):
+    fake_cluster.install_istio(fake)
+    ctx.run(ctx.on.start(), state())
+    ctx.run(ctx.on.remove(), state(revision="1.31", units=0))
+    assert "istio-injection" not in fake.labels("kubeflow")
 
 
 def test_change_in_between_is_tried_again_at_once(ctx, fake):

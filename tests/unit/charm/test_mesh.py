@@ -1,3 +1,4 @@
+import httpx2
 import ops
 import pytest
 from hypothesis import given
@@ -152,3 +153,27 @@ def test_native_sidecars_need_the_injector_and_every_kubelet(mode, shown, minors
         assert shown
         assert mode != "classic"
         assert min(minor for _, minor in minors) >= (33 if mode == "auto" else 29)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        pytest.param(httpx2.Response(200, text="1.31.1-abc-Clean"), "1.31.1", id="of a release"),
+        pytest.param(httpx2.Response(200, text="unknown"), "", id="of nothing known"),
+        pytest.param(httpx2.Response(503, text="1.31.1"), "", id="of a failing istiod"),
+        pytest.param(httpx2.ConnectError("refused"), "", id="of one that does not answer"),
+    ],
+)
+def test_version_is_what_istiod_says(monkeypatch, answer, expected):
+    def get(url, timeout):
+        assert url == "http://istiod.istio-system.svc:15014/version"
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(httpx2, "get", get)
+    assert mesh.istiod_version("istio-system", "istiod") == expected
+
+
+def test_version_of_a_remote_istiod_is_not_asked():
+    assert mesh.istiod_version("", "") == ""
