@@ -46,10 +46,10 @@ async def serve(
 ) -> AsyncGenerator[int]:
     """Answer on `HOST:PORT` for the time of the block; yields the port."""
     host, _, port = listen.rpartition(":")
-    runner = web.AppRunner(application(ready, registry), access_log=None)
+    runner = web.AppRunner(application(ready, registry), access_log=None, shutdown_timeout=1)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, host.strip("[]") or None, int(port), shutdown_timeout=1)
+        site = web.TCPSite(runner, host.strip("[]") or None, int(port))
         await site.start()
         yield runner.addresses[0][1]
     finally:

@@ -11,6 +11,7 @@ import socket
 from collections.abc import Coroutine, Mapping
 from typing import Any, get_args
 
+import prometheus_client
 import structlog
 from lightkube.core import exceptions
 
@@ -89,7 +90,13 @@ def main(arguments: argparse.Namespace) -> int:
 class Program:
     """The parts of `run`, wired."""
 
-    def __init__(self, connection: client.Client, settings: options.Settings) -> None:
+    def __init__(
+        self,
+        connection: client.Client,
+        settings: options.Settings,
+        registry: prometheus_client.CollectorRegistry = metrics.REGISTRY,
+    ) -> None:
+        self.registry = registry
         self.client = connection
         self.settings = settings
         application = settings.application
@@ -111,7 +118,7 @@ class Program:
     async def run(self) -> None:
         """Run all parts until cancelled, then give the Lease away last."""
         try:
-            async with health.serve(self.settings.listen, self.ready, metrics.REGISTRY):
+            async with health.serve(self.settings.listen, self.ready, self.registry):
                 election = asyncio.create_task(self.leadership.run(), name="election")
                 try:
                     async with asyncio.TaskGroup() as tasks:
@@ -134,7 +141,7 @@ class Program:
                 self.client,
                 _convergence_settings(self.settings),
                 self.leadership,
-                registry=metrics.REGISTRY,
+                registry=self.registry,
                 progress=lambda: self.notifier.notify(notices.PROGRESS),
                 recorder=self.recorder,
             ),

@@ -61,7 +61,9 @@ class FakeApiserver:
     async def __aenter__(self) -> Client:
         app = web.Application(client_max_size=1 << 24)
         app.router.add_route("*", "/{path:.*}", self._handle)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        self._runner = web.AppRunner(
+            app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True
+        )
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
         await site.start()
@@ -90,7 +92,8 @@ class FakeApiserver:
         self.version += 1
         item = copy.deepcopy(item)
         item["metadata"]["resourceVersion"] = str(self.version)
-        item["metadata"].setdefault("uid", f"uid-of-{meta['name']}-{self.version}")
+        same = before["metadata"]["uid"] if before else f"uid-of-{meta['name']}-{self.version}"
+        item["metadata"].setdefault("uid", same)
         self.objects[key] = item
         self._publish(plural, "MODIFIED" if before else "ADDED", item, before)
         return item

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-
 from sidecar_lifecycle.kube import types
 
 PROXY = "istio-proxy"

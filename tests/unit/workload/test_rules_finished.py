@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
-
 from sidecar_lifecycle import names
 from sidecar_lifecycle.kube import types
 from sidecar_lifecycle.rules import finished
+
 from tests.unit.workload import pods
 from tests.unit.workload.pods import ended, pod, rule, running, waiting
 
@@ -111,7 +111,9 @@ CASES = [
         "PodRestarting",
         id="restart-all-from-a-native-sidecar",
     ),
-    pytest.param(pod(conditions=[RESTARTING_ALL]), "wait", "PodRestarting", id="restart-under-way"),
+    pytest.param(
+        pod(conditions=[RESTARTING_ALL]), "wait", "PodRestarting", id="restart-under-way"
+    ),
     # Init containers, other people's sidecars, ephemeral containers.
     pytest.param(
         pod(
@@ -295,9 +297,7 @@ def test_unknown_names_of_annotations_are_named():
 
 
 def test_ignoring_another_native_sidecar_by_name_is_no_mistake():
-    subject = pod(
-        init=[pods.container("vault", **SIDECAR)], annotations=annotated(ignore="vault")
-    )
+    subject = pod(init=[pods.container("vault", **SIDECAR)], annotations=annotated(ignore="vault"))
 
     assert decide(subject).unknown == ()
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from sidecar_lifecycle.kube import types
 from sidecar_lifecycle.rules import finished, restart
+
 from tests.unit.workload import pods
 
 POLICIES = ("Always", "OnFailure", "Never")
@@ -64,7 +64,9 @@ def _kubelet_restarts(pod: types.Pod, name: str) -> bool:
     container = next(each for each in pod.spec.containers if each.name == name)
     status = next(each for each in pod.status.containerStatuses if each.name == name)
     assert status.state.terminated is not None
-    return restart.will_restart(container, pod.spec.restartPolicy, status.state.terminated.exitCode)
+    return restart.will_restart(
+        container, pod.spec.restartPolicy, status.state.terminated.exitCode
+    )
 
 
 @settings(max_examples=500)

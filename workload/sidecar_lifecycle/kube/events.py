@@ -59,7 +59,7 @@ class Recorder:
             await self._write(name, event)
         except errors.KubeError as error:
             self._sent.pop(name, None)
-            log.warning("event not written", event=name, reason=reason, error=str(error))
+            log.warning("event not written", name=name, reason=reason, error=str(error))
             return False
         return True
 

@@ -1,0 +1,182 @@
+"""The command by which people and the charm ask what would be done about pods."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from sidecar_lifecycle import cli
+
+from tests.unit.workload import pods
+
+FIELDS = {"namespace", "name", "decision", "reason", "message", "containers"}
+
+
+def explain(
+    text: str, *options: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> tuple[int, str, str]:
+    path = tmp_path / "pods.yaml"
+    path.write_text(text)
+    code = cli.main(["explain", str(path), *options])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def listed(*items: dict[str, Any], kind: str = "List") -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": kind, "items": list(items)}
+
+
+DONE, BUSY = pods.pod_json(name="done"), pods.pod_json(pods.running(), name="busy")
+BARE = {key: value for key, value in DONE.items() if key not in ("kind", "apiVersion")}
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param(json.dumps(DONE), ["stop"], id="json"),
+        pytest.param(json.dumps(DONE, indent=2), ["stop"], id="pretty-json"),
+        pytest.param(yaml.safe_dump(DONE), ["stop"], id="yaml"),
+        pytest.param(json.dumps(listed(DONE, BUSY)), ["stop", "wait"], id="json-list"),
+        pytest.param(yaml.safe_dump(listed(DONE, BUSY)), ["stop", "wait"], id="yaml-list"),
+        pytest.param(json.dumps(listed(BARE, kind="PodList")), ["stop"], id="podlist"),
+        pytest.param(yaml.safe_dump_all([DONE, BUSY]), ["stop", "wait"], id="yaml-stream"),
+        pytest.param(json.dumps(DONE) + json.dumps(BUSY), ["stop", "wait"], id="json-stream"),
+        pytest.param(f"---\n{yaml.safe_dump(DONE)}---\n", ["stop"], id="empty-last-document"),
+        pytest.param(yaml.safe_dump(DONE, default_flow_style=True), ["stop"], id="flow-yaml"),
+        pytest.param(
+            re.sub(r"'(2026-[^']*)'", r"\1", yaml.safe_dump(DONE)),
+            ["stop"],
+            id="unquoted-timestamps",
+        ),
+        pytest.param(json.dumps(listed()), [], id="empty-list"),
+    ],
+)
+def test_pods_are_read_however_they_are_given(
+    text: str, want: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    code, out, err = explain(text, "--output", "json", tmp_path=tmp_path, capsys=capsys)
+
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert (code, err) == (0, "")
+    assert [row["decision"] for row in rows] == want
+    assert all(set(row) >= FIELDS for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("", "is empty", id="empty"),
+        pytest.param("a: [", "neither JSON nor YAML", id="unparsable"),
+        pytest.param("just text", "document 1 is not a Kubernetes object", id="text"),
+        pytest.param(
+            yaml.safe_dump_all([DONE, {"kind": "Job"}]),
+            "document 2 is not a Pod but Job",
+            id="job",
+        ),
+        pytest.param(json.dumps({"a": 1}), "has no kind", id="no-kind"),
+        pytest.param(
+            json.dumps(listed(DONE, {"kind": "Secret"})), "document 1, item 2", id="list-item"
+        ),
+        pytest.param(
+            json.dumps({**DONE, "spec": {"containers": "x"}}), "is no valid Pod", id="wrong-type"
+        ),
+        pytest.param(json.dumps({"kind": "List", "items": 3}), "not a list", id="items"),
+    ],
+)
+def test_what_can_not_be_read_is_named_with_exit_code_2(
+    text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    code, _, err = explain(text, tmp_path=tmp_path, capsys=capsys)
+
+    assert code == 2
+    assert message in err
+
+
+def test_absent_file_is_bad_input(capsys: pytest.CaptureFixture[str]):
+    assert cli.main(["explain", "/nonexistent/pods.yaml"]) == 2
+    assert "/nonexistent/pods.yaml" in capsys.readouterr().err
+
+
+def test_standard_input_is_the_default(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    class Stdin:
+        buffer = io.BytesIO(json.dumps(DONE).encode())
+
+    monkeypatch.setattr("sys.stdin", Stdin)
+    assert cli.main(["explain"]) == 0
+    assert "kubeflow/done: stop (PayloadFinished)" in capsys.readouterr().out
+
+
+def test_options_decide_as_in_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    text = json.dumps(pods.pod_json(others={"agent": pods.running()}))
+    for options, want in (
+        ([], "wait"),
+        (["--ignore-containers", "agent"], "stop"),
+        (["--wait-for-containers", "main, x"], "stop"),
+        (["--status-port", "0"], "ignore"),
+    ):
+        _, out, _ = explain(text, "--output", "json", *options, tmp_path=tmp_path, capsys=capsys)
+        assert json.loads(out)["decision"] == want
+
+
+def test_text_names_what_is_odd(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    annotations = {
+        "istio-integrator.charmhub.io/ignore-containers": "agent",
+        "istio-integrator.charmhub.io/wait-for-containers": "mian",
+    }
+    pod = pods.pod_json(others={"agent": pods.running()}, annotations=annotations)
+    _, out, _ = explain(json.dumps(pod), tmp_path=tmp_path, capsys=capsys)
+
+    assert "no such container: mian" in out
+    assert "still runs and holds the pod: agent" in out
+
+
+@given(st.text(max_size=200))
+def test_no_text_makes_it_crash(text: str):
+    class Stdin:
+        buffer = io.BytesIO(text.encode(errors="surrogatepass"))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdin", Stdin)
+        assert cli.main(["explain"]) in (0, 2)
+
+
+def test_version_and_help_of_every_command(capsys: pytest.CaptureFixture[str]):
+    for arguments in (["--version"], ["--help"], *([name, "--help"] for name in cli.COMMANDS)):
+        with pytest.raises(SystemExit) as ended:
+            cli.main(arguments)
+        assert ended.value.code == 0
+        assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param([], id="nothing"),
+        pytest.param(["dance"], id="unknown-command"),
+        pytest.param(["run"], id="missing-option"),
+        pytest.param(
+            ["run", "--model=m", "--application=a", "--unit=a/0", "--lifecycle-namespaces=all"],
+            id="unknown-kind",
+        ),
+        pytest.param(
+            ["run", "--model=m", "--application=a", "--unit=a/0", "--proxy-shutdown=yes"],
+            id="not-a-boolean",
+        ),
+    ],
+)
+def test_wrong_command_line_is_exit_code_2(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(arguments)
+    assert ended.value.code == 2
+    assert "usage" in capsys.readouterr().err

@@ -1,0 +1,106 @@
+"""Credentials that rotate on disk, paths, and errors by what to do about them."""
+
+from __future__ import annotations
+
+import types as builtin_types
+from pathlib import Path
+
+import lightkube
+import pytest
+from lightkube.core import exceptions
+from lightkube.models.meta_v1 import Status
+from sidecar_lifecycle.kube import backoff, client, errors, types
+
+
+def credentials(token_file: Path | None, token: str | None = None) -> client.Credentials:
+    user = builtin_types.SimpleNamespace(
+        token_file=str(token_file) if token_file else None, token=token
+    )
+    return client.Credentials(user)
+
+
+def test_token_file_is_read_again_after_the_api_refused_it(tmp_path: Path):
+    path = tmp_path / "token"
+    path.write_text("first\n")
+    subject = credentials(path)
+    assert subject.headers() == {"Authorization": "Bearer first"}
+
+    path.write_text("second\n")
+    assert subject.headers() == {"Authorization": "Bearer first"}
+    subject.expire()
+    assert subject.headers() == {"Authorization": "Bearer second"}
+
+
+def test_token_file_is_read_again_with_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "token"
+    path.write_text("first")
+    subject = credentials(path)
+    subject.headers()
+    path.write_text("second")
+    subject._read_at -= client.TOKEN_MAX_AGE + 1
+    assert subject.headers() == {"Authorization": "Bearer second"}
+
+
+def test_token_file_that_is_away_for_a_moment_keeps_the_old_token(tmp_path: Path):
+    path = tmp_path / "token"
+    path.write_text("first")
+    subject = credentials(path)
+    subject.headers()
+    path.unlink()
+    subject.expire()
+    assert subject.headers() == {"Authorization": "Bearer first"}
+
+
+def test_user_without_token_sends_no_header():
+    assert credentials(None).headers() == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "want"),
+    [
+        pytest.param((types.Pod,), "/api/v1/pods", id="all"),
+        pytest.param((types.Pod, "ns", "x"), "/api/v1/namespaces/ns/pods/x", id="one"),
+        pytest.param(
+            (types.Pod, "ns", "x", "exec"), "/api/v1/namespaces/ns/pods/x/exec", id="subresource"
+        ),
+        pytest.param((types.Namespace, None, "ns"), "/api/v1/namespaces/ns", id="global"),
+        pytest.param(
+            (types.Lease, "ns", "l"),
+            "/apis/coordination.k8s.io/v1/namespaces/ns/leases/l",
+            id="group",
+        ),
+    ],
+)
+def test_path_of_a_resource(arguments: tuple[object, ...], want: str):
+    assert client.path(*arguments) == want  # type: ignore[arg-type]
+
+
+def test_connecting_without_kubeconfig_outside_of_a_pod_says_so():
+    with pytest.raises(exceptions.ConfigError):
+        client.connect()
+
+
+def test_errors_of_lightkube_become_ours_with_the_cause_kept():
+    status = Status(code=409, reason="Conflict", message="changed")
+    with pytest.raises(errors.StatusError) as raised, errors.mapped():
+        raise lightkube.ApiError(status=status)
+    assert (raised.value.code, raised.value.reason) == (409, "Conflict")
+    assert isinstance(raised.value.__cause__, lightkube.ApiError)
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), OSError("gone"), ConnectionResetError()])
+def test_errors_of_the_network_become_unreachable(error: Exception):
+    with pytest.raises(errors.Unreachable), errors.mapped():
+        raise error
+
+
+def test_answer_that_is_no_status_keeps_its_beginning():
+    error = errors.from_response(502, b"<html>bad gateway</html>", "soon")
+    assert (error.code, error.retry_after) == (502, None)
+    assert "bad gateway" in error.message
+
+
+def test_delays_grow_to_a_limit_and_are_spread():
+    policy = backoff.Backoff(initial=1, maximum=8, jitter=0.5)
+    assert [policy.delay(n, rand=0) for n in (1, 2, 3, 4, 5, 1000)] == [1, 2, 4, 8, 8, 8]
+    assert policy.delay(4, rand=1) == 4

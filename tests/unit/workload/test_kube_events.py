@@ -1,0 +1,93 @@
+"""Events: written once, counted when another replica wrote them, never a reason to fail."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from sidecar_lifecycle.kube import events, types
+
+from tests.unit.workload import pods
+from tests.unit.workload.fake_apiserver import FakeApiserver
+
+VIRTUAL_TIME = True
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[FakeApiserver]:
+    fake = FakeApiserver()
+    async with fake:
+        yield fake
+
+
+def recorder(cluster: FakeApiserver) -> events.Recorder:
+    clock = asyncio.get_running_loop().time
+    return events.Recorder(cluster.client, instance="app/0", clock=clock)
+
+
+async def test_event_is_about_the_pod_and_shown_by_describe(cluster: FakeApiserver):
+    assert await recorder(cluster).record(pods.pod(), "ProxyStopped", "Done.")
+
+    (event,) = cluster.all("events")
+    assert event["metadata"]["namespace"] == "kubeflow"
+    assert event["involvedObject"] == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "namespace": "kubeflow",
+        "name": "job-x",
+        "uid": "uid-1",
+    }
+    assert (event["reason"], event["type"], event["count"]) == ("ProxyStopped", "Normal", 1)
+
+
+async def test_same_event_is_not_repeated_before_its_time(cluster: FakeApiserver):
+    writer = recorder(cluster)
+    assert await writer.record(pods.pod(), "ProxyStopFailed", "No.", "Warning")
+    assert not await writer.record(pods.pod(), "ProxyStopFailed", "No.", "Warning")
+    await asyncio.sleep(events.REPEAT_AFTER)
+    assert await writer.record(pods.pod(), "ProxyStopFailed", "No.", "Warning")
+
+    (event,) = cluster.all("events")
+    assert event["count"] == 2
+
+
+async def test_event_of_another_replica_is_counted_up(cluster: FakeApiserver):
+    await recorder(cluster).record(pods.pod(), "ProxyLost", "Oh.")
+    await recorder(cluster).record(pods.pod(), "ProxyLost", "Oh.")
+
+    (event,) = cluster.all("events")
+    assert event["count"] == 2
+
+
+async def test_other_pods_and_messages_are_other_events(cluster: FakeApiserver):
+    writer = recorder(cluster)
+    await writer.record(pods.pod(), "ProxyLost", "Oh.")
+    await writer.record(pods.pod(uid="uid-2"), "ProxyLost", "Oh.")
+    await writer.record(pods.pod(), "ProxyLost", "Ah.")
+
+    assert len(cluster.all("events")) == 3
+
+
+async def test_failure_is_forgotten_so_that_the_next_try_writes(cluster: FakeApiserver):
+    cluster.failures = [("/events", 403, {})]
+    writer = recorder(cluster)
+    assert not await writer.record(pods.pod(), "ProxyLost", "Oh.")
+    assert await writer.record(pods.pod(), "ProxyLost", "Oh.")
+
+
+async def test_cluster_scoped_object_gets_its_event_in_default(cluster: FakeApiserver):
+    namespace = types.Namespace(metadata=types.ObjectMeta(name="model", uid="u"))
+    await recorder(cluster).record(namespace, "Skipped", "Served by another.")
+
+    assert cluster.all("events")[0]["metadata"]["namespace"] == "default"
+
+
+async def test_memory_of_what_was_sent_is_bounded(
+    cluster: FakeApiserver, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(events, "REMEMBERED", 3)
+    writer = recorder(cluster)
+    for number in range(10):
+        await writer.record(pods.pod(uid=f"uid-{number}"), "ProxyLost", "Oh.")
+    assert len(writer._sent) == 3

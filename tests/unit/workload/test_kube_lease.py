@@ -1,0 +1,127 @@
+"""Leadership: one at a time, handed over when it is given away, lost or forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from sidecar_lifecycle.kube import lease
+
+from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
+
+VIRTUAL_TIME = True
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[FakeApiserver]:
+    fake = FakeApiserver()
+    async with fake:
+        yield fake
+
+
+def member(cluster: FakeApiserver, name: str) -> lease.Leadership:
+    return lease.Leadership(
+        cluster.client,
+        namespace="model",
+        name="app-lifecycle",
+        identity=name,
+        labels={"app.kubernetes.io/managed-by": "istio-integrator"},
+        clock=asyncio.get_running_loop().time,
+    )
+
+
+async def test_first_leads_and_the_lease_says_whose_it_is(cluster: FakeApiserver):
+    first = member(cluster, "app/0")
+    async with running_task(first.run()):
+        await first.wait_elected()
+        written = cluster.get("leases", "model", "app-lifecycle")
+        assert written["spec"]["holderIdentity"] == "app/0"
+        assert written["metadata"]["labels"] == {
+            "app.kubernetes.io/managed-by": "istio-integrator"
+        }
+
+
+async def test_two_never_lead_together(cluster: FakeApiserver):
+    first, second = member(cluster, "app/0"), member(cluster, "app/1")
+    async with running_task(first.run()), running_task(second.run()):
+        await until(lambda: first.is_leader or second.is_leader)
+        for _ in range(100):
+            await asyncio.sleep(1)
+            assert first.is_leader != second.is_leader
+        assert first.holder == second.holder
+
+
+async def test_lease_given_away_is_taken_within_one_look(cluster: FakeApiserver):
+    first, second = member(cluster, "app/0"), member(cluster, "app/1")
+    loop = asyncio.get_running_loop()
+    async with running_task(first.run()) as running:
+        await first.wait_elected()
+        async with running_task(second.run()):
+            await asyncio.sleep(10)
+            assert not second.is_leader
+            running.cancel()
+            began = loop.time()
+            await second.wait_elected()
+            assert loop.time() - began < 3
+
+
+async def test_silent_leader_is_replaced_after_the_leases_duration(cluster: FakeApiserver):
+    cluster.put(
+        "leases",
+        {
+            "metadata": {"name": "app-lifecycle", "namespace": "model"},
+            "spec": {"holderIdentity": "dead", "leaseDurationSeconds": 15},
+        },
+    )
+    second = member(cluster, "app/1")
+    began = asyncio.get_running_loop().time()
+    async with running_task(second.run()):
+        await second.wait_elected()
+        assert 15 <= asyncio.get_running_loop().time() - began < 18
+
+
+async def test_leader_that_can_not_renew_stops_before_another_may_start(cluster: FakeApiserver):
+    first = member(cluster, "app/0")
+    async with running_task(first.run()):
+        await first.wait_elected()
+        cluster.denied = lambda method, path: "leases" in path
+        await asyncio.sleep(5)
+        assert first.is_leader
+        assert not first.reachable
+        await first.wait_deposed()
+        assert not first.is_leader
+        cluster.denied = lambda method, path: False
+        await first.wait_elected()
+
+
+async def test_leader_whose_lease_another_took_steps_back(cluster: FakeApiserver):
+    first = member(cluster, "app/0")
+    async with running_task(first.run()):
+        await first.wait_elected()
+        stolen = cluster.get("leases", "model", "app-lifecycle")
+        stolen["spec"]["holderIdentity"] = "app/9"
+        cluster.put("leases", stolen)
+        await first.wait_deposed()
+        assert first.holder == "app/9"
+
+
+async def test_stand_by_that_ends_leaves_the_lease_alone(cluster: FakeApiserver):
+    first, second = member(cluster, "app/0"), member(cluster, "app/1")
+    async with running_task(first.run()):
+        await first.wait_elected()
+        async with running_task(second.run()):
+            await asyncio.sleep(5)
+        assert first.is_leader
+        spec = cluster.get("leases", "model", "app-lifecycle")["spec"]
+        assert spec["holderIdentity"] == "app/0"
+
+
+async def test_lease_deleted_under_a_leader_is_made_again(cluster: FakeApiserver):
+    first = member(cluster, "app/0")
+    async with running_task(first.run()):
+        await first.wait_elected()
+        cluster.delete("leases", "model", "app-lifecycle")
+        await asyncio.sleep(5)
+        assert first.is_leader
+        assert cluster.all("leases")

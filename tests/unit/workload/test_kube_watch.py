@@ -1,0 +1,193 @@
+"""What a follower of a collection is told, whatever the server does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sidecar_lifecycle.kube import errors, types, watch
+
+from tests.unit.workload import pods
+from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
+
+VIRTUAL_TIME = True
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[FakeApiserver]:
+    fake = FakeApiserver()
+    async with fake:
+        yield fake
+
+
+class Follower:
+    """Keeps what a watch said, and the state that follows from it."""
+
+    def __init__(self, cluster: FakeApiserver, **selectors: Any) -> None:
+        self.said: list[str] = []
+        self.names: dict[str, str] = {}
+        self.state = watch.WatchState()
+        self._cluster = cluster
+        self._selectors = selectors
+
+    async def run(self) -> None:
+        async for change in watch.watch(
+            self._cluster.client, types.Pod, state=self.state, **self._selectors
+        ):
+            if change.object is None:
+                self.said.append("synced")
+                continue
+            meta = change.object.metadata
+            self.said.append(f"{change.kind} {meta.name}")
+            if change.kind == "deleted":
+                self.names.pop(meta.uid)
+            else:
+                self.names[meta.uid] = meta.name
+
+
+@contextlib.asynccontextmanager
+async def following(cluster: FakeApiserver, **selectors: Any) -> AsyncIterator[Follower]:
+    follower = Follower(cluster, **selectors)
+    async with running_task(follower.run()):
+        await until(lambda: "synced" in follower.said)
+        yield follower
+
+
+def pod(name: str, **extra: Any) -> dict[str, Any]:
+    return pods.pod_json(name=name, uid=f"uid-{name}", **extra)
+
+
+@pytest.mark.parametrize("streaming", [True, False], ids=["streaming-list", "paged-list"])
+async def test_what_exists_comes_first_then_synced_then_changes(
+    cluster: FakeApiserver, streaming: bool, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(watch, "PAGE", 2)
+    cluster.streaming_lists = streaming
+    for name in "abc":
+        cluster.put("pods", pod(name))
+    async with following(cluster) as follower:
+        assert follower.said == ["added a", "added b", "added c", "synced"]
+        assert follower.state.live
+        cluster.put("pods", pod("a"))
+        cluster.put("pods", pod("d"))
+        cluster.delete("pods", "kubeflow", "b")
+        await until(lambda: len(follower.said) == 7)
+        assert follower.said[4:] == ["modified a", "added d", "deleted b"]
+
+
+async def test_selectors_are_the_servers_work(cluster: FakeApiserver):
+    cluster.put("pods", pod("done", phase="Succeeded"))
+    cluster.put("pods", pod("always", policy="Always"))
+    cluster.put("pods", pod("other", namespace="elsewhere"))
+    cluster.put("pods", pod("mine"))
+    async with following(
+        cluster,
+        namespace="kubeflow",
+        labels="security.istio.io/tlsMode",
+        fields="status.phase=Running,spec.restartPolicy!=Always",
+    ) as follower:
+        cluster.put("pods", pod("mine", phase="Succeeded"))
+        await until(lambda: len(follower.said) == 3)
+        assert follower.said == ["added mine", "synced", "deleted mine"]
+
+
+async def test_ended_watch_is_resumed_where_it_was(cluster: FakeApiserver):
+    cluster.put("pods", pod("a"))
+    async with following(cluster) as follower:
+        cluster.end_watches()
+        cluster.put("pods", pod("b"))
+        await until(lambda: "added b" in follower.said)
+        assert follower.said == ["added a", "synced", "added b"]
+
+
+async def test_forgotten_version_is_listed_again_with_tombstones(cluster: FakeApiserver):
+    for name in "abc":
+        cluster.put("pods", pod(name))
+    async with following(cluster) as follower:
+        cluster.end_watches()
+        cluster.delete("pods", "kubeflow", "a")
+        recreated = pods.pod_json(name="b", uid="uid-b2")
+        cluster.put("pods", recreated)
+        cluster.compact()
+        await until(lambda: follower.said.count("synced") == 2)
+        assert follower.names == {"uid-b2": "b", "uid-c": "c"}
+        assert follower.said[4:] == [
+            "deleted b",
+            "added b",
+            "modified c",
+            "deleted a",
+            "synced",
+        ]
+
+
+@pytest.mark.parametrize("status", [500, 503, 429, 401])
+async def test_passing_failures_are_waited_out(cluster: FakeApiserver, status: int):
+    cluster.failures = [("/pods", status, {})] * 3
+    cluster.put("pods", pod("a"))
+    async with following(cluster) as follower:
+        assert follower.said == ["added a", "synced"]
+
+
+async def test_server_that_asks_for_patience_gets_it(cluster: FakeApiserver):
+    cluster.failures = [("/pods", 429, {"Retry-After": "77"})]
+    began = asyncio.get_running_loop().time()
+    async with following(cluster):
+        assert asyncio.get_running_loop().time() - began >= 77
+
+
+@pytest.mark.parametrize("code", [403, 404])
+async def test_what_waiting_does_not_heal_is_raised(cluster: FakeApiserver, code: int):
+    cluster.failures = [("/pods", code, {})]
+    with pytest.raises(errors.StatusError) as raised:
+        await Follower(cluster).run()
+    assert raised.value.code == code
+
+
+async def test_server_that_is_away_is_asked_again(cluster: FakeApiserver):
+    server = cluster.client.transport.server
+    cluster.client.transport.server = "http://127.0.0.1:1"
+    follower = Follower(cluster)
+    async with running_task(follower.run()):
+        await asyncio.sleep(120)
+        assert not follower.state.live
+        assert "refused" in follower.state.failure or "Connect" in follower.state.failure
+        cluster.client.transport.server = server
+        await until(lambda: "synced" in follower.said)
+
+
+async def test_null_where_a_list_belongs_is_an_empty_one(cluster: FakeApiserver):
+    odd = pod("a")
+    odd["metadata"]["ownerReferences"] = None
+    odd["status"]["containerStatuses"] = None
+    cluster.put("pods", odd)
+    async with following(cluster) as follower:
+        assert follower.said == ["added a", "synced"]
+
+
+@given(st.lists(st.binary(max_size=30).filter(lambda line: b"\n" not in line)), st.data())
+async def test_lines_do_not_depend_on_how_the_stream_is_cut(
+    wanted: list[bytes], data: st.DataObject
+):
+    text = b"".join(line + b"\n" for line in wanted)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
+    pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+
+    class Content:
+        async def iter_any(self) -> AsyncIterator[bytes]:
+            for piece in pieces:
+                yield piece
+
+    got = [line async for line in watch.lines(Content())]  # type: ignore[arg-type]
+    assert got == [line for line in wanted if line]
+
+
+def test_pod_of_a_megabyte_decodes_to_what_we_need():
+    big = pod("a", annotations={"filler": "x" * 1_000_000})
+    decoded = types.decode_json(msgspec.json.encode(big), types.Pod)
+    assert decoded.metadata.name == "a"

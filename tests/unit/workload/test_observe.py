@@ -1,0 +1,148 @@
+"""The charm is told when what it rests on changed, and not otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from sidecar_lifecycle import observe
+
+from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
+
+VIRTUAL_TIME = True
+MESH = "istio-system"
+
+
+def injector(name: str = "istio-sidecar-injector", **meta: Any) -> dict[str, Any]:
+    service = {"namespace": MESH, "name": "istiod"}
+    return {
+        "metadata": {"name": name, "uid": name, "generation": 1, **meta},
+        "webhooks": [{"name": "x", "clientConfig": {"service": service}}],
+    }
+
+
+def backend(*, ready: bool) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "name": "istiod-1",
+            "namespace": MESH,
+            "labels": {"kubernetes.io/service-name": "istiod"},
+        },
+        "endpoints": [{"conditions": {"ready": ready}}],
+    }
+
+
+def deployment(name: str, namespace: str, ready: int, **labels: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "namespace": namespace, "generation": 1, "labels": labels},
+        "status": {"readyReplicas": ready},
+    }
+
+
+@contextlib.asynccontextmanager
+async def observing(*present: tuple[str, dict[str, Any]]) -> AsyncIterator[Any]:
+    cluster = FakeApiserver()
+    told: list[int] = []
+    async with cluster as client:
+        cluster.namespace("kubeflow")
+        for plural, item in present:
+            cluster.put(plural, item)
+        observer = observe.Observer(client, "kubeflow", lambda: told.append(1))
+        async with running_task(observer.run()):
+            await until(lambda: len(cluster.watchers) >= 3)
+            await asyncio.sleep(5)
+            told.clear()
+            yield cluster, told
+
+
+@pytest.mark.parametrize(
+    ("plural", "before", "after", "want"),
+    [
+        pytest.param("mutatingwebhookconfigurations", None, injector(), True, id="injector-comes"),
+        pytest.param(
+            "mutatingwebhookconfigurations", None, injector("other"), False, id="other-webhook"
+        ),
+        pytest.param(
+            "mutatingwebhookconfigurations", injector(), injector(), False, id="same-injector"
+        ),
+        pytest.param(
+            "mutatingwebhookconfigurations",
+            injector(),
+            injector(generation=2),
+            True,
+            id="injector-changed",
+        ),
+        pytest.param(
+            "namespaces",
+            None,
+            {"metadata": {"name": "kubeflow", "labels": {"istio-injection": "enabled"}}},
+            True,
+            id="model-labelled",
+        ),
+        pytest.param(
+            "namespaces",
+            None,
+            {"metadata": {"name": "kubeflow", "annotations": {"a": "b"}}},
+            False,
+            id="model-annotated",
+        ),
+        pytest.param(
+            "deployments",
+            None,
+            deployment(
+                "x",
+                "kubeflow",
+                1,
+                **{"istio-integrator.charmhub.io/component": "admission-webhook"},
+            ),
+            True,
+            id="our-webhook-ready",
+        ),
+        pytest.param("deployments", None, deployment("x", "kubeflow", 1), False, id="any-app"),
+    ],
+)
+async def test_charm_is_told_of_a_change_that_matters(
+    plural: str, before: dict[str, Any] | None, after: dict[str, Any], want: bool
+):
+    async with observing(*([(plural, before)] if before else [])) as (cluster, told):
+        cluster.put(plural, after)
+        await asyncio.sleep(5)
+        assert bool(told) is want
+
+
+async def test_istiod_behind_the_injector_is_observed_wherever_it_is():
+    present = [
+        ("mutatingwebhookconfigurations", injector()),
+        ("endpointslices", backend(ready=True)),
+        ("deployments", deployment("istiod", MESH, 1, app="istiod")),
+    ]
+    async with observing(*present) as (cluster, told):
+        cluster.put("endpointslices", backend(ready=False))
+        await until(lambda: len(told) == 1)
+        cluster.put("deployments", deployment("istiod", MESH, 0, app="istiod"))
+        await until(lambda: len(told) == 2)
+        cluster.put("endpointslices", backend(ready=False))
+        await asyncio.sleep(5)
+        assert len(told) == 2
+
+
+async def test_removed_injector_is_told_and_its_istiod_no_longer_observed():
+    present = [("mutatingwebhookconfigurations", injector())]
+    async with observing(*present) as (cluster, told):
+        watching = len(cluster.watchers)
+        cluster.delete("mutatingwebhookconfigurations", "", "istio-sidecar-injector")
+        await until(lambda: told)
+        await until(lambda: len(cluster.watchers) < watching)
+
+
+async def test_what_may_not_be_watched_is_asked_for_again():
+    async with observing() as (cluster, told):
+        cluster.denied = lambda method, path: "mutatingwebhookconfigurations" in path
+        cluster.end_watches()
+        await asyncio.sleep(5)
+        cluster.denied = lambda method, path: False
+        cluster.put("mutatingwebhookconfigurations", injector())
+        await until(lambda: told)
