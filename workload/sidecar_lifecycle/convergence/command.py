@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import json
+import sys
 import time
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import lightkube
@@ -19,7 +22,7 @@ from sidecar_lifecycle.kube import errors
 from sidecar_lifecycle.rules import selectors
 
 from . import cluster as hands
-from . import memory, plan
+from . import facts, memory, plan
 from .settings import Settings
 
 DESCRIPTION = """\
@@ -54,6 +57,9 @@ def add_parser(subparsers: command.Subparsers) -> None:
         action="append",
         metavar="NAME",
         help="with --restart: these pods, though they may have a sidecar; several times",
+    )
+    parser.add_argument(
+        "--no-wait", action="store_true", help="with --restart: ask for it and return"
     )
     parser.add_argument("--timeout", type=float, default=1800, metavar="SECONDS")
     parser.set_defaults(main=main)
@@ -132,10 +138,15 @@ def _listing(decided: plan.Plan, settings: Settings, output: str) -> list[str]:
         lines = [_json_row(row, settings.model) for row in rows]
         return [json.dumps(line) for line in [*lines, {"summary": _json_summary(decided)}]]
     summary = decided.summary
+    counts = (
+        f"{summary.in_mesh}/{summary.eligible} pods in the mesh",
+        f"{summary.converging} converging",
+        f"{summary.proposed} proposed",
+        f"{summary.reported} only reported",
+    )
     return [
         *(_text_row(row) for row in rows),
-        f"{summary.in_mesh}/{summary.eligible} pods in the mesh, {summary.converging} converging, "
-        f"{summary.proposed} proposed, {summary.reported} only reported",
+        ", ".join(counts),
         *(f"{each.workload}: {each.reason}: {each.message}" for each in summary.guarded),
     ]
 
@@ -185,16 +196,28 @@ async def _restart(cluster: hands.Cluster, args: argparse.Namespace) -> int:
     unknown = set(args.pod or ()) - {each.name for each in chosen}
     if unknown:
         raise command.InputError(f"not there, or not ours to evict: {', '.join(sorted(unknown))}")
-    for each in chosen:
-        print(f"{each.name} ({each.workload}): to be replaced", flush=True)
-    for row in decided.rows:
-        if not row.replica.fixable:
-            print(_text_row(row), flush=True)
+    for line in _announcement(decided, chosen, cluster.settings, args.output):
+        print(line, flush=True)
     if args.dry_run or not chosen:
         return 0
     uids = tuple(each.uid for each in chosen)
     await _request(cluster, uids)
-    return await _wait(cluster, uids, time.monotonic() + args.timeout)
+    if args.no_wait:
+        return 0
+    # Whoever reads JSON wants nothing else on standard output.
+    say = functools.partial(print, file=sys.stderr if args.output == "json" else sys.stdout)
+    return await _wait(cluster, uids, time.monotonic() + args.timeout, say)
+
+
+def _announcement(
+    decided: plan.Plan, chosen: list[facts.Replica], settings: Settings, output: str
+) -> list[str]:
+    """Say which pods will be replaced, and which lack a sidecar and are not ours to evict."""
+    rows = [plan.Row(each, "Requested", "to be replaced") for each in chosen]
+    rows += [row for row in decided.rows if not row.replica.fixable]
+    if output == "json":
+        return [json.dumps(_json_row(row, settings.model)) for row in rows]
+    return [_text_row(row) for row in rows]
 
 
 async def _request(cluster: hands.Cluster, uids: tuple[str, ...]) -> None:
@@ -210,7 +233,9 @@ async def _request(cluster: hands.Cluster, uids: tuple[str, ...]) -> None:
         return
 
 
-async def _wait(cluster: hands.Cluster, uids: tuple[str, ...], deadline: float) -> int:
+async def _wait(
+    cluster: hands.Cluster, uids: tuple[str, ...], deadline: float, say: Callable[[str], None]
+) -> int:
     """Print what happens to the pods until they are gone and their workloads are whole."""
     said: dict[str, str] = {}
     while True:
@@ -222,15 +247,15 @@ async def _wait(cluster: hands.Cluster, uids: tuple[str, ...], deadline: float) 
             row = waits.get(each.uid)
             text = "terminating" if each.terminating else (row.message if row else "waiting")
             if said.get(each.name) != text:
-                print(f"{each.name}: {text}", flush=True)
+                say(f"{each.name}: {text}")
                 said[each.name] = text
         open_ones = [each for each in left if each.workload not in held]
         if not open_ones and not set(decided.memory.rounds) - set(held):
             for trouble in held.values():
-                print(f"{trouble.workload}: {trouble.reason}: {trouble.message}", flush=True)
-            print(f"{len(uids) - len(left)} of {len(uids)} pods replaced", flush=True)
+                say(f"{trouble.workload}: {trouble.reason}: {trouble.message}")
+            say(f"{len(uids) - len(left)} of {len(uids)} pods replaced")
             return FAILED if left or held else 0
         if time.monotonic() > deadline:
-            print(f"time is up, {len(open_ones)} pods left", flush=True)
+            say(f"time is up, {len(open_ones)} pods left")
             return FAILED
         await asyncio.sleep(POLL)

@@ -1,0 +1,162 @@
+"""Every order of events: limits hold at each step, and it ends where it should."""
+
+import hypothesis.strategies as st
+from hypothesis import settings
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+from sidecar_lifecycle.convergence import memory
+
+from tests.unit.workload.convergence.world import Workload, World
+
+WORKLOADS = st.lists(
+    st.builds(
+        dict,
+        desired=st.integers(1, 4),
+        fixable=st.sampled_from([True, True, True, False]),
+        lies=st.sampled_from([False, False, False, True]),
+        skipped=st.sampled_from([False, False, False, True]),
+        budget=st.booleans(),
+        injected=st.booleans(),
+        crash_looping=st.booleans(),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+class Convergence(RuleBasedStateMachine):
+    @initialize(workloads=WORKLOADS, max_unavailable=st.integers(1, 3))
+    def begin(self, workloads, max_unavailable):
+        named = []
+        for index, each in enumerate(workloads):
+            keys = ("desired", "fixable", "lies", "skipped", "budget")
+            named.append(Workload(f"StatefulSet/w{index}", **{key: each[key] for key in keys}))
+        self.world = World(named, max_unavailable=max_unavailable)
+        for workload, each in zip(named, workloads, strict=True):
+            for number in range(workload.desired):
+                self.world.create(
+                    workload.name,
+                    injected=each["injected"] and number == 0,
+                    crash_looping=each["crash_looping"] and number == 0,
+                    age=600,
+                )
+        self.outages = 0
+        self.disturbances = 0
+
+    def pods(self, condition):
+        return [each for each in self.world.pods.values() if condition(each)]
+
+    @rule(crash=st.booleans())
+    def controller_looks(self, crash):
+        self.world.step(crash=crash)
+
+    @rule()
+    def controller_works(self):
+        for _ in range(4):
+            self.world.step()
+            self.world.now += 0.3
+
+    @rule()
+    def cluster_works(self):
+        for pod in self.pods(lambda each: each.terminating):
+            self.world.finish(pod)
+        for name in self.world.workloads:
+            self.world.reconcile(name)
+        self.world.settle_debts()
+
+    @rule(seconds=st.sampled_from([0.1, 1.0, 6.0, 35.0, 61.0, 700.0]))
+    def time_passes(self, seconds):
+        self.world.now += seconds
+
+    @rule(data=st.data())
+    def terminating_pod_goes(self, data):
+        if found := self.pods(lambda each: each.terminating):
+            self.world.finish(data.draw(st.sampled_from(found)))
+            self.world.settle_debts()
+
+    @rule(data=st.data())
+    def workload_reconciles(self, data):
+        self.world.reconcile(data.draw(st.sampled_from(sorted(self.world.workloads))))
+        self.world.settle_debts()
+
+    @rule(data=st.data())
+    def pod_becomes_ready(self, data):
+        if found := self.pods(lambda each: each.ready_since is None):
+            self.world.become_ready(data.draw(st.sampled_from(found)))
+
+    @rule(data=st.data())
+    def pod_crash_loops(self, data):
+        if found := self.pods(lambda each: each.ready_since is None and not each.terminating):
+            data.draw(st.sampled_from(found)).crash_looping = True
+
+    @rule()
+    def mesh_flaps(self):
+        self.world.mesh = not self.world.mesh
+        self.outages += 1
+
+    @rule(data=st.data(), budget=st.booleans())
+    def budget_changes(self, data, budget):
+        name = data.draw(st.sampled_from(sorted(self.world.workloads)))
+        self.world.workloads[name].budget = budget
+
+    @rule(data=st.data(), desired=st.integers(0, 4))
+    def workload_scales(self, data, desired):
+        name = data.draw(st.sampled_from(sorted(self.world.workloads)))
+        self.world.workloads[name].desired = desired
+        self.disturbances += 4
+        self.world.settle_debts()
+
+    @rule(data=st.data())
+    def somebody_deletes_a_pod(self, data):
+        if found := self.pods(lambda each: not each.terminating):
+            data.draw(st.sampled_from(found)).terminating = True
+            self.disturbances += 1
+
+    @precondition(lambda self: self.world.state)
+    @rule()
+    def leader_changes(self):
+        self.world.answers = {}
+
+    @invariant()
+    def never_an_injected_pod(self):
+        assert not any(each.injected for each in self.world.evictions)
+
+    @invariant()
+    def no_more_rounds_than_slots(self):
+        remembered = memory.decode({memory.STATE: self.world.state or "{}"})
+        assert len(remembered.rounds) <= self.world.limits.max_unavailable
+
+    def teardown(self):
+        if not hasattr(self, "world"):
+            return
+        world = self.world
+        world.mesh = True
+        for workload in world.workloads.values():
+            workload.budget = True
+        world.calm()
+        decided = world.decide()
+        guarded = {each.workload for each in decided.summary.guarded}
+        for row in decided.rows:
+            # What the injector skips is asked about again now and then, never evicted.
+            skipped = world.workloads[row.replica.workload].skipped
+            assert skipped or not row.replica.fixable or row.replica.workload in guarded, row
+        for name in guarded:
+            assert world.workloads[name].lies or world.workloads[name].skipped or self.outages
+        assert skipped_rows(decided, world) or decided.summary.converging == 0
+        assert not decided.memory.rounds
+        # Each eviction cures a pod, is judged, or is excused by an outage.
+        originals = 4 * len(world.workloads)
+        assert len(world.evictions) <= originals + self.disturbances + 4 * self.outages
+
+
+def skipped_rows(decided, world):
+    return any(world.workloads[row.replica.workload].skipped for row in decided.rows)
+
+
+Convergence.TestCase.settings = settings(max_examples=120, stateful_step_count=50, deadline=None)
+TestConvergence = Convergence.TestCase

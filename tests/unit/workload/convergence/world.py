@@ -1,0 +1,239 @@
+"""A small model of a Kubernetes namespace with a mesh, whose events the test orders."""
+
+import dataclasses
+import itertools
+
+from sidecar_lifecycle.convergence import facts, memory, plan
+
+EPOCH = 1_000_000.0
+FORBIDDEN = "Notebook"
+
+
+@dataclasses.dataclass
+class Pod:
+    name: str
+    uid: str
+    workload: str
+    created: float
+    injected: bool
+    ready_since: float | None = None
+    crash_looping: bool = False
+    terminating: bool = False
+
+    @property
+    def ready(self):
+        return self.ready_since is not None and not self.terminating
+
+
+@dataclasses.dataclass
+class Workload:
+    name: str
+    desired: int
+    fixable: bool = True
+    lies: bool = False
+    """The dry run says that pods get a sidecar, and they do not."""
+    skipped: bool = False
+    """The injector leaves it out, and the dry run says so."""
+    budget: bool = True
+    revision: str = "1"
+
+
+class World:
+    """The truth; `step` is what the controller does with it."""
+
+    def __init__(self, workloads, *, max_unavailable=2, app_created=EPOCH, mode="auto"):
+        self.now = EPOCH
+        self.mesh = True
+        self.mode = mode
+        self.app_created = app_created
+        self.limits = plan.Limits(max_unavailable=max_unavailable)
+        self.workloads = {each.name: each for each in workloads}
+        self.pods: dict[str, Pod] = {}
+        self.state = ""
+        self.request = ""
+        self.answers: dict[str, facts.Answer] = {}
+        self.owed: dict[str, int] = {}
+        """Workloads that we took a Ready pod from, and how many were Ready before."""
+        self.open: dict[str, set[str]] = {}
+        """Workloads with an evicted pod and no replacement yet, and the pods they had."""
+        self.evictions: list[Pod] = []
+        self.uids = itertools.count()
+        self.last: plan.Plan | None = None
+
+    # What the cluster does
+
+    def create(self, workload, *, injected=False, ready=True, crash_looping=False, age=3600.0):
+        uid = f"uid-{next(self.uids)}"
+        ordinal = next(
+            n
+            for n in itertools.count()
+            if not any(p.name == f"{workload.split('/')[1]}-{n}" for p in self.pods.values())
+        )
+        created = self.now - age
+        self.pods[uid] = Pod(
+            f"{workload.split('/')[1]}-{ordinal}",
+            uid,
+            workload,
+            created,
+            injected,
+            ready_since=created if ready and not crash_looping else None,
+            crash_looping=crash_looping,
+        )
+        return self.pods[uid]
+
+    def of(self, workload):
+        return [each for each in self.pods.values() if each.workload == workload]
+
+    def reconcile(self, name):
+        """Do what the workload's own controller does: one pod more, or one less."""
+        workload = self.workloads[name]
+        live = [each for each in self.of(name) if not each.terminating]
+        if len(live) < workload.desired:
+            injects = self.mesh and not workload.lies and not workload.skipped
+            self.create(name, injected=injects, ready=False, age=0)
+        elif len(live) > workload.desired:
+            live[-1].terminating = True
+
+    def finish(self, pod):
+        del self.pods[pod.uid]
+
+    def become_ready(self, pod):
+        if not pod.terminating and pod.ready_since is None:
+            pod.ready_since = self.now
+            pod.crash_looping = False
+        self.settle_debts()
+
+    def settle_debts(self):
+        for name, known in list(self.open.items()):
+            live = [each for each in self.of(name) if not each.terminating]
+            if len(live) < self.workloads[name].desired:
+                continue
+            if any(each.terminating and each in self.evictions for each in self.of(name)):
+                continue
+            fresh = [each for each in live if each.uid not in known]
+            # Without a sidecar the replacement is an old one again, which the guard stops.
+            waited = [each for each in fresh if each.injected]
+            before = self.owed.get(name, 0)
+            ready = sum(each.ready for each in live)
+            if name not in self.owed or (
+                ready >= min(self.workloads[name].desired, before)
+                and all(each.ready for each in waited)
+            ):
+                self.owed.pop(name, None)
+                del self.open[name]
+
+    # What the controller does
+
+    def snapshot(self):
+        return facts.Snapshot(
+            replicas=tuple(self.replica(each) for each in self.pods.values()),
+            desired={each.name: each.desired for each in self.workloads.values()},
+            application_created=self.app_created,
+            fingerprint="f",
+            answers=self.answers,
+        )
+
+    def replica(self, pod):
+        workload = self.workloads[pod.workload]
+        return facts.Replica(
+            name=pod.name,
+            uid=pod.uid,
+            created=pod.created,
+            workload=pod.workload,
+            injected=pod.injected,
+            fixable=workload.fixable,
+            reason="" if workload.fixable else "OwnedFurtherUp",
+            ready_since=pod.ready_since,
+            crash_looping=pod.crash_looping,
+            terminating=pod.terminating,
+            revision=workload.revision,
+        )
+
+    def decide(self):
+        remembered = memory.decode(
+            {memory.STATE: self.state or "{}", memory.REQUEST: self.request or "null"}
+        )
+        self.last = plan.plan(
+            self.snapshot(), remembered, mode=self.mode, limits=self.limits, now=self.now
+        )
+        return self.last
+
+    def step(self, *, crash=False):
+        """Look once; with `crash` the process ends after it wrote its memory."""
+        decided = self.decide()
+        self.state = memory.encode(decided.memory)
+        if crash:
+            self.answers = {}
+            return decided
+        for replica in decided.ask:
+            self.answers[replica.workload] = self.answer(replica)
+        for replica in decided.evict:
+            self.evict(replica)
+        return decided
+
+    def answer(self, replica):
+        workload = self.workloads[replica.workload]
+        verdict = "skips" if workload.skipped else "injects"
+        return facts.Answer(
+            verdict=verdict if self.mesh else "down",
+            message="",
+            uid=replica.uid,
+            at=self.now,
+        )
+
+    def evict(self, replica):
+        pod = self.pods[replica.uid]
+        workload = self.workloads[pod.workload]
+        siblings = [each for each in self.of(pod.workload) if each is not pod]
+        assert workload.fixable, f"{pod} is not ours"
+        assert not pod.terminating
+        assert pod.ready or pod.crash_looping
+        if pod.ready:
+            assert self.now - pod.ready_since >= self.limits.ready_for
+        assert not any(each.terminating for each in siblings)
+        if not workload.budget:
+            remembered = memory.decode({memory.STATE: self.state})
+            rounds = {k: v for k, v in remembered.rounds.items() if k != pod.workload}
+            pause = memory.Pause(reason="DisruptionBudget", message="", until=self.now + 10)
+            self.state = memory.encode(
+                memory.Memory(
+                    rounds=rounds,
+                    guards=remembered.guards,
+                    pauses={**remembered.pauses, pod.workload: pause},
+                    settled=remembered.settled,
+                    request=remembered.request,
+                    answered=remembered.answered,
+                )
+            )
+            return
+        if pod.ready and workload.desired > 1:
+            assert any(each.ready for each in siblings), f"{pod} is the last Ready one"
+        assert pod.workload not in self.open, f"{pod.workload} already misses a pod"
+        self.open[pod.workload] = {each.uid for each in self.of(pod.workload)}
+        if pod.ready:
+            self.owed[pod.workload] = sum(each.ready for each in self.of(pod.workload))
+        assert len(self.owed) <= self.limits.max_unavailable, self.owed
+        pod.terminating = True
+        self.evictions.append(pod)
+
+    # The end of the story
+
+    def calm(self, *, rounds=400):
+        """Let everything that can happen by itself happen, until nothing does."""
+        quiet = 0
+        for _ in range(rounds):
+            for pod in list(self.pods.values()):
+                if pod.terminating:
+                    self.finish(pod)
+            for name in self.workloads:
+                self.reconcile(name)
+            for pod in list(self.pods.values()):
+                self.become_ready(pod)
+            self.settle_debts()
+            before = (len(self.evictions), self.state)
+            decided = self.step()
+            quiet = 0 if (len(self.evictions), self.state) != before or decided.ask else quiet + 1
+            self.now += 0.1 if decided.ask else 20.0
+            if quiet > 10:
+                return
+        raise AssertionError("it does not come to rest")
