@@ -280,8 +280,11 @@ class Lifecycle:
         return self._exec(argv)
 
     def _exec(self, argv: list[str], stdin: str | None = None) -> str:
+        # The image's user has no home, in which Pebble would start commands.
         try:
-            process = self._container.exec(argv, timeout=_ANSWER_SECONDS, stdin=stdin)
+            process = self._container.exec(
+                argv, timeout=_ANSWER_SECONDS, stdin=stdin, working_dir="/"
+            )
             output, _ = process.wait_output()
         except ops.pebble.ExecError as error:  # pyright: ignore[reportUnknownVariableType]
             stderr = str(cast("Any", error).stderr or "").strip()
