@@ -14,7 +14,7 @@ TIERS := tests/unit tests/functional
 endif
 
 .PHONY: help setup demo test test-all lint format unit functional e2e bench testbed-up \
-	testbed-down pack requirements clean tiers python
+	testbed-down pack docs requirements clean tiers python
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,7 +38,7 @@ lint: python  ## Check style, types, spelling and the rooms' borders
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
 	@.venv/bin/codespell
-	@.venv/bin/lint-imports --no-cache | tail -n 4
+	@PYTHONPATH=.:workload .venv/bin/lint-imports --no-cache
 	@.venv/bin/pyright --warnings
 
 format: python  ## Let ruff fix and format the code
@@ -65,6 +65,9 @@ testbed-down:  ## Stop it
 
 pack: python  ## Build the .charm file into build/
 	@$(PY) -m testbed juju pack --output build
+
+docs: python  ## Write docs/reference from the sources that hold the truth
+	@$(PY) docs/generate.py
 
 requirements: python  ## Compile requirements/*.in into hashed pins
 	@for name in bootstrap charm workload image dev; do \

@@ -1,0 +1,178 @@
+"""Write docs/reference from the sources that hold the truth.
+
+Usage: python docs/generate.py [--check]   (--check: say what differs, change nothing, exit 1)
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import re
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import prometheus_client
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+REFERENCE = ROOT / "docs" / "reference"
+_DEFAULT = re.compile(r"\(default[^)]*\)")
+"""The table has a column of its own for it."""
+
+
+def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Write a Markdown table; line breaks inside a cell become spaces."""
+    lines = [list(header)]
+    lines.append(["---"] * len(lines[0]))
+    lines += [[" ".join(cell.split()).replace("|", "\\|") for cell in row] for row in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def configuration() -> str:
+    """Describe the options of `juju config`."""
+    options: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "config.yaml").read_text())
+    sections = [
+        f"## {name}\n\n{option['type']}, default {_value(option['default'])}\n\n"
+        f"{option['description'].strip()}\n"
+        for name, option in sorted(options["options"].items())
+    ]
+    return (
+        "# Configuration\n\n"
+        "Set with `juju config istio-integrator OPTION=VALUE`; each takes effect at once. A bad\n"
+        "value blocks the unit with a line that names the option, and nothing in the cluster\n"
+        "changes until it is corrected.\n\n" + "\n".join(sections)
+    )
+
+
+def actions() -> str:
+    """Describe the actions of `juju run`."""
+    known: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "actions.yaml").read_text())
+    sections: list[str] = []
+    for name, action in sorted(known.items()):
+        parameters = action.get("params", {})
+        rows = [
+            (f"`{key}`", value["type"], _value(value.get("default")), value["description"])
+            for key, value in parameters.items()
+        ]
+        body = table(("parameter", "type", "default", "meaning"), rows) if rows else ""
+        sections.append(f"## {name}\n\n{action['description'].strip()}\n\n{body}".rstrip() + "\n")
+    head = "# Actions\n\nRun with `juju run istio-integrator/leader ACTION [PARAMETER=VALUE]`.\n\n"
+    return head + "\n".join(sections)
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    return f"`{value}`" if value not in (None, "") else "empty"
+
+
+def command_line() -> str:
+    """Describe the workload's program from its own parsers."""
+    from sidecar_lifecycle import cli  # noqa: PLC0415  (needs workload/ on the path)
+
+    root = cli.parser()
+    commands = next(
+        action
+        for action in root._actions  # noqa: SLF001  (argparse has no public way to list)
+        if isinstance(action, argparse._SubParsersAction)  # noqa: SLF001
+    )
+    summaries = {choice.dest: choice.help or "" for choice in commands._choices_actions}  # noqa: SLF001
+    sections: list[str] = []
+    for name, parser in commands.choices.items():
+        rows = [
+            (_spelled(action), _DEFAULT.sub("", action.help or "").strip(), _default(action))
+            for action in parser._actions  # noqa: SLF001
+            if not isinstance(action, argparse._HelpAction)  # noqa: SLF001
+        ]
+        about = parser.description or summaries[name]
+        sections.append(
+            f"## {name}\n\n{about}\n\n" + table(("argument", "meaning", "default"), rows)
+        )
+    head = (
+        "# Command line\n\n`sidecar-lifecycle` is the program of the workload image. The charm "
+        "uses it in the Pebble layer\nand by Pebble exec; an operator can, too:\n"
+        "`juju ssh --container lifecycle istio-integrator/0 sidecar-lifecycle …`\n\n"
+        "Exit codes: 0 done, 2 bad arguments or input (the message names them).\n"
+        "Each command has `--help`; `sidecar-lifecycle --version` prints the version.\n\n"
+    )
+    return head + "\n".join(sections)
+
+
+def _spelled(action: argparse.Action) -> str:
+    if not action.option_strings:
+        return f"`{action.metavar or action.dest.upper()}`"
+    if action.nargs == 0:
+        return f"`{action.option_strings[-1]}`"
+    values = "|".join(map(str, action.choices)) if action.choices else None
+    return f"`{action.option_strings[-1]} {values or action.metavar or action.dest.upper()}`"
+
+
+def _default(action: argparse.Action) -> str:
+    value = action.default
+    if isinstance(value, frozenset | set | tuple | list):
+        value = ",".join(sorted(map(str, value)))
+    unset = value in (None, "", argparse.SUPPRESS) or action.nargs == 0
+    return "" if unset else _value(value)
+
+
+def metrics() -> str:
+    """Describe what `/metrics` serves."""
+    from sidecar_lifecycle import metrics as reconciler  # noqa: PLC0415
+    from sidecar_lifecycle.admission import server  # noqa: PLC0415
+    from sidecar_lifecycle.convergence import metrics as convergence  # noqa: PLC0415
+
+    own = prometheus_client.CollectorRegistry()
+    convergence.Metrics(own)
+    admission = prometheus_client.CollectorRegistry()
+    server.Metrics(admission)
+    reconcilers = [*_families(reconciler.REGISTRY), *_families(own)]
+    header = ("metric", "type", "labels", "meaning")
+    return (
+        "# Metrics\n\nTimes are in seconds. Port 8080, path `/metrics`.\n\n"
+        "## Of every unit (`sidecar-lifecycle run`)\n\n"
+        + table(header, reconcilers)
+        + "\n## Of the webhook (`sidecar-lifecycle admission`)\n\n"
+        + table(header, _families(admission))
+    )
+
+
+def _families(registry: prometheus_client.CollectorRegistry) -> list[tuple[str, str, str, str]]:
+    rows: list[tuple[str, str, str, str]] = []
+    for collector in registry._collector_to_names:  # noqa: SLF001  (no public listing)
+        labels = ", ".join(getattr(collector, "_labelnames", ()))
+        for family in collector.describe() if hasattr(collector, "describe") else ():
+            suffix = "_total" if family.type == "counter" else ""
+            rows.append((f"`{family.name}{suffix}`", family.type, labels, family.documentation))
+    return sorted(rows)
+
+
+PAGES = {
+    "configuration.md": configuration,
+    "actions.md": actions,
+    "command-line.md": command_line,
+    "metrics.md": metrics,
+}
+
+
+def main() -> int:
+    """Write the pages, or with `--check` compare them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="change nothing, exit 1 on change")
+    check = parser.parse_args().check
+    sys.path.insert(0, str(ROOT / "workload"))
+    stale = [name for name, page in PAGES.items() if not _is_current(name, page())]
+    for name in stale:
+        if not check:
+            (REFERENCE / name).write_text(PAGES[name]())
+        print(f"docs/reference/{name} {'differs: run make docs' if check else 'written'}")
+    return 1 if check and stale else 0
+
+
+def _is_current(name: str, text: str) -> bool:
+    path = REFERENCE / name
+    return path.exists() and path.read_text() == text
+
+
+if __name__ == "__main__":
+    sys.exit(main())
