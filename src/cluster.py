@@ -275,10 +275,17 @@ def _errors() -> Generator[None]:
         raise errors.UnreachableError(str(error) or type(error).__name__) from error
 
 
+# An object that is missing is named; these words are for a kind that is not served in a group
+# that is.
+_NOT_SERVED = "the server could not find the requested resource"
+
+
 def _failure(code: int, message: str) -> errors.ApiError:
     # Admission plugins (quota, pod security) answer 403 too, without the authorizer's words.
     if code == 401 or (code == 403 and "cannot " in message and "resource " in message):
         return errors.ForbiddenError(code, message)
     if code == 409:
         return errors.ConflictError(code, message)
+    if code == 404 and message == _NOT_SERVED:
+        return errors.KindAbsentError(code, message)
     return errors.ApiError(code, message)
