@@ -205,7 +205,9 @@ async def _restart(cluster: hands.Cluster, args: argparse.Namespace) -> int:
     if args.no_wait:
         return 0
     # Whoever reads JSON wants nothing else on standard output.
-    say = functools.partial(print, file=sys.stderr if args.output == "json" else sys.stdout)
+    say = functools.partial(
+        print, flush=True, file=sys.stderr if args.output == "json" else sys.stdout
+    )
     return await _wait(cluster, uids, time.monotonic() + args.timeout, say)
 
 
