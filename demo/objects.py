@@ -3,7 +3,8 @@
 Left out are kinds and fields that change by themselves: pods and what follows from them, and what
 the apiserver and controllers write about an object rather than into it. Endpoints are compared
 without their addresses, which are those of pods, and a ConfigMap that serves as a leader's lock
-without its holder: it is a Lease of the old kind.
+without its holder: it is a Lease of the old kind. So is Juju's note of which application last
+touched an object, a label that Juju's own webhook writes.
 """
 
 import asyncio
@@ -18,12 +19,13 @@ IGNORED_KINDS = frozenset(
     {"Pod", "ReplicaSet", "ControllerRevision", "Event", "Lease", "EndpointSlice"}
 )
 IGNORED_METADATA = ("resourceVersion", "generation", "uid", "managedFields")
-CHANGING_ANNOTATIONS = frozenset(
-    {
+CHANGING_KEYS = {
+    "annotations": (
         "endpoints.kubernetes.io/last-change-trigger-time",
         "control-plane.alpha.kubernetes.io/leader",
-    }
-)
+    ),
+    "labels": ("app.juju.is/created-by",),
+}
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -65,11 +67,12 @@ def normalised(item: kubernetes.Object) -> kubernetes.Object:
         result.get("metadata", {}).pop(field, None)
     if result.get("kind") == "Endpoints":
         result.pop("subsets", None)
-    annotations = result.get("metadata", {}).get("annotations", {})
-    for name in CHANGING_ANNOTATIONS & annotations.keys():
-        del annotations[name]
-    if not annotations:
-        result.get("metadata", {}).pop("annotations", None)
+    metadata = result.get("metadata", {})
+    for field, changing in CHANGING_KEYS.items():
+        kept = {k: v for k, v in metadata.get(field, {}).items() if k not in changing}
+        metadata.pop(field, None)
+        if kept:
+            metadata[field] = kept
     return result
 
 
