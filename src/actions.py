@@ -35,10 +35,11 @@ def shown(objects: list[cluster.Object]) -> dict[str, str]:
     cleaned: list[Any] = []
     for obj in objects:
         metadata = {key: obj["metadata"][key] for key in obj["metadata"] if key != "managedFields"}
-        rest = {key: value for key, value in obj.items() if key not in ("metadata", "status")}
+        head = {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata}
+        rest = {key: value for key, value in obj.items() if key not in (*head, "status")}
         if obj["kind"] == "Secret":
             rest["data"] = dict.fromkeys(cluster.at(obj, "data"), "(not shown)")
-        cleaned.append({**rest, "metadata": metadata})
+        cleaned.append({**head, **rest})
     return {"manifests": yaml.safe_dump_all(cleaned, sort_keys=False) if cleaned else "none"}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import logging
 from typing import Any
@@ -30,7 +31,9 @@ def say(scope: component.Scope, workload: lifecycle.Lifecycle) -> None:
         pods = _candidates(scope.cluster, _namespaces(scope))
         for line in workload.explain(pods) if pods else ():
             if line["decision"] == "wait":
-                scope.cluster.create(_event(line, pods))
+                # Several units may leave at the same time, and say the same.
+                with contextlib.suppress(errors.ConflictError):
+                    scope.cluster.create(_event(line, pods))
     except errors.CharmError as error:
         logger.warning("Unfinished pods are not told that we go: %s", error)
 
@@ -66,7 +69,7 @@ def _event(line: dict[str, Any], pods: list[cluster.Object]) -> cluster.Object:
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"generateName": f"{name}.", "namespace": namespace},
+        "metadata": {"name": f"{name}.{_REASON.lower()}.{uid[:8]}", "namespace": namespace},
         "involvedObject": {
             "apiVersion": "v1",
             "kind": "Pod",
