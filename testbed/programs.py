@@ -85,6 +85,8 @@ PRODUCTS: Mapping[str, Product] = {
         },
         share={"manifests": ("github.com/kubeflow/training-operator", "manifests")},
     ),
+    # Judges pods by Kubernetes' own restart rules, for a test of ours.
+    "oracle": Product(packages={"oracle": "."}),
 }
 
 CONTROL_PLANE = ("etcd", "kubernetes")
@@ -98,8 +100,9 @@ def _say(line: str) -> None:
 def key(product: str) -> str:
     """Return the content key of a product: its pins and its recipe."""
     digest = hashlib.sha256()
-    for name in ("go.mod", "go.sum"):
-        digest.update((_PINS / product / name).read_bytes())
+    folder = _PINS / product
+    for path in (folder / "go.mod", folder / "go.sum", *sorted(folder.glob("*.go"))):
+        digest.update(path.read_bytes())
     digest.update(json.dumps(dataclasses.asdict(PRODUCTS[product]), sort_keys=True).encode())
     return digest.hexdigest()[:16]
 
@@ -250,6 +253,7 @@ def _compile(
         else:
             break
     reader.join()
+    stderr.close()
     if code:
         said = [line for line in lines if not line.startswith("go: downloading")]
         raise ProgramError(f"{label}: go build failed\n{''.join(said[-40:])}")

@@ -1,0 +1,238 @@
+"""The reconciler against a real apiserver; there is no node, so nothing answers a stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import lightkube
+import prometheus_client
+import pytest
+from lightkube.config.kubeconfig import KubeConfig
+from lightkube.config.models import User
+from lightkube.core.exceptions import ApiError
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.models.rbac_v1 import PolicyRule, RoleRef, Subject
+from lightkube.resources.core_v1 import Pod, PodStatus, ServiceAccount
+from lightkube.resources.rbac_authorization_v1 import Role, RoleBinding
+from sidecar_lifecycle import run
+from sidecar_lifecycle import settings as options
+from sidecar_lifecycle.kube import client as kube
+from sidecar_lifecycle.kube import lease, types, watch
+
+from tests.unit.workload import pods
+
+Cluster = lightkube.Client
+
+
+@pytest.fixture
+def account(client: Cluster, namespace: str) -> str:
+    """The ServiceAccount that pods need, which nobody makes without a controller-manager."""
+    with contextlib.suppress(ApiError):
+        client.create(ServiceAccount(metadata=ObjectMeta(name="default", namespace=namespace)))
+    return namespace
+
+
+@pytest.fixture
+async def admin(kubeconfig: Path) -> AsyncIterator[kube.Client]:
+    connection = kube.connect(str(kubeconfig))
+    yield connection
+    await connection.close()
+
+
+def create(client: Cluster, body: dict[str, Any]) -> None:
+    """Create a pod, and then its status as a kubelet would."""
+    body = copy.deepcopy(body)
+    status = body.pop("status")
+    for key in ("uid", "resourceVersion"):
+        body["metadata"].pop(key, None)
+    body["spec"]["containers"] = [
+        {**each, "image": "localhost/none:1"} for each in body["spec"]["containers"]
+    ]
+    body["spec"].pop("nodeName")
+    client.create(Pod.from_dict(body))
+    report(client, body["metadata"]["namespace"], body["metadata"]["name"], status)
+
+
+def report(client: Cluster, namespace: str, name: str, status: dict[str, Any]) -> None:
+    statuses = [
+        {"image": "x", "imageID": "x", "ready": False, "restartCount": 0, **each}
+        for each in status["containerStatuses"]
+    ]
+    body = {"status": {"phase": status["phase"], "containerStatuses": statuses}}
+    client.patch(PodStatus, name, body, namespace=namespace)
+
+
+async def until(condition: Callable[[], Any], seconds: float = 20) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 - conditions on plain state
+            await asyncio.sleep(0.05)
+
+
+@contextlib.asynccontextmanager
+async def program(connection: kube.Client, model: str, **extra: Any) -> AsyncIterator[run.Program]:
+    settings = options.Settings(
+        model=model, application="app", unit="app/0", listen="127.0.0.1:0", **extra
+    )
+    subject = run.Program(connection, settings, prometheus_client.CollectorRegistry())
+    task = asyncio.create_task(subject.run())
+    try:
+        yield subject
+        assert not task.done()
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def decisions(subject: run.Program) -> dict[str, str]:
+    return {each.pod.metadata.name: each.decision.action for each in subject.shutdown.view}
+
+
+async def test_pods_are_selected_and_judged_as_the_server_reports_them(
+    client: Cluster, kubeconfig: Path, account: str
+):
+    create(client, pods.pod_json(pods.running(), name="busy", namespace=account))
+    create(client, pods.pod_json(name="always", policy="Always", namespace=account))
+    connection = kube.connect(str(kubeconfig))
+    async with program(connection, account) as subject:
+        await until(lambda: all(subject.ready().values()))
+        await until(lambda: decisions(subject) == {"busy": "wait"})
+        ended = pods.pod_json(name="busy", namespace=account)
+        report(client, account, "busy", ended["status"])
+        await until(lambda: decisions(subject) == {"busy": "stop"})
+        both = pods.pod_json(name="busy", namespace=account, proxy=pods.ended(), phase="Succeeded")
+        report(client, account, "busy", both["status"])
+        await until(lambda: decisions(subject) == {})
+
+
+async def test_stop_that_can_not_reach_a_node_is_retried_and_said(
+    client: Cluster, kubeconfig: Path, account: str
+):
+    create(client, pods.pod_json(namespace=account))
+    connection = kube.connect(str(kubeconfig))
+
+    def said() -> list[str]:
+        events = client.list(types.Event, namespace=account)  # type: ignore[type-var]
+        return [event.reason or "" for event in events]
+
+    async with program(connection, account):
+        await until(lambda: "ProxyStopFailed" in said())
+
+
+async def test_two_units_elect_one_and_hand_over(admin: kube.Client, account: str):
+    def member(name: str) -> lease.Leadership:
+        timing = lease.Timing(duration=3, deadline=2, retry=0.2)
+        return lease.Leadership(
+            admin, namespace=account, name="app-lifecycle", identity=name, timing=timing
+        )
+
+    first, second = member("app/0"), member("app/1")
+    tasks = [asyncio.create_task(each.run()) for each in (first, second)]
+    try:
+        await until(lambda: first.is_leader or second.is_leader)
+        assert first.is_leader != second.is_leader
+        leader, other = (first, second) if first.is_leader else (second, first)
+        tasks[(first, second).index(leader)].cancel()
+        await until(lambda: other.is_leader, seconds=2)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.mark.parametrize("streaming", [True, False], ids=["streaming-list", "paged-list"])
+async def test_watch_lists_follows_and_resumes(
+    client: Cluster,
+    admin: kube.Client,
+    account: str,
+    streaming: bool,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(watch, "PAGE", 2)
+    for number in range(5):
+        create(client, pods.pod_json(name=f"pod-{number}", namespace=account))
+    request = admin.transport.stream
+
+    def stream(path: str, *, params: dict[str, str], idle: float) -> Any:
+        if not streaming:
+            params = (
+                {**params, "resourceVersionMatch": "Nonsense"}
+                if ("sendInitialEvents" in params)
+                else params
+            )
+        # The server ends the watch each second, so that following means resuming.
+        return request(path, params={**params, "timeoutSeconds": "1"}, idle=idle)
+
+    monkeypatch.setattr(admin.transport, "stream", stream)
+    said: list[str] = []
+
+    async def follow() -> None:
+        async for change in watch.watch(admin, types.Pod, namespace=account):
+            what = change.object.metadata.name if change.object else ""
+            said.append(f"{change.kind} {what}".strip())
+
+    task = asyncio.create_task(follow())
+    await until(lambda: "synced" in said)
+    assert said == [*(f"added pod-{number}" for number in range(5)), "synced"]
+    await asyncio.sleep(2.5)
+    client.delete(Pod, "pod-3", namespace=account, grace_period=0)
+    await until(lambda: said[-1] == "deleted pod-3")
+    assert said.count("synced") == 1
+    task.cancel()
+
+
+async def test_narrow_role_serves_the_model(
+    client: Cluster, admin: kube.Client, kubeconfig: Path, account: str
+):
+    """Rights in the model's namespace alone: no cluster-wide list, no namespaces."""
+    rules = [
+        PolicyRule(apiGroups=[""], resources=["pods"], verbs=["get", "list", "watch"]),
+        PolicyRule(apiGroups=[""], resources=["events"], verbs=["create", "patch", "get"]),
+        PolicyRule(
+            apiGroups=["coordination.k8s.io"],
+            resources=["leases"],
+            verbs=["get", "create", "update"],
+        ),
+    ]
+    client.create(Role(metadata=ObjectMeta(name="narrow", namespace=account), rules=rules))
+    client.create(
+        RoleBinding(
+            metadata=ObjectMeta(name="narrow", namespace=account),
+            roleRef=RoleRef(apiGroup="rbac.authorization.k8s.io", kind="Role", name="narrow"),
+            subjects=[Subject(kind="ServiceAccount", name="default", namespace=account)],
+        )
+    )
+    answer = await admin.transport.request(
+        "POST",
+        f"/api/v1/namespaces/{account}/serviceaccounts/default/token",
+        body={"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}},
+    )
+    token = json.loads(answer)["status"]["token"]
+    config = KubeConfig.from_file(kubeconfig).get()
+    assert config is not None
+    connection = kube.Client(config._replace(user=User(token=token)))
+    create(client, pods.pod_json(namespace=account))
+    async with program(connection, account) as subject:
+        await until(lambda: decisions(subject) == {"job-x": "stop"})
+        await until(lambda: all(subject.ready().values()))
+
+
+def test_explain_reads_what_kubectl_prints(
+    client: Cluster, control_plane: Any, account: str, capsys: pytest.CaptureFixture[str]
+):
+    from sidecar_lifecycle import cli  # noqa: PLC0415
+
+    create(client, pods.pod_json(namespace=account))
+    for form in ("json", "yaml"):
+        listing = control_plane.kubectl("get", "pods", "-n", account, "-o", form).stdout
+        path = control_plane.state_dir / f"pods.{form}"
+        path.write_text(listing)
+        assert cli.main(["explain", str(path), "--output", "json"]) == 0
+        row = json.loads(capsys.readouterr().out)
+        assert (row["name"], row["decision"]) == ("job-x", "stop")
