@@ -174,23 +174,28 @@ async def with_us(on: stage.Stage) -> None:
         on.figure("Training job: from the last payload exit to Succeeded", f"{done - end:.1f} s")
         on.chart("With the charm", pods, start, [(end, "training is over"), (done, "Succeeded")])
 
-        jobs = {
-            "with a sidecar": workloads.sleeper(
-                "plain", on.model, on.image, annotations=_classic(on)
-            ),
-            "without a sidecar": workloads.sleeper(
-                "bare", on.model, on.image, labels=workloads.NO_SIDECAR
-            ),
-        }
-        for words, job in jobs.items():
-            name = job["metadata"]["name"]
-            await on.api.apply(job)
-            done = await on.expect(f"a Job {words} is Complete", _succeeded(on, on.model, name))
-            pods = on.observer.timeline.select(on.model, {"job-name": name})
-            on.require(f"its pod ran {words}", bool(pods[0].proxy) == (words[:5] == "with "))
-            end = timeline.last_payload_end(pods)
-            assert end is not None
-            on.figure(f"Job {words}: from its payload's exit to Complete", f"{done - end:.1f} s")
+        await _plain_job(
+            on,
+            workloads.sleeper("plain", on.model, on.image, annotations=_classic(on)),
+            in_mesh=True,
+        )
+        await _plain_job(
+            on,
+            workloads.sleeper("bare", on.model, on.image, labels=workloads.NO_SIDECAR),
+            in_mesh=False,
+        )
+
+
+async def _plain_job(on: stage.Stage, job: kubernetes.Object, *, in_mesh: bool) -> None:
+    name = job["metadata"]["name"]
+    words = "with a sidecar" if in_mesh else "without a sidecar"
+    await on.api.apply(job)
+    done = await on.expect(f"a Job {words} is Complete", _succeeded(on, on.model, name))
+    pods = on.observer.timeline.select(on.model, {"job-name": name})
+    on.require(f"its pod ran {words}", bool(pods[0].proxy) is in_mesh)
+    end = timeline.last_payload_end(pods)
+    assert end is not None
+    on.figure(f"Job {words}: from its payload's exit to Complete", f"{done - end:.1f} s")
 
 
 async def toggles(on: stage.Stage) -> None:

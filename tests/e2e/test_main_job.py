@@ -3,9 +3,10 @@
 The tests of one cluster share a model and run in this order.
 """
 
-import re
+import collections
 
 import pytest
+from prometheus_client import parser
 
 from demo import juju, objects, steps, timeline, workloads
 
@@ -68,23 +69,18 @@ async def test_twenty_jobs_at_once_with_classic_sidecars_complete(on, node, figu
     await steps.clear_jobs(on.api, on.model)
 
 
-async def test_metrics_tell_how_many_proxies_were_stopped(on, node, figures):
-    text = await on.api.request(
-        "GET", METRICS.format(on.model, juju.APPLICATION), accept="text/plain"
-    )
-    figures[f"{node.kind.name}: metrics"] = [
-        line
-        for line in text.splitlines()
-        if not line.startswith("#")
-        and re.search(r"stop|quit|exit", line)
-        and "_bucket" not in line
-    ]
-    stops = [
-        float(line.rpartition(" ")[2])
-        for line in text.splitlines()
-        if re.match(r"sidecar_lifecycle_\w*stops_total\{", line)
-    ]
-    assert sum(stops) >= 20
+async def test_metrics_tell_how_fast_proxies_were_stopped(on, node, figures):
+    path = METRICS.format(on.model, juju.APPLICATION)
+    text = await on.api.request("GET", path, accept="text/plain")
+    values = collections.defaultdict(float)
+    for family in parser.text_string_to_metric_families(text):
+        for sample in family.samples:
+            values[sample.name.removeprefix("sidecar_lifecycle_")] += sample.value
+    assert values["proxies_stopped_total"] >= 20
+    for name in ("stop_acknowledged_seconds", "payload_exit_to_proxy_exit_seconds"):
+        count, total = values[f"{name}_count"], values[f"{name}_sum"]
+        assert count >= 20
+        figures[f"{node.kind.name}: metrics: mean {name}"] = round(total / count, 3)
 
 
 async def test_with_the_hold_no_first_request_fails_behind_a_slow_proxy(on, node, figures):
