@@ -10,9 +10,9 @@ import lightkube
 import pytest
 from ops import testing
 
-import charm
 import cluster as charm_cluster
 import manifests
+from tests.functional import charm_runs
 
 IGNORED_KINDS = {"Pod", "Event", "Lease", "EndpointSlice", "Node"}
 
@@ -22,21 +22,6 @@ def api(client: lightkube.Client, monkeypatch) -> charm_cluster.Cluster:
     made = charm_cluster.Cluster(client)
     monkeypatch.setattr(charm_cluster, "connect", lambda: made)
     return made
-
-
-def run(event: str, model: str, *, units: int = 1) -> testing.State:
-    summary = {"eligible": 0, "in_mesh": 0, "converging": 0, "proposed": 0, "guarded": []}
-    line = json.dumps({"summary": {**summary, "reported": 0, "settled_before_us": False}})
-    answer = testing.Exec(("/usr/bin/sidecar-lifecycle", "uninjected"), stdout=line)
-    container = testing.Container("lifecycle", can_connect=True, execs={answer})
-    given = testing.State(
-        leader=True,
-        planned_units=units,
-        containers={container},
-        model=testing.Model(model, type="kubernetes"),
-    )
-    ctx = testing.Context(charm.IstioIntegrator)
-    return ctx.run(getattr(ctx.on, event)(), given)
 
 
 def everything(api: charm_cluster.Cluster) -> set[str]:
@@ -62,28 +47,28 @@ def eventually(check: Callable[[], Any]) -> Any:
 
 
 def test_charm_without_istio_waits_with_its_policy_at_work(api, namespace):
-    out = run("start", namespace)
+    out = charm_runs.run("start", namespace)
     assert out.unit_status == testing.WaitingStatus(
         "waiting for istiod: the cluster has no sidecar injector"
     )
     own = manifests.Manifests(api, model=namespace, application="istio-integrator")
     assert "MutatingAdmissionPolicy" in {obj["kind"] for obj in own.owned()}
-    run("remove", namespace, units=0)
+    charm_runs.run("remove", namespace, units=0)
 
 
 def test_charm_that_is_removed_leaves_the_cluster_as_it_was(api, namespace):
     eventually(lambda: api.get(charm_cluster.CONFIG_MAP, "kube-root-ca.crt", namespace))
     before = everything(api)
-    run("start", namespace)
+    charm_runs.run("start", namespace)
     assert everything(api) != before
-    run("remove", namespace, units=0)
+    charm_runs.run("remove", namespace, units=0)
     assert eventually(lambda: everything(api) == before), everything(api) ^ before
 
 
 def test_model_that_is_deleted_without_any_hook_leaves_nothing_of_ours(api):
     model = f"gone-{uuid.uuid4().hex[:8]}"
     created = api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": model}})
-    run("start", model)
+    charm_runs.run("start", model)
     own = manifests.Manifests(api, model=model, application="istio-integrator")
     assert own.owned()
     api.delete(created)

@@ -1,0 +1,84 @@
+"""The charm without trust, with exactly the roles that are shipped."""
+
+import pathlib
+from collections.abc import Iterator
+
+import lightkube
+import pytest
+from lightkube.config.kubeconfig import KubeConfig
+from lightkube.config.models import User
+from ops import testing
+
+import cluster as charm_cluster
+import manifests
+from tests.functional import charm_runs
+
+ROLES = pathlib.Path("rbac/roles.yaml")
+
+
+@pytest.fixture
+def restricted(control_plane, kubeconfig, namespace, monkeypatch) -> Iterator[None]:
+    """Connect the charm as its ServiceAccount, which has the shipped roles in the namespace."""
+    control_plane.kubectl("-n", namespace, "create", "serviceaccount", "istio-integrator")
+    roles = ROLES.read_text().replace("kubeflow", namespace)
+    control_plane.kubectl("apply", "-f", "-", text=roles)
+    made = control_plane.kubectl("-n", namespace, "create", "token", "istio-integrator")
+    token = str(getattr(made, "stdout", made)).strip()
+    config = KubeConfig.from_file(kubeconfig).get()._replace(user=User(token=token))
+    with lightkube.Client(config=config) as client:
+        made = charm_cluster.Cluster(client)
+        monkeypatch.setattr(charm_cluster, "connect", lambda: made)
+        yield
+    control_plane.kubectl("delete", "-f", "-", text=roles)
+
+
+@pytest.fixture
+def own(client, namespace) -> manifests.Manifests:
+    api = charm_cluster.Cluster(client)
+    return manifests.Manifests(api, model=namespace, application="istio-integrator")
+
+
+def test_shipped_roles_suffice_for_the_policy(restricted, own, namespace):
+    out = charm_runs.run("start", namespace)
+    assert out.unit_status == testing.WaitingStatus(
+        "waiting for istiod: the cluster has no sidecar injector"
+    )
+    assert "MutatingAdmissionPolicy" in {obj["kind"] for obj in own.owned()}
+    charm_runs.run("remove", namespace, units=0)
+    assert own.owned() == []
+
+
+def test_shipped_roles_suffice_for_the_webhook(restricted, own, namespace, client):
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "istio-integrator-0", "namespace": namespace},
+        "spec": {
+            "serviceAccountName": "istio-integrator",
+            "containers": [{"name": "lifecycle", "image": "workload:1"}],
+        },
+    }
+    charm_cluster.Cluster(client).create(pod)
+    out = charm_runs.run("start", namespace, admission="webhook")
+    assert isinstance(out.unit_status, testing.WaitingStatus)
+    kinds = {obj["kind"] for obj in own.owned()}
+    assert {"Secret", "Deployment", "Service", "PodDisruptionBudget"} <= kinds
+    charm_runs.run("remove", namespace, units=0)
+    assert own.owned() == []
+
+
+def test_shipped_roles_suffice_to_join_and_leave(restricted, namespace, client):
+    api = charm_cluster.Cluster(client)
+    found = api.get(charm_cluster.NAMESPACE, namespace)
+    record = (
+        f'{{"before": {{"istio-injection": null}}, "owner": "{namespace}.istio-integrator", '
+        '"set": {"istio-injection": "enabled"}}'
+    )
+    patch = {
+        "labels": {"istio-injection": "enabled"},
+        "annotations": {"istio-integrator.charmhub.io/membership": record},
+    }
+    api.merge_patch(found, {"metadata": patch})
+    charm_runs.run("remove", namespace, units=0)
+    metadata = api.get(charm_cluster.NAMESPACE, namespace)["metadata"]
+    assert "istio-injection" not in metadata["labels"]
