@@ -117,17 +117,17 @@ def container(name: str, image: str, **fields: Any) -> dict[str, Any]:
     return {"name": name, "image": image, **fields}
 
 
-def held(id: str, before: str, after: str) -> Case:
+def held(name: str, before: str, after: str) -> Case:
     return Case(
-        id=f"hold, {id}",
+        id=f"hold, {name}",
         annotations={CONFIG: before},
         want=("hold",),
         want_annotations={CONFIG: after},
     )
 
 
-def left(id: str, value: str, reason: str) -> Case:
-    return Case(id=f"left, {id}", annotations={CONFIG: value}, skipped=(f"hold:{reason}",))
+def left(name: str, value: str, reason: str) -> Case:
+    return Case(id=f"left, {name}", annotations={CONFIG: value}, skipped=(f"hold:{reason}",))
 
 
 NO_SIDECAR = {INJECT: "false"}

@@ -29,9 +29,10 @@ def kubeconfig(control_plane: cluster.Testbed) -> Path:
 
 
 @pytest.fixture(scope="session")
-def client(kubeconfig: Path) -> lightkube.Client:
+def client(kubeconfig: Path) -> Iterator[lightkube.Client]:
     """A lightkube client with the administrator's rights."""
-    return lightkube.Client(config=KubeConfig.from_file(kubeconfig).get())
+    with lightkube.Client(config=KubeConfig.from_file(kubeconfig).get()) as client:
+        yield client
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ class Request(msgspec.Struct, gc=False, rename="camel"):
     operation: str
     resource: Resource
     sub_resource: str = ""
-    object: msgspec.Raw | None = None
+    object: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class Review(msgspec.Struct, gc=False, rename="camel"):
@@ -103,7 +103,7 @@ def _reviewed(
     if request.operation != "CREATE" or not is_pod:
         return _allowed(request.uid, "not-ours")
     try:
-        pod = _POD.decode(request.object or b"null")
+        pod = _POD.decode(request.object)
     except _BAD_INPUT as error:
         warning = f"istio-integrator left the pod as it is, it could not read it: {error}"
         return _allowed(request.uid, "not-understood", warnings=[_short(warning)])

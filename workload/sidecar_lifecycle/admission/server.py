@@ -190,6 +190,8 @@ class Server:
         answer = review.answer(body, self._settings, kind)
         self._metrics.seconds.observe(time.perf_counter() - started)
         self._metrics.observe(kind, answer)
+        if answer.status != 200:
+            log.warning("refused", namespaces=kind, error=answer.body.decode())
         log.debug("reviewed", namespaces=kind, outcome=answer.outcome)
         content_type = "application/json" if answer.status == 200 else "text/plain"
         return web.Response(status=answer.status, body=answer.body, content_type=content_type)

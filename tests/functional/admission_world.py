@@ -1,0 +1,142 @@
+"""Namespaces, settings and pods for the table of cases on a real API server."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import time
+from typing import Any
+
+import admission
+import cluster
+import errors
+import podrules
+from tests.functional import admission_cases as table
+
+OUT_OF_SCOPE = {
+    "plain": {},
+    "disabled": {
+        "app.kubernetes.io/part-of": "kubeflow-profile",
+        f"{table.PREFIX}lifecycle": "disabled",
+    },
+    "controller": {f"{table.PREFIX}lifecycle": "enabled", "controller.juju.is/id": "x"},
+}
+IN_SCOPE = {
+    "profiles": {"app.kubernetes.io/part-of": "kubeflow-profile"},
+    "labelled": {f"{table.PREFIX}lifecycle": "enabled"},
+    # Labelled and a profile: it has one kind all the same.
+    "both": {
+        "app.kubernetes.io/part-of": "kubeflow-profile",
+        f"{table.PREFIX}lifecycle": "enabled",
+    },
+}
+
+
+def entries(rules: list[dict[str, Any]]) -> tuple[podrules.Entries, ...]:
+    return tuple(
+        podrules.Entries(selector=rule.get("pods", ""), add=tuple(rule["add"].items()))
+        for rule in rules
+    )
+
+
+def wishes(name: str, model: str) -> admission.Wishes:
+    """Put one of the table's settings into the charm's words."""
+    values = table.SETTINGS[name]
+    return admission.Wishes(
+        model=model,
+        application=table.APPLICATION,
+        membership=values.get("membership", "namespace"),
+        lifecycle_in_model=values.get("lifecycle-in-model", True),
+        included_pods=values.get("included-pods", ""),
+        excluded_pods=values.get("excluded-pods", ""),
+        inject_label=next(iter(values.get("inject-label", {table.INJECT: "true"}).items())),
+        hold_application=values.get("hold-application", True),
+        native=values.get("native", False),
+        rules=podrules.PodRules(
+            labels=entries(values.get("pod-labels", [])),
+            annotations=entries(values.get("pod-annotations", [])),
+            excluded_outbound_ports=tuple(
+                podrules.Ports(selector=rule.get("pods", ""), ports=tuple(rule["ports"]))
+                for rule in values.get("excluded-outbound-ports", [])
+            ),
+            image_registries=tuple(
+                podrules.Registries(
+                    selector=rule["pods"],
+                    prefixes=tuple(
+                        sorted(rule["prefixes"].items(), key=lambda pair: -len(pair[0]))
+                    ),
+                )
+                for rule in values.get("image-registries", [])
+            ),
+        ),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class World:
+    """The namespaces of one backend."""
+
+    api: cluster.Cluster
+    prefix: str
+
+    def model(self, settings: str) -> str:
+        return f"{self.prefix}-{settings}"
+
+    def namespace(self, case: table.Case) -> str:
+        """Where a case's pod is sent; other kinds than the model belong to the first settings."""
+        if case.namespace == "model":
+            return self.model(case.settings)
+        assert case.settings == "hold"
+        return f"{self.prefix}-{case.namespace}"
+
+    def create_namespaces(self) -> None:
+        names = {self.model(name): {} for name in table.SETTINGS}
+        others = {**IN_SCOPE, **OUT_OF_SCOPE}
+        names |= {f"{self.prefix}-{name}": labels for name, labels in others.items()}
+        for name, labels in names.items():
+            metadata = {"name": name, "labels": labels}
+            self.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+
+    def delete_namespaces(self) -> None:
+        for namespace in self.api.list(cluster.NAMESPACE):
+            if namespace["metadata"]["name"].startswith(f"{self.prefix}-"):
+                self.api.delete(namespace)
+
+    def namespaces_of(self, settings: str) -> admission.Namespaces:
+        groups = ("profiles", "labelled") if settings == "hold" else ()
+        return admission.namespace_selectors(self.model(settings), groups)
+
+    def try_pod(self, pod: dict[str, Any]) -> dict[str, Any]:
+        """Have a pod created without keeping it."""
+        return self.api.create(pod, dry_run=True)
+
+    def wait_until_mutated(self, namespace: str, *, mutated: bool = True) -> None:
+        """Wait until the API server has noticed what was applied, or is gone."""
+        labels = {"app.kubernetes.io/name": table.APPLICATION}
+        pod = table.Case(id="", labels=labels).pod(namespace)
+        for _ in range(200):
+            # An API server that just started answers 503 until it has its schemas.
+            with contextlib.suppress(errors.ApiError):
+                created = self.try_pod(pod)
+                applied = table.APPLIED in cluster.at(created, "metadata", "annotations")
+                if applied is mutated:
+                    return
+            time.sleep(0.05)
+        raise AssertionError(f"pods of {namespace} are mutated: {not mutated}")
+
+
+def assert_case(world: World, case: table.Case) -> None:
+    """Create a case's pod without keeping it, and see that it got what the table says."""
+    pod = case.pod(world.namespace(case))
+    created = world.try_pod(json.loads(json.dumps(pod)))
+
+    metadata, spec = created["metadata"], created["spec"]
+    images = {
+        container["name"]: container["image"]
+        for container in (*spec.get("initContainers", ()), *spec["containers"])
+    }
+    sent = (*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"])
+    assert metadata.get("labels", {}) == case.all_labels
+    assert metadata.get("annotations", {}) == case.all_annotations
+    assert images == {**{c["name"]: c["image"] for c in sent}, **case.want_images}

@@ -1,0 +1,275 @@
+"""The webhook's server on a real API server, by the table of cases."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+import certificates
+import cluster
+import manifests
+import webhook
+from tests.functional import admission_cases as table
+from tests.functional import admission_world
+
+WORKLOAD = Path(__file__).parents[2] / "workload"
+NAME = "localhost"
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def now():
+    return datetime.datetime.now(datetime.UTC)
+
+
+@dataclasses.dataclass
+class Server:
+    """A process of `sidecar-lifecycle admission` on loopback."""
+
+    directory: Path
+    port: int
+    health: int
+    material: certificates.Material
+    process: subprocess.Popen
+
+    def get(self, path):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.health}{path}") as response:
+                return response.status, response.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    def metric(self, line):
+        _, text = self.get("/metrics")
+        values = [row.split()[-1] for row in text.splitlines() if row.startswith(line)]
+        return sum(map(float, values))
+
+    def show(self, material):
+        """Put certificates where the server looks, as the kubelet does: all at once."""
+        for name, text in (("tls.crt", material.leaf), ("tls.key", material.leaf_key)):
+            partial = self.directory / f".{name}"
+            partial.write_text(text)
+            partial.rename(self.directory / name)
+
+    def settle(self, values):
+        text = json.dumps(values)
+        partial = self.directory / ".settings.json"
+        partial.write_text(text)
+        partial.rename(self.directory / "settings.json")
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def serving(directory, values):
+    directory.mkdir()
+    material = certificates.decide(None, [NAME], now())
+    server = Server(directory, free_port(), free_port(), material, None)
+    server.show(material)
+    server.settle(values)
+    command = [
+        *(sys.executable, "-m", "sidecar_lifecycle.cli", "admission"),
+        *("--settings", directory / "settings.json", "--tls-dir", directory),
+        *("--listen", f"127.0.0.1:{server.port}", "--health", f"127.0.0.1:{server.health}"),
+    ]
+    log = (directory / "log").open("w")
+    with log:
+        env = {**os.environ, "PYTHONPATH": str(WORKLOAD)}
+        server.process = subprocess.Popen(command, env=env, stderr=log, cwd=directory)
+    try:
+        for _ in range(200):
+            with contextlib.suppress(OSError):
+                if server.get("/readyz")[0] == 200:
+                    break
+            time.sleep(0.05)
+        else:
+            raise AssertionError((directory / "log").read_text())
+        yield server
+    finally:
+        server.process.kill()
+        server.process.wait()
+
+
+def by_url(objects, server):
+    """Point a configuration to loopback instead of to a Service."""
+    for obj in objects:
+        for hook in obj["webhooks"]:
+            path = hook["clientConfig"].pop("service")["path"]
+            hook["clientConfig"]["url"] = f"https://{NAME}:{server.port}{path}"
+    return objects
+
+
+def configure(world, name, server, bundle):
+    """Apply the charm's configuration, pointing to the process."""
+    owner = manifests.Manifests(world.api, model=world.model(name), application=table.APPLICATION)
+    context = webhook.ConfigurationContext(
+        name=webhook.configuration_name(owner.owner),
+        service="unused",
+        model=world.model(name),
+        ca_bundle=certificates.encoded(bundle),
+        namespace_selectors=world.namespaces_of(name),
+    )
+    rendered = manifests.render(webhook.CONFIGURATION_FOLDER, context)
+    for obj in by_url(rendered, server):
+        world.api.apply(owner.prepared(webhook.CONFIGURATION_FOLDER, obj))
+    return owner
+
+
+@pytest.fixture(scope="module")
+def servers():
+    """The running servers by the name of their settings."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def world(client, servers, tmp_path_factory):
+    """Every settings of the table as a webhook of its own."""
+    world = admission_world.World(cluster.Cluster(client), "webhook")
+    world.create_namespaces()
+    root = tmp_path_factory.mktemp("webhooks")
+    owners = []
+    with contextlib.ExitStack() as stack:
+        for name in table.SETTINGS:
+            values = admission_world.wishes(name, world.model(name)).settings()
+            servers[name] = stack.enter_context(serving(root / name, values))
+            bundle = servers[name].material.bundle
+            owners.append(configure(world, name, servers[name], bundle))
+        for name in table.SETTINGS:
+            world.wait_until_mutated(world.model(name))
+        yield world
+        for owner in owners:
+            owner.remove(webhook.CONFIGURATION_FOLDER)
+        for name in table.SETTINGS:
+            world.wait_until_mutated(world.model(name), mutated=False)
+    world.delete_namespaces()
+
+
+@pytest.mark.parametrize("case", table.CASES, ids=lambda case: case.id)
+def test_a_pod_gets_what_the_table_says(world, case):
+    admission_world.assert_case(world, case)
+
+
+@pytest.mark.parametrize("namespace", sorted(admission_world.OUT_OF_SCOPE))
+def test_a_namespace_out_of_scope_is_left_alone(world, namespace):
+    pod = table.Case(id="").pod(f"{world.prefix}-{namespace}")
+
+    assert "annotations" not in world.try_pod(pod)["metadata"]
+
+
+def test_a_labelled_profile_is_served_once(world, servers):
+    before = servers["hold"].metric("istio_integrator_admission_reviews_total")
+    pod = table.Case(id="").pod(f"{world.prefix}-both")
+
+    annotations = world.try_pod(pod)["metadata"]["annotations"]
+
+    assert annotations == {table.CONFIG: table.HOLD, table.APPLIED: "hold"}
+    assert servers["hold"].metric("istio_integrator_admission_reviews_total") == before + 1
+
+
+def test_changed_settings_take_effect_without_a_restart(world, servers):
+    pod = table.Case(id="").pod(world.model("neither"))
+    known = admission_world.wishes("neither", world.model("neither"))
+    assert "annotations" not in world.try_pod(pod)["metadata"]
+
+    servers["neither"].settle(dataclasses.replace(known, hold_application=True).settings())
+    world_says = wait_for(lambda: world.try_pod(pod)["metadata"].get("annotations"))
+    servers["neither"].settle({"broken": True})
+    time.sleep(2.5)
+    still = world.try_pod(pod)["metadata"].get("annotations")
+    servers["neither"].settle(known.settings())
+
+    assert world_says == still == {table.CONFIG: table.HOLD, table.APPLIED: "hold"}
+    wait_for(lambda: "annotations" not in world.try_pod(pod)["metadata"])
+    failed = 'istio_integrator_admission_reloads_total{file="settings",result="failed"}'
+    assert servers["neither"].metric(failed) == 1
+
+
+def test_a_rotation_under_load_skips_no_pod(world, servers):
+    server, model = servers["hold"], world.model("hold")
+    pod = table.Case(id="").pod(model)
+    rotated = certificates.decide(server.material, [NAME], now(), rotate=True)
+    skipped = []
+    stop = time.monotonic() + 6
+    changed = False
+    while time.monotonic() < stop:
+        if not changed and time.monotonic() > stop - 5:
+            configure(world, "hold", server, rotated.bundle)
+            server.show(rotated)
+            changed = True
+        skipped.append("annotations" not in world.try_pod(pod)["metadata"])
+    configure(world, "hold", server, dataclasses.replace(rotated, previous_ca="").bundle)
+    server.material = rotated
+
+    assert not any(skipped)
+    assert len(skipped) > 50
+    ok = 'istio_integrator_admission_reloads_total{file="certificate",result="ok"}'
+    assert server.metric(ok) == 1
+    world.wait_until_mutated(model)
+
+
+def test_a_server_that_is_gone_refuses_no_pod(world, servers):
+    server = servers["revision"]
+    pod = table.Case(id="", labels={"team": "x"}).pod(world.model("revision"))
+    assert "istio.io/rev" in world.try_pod(pod)["metadata"]["labels"]
+
+    server.process.send_signal(signal.SIGSTOP)
+    try:
+        started = time.monotonic()
+        created = world.try_pod(pod)
+        took = time.monotonic() - started
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+
+    assert "istio.io/rev" not in created["metadata"]["labels"]
+    assert took < 3.5
+
+
+def test_a_server_that_ends_says_so_first_and_still_answers(world, servers):
+    server = servers["place-only"]
+    labels = {"app.kubernetes.io/name": table.APPLICATION}
+    pod = table.Case(id="", labels=labels).pod(world.model("place-only"))
+
+    server.stop()
+
+    wait_for(lambda: server.get("/readyz")[0] == 503)
+    assert server.get("/livez")[0] == 200
+    assert table.APPLIED in world.try_pod(pod)["metadata"]["annotations"]
+    assert server.process.wait(10) == 0
+    assert "annotations" not in world.try_pod(pod)["metadata"]
+
+
+@pytest.mark.parametrize("application", ["a", "zz", "0", "istio-sidecar", "x" * 60])
+@pytest.mark.parametrize("model", ["istio-system", "zz", "a", "m" * 63])
+def test_the_configuration_sorts_before_every_injector(application, model):
+    name = webhook.configuration_name(manifests.owner_label(model, application))
+
+    assert name < "istio-revision-tag-default"
+    assert name < "istio-sidecar-injector"
+    assert len(name) < 250
+
+
+def wait_for(look):
+    for _ in range(100):
+        if found := look():
+            return found
+        time.sleep(0.1)
+    raise AssertionError("it did not happen in 10 s")
