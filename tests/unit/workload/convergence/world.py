@@ -182,6 +182,7 @@ class World:
         )
 
     def evict(self, replica):
+        self.settle_debts()
         pod = self.pods[replica.uid]
         workload = self.workloads[pod.workload]
         siblings = [each for each in self.of(pod.workload) if each is not pod]
@@ -212,7 +213,7 @@ class World:
         self.open[pod.workload] = {each.uid for each in self.of(pod.workload)}
         if pod.ready:
             self.owed[pod.workload] = sum(each.ready for each in self.of(pod.workload))
-        assert len(self.owed) <= self.limits.max_unavailable, self.owed
+        assert len(self.owed) <= self.limits.max_unavailable, str(self.owed)
         pod.terminating = True
         self.evictions.append(pod)
 

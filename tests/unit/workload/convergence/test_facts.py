@@ -1,0 +1,109 @@
+"""The facts that the plan decides on, from pods as Kubernetes has them."""
+
+import pytest
+from sidecar_lifecycle.convergence import facts, trial
+from sidecar_lifecycle.kube import types
+from sidecar_lifecycle.rules import eligible, selectors
+
+from tests.unit.workload import pods
+
+WANTED = eligible.Wanted(True, "NamespaceInjection", "its namespace says so")
+OURS = eligible.Ownership("StatefulSet/a", True, "", "")
+READY = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:01:00Z"}
+
+
+def replica(**values):
+    return facts.replica(pods.pod(**values), WANTED, OURS)
+
+
+def test_a_ready_pod_says_since_when():
+    found = replica(conditions=[READY], creationTimestamp="2026-01-01T00:00:00Z")
+
+    assert found.ready_since - found.created == 60
+    assert found.ready
+
+
+def test_a_terminating_pod_is_not_ready():
+    found = replica(conditions=[READY], deletionTimestamp="2026-01-01T00:02:00Z")
+
+    assert found.terminating
+    assert not found.ready
+
+
+@pytest.mark.parametrize(
+    ("values", "want"),
+    [
+        pytest.param({"main": pods.waiting()}, True, id="container"),
+        pytest.param(
+            {"init_statuses": [pods.status("charm-init", pods.waiting())]}, True, id="init"
+        ),
+        pytest.param({"main": pods.waiting("ImagePullBackOff")}, False, id="no-image"),
+        pytest.param({"main": pods.running()}, False, id="running"),
+    ],
+)
+def test_a_crash_loop_is_seen_in_any_container(values, want):
+    assert replica(**values).crash_looping is want
+
+
+@pytest.mark.parametrize("label", ["pod-template-hash", "controller-revision-hash"])
+def test_the_template_is_known_by_its_hash(label):
+    assert replica(labels={label: "abc"}).revision == "abc"
+
+
+def test_what_is_not_ours_says_why():
+    not_ours = eligible.Ownership("", False, "BarePod", "nothing would create it again")
+    found = facts.replica(pods.pod(), WANTED, not_ours)
+
+    assert (found.fixable, found.reason) == (False, "BarePod")
+
+
+def scope(labels=None, **settings):
+    return eligible.Scope(namespace_labels=labels or {}, **settings)
+
+
+def test_the_fingerprint_follows_what_decides_about_injection():
+    enabled = {"istio-injection": "enabled"}
+    first = facts.fingerprint(scope(enabled), ("u1",))
+
+    assert facts.fingerprint(scope({**enabled, "other": "x"}), ("u1",)) == first
+    others = [
+        facts.fingerprint(scope(enabled), ("u2",)),
+        facts.fingerprint(scope({}), ("u1",)),
+        facts.fingerprint(scope(enabled, revision="x"), ("u1",)),
+        facts.fingerprint(scope(enabled, excluded=selectors.parse("a in (b, c)")), ("u1",)),
+    ]
+    assert len({first, *others}) == 5
+
+
+def test_a_trial_pod_is_the_workloads_next_one():
+    workload = {
+        "spec": {
+            "template": {
+                "metadata": {"labels": {"app": "a"}},
+                "spec": {"containers": [], "volumes": [{"name": "v"}]},
+            },
+            "volumeClaimTemplates": [{"metadata": {"name": "data"}}],
+        }
+    }
+    made = trial.of_workload(workload)
+
+    assert made["metadata"]["labels"] == {"app": "a"}
+    assert made["spec"]["volumes"] == [{"name": "v"}, {"name": "data", "emptyDir": {}}]
+    assert workload["spec"]["template"]["spec"]["volumes"] == [{"name": "v"}]
+
+
+@pytest.mark.parametrize(
+    ("given", "want"),
+    [
+        pytest.param(scope({"istio-injection": "enabled"}), {}, id="member"),
+        pytest.param(scope({"istio.io/rev": "x"}, revision="x"), {}, id="member-by-revision"),
+        pytest.param(scope(), {"sidecar.istio.io/inject": "true"}, id="outside"),
+        pytest.param(scope(revision="x"), {"istio.io/rev": "x"}, id="outside-by-revision"),
+    ],
+)
+def test_a_generic_trial_pod_asks_for_a_sidecar_where_the_namespace_does_not(given, want):
+    assert trial.generic(given)["metadata"]["labels"] == want
+
+
+def test_a_pod_without_times_has_facts_all_the_same():
+    assert facts.replica(types.Pod(), WANTED, OURS).created == 0

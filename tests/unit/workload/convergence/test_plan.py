@@ -1,0 +1,402 @@
+"""What the plan says in each single situation."""
+
+import dataclasses
+
+import pytest
+from sidecar_lifecycle.convergence import facts, memory, plan
+
+NOW = 1_000_000.0
+DAY = 86_400.0
+
+
+def replica(name="a-0", **values):
+    defaults = {
+        "uid": f"uid-{name}",
+        "created": NOW - 600,
+        "workload": f"StatefulSet/{name.rsplit('-', 1)[0]}",
+        "ready_since": NOW - 300,
+        "revision": "r1",
+    }
+    return facts.Replica(name=name, **{**defaults, **values})
+
+
+def snapshot(*replicas, desired=None, answers=(), **values):
+    counts = {}
+    for each in replicas:
+        counts[each.workload] = counts.get(each.workload, 0) + 1
+    return facts.Snapshot(
+        replicas=replicas,
+        desired={**counts, **(desired or {})},
+        fingerprint="f",
+        answers={
+            workload: facts.Answer(verdict=verdict, message="why", uid=uid, at=NOW)
+            for workload, verdict, uid in answers
+        },
+        **values,
+    )
+
+
+def decide(shot, remembered=None, *, mode="auto", now=NOW, **limits):
+    return plan.plan(
+        shot, remembered or memory.Memory(), mode=mode, limits=plan.Limits(**limits), now=now
+    )
+
+
+def injecting(*workloads):
+    return [(each, "injects", "") for each in workloads]
+
+
+def reasons(decided):
+    return {row.replica.name: row.reason for row in decided.rows}
+
+
+def test_a_first_look_asks_before_it_evicts():
+    decided = decide(snapshot(replica()))
+
+    assert [each.name for each in decided.ask] == ["a-0"]
+    assert decided.evict == ()
+    assert decided.memory.rounds == {}
+
+
+def test_an_eviction_is_remembered_with_the_pods_that_were_there():
+    decided = decide(snapshot(replica(), answers=injecting("StatefulSet/a")))
+
+    assert [each.name for each in decided.evict] == ["a-0"]
+    assert decided.memory.rounds["StatefulSet/a"].known == ("uid-a-0",)
+    assert decided.summary.converging == 1
+
+
+def test_an_old_answer_is_asked_for_again():
+    decided = decide(snapshot(replica(), answers=injecting("StatefulSet/a")), now=NOW + 6)
+
+    assert [each.name for each in decided.ask] == ["a-0"]
+    assert not decided.evict
+
+
+@pytest.mark.parametrize(
+    ("values", "want"),
+    [
+        pytest.param({"ready_since": NOW - 10}, "NotSettled", id="ready-just-now"),
+        pytest.param({"ready_since": None}, "NotReady", id="starting"),
+        pytest.param({"fixable": False, "reason": "BarePod"}, "BarePod", id="not-ours"),
+    ],
+)
+def test_a_pod_is_left_alone_with_the_reason(values, want):
+    decided = decide(snapshot(replica(**values), answers=injecting("StatefulSet/a")))
+
+    assert not decided.evict
+    assert not decided.ask
+    assert reasons(decided) == {"a-0": want}
+
+
+def test_the_plan_says_when_a_pod_will_have_been_ready_long_enough():
+    decided = decide(snapshot(replica(ready_since=NOW - 10)))
+
+    assert decided.wake_at == NOW + 50
+
+
+def test_a_crash_looping_pod_is_taken_at_once():
+    shot = snapshot(
+        replica(ready_since=None, crash_looping=True), answers=injecting("StatefulSet/a")
+    )
+
+    assert [each.name for each in decide(shot).evict] == ["a-0"]
+
+
+def test_the_broken_one_of_several_is_taken_first():
+    pods = [replica("a-0", ready_since=None, crash_looping=True), replica("a-1"), replica("a-2")]
+    decided = decide(snapshot(*pods, answers=injecting("StatefulSet/a")))
+
+    assert [each.name for each in decided.evict] == ["a-0"]
+
+
+def test_the_highest_ordinal_is_taken_first():
+    pods = [replica(f"a-{number}") for number in range(11)]
+    decided = decide(snapshot(*pods, answers=injecting("StatefulSet/a")))
+
+    assert [each.name for each in decided.evict] == ["a-10"]
+
+
+def test_the_only_ready_pod_of_several_stays():
+    pods = [replica("a-0"), replica("a-1", ready_since=None)]
+    decided = decide(snapshot(*pods, answers=injecting("StatefulSet/a")))
+
+    assert not decided.evict
+    assert reasons(decided)["a-0"] == "LastReadyReplica"
+
+
+def test_no_more_workloads_than_allowed_at_once():
+    pods = [replica(f"{name}-0") for name in "abc"]
+    answers = injecting(*(f"StatefulSet/{name}" for name in "abc"))
+    decided = decide(snapshot(*pods, answers=answers), max_unavailable=2)
+
+    assert [each.name for each in decided.evict] == ["a-0", "b-0"]
+    assert reasons(decided)["c-0"] == "Queued"
+
+
+def test_nothing_is_evicted_while_the_injector_does_not_answer():
+    pods = [replica("a-0"), replica("b-0")]
+    answers = [("StatefulSet/a", "down", ""), *injecting("StatefulSet/b")]
+    decided = decide(snapshot(*pods, answers=answers))
+
+    assert not decided.evict
+    assert reasons(decided) == {"a-0": "MeshDown", "b-0": "MeshDown"}
+    assert decided.wake_at == NOW + 5
+
+
+def test_a_replacement_that_would_be_refused_keeps_the_pod():
+    decided = decide(snapshot(replica(), answers=[("StatefulSet/a", "refused", "")]))
+
+    assert not decided.evict
+    assert reasons(decided) == {"a-0": "ReplacementRefused"}
+
+
+def test_a_workload_that_the_injector_skips_is_guarded_without_an_eviction():
+    decided = decide(snapshot(replica(), answers=[("StatefulSet/a", "skips", "")]))
+
+    assert not decided.evict
+    assert decided.memory.guards["StatefulSet/a"].until == NOW + 600
+    assert [each.reason for each in decided.summary.guarded] == ["InjectorSkips"]
+
+
+def a_round(**values):
+    defaults = {
+        "pod": "a-0",
+        "uid": "uid-a-0",
+        "known": ("uid-a-0",),
+        "was_ready": True,
+        "ready_before": 1,
+        "since": NOW - 5,
+        "fingerprint": "f",
+    }
+    return memory.Round(**{**defaults, **values})
+
+
+def remembering(**values):
+    return memory.Memory(rounds={"StatefulSet/a": a_round(**values)}, settled=False)
+
+
+def replacement(**values):
+    return replica(**{"uid": "new", "injected": True, "created": NOW - 3, **values})
+
+
+@pytest.mark.parametrize(
+    ("pods", "open_"),
+    [
+        pytest.param([replica()], True, id="eviction-not-seen-yet"),
+        pytest.param([replica(terminating=True)], True, id="terminating"),
+        pytest.param([], True, id="gone"),
+        pytest.param([replacement(ready_since=None)], True, id="starting"),
+        pytest.param([replacement()], False, id="ready"),
+    ],
+)
+def test_the_slot_is_held_until_the_replacement_is_ready(pods, open_):
+    other = replica("b-0")
+    shot = snapshot(*pods, other, desired={"StatefulSet/a": 1}, answers=injecting("StatefulSet/b"))
+    decided = decide(shot, remembering(), max_unavailable=1)
+
+    assert ("StatefulSet/a" in decided.memory.rounds) is open_
+    assert bool(decided.evict) is not open_
+
+
+def test_a_crash_looping_pods_round_ends_when_its_replacement_is_there():
+    shot = snapshot(replacement(ready_since=None), desired={"StatefulSet/a": 1})
+
+    assert decide(shot, remembering(was_ready=False, ready_before=0)).memory.rounds == {}
+
+
+def test_an_eviction_that_never_happened_is_forgotten_after_a_while():
+    decided = decide(snapshot(replica()), remembering(since=NOW - 31))
+
+    assert decided.memory.rounds == {}
+
+
+@pytest.mark.parametrize("gone", [True, False], ids=["deleted", "switched-off"])
+def test_a_workload_that_is_not_ours_any_more_gives_its_slot_back(gone):
+    pods = () if gone else (replacement(ready_since=None, fixable=False),)
+    shot = facts.Snapshot(replicas=pods, desired={} if gone else {"StatefulSet/a": 1})
+
+    assert decide(shot, remembering()).memory.rounds == {}
+
+
+def test_a_workload_scaled_to_nothing_gives_its_slot_back():
+    shot = facts.Snapshot(desired={"StatefulSet/a": 0}, fingerprint="f")
+
+    assert decide(shot, remembering()).memory.rounds == {}
+
+
+def test_a_replacement_without_sidecar_is_asked_about_before_it_is_blamed():
+    shot = snapshot(replacement(injected=False))
+    decided = decide(shot, remembering())
+
+    assert [each.uid for each in decided.ask] == ["new"]
+    assert "StatefulSet/a" in decided.memory.rounds
+
+
+def test_a_replacement_without_sidecar_ends_it():
+    bad = replacement(injected=False)
+    shot = snapshot(bad, answers=[("StatefulSet/a", "injects", "new")])
+    decided = decide(shot, remembering())
+
+    assert decided.memory.guards["StatefulSet/a"].reason == "StillNoSidecar"
+    assert not decided.evict
+    assert reasons(decided) == {"a-0": "StillNoSidecar"}
+    assert [each.kind for each in decided.news] == ["guarded", "completed"]
+    assert decided.summary.converging == 0
+
+
+@pytest.mark.parametrize(
+    ("verdict", "fingerprint"), [("down", "f"), ("injects", "other")], ids=["outage", "changed"]
+)
+def test_a_replacement_made_while_the_injector_was_away_is_excused(verdict, fingerprint):
+    bad = replacement(injected=False, ready_since=None)
+    shot = snapshot(bad, answers=[("StatefulSet/a", verdict, "new")])
+    decided = decide(shot, remembering(fingerprint=fingerprint))
+
+    assert not decided.memory.guards
+    assert "new" in decided.memory.rounds["StatefulSet/a"].known
+
+
+def guarded(**values):
+    guard = {"reason": "StillNoSidecar", "message": "m", "since": NOW - 5, "revision": "r1"}
+    return memory.Memory(
+        guards={"StatefulSet/a": memory.Guard(**{**guard, "fingerprint": "f", **values})},
+        settled=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("remembered", "pods", "want"),
+    [
+        pytest.param(guarded(), [replica()], True, id="same"),
+        pytest.param(guarded(), [], True, id="no-pod-right-now"),
+        pytest.param(guarded(), [replica(terminating=True)], True, id="being-replaced"),
+        pytest.param(guarded(), [replica(revision="r2")], False, id="new-template"),
+        pytest.param(guarded(fingerprint="old"), [replica()], False, id="mesh-changed"),
+        pytest.param(guarded(), [replica(injected=True)], False, id="cured"),
+        pytest.param(guarded(until=NOW), [replica()], False, id="time-is-over"),
+    ],
+)
+def test_a_guard_holds_until_something_changes(remembered, pods, want):
+    shot = snapshot(*pods, desired={"StatefulSet/a": 1}, answers=injecting("StatefulSet/a"))
+    decided = decide(shot, remembered)
+
+    assert bool(decided.memory.guards) is want
+
+
+def test_a_pause_is_waited_for_and_takes_no_slot():
+    pause = memory.Pause(reason="DisruptionBudget", message="m", until=NOW + 7)
+    remembered = memory.Memory(pauses={"StatefulSet/a": pause}, settled=False)
+    answers = injecting("StatefulSet/a", "StatefulSet/b")
+    shot = snapshot(replica("a-0"), replica("b-0"), answers=answers)
+    decided = decide(shot, remembered, max_unavailable=1)
+
+    assert [each.name for each in decided.evict] == ["b-0"]
+    assert reasons(decided)["a-0"] == "DisruptionBudget"
+    assert decided.memory.pauses == {"StatefulSet/a": pause}
+
+
+def test_a_replacement_that_does_not_come_up_is_reported_and_holds_its_slot():
+    shot = snapshot(replacement(ready_since=None), desired={"StatefulSet/a": 1})
+    decided = decide(shot, remembering(since=NOW - 700))
+
+    (trouble,) = decided.summary.guarded
+    assert trouble.reason == "ReplacementNotReady"
+    assert "restart-uninjected" in trouble.message
+    assert decided.memory.rounds
+
+
+def test_a_model_settled_long_before_us_is_only_proposed():
+    old = [replica(f"{name}-0", created=NOW - 2 * DAY) for name in "ab"]
+    answers = injecting("StatefulSet/a", "StatefulSet/b")
+    first = decide(snapshot(*old, answers=answers, application_created=NOW))
+
+    assert not first.evict
+    assert first.summary.settled_before_us
+    assert first.summary.proposed == 2
+    assert first.summary.converging == 0
+
+    # A pod that misses its sidecar later is ours to fix, the old ones stay a proposal.
+    young = replica("c-0", created=NOW + 10, ready_since=NOW - 100)
+    answers = injecting("StatefulSet/a", "StatefulSet/c")
+    later = decide(snapshot(*old, young, answers=answers, application_created=NOW), first.memory)
+    assert [each.name for each in later.evict] == ["c-0"]
+    assert later.summary.settled_before_us
+
+
+def test_a_model_with_one_young_pod_is_converged_to_its_end():
+    old = replica("a-0", created=NOW - 2 * DAY)
+    young = replica("b-0")
+    answers = injecting("StatefulSet/a", "StatefulSet/b")
+    first = decide(snapshot(old, young, answers=answers, application_created=NOW))
+    assert [each.name for each in first.evict] == ["a-0", "b-0"]
+
+    cured = dataclasses.replace(young, injected=True)
+    left = decide(
+        snapshot(old, cured, answers=answers, application_created=NOW),
+        memory.Memory(settled=False),
+    )
+    assert [each.name for each in left.evict] == ["a-0"]
+
+
+@pytest.mark.parametrize("mode", ["manual", "off"])
+def test_without_auto_nothing_happens_unasked(mode):
+    decided = decide(snapshot(replica(), answers=injecting("StatefulSet/a")), mode=mode)
+
+    assert not decided.evict
+    assert not decided.ask
+    assert decided.summary.proposed == 1
+
+
+def asked(*uids, **values):
+    request = memory.Request(id="1", at=NOW, uids=uids)
+    return memory.Memory(request=request, answered="1", **values)
+
+
+def test_what_is_asked_for_is_done_in_manual_mode_and_then_forgotten():
+    shot = snapshot(replica(), answers=injecting("StatefulSet/a"))
+    decided = decide(shot, asked("uid-a-0", "elsewhere"), mode="manual")
+    assert [each.name for each in decided.evict] == ["a-0"]
+    assert decided.memory.request.uids == ("uid-a-0",)
+
+    done = decide(snapshot(replacement()), decided.memory, mode="manual")
+    assert done.memory.request is None
+    assert done.memory.rounds == {}
+
+
+def test_a_pod_with_a_sidecar_is_renewed_when_asked_for():
+    shot = snapshot(replica(injected=True), answers=injecting("StatefulSet/a"))
+
+    assert [each.name for each in decide(shot, asked("uid-a-0")).evict] == ["a-0"]
+    assert not decide(shot).evict
+
+
+def test_asking_lifts_an_older_guard_but_not_the_one_that_follows():
+    shot = snapshot(replica(), answers=injecting("StatefulSet/a"))
+    older = asked("uid-a-0", guards=guarded().guards)
+    assert decide(shot, older).evict
+
+    newer = asked("uid-a-0", guards=guarded(since=NOW + 1).guards)
+    decided = decide(shot, newer)
+    assert not decided.evict
+    assert decided.memory.request is None
+
+
+def test_a_pod_that_is_not_ours_is_not_evicted_even_when_asked_for():
+    shot = snapshot(replica(fixable=False), answers=injecting("StatefulSet/a"))
+
+    assert not decide(shot, asked("uid-a-0")).evict
+
+
+def test_the_summary_counts_what_we_may_fix_apart_from_what_is_only_reported():
+    pods = [
+        replica("a-0"),
+        replica("b-0", injected=True),
+        replica("c-0", fixable=False, reason="BarePod"),
+        replica("d-0", wanted=False),
+        replica("e-0", injected=True, terminating=True),
+    ]
+    summary = decide(snapshot(*pods)).summary
+
+    assert (summary.eligible, summary.in_mesh, summary.reported) == (2, 1, 1)
+    assert summary.converging == 1
