@@ -119,8 +119,8 @@ class IstioIntegrator(ops.CharmBase):
         self._statuses = list(discovery.statuses())
         scope = self._scope(api, options, discovery.mesh)
         self._run(admission.Admission(scope, self._image(scope)))
-        if discovery.mesh is not None and discovery.mesh.native_sidecars:
-            self._statuses.append(ops.ActiveStatus("native sidecars"))
+        if discovery.mesh is not None:
+            self._statuses.append(ops.ActiveStatus(discovery.mesh.sidecars))
         place = membership.Membership(scope)
         self._run(place)
         self._workload = self._lifecycle(scope, _joined(scope, place))

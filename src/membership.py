@@ -94,7 +94,6 @@ def decide(
     if record is not None and record.owner != owner:
         return Decision(
             record=record,
-            joined=present == wanted,
             blocked=f"namespace {namespace} is in the care of {record.owner}: remove one of us",
         )
     if obstacle := _obstacle(namespace, labels, present):
@@ -174,7 +173,7 @@ class Membership:
 
     @property
     def joined(self) -> bool:
-        """Whether new pods of the model are asked to join, by whoever's label."""
+        """Whether new pods of the model are asked to join, and no other integrator sees to it."""
         return self._decision.joined
 
     def reconcile(self) -> None:

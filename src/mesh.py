@@ -58,6 +58,8 @@ class Mesh:
     """Why it is not alive, with the API server's words."""
     native_sidecars: bool = False
     """Whether pods that run to completion get native sidecars: probe, nodes and option agree."""
+    native_by_default: bool = False
+    """Whether pods that ask for nothing get native sidecars."""
     native_warning: str = ""
     """What the operator should know about `native_sidecars`."""
     hold_honoured: bool = True
@@ -76,6 +78,13 @@ class Mesh:
         if self.is_default:
             return {injectors.INJECT_LABEL: "true"}
         return {injectors.REVISION_LABEL: self.revision}
+
+    @property
+    def sidecars(self) -> str:
+        """What kind pods that run to completion get, as status messages say it."""
+        return (
+            f"{'native' if self.native_sidecars or self.native_by_default else 'classic'} sidecars"
+        )
 
     @property
     def name(self) -> str:
@@ -212,10 +221,12 @@ class Discovery:
             problem = f"does not inject{refused}: {native.problem}"
             return dataclasses.replace(mesh, problem=problem, native_sidecars=decision)
         classic = probe.ask(self._cluster, namespace, labels, native=False)
+        default = probe.ask(self._cluster, namespace, labels, native=None)
         return dataclasses.replace(
             mesh,
             alive=True,
             native_sidecars=decision,
+            native_by_default=default.native,
             native_warning=warning,
             hold_honoured=classic.held,
             version=native.version or self._ask_version(mesh.namespace, mesh.service),

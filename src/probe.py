@@ -16,6 +16,7 @@ PROXY_CONFIG_ANNOTATION = "proxy.istio.io/config"
 STATUS_ANNOTATION = "sidecar.istio.io/status"
 PROXY = "istio-proxy"
 
+_WEBHOOK_FAILURE = re.compile(r'failed calling webhook "([^"]+)": (.+)', re.DOTALL)
 _VERSION_TAG = re.compile(r":(\d+\.\d+(?:\.\d+)?)")
 
 
@@ -35,8 +36,15 @@ class Answer:
     """Why there is no sidecar."""
 
 
-def pod(namespace: str, labels: dict[str, str], *, native: bool) -> cluster.Object:
-    """Write the pod that is asked for; it would run under every pod security standard."""
+def pod(namespace: str, labels: dict[str, str], *, native: bool | None) -> cluster.Object:
+    """Write the pod that is asked for; it would run under every pod security standard.
+
+    Args:
+        namespace: Where.
+        labels: Beside the one that marks it.
+        native: Which kind of sidecar it wants, None for the injector's own choice.
+    """
+    wish = {} if native is None else {NATIVE_ANNOTATION: json.dumps(native)}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -45,7 +53,7 @@ def pod(namespace: str, labels: dict[str, str], *, native: bool) -> cluster.Obje
             "namespace": namespace,
             "labels": {PROBE_LABEL: "true", **labels},
             "annotations": {
-                NATIVE_ANNOTATION: json.dumps(native),
+                **wish,
                 PROXY_CONFIG_ANNOTATION: '{"holdApplicationUntilProxyStarts": true}',
             },
         },
@@ -74,7 +82,9 @@ def pod(namespace: str, labels: dict[str, str], *, native: bool) -> cluster.Obje
     }
 
 
-def ask(api: cluster.Cluster, namespace: str, labels: dict[str, str], *, native: bool) -> Answer:
+def ask(
+    api: cluster.Cluster, namespace: str, labels: dict[str, str], *, native: bool | None
+) -> Answer:
     """Have a pod created without keeping it.
 
     Raises:
@@ -85,8 +95,14 @@ def ask(api: cluster.Cluster, namespace: str, labels: dict[str, str], *, native:
     except errors.ForbiddenError:
         raise
     except errors.ApiError as error:
-        return Answer(injected=False, problem=error.message)
+        return Answer(injected=False, problem=_reason(error.message))
     return read(created)
+
+
+def _reason(message: str) -> str:
+    """Keep of a webhook's failure its name and the last cause."""
+    failure = _WEBHOOK_FAILURE.search(message)
+    return f"{failure[1]}: {failure[2].rpartition(': ')[2]}" if failure else message
 
 
 def read(created: cluster.Object) -> Answer:

@@ -247,14 +247,17 @@ class FakeCluster:
         behaviour = (istiod or {}).get("behaviour", {"alive": "url" in hook["clientConfig"]})
         if not behaviour["alive"]:
             raise StatusError(
-                500, f'Internal error: failed calling webhook "{hook["name"]}": refused'
+                500,
+                f'Internal error: failed calling webhook "{hook["name"]}": failed to call '
+                f"webhook: Post https://{service['name']}: connection refused",
             )
         annotations = pod["metadata"].setdefault("annotations", {})
         annotations["sidecar.istio.io/status"] = json.dumps(
             {"revision": behaviour.get("revision", "default")}
         )
         proxy = {"name": "istio-proxy", "image": behaviour.get("image", "proxyv2:1.31.1")}
-        asked = annotations.get("sidecar.istio.io/nativeSidecar") == "true"
+        default = json.dumps(behaviour.get("native_by_default", False))
+        asked = annotations.get("sidecar.istio.io/nativeSidecar", default) == "true"
         if asked and behaviour.get("native", True):
             pod["spec"]["initContainers"] = [{**proxy, "restartPolicy": "Always"}]
             return

@@ -89,7 +89,7 @@ def test_status_is_active_when_all_is_true(ctx, fake):
 
 def test_status_names_what_classic_sidecars_lack(ctx, fake):
     fake_cluster.install_istio(fake, native=False)
-    assert "native" not in status(ctx, state()).message
+    assert "classic sidecars" in status(ctx, state()).message
 
 
 EVENTS = [

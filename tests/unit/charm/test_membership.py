@@ -160,6 +160,7 @@ def test_second_integrator_is_told_about_the_first(fake):
     reconciled(fake, DEFAULT)
     second = reconciled(fake, DEFAULT, application="other")
     assert "kubeflow.istio-integrator" in blocked(second)
+    assert not second.joined
     second.remove()
     assert mesh_labels(fake) == ENABLED
 

@@ -65,7 +65,9 @@ def test_discovery_of_a_dead_istiod_waits_with_the_reason(fake):
     discovery = discover(fake)
     assert discovery.mesh.alive is False
     assert isinstance(worst(discovery), ops.WaitingStatus)
-    assert "failed calling webhook" in worst(discovery).message
+    assert worst(discovery).message == (
+        "istio-system/istiod does not inject: object.sidecar-injector.istio.io: connection refused"
+    )
 
 
 def test_discovery_without_istio_waits(fake):
@@ -106,6 +108,20 @@ def test_discovery_has_an_answer_whatever_the_namespace_is_labelled(fake, labels
     fake.labels("kubeflow").update(labels)
     fake_cluster.install_istio(fake)
     assert discover(fake).mesh.alive
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "mode", "expected"),
+    [
+        pytest.param({}, "auto", "native sidecars", id="asked for"),
+        pytest.param({}, "classic", "classic sidecars", id="not asked for"),
+        pytest.param({"native_by_default": True}, "classic", "native sidecars", id="by default"),
+        pytest.param({"native": False}, "auto", "classic sidecars", id="not to be had"),
+    ],
+)
+def test_mesh_says_which_sidecars_pods_really_get(fake, behaviour, mode, expected):
+    fake_cluster.install_istio(fake, **behaviour)
+    assert discover(fake, sidecar_mode=mode).mesh.sidecars == expected
 
 
 def test_discovery_without_rights_to_ask_says_so(fake):
