@@ -176,13 +176,13 @@ def test_a_namespace_out_of_scope_is_left_alone(world, namespace):
 
 
 def test_a_labelled_profile_is_served_once(world, servers):
-    before = servers["hold"].metric("istio_integrator_admission_reviews_total")
+    before = servers["hold"].metric("sidecar_lifecycle_admission_reviews_total")
     pod = table.Case(id="").pod(f"{world.prefix}-both")
 
     annotations = world.try_pod(pod)["metadata"]["annotations"]
 
     assert annotations == {table.CONFIG: table.HOLD, table.APPLIED: "hold"}
-    assert servers["hold"].metric("istio_integrator_admission_reviews_total") == before + 1
+    assert servers["hold"].metric("sidecar_lifecycle_admission_reviews_total") == before + 1
 
 
 def test_changed_settings_take_effect_without_a_restart(world, servers):
@@ -199,7 +199,7 @@ def test_changed_settings_take_effect_without_a_restart(world, servers):
 
     assert world_says == still == {table.CONFIG: table.HOLD, table.APPLIED: "hold"}
     wait_for(lambda: "annotations" not in world.try_pod(pod)["metadata"])
-    failed = 'istio_integrator_admission_reloads_total{file="settings",result="failed"}'
+    failed = 'sidecar_lifecycle_admission_reloads_total{file="settings",result="failed"}'
     assert servers["neither"].metric(failed) == 1
 
 
@@ -221,7 +221,7 @@ def test_a_rotation_under_load_skips_no_pod(world, servers):
 
     assert not any(skipped)
     assert len(skipped) > 50
-    ok = 'istio_integrator_admission_reloads_total{file="certificate",result="ok"}'
+    ok = 'sidecar_lifecycle_admission_reloads_total{file="certificate",result="ok"}'
     assert server.metric(ok) == 1
     world.wait_until_mutated(model)
 

@@ -52,31 +52,31 @@ class Metrics:
     def __init__(self, registry: prometheus_client.CollectorRegistry) -> None:
         self.registry = registry
         self.reviews = prometheus_client.Counter(
-            "istio_integrator_admission_reviews",
+            "sidecar_lifecycle_admission_reviews",
             "AdmissionReviews by kind of namespace and outcome.",
             ["namespaces", "outcome"],
             registry=registry,
         )
         self.changes = prometheus_client.Counter(
-            "istio_integrator_admission_changes",
+            "sidecar_lifecycle_admission_changes",
             "Changes made to pods.",
             ["change"],
             registry=registry,
         )
         self.skips = prometheus_client.Counter(
-            "istio_integrator_admission_skips",
+            "sidecar_lifecycle_admission_skips",
             "Changes not made to pods, by reason.",
             ["change", "reason"],
             registry=registry,
         )
         self.seconds = prometheus_client.Histogram(
-            "istio_integrator_admission_seconds",
+            "sidecar_lifecycle_admission_seconds",
             "Time from a review's last byte to its answer.",
             registry=registry,
             buckets=(0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5),
         )
         self.reloads = prometheus_client.Counter(
-            "istio_integrator_admission_reloads",
+            "sidecar_lifecycle_admission_reloads",
             "Changed files that were read again.",
             ["file", "result"],
             registry=registry,

@@ -69,6 +69,8 @@ def load(text: bytes | str) -> creation.Settings:
         raise SettingsError(str(error)) from error
     if len(file.inject_label) != 1:
         raise SettingsError("inject-label: exactly one label is needed")
+    registries = _each("image-registries", file.image_registries, _registries)
+    _refuse_chains(registries)
     return creation.Settings(
         application=file.application,
         model=file.model,
@@ -85,7 +87,7 @@ def load(text: bytes | str) -> creation.Settings:
         excluded_outbound_ports=_each(
             "excluded-outbound-ports", file.excluded_outbound_ports, _ports
         ),
-        image_registries=_each("image-registries", file.image_registries, _registries),
+        image_registries=registries,
     )
 
 
@@ -115,7 +117,8 @@ def _ports(name: str, rule: _Ports) -> creation.Ports:
     return creation.Ports(pods=_pods(name, rule.pods), ports=tuple(rule.ports))
 
 
-_PREFIX = re.compile(r"[a-z0-9][-a-z0-9._:/]*[a-z0-9]")
+# With a dot, a port or localhost in front: anything else would be read as a name on docker.io.
+_PREFIX = re.compile(r"(localhost|[a-z0-9][-a-z0-9]*[.:][-a-z0-9.:]*[a-z0-9])(/[a-z0-9._-]+)*")
 
 
 def _registries(name: str, rule: _Registries) -> creation.Registries:
@@ -123,8 +126,13 @@ def _registries(name: str, rule: _Registries) -> creation.Registries:
     for prefix in (part for pair in prefixes for part in pair):
         if not _PREFIX.fullmatch(prefix):
             raise SettingsError(f"{name}: '{prefix}' is not a registry such as docker.io/library")
-    for _, new in prefixes:
-        again = [old for old, _ in prefixes if f"{new}/".startswith(f"{old}/")]
-        if again:
-            raise SettingsError(f"{name}: '{new}' would itself be moved by '{again[0]}'")
     return creation.Registries(pods=_selector(name, rule.pods), prefixes=tuple(prefixes))
+
+
+def _refuse_chains(rules: Sequence[creation.Registries]) -> None:
+    """A pod is mutated twice while the backends change: a new name must not be moved again."""
+    pairs = [pair for rule in rules for pair in rule.prefixes]
+    for _, new in pairs:
+        for old, _ in pairs:
+            if f"{new}/".startswith(f"{old}/"):
+                raise SettingsError(f"image-registries: '{new}' would itself be moved by '{old}'")

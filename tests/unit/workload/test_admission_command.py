@@ -1,0 +1,132 @@
+"""The settings file and the command line of `mutate` and `admission`."""
+
+import json
+
+import pytest
+from sidecar_lifecycle import cli
+from sidecar_lifecycle.admission import settings
+
+MINIMAL = {"application": "a", "model": "m"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"hold": True}, "unknown field `hold`"),
+        ({"native": "yes"}, "Expected `bool`"),
+        ({"membership": "all"}, "Invalid enum value 'all'"),
+        ({"excluded-pods": "a in b"}, "excluded-pods: 'a in b' is not a requirement"),
+        ({"inject-label": {}}, "exactly one label"),
+        ({"pod-labels": [{"pods": "=", "add": {}}]}, "pod-labels[0]: '='"),
+        ({"excluded-outbound-ports": [{"ports": [0]}]}, "Expected `int` >= 1"),
+        ({"image-registries": [{"prefixes": {}}]}, "missing required field `pods`"),
+        (
+            {"image-registries": [{"pods": "a", "prefixes": {"docker.io/": "x"}}]},
+            "image-registries[0]: 'docker.io/' is not a registry",
+        ),
+        (
+            {"image-registries": [{"pods": "a", "prefixes": {"a.io": "b.io/x", "b.io": "c.io"}}]},
+            "image-registries: 'b.io/x' would itself be moved by 'b.io'",
+        ),
+    ],
+)
+def test_settings_that_are_wrong_are_named(change, message):
+    with pytest.raises(settings.SettingsError) as caught:
+        settings.load(json.dumps({**MINIMAL, **change}))
+
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "{" * 100_000])
+def test_what_is_no_settings_file_is_refused(text):
+    with pytest.raises(settings.SettingsError):
+        settings.load(text)
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "settings.json").write_text(json.dumps(MINIMAL))
+    pods = """\
+apiVersion: v1
+kind: List
+items:
+- kind: Pod
+  metadata: {name: one, namespace: m, labels: {app.kubernetes.io/name: a}}
+  spec: {containers: [{name: main}]}
+- kind: Pod
+  metadata: {generateName: two-, namespace: other, labels: {app.kubernetes.io/name: a}}
+  spec: {containers: [{name: main}], hostNetwork: true}
+"""
+    (tmp_path / "pods.yaml").write_text(pods)
+    return tmp_path
+
+
+def run(files, *arguments, source="pods.yaml"):
+    return cli.main(
+        ["mutate", str(files / source), "--settings", str(files / "settings.json"), *arguments]
+    )
+
+
+def test_mutate_prints_one_object_per_pod(files, capsys):
+    assert run(files, "--output", "json") == 0
+
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (first["name"], first["applied"], first["skipped"]) == ("one", ["excluded"], [])
+    assert [operation["op"] for operation in first["patch"]] == ["add", "add"]
+    assert (second["name"], second["patch"]) == ("two-…", [])
+    assert second["skipped"][0]["reason"] == "HostNetwork"
+
+
+def test_mutate_says_it_to_people(files, capsys):
+    assert run(files) == 0
+
+    assert capsys.readouterr().out.splitlines() == [
+        "m/one: excluded",
+        '  add /metadata/annotations {"istio-integrator.charmhub.io/applied": "excluded"}',
+        '  add /metadata/labels/sidecar.istio.io~1inject "false"',
+        "other/two-…: nothing",
+        "  no hold (HostNetwork): pods on the node's network never get a sidecar",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("bad.yaml", "kind: Pod\nmetadata: {}\n", "is no valid Pod"),
+        ("none.yaml", "kind: Service\n", "is not a Pod"),
+        ("empty.yaml", "", "is empty"),
+    ],
+)
+def test_input_that_is_no_pod_is_named(files, capsys, name, text, message):
+    (files / name).write_text(text)
+
+    assert run(files, source=name) == 2
+
+    captured = capsys.readouterr()
+    assert name in captured.err
+    assert message in captured.err
+
+
+def test_settings_that_cannot_be_used_end_the_command(files, capsys):
+    (files / "settings.json").write_text("{}")
+
+    assert run(files) == 2
+    assert "settings.json" in capsys.readouterr().err
+
+
+def test_an_admission_server_without_its_files_says_so(tmp_path, capsys):
+    code = cli.main(
+        ["admission", "--settings", str(tmp_path / "none"), "--tls-dir", str(tmp_path)]
+    )
+
+    assert code == 2
+    assert "none" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("address", ["8443", "host:", "host:99999"])
+def test_an_address_without_host_or_port_is_refused(address, capsys):
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["admission", "--settings", "s", "--tls-dir", "t", "--listen", address])
+
+    assert caught.value.code == 2
+    assert "is not HOST:PORT" in capsys.readouterr().err
