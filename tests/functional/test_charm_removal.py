@@ -1,4 +1,4 @@
-"""The whole charm on a real API server: what it leaves behind, which is nothing."""
+"""The whole charm on a real API server: what it writes, and leaves behind: nothing."""
 
 import json
 import time
@@ -54,6 +54,30 @@ def test_charm_without_istio_waits_with_its_policy_at_work(api, namespace):
     own = manifests.Manifests(api, model=namespace, application="istio-integrator")
     assert "MutatingAdmissionPolicy" in {obj["kind"] for obj in own.owned()}
     charm_runs.run("remove", namespace, units=0)
+
+
+@pytest.mark.parametrize("backend", ["policy", "webhook"])
+def test_charm_in_a_steady_state_writes_nothing(api, namespace, monkeypatch, backend):
+    metadata = {"name": "istio-integrator-0", "namespace": namespace}
+    spec = {"containers": [{"name": "lifecycle", "image": "workload:1"}]}
+    eventually(lambda: _account(api, namespace))
+    api.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    charm_runs.run("start", namespace, admission=backend)
+    written: list[str] = []
+    patch = api._patch
+
+    def spy(obj, *arguments):
+        written.append(charm_cluster.reference(obj))
+        return patch(obj, *arguments)
+
+    monkeypatch.setattr(api, "_patch", spy)
+    charm_runs.run("update_status", namespace, admission=backend)
+    charm_runs.run("remove", namespace, units=0)
+    assert written == []
+
+
+def _account(api: charm_cluster.Cluster, namespace: str) -> Any:
+    return api.get(charm_cluster.kind("v1", "ServiceAccount"), "default", namespace)
 
 
 def test_charm_that_is_removed_leaves_the_cluster_as_it_was(api, namespace):
