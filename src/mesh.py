@@ -21,6 +21,11 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_STATUS_PORT = 15020
 
+_PROFILES = {
+    "app.kubernetes.io/part-of": "kubeflow-profile",
+    injectors.INJECTION_LABEL: "enabled",
+}
+"""Kubeflow labels the namespaces of its users so, whatever revisions there are."""
 _NATIVE_DEFAULT = (1, 33)
 """Kubelets from here on run native sidecars without a known fault (stable in 1.33)."""
 _NATIVE_POSSIBLE = (1, 29)
@@ -144,6 +149,7 @@ class Discovery:
         self._application = application
         self._ask_version = ask_version or istiod_version
         self._missing: injectors.NoInjector | injectors.Refusal | None = None
+        self._unserved: list[cluster.Object] = []
         self.mesh: Mesh | None = None
 
     def reconcile(self) -> None:
@@ -157,6 +163,8 @@ class Discovery:
         )
         if isinstance(chosen, injectors.Injector):
             self.mesh = self._examine(chosen)
+            if not any(one.is_default for one in found):
+                self._unserved = self._cluster.list(cluster.NAMESPACE, labels=_PROFILES)
         else:
             self._missing = chosen
 
@@ -175,6 +183,11 @@ class Discovery:
                 yield ops.WaitingStatus(f"{self.mesh.name} {self.mesh.problem}")
             elif self.mesh.native_warning and not self.mesh.native_sidecars:
                 yield ops.BlockedStatus(self.mesh.native_warning)
+            if self._unserved:
+                yield ops.BlockedStatus(
+                    f"{len(self._unserved)} profile namespaces ask for the default revision and "
+                    f"there is none; run: istioctl tag set default --revision {self.mesh.revision}"
+                )
             if self._config.hold_application and not self.mesh.hold_honoured:
                 logger.warning("%s does not honour the hold of applications", self.mesh.name)
 

@@ -110,6 +110,38 @@ def test_discovery_has_an_answer_whatever_the_namespace_is_labelled(fake, labels
     assert discover(fake).mesh.alive
 
 
+def profile(fake) -> None:
+    labels = {"app.kubernetes.io/part-of": "kubeflow-profile", "istio-injection": "enabled"}
+    fake.namespace("alice", **labels)
+
+
+def test_profiles_that_no_revision_serves_block_with_the_command(fake):
+    profile(fake)
+    fake_cluster.install_istio(fake, revision="1-31")
+    assert worst(discover(fake)) == ops.BlockedStatus(
+        "1 profile namespaces ask for the default revision and there is none; "
+        "run: istioctl tag set default --revision 1-31"
+    )
+
+
+def test_profiles_are_served_where_there_is_a_default_beside_the_revision(fake):
+    profile(fake)
+    fake_cluster.install_istio(fake, revision="1-31", tags=("default",))
+    assert worst(discover(fake, revision="1-31")) == ops.ActiveStatus(
+        "istio-system/istiod-1-31 1-31 1.31"
+    )
+
+
+def test_a_tag_that_moves_is_followed(fake):
+    fake_cluster.install_istio(fake, revision="1-30", tags=("prod",))
+    assert discover(fake, revision="prod").mesh.service == "istiod-1-30"
+    fake.delete("MutatingWebhookConfiguration", "istio-revision-tag-prod")
+    fake_cluster.install_istio(fake, revision="1-31", tags=("prod",), image="proxyv2:1.32.0")
+    mesh_now = discover(fake, revision="prod").mesh
+    assert (mesh_now.service, mesh_now.version) == ("istiod-1-31", "1.32.0")
+    assert mesh_now.namespace_labels == {"istio.io/rev": "prod"}
+
+
 @pytest.mark.parametrize(
     ("behaviour", "mode", "expected"),
     [
