@@ -7,7 +7,9 @@ import http.server
 import json
 import logging
 import os
+import signal
 import ssl
+import sys
 import tempfile
 import threading
 import time
@@ -31,6 +33,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def run(_arguments: argparse.Namespace) -> int:
     """Register the webhook and serve it."""
+    # As the container's first process it would not end by SIGTERM without a handler.
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(0))
     environment = os.environ
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority = (CONFIGURATION / "ca.crt").read_text()

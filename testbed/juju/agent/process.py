@@ -16,6 +16,9 @@ KUBERNETES = (
     "KUBERNETES_SERVICE_PORT",
     "KUBERNETES_SERVICE_PORT_HTTPS",
 )
+OUTPUT_WAIT = 0.2
+"""Seconds for the rest of a hook's output once its process has ended."""
+
 LogLine = Callable[[str, str, str], None]
 Result = subprocess.CompletedProcess[str]
 
@@ -169,9 +172,10 @@ class Runner:
         output: dict[str, list[str]] = {"DEBUG": [], "WARNING": []}
 
         def copy(level: str, stream: Any) -> None:
-            for line in stream:
-                output[level].append(line)
-                self._log(level, name, line.rstrip("\n"))
+            with stream:
+                for line in stream:
+                    output[level].append(line)
+                    self._log(level, name, line.rstrip("\n"))
 
         readers = [
             threading.Thread(target=copy, args=(level, stream), daemon=True)
@@ -181,10 +185,8 @@ class Runner:
             reader.start()
         code = process.wait()
         for reader in readers:
-            reader.join(timeout=2)
-        for stream in (process.stdout, process.stderr):
-            if stream:
-                stream.close()
+            # A child left in the background may hold the pipes for longer than the hook lasts.
+            reader.join(OUTPUT_WAIT)
         with self._lock:
             self._process = None
         return subprocess.CompletedProcess(

@@ -10,7 +10,12 @@ from .calls import CallError
 from .state import Action, Application, Model, Relation, Side, Status, Unit
 from .store import Store
 
-DYING = Status("maintenance", "stopping charm software")
+NETWORK_KEYS = {
+    "egress-subnets": "192.0.2.1/32",
+    "ingress-address": "192.0.2.1",
+    "private-address": "192.0.2.1",
+}
+"""What Juju fills into every unit's settings; a scripted unit has an address that nobody has."""
 
 
 def add_model(store: Store, name: str, controller_uuid: str, config: dict[str, Any]) -> Model:
@@ -109,6 +114,8 @@ def _play_script(application: Application, relation: Relation) -> None:
         relation.scope.append(unit)
     for entity, kind in ((application.name, "application"), (unit, "unit")):
         wanted = {key: str(value) for key, value in (script.get(kind) or {}).items()}
+        if entity == unit:
+            wanted = {**NETWORK_KEYS, **wanted}
         bag = relation.bag(entity)
         if bag.settings != wanted:
             bag.settings, bag.version = wanted, bag.version + 1

@@ -1,5 +1,6 @@
 """A controller on loopback without a cluster, and unit agents as plain processes."""
 
+import contextlib
 import dataclasses
 import importlib.util
 import json
@@ -9,7 +10,9 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
+import zipfile
 
 import pytest
 
@@ -56,8 +59,18 @@ def tiny(tmp_path_factory):
     return pack.pack(source, source.parent)
 
 
-@pytest.fixture
-def controller(tmp_path):
+@pytest.fixture(scope="session")
+def plain(tmp_path_factory):
+    """A charm of one shell script, packed."""
+    target = tmp_path_factory.mktemp("plain") / "plain.charm"
+    with zipfile.ZipFile(target, "w") as archive:
+        for path in (TINY.parent / "plain").iterdir():
+            archive.write(path, path.name)
+    return target
+
+
+@contextlib.contextmanager
+def running_controller(tmp_path):
     """The controller's process, and a client of it."""
     folder, address = tmp_path / "controller", f"127.0.0.1:{free_port()}"
     argv = [sys.executable, "-m", "testbed.juju.controller"]
@@ -192,11 +205,44 @@ class Model:
         return self.juju.wait_for(app, status, 30)
 
 
+@contextlib.contextmanager
+def start_model():
+    """A model without update-status, on a controller of its own."""
+    # The path of a Unix socket may have 107 characters: pytest's own folders are too deep.
+    with (
+        tempfile.TemporaryDirectory(prefix="juju-", ignore_cleanup_errors=True) as name,
+        running_controller(pathlib.Path(name)) as controller,
+    ):
+        folder = pathlib.Path(name)
+        found = Model(controller, folder)
+        try:
+            yield found
+        finally:
+            # pytest shows it when the test has failed.
+            print(found.juju.debug_log())
+            for pod in found.pods:
+                if pod.process.poll() is None:
+                    pod.kill()
+
+
+@pytest.fixture(scope="session")
+def running_model():
+    """Start models in a fixture of a wider scope than a test."""
+    return start_model
+
+
 @pytest.fixture
-def model(controller, tmp_path):
-    """A model without update-status."""
-    found = Model(controller, tmp_path)
-    yield found
-    for pod in found.pods:
-        if pod.process.poll() is None:
-            pod.kill()
+def model():
+    """A model of the test's own."""
+    with start_model() as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def settled(tiny):
+    """A model with the tiny charm, active: for tests that leave it so."""
+    with start_model() as found:
+        found.juju.deploy(tiny)
+        found.start_pod("tiny/0")
+        found.wait_idle("tiny")
+        yield found

@@ -3,27 +3,21 @@ import pytest
 from testbed.juju import client
 
 
-@pytest.fixture
-def running(model, tiny):
-    model.juju.deploy(tiny)
-    model.start_pod("tiny/0")
-    model.wait_idle("tiny")
-    return model
-
-
-def test_crashed_action_fails_without_error_status_and_drops_its_writes(running):
+def test_crashed_action_fails_without_error_status_and_drops_its_writes(settled):
     with pytest.raises(client.ActionFailedError) as failure:
-        running.juju.run("tiny/0", "crash")
+        settled.juju.run("tiny/0", "crash")
     assert failure.value.outcome["results"]["return-code"] == 1
     assert "RuntimeError in charm code: crash" in failure.value.outcome["results"]["stderr"]
-    assert running.juju.status()["applications"]["tiny"]["application-status"]["current"] != "error"
-    bag = running.juju.show_unit("tiny/0")["relation-info"][0]["local-unit"]["data"]
+    assert (
+        settled.juju.status()["applications"]["tiny"]["application-status"]["current"] != "error"
+    )
+    bag = settled.juju.show_unit("tiny/0")["relation-info"][0]["local-unit"]["data"]
     assert "crashed" not in bag
 
 
-def test_action_fail_marks_the_action_failed_with_its_message(running):
+def test_action_fail_marks_the_action_failed_with_its_message(settled):
     with pytest.raises(client.ActionFailedError, match="no thanks"):
-        running.juju.run("tiny/0", "refuse")
+        settled.juju.run("tiny/0", "refuse")
 
 
 @pytest.mark.parametrize(
@@ -34,6 +28,6 @@ def test_action_fail_marks_the_action_failed_with_its_message(running):
         pytest.param("echo", {}, "word is required", id="missing parameter"),
     ],
 )
-def test_bad_action_call_is_refused(running, action, params, message):
+def test_bad_action_call_is_refused(settled, action, params, message):
     with pytest.raises(client.JujuError, match=message):
-        running.juju.run("tiny/0", action, params)
+        settled.juju.run("tiny/0", action, params)

@@ -1,11 +1,8 @@
 import json
 
 
-def test_first_deploy_runs_hooks_in_jujus_order(model, tiny):
-    model.juju.deploy(tiny)
-    model.start_pod("tiny/0")
-    model.wait_for_hook("tiny/0", "start")
-    assert model.hooks("tiny/0") == [
+def test_first_deploy_runs_hooks_in_jujus_order(settled):
+    assert settled.hooks("tiny/0")[:5] == [
         "install",
         "cluster-relation-created",
         "leader-elected",
@@ -14,20 +11,14 @@ def test_first_deploy_runs_hooks_in_jujus_order(model, tiny):
     ]
 
 
-def test_install_sees_no_relation_though_a_peer_relation_exists(model, tiny):
-    model.juju.deploy(tiny)
-    model.start_pod("tiny/0")
-    model.wait_for_hook("tiny/0", "start")
-    peers = {seen["hook"]: seen["peers"] for seen in model.saw("tiny/0")}
+def test_install_sees_no_relation_though_a_peer_relation_exists(settled):
+    peers = {seen["hook"]: seen["peers"] for seen in settled.saw("tiny/0")}
     assert peers["install"] == 0
     assert peers["cluster-relation-created"] == 1
 
 
-def test_hook_environment_has_neither_home_nor_the_pods_variables(model, tiny):
-    model.juju.deploy(tiny)
-    model.start_pod("tiny/0")
-    model.wait_idle("tiny")
-    results = model.juju.run("tiny/0", "inspect")["results"]
+def test_hook_environment_has_neither_home_nor_the_pods_variables(settled):
+    results = settled.juju.run("tiny/0", "inspect")["results"]
     environment = json.loads(results["environment"])
     assert not {"HOME", "POD_ONLY", "JUJU_K8S_MODEL"} & set(environment)
     assert environment["KUBERNETES_SERVICE_HOST"] == "192.0.2.1"
@@ -64,34 +55,3 @@ def test_failed_hook_drops_its_writes_and_is_retried_until_it_passes(model, tiny
     model.wait_idle("tiny")
     bag = model.juju.show_unit("tiny/0")["relation-info"][0]["local-unit"]["data"]
     assert bag["unit-cluster-relation-created"] == "written"
-
-
-def test_action_runs_while_a_hook_is_in_error(model, tiny):
-    model.juju.deploy(tiny, config={"fail": "start"})
-    model.start_pod("tiny/0")
-    model.juju.wait(
-        lambda s: s["applications"]["tiny"]["application-status"]["current"] == "error", 20
-    )
-    outcome = model.juju.run("tiny/leader", "echo", {"word": "hi"})
-    assert outcome["results"]["words"] == "hi hi"
-    assert outcome["results"]["return-code"] == 0
-    assert outcome["log"] == ["speaking"]
-
-
-def test_resolved_without_retry_goes_on(model, tiny):
-    model.juju.deploy(tiny, config={"fail": "start"})
-    model.start_pod("tiny/0")
-    model.juju.wait(
-        lambda s: s["applications"]["tiny"]["application-status"]["current"] == "error", 20
-    )
-    model.juju.resolved("tiny/0", no_retry=True)
-    model.wait_idle("tiny")
-
-
-def test_update_status_runs_when_switched_on(model, tiny):
-    model.juju.deploy(tiny)
-    model.start_pod("tiny/0")
-    model.wait_idle("tiny")
-    assert "update-status" not in model.hooks("tiny/0")
-    model.juju.model_config({"update-status-hook-interval": "500ms"})
-    model.wait_for_hook("tiny/0", "update-status", 2)

@@ -4,6 +4,7 @@
 import json
 import logging
 import os
+import pathlib
 import time
 
 import ops
@@ -86,7 +87,7 @@ class Tiny(ops.CharmBase):
                 "environment": json.dumps(dict(os.environ)),
                 "peers": json.dumps(peers),
                 "config": json.dumps(dict(self.config)),
-                "folder": os.getcwd(),
+                "folder": str(pathlib.Path.cwd()),
             }
         )
 

@@ -1,0 +1,116 @@
+import contextlib
+import os
+import signal
+import subprocess
+
+import pytest
+
+from testbed import programs
+
+# Only as process 1 of its namespace does Pebble give itself a boot id of its own.
+NEW_NAMESPACE = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child")
+
+
+class Workload:
+    """A real Pebble beside a pod's folder, as the workload container would run it."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.socket = folder / "containers" / "workload" / "pebble.socket"
+        self.program = programs.binary("pebble")
+        self.process = None
+
+    def start(self):
+        self.socket.parent.mkdir(parents=True, exist_ok=True)
+        home = self.folder / "workload-pebble"
+        home.mkdir(exist_ok=True)
+        environment = {**os.environ, "PEBBLE": str(home), "PEBBLE_SOCKET": str(self.socket)}
+        self.process = subprocess.Popen(
+            [*NEW_NAMESPACE, str(self.program), "run", "--create-dirs", "--hold"],
+            env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def stop(self):
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait(10)
+
+    def call(self, *arguments):
+        environment = {**os.environ, "PEBBLE_SOCKET": str(self.socket)}
+        subprocess.run(
+            [str(self.program), *arguments], env=environment, check=True, capture_output=True
+        )
+
+
+@pytest.fixture
+def workload(model, plain):
+    """The plain charm, started, with a real Pebble in its workload container."""
+    try:
+        programs.binary("pebble")
+    except programs.ProgramError as error:
+        pytest.skip(f"Pebble is not built: {error}")
+    if subprocess.run([*NEW_NAMESPACE, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no user namespaces here")
+    model.juju.deploy(plain)
+    pod = model.start_pod("plain/0", containers="workload")
+    found = Workload(pod.folder)
+    with contextlib.closing(contextlib.ExitStack()) as stack:
+        stack.callback(found.stop)
+        model.wait_for_hook("plain/0", "start")
+        found.start()
+        model.wait_for_hook("plain/0", "workload-pebble-ready")
+        yield found
+
+
+def test_pebble_ready_comes_again_with_each_new_pebble(model, workload):
+    workload.stop()
+    workload.start()
+    model.wait_for_hook("plain/0", "workload-pebble-ready", 2)
+
+
+def test_failing_pebble_ready_is_no_error_and_comes_again(model, workload):
+    model.juju.config("plain", {"script": '[ "$JUJU_HOOK_NAME" != workload-pebble-ready ]'})
+    model.wait_for_hook("plain/0", "config-changed", 2)
+    workload.stop()
+    workload.start()
+    model.wait_for_hook("plain/0", "workload-pebble-ready", 3)
+    status = model.juju.status()["applications"]["plain"]["application-status"]
+    assert status["current"] != "error"
+
+
+def test_notice_reaches_the_charm_with_its_key(model, workload):
+    workload.call("notify", "example.com/hello", "a=b")
+    model.wait_for_hook("plain/0", "workload-pebble-custom-notice")
+    assert model.saw("plain/0")[-1]["notice"] == "example.com/hello"
+
+
+def test_failing_notice_hook_restarts_the_uniter_and_replays_everything(model, workload):
+    script = """
+if [ "$JUJU_HOOK_NAME" = workload-pebble-custom-notice ] && [ ! -e "$CHARM_DIR/once" ]; then
+  touch "$CHARM_DIR/once"
+  exit 1
+fi
+"""
+    model.juju.config("plain", {"script": script})
+    model.wait_for_hook("plain/0", "config-changed", 2)
+    workload.call("notify", "example.com/hello")
+    model.wait_for_hook("plain/0", "workload-pebble-custom-notice", 2)
+    model.wait_for_hook("plain/0", "workload-pebble-ready", 2)
+    assert model.hooks("plain/0").count("start") == 2
+    assert "upgrade-charm" not in model.hooks("plain/0")
+
+
+def test_check_failure_and_recovery_reach_the_charm(model, workload, tmp_path):
+    broken = tmp_path / "broken"
+    broken.touch()
+    layer = tmp_path / "layer.yaml"
+    layer.write_text(
+        "checks:\n  probe:\n    override: replace\n    period: 100ms\n    timeout: 90ms\n"
+        f"    threshold: 1\n    exec:\n      command: test ! -e {broken}\n"
+    )
+    workload.call("add", "probe", str(layer))
+    workload.call("replan")
+    model.wait_for_hook("plain/0", "workload-pebble-check-failed")
+    assert model.saw("plain/0")[-1]["check"] == "probe"
+    broken.unlink()
+    model.wait_for_hook("plain/0", "workload-pebble-check-recovered")
