@@ -65,7 +65,7 @@ class Wishes:
             inject_label=next(iter(inject.items())),
             hold_application=options.hold_application,
             native=scope.mesh.native_sidecars if scope.mesh else False,
-            rules=podrules.PodRules(),
+            rules=options.pod_rules,
         )
 
     def settings(self) -> dict[str, Any]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Self
 
 import pydantic
 
 import errors
 import labels
+import podrules
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _NAMESPACE_GROUPS = ("model", "profiles", "labelled")
@@ -31,6 +32,10 @@ def _items(value: Any) -> Any:
     if isinstance(value, str):
         return tuple(item.strip() for item in value.split(",") if item.strip())
     return value
+
+
+def _parsed(parse: Callable[[str], Any]) -> Callable[[Any], Any]:
+    return lambda value: parse(value) if isinstance(value, str) else value
 
 
 def _container_names(values: tuple[str, ...]) -> tuple[str, ...]:
@@ -58,6 +63,19 @@ NamespaceGroups = Annotated[
     tuple[str, ...],
     pydantic.BeforeValidator(_items),
     pydantic.AfterValidator(_namespace_groups),
+]
+
+LabelRules = Annotated[
+    tuple[podrules.Entries, ...], pydantic.BeforeValidator(_parsed(podrules.parse_labels))
+]
+AnnotationRules = Annotated[
+    tuple[podrules.Entries, ...], pydantic.BeforeValidator(_parsed(podrules.parse_annotations))
+]
+PortRules = Annotated[
+    tuple[podrules.Ports, ...], pydantic.BeforeValidator(_parsed(podrules.parse_ports))
+]
+RegistryRules = Annotated[
+    tuple[podrules.Registries, ...], pydantic.BeforeValidator(_parsed(podrules.parse_registries))
 ]
 
 
@@ -92,6 +110,10 @@ class Config(pydantic.BaseModel):
     sidecar_convergence: Literal["auto", "manual"] = "auto"
     convergence_max_unavailable: Annotated[int, pydantic.Field(ge=1, le=100)] = 2
     """Workloads that may have a pod being replaced at the same time."""
+    pod_labels: LabelRules = ()
+    pod_annotations: AnnotationRules = ()
+    excluded_outbound_ports: PortRules = ()
+    image_registries: RegistryRules = ()
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @pydantic.model_validator(mode="after")
@@ -99,6 +121,21 @@ class Config(pydantic.BaseModel):
         if self.mesh_membership == "selected" and not self.included_pods:
             raise ValueError("included-pods: mesh-membership=selected needs a label selector")
         return self
+
+    @pydantic.model_validator(mode="after")
+    def _selectors_stand_alone(self) -> Self:
+        self.pod_rules.check(self.included_pods, self.excluded_pods)
+        return self
+
+    @property
+    def pod_rules(self) -> podrules.PodRules:
+        """What pods get beside their sidecar."""
+        return podrules.PodRules(
+            labels=self.pod_labels,
+            annotations=self.pod_annotations,
+            excluded_outbound_ports=self.excluded_outbound_ports,
+            image_registries=self.image_registries,
+        )
 
     @classmethod
     def load(cls, options: Mapping[str, Any]) -> Config:

@@ -32,6 +32,17 @@ class Requirement(NamedTuple):
         return expression
 
 
+def is_key(text: str) -> bool:
+    """Tell whether a label or annotation may be called that."""
+    prefix, _, name = text.rpartition("/")
+    return bool(re.fullmatch(_KEY, text)) and len(name) <= _MAX_NAME and len(prefix) <= 253
+
+
+def is_value(text: str) -> bool:
+    """Tell whether a label may have that value."""
+    return not text or (bool(_VALUE.fullmatch(text)) and len(text) <= _MAX_NAME)
+
+
 def parse(selector: str) -> tuple[Requirement, ...]:
     """Parse a selector such as `app=web,tier in (a, b),!legacy`.
 

@@ -1,0 +1,118 @@
+"""The options that give pods labels, annotations, ports and images."""
+
+import json
+
+import pytest
+from sidecar_lifecycle.admission import settings
+
+import config
+import errors
+import podrules
+
+
+def load(**options):
+    return config.Config.load({key.replace("_", "-"): value for key, value in options.items()})
+
+
+def test_nothing_is_wanted_by_default():
+    assert load().pod_rules == podrules.PodRules()
+
+
+def test_a_mapping_is_for_every_pod():
+    rules = load(pod_labels="{team: ml, example.com/cost: '7'}").pod_labels
+
+    assert rules == (podrules.Entries(add=(("team", "ml"), ("example.com/cost", "7"))),)
+
+
+def test_rules_have_a_selector_each():
+    text = "- {pods: app=web, add: {a: b}}\n- add: {c: d}\n"
+
+    assert load(pod_annotations=text).pod_annotations == (
+        podrules.Entries(selector="app=web", add=(("a", "b"),)),
+        podrules.Entries(add=(("c", "d"),)),
+    )
+
+
+@pytest.mark.parametrize("text", ["5432,6379", " 5432 6379\n", "[{ports: [5432, 6379]}]"])
+def test_ports_are_written_as_one_likes(text):
+    rules = load(excluded_outbound_ports=text).excluded_outbound_ports
+
+    assert rules == (podrules.Ports(ports=(5432, 6379)),)
+
+
+def test_registries_are_tried_from_the_longest():
+    text = "[{pods: '!x', prefixes: {a.io: m.io/a, a.io/library: m.io/b}}]"
+
+    assert [old for old, _ in load(image_registries=text).image_registries[0].prefixes] == [
+        "a.io/library",
+        "a.io",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "message"),
+    [
+        ("pod_labels", "{app.kubernetes.io/name: x}", "is not yours to set"),
+        ("pod_labels", "{model.juju.is/name: x}", "is not yours to set"),
+        ("pod_labels", "{sidecar.istio.io/inject: 'true'}", "is not yours to set"),
+        ("pod_labels", "{pod-template-hash: x}", "is not yours to set"),
+        ("pod_labels", "{istio-integrator.charmhub.io/probe: x}", "is not yours to set"),
+        ("pod_labels", "{a b: x}", "is not a key"),
+        ("pod_labels", "{a: x y}", "is not a label value"),
+        ("pod_labels", "{a: true}", "put quotes around"),
+        ("pod_labels", "text", "is not a list"),
+        ("pod_labels", "[{pods: '=', add: {}}]", "is not a requirement"),
+        ("pod_labels", "[{pods: a}]", "each rule is a mapping with pods and add"),
+        ("pod_labels", "[{pods: a, add: {}, to: x}]", "each rule is a mapping"),
+        ("pod_labels", "{", "this is no YAML"),
+        ("pod_annotations", "{istio-integrator.charmhub.io/applied: x}", "is not yours to set"),
+        ("pod_annotations", "{a: " + "x" * 70_000 + "}", "is longer than"),
+        ("excluded_outbound_ports", "0", "0 is not a port"),
+        ("excluded_outbound_ports", "[{ports: [true]}]", "True is not a port"),
+        ("excluded_outbound_ports", "[{ports: 80}]", "ports is not a list"),
+        ("image_registries", "[{prefixes: {}}]", "each rule is a mapping with pods"),
+        ("image_registries", "[{pods: '', prefixes: {}}]", "is not a label selector"),
+        ("image_registries", "[{pods: a, prefixes: {a.io: b}}]", "'b' is not a registry"),
+        (
+            "image_registries",
+            "[{pods: a, prefixes: {a.io: b.io}}, {pods: b, prefixes: {b.io: c.io}}]",
+            "'b.io' would itself be moved by 'b.io'",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_with_the_options_name(option, text, message):
+    with pytest.raises(errors.ConfigError) as caught:
+        load(**{option: text})
+
+    assert message in str(caught.value)
+    assert option.replace("_", "-") in str(caught.value)
+
+
+@pytest.mark.parametrize("option", ["excluded_pods", "pod_annotations"])
+def test_a_selector_that_looks_at_an_added_label_is_refused(option):
+    text = "[{pods: team=ml, add: {a: b}}]" if option == "pod_annotations" else "team=ml"
+
+    with pytest.raises(errors.ConfigError) as caught:
+        load(pod_labels="{team: ml}", **{option: text})
+
+    assert "looks at team, which pod-labels adds" in str(caught.value)
+
+
+def test_every_rule_is_understood_by_the_workload():
+    rules = load(
+        pod_labels="[{pods: 'a in (b, c)', add: {team: ml}}]",
+        pod_annotations="{sidecar.istio.io/proxyCPU: 10m}",
+        excluded_outbound_ports="5432",
+        image_registries="[{pods: '!x', prefixes: {docker.io: localhost/x}}]",
+    ).pod_rules
+    values = {
+        "pod-labels": [rule.as_setting() for rule in rules.labels],
+        "pod-annotations": [rule.as_setting() for rule in rules.annotations],
+        "excluded-outbound-ports": [rule.as_setting() for rule in rules.excluded_outbound_ports],
+        "image-registries": [rule.as_setting() for rule in rules.image_registries],
+    }
+
+    known = settings.load(json.dumps({"application": "a", "model": "m", **values}))
+
+    assert known.pod_labels[0].add == {"team": "ml"}
+    assert known.image_registries[0].prefixes == (("docker.io", "localhost/x"),)
