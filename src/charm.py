@@ -39,6 +39,7 @@ class IstioIntegrator(ops.CharmBase):
         self._statuses: list[ops.StatusBase] = []
         self._workload: lifecycle.Lifecycle | None = None
         container = self.on[lifecycle.CONTAINER]
+        metadata = self.on["istio-metadata"]
         for event in (
             self.on.install,
             self.on.upgrade_charm,
@@ -50,6 +51,8 @@ class IstioIntegrator(ops.CharmBase):
             container.pebble_custom_notice,
             container.pebble_check_failed,
             container.pebble_check_recovered,
+            metadata.relation_changed,
+            metadata.relation_broken,
         ):
             framework.observe(event, self._on_event)
         framework.observe(self.on.remove, self._on_remove)
@@ -113,7 +116,13 @@ class IstioIntegrator(ops.CharmBase):
 
     def _reconcile(self, options: config.Config) -> None:
         api = cluster.connect()
-        discovery = mesh.Discovery(api, options, model=self.model.name, application=self.app.name)
+        discovery = mesh.Discovery(
+            api,
+            options,
+            model=self.model.name,
+            application=self.app.name,
+            hint=self._istio_metadata("root_namespace"),
+        )
         # Without an answer of the API server nothing is known, so nothing is changed.
         discovery.reconcile()
         self._statuses = list(discovery.statuses())
@@ -125,6 +134,12 @@ class IstioIntegrator(ops.CharmBase):
         self._run(place)
         self._workload = self._lifecycle(scope, _joined(scope, place))
         self._run(self._workload)
+
+    def _istio_metadata(self, key: str) -> str:
+        relation = self.model.get_relation("istio-metadata")
+        if relation is None:
+            return ""
+        return relation.data[relation.app].get(key, "")
 
     def _run(self, part: component.Component) -> None:
         """Reconcile one part; what it can't do must not keep the others from their work."""

@@ -132,7 +132,16 @@ def _minor(version: str) -> tuple[int, ...]:
 
 
 class Discovery:
-    """Finds the Istio to join and has it answer."""
+    """Finds the Istio to join and has it answer.
+
+    Args:
+        api: The API server.
+        options: What the operator asks for.
+        model: The namespace that joins.
+        application: For the commands that statuses name.
+        hint: Where a charmed Istio says that istiod runs; the options come first.
+        ask_version: How istiod is asked for its version, by namespace and Service.
+    """
 
     def __init__(
         self,
@@ -141,12 +150,14 @@ class Discovery:
         *,
         model: str,
         application: str,
+        hint: str = "",
         ask_version: Callable[[str, str], str] | None = None,
     ) -> None:
         self._cluster = api
         self._config = options
         self._model = model
         self._application = application
+        self._namespace = options.istiod_namespace or hint
         self._ask_version = ask_version or istiod_version
         self._missing: injectors.NoInjector | injectors.Refusal | None = None
         self._unserved: list[cluster.Object] = []
@@ -157,7 +168,7 @@ class Discovery:
         found = injectors.find(self._cluster.list(cluster.MUTATING_WEBHOOK))
         chosen = injectors.choose(
             found,
-            namespace=self._config.istiod_namespace,
+            namespace=self._namespace,
             revision=self._config.revision,
             application=self._application,
         )

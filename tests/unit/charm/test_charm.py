@@ -280,6 +280,20 @@ def test_revision_that_does_not_exist_blocks(ctx, fake):
     )
 
 
+def test_related_istio_says_which_of_several_it_is(ctx, fake):
+    fake_cluster.install_istio(fake)
+    fake_cluster.install_istio(fake, namespace="mesh-b")
+    alone = state()
+    assert "istiod-namespace=" in status(ctx, alone).message
+    relation = testing.Relation("istio-metadata", remote_app_data={"root_namespace": "mesh-b"})
+    related = dataclasses.replace(alone, relations={relation})
+    assert status(ctx, related, ctx.on.relation_changed(relation)).message.startswith("mesh-b/")
+    configured = dataclasses.replace(related, config={"istiod-namespace": "istio-system"})
+    assert status(ctx, configured).message.startswith("istio-system/")
+    told = status(ctx, related, ctx.on.relation_broken(relation)).message
+    assert "istiod-namespace=" in told
+
+
 def test_membership_none_looks_after_pods_without_joining(ctx, fake):
     fake_cluster.install_istio(fake)
     out = ctx.run(ctx.on.start(), state(mesh_membership="none"))
