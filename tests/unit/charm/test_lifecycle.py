@@ -182,3 +182,71 @@ def test_image_is_that_of_our_own_pod(fake):
         }
     )
     assert lifecycle.image(scope(fake)) == "b@sha256:1"
+
+
+class Container:
+    """A workload container in which something goes wrong."""
+
+    def __init__(self, *, replan=None, process=None, stop=None) -> None:
+        self.trouble = {"replan": replan, "process": process, "stop": stop}
+
+    def can_connect(self) -> bool:
+        return True
+
+    def add_layer(self, *_, **__) -> None: ...
+
+    def replan(self) -> None:
+        self._raise("replan")
+
+    def stop(self, _) -> None:
+        self._raise("stop")
+
+    def get_checks(self, _) -> dict:
+        return {}
+
+    def exec(self, *_, **__) -> None:
+        self._raise("process")
+
+    def _raise(self, what) -> None:
+        if self.trouble[what]:
+            raise self.trouble[what]
+
+
+GONE = ops.pebble.ConnectionError("no socket")
+
+
+@pytest.mark.parametrize(
+    ("container", "words"),
+    [
+        pytest.param(
+            Container(replan=ops.pebble.ChangeError("cannot start\nmore", None)),
+            "lifecycle does not start: cannot start",
+            id="service that exits at once",
+        ),
+        pytest.param(
+            Container(replan=GONE), "lifecycle does not start: no socket", id="container gone"
+        ),
+        pytest.param(
+            Container(process=GONE), "the workload does not answer: no socket", id="no answer"
+        ),
+        pytest.param(
+            Container(process=TimeoutError("30s")), "the workload does not answer", id="slow"
+        ),
+    ],
+)
+def test_workload_in_trouble_is_waited_for(fake, container, words):
+    workload = lifecycle.Lifecycle(scope(fake), container, JOINED)
+    workload.reconcile()
+    (status,) = workload.statuses()
+    assert isinstance(status, ops.WaitingStatus)
+    assert words in status.message
+    assert "\n" not in status.message
+
+
+def test_removal_goes_on_without_the_container(fake):
+    for kind, name in (("ConfigMap", "app-convergence"), ("ConfigMap", "other")):
+        metadata = {"name": name, "namespace": "kubeflow"}
+        fake.add({"apiVersion": "v1", "kind": kind, "metadata": metadata})
+    lifecycle.Lifecycle(scope(fake), Container(stop=GONE), None).remove()
+    assert fake.find("ConfigMap", "app-convergence", "kubeflow") is None
+    assert fake.find("ConfigMap", "other", "kubeflow")
