@@ -1,3 +1,4 @@
+import datetime
 import json
 import shlex
 
@@ -212,6 +213,17 @@ class Container:
             raise self.trouble[what]
 
 
+CHANGE = ops.pebble.Change(
+    id=ops.pebble.ChangeID("1"),
+    kind="replan",
+    summary="",
+    status="Error",
+    tasks=[],
+    ready=True,
+    err="cannot start",
+    spawn_time=datetime.datetime.now(datetime.UTC),
+    ready_time=None,
+)
 GONE = ops.pebble.ConnectionError("no socket")
 
 
@@ -219,7 +231,7 @@ GONE = ops.pebble.ConnectionError("no socket")
     ("container", "words"),
     [
         pytest.param(
-            Container(replan=ops.pebble.ChangeError("cannot start\nmore", None)),
+            Container(replan=ops.pebble.ChangeError("cannot start\nmore", CHANGE)),
             "lifecycle does not start: cannot start",
             id="service that exits at once",
         ),
