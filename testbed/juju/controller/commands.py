@@ -53,6 +53,8 @@ class Commands:
 
     async def _do_add_model(self, name: str, config: dict[str, Any]) -> str:
         if self._substrate:
+            if name not in self._store.models and await self._substrate.has_namespace(name):
+                raise CallError(f'failed to create model: namespace "{name}" already exists')
             config = {"cloud-version": await self._substrate.version(), **config}
         model = operations.add_model(self._store, name, self._controller_uuid, config)
         self._tend(model)
@@ -240,7 +242,7 @@ class Commands:
         if model.life == "dying" and not model.applications:
             if self._substrate:
                 await self._substrate.delete_model(model)
-                while not await self._substrate.is_model_gone(model):  # noqa: ASYNC110  a cluster
+                while await self._substrate.has_namespace(model.name):  # noqa: ASYNC110  a cluster
                     await asyncio.sleep(1)
             self._store.forget(model)
 

@@ -194,6 +194,8 @@ class Model(msgspec.Struct):
     """The number that the next relation or action gets."""
     password: str = ""
     """What the model operator shows."""
+    has_namespace: bool = False
+    """Whether the namespace was created: it is not created again when somebody deletes it."""
 
     def take_number(self) -> int:
         """A number that nothing else in the model has."""

@@ -54,9 +54,15 @@ class Substrate:
         """The cluster's version, which charms see as CLOUD_API_VERSION."""
         return await self._client.version()
 
+    async def has_namespace(self, name: str) -> bool:
+        """Whether a namespace of this name exists."""
+        return await self._client.get("Namespace", name) is not None
+
     async def ensure_model(self, model: Model) -> None:
         """Create the namespace once, and the model operator."""
-        await self._client.create(objects.namespace(model))
+        if not model.has_namespace:
+            await self._client.create(objects.namespace(model))
+            model.has_namespace = True
         operator = objects.model_operator(model, self._image, self._address, self._certificate)
         await self._apply((model.uuid, ""), operator)
 
@@ -101,10 +107,6 @@ class Substrate:
         for kind in DELETED_WITH_MODEL:
             await self._delete_all(kind, objects.model_labels(model))
         await self._client.delete("Namespace", model.name)
-
-    async def is_model_gone(self, model: Model) -> bool:
-        """Whether the namespace has disappeared."""
-        return await self._client.get("Namespace", model.name) is None
 
     async def _apply(self, key: tuple[str, str], wanted: list[dict[str, Any]]) -> None:
         digest = hashlib.sha256(json.dumps(wanted).encode()).hexdigest()

@@ -137,23 +137,23 @@ class Model:
     def __init__(self, controller, folder, name="m"):
         self.juju = client.Juju(controller, name)
         self.juju.add_model({"update-status-hook-interval": "0"})
-        self._controller = controller
-        self._folder = folder
+        self.controller = controller
+        self.folder = folder
         self.pods = []
 
     def start_pod(self, unit, *, containers=""):
         """Give a unit a new pod: charm-init, then the agent."""
         app, _, number = unit.partition("/")
         password = eventually(lambda: self._password(app))
-        folder = self._folder / f"pod-{app}-{number}-{len(self.pods)}"
+        folder = self.folder / f"pod-{app}-{number}-{len(self.pods)}"
         folder.mkdir()
         environment = {
             "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}",
             "HOME": "/nowhere",
             "POD_ONLY": "yes",
             "KUBERNETES_SERVICE_HOST": "192.0.2.1",
-            "JUJU_K8S_CONTROLLER_CA_CERT": (self._folder / "controller" / "ca.crt").read_text(),
-            "JUJU_K8S_CONTROLLER_ADDRESSES": self._controller.address,
+            "JUJU_K8S_CONTROLLER_CA_CERT": (self.folder / "controller" / "ca.crt").read_text(),
+            "JUJU_K8S_CONTROLLER_ADDRESSES": self.controller.address,
             "JUJU_K8S_MODEL": "m",
             "JUJU_K8S_APPLICATION": app,
             "JUJU_K8S_APPLICATION_PASSWORD": password,
@@ -179,7 +179,7 @@ class Model:
         return pod
 
     def _password(self, app):
-        saved = self._folder / "controller" / "models" / "m.json"
+        saved = self.folder / "controller" / "models" / "m.json"
         applications = json.loads(saved.read_text())["applications"] if saved.exists() else {}
         return applications.get(app, {}).get("password")
 
