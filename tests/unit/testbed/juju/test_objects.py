@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from testbed.juju.agent import modeloperator
-from testbed.juju.controller import objects, operations
+from testbed.juju.controller import objects, operations, pods
 from testbed.juju.controller.state import Model
 
 
@@ -76,7 +76,7 @@ def test_non_root_charm_user_owns_the_volume_and_the_pebbles(model, plain):
     charm, workload = pod["containers"]
     assert charm["securityContext"] == {"runAsUser": 170, "runAsGroup": 170}
     assert workload["securityContext"] == {}
-    assert workload["args"][-2:] == ["--identities", objects.IDENTITIES]
+    assert workload["args"][-2:] == ["--identities", pods.IDENTITIES]
 
 
 def test_service_has_a_placeholder_until_a_port_is_open(model, plain):
