@@ -176,3 +176,25 @@ fi
     assert "unit-too" not in found["local-unit"]["data"]
     assert "lost" not in found["local-application-data"]
     assert "cannot commit" in model.juju.debug_log()
+
+
+def test_remote_unit_is_read_as_of_its_last_hook(model, plain):
+    script = f"""
+{EVALUATING}
+[ "$JUJU_HOOK_NAME" != update-status ]
+[ "$JUJU_HOOK_NAME" != database-relation-changed ] || relation-get - sql/0 >/dev/null
+"""
+    deploy(model, plain, script=script)
+    model.juju.fake_app("sql", {"db": {"role": "provides", "unit": {"n": "old"}}})
+    model.juju.integrate("plain:database", "sql")
+    model.wait_for_hook("plain/0", "database-relation-changed")
+    model.juju.model_config({"update-status-hook-interval": "50ms"})
+    model.wait_idle("plain", "error")
+    model.juju.fake_app("sql", {"db": {"role": "provides", "unit": {"n": "new"}}})
+    number = info(model, "plain/0", "database")["relation-id"]
+    read = f"relation-get -r database:{number} n sql/0"
+    assert shell(model, "plain/0", read)["stdout"] == "old\n"
+    model.juju.model_config({"update-status-hook-interval": "0"})
+    model.juju.resolved("plain/0", no_retry=True)
+    model.wait_for_hook("plain/0", "database-relation-changed", 2)
+    assert shell(model, "plain/0", read)["stdout"] == "new\n"
