@@ -50,7 +50,7 @@ class Holder:
     @property
     def alive(self) -> bool:
         """Tell whether this very process still runs."""
-        return _start_ticks(self.pid) == self.started
+        return start_ticks(self.pid) == self.started
 
 
 def environment() -> dict[str, str]:
@@ -59,7 +59,8 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PATH": f"{path}{os.pathsep}/usr/sbin{os.pathsep}/sbin"}
 
 
-def _start_ticks(pid: int) -> str:
+def start_ticks(pid: int) -> str:
+    """Return when a process was started, empty when it is gone or only a zombie is left."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -122,7 +123,7 @@ def start(state: Path, plan: addresses.Plan | None) -> Holder:
     init = _child(process) if plan else process.pid
     found = Holder(
         pid=process.pid,
-        started=_start_ticks(process.pid),
+        started=start_ticks(process.pid),
         init=init,
         slot=plan.slot if plan else None,
     )
@@ -197,7 +198,7 @@ def end(found: Holder, state: Path) -> None:
     while True:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(found.pid, os.WNOHANG)
-        left = [pid for pid in (found.pid, found.init, *components) if _start_ticks(pid)]
+        left = [pid for pid in (found.pid, found.init, *components) if start_ticks(pid)]
         linked = found.link and found.slot is not None and _link_index(found.slot) == found.link
         if linked and not left:
             # It goes by itself once the kernel has given up the last connection.

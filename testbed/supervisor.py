@@ -110,6 +110,7 @@ class Supervisor:
         for process in self._processes:
             if process.child:
                 process.child.kill()
+                process.child.wait()
 
     def _is_ready(self, name: str) -> bool:
         return any(

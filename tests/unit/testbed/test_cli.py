@@ -1,0 +1,48 @@
+from pathlib import Path
+
+import pytest
+
+from testbed import cli, paths
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        pytest.param(["up", "--with", "argo"], "unknown", id="extra"),
+        pytest.param(["--name", "A/B", "up"], "--name", id="name"),
+        pytest.param(["up", "--control-plane-only", "--revision=a"], "needs a node", id="clash"),
+        pytest.param(["exec", "--"], "no command", id="exec"),
+    ],
+)
+def test_bad_switches_end_with_2_and_say_which(
+    argv: list[str], said: str, capsys: pytest.CaptureFixture[str]
+):
+    assert cli.main(argv) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [["exec", "--", "true"], ["shell"], ["logs", "etcd"], ["istio", "stop"], ["restart", "etcd"]],
+)
+def test_commands_on_a_testbed_that_is_down_end_with_1(
+    argv: list[str], capsys: pytest.CaptureFixture[str]
+):
+    assert cli.main(argv) == 1
+    assert capsys.readouterr().err.startswith("testbed: ")
+
+
+def test_status_of_a_testbed_that_is_down_says_so(capsys: pytest.CaptureFixture[str]):
+    assert cli.main(["--name", "none", "status"]) == 1
+    assert "none is down" in capsys.readouterr().out
+
+
+def test_paths_ignore_relative_xdg_variables(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert paths.cache() == Path.home() / ".cache" / paths.PRODUCT

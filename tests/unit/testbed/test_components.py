@@ -1,0 +1,112 @@
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from testbed import addresses, components
+from testbed.components import Component, Layout
+from testbed.options import Options
+
+
+def layout(slot: int = 3, **switches: bool) -> Layout:
+    return Layout(
+        name="unit",
+        state=Path("/state/unit"),
+        binaries=Path("/state/unit/bin"),
+        options=Options(**switches),  # pyright: ignore[reportArgumentType]
+        plan=addresses.plan(slot),
+        pause_image="localhost/testbed/pause:1",
+    )
+
+
+def flags(component: Component) -> dict[str, str]:
+    pairs = (one.partition("=") for one in component.argv[1:])
+    return {name: value for name, _, value in pairs}
+
+
+def test_control_plane_only_has_no_component_that_needs_root():
+    names = [one.name for one in components.all_of(layout(control_plane_only=True))]
+    assert names == ["etcd", "kube-apiserver", "kube-controller-manager"]
+
+
+def test_control_plane_only_listens_on_loopback_only():
+    given = layout(control_plane_only=True)
+    apiserver = flags(components.apiserver(given))
+    assert apiserver["--bind-address"] == "127.0.0.1"
+    assert apiserver["--endpoint-reconciler-type"] == "none"
+    assert given.server == "https://127.0.0.1:6443"
+
+
+def test_node_components_are_started_after_what_they_need():
+    given = components.all_of(layout())
+    started: set[str] = set()
+    for one in given:
+        assert set(one.after) <= started, one.name
+        started.add(one.name)
+    assert {"kubelet", "containerd", "kube-proxy", "coredns"} <= started
+
+
+def test_node_advertises_the_address_that_pods_and_host_reach():
+    given = layout(slot=2)
+    node = str(addresses.plan(2).node)
+    assert flags(components.apiserver(given))["--advertise-address"] == node
+    assert flags(components.kubelet(given))["--node-ip"] == node
+    assert node in given.server
+
+
+@pytest.mark.parametrize(
+    ("switches", "runtime", "plugin"),
+    [
+        pytest.param({}, False, False, id="served"),
+        pytest.param({"disable_policy_api": True}, True, True, id="no-api"),
+        pytest.param({"disable_policy_plugin": True}, False, True, id="no-plugin"),
+    ],
+)
+def test_policy_switches_become_apiserver_flags(
+    switches: dict[str, bool], runtime: bool, plugin: bool
+):
+    given = flags(components.apiserver(layout(**switches)))
+    assert ("--runtime-config" in given) is runtime
+    assert ("--disable-admission-plugins" in given) is plugin
+
+
+def test_disabled_policy_api_leaves_validating_policies_alone():
+    (runtime, _) = components.policy_flags(Options(disable_policy_api=True))
+    assert "validating" not in runtime
+    assert runtime.count("=false") == 2
+
+
+def test_containerd_configuration_is_toml_with_what_small_machines_need():
+    given = tomllib.loads(components.containerd_config(layout()))
+    cri = given["plugins"]["io.containerd.grpc.v1.cri"]
+    assert cri["restrict_oom_score_adj"] is True
+    assert cri["sandbox_image"] == "localhost/testbed/pause:1"
+    assert cri["containerd"]["runtimes"]["runc"]["options"] == {"SystemdCgroup": False}
+    assert given["root"] == "/state/unit/containerd"
+
+
+def test_every_json_file_of_a_node_parses():
+    for name, text in components.files(layout()).items():
+        if name.endswith((".json", ".conflist")):
+            assert json.loads(text)
+
+
+def test_pods_get_addresses_of_their_slot():
+    network = components.cni_config(addresses.plan(5))
+    (first, *_) = network["plugins"]
+    assert first["ipam"]["ranges"] == [[{"subnet": str(addresses.plan(5).pods)}]]
+
+
+def test_two_testbeds_share_no_path_but_the_private_run():
+    one, other = layout(), Layout(**{**vars(layout()), "state": Path("/state/other")})
+    for mine, theirs in zip(components.all_of(one), components.all_of(other), strict=True):
+        given = {text for text in mine.argv[1:] if "/state/unit" in text}
+        shared = {text for text in given if text.startswith("--")} & set(theirs.argv)
+        assert not shared, mine.name
+
+
+def test_corefile_answers_names_outside_the_cluster_with_nxdomain():
+    text = components.corefile(layout())
+    assert "rcode NXDOMAIN" in text
+    assert text.count("{") == text.count("}")

@@ -1,0 +1,60 @@
+import pytest
+
+from testbed import options
+from testbed.options import Options
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        pytest.param(Options(), id="defaults"),
+        pytest.param(Options(control_plane_only=True, disable_policy_api=True), id="plane"),
+        pytest.param(Options(revision="1-31-1", classic_sidecars=True), id="revision"),
+        pytest.param(Options(extras=("training-operator",)), id="extra"),
+        pytest.param(Options(without_istio=True, classic_sidecars=True), id="istio-later"),
+    ],
+)
+def test_options_that_make_sense_have_no_problems(wanted: Options):
+    assert wanted.problems() == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        pytest.param(Options(revision="Canary"), "--revision 'Canary'", id="upper-case"),
+        pytest.param(Options(revision="a" * 57), "at most 56", id="long-revision"),
+        pytest.param(Options(extras=("argo",)), "--with argo: unknown", id="extra"),
+        pytest.param(
+            Options(control_plane_only=True, extras=("training-operator",)),
+            "--with needs a node",
+            id="extra-without-node",
+        ),
+        pytest.param(
+            Options(control_plane_only=True, revision="a"), "--revision needs", id="no-istio"
+        ),
+        pytest.param(
+            Options(disable_policy_api=True, disable_policy_plugin=True),
+            "already leaves the plugin out",
+            id="policy-twice",
+        ),
+    ],
+)
+def test_options_that_contradict_are_refused_by_name(wanted: Options, said: str):
+    with pytest.raises(options.OptionsError, match=said):
+        wanted.validate()
+
+
+def test_options_with_several_problems_name_all():
+    wanted = Options(control_plane_only=True, without_istio=True, classic_sidecars=True)
+    assert len(wanted.problems()) == 2
+
+
+@pytest.mark.parametrize("name", ["", "-a", "a-", "A", "a/b", "..", "a" * 41])
+def test_name_that_can_not_be_a_path_is_refused(name: str):
+    with pytest.raises(options.OptionsError):
+        options.validate_name(name)
+
+
+@pytest.mark.parametrize("name", ["a", "default", "functional-123", "a" * 40])
+def test_name_of_plain_letters_is_accepted(name: str):
+    options.validate_name(name)

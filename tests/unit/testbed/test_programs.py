@@ -1,0 +1,64 @@
+from pathlib import Path
+
+import pytest
+
+from testbed import programs
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("go1.26.8", (1, 26, 8)),
+        ("go1.26", (1, 26, 0)),
+        ("go1.27rc1", (1, 27, 0)),
+        ("devel +abc", ()),
+    ],
+)
+def test_parse_version_reads_what_go_says(text: str, want: tuple[int, ...]):
+    assert programs.parse_version(text) == want
+
+
+@pytest.mark.parametrize("product", programs.PRODUCTS)
+def test_every_product_is_pinned_and_names_a_go(product: str):
+    pins = Path(programs.__file__).parent / "go" / product
+    assert (pins / "go.sum").stat().st_size
+    assert programs.required_go(product) >= (1, 26)
+    for package in programs.PRODUCTS[product].packages.values():
+        assert package in (pins / "go.mod").read_text(), "a tool line keeps it pinned"
+
+
+def test_key_differs_between_products_and_stays():
+    keys = {programs.key(product) for product in programs.PRODUCTS}
+    assert len(keys) == len(programs.PRODUCTS)
+    assert programs.key("etcd") == programs.key("etcd")
+
+
+def test_key_changes_with_the_recipe(monkeypatch: pytest.MonkeyPatch):
+    before = programs.key("etcd")
+    recipe = programs.Product(packages={"etcd": "another"})
+    monkeypatch.setattr(programs, "PRODUCTS", {**programs.PRODUCTS, "etcd": recipe})
+    assert programs.key("etcd") != before
+
+
+def test_binary_of_an_unknown_program_is_an_error():
+    with pytest.raises(KeyError):
+        programs.binary("nonesuch")
+
+
+def test_find_go_without_a_new_enough_one_says_what_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    old = tmp_path / "go"
+    old.write_text("#!/bin/sh\necho go1.19\n")
+    old.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(programs.ProgramError, match=r"Go 99\.0\.0 or newer.*go1\.19"):
+        programs.find_go((99, 0, 0))
+
+
+def test_find_go_prefers_the_one_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    new = tmp_path / "go"
+    new.write_text("#!/bin/sh\necho go99.1\n")
+    new.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert programs.find_go((99, 0, 0)) == new
