@@ -30,6 +30,8 @@ LIFECYCLE_LABEL = "istio-integrator.charmhub.io/lifecycle"
 
 PROBE_DELAYS = (0.1, 0.2, 0.4, 0.8, 1.0, 1.0)
 """Seconds between two probes after a change, which API servers take a moment to notice."""
+PROBE_SECONDS = 5.0
+"""After which no further probe is sent; each may itself take the webhook's 3 s."""
 
 Namespaces = tuple[tuple[str, tuple[dict[str, Any], ...]], ...]
 
@@ -203,10 +205,12 @@ class Admission:
         image: str,
         *,
         sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._scope = scope
         self._image = image
         self._sleep = sleep
+        self._clock = clock
         self._statuses: list[ops.StatusBase] = []
 
     def reconcile(self) -> None:
@@ -220,6 +224,26 @@ class Admission:
             self._statuses.append(ops.ActiveStatus("policy"))
         elif self._scope.config.admission != "policy":
             self._serve(wishes)
+
+    def rotate(self) -> dict[str, str]:
+        """Replace the webhook's certificates now, and say what came of it.
+
+        Raises:
+            CharmError: Another unit has to do it.
+        """
+        if not self._scope.leader:
+            raise errors.CharmError("only the leader replaces certificates: use its unit")
+        wishes = Wishes.of(self._scope, lifecycle_in_model=self._is_model_in_scope())
+        backend = self._webhook(wishes)
+        if not backend.is_asked:
+            return {"result": "no webhook is in use, so there are no certificates"}
+        backend.reconcile(rotate=True)
+        trial = self._try("webhook", wishes.settings()["revision"], patiently=True)
+        answers = "answers" if trial.works else f"does not answer: {trial.problem}"
+        return {
+            "result": f"certificates are replaced, the webhook {answers}",
+            "note": "servers show the new one within a minute; both are trusted for a day",
+        }
 
     def remove(self) -> None:
         """Take away both backends."""
@@ -311,9 +335,10 @@ class Admission:
         self._statuses.append(ops.WaitingStatus("admission: waiting for the leader"))
 
     def _try(self, backend: str, revision: str, *, patiently: bool) -> Trial:
+        end = self._clock() + PROBE_SECONDS
         trial = self._trial(backend, revision)
         for delay in PROBE_DELAYS if patiently else ():
-            if trial.works:
+            if trial.works or self._clock() + delay > end:
                 break
             self._sleep(delay)
             trial = self._trial(backend, revision)

@@ -59,6 +59,7 @@ class IstioIntegrator(ops.CharmBase):
         framework.observe(self.on.collect_unit_status, self._on_collect_status)
         framework.observe(self.on.list_uninjected_action, self._on_list_uninjected)
         framework.observe(self.on.restart_uninjected_action, self._on_restart_uninjected)
+        framework.observe(self.on.rotate_certificates_action, self._on_rotate_certificates)
         framework.observe(self.on.show_manifests_action, self._on_show_manifests)
 
     def _on_event(self, _: ops.EventBase) -> None:
@@ -127,10 +128,14 @@ class IstioIntegrator(ops.CharmBase):
         discovery.reconcile()
         self._statuses = list(discovery.statuses())
         scope = self._scope(api, options, discovery.mesh)
+        place = membership.Membership(scope)
+        if rival := place.rival():
+            # Two of us would each replace pods and prepare new ones in their own way.
+            self._statuses = [ops.BlockedStatus(rival)]
+            return
         self._run(admission.Admission(scope, self._image(scope)))
         if discovery.mesh is not None:
             self._statuses.append(ops.ActiveStatus(discovery.mesh.sidecars))
-        place = membership.Membership(scope)
         self._run(place)
         self._workload = self._lifecycle(scope, _joined(scope, place))
         self._run(self._workload)
@@ -205,6 +210,12 @@ class IstioIntegrator(ops.CharmBase):
             return actions.restarted(workload.restart(dry_run=dry_run), dry_run=dry_run)
 
         self._answer(event, restart)
+
+    def _on_rotate_certificates(self, event: ops.ActionEvent) -> None:
+        def rotate(workload: lifecycle.Lifecycle) -> dict[str, str]:
+            return admission.Admission(workload.scope, self._image(workload.scope)).rotate()
+
+        self._answer(event, rotate)
 
     def _on_show_manifests(self, event: ops.ActionEvent) -> None:
         self._answer(event, lambda workload: actions.shown(workload.scope.manifests.owned()))

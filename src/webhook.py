@@ -124,6 +124,11 @@ class Webhook:
         changed = before is None or before["metadata"] != after["metadata"] or refreshed
         return State(changed=changed)
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether API servers have been told of it."""
+        return self._scope.cluster.get(cluster.MUTATING_WEBHOOK, self._configuration) is not None
+
     def remove(self) -> None:
         """Have nobody ask any more, then end the servers."""
         for folder in (CONFIGURATION_FOLDER, WORKLOAD_FOLDER, CERTIFICATES_FOLDER):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import time
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ import admission
 import cluster
 import component
 import config
+import errors
 import manifests
 import probe
 import webhook
@@ -273,3 +275,31 @@ def test_options_take_effect_at_once(api):
         found = cluster.at(reach.create(pod, dry_run=True), "metadata", "annotations")
         assert said(choice) == [(ops.ActiveStatus, "policy")]
         assert ("proxy.istio.io/config" in found) is hold
+
+
+@with_policies
+@pytest.mark.usefixtures("model")
+def test_a_rotation_replaces_what_servers_show_and_what_clients_trust(api):
+    _, reach = api
+    choice = subject(reach, admission="webhook")
+    choice.reconcile()
+    assert "no webhook is in use" in choice.rotate()["result"]
+    make_ready(reach)
+    choice.reconcile()
+
+    def now():
+        secret = reach.get(cluster.SECRET, "istio-integrator-admission-tls", MODEL)["data"]
+        hook = reach.list(cluster.MUTATING_WEBHOOK)[0]["webhooks"][0]
+        return secret, base64.b64decode(hook["clientConfig"]["caBundle"]).decode()
+
+    before, trusted_before = now()
+    result = choice.rotate()["result"]
+    after, trusted_after = now()
+
+    # No server is behind the Service here.
+    assert result.startswith("certificates are replaced, the webhook does not answer")
+    assert all(before[key] != after[key] for key in ("ca.crt", "tls.crt", "tls.key"))
+    assert trusted_after.endswith(trusted_before)
+    assert len(trusted_after) > len(trusted_before)
+    with pytest.raises(errors.CharmError, match="only the leader"):
+        subject(reach, leader=False, admission="webhook").rotate()
