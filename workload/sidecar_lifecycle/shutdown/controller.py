@@ -55,7 +55,7 @@ class Controller:
         self._settings = settings
         self._leadership = leadership
         self._stopper = stopper or stop.Stopper(connection)
-        self._slots = slots.Slots(limits)
+        self._slots = slots.Slots[tuple[Tracked, asyncio.Event]](self._start, limits)
         self._forbidden: dict[stop.Transport, float] = {}
         self._sending: dict[Tracked, asyncio.Task[stop.Outcome]] = {}
         self._reporter = reports.Reporter(
@@ -95,7 +95,7 @@ class Controller:
     def oldest_pending(self) -> float:
         """Return the age in seconds of the oldest stop that has not been seen to work."""
         now = asyncio.get_running_loop().time()
-        since = [each.stoppable_since for each in self.view if each.task is not None]
+        since = [each.stoppable_since for each in self.view if each.armed]
         return now - min(since) if since else 0.0
 
     async def _lead(self) -> None:
@@ -130,7 +130,7 @@ class Controller:
         # Leaving the watch means that the phase is no longer Running: the proxy has ended, too.
         tracked = self.view.remove(uid)
         if tracked is not None:
-            tracked.over.set()
+            self._over(tracked)
             if tracked.report is not None:
                 tracked.report.cancel()
 
@@ -139,8 +139,8 @@ class Controller:
             return
         self._reporter.considered(tracked)
         if tracked.decision.action is not finished.Action.STOP:
-            tracked.over.set()
-        elif tracked.task is None:
+            self._over(tracked)
+        elif not tracked.armed:
             self._arm(tracked)
 
     def _arm(self, tracked: Tracked) -> None:
@@ -148,6 +148,7 @@ class Controller:
         tracked.acknowledged = None
         tracked.failures = 0
         tracked.over = asyncio.Event()
+        tracked.armed = True
         metrics.PENDING.inc()
         log.info(
             "stopping proxy",
@@ -155,12 +156,38 @@ class Controller:
             reason=tracked.decision.reason,
             detail=tracked.decision.message,
         )
-        tracked.task = asyncio.create_task(self._stop(tracked), name=f"stop {tracked.name}")
-        tracked.task.add_done_callback(functools.partial(self._disarm, tracked))
+        self._slots.ask(tracked.pod.spec.nodeName or "", (tracked, tracked.over))
 
-    def _disarm(self, tracked: Tracked, task: asyncio.Task[None]) -> None:
-        metrics.PENDING.dec()
+    def _start(self, waiting: tuple[Tracked, asyncio.Event]) -> bool:
+        """Begin a stop that got its place, if it is still the one that asked for it."""
+        tracked, over = waiting
+        if not tracked.armed or tracked.over is not over or over.is_set():
+            return False
+        tracked.place = tracked.pod.spec.nodeName or ""
+        tracked.task = asyncio.create_task(self._stop(tracked), name=f"stop {tracked.name}")
+        tracked.task.add_done_callback(functools.partial(self._ended, tracked))
+        return True
+
+    def _over(self, tracked: Tracked) -> None:
+        """Let the stop of a pod end, because there is nothing to stop any more."""
+        tracked.over.set()
+        if tracked.task is None:
+            self._disarm(tracked)
+
+    def _disarm(self, tracked: Tracked) -> None:
+        self._leave_place(tracked)
+        if tracked.armed:
+            tracked.armed = False
+            metrics.PENDING.dec()
+
+    def _leave_place(self, tracked: Tracked) -> None:
+        if tracked.place is not None:
+            node, tracked.place = tracked.place, None
+            self._slots.free(node)
+
+    def _ended(self, tracked: Tracked, task: asyncio.Task[None]) -> None:
         tracked.task = None
+        self._disarm(tracked)
         if task.cancelled():
             return
         if (error := task.exception()) is not None:
@@ -175,6 +202,7 @@ class Controller:
             if task is not None:
                 task.cancel()
         tracked.report = None
+        self._over(tracked)
 
     async def _stop(self, tracked: Tracked) -> None:
         """Try until the need is over, each time the way that the last failure suggests."""
@@ -202,11 +230,16 @@ class Controller:
 
     async def _attempt(self, tracked: Tracked, way: stop.Transport) -> stop.Outcome:
         """Try once, and wait for the effect."""
-        async with self._slots.take(tracked.pod.spec.nodeName or "", again=tracked.failures > 0):
-            if tracked.over.is_set():
-                return stop.Outcome(stop.Result.GONE, way)
-            judged = tracked.pod
+        judged = tracked.pod
+        if tracked.place is not None:
             outcome = await self._send(tracked, way)
+            self._leave_place(tracked)
+        else:
+            async with self._slots.retry(tracked.pod.spec.nodeName or ""):
+                if tracked.over.is_set():
+                    return stop.Outcome(stop.Result.GONE, way)
+                judged = tracked.pod
+                outcome = await self._send(tracked, way)
         if outcome.result is stop.Result.ACKNOWLEDGED:
             if not await _within(EXIT_WITHIN, tracked.over):
                 return stop.Outcome(stop.Result.TIMEOUT, way, "answered, but has not ended")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -19,6 +20,15 @@ LABELS = names.TLS_MODE
 FIELDS = "status.phase=Running,spec.restartPolicy!=Always"
 ASK_AGAIN = 60.0
 """Seconds after which something that was forbidden is tried again."""
+
+_ANNOTATIONS = (
+    names.STATUS_PORT,
+    names.WAIT_FOR_CONTAINERS,
+    names.IGNORE_CONTAINERS,
+    names.PROXY_SHUTDOWN,
+)
+_CONDITIONS = ("DisruptionTarget", "AllContainersRestarting")
+_NO_STATE = types.ContainerState()
 
 OnPod = Callable[[watch.Change[types.Pod]], None]
 
@@ -133,6 +143,7 @@ class Pods:
                     if change.object is not None:
                         if listed is not None:
                             listed.add(change.object.metadata.uid)
+                        compact(change.object)
                         self._on_change(change)
                         continue
                     metrics.RELISTS.inc(state.relists - relists)
@@ -184,6 +195,29 @@ class Pods:
         except errors.KubeError:
             return False
         return True
+
+
+def compact(pod: types.Pod) -> None:
+    """Drop what no rule about ending pods reads: thousands of pods may be under watch."""
+    meta = pod.metadata
+    meta.labels = {}
+    meta.annotations = {
+        key: meta.annotations[key] for key in _ANNOTATIONS if key in meta.annotations
+    }
+    meta.namespace = sys.intern(meta.namespace or "")
+    if pod.spec.nodeName:
+        pod.spec.nodeName = sys.intern(pod.spec.nodeName)
+    for container in (*pod.spec.containers, *pod.spec.initContainers):
+        container.image = None
+        container.name = sys.intern(container.name)
+    for status in (*pod.status.containerStatuses, *pod.status.initContainerStatuses):
+        status.name = sys.intern(status.name)
+        status.lastState = _NO_STATE
+        if status.name != names.PROXY:
+            status.containerID = None
+    pod.status.conditions = [
+        condition for condition in pod.status.conditions if condition.type in _CONDITIONS
+    ]
 
 
 async def _cancel_all(tasks: dict[str, asyncio.Task[None]]) -> None:

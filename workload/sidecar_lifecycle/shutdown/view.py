@@ -26,6 +26,10 @@ class Tracked:
     failures: int = 0
     over: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there is nothing to stop any more."""
+    armed: bool = False
+    """To be stopped: waiting for a place, or under way."""
+    place: str | None = None
+    """The node on which it holds a place for its first try."""
     task: asyncio.Task[None] | None = None
     """The stop under way."""
     report: asyncio.Task[None] | None = None
