@@ -22,7 +22,7 @@ from sidecar_lifecycle.kube import errors
 from sidecar_lifecycle.rules import selectors
 
 from . import cluster as hands
-from . import facts, memory, plan
+from . import facts, memory, outcome, plan
 from .settings import Settings
 
 DESCRIPTION = """\
@@ -118,7 +118,7 @@ async def _run(args: argparse.Namespace, settings: Settings) -> int:
         await client.close()
 
 
-async def _look(cluster: hands.Cluster) -> tuple[plan.Plan, hands.Reading]:
+async def _look(cluster: hands.Cluster) -> tuple[outcome.Plan, hands.Reading]:
     """Return what the controller would plan now, but for what it asked the apiserver."""
     remembered = memory.decode((await cluster.recall()).data)
     reading = await hands.read(cluster, await cluster.pods(), remembered, {})
@@ -126,13 +126,13 @@ async def _look(cluster: hands.Cluster) -> tuple[plan.Plan, hands.Reading]:
         reading.snapshot,
         remembered,
         mode=cluster.settings.mode,
-        limits=plan.Limits(),
+        limits=outcome.Limits(),
         now=time.time(),
     )
     return decided, reading
 
 
-def _listing(decided: plan.Plan, settings: Settings, output: str) -> list[str]:
+def _listing(decided: outcome.Plan, settings: Settings, output: str) -> list[str]:
     rows = sorted(decided.rows, key=lambda row: row.replica.name)
     if output == "json":
         lines = [_json_row(row, settings.model) for row in rows]
@@ -151,7 +151,7 @@ def _listing(decided: plan.Plan, settings: Settings, output: str) -> list[str]:
     ]
 
 
-def _json_row(row: plan.Row, namespace: str) -> dict[str, Any]:
+def _json_row(row: outcome.Row, namespace: str) -> dict[str, Any]:
     return {
         "namespace": namespace,
         "name": row.replica.name,
@@ -162,7 +162,7 @@ def _json_row(row: plan.Row, namespace: str) -> dict[str, Any]:
     }
 
 
-def _json_summary(decided: plan.Plan) -> dict[str, Any]:
+def _json_summary(decided: outcome.Plan) -> dict[str, Any]:
     summary = decided.summary
     return {
         "eligible": summary.eligible,
@@ -178,7 +178,7 @@ def _json_summary(decided: plan.Plan) -> dict[str, Any]:
     }
 
 
-def _text_row(row: plan.Row) -> str:
+def _text_row(row: outcome.Row) -> str:
     owner = f" ({row.replica.workload})" if row.replica.workload else ""
     note = "" if row.replica.fixable else " [not ours to evict]"
     return f"{row.replica.name}{owner}: {row.reason}: {row.message}{note}"
@@ -212,10 +212,10 @@ async def _restart(cluster: hands.Cluster, args: argparse.Namespace) -> int:
 
 
 def _announcement(
-    decided: plan.Plan, chosen: list[facts.Replica], settings: Settings, output: str
+    decided: outcome.Plan, chosen: list[facts.Replica], settings: Settings, output: str
 ) -> list[str]:
     """Say which pods will be replaced, and which lack a sidecar and are not ours to evict."""
-    rows = [plan.Row(each, "Requested", "to be replaced") for each in chosen]
+    rows = [outcome.Row(each, "Requested", "to be replaced") for each in chosen]
     rows += [row for row in decided.rows if not row.replica.fixable]
     if output == "json":
         return [json.dumps(_json_row(row, settings.model)) for row in rows]

@@ -17,7 +17,7 @@ from sidecar_lifecycle.kube.client import Client
 from sidecar_lifecycle.kube.watch import watch
 
 from . import cluster as hands
-from . import facts, memory, metrics, plan, resources
+from . import facts, memory, metrics, outcome, plan, resources
 from .settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -97,7 +97,7 @@ class Controller:
     """All pods have been reported."""
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     answers: dict[str, facts.Answer] = field(default_factory=dict[str, facts.Answer])
-    last: plan.Summary | None = None
+    last: outcome.Summary | None = None
 
     async def look(self) -> float | None:
         """Decide and, if we lead, act. Return when to look again; None: at the usual time."""
@@ -115,23 +115,23 @@ class Controller:
 
     async def _decide(
         self, pods: list[types.Pod], stored: resources.ConfigMap
-    ) -> tuple[plan.Plan, hands.Reading]:
+    ) -> tuple[outcome.Plan, hands.Reading]:
         remembered = memory.decode(stored.data)
         reading = await hands.read(self.cluster, pods, remembered, self.answers)
-        limits = plan.Limits(max_unavailable=self.settings.max_unavailable)
+        limits = outcome.Limits(max_unavailable=self.settings.max_unavailable)
         now = self.clock.now()
         mode = self.settings.mode
         return plan.plan(reading.snapshot, remembered, mode=mode, limits=limits, now=now), reading
 
-    def _has_work(self, decided: plan.Plan, stored: resources.ConfigMap) -> bool:
+    def _has_work(self, decided: outcome.Plan, stored: resources.ConfigMap) -> bool:
         return bool(decided.ask or decided.evict) or self._changed(decided, stored)
 
-    def _changed(self, decided: plan.Plan, stored: resources.ConfigMap) -> bool:
+    def _changed(self, decided: outcome.Plan, stored: resources.ConfigMap) -> bool:
         empty = memory.encode(memory.Memory())
         return memory.encode(decided.memory) != stored.data.get(memory.STATE, empty)
 
     async def _act(
-        self, decided: plan.Plan, reading: hands.Reading, stored: resources.ConfigMap
+        self, decided: outcome.Plan, reading: hands.Reading, stored: resources.ConfigMap
     ) -> None:
         if self._changed(decided, stored):
             stored = await self._remember(decided.memory, stored)
@@ -182,14 +182,14 @@ class Controller:
         )
         return remembered
 
-    async def _tell(self, news: tuple[plan.News, ...], reading: hands.Reading) -> None:
+    async def _tell(self, news: tuple[outcome.News, ...], reading: hands.Reading) -> None:
         for each in news:
             log.info(each.kind, workload=each.workload, reason=each.reason, message=each.message)
             pod = reading.pods.get(each.replica.uid) if each.replica else None
             if pod is not None:
                 await self.recorder.record(pod, each.reason, each.message, "Warning")
 
-    def _show(self, decided: plan.Plan) -> None:
+    def _show(self, decided: outcome.Plan) -> None:
         summary = decided.summary
         self.figures.show(decided.reasons(), summary.in_mesh, len(decided.memory.rounds))
         if summary != self.last:

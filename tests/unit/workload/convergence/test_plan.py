@@ -3,7 +3,7 @@
 import dataclasses
 
 import pytest
-from sidecar_lifecycle.convergence import facts, memory, plan
+from sidecar_lifecycle.convergence import facts, memory, outcome, plan
 
 NOW = 1_000_000.0
 DAY = 86_400.0
@@ -38,7 +38,7 @@ def snapshot(*replicas, desired=None, answers=(), **values):
 
 def decide(shot, remembered=None, *, mode="auto", now=NOW, **limits):
     return plan.plan(
-        shot, remembered or memory.Memory(), mode=mode, limits=plan.Limits(**limits), now=now
+        shot, remembered or memory.Memory(), mode=mode, limits=outcome.Limits(**limits), now=now
     )
 
 

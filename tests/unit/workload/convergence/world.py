@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 
-from sidecar_lifecycle.convergence import facts, memory, plan
+from sidecar_lifecycle.convergence import facts, memory, outcome, plan
 
 EPOCH = 1_000_000.0
 FORBIDDEN = "Notebook"
@@ -46,7 +46,7 @@ class World:
         self.mesh = True
         self.mode = mode
         self.app_created = app_created
-        self.limits = plan.Limits(max_unavailable=max_unavailable)
+        self.limits = outcome.Limits(max_unavailable=max_unavailable)
         self.workloads = {each.name: each for each in workloads}
         self.pods: dict[str, Pod] = {}
         self.state = ""
@@ -58,7 +58,7 @@ class World:
         """Workloads with an evicted pod and no replacement yet, and the pods they had."""
         self.evictions: list[Pod] = []
         self.uids = itertools.count()
-        self.last: plan.Plan | None = None
+        self.last: outcome.Plan | None = None
 
     # What the cluster does
 
