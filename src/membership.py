@@ -92,10 +92,7 @@ def decide(
     """
     present = {key: labels[key] for key in _MESH_LABELS if key in labels}
     if record is not None and record.owner != owner:
-        return Decision(
-            record=record,
-            blocked=f"namespace {namespace} is in the care of {record.owner}: remove one of us",
-        )
+        return Decision(record=record, blocked=_rival(namespace, record.owner))
     if obstacle := _obstacle(namespace, labels, present):
         return Decision(record=record, blocked=obstacle)
     ours = dict(record.labels) if record else {}
@@ -132,6 +129,10 @@ def leave(labels: Mapping[str, str], record: Record) -> dict[str, str | None]:
         for key in record.before
         if labels.get(key) == record.labels.get(key)
     }
+
+
+def _rival(namespace: str, owner: str) -> str:
+    return f"namespace {namespace} is in the care of {owner}: remove one of us"
 
 
 def _obstacle(namespace: str, labels: Mapping[str, str], present: Mapping[str, str]) -> str:
@@ -175,6 +176,14 @@ class Membership:
     def joined(self) -> bool:
         """Whether new pods of the model are asked to join, and no other integrator sees to it."""
         return self._decision.joined
+
+    def rival(self) -> str:
+        """Name another integrator that serves the model already; empty where there is none."""
+        annotations = cluster.at(self._namespace(), "metadata", "annotations")
+        record = Record.read(annotations)
+        if record is None or record.owner == self._scope.manifests.owner:
+            return ""
+        return _rival(self._scope.model, record.owner)
 
     def reconcile(self) -> None:
         """Set the label, or give it back where membership is not wanted any more."""

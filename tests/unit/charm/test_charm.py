@@ -294,6 +294,21 @@ def test_related_istio_says_which_of_several_it_is(ctx, fake):
     assert "istiod-namespace=" in told
 
 
+def test_second_integrator_in_a_model_does_nothing_and_says_so(ctx, fake):
+    fake_cluster.install_istio(fake)
+    first = {"owner": "kubeflow.first", "set": {}, "before": {}}
+    model = fake.find("Namespace", "kubeflow")["metadata"]
+    model["annotations"] = {"istio-integrator.charmhub.io/membership": json.dumps(first)}
+    out = ctx.run(ctx.on.start(), state())
+    assert out.unit_status == testing.BlockedStatus(
+        "namespace kubeflow is in the care of kubeflow.first: remove one of us"
+    )
+    assert not out.get_container("lifecycle").plan.services
+    assert fake.writes == []
+    model["annotations"].clear()
+    assert isinstance(status(ctx, state()), testing.ActiveStatus)
+
+
 def test_membership_none_looks_after_pods_without_joining(ctx, fake):
     fake_cluster.install_istio(fake)
     out = ctx.run(ctx.on.start(), state(mesh_membership="none"))
