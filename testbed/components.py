@@ -334,6 +334,8 @@ def kubelet_config(layout: Layout) -> dict[str, Any]:
         "resolvConf": str(layout.config("resolv.conf")),
         "serializeImagePulls": False,
         "shutdownGracePeriod": "0s",
+        # Mounted Secrets follow soon: the training operator waits for the one that it fills itself.
+        "syncFrequency": "2s",
         "volumePluginDir": str(layout.state / "kubelet-plugins"),
     }
 
