@@ -336,6 +336,8 @@ def kubelet_config(layout: Layout) -> dict[str, Any]:
         "shutdownGracePeriod": "0s",
         # Mounted Secrets follow soon: the training operator waits for the one that it fills itself.
         "syncFrequency": "2s",
+        # Mounted Secrets follow at this pace: the training operator waits for its certificate.
+        "syncFrequency": "3s",
         "volumePluginDir": str(layout.state / "kubelet-plugins"),
     }
 
