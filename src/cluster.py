@@ -106,6 +106,7 @@ SECRET = kind("v1", "Secret")
 SERVICE = kind("v1", "Service")
 DEPLOYMENT = kind("apps/v1", "Deployment")
 LEASE = kind("coordination.k8s.io/v1", "Lease")
+ENDPOINT_SLICE = kind("discovery.k8s.io/v1", "EndpointSlice")
 MUTATING_WEBHOOK = kind(_ADMISSION, "MutatingWebhookConfiguration")
 
 

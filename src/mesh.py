@@ -14,6 +14,7 @@ import yaml
 
 import cluster
 import config
+import errors
 import injectors
 import probe
 
@@ -233,7 +234,13 @@ class Discovery:
 
     def _probe(self, mesh: Mesh) -> Mesh:
         namespace, labels = self._place(mesh)
-        native = probe.ask(self._cluster, namespace, labels, native=True)
+        try:
+            native = probe.ask(self._cluster, namespace, labels, native=True)
+        except errors.ForbiddenError:
+            if namespace == self._model:
+                raise
+            # Without trust no other namespace can be asked; once the model has the label, it can.
+            return dataclasses.replace(mesh, alive=self._is_served(mesh))
         # An istiod that is away for a moment says nothing about what it will inject: what new
         # pods ask for stays as it is.
         shown = native.native or not native.injected
@@ -271,6 +278,15 @@ class Discovery:
             if found and not mesh_marks:
                 return name, mesh.pod_labels
         return self._model, mesh.pod_labels
+
+    def _is_served(self, mesh: Mesh) -> bool:
+        slices = self._cluster.list(
+            cluster.ENDPOINT_SLICE,
+            namespace=mesh.namespace,
+            labels={"kubernetes.io/service-name": mesh.service},
+        )
+        endpoints = [one for part in slices for one in cluster.items(part, "endpoints")]
+        return any(cluster.at(one, "conditions").get("ready") is True for one in endpoints)
 
     def _kubelets(self) -> list[str]:
         nodes = self._cluster.list(cluster.NODE)

@@ -41,7 +41,7 @@ class FakeCluster:
     def __init__(self) -> None:
         self.objects: dict[Key, dict[str, Any]] = {}
         self.writes: list[str] = []
-        self.forbidden: set[tuple[str, str]] = set()
+        self.forbidden: set[tuple[str, ...]] = set()
         self.absent: set[str] = set()
         self.broken: dict[tuple[str, str], int] = {}
         self.unreachable = False
@@ -160,7 +160,8 @@ class FakeCluster:
 
     def _check(self, verb: str, key: Key) -> None:
         plural = key[1]
-        if (verb, plural) in self.forbidden or ("*", "*") in self.forbidden:
+        elsewhere = (verb, plural, key[2]) in self.forbidden
+        if elsewhere or (verb, plural) in self.forbidden or ("*", "*") in self.forbidden:
             raise StatusError(
                 403,
                 f'{plural} is forbidden: User "system:serviceaccount:kubeflow:istio-integrator" '

@@ -163,6 +163,18 @@ def test_discovery_without_rights_to_ask_says_so(fake):
         discover(fake)
 
 
+@pytest.mark.parametrize("ready", [True, False])
+def test_discovery_that_may_ask_only_in_its_model_looks_at_istiods_endpoints(fake, ready):
+    fake.labels("kubeflow")["istio.io/rev"] = "other"
+    fake_cluster.install_istio(fake)
+    fake.forbidden.add(("create", "pods", "istio-system"))
+    metadata = {"name": "istiod-x", "namespace": "istio-system"}
+    metadata["labels"] = {"kubernetes.io/service-name": "istiod"}
+    slice_ = {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": metadata}
+    fake.add({**slice_, "endpoints": [{"conditions": {"ready": ready}}]})
+    assert discover(fake).mesh.alive is ready
+
+
 def test_discovery_with_native_wanted_and_not_injected_blocks(fake):
     fake_cluster.install_istio(fake, native=False)
     assert worst(discover(fake, sidecar_mode="native")) == ops.BlockedStatus(
