@@ -283,6 +283,16 @@ async def test_broken_pod_is_replaced_if_asked_and_owned(
         assert (cluster.all("pods") == []) is replaced
 
 
+async def test_broken_pod_that_may_not_be_deleted_says_so(cluster: FakeApiserver):
+    owners = [{"kind": "Job", "name": "j", "uid": "u", "controller": True}]
+    cluster.denied = lambda method, path: method == "DELETE"
+    cluster.put(
+        "pods", finished_pod(main=pods.running(), proxy=pods.ended(), ownerReferences=owners)
+    )
+    async with reconciler(cluster, replace_broken_pods=True):
+        await until(lambda: event_reasons(cluster) == ["PodNotReplaced", "ProxyLost"])
+
+
 async def test_container_that_an_annotation_names_and_the_pod_lacks_is_said_once(
     cluster: FakeApiserver,
 ):

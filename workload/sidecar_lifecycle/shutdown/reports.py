@@ -112,6 +112,10 @@ class Reporter:
             )
         except errors.KubeError as error:
             log.warning("broken pod not replaced", pod=meta.name, error=str(error))
+            code = error.code if isinstance(error, errors.StatusError) else 0
+            if code in (401, 403):
+                message = "The pod is not replaced: the application may not delete pods here."
+                await self._recorder.record(pod, "PodNotReplaced", message, "Warning")
             return
         metrics.REPLACED.inc()
         log.info("broken pod deleted for its controller to replace", pod=meta.name)
