@@ -334,7 +334,7 @@ def kubelet_config(layout: Layout) -> dict[str, Any]:
         "resolvConf": str(layout.config("resolv.conf")),
         "serializeImagePulls": False,
         "shutdownGracePeriod": "0s",
-        # Mounted Secrets follow soon: the training operator waits for the one that it fills itself.
+        # Mounted Secrets follow soon: the training operator waits for one that it fills itself.
         "syncFrequency": "2s",
         # Mounted Secrets follow at this pace: the training operator waits for its certificate.
         "syncFrequency": "3s",
