@@ -31,9 +31,9 @@ def test_hook_in_error_blocks_other_hooks_but_not_actions(model, plain):
 
 
 def test_resolved_without_retry_goes_on(model, plain):
+    model.juju.model_config({"automatically-retry-hooks": False})
     deploy(model, plain, failing("start"))
     model.juju.wait(is_in("error"), 20)
-    model.juju.model_config({"automatically-retry-hooks": False})
     model.juju.resolved("plain/0", no_retry=True)
     model.juju.wait(is_in("unknown"), 20)
 

@@ -188,7 +188,9 @@ def test_remote_unit_is_read_as_of_its_last_hook(model, plain):
     model.juju.fake_app("sql", {"db": {"role": "provides", "unit": {"n": "old"}}})
     model.juju.integrate("plain:database", "sql")
     model.wait_for_hook("plain/0", "database-relation-changed")
-    model.juju.model_config({"update-status-hook-interval": "50ms"})
+    model.juju.model_config(
+        {"update-status-hook-interval": "50ms", "automatically-retry-hooks": False}
+    )
     model.wait_idle("plain", "error")
     model.juju.fake_app("sql", {"db": {"role": "provides", "unit": {"n": "new"}}})
     number = info(model, "plain/0", "database")["relation-id"]
