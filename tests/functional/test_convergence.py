@@ -454,3 +454,26 @@ async def test_a_restart_by_hand_is_done_by_the_leader(world, kubeconfig, capsys
             return await world.injected() == {"one-0": True, "two-0": True}
 
         await world.until(converged)
+
+
+async def test_pods_of_other_namespaces_are_only_listed(world, kubeconfig, capsys):
+    profile = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {
+            "name": f"{world.namespace}-profile",
+            "labels": {names.PART_OF: names.PROFILE, "istio-injection": "enabled"},
+        },
+    }
+    await world.request("POST", path(types.Namespace), profile)
+    theirs = World(world.client, f"{world.namespace}-profile")
+    await theirs.bare_pod("theirs")
+    arguments = ["--model", world.namespace, "--application", APPLICATION, "--output", "json"]
+    kinds = ["--lifecycle-namespaces", "model,profiles", "--kubeconfig", str(kubeconfig)]
+
+    assert await asyncio.to_thread(cli.main, ["uninjected", *arguments, *kinds]) == 0
+    row, last = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert (row["namespace"], row["name"]) == (theirs.namespace, "theirs")
+    assert (row["fixable"], row["reason"]) == (False, "OtherNamespace")
+    assert last["summary"]["reported"] == 1
+    await world.request("DELETE", path(types.Namespace, name=theirs.namespace))

@@ -13,6 +13,7 @@ from sidecar_lifecycle import names
 from sidecar_lifecycle.kube import errors, types
 from sidecar_lifecycle.kube.client import Client, path
 from sidecar_lifecycle.rules import eligible
+from sidecar_lifecycle.rules import scope as namespace_scope
 
 from . import facts, memory, resources, trial
 from .settings import Settings
@@ -44,6 +45,15 @@ class Owners:
 
 
 NO_OWNERS = Owners(found={}, desired={})
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """A pod outside of the model without the sidecar that it should have."""
+
+    namespace: str
+    name: str
+    message: str
 
 
 @dataclass(slots=True)
@@ -104,6 +114,27 @@ class Cluster:
         """Read the model's namespace."""
         data = await self._request("GET", path(types.Namespace, name=self.settings.model))
         return types.decode_json(data, types.Namespace)
+
+    async def elsewhere(self) -> list[Elsewhere]:
+        """Find pods without their sidecar in the other namespaces that we look after."""
+        served = self.settings.namespaces
+        if served is None or served.kinds <= namespace_scope.MODEL_ONLY:
+            return []
+        found: list[Elsewhere] = []
+        for each in await self._list(types.Namespace):
+            if namespace_scope.served_as(each, served) in (None, "model"):
+                continue
+            name = each.metadata.name
+            around = eligible.Scope(
+                namespace_labels=each.metadata.labels,
+                revision=self.settings.revision,
+                membership="none",
+            )
+            for pod in await self._list(types.Pod, namespace=name):
+                said = eligible.wanted(pod, around)
+                if said.wanted and eligible.alive(pod) and not eligible.injected(pod):
+                    found.append(Elsewhere(name, pod.metadata.name, said.message))
+        return found
 
     async def application_created(self) -> float | None:
         """Return when our own application was deployed; None if that can't be told."""
@@ -246,11 +277,13 @@ class Cluster:
                 return None
             raise
 
-    async def _list(self, kind: type[T], *, labels: str = "") -> list[T]:
-        everywhere = kind is types.MutatingWebhookConfiguration
+    async def _list(
+        self, kind: type[T], *, labels: str = "", namespace: str | None = None
+    ) -> list[T]:
+        everywhere = kind in (types.MutatingWebhookConfiguration, types.Namespace)
         data = await self._request(
             "GET",
-            path(kind, None if everywhere else self.settings.model),
+            path(kind, None if everywhere else namespace or self.settings.model),
             params={"labelSelector": labels} if labels else None,
         )
         listing = msgspec.json.decode(data, type=_Listing)

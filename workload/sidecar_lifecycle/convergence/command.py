@@ -19,7 +19,7 @@ from lightkube.core import exceptions
 from sidecar_lifecycle import command
 from sidecar_lifecycle.kube import client as kube_client
 from sidecar_lifecycle.kube import errors
-from sidecar_lifecycle.rules import selectors
+from sidecar_lifecycle.rules import scope, selectors
 
 from . import cluster as hands
 from . import facts, memory, outcome, plan
@@ -34,6 +34,7 @@ within the same limits, and never against a PodDisruptionBudget. It prints what 
 returns when none of them is left (exit code 0) or the time is up (exit code 1).
 """
 
+OTHER_NAMESPACE = "outside of the model pods are only reported"
 FAILED = 1
 POLL = 1.0
 """Seconds between two looks at what a restart did."""
@@ -75,6 +76,12 @@ def add_scope(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--included-pods", default="", metavar="SELECTOR")
     parser.add_argument("--excluded-pods", default="", metavar="SELECTOR")
+    parser.add_argument(
+        "--lifecycle-namespaces",
+        default="model",
+        metavar="KINDS",
+        help="of model,profiles,labelled: where pods are listed (default: model)",
+    )
     parser.add_argument("--convergence", choices=("auto", "manual", "off"), default="auto")
 
 
@@ -88,6 +95,7 @@ def main(args: argparse.Namespace) -> int:
         included=_selector("--included-pods", args.included_pods),
         excluded=_selector("--excluded-pods", args.excluded_pods),
         mode=args.convergence,
+        namespaces=scope.Scope(model=args.model, kinds=_kinds(args.lifecycle_namespaces)),
     )
     try:
         return asyncio.run(_run(args, settings))
@@ -95,6 +103,16 @@ def main(args: argparse.Namespace) -> int:
         raise command.InputError(f"namespace {args.model}: {error}") from error
     except (exceptions.ConfigError, lightkube.LoadResourceError) as error:
         raise command.InputError(str(error)) from error
+
+
+def _kinds(text: str) -> frozenset[scope.Kind]:
+    wanted = set(command.names(text))
+    if unknown := wanted.difference(scope.KINDS):
+        raise command.InputError(
+            f"--lifecycle-namespaces: {', '.join(sorted(unknown))}: none of "
+            f"{', '.join(scope.KINDS)}"
+        )
+    return frozenset(kind for kind in scope.KINDS if kind in wanted)
 
 
 def _selector(option: str, text: str) -> selectors.Selector:
@@ -111,7 +129,7 @@ async def _run(args: argparse.Namespace, settings: Settings) -> int:
         if args.restart:
             return await _restart(cluster, args)
         decided, _ = await _look(cluster)
-        for line in _listing(decided, settings, args.output):
+        for line in _listing(decided, await cluster.elsewhere(), settings, args.output):
             print(line)
         return 0
     finally:
@@ -132,20 +150,26 @@ async def _look(cluster: hands.Cluster) -> tuple[outcome.Plan, hands.Reading]:
     return decided, reading
 
 
-def _listing(decided: outcome.Plan, settings: Settings, output: str) -> list[str]:
+def _listing(
+    decided: outcome.Plan, elsewhere: list[hands.Elsewhere], settings: Settings, output: str
+) -> list[str]:
     rows = sorted(decided.rows, key=lambda row: row.replica.name)
     if output == "json":
         lines = [_json_row(row, settings.model) for row in rows]
-        return [json.dumps(line) for line in [*lines, {"summary": _json_summary(decided)}]]
+        lines += [_json_elsewhere(each) for each in elsewhere]
+        counts = _json_summary(decided)
+        counts["reported"] += len(elsewhere)
+        return [json.dumps(line) for line in [*lines, {"summary": counts}]]
     summary = decided.summary
     counts = (
         f"{summary.in_mesh}/{summary.eligible} pods in the mesh",
         f"{summary.converging} converging",
         f"{summary.proposed} proposed",
-        f"{summary.reported} only reported",
+        f"{summary.reported + len(elsewhere)} only reported",
     )
     return [
         *(_text_row(row) for row in rows),
+        *(f"{each.namespace}/{each.name}: {OTHER_NAMESPACE}" for each in elsewhere),
         ", ".join(counts),
         *(f"{each.workload}: {each.reason}: {each.message}" for each in summary.guarded),
     ]
@@ -159,6 +183,17 @@ def _json_row(row: outcome.Row, namespace: str) -> dict[str, Any]:
         "fixable": row.replica.fixable,
         "reason": row.reason,
         "message": row.message,
+    }
+
+
+def _json_elsewhere(found: hands.Elsewhere) -> dict[str, Any]:
+    return {
+        "namespace": found.namespace,
+        "name": found.name,
+        "workload": "",
+        "fixable": False,
+        "reason": "OtherNamespace",
+        "message": f"{found.message}; {OTHER_NAMESPACE}",
     }
 
 

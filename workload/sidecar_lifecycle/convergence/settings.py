@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from sidecar_lifecycle.rules import eligible, selectors
+from sidecar_lifecycle.rules import eligible, scope, selectors
 
 Mode = Literal["auto", "manual", "off"]
 
@@ -27,6 +27,8 @@ class Settings:
     mode: Mode = "auto"
     max_unavailable: int = 2
     """Workloads that may miss a pod because of us at the same time."""
+    namespaces: scope.Scope | None = None
+    """Other namespaces, in which pods without a sidecar are reported only."""
 
     def scope(self, namespace_labels: Mapping[str, str]) -> eligible.Scope:
         """Return what the rules need to decide about a pod of the model."""
