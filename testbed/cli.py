@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from testbed import cli_istio, cluster, errors, images, options, programs
 from testbed.images import command as images_command
@@ -15,10 +14,11 @@ from testbed.images import command as images_command
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 2 for bad switches, 1 for what failed."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    parser = _parser()
-    args = parser.parse_args(arguments)
-    run: Callable[[argparse.Namespace], int] = args.main
     try:
+        if of_juju := split_juju(arguments):
+            return _juju(*of_juju)
+        args = _parser().parse_args(arguments)
+        run: Callable[[argparse.Namespace], int] = args.main
         return run(args)
     except options.OptionsError as error:
         for problem in error.problems:
@@ -62,15 +62,18 @@ def _parser() -> argparse.ArgumentParser:
     restart.add_argument("component")
     restart.set_defaults(main=_restart)
 
-    build = commands.add_parser("programs", help="build the Go programs into the cache")
-    build.add_argument("product", nargs="*", choices=[[], *programs.PRODUCTS], default=[])
-    build.set_defaults(main=_programs)
+    builds = commands.add_parser("programs", help="the Go programs in the cache")
+    actions = builds.add_subparsers(required=True, metavar="ACTION", dest="action")
+    build = actions.add_parser("build", help="build what the cache lacks")
+    build.add_argument("products", nargs="*", metavar="PRODUCT", help="default: all")
+    actions.add_parser("list", help="list the products and whether they are built")
+    builds.set_defaults(main=_programs, products=[])
 
     images_command.add_parser(commands)
     cli_istio.add_parser(commands)
-    juju = commands.add_parser("juju", help="the stand-in for Juju", add_help=False)
-    juju.add_argument("arguments", nargs=argparse.REMAINDER)
-    juju.set_defaults(main=_juju)
+    # Only listed here: `main` hands the rest of its line over before argparse sees it.
+    juju = commands.add_parser("juju", help="the stand-in for Juju")
+    juju.set_defaults(main=lambda args: _juju(args.name, []))
     return parser
 
 
@@ -171,12 +174,31 @@ def _restart(args: argparse.Namespace) -> int:
 
 
 def _programs(args: argparse.Namespace) -> int:
-    for product, directory in programs.ensure(args.product or programs.PRODUCTS).items():
-        print(f"{product}\t{Path(directory)}")
+    if unknown := sorted(set(args.products) - set(programs.PRODUCTS)):
+        known = ", ".join(programs.PRODUCTS)
+        raise options.OptionsError([f"there is no {', '.join(unknown)}; there are {known}"])
+    if args.action == "build":
+        programs.ensure(args.products or programs.PRODUCTS)
+        return 0
+    missing = programs.missing()
+    for product in programs.PRODUCTS:
+        print(f"{product:20} {'not built' if product in missing else 'built'}")
     return 0
 
 
-def _juju(args: argparse.Namespace) -> int:
-    from testbed.juju import cli as juju  # noqa: PLC0415  its charm libraries are slow to load
+def split_juju(arguments: Sequence[str]) -> tuple[str, list[str]] | None:
+    """Return the testbed's name and Juju's own arguments, None for another command."""
+    match list(arguments):
+        case ["juju", *rest]:
+            return "default", rest
+        case ["--name", name, "juju", *rest]:
+            return name, rest
+        case [first, "juju", *rest] if first.startswith("--name="):
+            return first.removeprefix("--name="), rest
+    return None
 
-    return juju.main(cluster.Testbed(args.name), args.arguments)
+
+def _juju(name: str, arguments: Sequence[str]) -> int:
+    from testbed.juju import cli as juju  # noqa: PLC0415  the other commands do without it
+
+    return juju.main(cluster.Testbed(name), arguments)

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 
-from testbed import certificates, components, paths, programs
+from testbed import certificates, components, configuration, paths, programs
 
 _USERS = {
     "controller-manager": ("system:kube-controller-manager", ""),
@@ -35,7 +35,7 @@ def write(layout: components.Layout) -> None:
     for name in ("logs", "config"):
         (layout.state / name).mkdir(parents=True, exist_ok=True)
     _write_identities(layout)
-    for name, text in components.files(layout).items():
+    for name, text in configuration.files(layout).items():
         path = layout.config(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)

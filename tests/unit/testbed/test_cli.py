@@ -46,3 +46,23 @@ def test_status_of_a_testbed_that_is_down_says_so(capsys: pytest.CaptureFixture[
 def test_paths_ignore_relative_xdg_variables(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     assert paths.cache() == Path.home() / ".cache" / paths.PRODUCT
+
+
+@pytest.mark.parametrize(
+    ("argv", "want"),
+    [
+        pytest.param(["juju", "status", "--help"], ("default", ["status", "--help"]), id="plain"),
+        pytest.param(["--name", "a", "juju", "--help"], ("a", ["--help"]), id="name"),
+        pytest.param(["--name=a", "juju"], ("a", []), id="equals"),
+        pytest.param(["--name", "juju", "up"], None, id="a testbed named juju"),
+        pytest.param(["exec", "--", "juju"], None, id="another command"),
+        pytest.param([], None, id="nothing"),
+    ],
+)
+def test_split_juju_hands_over_what_is_jujus(argv: list[str], want: tuple[str, list[str]] | None):
+    assert cli.split_juju(argv) == want
+
+
+def test_programs_of_an_unknown_product_names_the_known(capsys: pytest.CaptureFixture[str]):
+    assert cli.main(["programs", "build", "nonesuch"]) == 2
+    assert "kubernetes" in capsys.readouterr().err

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed import addresses, components
+from testbed import addresses, components, configuration
 from testbed.components import Component, Layout
 from testbed.options import Options
 
@@ -78,7 +78,7 @@ def test_disabled_policy_api_leaves_validating_policies_alone():
 
 
 def test_containerd_configuration_is_toml_with_what_small_machines_need():
-    given = tomllib.loads(components.containerd_config(layout()))
+    given = tomllib.loads(configuration.containerd_config(layout()))
     cri = given["plugins"]["io.containerd.grpc.v1.cri"]
     assert cri["restrict_oom_score_adj"] is True
     assert cri["sandbox_image"] == "localhost/testbed/pause:1"
@@ -87,13 +87,13 @@ def test_containerd_configuration_is_toml_with_what_small_machines_need():
 
 
 def test_every_json_file_of_a_node_parses():
-    for name, text in components.files(layout()).items():
+    for name, text in configuration.files(layout()).items():
         if name.endswith((".json", ".conflist")):
             assert json.loads(text)
 
 
 def test_pods_get_addresses_of_their_slot():
-    network = components.cni_config(addresses.plan(5))
+    network = configuration.cni_config(addresses.plan(5))
     (first, *_) = network["plugins"]
     assert first["ipam"]["ranges"] == [[{"subnet": str(addresses.plan(5).pods)}]]
 
@@ -107,6 +107,6 @@ def test_two_testbeds_share_no_path_but_the_private_run():
 
 
 def test_corefile_answers_names_outside_the_cluster_with_nxdomain():
-    text = components.corefile(layout())
+    text = configuration.corefile(layout())
     assert "rcode NXDOMAIN" in text
     assert text.count("{") == text.count("}")
