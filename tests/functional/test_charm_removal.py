@@ -76,12 +76,28 @@ def test_charm_in_a_steady_state_writes_nothing(api, namespace, monkeypatch, bac
     assert written == []
 
 
+def _settled(api: charm_cluster.Cluster) -> bool:
+    """Whether nothing of the tests before this one is still being collected."""
+    namespaces = api.list(charm_cluster.NAMESPACE)
+    if any("deletionTimestamp" in namespace["metadata"] for namespace in namespaces):
+        return False
+    uids = {namespace["metadata"]["uid"] for namespace in namespaces}
+    return all(
+        owner["uid"] in uids
+        for kind in charm_cluster.KINDS.values()
+        for obj in api.list(kind)
+        for owner in obj["metadata"].get("ownerReferences", ())
+        if owner["kind"] == "Namespace"
+    )
+
+
 def _account(api: charm_cluster.Cluster, namespace: str) -> Any:
     return api.get(charm_cluster.kind("v1", "ServiceAccount"), "default", namespace)
 
 
 def test_charm_that_is_removed_leaves_the_cluster_as_it_was(api, namespace):
     eventually(lambda: api.get(charm_cluster.CONFIG_MAP, "kube-root-ca.crt", namespace))
+    assert eventually(lambda: _settled(api)), "other tests' namespaces do not go away"
     before = everything(api)
     charm_runs.run("start", namespace)
     assert everything(api) != before
