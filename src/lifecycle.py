@@ -274,6 +274,7 @@ class Lifecycle:
             *_whose(self.scope),
             *("--mesh-revision", self._joined.revision if self._joined else ""),
             *_which_pods(self.scope.config),
+            *("--lifecycle-namespaces", ",".join(self.scope.config.lifecycle_namespaces)),
             *("--convergence", self.scope.config.sidecar_convergence if self._joined else "off"),
             *("--output", "json", *more),
         ]
