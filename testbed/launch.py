@@ -237,6 +237,9 @@ def _remove_cgroups(directory: Path) -> None:
 def inside(found: Holder, argv: Sequence[str], directory: Path | None = None) -> list[str]:
     """Return the command line that runs another one inside the node's namespaces."""
     where = directory or Path.cwd()
+    if where.is_relative_to("/run"):
+        # The node has a /run of its own.
+        where = Path("/")
     return [
         "nsenter",
         f"--target={found.init}",
