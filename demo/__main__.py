@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         took = testbed.up(cluster.options(kind))
         record.figures.append(report.Figure("Start of the testbed", f"{took:.1f} s"))
-        charms = cluster.charms(kind, testbed, folder / "charms")
+        charms = cluster.charms(kind, testbed)
         asyncio.run(perform(testbed, kind, charms, record, plain=args.plain))
     except (
         testbed_cluster.ClusterError,

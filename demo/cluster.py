@@ -7,6 +7,7 @@ from testbed import cluster
 from testbed.juju import pack
 
 ROOT = pathlib.Path(__file__).parents[1]
+BUILD = ROOT / "build" / "charms"
 WEB = ROOT / "demo" / "charms" / "webapp"
 
 
@@ -19,16 +20,16 @@ def options(kind: stage.Kind) -> cluster.Options:
     )
 
 
-def charms(kind: stage.Kind, testbed: cluster.Testbed, folder: pathlib.Path) -> steps.Charms:
+def charms(kind: stage.Kind, testbed: cluster.Testbed) -> steps.Charms:
     """Pack the charms and load their images into a testbed that is up."""
     loaded = testbed.load_images(["app", "workload"])
     return steps.Charms(
         integrator=juju.Deployable(
-            pack.pack(ROOT, folder),
+            pack.pack(ROOT, BUILD),
             {"lifecycle-image": loaded["workload"]},
             config=kind.config,
             trust=True,
         ),
-        web=juju.Deployable(pack.pack(WEB, folder), {"web-image": loaded["app"]}),
+        web=juju.Deployable(pack.pack(WEB, BUILD), {"web-image": loaded["app"]}),
         payload_image=loaded["app"],
     )

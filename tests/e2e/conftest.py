@@ -63,7 +63,7 @@ def node(request, root):
     testbed = testbed_cluster.Testbed(reused or f"e2e-{kind.name}-{os.getpid()}")
     try:
         testbed.up(demo.cluster.options(kind))
-        yield Node(kind, testbed, demo.cluster.charms(kind, testbed, BUILD / "charms"))
+        yield Node(kind, testbed, demo.cluster.charms(kind, testbed))
     finally:
         if not reused:
             testbed.down()
