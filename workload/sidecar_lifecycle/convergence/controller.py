@@ -26,6 +26,8 @@ RESYNC = 30.0
 """Seconds after which we look again though nothing was reported."""
 PACE = 0.3
 """Seconds between two looks, so that a burst of events costs one."""
+IDLE_PACE = 2.0
+"""The same while there is nothing to converge."""
 FORBIDDEN_RETRY = 30.0
 BUDGET_RETRY = 10.0
 """Seconds to wait for a PodDisruptionBudget when the apiserver does not say how long."""
@@ -214,7 +216,8 @@ class Controller:
                 log.warning("convergence interrupted", error=str(error))
                 until = self.clock.now() + min(RESYNC, 2.0**failures)
             now = self.clock.now()
-            await self.clock.wait(asyncio.Event(), PACE)
+            idle = self.last is not None and self.last.converging == 0
+            await self.clock.wait(asyncio.Event(), IDLE_PACE if idle else PACE)
             await self.clock.wait(self.woken, min(until or now + RESYNC, now + RESYNC) - now)
 
     async def follow_pods(self, client: Client) -> None:
