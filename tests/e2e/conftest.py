@@ -69,14 +69,6 @@ def node(request, root):
             testbed.down()
 
 
-@pytest.fixture(scope="session")
-def today(node):
-    """The cluster of today; tests that need it once are skipped on the other."""
-    if node.kind.name != "today":
-        pytest.skip("tried on today's cluster")
-    return node
-
-
 @pytest.fixture
 async def api(node):
     """The node's apiserver."""
@@ -122,22 +114,45 @@ class Story:
     recreated: list[objects.Key]
 
 
-@pytest.fixture(scope="session")
-def integrated(node):
-    """The model with its applications and the charm, deployed in the worst order."""
+def played(node, *parts):
+    """Run steps of the demo outside of any test, and return the stage they left."""
 
-    async def deploy():
+    async def play():
         async with kubernetes.Api.from_kubeconfig(node.testbed.kubeconfig) as api:
             watching = observer.Observer()
             async with watching.following(api):
                 on = make_stage(node, api, watching)
-                if await api.find("Namespace", MODEL) and await on.juju.status():
-                    return Story(None, [])
-                await steps.prepare(on, node.charms)
-                await steps.worst_order(on, node.charms)
-                return Story(on.before, on.istiod.keys)
+                for part in parts:
+                    await part(on, node.charms)
+                return on
 
-    return asyncio.run(deploy())
+    return asyncio.run(play())
+
+
+@pytest.fixture(scope="session")
+def prepared(node):
+    """A model with applications and no charm; pods must be a minute old to be replaced."""
+
+    async def prepare(on, charms):
+        if not await on.api.find("Namespace", MODEL):
+            await steps.prepare(on, charms)
+
+    played(node, prepare)
+
+
+@pytest.fixture(scope="session")
+def integrated(node, prepared):
+    """The charm in that model, deployed in the worst order."""
+    story = Story(None, [])
+
+    async def deploy(on, charms):
+        nonlocal story
+        if not await on.juju.status():
+            await steps.worst_order(on, charms)
+            story = Story(on.before, on.istiod.keys)
+
+    played(node, deploy)
+    return story
 
 
 @pytest.fixture(scope="session")
