@@ -175,6 +175,18 @@ CASES = [
         "Disrupted",
         id="kubelet-evicts",
     ),
+    pytest.param(
+        pod(proxy=ended(), conditions=[RESTARTING_ALL]),
+        "wait",
+        "PodRestarting",
+        id="proxy-ended-in-a-restart-of-all",
+    ),
+    pytest.param(
+        pod(others={"agent": None}, annotations=annotated(ignore="agent")),
+        "wait",
+        "NoStatus",
+        id="ignored-without-status",
+    ),
     # Pods that are going, or gone, or not there yet.
     pytest.param(
         pod(deletionTimestamp="2026-01-01T00:02:00Z"), "ignore", "Deleted", id="being-deleted"
@@ -330,3 +342,16 @@ def test_annotation_beats_option():
 def test_switched_off_and_disabled_namespace_leave_the_pod_alone():
     assert decide(pod(), enabled=False).reason == "SwitchedOff"
     assert decide(pod(), namespace_enabled=False).reason == "NamespaceDisabled"
+
+
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        pytest.param({"action": "Restart"}, id="no-condition-that-we-know"),
+        pytest.param(rule("Restart", 7, operator="GreaterThan"), id="unknown-operator"),
+    ],
+)
+def test_rule_of_a_newer_kubernetes_is_expected_to_restart(unknown: dict[str, object]):
+    decision = decide(pod(ended(0), main_spec={"restartPolicyRules": [unknown]}))
+
+    assert decision.reason == "PayloadRestarting"

@@ -80,7 +80,7 @@ class Reporter:
 
     def _once(self, tracked: Tracked, reason: str, message: str) -> None:
         if reason not in tracked.told:
-            tracked.told.add(reason)
+            tracked.told += (reason,)
             self._later(self._recorder.record(tracked.pod, reason, message, "Warning"))
 
     def _later(self, writing: Coroutine[Any, Any, bool]) -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sidecar_lifecycle import metrics
 from sidecar_lifecycle.kube import types
 from sidecar_lifecycle.rules import finished
 
 from .stop import Transport
+
+# One for all that are not armed: thousands are watched, few are stopped at a time.
+_NOTHING_TO_STOP = asyncio.Event()
+_NOTHING_TO_STOP.set()
 
 
 @dataclass(slots=True, eq=False)
@@ -24,8 +28,8 @@ class Tracked:
     acknowledged: tuple[finished.Decision, Transport] | None = None
     """What the proxy last said yes to."""
     failures: int = 0
-    over: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when there is nothing to stop any more."""
+    over: asyncio.Event = _NOTHING_TO_STOP
+    """Set when there is nothing to stop any more; each stop has its own."""
     armed: bool = False
     """To be stopped: waiting for a place, or under way."""
     place: str | None = None
@@ -33,7 +37,7 @@ class Tracked:
     task: asyncio.Task[None] | None = None
     """The stop under way."""
     report: asyncio.Task[None] | None = None
-    told: set[str] = field(default_factory=set[str])
+    told: tuple[str, ...] = ()
     """What has been said about this pod, so that it is said once."""
 
     @property

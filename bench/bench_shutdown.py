@@ -1,0 +1,138 @@
+"""How many proxies the reconciler stops per second of one core, and in how much memory.
+
+The cluster is simulated by the unit tests' apiserver, in a process of its own, without TLS: it
+sends watch events of the size of a real injected pod (some 8 KB), answers the port-forward over
+WebSocket and reports the proxy's end at once. So wall time is mostly the simulation's; what counts
+is the CPU time of the reconciler's process per pod, which must not grow with their number.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "workload")]
+
+NODES = 100
+FILLER = {f"filler-{number}": "x" * 200 for number in range(30)}
+
+
+async def simulate(count: int) -> None:
+    """Serve that many pods; finish them all when a line comes in."""
+    from tests.unit.workload import fake_apiserver, pods  # noqa: PLC0415
+
+    cluster = fake_apiserver.FakeApiserver()
+    loop = asyncio.get_running_loop()
+    async with cluster as client:
+        cluster.namespace("bench")
+        for number in range(count):
+            pod = pods.pod_json(
+                pods.running(),
+                name=f"job-{number}",
+                uid=f"uid-{number}",
+                namespace="bench",
+                node=f"node-{number % NODES}",
+            )
+            pod["spec"]["filler"] = FILLER
+            cluster.put("pods", pod)
+        print(client.transport.server, flush=True)
+        await loop.run_in_executor(None, sys.stdin.readline)
+        for number in range(count):
+            cluster.set_state("bench", f"job-{number}", "main", pods.ended())
+            if number % 50 == 0:
+                await asyncio.sleep(0)
+        await loop.run_in_executor(None, sys.stdin.readline)
+
+
+def _megabytes() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * 4096 / 1e6
+
+
+async def measure(count: int) -> dict[str, float]:
+    """Run the reconciler against that many pods and return the figures."""
+    import prometheus_client  # noqa: PLC0415
+    from lightkube.config.kubeconfig import KubeConfig  # noqa: PLC0415
+    from lightkube.config.models import Cluster, User  # noqa: PLC0415
+    from sidecar_lifecycle import logs, run  # noqa: PLC0415
+    from sidecar_lifecycle import settings as options  # noqa: PLC0415
+    from sidecar_lifecycle.kube.client import Client  # noqa: PLC0415
+
+    logs.configure("error")
+    run.tune_garbage_collection()
+    figures = {"pods": count, "rss_idle_mb": _megabytes()}
+    simulation = subprocess.Popen(  # noqa: ASYNC220 - before anything is measured
+        [sys.executable, __file__, "--simulate", str(count)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert simulation.stdin is not None
+    assert simulation.stdout is not None
+    server = simulation.stdout.readline().strip()
+    config = KubeConfig.from_one(cluster=Cluster(server=server), user=User(token="none")).get()
+    assert config is not None
+    settings = options.Settings(
+        model="bench", application="bench", unit="bench/0", listen="127.0.0.1:0"
+    )
+    program = run.Program(Client(config), settings, prometheus_client.CollectorRegistry())
+    task = asyncio.create_task(program.run())
+    view = program.shutdown.view
+    while len(view) < count or not program.leadership.is_leader:  # noqa: ASYNC110 - plain state
+        await asyncio.sleep(0.05)
+    figures["rss_watching_mb"] = _megabytes()
+    cpu, wall = time.process_time(), time.monotonic()
+    simulation.stdin.write("finish\n")
+    simulation.stdin.flush()
+    while len(view):  # noqa: ASYNC110 - plain state
+        await asyncio.sleep(0.05)
+    figures["cpu_s"] = time.process_time() - cpu
+    figures["wall_s"] = time.monotonic() - wall
+    figures["stops_per_core_s"] = count / figures["cpu_s"]
+    figures["rss_after_mb"] = _megabytes()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    simulation.stdin.close()
+    simulation.wait()
+    return figures
+
+
+def main() -> int:
+    """Measure each size in a process of its own and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sizes", nargs="*", type=int, default=[100, 1000, 10000])
+    parser.add_argument("--simulate", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.simulate:
+        asyncio.run(simulate(arguments.simulate))
+        return 0
+    if arguments.one:
+        print(json.dumps(asyncio.run(measure(arguments.one))))
+        return 0
+    print("pods    stops/core·s   CPU s   wall s   idle MB   watching MB   after MB")
+    for size in arguments.sizes:
+        output = subprocess.run(
+            [sys.executable, __file__, "--one", str(size)],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        figures = json.loads(output.splitlines()[-1])
+        print(
+            f"{size:<7} {figures['stops_per_core_s']:>12.0f} {figures['cpu_s']:>7.2f}"
+            f" {figures['wall_s']:>8.1f} {figures['rss_idle_mb']:>9.0f}"
+            f" {figures['rss_watching_mb']:>13.0f} {figures['rss_after_mb']:>10.0f}",
+            flush=True,
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
