@@ -87,6 +87,8 @@ PRODUCTS: Mapping[str, Product] = {
     ),
     # Judges pods by Kubernetes' own restart rules, for a test of ours.
     "oracle": Product(packages={"oracle": "."}),
+    # Judges proxy configurations by istiod's own code, likewise.
+    "istio-oracle": Product(packages={"istio-oracle": "."}),
 }
 
 CONTROL_PLANE = ("etcd", "kubernetes")

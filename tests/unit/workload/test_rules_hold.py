@@ -45,9 +45,9 @@ MAPPINGS = st.dictionaries(NAMES, VALUES, max_size=4)
 
 
 @st.composite
-def documents(draw):
+def documents(draw, mappings=MAPPINGS):
     """Write a mapping as people and programs do."""
-    mapping = draw(MAPPINGS)
+    mapping = draw(mappings)
     style = draw(st.sampled_from(["json", "json-indented", "flow", "block", "quoted"]))
     if style.startswith("json"):
         text = json.dumps(mapping, indent=2 if style == "json-indented" else None)
@@ -140,6 +140,7 @@ PATTERNS = {
     "HEAD": hold.HEAD,
     "FLOW": hold.FLOW,
     "EMPTY_FLOW": hold.EMPTY_FLOW,
+    "LONE_FLOW": hold.LONE_FLOW,
     "BLOCK": hold.BLOCK,
 }
 

@@ -31,13 +31,15 @@ HEAD = (
 )
 FLOW = r"^ *\{"
 EMPTY_FLOW = r"^ *\{[ \t\r\n]*\}"
+# Istiod's parser passes over anything behind `{}`, but not behind a mapping with an entry.
+LONE_FLOW = r"^ *\{[ \t\r\n]*\}(?:[ \t\r\n]*$|[ \t\r\n]+#|[ \t]*\r?\n(?:\.\.\.|---))"
 BLOCK = r"""^ *(?:[A-Za-z_][A-Za-z0-9_.-]*|"[^"\\\n]+"|'[^'\n]+') *:(?:[ \t\r\n]|$)"""
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
     # RE2 writes code points as \x{85}; its `$` is the end of the text, Python's also a last \n.
     pattern = re.sub(r"\\x\{([0-9a-f]+)\}", lambda m: chr(int(m[1], 16)), pattern)
-    return re.compile(re.sub(r"\$(?=\)|$)", r"\\Z", pattern))
+    return re.compile(re.sub(r"\$(?=[)|]|$)", r"\\Z", pattern))
 
 
 _ODD = _compiled(ODD)
@@ -46,6 +48,7 @@ _BLANK = _compiled(BLANK)
 _HEAD = _compiled(HEAD)
 _FLOW = _compiled(FLOW)
 _EMPTY_FLOW = _compiled(EMPTY_FLOW)
+_LONE_FLOW = _compiled(LONE_FLOW)
 _BLOCK = _compiled(BLOCK)
 
 
@@ -72,13 +75,20 @@ def merge(value: str | None) -> Merge:
         return Merge(None, reason)
     head, body = _split(value)
     if match := _FLOW.search(body):
-        end = match.end()
-        comma = "" if _EMPTY_FLOW.search(body) else ", "
-        return Merge(f'{head}{body[:end]}"{HOLD}": true{comma}{body[end:]}')
+        return Merge(*_into_flow(head, body, match.end()))
     if _BLOCK.search(body) and (not head or head.endswith("\n")):
         indent = body[: len(body) - len(body.lstrip(" "))]
         return Merge(f"{head}{indent}{HOLD}: true\n{body}")
     return Merge(None, "ConfigNotMergeable")
+
+
+def _into_flow(head: str, body: str, end: int) -> tuple[str | None, str]:
+    entry = f'{head}{body[:end]}"{HOLD}": true'
+    if not _EMPTY_FLOW.search(body):
+        return f"{entry}, {body[end:]}", ""
+    if _LONE_FLOW.search(body):
+        return f"{entry}{body[end:]}", ""
+    return None, "ConfigNotMergeable"
 
 
 def _why_not(value: str) -> str:

@@ -1,0 +1,123 @@
+"""The text rule for proxy.istio.io/config against istiod's own `mesh.ApplyProxyConfig`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+from sidecar_lifecycle.rules import hold
+
+from testbed import programs
+from tests.functional import admission_cases as table
+from tests.unit.workload import test_rules_hold as texts
+
+FIELDS = {
+    "concurrency": st.integers(0, 64),
+    "proxyMetadata": st.dictionaries(
+        st.sampled_from(["ISTIO_META_A", "B", "x: y"]), st.text(max_size=8), max_size=3
+    ),
+    "tracing": st.fixed_dictionaries({"sampling": st.integers(0, 100)}),
+    "drainDuration": st.sampled_from(["5s", "1m"]),
+    "statusPort": st.integers(1, 65535),
+    "image": st.fixed_dictionaries({"imageType": st.sampled_from(["distroless", "#x", "{"])}),
+    "extraStatTags": st.lists(st.text(max_size=5), max_size=2),
+    texts.CAMEL: st.booleans(),
+    texts.SNAKE: st.booleans(),
+    "unknown": texts.VALUES,
+}
+CONFIGURATIONS = st.fixed_dictionaries({}, optional=FIELDS)
+
+
+@pytest.fixture(scope="module")
+def judge():
+    """Ask istiod's code what it makes of each value."""
+    programs.ensure(["istio-oracle"])
+
+    def judge(values):
+        lines = "".join(f"{json.dumps(value)}\n" for value in values)
+        command = [programs.binary("istio-oracle")]
+        done = subprocess.run(command, input=lines, text=True, capture_output=True, check=True)
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    return judge
+
+
+def examples(strategy, number):
+    """Generate values; what is done with them is judged all at once."""
+    found = []
+
+    @hypothesis.settings(
+        max_examples=number,
+        database=None,
+        deadline=None,
+        phases=[hypothesis.Phase.generate],
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    @hypothesis.given(strategy)
+    def collect(value):
+        # Go reads no lone surrogates, and the API server lets none in.
+        if value.isprintable() or value.encode(errors="ignore").decode() == value:
+            found.append(value)
+
+    collect()
+    return found
+
+
+def assert_istiod_agrees(judge, values):
+    changed = [(value, merged) for value in values if (merged := hold.merge(value).value)]
+    before = judge([value for value, _ in changed])
+    after = judge([merged for _, merged in changed])
+    fine = 0
+    for (value, merged), old, new in zip(changed, before, after, strict=True):
+        if "error" in old and value.strip(" \t\r\n"):
+            assert "error" in new, (value, merged)
+        else:
+            # Blanks alone, some of which do not parse, become a configuration.
+            config = old["config"] if "config" in old else judge(["{}"])[0]["config"]
+            assert new.get("config") == {**config, hold.HOLD: True}, (value, merged, new)
+            fine += 1
+    return fine, len(changed)
+
+
+def test_configurations_are_what_they_were_plus_the_hold(judge):
+    values = examples(texts.documents(CONFIGURATIONS), 3000)
+
+    fine, changed = assert_istiod_agrees(judge, values)
+
+    assert changed > 500
+    assert fine > 0.6 * changed
+
+
+def test_text_of_any_kind_is_what_it_was_plus_the_hold(judge):
+    pieces = st.lists(st.sampled_from(texts.PIECES), max_size=20).map("".join)
+    cut = st.builds(
+        lambda first, second: first[: len(first) // 2] + second[len(second) // 3 :],
+        texts.documents(CONFIGURATIONS),
+        texts.documents(CONFIGURATIONS),
+    )
+
+    assert_istiod_agrees(judge, examples(pieces | cut, 4000))
+
+
+def test_the_cases_of_the_table_are_accepted_by_istiod(judge):
+    values = [case.annotations.get(table.CONFIG) for case in table.HOLDS]
+    values = [value for value in values if value and hold.merge(value).value]
+
+    fine, changed = assert_istiod_agrees(judge, values)
+
+    assert fine == changed > 20
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_an_explicit_value_of_the_user_wins(judge, value):
+    values = [
+        f"{hold.HOLD}: {json.dumps(value)}",
+        f"{texts.SNAKE}: {json.dumps(value)}",
+        json.dumps({"concurrency": 1, hold.HOLD: value}),
+    ]
+    results = [hold.merge(text).value or text for text in values]
+
+    assert [answer["config"][hold.HOLD] for answer in judge(results)] == [value] * 3
