@@ -233,6 +233,9 @@ def lookup(kind, name):
         pytest.param(
             [ref("StatefulSet", uid="older")], "OwnerUnknown", "StatefulSet/x", id="recreated"
         ),
+        pytest.param(
+            [ref("ReplicaSet", "gone")], "OwnerUnknown", "ReplicaSet/gone", id="replicaset-gone"
+        ),
         pytest.param([ref("StatefulSet", "gone")], "OwnerUnknown", "StatefulSet/gone", id="gone"),
         pytest.param(
             [ref("StatefulSet", version="apps.kruise.io/v1")],
@@ -293,3 +296,11 @@ def test_a_pod_that_says_no_is_never_wanted_and_every_answer_has_a_reason(
         assert not decided.wanted
     if not namespace and names.INJECT not in labels and names.REVISION not in labels:
         assert not decided.wanted
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Running", "Unknown", "Succeeded", "Failed"])
+def test_only_a_pod_that_is_not_over_matters(phase):
+    subject = pod()
+    subject.status.phase = phase
+
+    assert eligible.alive(subject) is (phase not in ("Succeeded", "Failed"))

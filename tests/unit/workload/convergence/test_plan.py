@@ -400,3 +400,49 @@ def test_the_summary_counts_what_we_may_fix_apart_from_what_is_only_reported():
 
     assert (summary.eligible, summary.in_mesh, summary.reported) == (2, 1, 1)
     assert summary.converging == 1
+
+
+def test_a_workload_that_is_scaled_to_nothing_is_left_to_go():
+    shot = snapshot(replica(), desired={"StatefulSet/a": 0}, answers=injecting("StatefulSet/a"))
+
+    assert reasons(decide(shot)) == {"a-0": "Changing"}
+
+
+def test_a_replacement_that_the_injector_skips_ends_it_for_a_while():
+    shot = snapshot(replacement(injected=False), answers=[("StatefulSet/a", "skips", "new")])
+    guard = decide(shot, remembering()).memory.guards["StatefulSet/a"]
+
+    assert (guard.reason, guard.until) == ("InjectorSkips", NOW + 600)
+
+
+def test_a_pod_that_does_not_go_away_is_reported():
+    shot = snapshot(replica(terminating=True))
+    (trouble,) = decide(shot, remembering(since=NOW - 700)).summary.guarded
+
+    assert "terminating" in trouble.message
+
+
+def test_a_missing_replacement_is_waited_for():
+    old = [replica("a-1"), replica("a-2")]
+    remembered = remembering(known=("uid-a-0", "uid-a-1", "uid-a-2"), ready_before=3)
+    shot = snapshot(*old, desired={"StatefulSet/a": 3}, answers=injecting("StatefulSet/a"))
+    decided = decide(shot, remembered)
+
+    assert not decided.evict
+    assert reasons(decided) == {"a-1": "Replacing", "a-2": "Replacing"}
+
+
+def test_pods_are_counted_by_reason():
+    pods = [replica("a-0", ready_since=None), replica("b-0", ready_since=None)]
+
+    assert decide(snapshot(*pods)).reasons() == {"NotReady": 2}
+
+
+@pytest.mark.parametrize(("age", "want"), [(30, []), (90, ["a-0"])])
+def test_a_pod_that_never_came_up_is_replaced_when_asked_for(age, want):
+    shot = snapshot(
+        replica(ready_since=None, created=NOW - age), answers=injecting("StatefulSet/a")
+    )
+    decided = decide(shot, asked("uid-a-0"))
+
+    assert [each.name for each in decided.evict] == want
