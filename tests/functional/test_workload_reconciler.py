@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import lightkube
 import prometheus_client
 import pytest
@@ -123,6 +124,28 @@ async def test_stop_that_can_not_reach_a_node_is_retried_and_said(
 
     async with program(connection, account):
         await until(lambda: "ProxyStopFailed" in said())
+
+
+async def test_restarted_apiserver_costs_nothing_but_time(
+    client: Cluster, kubeconfig: Path, account: str, control_plane: Any
+):
+    create(client, pods.pod_json(pods.running(), name="busy", namespace=account))
+    connection = kube.connect(str(kubeconfig))
+    async with program(connection, account) as subject:
+        await until(lambda: decisions(subject) == {"busy": "wait"})
+        await asyncio.to_thread(control_plane.restart, "kube-apiserver")
+        done = pods.pod_json(name="busy", namespace=account)
+
+        def reported() -> bool:
+            try:
+                report(client, account, "busy", done["status"])
+            except (httpx2.HTTPError, ApiError):
+                return False
+            return True
+
+        await until(reported, seconds=60)
+        await until(lambda: decisions(subject) == {"busy": "stop"}, seconds=60)
+        await until(lambda: all(subject.ready().values()), seconds=60)
 
 
 async def test_two_units_elect_one_and_hand_over(admin: kube.Client, account: str):

@@ -355,3 +355,10 @@ def test_rule_of_a_newer_kubernetes_is_expected_to_restart(unknown: dict[str, ob
     decision = decide(pod(ended(0), main_spec={"restartPolicyRules": [unknown]}))
 
     assert decision.reason == "PayloadRestarting"
+
+
+def test_pod_that_the_kubelet_evicts_is_no_lost_proxy():
+    subject = pod(running(), proxy=ended())
+    subject.status.reason = "Evicted"
+
+    assert decide(subject).reason == "Disrupted"

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sidecar_lifecycle.kube import types
 from sidecar_lifecycle.rules import finished, restart
+from sidecar_lifecycle.shutdown import sources
 
 from tests.unit.workload import pods
 
@@ -104,6 +105,14 @@ def test_never_forgotten_when_everything_has_ended_for_good(pod: types.Pod):
     if done:
         decision = finished.finished(pod, finished.Policy())
         assert decision.action is finished.Action.STOP or decision.reason == "NothingToWaitFor"
+
+
+@given(any_pod())
+def test_decision_needs_nothing_that_is_dropped_to_save_memory(pod: types.Pod):
+    whole = finished.finished(pod, finished.Policy())
+    sources.compact(pod)
+
+    assert finished.finished(pod, finished.Policy()) == whole
 
 
 @given(any_pod(), st.lists(st.sampled_from(["main", "side", "nobody"]), max_size=2))

@@ -59,7 +59,10 @@ class Controller:
         self._forbidden: dict[stop.Transport, float] = {}
         self._sending: dict[Tracked, asyncio.Task[stop.Outcome]] = {}
         self._reporter = reports.Reporter(
-            connection, recorder, replace_broken_pods=settings.replace_broken_pods
+            connection,
+            recorder,
+            replace_broken_pods=settings.replace_broken_pods,
+            configured=settings.wait_for_containers + settings.ignore_containers,
         )
         self._client = connection
         self.view = View(self.decide)

@@ -32,11 +32,22 @@ class Reporter:
         recorder: events.Recorder,
         *,
         replace_broken_pods: bool = False,
+        configured: tuple[str, ...] = (),
         settle: float = SETTLE,
     ) -> None:
+        """Report by Events.
+
+        Args:
+            connection: for the replacement of broken pods.
+            recorder: of the Events.
+            replace_broken_pods: whether to do that.
+            configured: container names in the options, to be logged once if a pod lacks one.
+            settle: seconds that a lost proxy must stay lost.
+        """
         self._client = connection
         self._recorder = recorder
         self._replace = replace_broken_pods
+        self._unmatched = set(configured)
         self._settle = settle
         self._tasks: set[asyncio.Task[bool]] = set()
 
@@ -60,6 +71,7 @@ class Reporter:
     def considered(self, tracked: Tracked) -> None:
         """Say what a decision calls for beside acting."""
         decision = tracked.decision
+        self._note_options(tracked)
         if decision.unknown:
             named = ", ".join(decision.unknown)
             self._once(
@@ -73,6 +85,15 @@ class Reporter:
             self._once(tracked, decision.reason, decision.message)
         elif tracked.report is None:
             tracked.report = asyncio.create_task(self._lost(tracked))
+
+    def _note_options(self, tracked: Tracked) -> None:
+        """Log once for each container name in the options that a pod does not have."""
+        if not self._unmatched or tracked.decision.action is finished.Action.IGNORE:
+            return
+        present = {container.name for container in tracked.pod.spec.containers}
+        for name in sorted(self._unmatched - present):
+            log.info("pod has no container that an option names", pod=tracked.name, container=name)
+            self._unmatched.discard(name)
 
     async def drain(self) -> None:
         """Wait for the Events that are being written."""
