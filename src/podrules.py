@@ -95,6 +95,12 @@ class PodRules:
             ValueError: Naming the label.
         """
         added = {key for rule in self.labels for key, _ in rule.add}
+        for selector in self.selectors:
+            for requirement in labels.parse(selector):
+                if requirement.key in _PLACE:
+                    raise ValueError(
+                        f"the selector '{selector}' looks at {requirement.key}, which is set here"
+                    )
         for selector in (*self.selectors, *others):
             for requirement in labels.parse(selector):
                 if requirement.key in added:
@@ -104,6 +110,8 @@ class PodRules:
                     )
 
 
+_PLACE = ("sidecar.istio.io/inject", "istio.io/rev")
+"""Labels that decide about a pod's place in the mesh."""
 _EVERY_POD = ""
 _REFUSED = re.compile(r"([^/]*\.)?(juju\.is|kubernetes\.io)/.*|pod-template-hash")
 _REFUSED_LABELS = re.compile(r"([^/]*\.)?istio\.io/.*|istio-integrator\.charmhub\.io/.*")

@@ -98,6 +98,11 @@ def test_a_selector_that_looks_at_an_added_label_is_refused(option):
     assert "looks at team, which pod-labels adds" in str(caught.value)
 
 
+def test_a_rules_selector_does_not_look_at_a_pods_place():
+    with pytest.raises(errors.ConfigError, match="looks at sidecar.istio.io/inject"):
+        load(excluded_outbound_ports="[{pods: '!sidecar.istio.io/inject', ports: [80]}]")
+
+
 def test_every_rule_is_understood_by_the_workload():
     rules = load(
         pod_labels="[{pods: 'a in (b, c)', add: {team: ml}}]",

@@ -89,7 +89,9 @@ class _Draft:
 
     def __init__(self, pod: creation.Pod) -> None:
         self.pod = pod
-        self.labels = dict(pod.metadata.labels or {})
+        # Selectors see the pod as it was sent, whatever is added.
+        self.sent = pod.metadata.labels or {}
+        self.labels = dict(self.sent)
         self.annotations = dict(pod.metadata.annotations or {})
         self.images: list[tuple[str, str]] = []
         self.applied: list[str] = []
@@ -161,7 +163,7 @@ def _asks_to_be_in(draft: _Draft) -> bool:
 
 
 def _selected(pods: selectors.Selector | None, draft: _Draft) -> bool:
-    return pods is None or pods.matches(draft.labels)
+    return pods is None or pods.matches(draft.sent)
 
 
 def _annotations(draft: _Draft, settings: creation.Settings) -> None:
@@ -256,7 +258,7 @@ def _images(draft: _Draft, settings: creation.Settings) -> None:
     prefixes = [
         pair
         for rule in settings.image_registries
-        if rule.pods.matches(draft.labels)
+        if rule.pods.matches(draft.sent)
         for pair in rule.prefixes
     ]
     if not prefixes:
