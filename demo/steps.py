@@ -117,7 +117,7 @@ async def worst_order(on: stage.Stage, charms: Charms) -> None:
         await on.istiod.remove()
         on.note("istiod is not there")
         await on.juju.deploy(charms.integrator, juju.APPLICATION)
-        status = await on.juju.wait_for("waiting", 180)
+        status = await on.juju.wait_for("waiting", 180, words="istiod")
         on.seen(f"{juju.APPLICATION} is {status}")
         labels = (await on.api.get("Namespace", on.model))["metadata"].get("labels", {})
         on.require(
