@@ -74,7 +74,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 def main() -> None:
     """Serve until the end."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--port", type=int, default=8080)
     parser.add_argument("--images", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=7)

@@ -238,7 +238,7 @@ def download(url: str) -> Data:
 
 def main() -> int:
     """Run one replica."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", default=os.environ.get("DATA_URL", "http://digits/digits.npz"))
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--rate", type=float, default=4.0)

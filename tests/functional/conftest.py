@@ -10,6 +10,7 @@ import pytest
 from lightkube.config.kubeconfig import KubeConfig
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Namespace
+
 from testbed import cluster
 
 
