@@ -31,7 +31,6 @@ from testbed import cluster as testbed_cluster  # noqa: E402
 from tests.functional import admission_cases as table  # noqa: E402
 from tests.functional import admission_world, test_admission_webhook  # noqa: E402
 
-
 SETTINGS = "hold"
 ROUNDS = 10
 

@@ -99,7 +99,7 @@ def test_a_selector_that_looks_at_an_added_label_is_refused(option):
 
 
 def test_a_rules_selector_does_not_look_at_a_pods_place():
-    with pytest.raises(errors.ConfigError, match="looks at sidecar.istio.io/inject"):
+    with pytest.raises(errors.ConfigError, match=r"looks at sidecar\.istio\.io/inject"):
         load(excluded_outbound_ports="[{pods: '!sidecar.istio.io/inject', ports: [80]}]")
 
 
