@@ -254,4 +254,12 @@ def _mapping(value: object, name: str) -> dict[str, str]:
     for key, text in pairs:
         if not isinstance(key, str) or not isinstance(text, str):
             raise ValueError(f"put quotes around {key!r} and {text!r}: they must be text")  # noqa: TRY004
-    return {str(key): str(text) for key, text in pairs}
+    return {str(key): _joined(str(text)) for key, text in pairs}
+
+
+def _joined(text: str) -> str:
+    """Join the halves of characters that JSON writes as two escapes and YAML leaves apart."""
+    try:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{text!r} has half a character") from error

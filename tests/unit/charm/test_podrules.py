@@ -66,6 +66,7 @@ def test_registries_are_tried_from_the_longest():
         ("pod_labels", "[{pods: a, add: {}, to: x}]", "each rule is a mapping"),
         ("pod_labels", "{", "this is no YAML"),
         ("pod_annotations", "{istio-integrator.charmhub.io/applied: x}", "is not yours to set"),
+        ("pod_annotations", r'{a: "\ud83d"}', "has half a character"),
         ("pod_annotations", "{a: " + "x" * 70_000 + "}", "is longer than"),
         ("excluded_outbound_ports", "0", "0 is not a port"),
         ("excluded_outbound_ports", "[{ports: [true]}]", "True is not a port"),
