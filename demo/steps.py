@@ -11,6 +11,7 @@ TFJOB_PODS = 3
 # How many steps `run` has.
 COUNT = 6
 WEB_NAMES = ("dashboard", "notebooks")
+MODES = {"classic": "get what istiod injects", "auto": "get native sidecars"}
 # How long a job that can't end is watched not to end.
 PATIENCE = 15.0
 
@@ -203,6 +204,7 @@ async def toggles(on: stage.Stage) -> None:
     async with on.step("Options take effect at once"):
         await _toggle_shutdown(on)
         await _toggle_hold(on)
+        await _toggle_mode(on)
 
 
 async def _toggle_shutdown(on: stage.Stage) -> None:
@@ -243,6 +245,25 @@ async def _toggle_hold(on: stage.Stage) -> None:
             f"hold-application={value}: a first request behind a slow proxy {outcome}",
             bool(line.succeeded_at) == (value == "true"),
         )
+
+
+async def _toggle_mode(on: stage.Stage) -> None:
+    for mode in ("classic", "auto"):
+        await on.juju.config(juju.APPLICATION, sidecar_mode=mode)
+        await observer.eventually(
+            lambda mode=mode: _asks_for_native(on, mode == "auto"), 60, f"sidecar-mode={mode}"
+        )
+        on.seen(f"sidecar-mode={mode}: new pods that run to completion {MODES[mode]}")
+    job = workloads.first_request("native", on.model, on.image, annotations=workloads.SLOW_PROXY)
+    await on.api.apply(job)
+    await _succeeded(on, on.model, "native", 90)
+    pod = on.observer.timeline.select(on.model, {"job-name": "native"})[0].pod
+    on.require(
+        "sidecar-mode=auto: a Job with a native sidecar is Complete by itself",
+        timeline.PROXY in [item["name"] for item in pod["spec"]["initContainers"]],
+    )
+    if mode := on.kind.config.get("sidecar-mode"):
+        await on.juju.config(juju.APPLICATION, sidecar_mode=mode)
 
 
 async def removal(on: stage.Stage) -> None:
@@ -345,14 +366,24 @@ async def _accuracy(on: stage.Stage) -> None:
     on.require(lines[-1] if lines else "the chief reports its accuracy", lines)
 
 
-async def _hold_is(on: stage.Stage, expected: bool) -> bool:
-    """Ask by a dry-run whether a new pod would be held until its proxy works."""
+async def _dry_run(on: stage.Stage, annotations: workloads.Labels) -> kubernetes.Object:
+    """Ask what a new pod that runs to completion would look like."""
     main = workloads.container("main", on.image, ["true"])
-    body = workloads.template([main], restart_policy="Never", annotations=_classic(on))
-    made = await on.api.create(workloads.pod("ask", on.model, body), dry_run=True)
-    first = made["spec"]["containers"][0]
+    body = workloads.template([main], restart_policy="Never", annotations=annotations)
+    return await on.api.create(workloads.pod("asked", on.model, body), dry_run=True)
+
+
+async def _hold_is(on: stage.Stage, expected: bool) -> bool:
+    """Whether a new pod would be held until its proxy works."""
+    first = (await _dry_run(on, _classic(on)))["spec"]["containers"][0]
     held = first["name"] == timeline.PROXY and "postStart" in first.get("lifecycle", {})
     return held == expected
+
+
+async def _asks_for_native(on: stage.Stage, expected: bool) -> bool:
+    """Whether a new pod would ask istiod for a native sidecar."""
+    annotations = (await _dry_run(on, {}))["metadata"].get("annotations", {})
+    return (annotations.get("sidecar.istio.io/nativeSidecar") == "true") == expected
 
 
 async def _gone(on: stage.Stage, namespace: str) -> None:
