@@ -16,10 +16,12 @@ import component
 import config
 import errors
 import farewell
+import ingress
 import lifecycle
 import manifests
 import membership
 import mesh
+import relations
 
 logger = logging.getLogger(__name__)
 # Each request would be a dozen lines of `juju debug-log`, each a process in the hook's path.
@@ -39,7 +41,6 @@ class IstioIntegrator(ops.CharmBase):
         self._statuses: list[ops.StatusBase] = []
         self._workload: lifecycle.Lifecycle | None = None
         container = self.on[lifecycle.CONTAINER]
-        metadata = self.on["istio-metadata"]
         for event in (
             self.on.install,
             self.on.upgrade_charm,
@@ -51,8 +52,7 @@ class IstioIntegrator(ops.CharmBase):
             container.pebble_custom_notice,
             container.pebble_check_failed,
             container.pebble_check_recovered,
-            metadata.relation_changed,
-            metadata.relation_broken,
+            *relations.events(self.on),
         ):
             framework.observe(event, self._on_event)
         framework.observe(self.on.remove, self._on_remove)
@@ -66,6 +66,7 @@ class IstioIntegrator(ops.CharmBase):
         if self.app.planned_units() == 0:
             # Another unit may already be taking things away: nothing may come back.
             return
+        self._related.announce_versions()
         try:
             self._reconcile(config.Config.load(self.config))
         except errors.ConfigError as error:
@@ -85,6 +86,7 @@ class IstioIntegrator(ops.CharmBase):
         farewell.say(scope, workload)
         failed: list[errors.CharmError] = []
         parts: tuple[component.Component, ...] = (
+            ingress.Ingress(scope, self._related),
             membership.Membership(scope),
             admission.Admission(scope, ""),
             workload,
@@ -122,7 +124,7 @@ class IstioIntegrator(ops.CharmBase):
             options,
             model=self.model.name,
             application=self.app.name,
-            hint=self._istio_metadata("root_namespace"),
+            hint=self._related.istio_root_namespace(),
         )
         # Without an answer of the API server nothing is known, so nothing is changed.
         discovery.reconcile()
@@ -139,12 +141,7 @@ class IstioIntegrator(ops.CharmBase):
         self._run(place)
         self._workload = self._lifecycle(scope, _joined(scope, place))
         self._run(self._workload)
-
-    def _istio_metadata(self, key: str) -> str:
-        relation = self.model.get_relation("istio-metadata")
-        if relation is None:
-            return ""
-        return relation.data[relation.app].get(key, "")
+        self._run(ingress.Ingress(scope, self._related))
 
     def _run(self, part: component.Component) -> None:
         """Reconcile one part; what it can't do must not keep the others from their work."""
@@ -178,6 +175,10 @@ class IstioIntegrator(ops.CharmBase):
         if isinstance(error, errors.ForeignError):
             return ops.BlockedStatus(str(error))
         return ops.WaitingStatus(f"waiting for the Kubernetes API: {error}"[:200])
+
+    @property
+    def _related(self) -> relations.Relations:
+        return relations.Relations(self.model, self.app, leader=self.unit.is_leader())
 
     def _scope(
         self, api: cluster.Cluster, options: config.Config, found: mesh.Mesh | None

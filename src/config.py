@@ -13,6 +13,11 @@ import labels
 import podrules
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_HOST = re.compile(
+    r"(\*\.)?([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\.)+[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?",
+    re.IGNORECASE,
+)
 _NAMESPACE_GROUPS = ("model", "profiles", "labelled")
 
 
@@ -52,6 +57,26 @@ def _namespace_groups(values: tuple[str, ...]) -> tuple[str, ...]:
     return values
 
 
+def _namespaced_name(value: str) -> str:
+    value = value.strip()
+    namespace, slash, name = value.partition("/")
+    if value and not (slash and _DNS_LABEL.fullmatch(namespace) and _DNS_NAME.fullmatch(name)):
+        raise ValueError("write it as NAMESPACE/NAME")
+    return value
+
+
+def _equality_selector(value: str) -> str:
+    labels.equality(value)
+    return value.strip()
+
+
+def _hosts(values: tuple[str, ...]) -> tuple[str, ...]:
+    for value in values:
+        if not _HOST.fullmatch(value) or len(value) > 253:
+            raise ValueError(f"'{value}' is not a host name such as kubeflow.example.com")
+    return tuple(dict.fromkeys(value.lower() for value in values))
+
+
 Name = Annotated[str, pydantic.AfterValidator(_name)]
 Selector = Annotated[str, pydantic.AfterValidator(_selector)]
 ContainerNames = Annotated[
@@ -76,6 +101,15 @@ PortRules = Annotated[
 ]
 RegistryRules = Annotated[
     tuple[podrules.Registries, ...], pydantic.BeforeValidator(_parsed(podrules.parse_registries))
+]
+
+
+GatewayName = Annotated[str, pydantic.AfterValidator(_namespaced_name)]
+GatewaySelector = Annotated[str, pydantic.AfterValidator(_equality_selector)]
+Hosts = Annotated[
+    tuple[str, ...],
+    pydantic.BeforeValidator(_items),
+    pydantic.AfterValidator(_hosts),
 ]
 
 
@@ -114,6 +148,18 @@ class Config(pydantic.BaseModel):
     pod_annotations: AnnotationRules = ()
     excluded_outbound_ports: PortRules = ()
     image_registries: RegistryRules = ()
+    gateway: GatewayName = ""
+    """`namespace/name` of a Gateway to copy the selector from."""
+    gateway_selector: GatewaySelector = ""
+    gateway_service: GatewayName = ""
+    """`namespace/name` of the gateway's Service."""
+    hosts: Hosts = ()
+    """Names that the model is reached by; none: any, with the gateway for itself."""
+    https_redirect: bool = False
+    tls_secret: Name = ""
+    """A Secret in the gateway's namespace."""
+    strict_ingress_auth: bool = True
+    """Whether nothing is reachable without ingress-auth."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @pydantic.model_validator(mode="after")

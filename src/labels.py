@@ -56,6 +56,20 @@ def parse(selector: str) -> tuple[Requirement, ...]:
     return tuple(_requirement(part.strip()) for part in _SEPARATOR.split(selector))
 
 
+def equality(selector: str) -> dict[str, str]:
+    """Parse `istio=ingressgateway,app=x`, the only kind of selector that Istio's objects have.
+
+    Raises:
+        ValueError: The selector says anything but KEY=VALUE.
+    """
+    found: dict[str, str] = {}
+    for requirement in parse(selector):
+        if requirement.operator != "In" or len(requirement.values) != 1:
+            raise ValueError("only KEY=VALUE selects a gateway, several with commas")
+        found[requirement.key] = requirement.values[0]
+    return found
+
+
 def _requirement(part: str) -> Requirement:
     if match := _EQUALITY.fullmatch(part):
         operator = "NotIn" if match["operator"] == "!=" else "In"

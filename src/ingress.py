@@ -1,0 +1,330 @@
+"""The routes of the model: what related applications ask for, behind the gateway and its guard."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import logging
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import ops
+
+import authentication
+import cluster
+import component
+import errors
+import gateway
+import relations
+import tls
+import webhook
+
+logger = logging.getLogger(__name__)
+
+GATEWAY_FOLDER = "gateway"
+ROUTES_FOLDER = "routes"
+GATEWAY_NAME = "kubeflow-gateway"
+"""Kubeflow's charms know it by this name, in the model."""
+EXPOSING = (relations.INGRESS, relations.INGRESS_AUTH, relations.GATEWAY_INFO)
+
+DRAINED_AFTER = datetime.timedelta(seconds=60)
+"""Until connections from before a change of the gateway's filters have ended (Istio's default is
+45 s): they would be served our routes without our guard."""
+SETTLE = 2.0
+"""Seconds in which istiod tells a gateway about removed routes, before their guard may go."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Match:
+    """One prefix of a route."""
+
+    prefix: str
+    rewrite: str
+    without: str = ""
+    """Paths below the prefix that are other routes', as a regular expression."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Route:
+    """One relation's way to its Service."""
+
+    name: str
+    """Of its VirtualService."""
+    relation: str
+    """`ingress:3 kfp-ui`, for people."""
+    host: str
+    port: int
+    matches: tuple[Match, ...]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RoutesContext:
+    """The variables of the templates in routes."""
+
+    routes: Sequence[Route]
+    gateway: str
+    hosts: Sequence[str]
+    export_to: Sequence[str]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GatewayContext:
+    """The variables of the templates in gateway."""
+
+    name: str
+    selector: Mapping[str, str]
+    hosts: Sequence[str]
+    http_port: int | None
+    https_port: int | None
+    redirect: bool
+    credential: str
+
+
+Requests = Sequence[relations.Received[relations.IngressRequest]]
+
+
+def routes(received: Requests, *, model: str, application: str) -> list[Route]:
+    """Turn requests into routes; of several for the same prefix the oldest relation has it."""
+    served = _served(received)
+    prefixes = [request.prefix for _, request in served]
+    return [
+        Route(
+            name=webhook.object_name(application, f"ingress-{one.relation}"),
+            relation=f"{relations.INGRESS}:{one.relation} {one.application}",
+            host=f"{request.service}.{request.namespace or model}.svc.cluster.local",
+            port=request.port,
+            matches=matches(request.prefix, request.rewrite or request.prefix, prefixes),
+        )
+        for one, request in served
+    ]
+
+
+def problems(received: Requests) -> Iterable[str]:
+    """Say what is wrong with requests, each with who has to correct it."""
+    owners = {request.prefix: one for one, request in _served(received)}
+    for one in received:
+        where = f"{relations.INGRESS}:{one.relation} {one.application}"
+        if one.problem:
+            yield f"{where}: {one.problem}"
+        elif one.message and owners[one.message.prefix] is not one:
+            owner = owners[one.message.prefix].application
+            yield f"{where}: prefix {one.message.prefix} belongs to {owner}"
+
+
+def matches(prefix: str, rewrite: str, others: Iterable[str]) -> tuple[Match, ...]:
+    """Write what a prefix matches beside the others, whatever the order they are looked at in.
+
+    Istio looks at `/` last by itself; other prefixes that contain each other would be served by
+    whichever VirtualService is older.
+    """
+    inner = sorted({other for other in others if other.startswith(prefix) and other != prefix})
+    without = f"(?:{'|'.join(map(re.escape, inner))}).*" if inner and prefix != "/" else ""
+    exact = Match(prefix, rewrite, without)
+    if rewrite.endswith("/") and not prefix.endswith("/"):
+        # Of /volumes/x, replacing /volumes by / alone would leave //x.
+        return (Match(f"{prefix}/", rewrite, without), exact)
+    return (exact,)
+
+
+def _served(
+    received: Requests,
+) -> list[tuple[relations.Received[relations.IngressRequest], relations.IngressRequest]]:
+    found: dict[
+        str, tuple[relations.Received[relations.IngressRequest], relations.IngressRequest]
+    ] = {}
+    for one in sorted(received, key=lambda one: one.relation):
+        if one.message:
+            found.setdefault(one.message.prefix, (one, one.message))
+    return list(found.values())
+
+
+class Ingress:
+    """Guard, Gateway and routes, in an order that keeps the routes closed at every instant."""
+
+    def __init__(
+        self,
+        scope: component.Scope,
+        related: relations.Relations,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
+    ) -> None:
+        self._scope = scope
+        self._related = related
+        self._sleep = sleep
+        self._now = now
+        self._tls = tls.Tls(scope, related)
+        self._statuses: list[ops.StatusBase] = []
+
+    def reconcile(self) -> None:
+        """Make the model reachable as related applications ask for, or unreachable."""
+        self._statuses = []
+        if not self._scope.leader:
+            return
+        mesh = self._scope.mesh
+        if mesh is not None and mesh.namespace:
+            self._related.publish_pilot(service=f"{mesh.service}.{mesh.namespace}.svc", port=15012)
+        if not self._related.is_related(*EXPOSING):
+            self._withdraw()
+        elif mesh is not None:
+            self._expose(self._resolved())
+
+    def remove(self) -> None:
+        """Take everything away, the guard last and not before the gateway forgot the routes."""
+        self._statuses = []
+        if self._remove_routes():
+            self._sleep(SETTLE)
+        self._scope.manifests.remove(authentication.FOLDER)
+        self._tls.remove()
+
+    def statuses(self) -> Iterable[ops.StatusBase]:
+        """Say how the model is reached, or what it takes."""
+        return tuple(self._statuses)
+
+    def _resolved(self) -> gateway.Target | gateway.Missing | gateway.Refusal:
+        options, mesh = self._scope.config, self._scope.mesh
+        wishes = gateway.Wishes(
+            model=self._scope.model,
+            name=GATEWAY_NAME,
+            gateway=options.gateway,
+            selector=options.gateway_selector,
+            service=options.gateway_service,
+            hosts=options.hosts,
+            only_https=options.https_redirect and self._tls.is_wanted,
+        )
+        found = gateway.look(
+            self._scope.cluster,
+            istiod_namespace=mesh.namespace if mesh else "",
+            istiod=mesh.service if mesh else "",
+        )
+        return gateway.resolve(wishes, found)
+
+    def _expose(self, target: gateway.Target | gateway.Missing | gateway.Refusal) -> None:
+        if not isinstance(target, gateway.Target):
+            # What is there stays: closing a model for an option's sake helps nobody.
+            status = (
+                ops.WaitingStatus if isinstance(target, gateway.Missing) else ops.BlockedStatus
+            )
+            self._statuses.append(status(target.message))
+            self._publish(up=False)
+            return
+        options = self._scope.config
+        decision = authentication.decide(
+            self._related.ingress_auth(),
+            strict=options.strict_ingress_auth,
+            model=self._scope.model,
+        )
+        received = self._related.ingress()
+        self._report(decision, received)
+        if decision.is_closed:
+            self._scope.manifests.remove(ROUTES_FOLDER)
+        if decision.guard and not self._guard(decision.guard, target):
+            self._publish(up=False)
+            return
+        credential = self._tls.credential(target)
+        self._statuses += self._tls.statuses()
+        served = self._open_gateway(target, credential)
+        self._tls.prune()
+        if not decision.is_closed:
+            self._route(target, received)
+        if decision.guard is None:
+            self._scope.manifests.remove(authentication.FOLDER)
+        self._publish(up=served and target.ready)
+
+    def _guard(self, guard: authentication.Guard, target: gateway.Target) -> bool:
+        """Put up the guard; tell whether every connection of the gateway passes it."""
+        context = authentication.context(
+            guard,
+            target,
+            owner=self._scope.manifests.owner,
+            gateway=f"{self._scope.model}/{GATEWAY_NAME}",
+            hosts=self._scope.config.hosts,
+        )
+        live = self._scope.manifests.apply(authentication.FOLDER, context)[0]
+        if not target.neighbours or self._find_gateway() is not None:
+            return True
+        since = datetime.datetime.fromisoformat(live["metadata"]["creationTimestamp"])
+        if self._now() - since >= DRAINED_AFTER:
+            return True
+        self._statuses.append(
+            ops.WaitingStatus("ingress: waiting a minute for the gateway's earlier connections")
+        )
+        return False
+
+    def _open_gateway(self, target: gateway.Target, credential: str) -> bool:
+        options = self._scope.config
+        context = GatewayContext(
+            name=GATEWAY_NAME,
+            selector=target.selector,
+            hosts=options.hosts or ("*",),
+            http_port=target.http_port,
+            https_port=target.https_port if credential else None,
+            redirect=options.https_redirect and bool(credential and target.https_port),
+            credential=credential,
+        )
+        if not (context.http_port or context.https_port):
+            self._statuses.append(
+                ops.BlockedStatus(
+                    f"gateway {target.reference} has an https port only: integrate certificates "
+                    "or set tls-secret"
+                )
+            )
+            return False
+        self._scope.manifests.apply(GATEWAY_FOLDER, context)
+        return True
+
+    def _route(self, target: gateway.Target, received: Requests) -> None:
+        found = routes(received, model=self._scope.model, application=self._scope.application)
+        exported = (".",) if target.namespace == self._scope.model else (".", target.namespace)
+        context = RoutesContext(
+            routes=found,
+            gateway=f"{self._scope.model}/{GATEWAY_NAME}",
+            hosts=self._scope.config.hosts or ("*",),
+            export_to=exported,
+        )
+        self._scope.manifests.apply(ROUTES_FOLDER, context)
+        if found:
+            count = f"{len(found)} route{'s' if len(found) > 1 else ''}"
+            self._statuses.append(ops.ActiveStatus(f"{count} by {target.reference}"))
+
+    def _report(self, decision: authentication.Decision, received: Requests) -> None:
+        for problem in problems(received):
+            logger.warning("%s.", problem)
+            self._statuses.append(ops.BlockedStatus(problem))
+        silent = [one for one in received if one.message is None and not one.problem]
+        if silent:
+            self._statuses.append(
+                ops.WaitingStatus(f"waiting for {relations.names(silent)} on ingress")
+            )
+        if decision.blocked and received:
+            self._statuses.append(ops.BlockedStatus(decision.blocked))
+        if decision.waiting:
+            self._statuses.append(ops.WaitingStatus(decision.waiting))
+
+    def _publish(self, *, up: bool) -> None:
+        self._related.publish_gateway(name=GATEWAY_NAME, namespace=self._scope.model, up=up)
+
+    def _withdraw(self) -> None:
+        """Take away what nobody is related for any more; the guard outlives the routes."""
+        try:
+            if not self._remove_routes():
+                self._scope.manifests.remove(authentication.FOLDER)
+                self._tls.remove()
+        except errors.ForbiddenError:
+            # Nothing was ever made without the right to see it.
+            logger.debug("Nothing of the ingress can be seen, so there is nothing of ours.")
+
+    def _remove_routes(self) -> bool:
+        """Remove routes and Gateway; tell whether there was one."""
+        there = self._find_gateway() is not None
+        self._scope.manifests.remove(ROUTES_FOLDER)
+        self._scope.manifests.remove(GATEWAY_FOLDER)
+        return there
+
+    def _find_gateway(self) -> cluster.Object | None:
+        kind = cluster.kind("networking.istio.io/v1", "Gateway")
+        found = self._scope.cluster.get(kind, GATEWAY_NAME, self._scope.model)
+        owner = self._scope.manifests.owner
+        marks = cluster.at(found, "metadata", "labels")
+        return found if marks.get("istio-integrator.charmhub.io/owner") == owner else None

@@ -1,0 +1,143 @@
+"""The certificate that the gateway shows: from an operator's Secret or a related authority."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import datetime
+from collections.abc import Iterable
+
+import ops
+
+import cluster
+import component
+import gateway
+import relations
+import relations_certificates
+import webhook
+
+KEY_FOLDER = "gateway-key"
+SECRET_FOLDER = "gateway-tls"  # noqa: S105
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class KeyContext:
+    """The variables of the templates in gateway-key."""
+
+    name: str
+    data: dict[str, str]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SecretContext:
+    """The variables of the templates in gateway-tls."""
+
+    name: str
+    namespace: str
+    data: dict[str, str]
+
+
+class Tls:
+    """Keeps a key, asks for certificates in time, and hands them to the gateway."""
+
+    def __init__(self, scope: component.Scope, related: relations.Relations) -> None:
+        self._scope = scope
+        self._related = related
+        self._statuses: list[ops.StatusBase] = []
+        self._name = f"istio-integrator.{scope.manifests.owner}".lower()
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the model is to be served by HTTPS."""
+        return bool(self._scope.config.tls_secret) or self._is_related
+
+    def credential(self, target: gateway.Target) -> str:
+        """Name the Secret for the gateway to use; empty while there is none."""
+        self._statuses = []
+        if name := self._scope.config.tls_secret:
+            return self._given(name, target)
+        if not self._is_related:
+            return ""
+        found = self._scope.cluster.get(cluster.SECRET, self._name, target.namespace)
+        data = self._asked(target, cluster.at(found, "data"))
+        if data is not None:
+            context = SecretContext(name=self._name, namespace=target.namespace, data=data)
+            self._scope.manifests.apply(SECRET_FOLDER, context)
+        return self._name if data is not None or found is not None else ""
+
+    def prune(self) -> None:
+        """Forget key and certificate when no authority is related any more."""
+        if self._scope.config.tls_secret or not self._is_related:
+            self.remove()
+
+    def remove(self) -> None:
+        """Take away key and certificate."""
+        self._scope.manifests.remove(SECRET_FOLDER)
+        self._scope.manifests.remove(KEY_FOLDER)
+
+    def statuses(self) -> Iterable[ops.StatusBase]:
+        """Say what is missing for HTTPS."""
+        return tuple(self._statuses)
+
+    @property
+    def _is_related(self) -> bool:
+        return self._related.is_related(relations.CERTIFICATES)
+
+    def _given(self, name: str, target: gateway.Target) -> str:
+        if self._scope.cluster.get(cluster.SECRET, name, target.namespace) is not None:
+            return name
+        self._statuses.append(
+            ops.BlockedStatus(f"tls-secret: there is no Secret {target.namespace}/{name}")
+        )
+        return ""
+
+    def _asked(self, target: gateway.Target, shown: dict[str, str]) -> dict[str, str] | None:
+        """Ask for a certificate; its Secret's data as soon as it has come."""
+        key = self._key()
+        names = self._scope.config.hosts or (
+            f"{target.service}.{target.namespace}.svc.cluster.local",
+        )
+        bag = self._related.own(relations.CERTIFICATES)
+        request = relations_certificates.own_request(bag)
+        current = _decoded(shown, "tls.crt")
+        now = datetime.datetime.now(datetime.UTC)
+        if not relations_certificates.is_request_for(request, key, names):
+            request = relations_certificates.new_request(key, names)
+        (received, *_) = self._related.exchange(
+            relations.CERTIFICATES, relations_certificates.written(request)
+        )
+        answer = relations_certificates.answer(received, request)
+        if isinstance(answer, str):
+            text = f": {answer}" if answer else ""
+            if not current or answer:
+                self._statuses.append(ops.WaitingStatus(f"waiting for a certificate{text}"))
+            return None
+        if not relations_certificates.fits(answer.certificate, key):
+            self._statuses.append(ops.BlockedStatus("the certificate is not for our request"))
+            return None
+        if relations_certificates.is_due(answer.certificate, now):
+            # The old one serves until the answer to this one has come.
+            request = relations_certificates.new_request(key, names)
+            self._related.exchange(relations.CERTIFICATES, relations_certificates.written(request))
+        return {"tls.crt": _encoded(answer.bundle), "tls.key": _encoded(key)}
+
+    def _key(self) -> str:
+        name = webhook.object_name(self._scope.application, "gateway-key")
+        found = self._scope.cluster.get(cluster.SECRET, name, self._scope.model)
+        if key := _decoded(cluster.at(found, "data"), "tls.key"):
+            return key
+        key = relations_certificates.new_key()
+        context = KeyContext(name=name, data={"tls.key": _encoded(key)})
+        self._scope.manifests.apply(KEY_FOLDER, context)
+        return key
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def _decoded(data: dict[str, str], key: str) -> str:
+    try:
+        return base64.b64decode(data.get(key, ""), validate=True).decode()
+    except ValueError:
+        return ""

@@ -1,0 +1,374 @@
+"""The whole charm with ingress relations, on a small API server."""
+
+import dataclasses
+import datetime
+import json
+
+import pytest
+import yaml
+from ops import testing
+
+import admission
+import charm
+import cluster as charm_cluster
+import ingress
+import relations_certificates
+from tests.unit.charm import fake_cluster
+
+LABELS = {"app": "istio-ingressgateway", "istio": "ingressgateway"}
+AUTH = {
+    "service": "oidc",
+    "port": 8080,
+    "allowed-request-headers": ["cookie"],
+    "allowed-response-headers": ["kubeflow-userid"],
+}
+
+
+@pytest.fixture(autouse=True)
+def connected(fake, monkeypatch):
+    monkeypatch.setattr(admission, "PROBE_DELAYS", ())
+    monkeypatch.setattr(ingress, "SETTLE", 0)
+    monkeypatch.setattr(charm_cluster, "connect", fake.api)
+    fake_cluster.install_istio(fake)
+    install_gateway(fake)
+
+
+def install_gateway(fake, namespace="istio-ingress"):
+    fake.namespace(namespace)
+    proxy = {"name": "istio-proxy", "args": ["proxy", "router"]}
+    metadata = {"name": "istio-ingressgateway", "namespace": namespace}
+    template = {"metadata": {"labels": LABELS}, "spec": {"containers": [proxy]}}
+    fake.add(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {**metadata},
+            "spec": {"template": template},
+            "status": {"readyReplicas": 1},
+        }
+    )
+    ports = [{"name": "http2", "port": 80}, {"name": "https", "port": 443}]
+    fake.add(
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {**metadata},
+            "spec": {"selector": LABELS, "ports": ports},
+        }
+    )
+
+
+def neighbour(fake, host="shop.example.com"):
+    servers = [{"port": {"number": 80, "name": "http", "protocol": "HTTP"}, "hosts": [host]}]
+    fake.namespace("shop")
+    return fake.add(
+        {
+            "apiVersion": "networking.istio.io/v1",
+            "kind": "Gateway",
+            "metadata": {"name": "web", "namespace": "shop"},
+            "spec": {"selector": {"istio": "ingressgateway"}, "servers": servers},
+        }
+    )
+
+
+def sdi(endpoint, application, **data):
+    bag = {"_supported_versions": "[v1]", "data": yaml.safe_dump(data)} if data else {}
+    return testing.Relation(endpoint, remote_app_name=application, remote_app_data=bag)
+
+
+def route(application="kfp-ui", **changes):
+    data = {"service": application, "port": 3000, "prefix": f"/{application}", **changes}
+    return sdi("ingress", application, **data)
+
+
+def auth(**changes):
+    return sdi("ingress-auth", "oidc-gatekeeper", **{**AUTH, **changes})
+
+
+class World:
+    """One application, event after event."""
+
+    def __init__(self, fake):
+        self.fake = fake
+        self.ctx = testing.Context(charm.IstioIntegrator)
+        self.related = []
+        self.config = {}
+
+    def run(self, event=None, units=1):
+        summary = {"eligible": 1, "in_mesh": 1, "converging": 0, "proposed": 0, "guarded": []}
+        line = json.dumps({"summary": {**summary, "reported": 0, "settled_before_us": False}})
+        answer = testing.Exec(("/usr/bin/sidecar-lifecycle", "uninjected"), stdout=line)
+        container = testing.Container("lifecycle", can_connect=True, execs={answer})
+        state = testing.State(
+            leader=True,
+            planned_units=units,
+            containers={container},
+            relations=set(self.related),
+            config={key.replace("_", "-"): value for key, value in self.config.items()},
+            model=testing.Model("kubeflow", type="kubernetes"),
+        )
+        out = self.ctx.run(event(self.ctx) if event else self.ctx.on.config_changed(), state)
+        self.related = [out.get_relation(relation.id) for relation in self.related]
+        return out
+
+    def status(self):
+        return self.run().unit_status
+
+    def routes(self):
+        return sorted(
+            obj["metadata"]["name"]
+            for obj in self.fake.objects.values()
+            if obj["kind"] == "VirtualService"
+        )
+
+    def gateway(self):
+        return self.fake.find("Gateway", "kubeflow-gateway", "kubeflow")
+
+    def guard(self):
+        name = "istio-integrator.kubeflow.istio-integrator"
+        return self.fake.find("EnvoyFilter", name, "istio-ingress")
+
+
+@pytest.fixture
+def world(fake):
+    return World(fake)
+
+
+@pytest.fixture
+def fake_clock(fake, monkeypatch):
+    """Give what is created a time, which the API server does."""
+    store = fake._store
+    now = datetime.datetime.now(datetime.UTC)
+
+    def stamped(key, obj):
+        obj["metadata"].setdefault("creationTimestamp", now.strftime("%Y-%m-%dT%H:%M:%SZ"))
+        return store(key, obj)
+
+    monkeypatch.setattr(fake, "_store", stamped)
+
+
+def test_unrelated_ingress_says_and_changes_nothing(world):
+    message = world.status().message
+    assert "gateway" not in message
+    assert "ingress" not in message
+    assert world.gateway() is None
+    assert not [write for write in world.fake.writes if "gateway" in write]
+
+
+def test_complete_relations_make_the_model_reachable(world):
+    info = testing.Relation("gateway-info", remote_app_name="kserve-controller")
+    world.related = [route(), route("dex-auth", prefix="/dex"), auth(), info]
+    status = world.status()
+    assert isinstance(status, testing.ActiveStatus), status
+    assert "2 routes by istio-ingress/istio-ingressgateway" in status.message
+    assert len(world.routes()) == 2
+    assert world.gateway()["spec"]["selector"] == {"istio": "ingressgateway"}
+    assert world.gateway()["spec"]["servers"] == [
+        {"port": {"number": 80, "name": "http", "protocol": "HTTP"}, "hosts": ["*"]}
+    ]
+    assert world.guard()["metadata"]["ownerReferences"][0]["kind"] == "Namespace"
+    told = next(one for one in world.related if one.endpoint == "gateway-info")
+    assert told.local_app_data["gateway_up"] == "true"
+
+
+def test_second_event_writes_nothing(world):
+    world.related = [*(route(f"app-{n}") for n in range(20)), auth()]
+    world.run()
+    world.fake.writes.clear()
+    world.run()
+    assert world.fake.writes == []
+
+
+def test_guard_is_there_before_the_gateway_and_the_gateway_before_the_routes(world):
+    world.related = [route(), auth()]
+    world.run()
+    order = [
+        write.split()[1]
+        for write in world.fake.writes
+        if "istio-integrator" in write or "kubeflow-gateway" in write
+    ]
+    kinds = [kind for kind in order if kind in ("envoyfilters", "gateways", "virtualservices")]
+    assert kinds == ["envoyfilters", "gateways", "virtualservices"]
+
+
+@pytest.mark.parametrize(
+    "others", [[], [sdi("ingress-auth", "oidc-gatekeeper")], [auth(port="no")]]
+)
+def test_no_route_without_somebody_to_ask(world, others):
+    world.related = [route(), *others]
+    status = world.status()
+    assert not isinstance(status, testing.ActiveStatus)
+    assert "ingress is closed" in status.message
+    assert world.routes() == []
+    assert "istio-integrator-closed" in json.dumps(world.guard())
+
+
+def test_routes_go_when_ingress_auth_is_broken(world):
+    complete = auth()
+    world.related = [route(), complete]
+    world.run()
+    assert len(world.routes()) == 1
+    gone = world.related[1]
+    world.run(lambda ctx: ctx.on.relation_broken(gone))
+    assert world.routes() == []
+    assert "istio-integrator-closed" in json.dumps(world.guard())
+
+
+def test_operator_may_leave_the_ingress_open(world):
+    world.config = {"strict_ingress_auth": False}
+    world.related = [route()]
+    assert isinstance(world.status(), testing.ActiveStatus)
+    assert len(world.routes()) == 1
+    assert world.guard() is None
+    world.related.append(sdi("ingress-auth", "oidc-gatekeeper"))
+    world.run()
+    assert world.routes() == []
+
+
+def test_change_of_a_relation_writes_its_own_route_only(world):
+    world.related = [route("a"), route("b"), auth()]
+    world.run()
+    world.fake.writes.clear()
+    bag = {**world.related[0].remote_app_data}
+    bag["data"] = bag["data"].replace("3000", "3001")
+    world.related[0] = dataclasses.replace(world.related[0], remote_app_data=bag)
+    world.run()
+    assert world.fake.writes == [
+        f"patch virtualservices istio-integrator-ingress-{world.related[0].id}"
+    ]
+
+
+def test_malformed_application_is_named_and_the_others_served(world):
+    world.related = [route("good"), route("bad", port="no"), auth()]
+    status = world.status()
+    assert isinstance(status, testing.BlockedStatus)
+    assert "bad: port='no'" in status.message
+    assert len(world.routes()) == 1
+
+
+def test_shared_gateway_without_hosts_blocks_and_changes_nothing(world):
+    neighbour(world.fake)
+    world.related = [route(), auth()]
+    status = world.status()
+    assert isinstance(status, testing.BlockedStatus)
+    assert "shop/web" in status.message
+    assert (world.gateway(), world.guard(), world.routes()) == (None, None, [])
+
+
+def test_shared_gateway_waits_for_earlier_connections_once(world, fake_clock):
+    neighbour(world.fake)
+    world.config = {"hosts": "kf.example.com"}
+    world.related = [route(), auth()]
+    status = world.status()
+    assert isinstance(status, testing.WaitingStatus)
+    assert "earlier connections" in status.message
+    assert (world.gateway(), world.routes()) == (None, [])
+    world.guard()["metadata"]["creationTimestamp"] = "2020-01-01T00:00:00Z"
+    assert isinstance(world.status(), testing.ActiveStatus)
+    assert world.gateway()["spec"]["servers"][0]["hosts"] == ["kf.example.com"]
+    assert len(world.routes()) == 1
+
+
+def test_scoped_istiod_blocks(world):
+    world.fake.add(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "istiod", "namespace": "istio-system"},
+            "spec": {
+                "template": {
+                    "spec": {
+                        "containers": [
+                            {
+                                "env": [
+                                    {"name": "PILOT_SCOPE_GATEWAY_TO_NAMESPACE", "value": "true"}
+                                ]
+                            }
+                        ]
+                    }
+                }
+            },
+        }
+    )
+    world.related = [route(), auth()]
+    assert "PILOT_SCOPE_GATEWAY_TO_NAMESPACE" in world.status().message
+
+
+def test_foreign_gateway_of_the_name_is_left_alone(world):
+    foreign = neighbour(world.fake)
+    world.fake.delete("Gateway", "web", "shop")
+    foreign["metadata"] = {"name": "kubeflow-gateway", "namespace": "kubeflow"}
+    world.fake.add(foreign)
+    world.related = [route(), auth()]
+    status = world.status()
+    assert isinstance(status, testing.BlockedStatus)
+    assert "kubeflow/kubeflow-gateway exists and is not ours" in status.message
+
+
+def test_missing_gateway_is_waited_for(world):
+    world.fake.delete("Deployment", "istio-ingressgateway", "istio-ingress")
+    info = testing.Relation("gateway-info", remote_app_name="kserve-controller")
+    world.related = [route(), auth(), info]
+    status = world.status()
+    assert isinstance(status, testing.WaitingStatus)
+    assert "ingress gateway" in status.message
+    assert world.related[2].local_app_data["gateway_up"] == "false"
+
+
+def test_removal_takes_the_guard_last(world):
+    world.related = [route(), auth()]
+    world.run()
+    world.fake.writes.clear()
+    world.run(lambda ctx: ctx.on.remove(), units=0)
+    deleted = [write.split()[1] for write in world.fake.writes if write.startswith("delete")]
+    kinds = [kind for kind in deleted if kind in ("envoyfilters", "gateways", "virtualservices")]
+    assert kinds == ["virtualservices", "gateways", "envoyfilters"]
+
+
+def test_guard_outlives_the_last_relation_by_one_event(world):
+    world.related = [route(), auth()]
+    world.run()
+    world.related = []
+    world.run()
+    assert (world.routes(), world.gateway()) == ([], None)
+    assert world.guard() is not None
+    world.run()
+    assert world.guard() is None
+
+
+def test_secret_of_the_operator_is_used_once_it_is_there(world):
+    world.config = {"tls_secret": "kubeflow-tls", "https_redirect": True}
+    world.related = [route(), auth()]
+    status = world.status()
+    assert "tls-secret: there is no Secret istio-ingress/kubeflow-tls" in status.message
+    assert len(world.gateway()["spec"]["servers"]) == 1
+    metadata = {"name": "kubeflow-tls", "namespace": "istio-ingress"}
+    world.fake.add({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
+    assert isinstance(world.status(), testing.ActiveStatus)
+    plain, secure = world.gateway()["spec"]["servers"]
+    assert plain["tls"] == {"httpsRedirect": True}
+    assert secure["tls"]["credentialName"] == "kubeflow-tls"
+    assert secure["port"] == {"number": 443, "name": "https", "protocol": "HTTPS"}
+
+
+def test_istiod_is_told(world):
+    relation = testing.Relation("istio-pilot", remote_app_name="gateway")
+    world.related = [relation]
+    world.run()
+    bag = world.related[0].local_app_data
+    assert yaml.safe_load(bag["data"])["service-name"] == "istiod.istio-system.svc"
+    assert yaml.safe_load(bag["_supported_versions"]) == ["v1"]
+
+
+def test_certificate_is_asked_for_and_handed_to_the_gateway(world):
+    authority = testing.Relation("certificates", remote_app_name="self-signed-certificates")
+    world.config = {"hosts": "kf.example.com"}
+    world.related = [route(), auth(), authority]
+    status = world.status()
+    assert "waiting for a certificate" in status.message
+    request = relations_certificates.own_request(world.related[2].local_app_data)
+    assert "BEGIN CERTIFICATE REQUEST" in request
+    # Plain HTTP is served in the meantime.
+    assert len(world.gateway()["spec"]["servers"]) == 1
+    world.run()
+    assert relations_certificates.own_request(world.related[2].local_app_data) == request
