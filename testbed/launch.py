@@ -72,11 +72,15 @@ def start_ticks(pid: int) -> str:
 
 def holder(state: Path) -> Holder | None:
     """Return the running holder of a state directory, if any."""
+    found = _recorded(state)
+    return found if found and found.alive else None
+
+
+def _recorded(state: Path) -> Holder | None:
     try:
-        found = Holder(**json.loads((state / "supervisor.json").read_text()))
+        return Holder(**json.loads((state / "supervisor.json").read_text()))
     except (OSError, ValueError, TypeError):
         return None
-    return found if found.alive else None
 
 
 @contextlib.contextmanager
@@ -199,16 +203,24 @@ def end(found: Holder, state: Path) -> None:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(found.pid, os.WNOHANG)
         left = [pid for pid in (found.pid, found.init, *components) if start_ticks(pid)]
-        linked = found.link and found.slot is not None and _link_index(found.slot) == found.link
-        if linked and not left:
-            # It goes by itself once the kernel has given up the last connection.
-            with contextlib.suppress(subprocess.CalledProcessError):
-                _ip("link", "delete", addresses.plan(found.slot or 0).interface)
-        if not left and not linked:
+        if not left and not _unlink(found):
             return
         if time.monotonic() > deadline:
             raise LaunchError(f"processes {left} or the link of {state.name} are still there")
         time.sleep(0.02)
+
+
+def _unlink(found: Holder) -> bool:
+    """Delete the link, which else goes once the kernel has given up the last connection.
+
+    Returns:
+        Whether it was still there.
+    """
+    if found.slot is None or not found.link or _link_index(found.slot) != found.link:
+        return False
+    with contextlib.suppress(subprocess.CalledProcessError):
+        _ip("link", "delete", addresses.plan(found.slot).interface)
+    return True
 
 
 def component_pids(state: Path) -> list[int]:
@@ -221,7 +233,9 @@ def component_pids(state: Path) -> list[int]:
 
 
 def clean(state: Path, cgroup: str) -> None:
-    """Remove the files and the empty cgroup directories that an ended testbed left."""
+    """Remove the files, empty cgroup directories and a late link that an ended testbed left."""
+    if found := _recorded(state):
+        _unlink(found)
     for directory in namespaces.cgroup_directories(cgroup):
         _remove_cgroups(directory)
     if state.exists():
