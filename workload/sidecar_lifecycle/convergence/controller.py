@@ -186,7 +186,7 @@ class Controller:
 
     async def _tell(self, news: tuple[outcome.News, ...], reading: hands.Reading) -> None:
         for each in news:
-            log.info(each.kind, workload=each.workload, reason=each.reason, message=each.message)
+            log.info(each.kind, workload=each.workload, reason=each.reason, why=each.message)
             pod = reading.pods.get(each.replica.uid) if each.replica else None
             if pod is not None:
                 await self.recorder.record(pod, each.reason, each.message, "Warning")
