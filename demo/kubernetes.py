@@ -114,6 +114,9 @@ class Api:
     async def close(self) -> None:
         """Close all connections."""
         await self._session.close()
+        # Aborted connections let go of their sockets in the loop's next turns.
+        for _ in range(3):
+            await asyncio.sleep(0)
 
     async def request(
         self,
@@ -276,11 +279,16 @@ class Api:
             if answer.status >= 400:
                 raise ApiError("GET", path, answer.status, _message(await answer.text()))
             pending = b""
-            async for chunk in answer.content.iter_any():
-                *lines, pending = (pending + chunk).split(b"\n")
-                for line in lines:
-                    event = json.loads(line)
-                    yield event["type"], event["object"]
+            try:
+                async for chunk in answer.content.iter_any():
+                    *lines, pending = (pending + chunk).split(b"\n")
+                    for line in lines:
+                        event = json.loads(line)
+                        yield event["type"], event["object"]
+            finally:
+                # A watch has no end to wait for: closing it politely would outlive the loop.
+                if answer.connection and answer.connection.transport:
+                    answer.connection.transport.abort()
 
     async def _resource_of(self, item: Object) -> Resource:
         group = item["apiVersion"].rpartition("/")[0]

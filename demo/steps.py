@@ -38,6 +38,7 @@ async def prepare(on: stage.Stage, charms: Charms) -> None:
         await on.api.apply(*workloads.digits(on.model, on.image))
         for name in charms.web_names:
             await on.juju.wait_for("active", 180, name)
+            await observer.eventually(lambda name=name: _is_open(on, name), 30, f"{name}'s port")
         apps = [*charms.web_names, "digits"]
         await on.expect(
             f"running: {', '.join(apps)}",
@@ -274,6 +275,12 @@ async def removal(on: stage.Stage) -> None:
         on.note(f"{juju.APPLICATION} is removed")
         await objects.until_same(on.api, on.before, 90, recreated=on.istiod.keys)
         on.seen(f"all {len(on.before)} objects compared, no difference")
+
+
+async def _is_open(on: stage.Stage, application: str) -> bool:
+    """Whether Juju has given the application's Service the port that its charm asked for."""
+    service = await on.api.get("Service", application, on.model)
+    return all(port["name"].startswith("juju-") for port in service["spec"]["ports"])
 
 
 async def clear_jobs(api: kubernetes.Api, namespace: str) -> None:
