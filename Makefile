@@ -64,7 +64,7 @@ testbed-down:  ## Stop it
 	@$(PY) -m testbed down
 
 pack: python  ## Build the .charm file into build/
-	@$(PY) -m testbed juju pack --output build
+	@$(PY) -m testbed.juju.pack --output build
 
 docs: python  ## Write docs/reference from the sources that hold the truth
 	@$(PY) docs/generate.py

@@ -5,6 +5,7 @@ charmcraft's. What differs: packages come as wheels for the charm image's Python
 source, and the archive names no base.
 """
 
+import argparse
 import hashlib
 import platform
 import shutil
@@ -18,9 +19,7 @@ from pathlib import Path
 import yaml
 
 from testbed import paths
-
-PYTHON = "3.11"
-"""The charm image's Python: Debian 12's."""
+from testbed.images import debian
 
 COPIED = (
     "metadata.yaml", "config.yaml", "actions.yaml", "icon.svg", "LICENSE", "README.md", "version",
@@ -42,7 +41,7 @@ export LD_LIBRARY_PATH="${dispatch_path}/usr/lib:${dispatch_path}/lib"
 exec "${python_path}" "${dispatch_path}/src/charm.py"
 """
 
-PYVENV = f"home = /usr/bin\ninclude-system-site-packages = false\nversion = {PYTHON}\n"
+PYVENV = "home = /usr/bin\ninclude-system-site-packages = false\nversion = {}\n"
 
 
 class PackError(Exception):
@@ -88,6 +87,17 @@ def pack(source: Path, out: Path) -> Path:
     return target
 
 
+def image_python() -> str:
+    """Return the version of the charm image's Python, as in `3.11`.
+
+    Images are made from the machine's own Debian or Ubuntu release, so it is the system's.
+    """
+    try:
+        return debian.python_version(Path("/"))
+    except OSError:
+        return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
 def _manifest() -> str:
     base = {"name": "debian", "channel": "12", "architectures": [_architecture()]}
     return yaml.safe_dump({"charmcraft-version": "testbed", "analysis": {}, "bases": [base]})
@@ -106,18 +116,19 @@ def _environment(requirements: Path | None) -> Path | None:
     """A virtual environment's folder in the cache, keyed by the requirements."""
     if requirements is None:
         return None
-    key = hashlib.sha256(f"1 {PYTHON} {platform.machine()}\n{requirements.read_text()}".encode())
+    python = image_python()
+    key = hashlib.sha256(f"1 {python} {platform.machine()}\n{requirements.read_text()}".encode())
     folder = paths.cache() / "charm-venv" / key.hexdigest()[:16]
     if folder.exists():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         stage = Path(scratch) / "venv"
-        packages = stage / "lib" / f"python{PYTHON}" / "site-packages"
+        packages = stage / "lib" / f"python{python}" / "site-packages"
         command = [
             sys.executable, "-m", "uv", "pip", "install", "--quiet",
             "--target", str(packages),
-            "--python-version", PYTHON,
+            "--python-version", python,
             "--python-platform", f"{platform.machine()}-manylinux_2_28",
             "--only-binary", ":all:",
             "--requirement", str(requirements),
@@ -125,7 +136,7 @@ def _environment(requirements: Path | None) -> Path | None:
         run = subprocess.run(command, capture_output=True, text=True, check=False)
         if run.returncode:
             raise PackError(f"{requirements}: {run.stderr.strip()}")
-        (stage / "pyvenv.cfg").write_text(PYVENV)
+        (stage / "pyvenv.cfg").write_text(PYVENV.format(python))
         try:
             stage.rename(folder)
         except OSError:
@@ -146,3 +157,21 @@ def _add(archive: zipfile.ZipFile, folder: Path, prefix: str) -> None:
         entry.compress_type = zipfile.ZIP_DEFLATED
         is_link = stat.S_ISLNK(mode)
         archive.writestr(entry, str(path.readlink()) if is_link else path.read_bytes())
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Pack from the command line: `python -m testbed.juju.pack`."""
+    parser = argparse.ArgumentParser(prog="testbed.juju.pack", description=main.__doc__)
+    parser.add_argument("charm", type=Path, nargs="?", default=Path(), help="its folder")
+    parser.add_argument("--output", type=Path, default=Path("build"), metavar="FOLDER")
+    arguments = parser.parse_args(argv)
+    try:
+        print(pack(arguments.charm, arguments.output))
+    except PackError as error:
+        print(f"pack: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
