@@ -24,9 +24,9 @@ import lightkube  # noqa: E402
 from lightkube.config.kubeconfig import KubeConfig  # noqa: E402
 from sidecar_lifecycle.admission import review, settings  # noqa: E402
 
-import admission  # noqa: E402
 import cluster  # noqa: E402
 import manifests  # noqa: E402
+import policy  # noqa: E402
 from testbed import cluster as testbed_cluster  # noqa: E402
 from tests.functional import admission_cases as table  # noqa: E402
 from tests.functional import admission_world, test_admission_webhook  # noqa: E402
@@ -125,14 +125,14 @@ def _measure(testbed: testbed_cluster.Testbed, count: int) -> None:
         by_webhook.create_namespaces()
         model = by_policy.model(SETTINGS)
         owner = manifests.Manifests(api, model=model, application=table.APPLICATION)
-        context = admission.policy_context(
-            admission_world.wishes(SETTINGS, model),
-            admission.namespace_selectors(model, ()),
+        context = policy.context(
+            admission_world.wanted(SETTINGS, model),
+            policy.namespace_selectors(model, ()),
             owner=owner.owner,
         )
-        owner.apply(admission.POLICY_FOLDER, context)
+        owner.apply(policy.FOLDER, context)
         served = by_webhook.model(SETTINGS)
-        known = admission_world.wishes(SETTINGS, served).settings()
+        known = admission_world.wanted(SETTINGS, served).settings()
         path = pathlib.Path(directory) / "webhook"
         with test_admission_webhook.serving(path, known) as server:
             test_admission_webhook.configure(by_webhook, SETTINGS, server, server.material.bundle)

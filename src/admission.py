@@ -3,189 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import logging
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import ops
 
 import cluster
 import component
 import errors
-import injectors
-import labels
-import podrules
+import policy
 import probe
 import webhook
+import wishes
 
 logger = logging.getLogger(__name__)
 
-POLICY_FOLDER = "admission-policy"
 PROBE_LABEL = "istio-integrator.charmhub.io/probe"
 SETTINGS_ANNOTATION = "istio-integrator.charmhub.io/settings"
-LIFECYCLE_LABEL = "istio-integrator.charmhub.io/lifecycle"
 
 PROBE_DELAYS = (0.1, 0.2, 0.4, 0.8, 1.0, 1.0)
 """Seconds between two probes after a change, which API servers take a moment to notice."""
 PROBE_SECONDS = 5.0
 """After which no further probe is sent; each may itself take the webhook's 3 s."""
-
-Namespaces = tuple[tuple[str, tuple[dict[str, Any], ...]], ...]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Wishes:
-    """What new pods get."""
-
-    model: str
-    application: str
-    membership: str
-    lifecycle_in_model: bool
-    """Whether pods of the model get more than their place in or outside of the mesh."""
-    included_pods: str
-    excluded_pods: str
-    inject_label: tuple[str, str]
-    hold_application: bool
-    native: bool
-    rules: podrules.PodRules
-
-    @classmethod
-    def of(cls, scope: component.Scope, *, lifecycle_in_model: bool) -> Wishes:
-        """Gather them from options and mesh."""
-        options = scope.config
-        inject = scope.mesh.pod_labels if scope.mesh else {injectors.INJECT_LABEL: "true"}
-        return cls(
-            model=scope.model,
-            application=scope.application,
-            membership=options.mesh_membership,
-            lifecycle_in_model=lifecycle_in_model,
-            included_pods=options.included_pods if options.mesh_membership == "selected" else "",
-            excluded_pods=options.excluded_pods,
-            inject_label=next(iter(inject.items())),
-            hold_application=options.hold_application,
-            native=scope.mesh.native_sidecars if scope.mesh else False,
-            rules=options.pod_rules,
-        )
-
-    def settings(self) -> dict[str, Any]:
-        """Write them as the workload reads them; `revision` names all the others."""
-        rules = self.rules
-        values = {
-            "model": self.model,
-            "application": self.application,
-            "membership": self.membership,
-            "lifecycle-in-model": self.lifecycle_in_model,
-            "included-pods": self.included_pods,
-            "excluded-pods": self.excluded_pods,
-            "inject-label": dict([self.inject_label]),
-            "hold-application": self.hold_application,
-            "native": self.native,
-            "pod-labels": [rule.as_setting() for rule in rules.labels],
-            "pod-annotations": [rule.as_setting() for rule in rules.annotations],
-            "excluded-outbound-ports": [
-                rule.as_setting() for rule in rules.excluded_outbound_ports
-            ],
-            "image-registries": [rule.as_setting() for rule in rules.image_registries],
-        }
-        text = json.dumps(values, sort_keys=True)
-        return {**values, "revision": hashlib.sha256(text.encode()).hexdigest()[:16]}
-
-    @property
-    def changes_lifecycle(self) -> bool:
-        """Whether anything happens to pods outside of the model."""
-        return self.hold_application or self.native or self.rules != podrules.PodRules()
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PolicyContext:
-    """The variables of the templates in admission-policy."""
-
-    version: str
-    """Of the policy API: `v1` or `v1beta1`."""
-    name: str
-    model: str
-    application: str
-    revision: str
-    lifecycle_in_model: bool
-    included_pods: tuple[labels.Requirement, ...]
-    excluded_pods: tuple[labels.Requirement, ...]
-    inject_label: tuple[str, str]
-    hold_application: bool
-    native: bool
-    pod_labels: tuple[podrules.Entries, ...]
-    pod_labels_keys: tuple[str, ...]
-    pod_annotations: tuple[podrules.Entries, ...]
-    pod_annotations_keys: tuple[str, ...]
-    excluded_outbound_ports: tuple[podrules.Ports, ...]
-    image_registries: tuple[podrules.Registries, ...]
-    namespace_selectors: Namespaces
-
-
-def policy_context(
-    wishes: Wishes, namespaces: Namespaces, *, owner: str, version: str = "v1"
-) -> PolicyContext:
-    """Put wishes into the words of the policy's templates."""
-    rules = wishes.rules
-    return PolicyContext(
-        version=version,
-        name=f"istio-integrator.{owner}".lower(),
-        model=wishes.model,
-        application=wishes.application,
-        revision=wishes.settings()["revision"],
-        lifecycle_in_model=wishes.lifecycle_in_model,
-        included_pods=labels.parse(wishes.included_pods),
-        excluded_pods=labels.parse(wishes.excluded_pods),
-        inject_label=wishes.inject_label,
-        hold_application=wishes.hold_application,
-        native=wishes.native,
-        pod_labels=rules.labels,
-        pod_labels_keys=_keys(rules.labels),
-        pod_annotations=rules.annotations,
-        pod_annotations_keys=_keys(rules.annotations),
-        excluded_outbound_ports=rules.excluded_outbound_ports,
-        image_registries=rules.image_registries,
-        namespace_selectors=namespaces,
-    )
-
-
-def _keys(rules: Iterable[podrules.Entries]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(key for rule in rules for key, _ in rule.add))
-
-
-def namespace_selectors(
-    model: str, groups: Iterable[str], *, istiod_namespace: str = ""
-) -> Namespaces:
-    """Write the selector of each kind of namespace; no namespace has two of them.
-
-    Args:
-        model: Always served: its pods' place in the mesh is decided here.
-        groups: The kinds to serve, as the option `lifecycle-namespaces` names them.
-        istiod_namespace: Never served.
-    """
-    name = "kubernetes.io/metadata.name"
-    never = sorted({model, "kube-system", istiod_namespace} - {""})
-    elsewhere = (
-        _expression(name, "NotIn", *never),
-        _expression("controller.juju.is/id", "DoesNotExist"),
-    )
-    labelled = ("enabled",) if "labelled" in groups else ()
-    profiles = (
-        _expression("app.kubernetes.io/part-of", "In", "kubeflow-profile"),
-        _expression(LIFECYCLE_LABEL, "NotIn", "disabled", *labelled),
-    )
-    kinds = {
-        "profiles": (*profiles, *elsewhere),
-        "labelled": (_expression(LIFECYCLE_LABEL, "In", "enabled"), *elsewhere),
-    }
-    chosen = tuple((kind, kinds[kind]) for kind in kinds if kind in groups)
-    return (("model", (_expression(name, "In", model),)), *chosen)
-
-
-def _expression(key: str, operator: str, *values: str) -> dict[str, Any]:
-    return labels.Requirement(key, operator, values).as_expression()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -216,14 +56,14 @@ class Admission:
     def reconcile(self) -> None:
         """Bring the better backend to work, then take the other one away."""
         self._statuses = []
-        wishes = Wishes.of(self._scope, lifecycle_in_model=self._is_model_in_scope())
+        wanted = self._wishes()
         if not self._scope.leader:
-            self._observe(wishes.settings()["revision"])
-        elif self._scope.config.admission != "webhook" and self._policy(wishes):
-            self._webhook(wishes).remove()
+            self._observe(wanted.settings()["revision"])
+        elif self._scope.config.admission != "webhook" and self._policy(wanted):
+            self._webhook(wanted).remove()
             self._statuses.append(ops.ActiveStatus("policy"))
         elif self._scope.config.admission != "policy":
-            self._serve(wishes)
+            self._serve(wanted)
 
     def rotate(self) -> dict[str, str]:
         """Replace the webhook's certificates now, and say what came of it.
@@ -233,12 +73,12 @@ class Admission:
         """
         if not self._scope.leader:
             raise errors.CharmError("only the leader replaces certificates: use its unit")
-        wishes = Wishes.of(self._scope, lifecycle_in_model=self._is_model_in_scope())
-        backend = self._webhook(wishes)
+        wanted = self._wishes()
+        backend = self._webhook(wanted)
         if not backend.is_asked:
             return {"result": "no webhook is in use, so there are no certificates"}
         backend.reconcile(rotate=True)
-        trial = self._try("webhook", wishes.settings()["revision"], patiently=True)
+        trial = self._try("webhook", wanted.settings()["revision"], patiently=True)
         answers = "answers" if trial.works else f"does not answer: {trial.problem}"
         return {
             "result": f"certificates are replaced, the webhook {answers}",
@@ -249,8 +89,8 @@ class Admission:
         """Take away both backends."""
         self._statuses = []
         failures: list[errors.CharmError] = []
-        wishes = Wishes.of(self._scope, lifecycle_in_model=True)
-        for remove in (self._webhook(wishes).remove, self._remove_policy):
+        wanted = wishes.Wishes.of(self._scope, wishes.Seen(), lifecycle_in_model=True)
+        for remove in (self._webhook(wanted).remove, self._remove_policy):
             try:
                 remove()
             except errors.CharmError as error:
@@ -263,24 +103,45 @@ class Admission:
         return tuple(self._statuses)
 
     def _remove_policy(self) -> None:
-        self._scope.manifests.remove(POLICY_FOLDER)
+        self._scope.manifests.remove(policy.FOLDER)
+
+    def _wishes(self) -> wishes.Wishes:
+        seen = wishes.Seen.of(self._scope, self._seen_before())
+        return wishes.Wishes.of(self._scope, seen, lifecycle_in_model=self._is_model_in_scope())
+
+    def _seen_before(self) -> wishes.Seen | None:
+        if self._scope.mesh is not None and self._scope.mesh.probed:
+            return None
+        name = webhook.object_name(self._scope.application, "admission")
+        by_webhook = self._scope.cluster.get(cluster.CONFIG_MAP, name, self._scope.model)
+        if seen := wishes.Seen.read(by_webhook):
+            return seen
+        for version in policy.VERSIONS:
+            if seen := wishes.Seen.read(self._live_policy(version)):
+                return seen
+        return None
+
+    def _live_policy(self, version: str) -> cluster.Object | None:
+        kind = cluster.kind(f"admissionregistration.k8s.io/{version}", "MutatingAdmissionPolicy")
+        return self._scope.cluster.get(kind, policy.name(self._scope.manifests.owner))
 
     def _is_model_in_scope(self) -> bool:
         namespace = self._scope.cluster.get(cluster.NAMESPACE, self._scope.model)
-        told = cluster.at(namespace, "metadata", "labels").get(LIFECYCLE_LABEL)
+        told = cluster.at(namespace, "metadata", "labels").get(policy.LIFECYCLE_LABEL)
         return "model" in self._scope.config.lifecycle_namespaces and told != "disabled"
 
-    def _namespaces(self, wishes: Wishes) -> Namespaces:
-        groups = self._scope.config.lifecycle_namespaces if wishes.changes_lifecycle else ()
-        istiod = self._scope.mesh.namespace if self._scope.mesh else ""
-        return namespace_selectors(self._scope.model, groups, istiod_namespace=istiod)
+    def _namespaces(self, wanted: wishes.Wishes) -> policy.Namespaces:
+        groups = self._scope.config.lifecycle_namespaces if wanted.changes_lifecycle else ()
+        return policy.namespace_selectors(
+            self._scope.model, groups, istiod_namespace=wanted.seen.istiod_namespace
+        )
 
-    def _policy(self, wishes: Wishes) -> bool:
+    def _policy(self, wanted: wishes.Wishes) -> bool:
         """Apply the policy and tell whether it changes pods."""
-        changed = self._apply_policy(wishes)
+        changed = self._apply_policy(wanted)
         trial = Trial(works=False, problem="the cluster serves no MutatingAdmissionPolicy")
         if changed is not None:
-            trial = self._try("policy", wishes.settings()["revision"], patiently=changed)
+            trial = self._try("policy", wanted.settings()["revision"], patiently=changed)
         if trial.works:
             return True
         logger.info("The policy does not work: %s", trial.problem)
@@ -289,31 +150,28 @@ class Admission:
             self._statuses.append(ops.BlockedStatus(f"admission: {trial.problem}; {hint}"))
         return False
 
-    def _apply_policy(self, wishes: Wishes) -> bool | None:
+    def _apply_policy(self, wanted: wishes.Wishes) -> bool | None:
         """Tell whether the policy had to be written; None where there are no policies."""
         owner = self._scope.manifests.owner
-        for version in ("v1", "v1beta1"):
-            kind = cluster.kind(
-                f"admissionregistration.k8s.io/{version}", "MutatingAdmissionPolicy"
+        for version in policy.VERSIONS:
+            context = policy.context(
+                wanted, self._namespaces(wanted), owner=owner, version=version
             )
-            context = policy_context(
-                wishes, self._namespaces(wishes), owner=owner, version=version
-            )
-            before = self._scope.cluster.get(kind, context.name)
+            before = self._live_policy(version)
             try:
-                live = self._scope.manifests.apply(POLICY_FOLDER, context)
+                live = self._scope.manifests.apply(policy.FOLDER, context)
             except errors.KindAbsentError:
                 continue
             return before is None or _version(live[0]) != _version(before)
         return None
 
-    def _serve(self, wishes: Wishes) -> None:
-        backend = self._webhook(wishes)
+    def _serve(self, wanted: wishes.Wishes) -> None:
+        backend = self._webhook(wanted)
         state = backend.reconcile()
         if state.waiting:
             self._statuses.append(ops.WaitingStatus(f"admission: {state.waiting}"))
             return
-        trial = self._try("webhook", wishes.settings()["revision"], patiently=state.changed)
+        trial = self._try("webhook", wanted.settings()["revision"], patiently=state.changed)
         if not trial.works:
             problem = f"admission: the webhook does not answer yet: {trial.problem}"
             self._statuses.append(ops.WaitingStatus(problem[:200]))
@@ -322,9 +180,13 @@ class Admission:
             self._remove_policy()
         self._statuses.append(ops.ActiveStatus("webhook"))
 
-    def _webhook(self, wishes: Wishes) -> webhook.Webhook:
+    def _webhook(self, wanted: wishes.Wishes) -> webhook.Webhook:
         return webhook.Webhook(
-            self._scope, self._image, wishes.settings(), self._namespaces(wishes)
+            self._scope,
+            self._image,
+            wanted.settings(),
+            self._namespaces(wanted),
+            annotations={wishes.SEEN_ANNOTATION: wanted.seen.text()},
         )
 
     def _observe(self, revision: str) -> None:

@@ -62,6 +62,8 @@ class Mesh:
     """Whether the injector answered the dry-run pod with a sidecar."""
     problem: str = ""
     """Why it is not alive, with the API server's words."""
+    probed: bool = False
+    """Whether a dry-run pod showed what it does; without, what follows is assumed."""
     native_sidecars: bool = False
     """Whether pods that run to completion get native sidecars: probe, nodes and option agree."""
     native_by_default: bool = False
@@ -256,6 +258,7 @@ class Discovery:
         return dataclasses.replace(
             mesh,
             alive=True,
+            probed=True,
             native_sidecars=decision,
             native_by_default=default.native,
             native_warning=warning,

@@ -44,6 +44,8 @@ class WorkloadContext:
     image_pull_secrets: list[dict[str, str]]
     pod_labels: dict[str, str]
     settings: str
+    annotations: dict[str, str]
+    """Of the settings."""
     log_level: str
 
 
@@ -91,7 +93,10 @@ class Webhook:
         image: str,
         settings: dict[str, Any],
         namespaces: tuple[tuple[str, tuple[dict[str, Any], ...]], ...],
+        *,
+        annotations: dict[str, str],
     ) -> None:
+        self._annotations = annotations
         self._scope = scope
         self._image = image
         self._settings = json.dumps(settings, sort_keys=True)
@@ -161,6 +166,7 @@ class Webhook:
             image_pull_secrets=cluster.items(cluster.at(own, "spec"), "imagePullSecrets"),
             pod_labels=self._pod_labels,
             settings=self._settings,
+            annotations=self._annotations,
             log_level=self._scope.config.log_level,
         )
 

@@ -8,10 +8,11 @@ import json
 import time
 from typing import Any
 
-import admission
 import cluster
 import errors
 import podrules
+import policy
+import wishes
 from tests.functional import admission_cases as table
 
 OUT_OF_SCOPE = {
@@ -40,19 +41,21 @@ def entries(rules: list[dict[str, Any]]) -> tuple[podrules.Entries, ...]:
     )
 
 
-def wishes(name: str, model: str) -> admission.Wishes:
+def wanted(name: str, model: str) -> wishes.Wishes:
     """Put one of the table's settings into the charm's words."""
     values = table.SETTINGS[name]
-    return admission.Wishes(
+    return wishes.Wishes(
         model=model,
         application=table.APPLICATION,
         membership=values.get("membership", "namespace"),
         lifecycle_in_model=values.get("lifecycle-in-model", True),
         included_pods=values.get("included-pods", ""),
         excluded_pods=values.get("excluded-pods", ""),
-        inject_label=next(iter(values.get("inject-label", {table.INJECT: "true"}).items())),
         hold_application=values.get("hold-application", True),
-        native=values.get("native", False),
+        seen=wishes.Seen(
+            native=values.get("native", False),
+            inject_label=next(iter(values.get("inject-label", {table.INJECT: "true"}).items())),
+        ),
         rules=podrules.PodRules(
             labels=entries(values.get("pod-labels", [])),
             annotations=entries(values.get("pod-annotations", [])),
@@ -103,9 +106,9 @@ class World:
             if namespace["metadata"]["name"].startswith(f"{self.prefix}-"):
                 self.api.delete(namespace)
 
-    def namespaces_of(self, settings: str) -> admission.Namespaces:
+    def namespaces_of(self, settings: str) -> policy.Namespaces:
         groups = ("profiles", "labelled") if settings == "hold" else ()
-        return admission.namespace_selectors(self.model(settings), groups)
+        return policy.namespace_selectors(self.model(settings), groups)
 
     def try_pod(self, pod: dict[str, Any]) -> dict[str, Any]:
         """Have a pod created without keeping it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import os
 import time
 from collections.abc import Iterator
@@ -20,12 +21,15 @@ import component
 import config
 import errors
 import manifests
+import mesh
+import policy
 import probe
 import webhook
 from testbed import cluster as testbed_cluster
 
 MODEL = "kubeflow"
 APPLICATION = "istio-integrator"
+POLICIES = "admissionregistration.k8s.io/v1"
 
 
 KINDS = ["policies", "no-plugin", "no-api"]
@@ -77,7 +81,7 @@ def model(api):
     left = [
         cluster.reference(obj)
         for folder in (
-            admission.POLICY_FOLDER,
+            policy.FOLDER,
             webhook.WORKLOAD_FOLDER,
             webhook.CONFIGURATION_FOLDER,
             webhook.CERTIFICATES_FOLDER,
@@ -100,12 +104,12 @@ def wait_until_unchanged(reach):
     raise AssertionError("the policy still changes pods")
 
 
-def subject(reach, *, leader=True, **options):
+def subject(reach, *, leader=True, found=None, **options):
     scope = component.Scope(
         cluster=reach,
         manifests=manifests.Manifests(reach, model=MODEL, application=APPLICATION),
         config=config.Config(**options),
-        mesh=None,
+        mesh=found,
         model=MODEL,
         application=APPLICATION,
         unit=f"{APPLICATION}/0",
@@ -227,7 +231,7 @@ def test_the_webhooks_pods_are_admitted_under_the_restricted_standard(api):
 def test_a_second_reconcile_writes_nothing(api):
     kind, reach = api
     subject(reach).reconcile()
-    folders = (admission.POLICY_FOLDER, webhook.WORKLOAD_FOLDER, webhook.CERTIFICATES_FOLDER)
+    folders = (policy.FOLDER, webhook.WORKLOAD_FOLDER, webhook.CERTIFICATES_FOLDER)
 
     def versions():
         return {
@@ -303,3 +307,32 @@ def test_a_rotation_replaces_what_servers_show_and_what_clients_trust(api):
     assert len(trusted_after) > len(trusted_before)
     with pytest.raises(errors.CharmError, match="only the leader"):
         subject(reach, leader=False, admission="webhook").rotate()
+
+
+@everywhere
+@pytest.mark.usefixtures("model")
+def test_an_absent_istiod_changes_nothing(api):
+    kind, reach = api
+    found = mesh.Mesh(
+        namespace="istio-system",
+        revision="canary",
+        is_default=False,
+        alive=True,
+        probed=True,
+        native_sidecars=True,
+    )
+    away = dataclasses.replace(found, alive=False, probed=False, native_sidecars=False)
+    subject(reach, found=found).reconcile()
+
+    def applied():
+        if kind == "policies":
+            policies = reach.list(cluster.kind(POLICIES, "MutatingAdmissionPolicy"))
+            return [(one["metadata"]["resourceVersion"], one["spec"]) for one in policies]
+        return reach.get(cluster.CONFIG_MAP, f"{APPLICATION}-admission", MODEL)
+
+    before = applied()
+    for moment in (away, None, away):
+        subject(reach, found=moment).reconcile()
+        assert applied() == before
+    subject(reach, found=dataclasses.replace(found, native_sidecars=False)).reconcile()
+    assert applied() != before

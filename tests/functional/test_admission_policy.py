@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-import admission
 import cluster
 import errors
 import manifests
+import policy
 from tests.functional import admission_cases as table
 from tests.functional import admission_world
 
@@ -23,18 +23,18 @@ def world(client):
     owners = []
     for name in table.SETTINGS:
         owner = manifests.Manifests(api, model=world.model(name), application=table.APPLICATION)
-        context = admission.policy_context(
-            admission_world.wishes(name, world.model(name)),
+        context = policy.context(
+            admission_world.wanted(name, world.model(name)),
             world.namespaces_of(name),
             owner=owner.owner,
         )
-        owner.apply(admission.POLICY_FOLDER, context)
+        owner.apply(policy.FOLDER, context)
         owners.append(owner)
     for name in table.SETTINGS:
         world.wait_until_mutated(world.model(name))
     yield world
     for owner in owners:
-        owner.remove(admission.POLICY_FOLDER)
+        owner.remove(policy.FOLDER)
     for name in table.SETTINGS:
         world.wait_until_mutated(world.model(name), mutated=False)
     world.delete_namespaces()
@@ -106,13 +106,11 @@ def test_a_policy_changes_in_place_without_a_gap(world):
     pod = table.Case(id="", labels={"alone": ""}).pod(model)
     seen = []
     for number in range(6):
-        wishes = admission_world.wishes("hold" if number % 2 == 0 else "neither", model)
+        wanted = admission_world.wanted("hold" if number % 2 == 0 else "neither", model)
         selector = "alone" if number % 2 == 0 else "alone,!other"
-        wishes = admission_world.dataclasses.replace(wishes, excluded_pods=selector)
-        context = admission.policy_context(
-            wishes, world.namespaces_of("neither"), owner=owner.owner
-        )
-        owner.apply(admission.POLICY_FOLDER, context)
+        wanted = admission_world.dataclasses.replace(wanted, excluded_pods=selector)
+        context = policy.context(wanted, world.namespaces_of("neither"), owner=owner.owner)
+        owner.apply(policy.FOLDER, context)
         seen += [world.try_pod(pod)["metadata"]["labels"].get(table.INJECT) for _ in range(15)]
 
     assert set(seen) == {"false"}

@@ -149,7 +149,7 @@ def world(client, servers, tmp_path_factory):
     owners = []
     with contextlib.ExitStack() as stack:
         for name in table.SETTINGS:
-            values = admission_world.wishes(name, world.model(name)).settings()
+            values = admission_world.wanted(name, world.model(name)).settings()
             servers[name] = stack.enter_context(serving(root / name, values))
             bundle = servers[name].material.bundle
             owners.append(configure(world, name, servers[name], bundle))
@@ -187,7 +187,7 @@ def test_a_labelled_profile_is_served_once(world, servers):
 
 def test_changed_settings_take_effect_without_a_restart(world, servers):
     pod = table.Case(id="").pod(world.model("neither"))
-    known = admission_world.wishes("neither", world.model("neither"))
+    known = admission_world.wanted("neither", world.model("neither"))
     assert "annotations" not in world.try_pod(pod)["metadata"]
 
     servers["neither"].settle(dataclasses.replace(known, hold_application=True).settings())

@@ -8,11 +8,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-import admission
 import config
 import labels
 import manifests
+import policy
 import webhook
+import wishes
 
 OPTIONS = {
     "included-pods": "team in (a, b)",
@@ -27,32 +28,31 @@ OPTIONS = {
 
 def context(options, version="v1", *, native=True, groups=("profiles", "labelled")):
     known = config.Config.load(options)
-    wishes = admission.Wishes(
+    wanted = wishes.Wishes(
         model="m",
         application="app",
         membership=known.mesh_membership,
         lifecycle_in_model=True,
         included_pods=known.included_pods,
         excluded_pods=known.excluded_pods,
-        inject_label=("sidecar.istio.io/inject", "true"),
         hold_application=known.hold_application,
-        native=native,
+        seen=wishes.Seen(native=native),
         rules=known.pod_rules,
     )
-    namespaces = admission.namespace_selectors("m", groups, istiod_namespace="istio-system")
-    return admission.policy_context(wishes, namespaces, owner="m.app", version=version)
+    namespaces = policy.namespace_selectors("m", groups, istiod_namespace="istio-system")
+    return policy.context(wanted, namespaces, owner="m.app", version=version)
 
 
 @pytest.mark.parametrize("options", [{}, OPTIONS], ids=["plain", "everything"])
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
 def test_the_policy_is_one_object_with_a_binding_per_kind_of_namespace(options, version):
-    policy, *bindings = manifests.render("admission-policy", context(options, version))
+    first, *bindings = manifests.render("admission-policy", context(options, version))
 
-    assert policy["apiVersion"] == f"admissionregistration.k8s.io/{version}"
-    assert policy["spec"]["failurePolicy"] == "Ignore"
-    assert len(policy["spec"]["mutations"]) == 1
-    assert [binding["apiVersion"] for binding in bindings] == [policy["apiVersion"]] * 3
-    assert {binding["spec"]["policyName"] for binding in bindings} == {policy["metadata"]["name"]}
+    assert first["apiVersion"] == f"admissionregistration.k8s.io/{version}"
+    assert first["spec"]["failurePolicy"] == "Ignore"
+    assert len(first["spec"]["mutations"]) == 1
+    assert [binding["apiVersion"] for binding in bindings] == [first["apiVersion"]] * 3
+    assert {binding["spec"]["policyName"] for binding in bindings} == {first["metadata"]["name"]}
 
 
 def test_what_is_switched_off_is_not_in_the_policy():
@@ -66,22 +66,20 @@ def test_what_is_switched_off_is_not_in_the_policy():
 @given(value=st.text(max_size=40))
 def test_a_value_stays_one_string_of_cel(value):
     options = {"pod-annotations": json.dumps({"a": value})}
-    policy = manifests.render("admission-policy", context(options))[0]
-    variables = {item["name"]: item["expression"] for item in policy["spec"]["variables"]}
+    rendered = manifests.render("admission-policy", context(options))[0]
+    variables = {item["name"]: item["expression"] for item in rendered["spec"]["variables"]}
     written = variables["newAnnotations"].partition("optional.of(")[2].rpartition(") :")[0]
 
     # CEL's escapes are YAML's, as far as these strings have any.
     assert yaml.safe_load(written) == value
 
 
-SELECTORS = dict(
-    admission.namespace_selectors("m", ("profiles", "labelled"), istiod_namespace="i")
-)
+SELECTORS = dict(policy.namespace_selectors("m", ("profiles", "labelled"), istiod_namespace="i"))
 NAMESPACE_LABELS = st.fixed_dictionaries(
     {"kubernetes.io/metadata.name": st.sampled_from(["m", "i", "kube-system", "x"])},
     optional={
         "app.kubernetes.io/part-of": st.sampled_from(["kubeflow-profile", "other"]),
-        admission.LIFECYCLE_LABEL: st.sampled_from(["enabled", "disabled", "odd"]),
+        policy.LIFECYCLE_LABEL: st.sampled_from(["enabled", "disabled", "odd"]),
         "controller.juju.is/id": st.just("x"),
     },
 )
@@ -108,7 +106,7 @@ def test_no_namespace_is_of_two_kinds(found):
     assert (name == "m") == (kinds == ["model"])
     if name in ("i", "kube-system") or ("controller.juju.is/id" in found and name != "m"):
         assert kinds == []
-    if found.get(admission.LIFECYCLE_LABEL) == "disabled" and name != "m":
+    if found.get(policy.LIFECYCLE_LABEL) == "disabled" and name != "m":
         assert kinds == []
 
 
@@ -122,7 +120,7 @@ def test_names_of_the_webhooks_objects_are_dns_labels(application):
 
 
 def test_the_webhook_asks_at_creation_only_and_fails_open():
-    namespaces = admission.namespace_selectors("m", ("labelled",))
+    namespaces = policy.namespace_selectors("m", ("labelled",))
     fields = {"name": "0-x", "service": "s", "model": "m", "ca_bundle": "Yg=="}
     rendered = manifests.render(
         "admission-webhook-configuration",

@@ -40,6 +40,7 @@ def test_discovery_finds_a_living_mesh_and_what_it_can_do(fake):
         status_port=15999,
         root_namespace="root",
         alive=True,
+        probed=True,
         native_sidecars=True,
     )
     assert fake.writes == []

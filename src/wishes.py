@@ -1,0 +1,133 @@
+"""What new pods get: what the operator asks for, and what the mesh can do."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from typing import Any
+
+import cluster
+import component
+import injectors
+import podrules
+
+SEEN_ANNOTATION = "istio-integrator.charmhub.io/seen"
+"""On what is applied: what it takes from the mesh, to be kept while the mesh says nothing."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What new pods get that depends on the mesh."""
+
+    native: bool = False
+    inject_label: tuple[str, str] = (injectors.INJECT_LABEL, "true")
+    istiod_namespace: str = ""
+
+    @classmethod
+    def of(cls, scope: component.Scope, before: Seen | None) -> Seen:
+        """Keep what was seen last as far as the mesh can't be asked: it may be back soon.
+
+        Args:
+            scope: The mesh as it is now.
+            before: What was seen last, None if nothing.
+        """
+        mesh = scope.mesh
+        seen = before or cls()
+        if mesh is not None:
+            is_known = mesh.probed or before is None
+            seen = cls(
+                native=mesh.native_sidecars if is_known else seen.native,
+                inject_label=next(iter(mesh.pod_labels.items())),
+                istiod_namespace=mesh.namespace,
+            )
+        if scope.config.sidecar_mode == "classic":
+            return dataclasses.replace(seen, native=False)
+        return seen
+
+    @classmethod
+    def read(cls, obj: cluster.Object | None) -> Seen | None:
+        """Read what an applied object says; None if it says nothing that can be understood."""
+        text = cluster.at(obj, "metadata", "annotations").get(SEEN_ANNOTATION)
+        try:
+            match json.loads(text or "null"):
+                case {
+                    "native": bool(native),
+                    "inject-label": [str(key), str(value)],
+                    "istiod-namespace": str(namespace),
+                }:
+                    label = (key, value)
+                    return cls(native=native, inject_label=label, istiod_namespace=namespace)
+                case _:
+                    return None
+        except ValueError:
+            return None
+
+    def text(self) -> str:
+        """Write it for `read`."""
+        values = {
+            "native": self.native,
+            "inject-label": self.inject_label,
+            "istiod-namespace": self.istiod_namespace,
+        }
+        return json.dumps(values, sort_keys=True)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What new pods get."""
+
+    model: str
+    application: str
+    membership: str
+    lifecycle_in_model: bool
+    """Whether pods of the model get more than their place in or outside of the mesh."""
+    included_pods: str
+    excluded_pods: str
+    hold_application: bool
+    seen: Seen
+    rules: podrules.PodRules
+
+    @classmethod
+    def of(cls, scope: component.Scope, seen: Seen, *, lifecycle_in_model: bool) -> Wishes:
+        """Gather them from options and mesh."""
+        options = scope.config
+        return cls(
+            model=scope.model,
+            application=scope.application,
+            membership=options.mesh_membership,
+            lifecycle_in_model=lifecycle_in_model,
+            included_pods=options.included_pods if options.mesh_membership == "selected" else "",
+            excluded_pods=options.excluded_pods,
+            hold_application=options.hold_application,
+            seen=seen,
+            rules=options.pod_rules,
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """Write them as the workload reads them; `revision` names all the others."""
+        rules = self.rules
+        values = {
+            "model": self.model,
+            "application": self.application,
+            "membership": self.membership,
+            "lifecycle-in-model": self.lifecycle_in_model,
+            "included-pods": self.included_pods,
+            "excluded-pods": self.excluded_pods,
+            "inject-label": dict([self.seen.inject_label]),
+            "hold-application": self.hold_application,
+            "native": self.seen.native,
+            "pod-labels": [rule.as_setting() for rule in rules.labels],
+            "pod-annotations": [rule.as_setting() for rule in rules.annotations],
+            "excluded-outbound-ports": [
+                rule.as_setting() for rule in rules.excluded_outbound_ports
+            ],
+            "image-registries": [rule.as_setting() for rule in rules.image_registries],
+        }
+        text = json.dumps(values, sort_keys=True)
+        return {**values, "revision": hashlib.sha256(text.encode()).hexdigest()[:16]}
+
+    @property
+    def changes_lifecycle(self) -> bool:
+        """Whether anything happens to pods outside of the model."""
+        return self.hold_application or self.seen.native or self.rules != podrules.PodRules()
