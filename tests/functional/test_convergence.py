@@ -97,7 +97,8 @@ class World:
                         "patchType": "JSONPatch",
                         "jsonPatch": {
                             "expression": '[JSONPatch{op: "add", path: "/spec/containers/-", '
-                            'value: Object.spec.containers{name: "istio-proxy", image: "x"}}]'
+                            'value: Object.spec.containers{name: "istio-proxy", '
+                            'image: "x:1.30.4"}}]'
                         },
                     }
                 ],
@@ -144,6 +145,26 @@ class World:
                     return
             await asyncio.sleep(0.05)
         raise AssertionError(f"the injector's stand-in injects: {not wanted}")
+
+    async def upgrade(self, version):
+        """Have pods get a newer proxy from now on."""
+        name = f"{POLICIES}/injector-{self.namespace}"
+        policy = await self.request("GET", name)
+        patch = policy["spec"]["mutations"][0]["jsonPatch"]
+        patch["expression"] = patch["expression"].replace("1.30.4", version)
+        await self.request("PUT", name, policy)
+        pod = {"kind": "Pod", "metadata": {"generateName": "try-"}, "spec": SPEC}
+
+        async def upgraded():
+            created = await self.request(
+                "POST",
+                path(types.Pod, self.namespace),
+                {"apiVersion": "v1", **pod},
+                params={"dryRun": "All"},
+            )
+            return created["spec"]["containers"][1]["image"].endswith(version)
+
+        await self.until(upgraded)
 
     async def remove(self):
         for where in (BINDINGS, POLICIES):
@@ -439,6 +460,7 @@ async def test_a_restart_by_hand_is_done_by_the_leader(world, kubeconfig, capsys
             "guarded": [],
             "reported": 0,
             "settled_before_us": False,
+            "stale": 0,
         }
 
         assert await asyncio.to_thread(cli.main, [*command, "--restart", "--pod", "one-0"]) == 0
@@ -454,6 +476,33 @@ async def test_a_restart_by_hand_is_done_by_the_leader(world, kubeconfig, capsys
             return await world.injected() == {"one-0": True, "two-0": True}
 
         await world.until(converged)
+
+
+async def test_pods_with_an_old_proxy_are_renewed_when_it_is_asked_for(world, kubeconfig, capsys):
+    await world.join()
+    await world.workload("StatefulSet", "one")
+    await world.upgrade("1.31.1")
+    await world.workload("StatefulSet", "two")
+    scope = ["--model", world.namespace, "--application", APPLICATION, "--output", "json"]
+    command = ["uninjected", *scope, "--kubeconfig", str(kubeconfig)]
+    command += ["--proxy-version", "1.31.1"]
+
+    async with world.converging():
+        assert await asyncio.to_thread(cli.main, command) == 0
+        (last,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        counts = last["summary"]
+        assert (counts["in_mesh"], counts["eligible"], counts["stale"]) == (2, 2, 1)
+        assert await asyncio.to_thread(cli.main, [*command, "--stale"]) == 0
+        row, last = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert (row["name"], row["fixable"]) == ("one-0", True)
+        assert row["message"] == "its proxy is 1.30.4, istiod is 1.31.1"
+
+        assert await asyncio.to_thread(cli.main, [*command, "--restart", "--stale"]) == 0
+        first = capsys.readouterr().out.splitlines()[0]
+        assert json.loads(first)["name"] == "one-0"
+        assert await asyncio.to_thread(cli.main, [*command, "--stale"]) == 0
+        (last,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert (last["summary"]["in_mesh"], last["summary"]["stale"]) == (2, 0)
 
 
 async def test_two_that_both_believe_to_lead_keep_the_limits_together(world):

@@ -323,11 +323,11 @@ async def read(
     missing = any(
         each.wanted and not eligible.injected(pod) for pod, each in zip(pods, wanted, strict=True)
     )
-    busy = remembered.rounds or remembered.guards or remembered.request
+    busy = remembered.rounds or remembered.guards or remembered.request or settings.proxy.known
     owners = await cluster.owners(pods) if missing or busy else NO_OWNERS
     disabled = eligible.switched_off(namespace.metadata)
     replicas = tuple(
-        facts.replica(pod, each, eligible.ownership(pod, disabled, owners.lookup))
+        facts.replica(pod, each, eligible.ownership(pod, disabled, owners.lookup), settings.proxy)
         for pod, each in zip(pods, wanted, strict=True)
     )
     snapshot = facts.Snapshot(

@@ -19,7 +19,7 @@ from lightkube.core import exceptions
 from sidecar_lifecycle import command
 from sidecar_lifecycle.kube import client as kube_client
 from sidecar_lifecycle.kube import errors
-from sidecar_lifecycle.rules import scope, selectors
+from sidecar_lifecycle.rules import scope, selectors, stale
 
 from . import cluster as hands
 from . import facts, memory, outcome, plan
@@ -60,6 +60,11 @@ def add_parser(subparsers: command.Subparsers) -> None:
         help="with --restart: these pods, though they may have a sidecar; several times",
     )
     parser.add_argument(
+        "--stale",
+        action="store_true",
+        help="instead of pods without a sidecar those with an old one",
+    )
+    parser.add_argument(
         "--no-wait", action="store_true", help="with --restart: ask for it and return"
     )
     parser.add_argument("--timeout", type=float, default=1800, metavar="SECONDS")
@@ -83,6 +88,18 @@ def add_scope(parser: argparse.ArgumentParser) -> None:
         help="of model,profiles,labelled: where pods are listed (default: model)",
     )
     parser.add_argument("--convergence", choices=("auto", "manual", "off"), default="auto")
+    parser.add_argument(
+        "--proxy-revision",
+        default="",
+        metavar="REV",
+        help="that the injector writes into new pods; others are old (default: not known)",
+    )
+    parser.add_argument(
+        "--proxy-version",
+        default="",
+        metavar="VERSION",
+        help="of istiod; a proxy with an earlier one is old (default: not known)",
+    )
 
 
 def main(args: argparse.Namespace) -> int:
@@ -96,6 +113,7 @@ def main(args: argparse.Namespace) -> int:
         excluded=_selector("--excluded-pods", args.excluded_pods),
         mode=args.convergence,
         namespaces=scope.Scope(model=args.model, kinds=_kinds(args.lifecycle_namespaces)),
+        proxy=stale.Proxy(revision=args.proxy_revision, version=args.proxy_version),
     )
     try:
         return asyncio.run(_run(args, settings))
@@ -128,8 +146,10 @@ async def _run(args: argparse.Namespace, settings: Settings) -> int:
         cluster = hands.Cluster(client, settings)
         if args.restart:
             return await _restart(cluster, args)
-        decided, _ = await _look(cluster)
-        for line in _listing(decided, await cluster.elsewhere(), settings, args.output):
+        decided, reading = await _look(cluster)
+        rows = _stale_rows(reading) if args.stale else list(decided.rows)
+        elsewhere = [] if args.stale else await cluster.elsewhere()
+        for line in _listing(decided, rows, elsewhere, settings, args.output):
             print(line)
         return 0
     finally:
@@ -150,10 +170,22 @@ async def _look(cluster: hands.Cluster) -> tuple[outcome.Plan, hands.Reading]:
     return decided, reading
 
 
+def _stale_rows(reading: hands.Reading) -> list[outcome.Row]:
+    return [
+        outcome.Row(each, "OldProxy", each.stale)
+        for each in reading.snapshot.replicas
+        if each.stale and not each.terminating
+    ]
+
+
 def _listing(
-    decided: outcome.Plan, elsewhere: list[hands.Elsewhere], settings: Settings, output: str
+    decided: outcome.Plan,
+    listed: list[outcome.Row],
+    elsewhere: list[hands.Elsewhere],
+    settings: Settings,
+    output: str,
 ) -> list[str]:
-    rows = sorted(decided.rows, key=lambda row: row.replica.name)
+    rows = sorted(listed, key=lambda row: row.replica.name)
     if output == "json":
         lines = [_json_row(row, settings.model) for row in rows]
         lines += [_json_elsewhere(each) for each in elsewhere]
@@ -166,6 +198,7 @@ def _listing(
         f"{summary.converging} converging",
         f"{summary.proposed} proposed",
         f"{summary.reported + len(elsewhere)} only reported",
+        f"{summary.stale} with an old proxy",
     )
     return [
         *(_text_row(row) for row in rows),
@@ -210,6 +243,7 @@ def _json_summary(decided: outcome.Plan) -> dict[str, Any]:
         ],
         "reported": summary.reported,
         "settled_before_us": summary.settled_before_us,
+        "stale": summary.stale,
     }
 
 
@@ -224,14 +258,14 @@ async def _restart(cluster: hands.Cluster, args: argparse.Namespace) -> int:
     chosen = [
         each
         for each in reading.snapshot.replicas
-        if each.fixable
-        and not each.terminating
-        and (each.name in args.pod if args.pod else each.missing)
+        if each.fixable and not each.terminating and _is_meant(each, args)
     ]
     unknown = set(args.pod or ()) - {each.name for each in chosen}
     if unknown:
         raise command.InputError(f"not there, or not ours to evict: {', '.join(sorted(unknown))}")
-    for line in _announcement(decided, chosen, cluster.settings, args.output):
+    listed = _stale_rows(reading) if args.stale else list(decided.rows)
+    others = [row for row in listed if not row.replica.fixable]
+    for line in _announcement(chosen, others, cluster.settings, args.output):
         print(line, flush=True)
     if args.dry_run or not chosen:
         return 0
@@ -246,12 +280,18 @@ async def _restart(cluster: hands.Cluster, args: argparse.Namespace) -> int:
     return await _wait(cluster, uids, time.monotonic() + args.timeout, say)
 
 
+def _is_meant(replica: facts.Replica, args: argparse.Namespace) -> bool:
+    if args.pod:
+        return replica.name in args.pod
+    return bool(replica.stale) if args.stale else replica.missing
+
+
 def _announcement(
-    decided: outcome.Plan, chosen: list[facts.Replica], settings: Settings, output: str
+    chosen: list[facts.Replica], others: list[outcome.Row], settings: Settings, output: str
 ) -> list[str]:
-    """Say which pods will be replaced, and which lack a sidecar and are not ours to evict."""
-    rows = [outcome.Row(each, "Requested", "to be replaced") for each in chosen]
-    rows += [row for row in decided.rows if not row.replica.fixable]
+    """Say which pods will be replaced, and which should be and are not ours to evict."""
+    rows = [outcome.Row(each, "Requested", each.stale or "to be replaced") for each in chosen]
+    rows += others
     if output == "json":
         return [json.dumps(_json_row(row, settings.model)) for row in rows]
     return [_text_row(row) for row in rows]

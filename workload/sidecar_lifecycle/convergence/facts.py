@@ -11,7 +11,7 @@ from typing import Literal
 
 from sidecar_lifecycle import names
 from sidecar_lifecycle.kube import types
-from sidecar_lifecycle.rules import eligible
+from sidecar_lifecycle.rules import eligible, stale
 
 _TEMPLATE_LABELS = ("pod-template-hash", "controller-revision-hash")
 
@@ -28,6 +28,8 @@ class Replica:
     workload: str = ""
     """Such as `StatefulSet/foo`."""
     injected: bool = False
+    stale: str = ""
+    """What is old about its proxy."""
     wanted: bool = True
     fixable: bool = True
     reason: str = ""
@@ -78,8 +80,13 @@ def timestamp(text: str | None) -> float | None:
     return datetime.datetime.fromisoformat(text).timestamp() if text else None
 
 
-def replica(pod: types.Pod, wanted: eligible.Wanted, ownership: eligible.Ownership) -> Replica:
-    """Return the facts of one pod."""
+def replica(
+    pod: types.Pod,
+    wanted: eligible.Wanted,
+    ownership: eligible.Ownership,
+    proxy: stale.Proxy = stale.UNKNOWN,
+) -> Replica:
+    """Return the facts of one pod, given what new pods get."""
     ours = ownership.fixable
     return Replica(
         name=pod.metadata.name,
@@ -87,6 +94,7 @@ def replica(pod: types.Pod, wanted: eligible.Wanted, ownership: eligible.Ownersh
         created=timestamp(pod.metadata.creationTimestamp) or 0.0,
         workload=ownership.workload,
         injected=eligible.injected(pod),
+        stale=stale.behind(pod, proxy) if wanted.wanted and eligible.injected(pod) else "",
         wanted=wanted.wanted,
         fixable=ours,
         reason=wanted.reason if ours or not wanted.wanted else ownership.reason,

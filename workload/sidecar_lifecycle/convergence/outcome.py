@@ -76,6 +76,8 @@ class Summary:
     reported: int
     """Pods without the sidecar that they should have, and not ours to evict."""
     settled_before_us: bool
+    stale: int = 0
+    """Pods in the mesh with an old proxy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -275,6 +275,9 @@ class _Planner:
             guarded=(*guarded, *self.past.stuck),
             reported=len(rows) - len(fixable),
             settled_before_us=settled and proposed > 0,
+            stale=sum(
+                bool(each.stale) and not each.terminating for each in self.snapshot.replicas
+            ),
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from sidecar_lifecycle.rules import eligible, scope, selectors
+from sidecar_lifecycle.rules import eligible, scope, selectors, stale
 
 Mode = Literal["auto", "manual", "off"]
 
@@ -29,6 +29,9 @@ class Settings:
     """Workloads that may miss a pod because of us at the same time."""
     namespaces: scope.Scope | None = None
     """Other namespaces, in which pods without a sidecar are reported only."""
+
+    proxy: stale.Proxy = stale.UNKNOWN
+    """What new pods get, to tell which ones have an old proxy."""
 
     def scope(self, namespace_labels: Mapping[str, str]) -> eligible.Scope:
         """Return what the rules need to decide about a pod of the model."""

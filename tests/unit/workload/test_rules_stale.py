@@ -1,0 +1,80 @@
+"""Which proxies are not of today."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sidecar_lifecycle.convergence import facts
+from sidecar_lifecycle.rules import eligible, stale
+
+from tests.unit.workload import pods
+
+OURS = eligible.Ownership("StatefulSet/a", True, "", "")
+NOW = stale.Proxy(revision="1-31", version="1.31.1")
+
+
+def pod(revision="1-31", image="registry.invalid:5000/istio/proxyv2:1.31.1", **values):
+    status = {"revision": revision} if revision else {}
+    return pods.pod(
+        annotations={"sidecar.istio.io/status": json.dumps(status)},
+        proxy_spec={"image": image},
+        **values,
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "want"),
+    [
+        pytest.param({}, "", id="today"),
+        pytest.param({"revision": "default"}, "of revision default", id="other revision"),
+        pytest.param({"revision": ""}, "", id="revision that is not known"),
+        pytest.param({"image": "proxyv2:1.30.4"}, "its proxy is 1.30.4", id="older"),
+        pytest.param({"image": "proxyv2:1.31.0-distroless"}, "is 1.31.0", id="older patch"),
+        pytest.param({"image": "proxyv2:1.9.0"}, "is 1.9.0", id="numbers, not text"),
+        pytest.param({"image": "proxyv2:1.30.4@sha256:1231"}, "is 1.30.4", id="with a digest"),
+        pytest.param({"image": "proxyv2:1.32.0"}, "", id="newer"),
+        pytest.param({"image": "proxyv2:1.31"}, "", id="as far as both say"),
+        pytest.param({"image": "proxyv2@sha256:1231"}, "", id="only a digest"),
+        pytest.param({"image": "registry.invalid:1.2/proxyv2:latest"}, "", id="tag without one"),
+        pytest.param({"image": None}, "", id="no image"),
+    ],
+)
+def test_proxy_is_behind(values, want):
+    found = stale.behind(pod(**values), NOW)
+    assert want in found
+    assert bool(want) == bool(found)
+
+
+def test_native_sidecar_is_read_too():
+    proxy = pods.container("istio-proxy", restartPolicy="Always", image="proxyv2:1.30.4")
+    native = pods.pod(init=[proxy], proxy_spec={"image": None})
+    assert "1.30.4" in stale.behind(native, NOW)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"revision": 1}'])
+def test_status_that_says_nothing_is_no_reason(text):
+    unclear = pods.pod(annotations={"sidecar.istio.io/status": text})
+    assert stale.behind(unclear, NOW) == ""
+
+
+@given(st.text(), st.text())
+def test_nothing_is_old_when_nothing_is_known(revision, image):
+    assert stale.behind(pod(revision=revision, image=image), stale.UNKNOWN) == ""
+
+
+VERSIONS = st.tuples(st.integers(0, 3), st.integers(0, 40), st.integers(0, 9))
+
+
+@given(VERSIONS, VERSIONS)
+def test_only_an_earlier_version_is_old(one, other):
+    has, wants = (".".join(map(str, each)) for each in (one, other))
+    found = stale.behind(pod(image=f"proxyv2:{has}"), stale.Proxy(version=wants))
+    assert bool(found) == (one < other)
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_only_pods_that_should_be_in_this_mesh_are_old(wanted):
+    said = eligible.Wanted(wanted, "", "")
+    found = facts.replica(pod(revision="other"), said, OURS, NOW)
+    assert bool(found.stale) is wanted
