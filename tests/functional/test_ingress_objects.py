@@ -1,0 +1,264 @@
+"""What we apply for an ingress, on a real API server with Istio's own definitions."""
+
+import datetime
+import time
+from pathlib import Path
+
+import httpx2
+import lightkube
+import pytest
+import yaml
+
+import authentication
+import cluster as charm_cluster
+import component
+import config
+import gateway
+import ingress
+import manifests
+import mesh
+import relations
+from testbed import programs
+
+DEFINITIONS = Path("share/manifests/charts/base/files/crd-all.gen.yaml")
+LABELS = {"app": "gateway", "istio": "ingressgateway"}
+AUTH = relations.AuthRequest(
+    service="oidc-gatekeeper",
+    port=8080,
+    allowed_request_headers=("cookie", "x-auth-token"),
+    allowed_response_headers=("kubeflow-userid",),
+)
+
+
+@pytest.fixture(scope="module")
+def api(client: lightkube.Client) -> charm_cluster.Cluster:
+    """An API server that serves Istio's kinds."""
+    definitions = programs.directory("istio") / DEFINITIONS
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    resource = lightkube.generic_resource.create_global_resource(
+        "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions"
+    )
+    for document in yaml.load_all(definitions.read_text(), Loader=loader):
+        if document:
+            client.apply(resource(document), field_manager="test", force=True)
+    made = charm_cluster.Cluster(client)
+    deadline = time.monotonic() + 30
+    for name in ("Gateway", "VirtualService"):
+        kind = charm_cluster.kind("networking.istio.io/v1", name)
+        while not _is_served(made, kind) and time.monotonic() < deadline:
+            time.sleep(0.2)
+    return made
+
+
+def _is_served(api, kind):
+    try:
+        list(api.client.list(charm_cluster._resource(kind), namespace="default"))
+    except (lightkube.ApiError, httpx2.HTTPStatusError):
+        return False
+    return True
+
+
+class Related:
+    """Relations of one application, as the test has them."""
+
+    def __init__(self):
+        self.requests = []
+        self.auths = []
+        self.published = None
+
+    def ingress(self):
+        return self.requests
+
+    def ingress_auth(self):
+        return self.auths
+
+    def is_related(self, *endpoints):
+        said = {"ingress": self.requests, "ingress-auth": self.auths}
+        return any(said.get(endpoint) for endpoint in endpoints)
+
+    def publish_gateway(self, **values):
+        self.published = values
+
+    def publish_pilot(self, **values):
+        pass
+
+
+@pytest.fixture
+def gateway_namespace(api, namespace):
+    """A gateway workload in a namespace of its own."""
+    name = f"{namespace}-gw"
+    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    metadata = {"name": "gateway", "namespace": name}
+    labels = {**LABELS, "istio": name}
+    container = {"name": "istio-proxy", "image": "proxy", "args": ["proxy", "router"]}
+    api.create(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": metadata,
+            "spec": {
+                "replicas": 0,
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+            },
+        }
+    )
+    ports = [{"name": "http2", "port": 80}, {"name": "https", "port": 443}]
+    api.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": metadata,
+            "spec": {"selector": labels, "ports": ports},
+        }
+    )
+    yield name
+    api.delete({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+
+
+class Writes:
+    """Counts what is written."""
+
+    def __init__(self, api, monkeypatch):
+        self.names = []
+        for verb in ("apply", "create", "merge_patch", "delete"):
+            monkeypatch.setattr(api, verb, self._counted(verb, getattr(api, verb)))
+
+    def _counted(self, verb, act):
+        def counted(obj, *given, **named):
+            if not named.get("dry_run"):
+                self.names.append(f"{verb} {obj['kind']} {obj['metadata']['name']}")
+            return act(obj, *given, **named)
+
+        return counted
+
+
+def part(api, model, gateway_namespace, related, **options):
+    found = mesh.Mesh(namespace="istio-system", revision="default", is_default=True, alive=True)
+    options = {"gateway_service": f"{gateway_namespace}/gateway", **options}
+    scope = component.Scope(
+        cluster=api,
+        manifests=manifests.Manifests(api, model=model, application="istio-integrator"),
+        config=config.Config.model_validate(options),
+        mesh=found,
+        model=model,
+        application="istio-integrator",
+        unit="istio-integrator/0",
+        leader=True,
+    )
+    later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)
+    return ingress.Ingress(scope, related, sleep=lambda _: None, now=lambda: later)
+
+
+def request(number, **changes):
+    values = {"service": f"app-{number}", "port": 80, "prefix": f"/app-{number}/", **changes}
+    return relations.Received(number, f"app-{number}", relations.IngressRequest(**values))
+
+
+def names(api, model):
+    kinds = [
+        charm_cluster.kind("networking.istio.io/v1", "Gateway"),
+        charm_cluster.kind("networking.istio.io/v1", "VirtualService"),
+        charm_cluster.kind("networking.istio.io/v1alpha3", "EnvoyFilter"),
+    ]
+    own = manifests.Manifests(api, model=model, application="istio-integrator").owner
+    return {kind.name: len(api.list(kind, labels={manifests.OWNER: own})) for kind in kinds}
+
+
+def test_api_server_takes_every_object_that_we_render(api, namespace, gateway_namespace):
+    related = Related()
+    nested = [
+        request(1, prefix="/"),
+        request(2, prefix="/a"),
+        request(3, prefix="/a/b", rewrite="/"),
+    ]
+    related.requests = nested
+    related.auths = [relations.Received(9, "oidc-gatekeeper", AUTH)]
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "tls"}}
+    secret["metadata"]["namespace"] = gateway_namespace
+    api.create(secret)
+    for options in (
+        {},
+        {"hosts": "kf.example.com"},
+        {"hosts": "kf.example.com", "tls_secret": "tls", "https_redirect": True},
+    ):
+        tried = part(api, namespace, gateway_namespace, related, **options)
+        tried.reconcile()
+        assert names(api, namespace) == {"Gateway": 1, "VirtualService": 3, "EnvoyFilter": 1}
+        assert [status.name for status in tried.statuses()] == ["active"]
+    tried.remove()
+    assert names(api, namespace) == {"Gateway": 0, "VirtualService": 0, "EnvoyFilter": 0}
+
+
+def test_two_hundred_relations_are_reconciled_in_seconds_and_written_once(
+    api, namespace, gateway_namespace, monkeypatch
+):
+    related = Related()
+    related.requests = [request(number) for number in range(200)]
+    related.auths = [relations.Received(999, "oidc-gatekeeper", AUTH)]
+    part(api, namespace, gateway_namespace, related).reconcile()
+    assert names(api, namespace)["VirtualService"] == 200
+
+    writes = Writes(api, monkeypatch)
+    started = time.monotonic()
+    part(api, namespace, gateway_namespace, related).reconcile()
+    assert time.monotonic() - started < 10
+    assert writes.names == []
+
+    related.requests[7] = request(7, port=81)
+    del related.requests[100]
+    part(api, namespace, gateway_namespace, related).reconcile()
+    assert writes.names == [
+        "apply VirtualService istio-integrator-ingress-7",
+        "delete VirtualService istio-integrator-ingress-100",
+    ]
+
+
+def test_routes_close_before_and_open_after_their_guard(
+    api, namespace, gateway_namespace, monkeypatch
+):
+    related = Related()
+    related.requests = [request(1)]
+    writes = Writes(api, monkeypatch)
+    part(api, namespace, gateway_namespace, related).reconcile()
+    assert [name.split()[1] for name in writes.names] == ["EnvoyFilter", "Gateway"]
+    writes.names.clear()
+    related.auths = [relations.Received(9, "oidc-gatekeeper", AUTH)]
+    part(api, namespace, gateway_namespace, related).reconcile()
+    assert [name.split()[1] for name in writes.names] == ["EnvoyFilter", "VirtualService"]
+    writes.names.clear()
+    related.auths = []
+    part(api, namespace, gateway_namespace, related).reconcile()
+    assert [name.split()[:2] for name in writes.names] == [
+        ["delete", "VirtualService"],
+        ["apply", "EnvoyFilter"],
+    ]
+
+
+def test_deleted_model_takes_the_guard_in_another_namespace_along(api, gateway_namespace):
+    model = f"{gateway_namespace}-model"
+    created = api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": model}})
+    related = Related()
+    related.requests = [request(1)]
+    part(api, model, gateway_namespace, related).reconcile()
+    assert names(api, model)["EnvoyFilter"] == 1
+    api.delete(created)
+    deadline = time.monotonic() + 30
+    while names(api, model)["EnvoyFilter"] and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert names(api, model) == {"Gateway": 0, "VirtualService": 0, "EnvoyFilter": 0}
+
+
+def test_gateway_workload_is_found_in_the_cluster(api, namespace, gateway_namespace):
+    found = gateway.look(api, istiod_namespace="", istiod="")
+    wishes = gateway.Wishes(
+        model=namespace, name="kubeflow-gateway", selector=f"istio={gateway_namespace}"
+    )
+    target = gateway.resolve(wishes, found)
+    assert isinstance(target, gateway.Target)
+    assert (target.namespace, target.service, target.ready) == (
+        gateway_namespace,
+        "gateway",
+        False,
+    )
+    assert authentication.FOLDER in {path.name for path in manifests.TEMPLATES.iterdir()}
