@@ -91,3 +91,23 @@ async def test_memory_of_what_was_sent_is_bounded(
     for number in range(10):
         await writer.record(pods.pod(uid=f"uid-{number}"), "ProxyLost", "Oh.")
     assert len(writer._sent) == 3
+
+
+async def test_few_events_are_written_at_once(cluster: FakeApiserver):
+    writer = recorder(cluster)
+    under_way = most = 0
+    write = writer._write
+
+    async def counting(name: str, event: types.Event) -> None:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await write(name, event)
+        under_way -= 1
+
+    writer._write = counting  # type: ignore[method-assign]
+    about = [pods.pod(name=f"job-{number}", uid=f"uid-{number}") for number in range(50)]
+    await asyncio.gather(*(writer.record(each, "ProxyStopped", "Done.") for each in about))
+
+    assert len(cluster.all("events")) == 50
+    assert most == events.AT_ONCE

@@ -458,3 +458,15 @@ async def test_stop_under_way_finishes_when_asked_to_end(cluster: FakeApiserver)
         asyncio.get_running_loop().call_later(1, proxy.release.set)
 
     assert phase(cluster) == "Succeeded"
+
+
+async def test_asked_to_end_it_ends_before_pebble_kills_it(cluster: FakeApiserver):
+    proxy = cluster.proxies["job-x"]
+    proxy.mode = "hang"
+    cluster.put("pods", finished_pod())
+    loop = asyncio.get_running_loop()
+    async with reconciler(cluster):
+        await until(lambda: proxy.requests)
+        asked = loop.time()
+
+    assert loop.time() - asked < 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import hashlib
 import time
@@ -22,6 +23,8 @@ REPEAT_AFTER = 600.0
 """Seconds before the same Event about the same object is counted up again."""
 REMEMBERED = 4096
 """How many Events we remember having sent."""
+AT_ONCE = 8
+"""Requests under way; thousands of pods may end together, and Events are not urgent."""
 
 Type = Literal["Normal", "Warning"]
 
@@ -40,6 +43,7 @@ class Recorder:
         self._instance = instance
         self._clock = clock
         self._sent: OrderedDict[str, float] = OrderedDict()
+        self._places = asyncio.Semaphore(AT_ONCE)
 
     async def record(
         self, about: types.Object, reason: str, message: str, kind: Type = "Normal"
@@ -56,7 +60,8 @@ class Recorder:
         self._remember(name, now)
         event = _event(about, name, reason, message, kind=kind, instance=self._instance)
         try:
-            await self._write(name, event)
+            async with self._places:
+                await self._write(name, event)
         except errors.KubeError as error:
             self._sent.pop(name, None)
             log.warning("event not written", name=name, reason=reason, error=str(error))

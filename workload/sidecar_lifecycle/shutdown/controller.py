@@ -26,8 +26,10 @@ CATCH_UP = 5.0
 """Seconds that the watch gets to show what the last look before sending saw."""
 IN_FLIGHT_GRACE = 0.5
 """Seconds that a request under way gets once its pod has gone."""
-DRAIN = 8.0
-"""Seconds that requests under way get when the process is asked to end."""
+DRAIN = 2.5
+"""Seconds that requests under way get when asked to end: after 5 Pebble kills the process."""
+DRAIN_EVENTS = 1.0
+"""Seconds that Events then get."""
 
 _backoff = tenacity.wait_exponential(multiplier=0.5, max=60) + tenacity.wait_random(0, 1)
 
@@ -328,7 +330,7 @@ class Controller:
             await asyncio.wait(sending.values(), timeout=DRAIN)
         for tracked in self.view:
             self._abandon(tracked)
-        await self._reporter.drain()
+        await self._reporter.drain(DRAIN_EVENTS)
 
 
 async def _within(seconds: float, event: asyncio.Event) -> bool:

@@ -95,9 +95,12 @@ class Reporter:
             log.info("pod has no container that an option names", pod=tracked.name, container=name)
             self._unmatched.discard(name)
 
-    async def drain(self) -> None:
-        """Wait for the Events that are being written."""
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+    async def drain(self, seconds: float) -> None:
+        """Wait for the Events that are being written, but not for long."""
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=seconds)
+            for task in late:
+                task.cancel()
 
     def _once(self, tracked: Tracked, reason: str, message: str) -> None:
         if reason not in tracked.told:
