@@ -1,11 +1,14 @@
 """The whole charm with ingress relations, on a small API server."""
 
+import base64
 import dataclasses
 import datetime
 import json
 
+import ops
 import pytest
 import yaml
+from charmlibs.interfaces import tls_certificates
 from ops import testing
 
 import admission
@@ -372,3 +375,138 @@ def test_certificate_is_asked_for_and_handed_to_the_gateway(world):
     assert len(world.gateway()["spec"]["servers"]) == 1
     world.run()
     assert relations_certificates.own_request(world.related[2].local_app_data) == request
+
+
+class Authority(ops.CharmBase):
+    """A charm that signs whatever it is asked to, by the library of such charms."""
+
+    key = tls_certificates.PrivateKey.generate()
+    life = datetime.timedelta(days=90)
+
+    def __init__(self, framework):
+        super().__init__(framework)
+        self.certificates = tls_certificates.TLSCertificatesProvidesV4(self, "certificates")
+        framework.observe(self.on["certificates"].relation_changed, self._on_changed)
+
+    def _on_changed(self, _):
+        attributes = tls_certificates.CertificateRequestAttributes(common_name="authority")
+        ca = tls_certificates.Certificate.generate_self_signed_ca(attributes, self.key, self.life)
+        for request in self.certificates.get_outstanding_certificate_requests():
+            signed = request.certificate_signing_request.sign(ca, self.key, self.life)
+            self.certificates.set_relation_certificate(
+                tls_certificates.ProviderCertificate(
+                    relation_id=request.relation_id,
+                    certificate=signed,
+                    certificate_signing_request=request.certificate_signing_request,
+                    ca=ca,
+                    chain=[signed, ca],
+                )
+            )
+
+
+def sign(world):
+    """Let the authority answer what was asked; it answers a request once."""
+    ours = world.related[-1]
+    meta = {"name": "authority", "provides": {"certificates": {"interface": "tls-certificates"}}}
+    ctx = testing.Context(Authority, meta=meta)
+    relation = testing.Relation(
+        "certificates",
+        interface="tls-certificates",
+        remote_app_data=ours.local_app_data,
+        local_app_data=ours.remote_app_data,
+    )
+    state = testing.State(leader=True, relations={relation})
+    out = ctx.run(ctx.on.relation_changed(relation), state).get_relation(relation.id)
+    world.related[-1] = dataclasses.replace(ours, remote_app_data=out.local_app_data)
+
+
+@pytest.fixture
+def certified(world):
+    world.config = {"hosts": "kf.example.com", "https_redirect": True}
+    world.related = [route(), auth(), testing.Relation("certificates", remote_app_name="ca")]
+    world.run()
+    sign(world)
+    return world
+
+
+def shown(world):
+    secret = world.fake.find(
+        "Secret", "istio-integrator.kubeflow.istio-integrator", "istio-ingress"
+    )
+    return {key: base64.b64decode(value).decode() for key, value in secret["data"].items()}
+
+
+def test_certificate_of_the_library_reaches_the_gateway(certified):
+    assert isinstance(certified.status(), testing.ActiveStatus)
+    plain, secure = certified.gateway()["spec"]["servers"]
+    assert plain["tls"] == {"httpsRedirect": True}
+    assert secure["tls"]["credentialName"] == "istio-integrator.kubeflow.istio-integrator"
+    certificate = tls_certificates.Certificate.from_string(shown(certified)["tls.crt"])
+    key = tls_certificates.PrivateKey.from_string(shown(certified)["tls.key"])
+    assert certificate.matches_private_key(key)
+    assert certificate.sans_dns == {"kf.example.com"}
+    assert shown(certified)["tls.crt"].count("BEGIN CERTIFICATE") == 2
+    certified.fake.writes.clear()
+    certified.run()
+    assert certified.fake.writes == []
+
+
+def test_certificate_is_renewed_while_the_old_one_serves(certified, monkeypatch):
+    certified.run()
+    before = shown(certified)["tls.crt"]
+    request = relations_certificates.own_request(certified.related[-1].local_app_data)
+    with monkeypatch.context() as patch:
+        patch.setattr(relations_certificates, "RENEW_AT", -1)
+        certified.run()
+    renewal = relations_certificates.own_request(certified.related[-1].local_app_data)
+    assert renewal != request
+    certified.run()
+    assert shown(certified)["tls.crt"] == before
+    assert len(certified.gateway()["spec"]["servers"]) == 2
+    sign(certified)
+    certified.run()
+    assert shown(certified)["tls.crt"] != before
+
+
+def test_other_hosts_need_another_certificate(certified):
+    certified.run()
+    request = relations_certificates.own_request(certified.related[-1].local_app_data)
+    certified.config["hosts"] = "ai.example.com"
+    certified.run()
+    other = relations_certificates.own_request(certified.related[-1].local_app_data)
+    assert other != request
+
+
+def test_broken_authority_takes_https_away(certified):
+    certified.run()
+    certified.related = certified.related[:2]
+    assert isinstance(certified.status(), testing.ActiveStatus)
+    assert len(certified.gateway()["spec"]["servers"]) == 1
+    assert not [obj for obj in certified.fake.objects.values() if obj["kind"] == "Secret"]
+
+
+@pytest.mark.parametrize(
+    ("bag", "words"),
+    [
+        ({"certificates": "no JSON"}, "waiting for a certificate"),
+        ({"certificates": "[1]"}, "waiting for a certificate"),
+        (
+            lambda csr: {"request_errors": [{"csr": csr, "error": {"message": "not here"}}]},
+            "not here",
+        ),
+        (
+            lambda csr: {
+                "certificates": [{"certificate_signing_request": csr, "certificate": "x"}]
+            },
+            "not for our request",
+        ),
+    ],
+)
+def test_authority_that_gives_no_good_certificate_is_waited_for(certified, bag, words):
+    csr = relations_certificates.own_request(certified.related[-1].local_app_data)
+    if callable(bag):
+        bag = {key: json.dumps(value) for key, value in bag(csr).items()}
+    certified.related[-1] = dataclasses.replace(certified.related[-1], remote_app_data=bag)
+    status = certified.status()
+    assert words in status.message
+    assert len(certified.routes()) == 1
