@@ -69,6 +69,22 @@ def node(request, root):
             testbed.down()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    """Run a test marked with `cluster` there alone, and use up one cluster before the other."""
+
+    def cluster_of(item):
+        return getattr(item, "callspec", None) and item.callspec.params.get("node")
+
+    def is_wanted(item):
+        marker = item.get_closest_marker("cluster")
+        return marker is None or cluster_of(item) in marker.args
+
+    elsewhere = [item for item in items if not is_wanted(item)]
+    config.hook.pytest_deselected(items=elsewhere)
+    items[:] = sorted(filter(is_wanted, items), key=lambda item: cluster_of(item) or "")
+
+
 @pytest.fixture
 async def api(node):
     """The node's apiserver."""

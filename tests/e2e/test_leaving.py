@@ -23,12 +23,6 @@ def is_of_juju(item):
     return by_juju or any(label in labels for label in JUJU_LABELS)
 
 
-def only_on(node, name):
-    """Leave the other cluster out: what differs there is tried by another test."""
-    if node.kind.name != name:
-        pytest.skip(f"tried on the cluster of {name}")
-
-
 async def deploy(node, model, *, trust=True):
     """Add a model and deploy the charm into it."""
     controller = node.juju(model)
@@ -37,8 +31,8 @@ async def deploy(node, model, *, trust=True):
     return controller
 
 
+@pytest.mark.cluster("today")
 async def test_without_trust_the_charm_says_what_to_run_and_then_works(node, api):
-    only_on(node, "today")
     controller = await deploy(node, "untrusted", trust=False)
     status = await controller.wait_for("blocked", 120)
     assert "juju trust istio-integrator --scope=cluster" in status.message
@@ -57,8 +51,8 @@ async def test_without_trust_the_charm_says_what_to_run_and_then_works(node, api
     await observer.eventually(is_restored, 30, "the namespace's label restored")
 
 
+@pytest.mark.cluster("tomorrow")
 async def test_deleting_the_models_namespace_leaves_nothing_of_ours(node, api):
-    only_on(node, "tomorrow")
     before = await objects.snapshot(api)
     controller = await deploy(node, "doomed")
     await controller.wait_for("active", 120)
