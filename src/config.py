@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 
 import pydantic
+import yaml
 
 import errors
 import labels
@@ -17,6 +18,9 @@ _DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _HOST = re.compile(
     r"(\*\.)?([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\.)+[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?",
     re.IGNORECASE,
+)
+_ANNOTATION = re.compile(
+    r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 )
 _NAMESPACE_GROUPS = ("model", "profiles", "labelled")
 
@@ -104,6 +108,22 @@ RegistryRules = Annotated[
 ]
 
 
+def _annotations(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        parsed: Any = yaml.safe_load(value) or {}
+    except yaml.YAMLError:
+        parsed = None
+    if not isinstance(parsed, dict):
+        raise ValueError("write a mapping such as {a.b/key: value}")  # noqa: TRY004 (pydantic's)
+    for key, text in cast("dict[Any, Any]", parsed).items():
+        if not _ANNOTATION.fullmatch(str(key)) or not isinstance(text, str):
+            raise ValueError(f"'{key}' is not an annotation with a text (quote numbers)")
+    return cast("dict[str, str]", parsed)
+
+
+Annotations = Annotated[Mapping[str, str], pydantic.BeforeValidator(_annotations)]
 GatewayName = Annotated[str, pydantic.AfterValidator(_namespaced_name)]
 GatewaySelector = Annotated[str, pydantic.AfterValidator(_equality_selector)]
 Hosts = Annotated[
@@ -153,6 +173,10 @@ class Config(pydantic.BaseModel):
     gateway_selector: GatewaySelector = ""
     gateway_service: GatewayName = ""
     """`namespace/name` of the gateway's Service."""
+    gateway_service_annotations: Annotations = pydantic.Field(default_factory=dict[str, str])
+    """What the operator wants on that Service."""
+    gateway_workload: bool = False
+    """Whether the model has a gateway workload of its own."""
     hosts: Hosts = ()
     """Names that the model is reached by; none: any, with the gateway for itself."""
     https_redirect: bool = False
@@ -161,6 +185,13 @@ class Config(pydantic.BaseModel):
     strict_ingress_auth: bool = True
     """Whether nothing is reachable without ingress-auth."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @pydantic.model_validator(mode="after")
+    def _annotations_need_a_service(self) -> Self:
+        named = self.gateway_service or self.gateway_workload
+        if self.gateway_service_annotations and not named:
+            raise ValueError("gateway-service-annotations: name the Service in gateway-service")
+        return self
 
     @pydantic.model_validator(mode="after")
     def _selected_needs_a_selector(self) -> Self:

@@ -16,6 +16,8 @@ import cluster
 import component
 import errors
 import gateway
+import gateway_service
+import gateway_workload
 import relations
 import tls
 import webhook
@@ -155,6 +157,8 @@ class Ingress:
         self._sleep = sleep
         self._now = now
         self._tls = tls.Tls(scope, related)
+        self._workload = gateway_workload.GatewayWorkload(scope)
+        self._service = gateway_service.GatewayService(scope)
         self._statuses: list[ops.StatusBase] = []
 
     def reconcile(self) -> None:
@@ -168,6 +172,8 @@ class Ingress:
         if not self._related.is_related(*EXPOSING):
             self._withdraw()
         elif mesh is not None:
+            if self._scope.config.gateway_workload:
+                self._workload.apply()
             self._expose(self._resolved())
 
     def remove(self) -> None:
@@ -175,8 +181,7 @@ class Ingress:
         self._statuses = []
         if self._remove_routes():
             self._sleep(SETTLE)
-        self._scope.manifests.remove(authentication.FOLDER)
-        self._tls.remove()
+        self._remove_rest()
 
     def statuses(self) -> Iterable[ops.StatusBase]:
         """Say how the model is reached, or what it takes."""
@@ -184,12 +189,13 @@ class Ingress:
 
     def _resolved(self) -> gateway.Target | gateway.Missing | gateway.Refusal:
         options, mesh = self._scope.config, self._scope.mesh
+        own = options.gateway_workload
         wishes = gateway.Wishes(
             model=self._scope.model,
             name=GATEWAY_NAME,
-            gateway=options.gateway,
-            selector=options.gateway_selector,
-            service=options.gateway_service,
+            gateway="" if own else options.gateway,
+            selector=self._workload.selector if own else options.gateway_selector,
+            service=self._workload.service if own else options.gateway_service,
             hosts=options.hosts,
             only_https=options.https_redirect and self._tls.is_wanted,
         )
@@ -198,6 +204,10 @@ class Ingress:
             istiod_namespace=mesh.namespace if mesh else "",
             istiod=mesh.service if mesh else "",
         )
+        if not own:
+            # Ours ends after the routes have moved to the one that is to serve them.
+            others = [one for one in found.workloads if one.reference != self._workload.service]
+            found = dataclasses.replace(found, workloads=others)
         return gateway.resolve(wishes, found)
 
     def _expose(self, target: gateway.Target | gateway.Missing | gateway.Refusal) -> None:
@@ -230,6 +240,12 @@ class Ingress:
             self._route(target, received)
         if decision.guard is None:
             self._scope.manifests.remove(authentication.FOLDER)
+        if not self._scope.config.gateway_workload:
+            self._workload.remove()
+        if problem := self._service.reconcile(target):
+            self._statuses.append(ops.BlockedStatus(problem))
+        if not target.ready:
+            self._statuses.append(ops.WaitingStatus(f"gateway {target.reference} is not ready"))
         self._publish(up=served and target.ready)
 
     def _guard(self, guard: authentication.Guard, target: gateway.Target) -> bool:
@@ -309,8 +325,7 @@ class Ingress:
         """Take away what nobody is related for any more; the guard outlives the routes."""
         try:
             if not self._remove_routes():
-                self._scope.manifests.remove(authentication.FOLDER)
-                self._tls.remove()
+                self._remove_rest()
         except errors.ForbiddenError:
             # Nothing was ever made without the right to see it.
             logger.debug("Nothing of the ingress can be seen, so there is nothing of ours.")
@@ -321,6 +336,12 @@ class Ingress:
         self._scope.manifests.remove(ROUTES_FOLDER)
         self._scope.manifests.remove(GATEWAY_FOLDER)
         return there
+
+    def _remove_rest(self) -> None:
+        self._scope.manifests.remove(authentication.FOLDER)
+        self._tls.remove()
+        self._service.remove()
+        self._workload.remove()
 
     def _find_gateway(self) -> cluster.Object | None:
         kind = cluster.kind("networking.istio.io/v1", "Gateway")

@@ -510,3 +510,40 @@ def test_authority_that_gives_no_good_certificate_is_waited_for(certified, bag, 
     status = certified.status()
     assert words in status.message
     assert len(certified.routes()) == 1
+
+
+def test_annotations_of_the_gateways_service_are_set_and_restored(world):
+    world.config = {
+        "gateway_service": "istio-ingress/istio-ingressgateway",
+        "gateway_service_annotations": "{example.com/name: kf}",
+    }
+    world.related = [route(), auth()]
+    assert isinstance(world.status(), testing.ActiveStatus)
+    service = world.fake.find("Service", "istio-ingressgateway", "istio-ingress")
+    assert service["metadata"]["annotations"]["example.com/name"] == "kf"
+    world.fake.writes.clear()
+    world.run()
+    assert world.fake.writes == []
+    world.run(lambda ctx: ctx.on.remove(), units=0)
+    service = world.fake.find("Service", "istio-ingressgateway", "istio-ingress")
+    assert service["metadata"].get("annotations", {}) == {}
+    assert service["metadata"].get("labels", {}) == {}
+
+
+def test_gateway_workload_of_our_own_serves_the_routes(world):
+    world.config = {"gateway_workload": True}
+    world.related = [route(), auth()]
+    status = world.status()
+    assert "gateway kubeflow/istio-integrator-gateway is not ready" in status.message
+    deployment = world.fake.find("Deployment", "istio-integrator-gateway", "kubeflow")
+    template = deployment["spec"]["template"]
+    assert template["metadata"]["labels"]["sidecar.istio.io/inject"] == "true"
+    assert "app.kubernetes.io/name" not in template["metadata"]["labels"]
+    selector = world.gateway()["spec"]["selector"]
+    assert selector.items() <= template["metadata"]["labels"].items()
+    deployment["status"] = {"readyReplicas": 2}
+    assert "1 route by kubeflow/istio-integrator-gateway" in world.status().message
+    world.config = {}
+    world.run()
+    assert world.fake.find("Deployment", "istio-integrator-gateway", "kubeflow") is None
+    assert world.gateway()["spec"]["selector"] == {"istio": "ingressgateway"}

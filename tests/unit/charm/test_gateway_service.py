@@ -1,0 +1,79 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import config
+import errors
+import gateway_service
+
+OWNER = "kubeflow.istio-integrator"
+KEYS = st.sampled_from(["a.b/c", "d", "e"])
+ANNOTATIONS = st.dictionaries(KEYS, st.sampled_from(["1", "2"]))
+
+
+def applied(live, wanted, owner=OWNER):
+    patch = gateway_service.decide(live, wanted, owner)
+    assert not isinstance(patch, str)
+    merged = {**live, **patch}
+    return {key: value for key, value in merged.items() if value is not None}
+
+
+@given(ANNOTATIONS, st.lists(ANNOTATIONS, max_size=3))
+def test_what_was_there_is_there_again_afterwards(before, wishes):
+    live = before
+    for wanted in wishes:
+        live = applied(live, wanted)
+        assert wanted.items() <= live.items()
+        assert gateway_service.decide(live, wanted, OWNER) == {}
+    assert applied(live, {}) == before
+
+
+def test_what_somebody_changed_since_is_theirs():
+    live = applied({"d": "0"}, {"d": "1", "e": "1"})
+    assert applied({**live, "d": "theirs"}, {}) == {"d": "theirs"}
+
+
+def test_service_in_the_care_of_another_integrator_is_left_alone():
+    live = applied({}, {"d": "1"}, owner="other.integrator")
+    problem = gateway_service.decide(live, {"d": "2"}, OWNER)
+    assert problem == "its annotations are in the care of other.integrator"
+    assert gateway_service.decide(live, {}, OWNER) == {}
+
+
+def test_record_that_can_not_be_read_counts_as_none():
+    live = {gateway_service.RECORD: "nonsense"}
+    assert applied(live, {"d": "1"})["d"] == "1"
+
+
+def load(**options):
+    return config.Config.load({key.replace("_", "-"): value for key, value in options.items()})
+
+
+def test_annotations_are_a_mapping_for_a_named_service():
+    found = load(gateway_service="a/b", gateway_service_annotations="{x.y/z: 'true', w: v}")
+    assert found.gateway_service_annotations == {"x.y/z": "true", "w": "v"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"gateway_service_annotations": "{a: b}"},
+        {"gateway_service": "a/b", "gateway_service_annotations": "{a: 1}"},
+        {"gateway_service": "a/b", "gateway_service_annotations": "{a b: c}"},
+        {"gateway_service": "a/b", "gateway_service_annotations": "[a]"},
+        {"gateway_service": "a/b", "gateway_service_annotations": "{"},
+        {"gateway_service": "b"},
+        {"gateway": "A/b"},
+        {"gateway_selector": "istio in (a,b)"},
+        {"gateway_selector": "istio"},
+        {"hosts": "localhost"},
+        {"hosts": "https://kf.example.com"},
+        {"hosts": "kf.example.com, *"},
+        {"tls_secret": "a/b"},
+    ],
+)
+def test_option_that_does_not_follow_its_grammar_is_named(options):
+    with pytest.raises(errors.ConfigError) as raised:
+        load(**options)
+    (problem,) = raised.value.problems
+    assert problem.startswith(list(options)[-1].replace("_", "-"))
