@@ -1,0 +1,326 @@
+"""What our filters do in a real Envoy, which gets them as istiod merges them."""
+
+import contextlib
+import http.client
+import http.server
+import json
+import socket
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import envoy
+import pytest
+
+import authentication
+import gateway
+import manifests
+
+HOST = "kf.example.com"
+TENANT = "shop.example.com"
+OWNER = "kubeflow.istio-integrator"
+TARGET = gateway.Target(
+    namespace="istio-ingress",
+    selector={"istio": "ingressgateway"},
+    service="gw",
+    http_port=80,
+    https_port=443,
+)
+SERVICE = authentication.Service(
+    host="oidc.kubeflow.svc.cluster.local",
+    port=8080,
+    request_headers=("cookie", "x-auth-token"),
+    response_headers=("kubeflow-userid",),
+)
+TYPES = "type.googleapis.com/envoy.extensions"
+
+
+class Application(http.server.BaseHTTPRequestHandler):
+    """Echoes what it was asked; as the authorization service it also decides."""
+
+    protocol_version = "HTTP/1.1"
+    asked: list
+
+    def do_GET(self):
+        type(self).asked.append((self.path, {k.lower(): v for k, v in self.headers.items()}))
+        status, extra = self.decide()
+        body = json.dumps({"path": self.path, "headers": dict(self.headers)}).encode()
+        self.send_response(status)
+        for name, value in extra.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def decide(self):
+        return 200, {}
+
+    def log_message(self, *args):
+        pass
+
+
+class Authorization(Application):
+    def decide(self):
+        if self.path.startswith("/public"):
+            return 200, {}
+        if "session=good" in self.headers.get("Cookie", ""):
+            return 200, {"kubeflow-userid": "user@example.com", "x-other": "dropped"}
+        return 302, {"Location": "/login", "Set-Cookie": "state=1"}
+
+
+@contextlib.contextmanager
+def serving(handler):
+    """Serve on a port of its own; the handler's class remembers what it was asked."""
+    kind = type("Handler", (handler,), {"asked": []})
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), kind)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+        yield server.server_port, kind.asked
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def patched(envoy_filter, vhost):
+    """Do with a virtual host what istiod does with the patches for it."""
+    host = {**vhost, "typed_per_filter_config": {}}
+    filters = []
+    for patch in envoy_filter["spec"]["configPatches"]:
+        value = patch["patch"]["value"]
+        match = patch["match"].get("routeConfiguration", {})
+        if patch["applyTo"] == "HTTP_FILTER":
+            filters.append(value)
+        elif match.get("vhost", {}).get("name") == f"{vhost['domains'][0]}:80":
+            host["typed_per_filter_config"].update(value["typed_per_filter_config"])
+    return host, filters
+
+
+def cluster(name, port):
+    endpoint = {"address": {"socket_address": {"address": "127.0.0.1", "port_value": port}}}
+    return {
+        "name": name,
+        "type": "STATIC",
+        "load_assignment": {
+            "cluster_name": name,
+            "endpoints": [{"lb_endpoints": [{"endpoint": endpoint}]}],
+        },
+    }
+
+
+def configuration(guard, hosts, ports, application, authorization):
+    """Configure a gateway that serves our host and a tenant's."""
+    context = authentication.context(
+        guard, TARGET, owner=OWNER, gateway="kubeflow/kubeflow-gateway", hosts=hosts
+    )
+    (envoy_filter,) = manifests.render(authentication.FOLDER, context)
+    route = {"match": {"prefix": "/"}, "route": {"cluster": "application"}}
+    ours, filters = patched(envoy_filter, {"name": "ours", "domains": [HOST], "routes": [route]})
+    theirs, _ = patched(envoy_filter, {"name": "theirs", "domains": [TENANT], "routes": [route]})
+    router = {
+        "name": "envoy.filters.http.router",
+        "typed_config": {"@type": f"{TYPES}.filters.http.router.v3.Router"},
+    }
+    manager = {
+        "@type": f"{TYPES}.filters.network.http_connection_manager.v3.HttpConnectionManager",
+        "stat_prefix": "gateway",
+        "normalize_path": True,
+        "http_protocol_options": {"accept_http_10": True},
+        "http_filters": [*filters, router],
+        "route_config": {"name": "http.80", "virtual_hosts": [ours, theirs]},
+    }
+    name = "envoy.filters.network.http_connection_manager"
+    chain = {"filters": [{"name": name, "typed_config": manager}]}
+    listener = {
+        "name": "gateway",
+        "address": {"socket_address": {"address": "127.0.0.1", "port_value": ports[0]}},
+        "filter_chains": [chain],
+    }
+    return {
+        "admin": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": ports[1]}}},
+        "static_resources": {
+            "listeners": [listener],
+            "clusters": [
+                cluster("application", application),
+                cluster(SERVICE.cluster, authorization),
+            ],
+        },
+    }
+
+
+def free_ports(count):
+    with contextlib.ExitStack() as held:
+        found = []
+        for _ in range(count):
+            one = held.enter_context(socket.socket())
+            one.bind(("127.0.0.1", 0))
+            found.append(one.getsockname()[1])
+        return found
+
+
+class Gateway:
+    """A running Envoy between two servers of ours."""
+
+    def __init__(self, port, application, authorization):
+        self.port = port
+        self.application = application
+        self.authorization = authorization
+
+    def get(self, path="/", host=HOST, **headers):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        try:
+            connection.request("GET", path, headers={"Host": host, **headers})
+            response = connection.getresponse()
+            response.text = response.read().decode()
+            return response
+        finally:
+            connection.close()
+
+    def raw(self, request):
+        with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
+            connection.sendall(request.encode())
+            return connection.recv(65536).decode()
+
+
+def binary():
+    return Path(envoy.__file__).parent / "_bin" / "envoy"
+
+
+@contextlib.contextmanager
+def running(tmp_path, guard, hosts=(HOST,)):
+    with serving(Application) as (application, seen), serving(Authorization) as (service, asked):
+        ports = free_ports(2)
+        path = tmp_path / "envoy.json"
+        path.write_text(json.dumps(configuration(guard, hosts, ports, application, service)))
+        log = (tmp_path / "envoy.log").open("w")
+        process = subprocess.Popen(
+            [binary(), "-c", path, "--concurrency", "1", "--use-dynamic-base-id"],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            deadline = time.monotonic() + 30
+            while True:
+                try:
+                    socket.create_connection(("127.0.0.1", ports[0]), timeout=1).close()
+                    break
+                except OSError:
+                    assert process.poll() is None, (tmp_path / "envoy.log").read_text()[-3000:]
+                    assert time.monotonic() < deadline
+                    time.sleep(0.1)
+            yield Gateway(ports[0], seen, asked)
+        finally:
+            process.terminate()
+            process.wait(10)
+            log.close()
+
+
+ASKING = authentication.Guard(service=SERVICE)
+CLOSED = authentication.Guard()
+COOKIE = "session=good"
+
+
+@pytest.fixture(scope="module", params=[(HOST,), ()], ids=["shared", "alone"])
+def asking(request, tmp_path_factory):
+    with running(tmp_path_factory.mktemp("envoy"), ASKING, request.param) as found:
+        found.shared = bool(request.param)
+        yield found
+
+
+def test_stranger_is_sent_where_the_service_says(asking):
+    answer = asking.get("/pipeline")
+    assert (answer.status, answer.headers["location"]) == (302, "/login")
+    assert answer.headers["set-cookie"] == "state=1"
+
+
+def test_known_user_reaches_the_application_with_their_name(asking):
+    answer = asking.get("/pipeline?a=b", Cookie=COOKIE)
+    assert answer.status == 200
+    said = json.loads(answer.text)
+    headers = {name.lower(): value for name, value in said["headers"].items()}
+    assert said["path"] == "/pipeline?a=b"
+    assert headers["kubeflow-userid"] == "user@example.com"
+    assert "x-other" not in headers
+
+
+def test_service_sees_what_it_asked_for_and_no_more(asking):
+    asking.authorization.clear()
+    asking.get("/x", Cookie=COOKIE, **{"X-Auth-Token": "t", "X-Secret": "s"})
+    ((path, headers),) = asking.authorization
+    assert path == "/x"
+    assert headers["host"] == HOST
+    assert (headers["cookie"], headers["x-auth-token"]) == (COOKIE, "t")
+    assert "x-secret" not in headers
+
+
+@pytest.mark.parametrize("name", ["kubeflow-userid", "Kubeflow-UserID"])
+def test_name_that_a_client_claims_reaches_nobody(asking, name):
+    asking.authorization.clear()
+    known = json.loads(asking.get("/x", Cookie=COOKIE, **{name: "admin"}).text)
+    assert "admin" not in json.dumps(known)
+    public = asking.get("/public/x", **{name: "admin"})
+    assert public.status == 200
+    assert "admin" not in public.text
+    assert "admin" not in json.dumps(asking.authorization)
+
+
+@pytest.mark.parametrize(
+    "request_text",
+    [
+        f"GET /pipeline HTTP/1.0\r\nHost: {HOST}\r\n\r\n",
+        f"GET /pipeline HTTP/1.1\r\nHost: {HOST.upper()}\r\n\r\n",
+        f"GET http://{HOST}/pipeline HTTP/1.1\r\nHost: {TENANT}\r\n\r\n",
+        f"GET /public/../pipeline HTTP/1.1\r\nHost: {HOST}\r\n\r\n",
+        f"GET //pipeline HTTP/1.1\r\nHost: {HOST}\r\n\r\n",
+        f"POST /pipeline HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 0\r\n\r\n",
+        f"GET / HTTP/1.1\r\nHost: {HOST}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+    ],
+)
+def test_no_way_of_asking_passes_the_service(asking, request_text):
+    asking.application.clear()
+    assert " 200 " not in asking.raw(request_text).partition("\r\n")[0]
+    assert asking.application == []
+
+
+def test_tenant_is_nobody_asked_about_on_a_shared_gateway(asking):
+    asking.authorization.clear()
+    answer = asking.get("/", host=TENANT, **{"kubeflow-userid": "theirs"})
+    if asking.shared:
+        assert answer.status == 200
+        assert "theirs" in answer.text
+        assert asking.authorization == []
+    else:
+        # Without hosts of our own there is no tenant; everything on the gateway is guarded.
+        assert answer.status == 302
+
+
+@pytest.mark.parametrize("hosts", [(HOST,), ()], ids=["shared", "alone"])
+def test_closed_guard_refuses_everybody(tmp_path, hosts):
+    with running(tmp_path, CLOSED, hosts) as found:
+        for headers in ({}, {"Cookie": COOKIE}, {"Authorization": "Bearer x"}):
+            assert found.get("/pipeline", **headers).status == 403
+        assert found.application == []
+        assert found.authorization == []
+        if hosts:
+            assert found.get("/", host=TENANT).status == 200
+
+
+def test_service_that_is_away_refuses_everybody(tmp_path):
+    service = authentication.Service(host="gone.kubeflow.svc.cluster.local", port=1)
+    with running(tmp_path, authentication.Guard(service=service)) as found:
+        assert found.get("/pipeline", Cookie=COOKIE).status == 403
+        assert found.application == []
+
+
+def test_tenant_that_came_later_is_spared_on_a_gateway_of_our_own(tmp_path, monkeypatch):
+    server = gateway.Server(80, (TENANT,))
+    later = gateway.Target(
+        **{**vars(TARGET), "neighbours": (gateway.Neighbour("shop/web", (server,)),)}
+    )
+    monkeypatch.setitem(globals(), "TARGET", later)
+    with running(tmp_path, ASKING, ()) as found:
+        assert found.get("/", host=TENANT).status == 200
+        assert found.get("/").status == 302
