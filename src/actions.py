@@ -1,13 +1,49 @@
-"""What actions answer, as text for people; pure."""
+"""What actions answer, as text for people."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import yaml
 
+import admission
 import cluster
 import lifecycle
+
+Parameters = Mapping[str, Any]
+Answer = Callable[[lifecycle.Lifecycle, Parameters], dict[str, str]]
+
+
+def _list(workload: lifecycle.Lifecycle, _: Parameters) -> dict[str, str]:
+    return listed(workload.uninjected())
+
+
+def _restart(*, stale: bool) -> Answer:
+    def answer(workload: lifecycle.Lifecycle, parameters: Parameters) -> dict[str, str]:
+        dry_run = bool(parameters.get("dry-run", False))
+        return restarted(workload.restart(dry_run=dry_run, stale=stale), dry_run=dry_run)
+
+    return answer
+
+
+def _rotate(workload: lifecycle.Lifecycle, _: Parameters) -> dict[str, str]:
+    scope = workload.scope
+    return admission.Admission(scope, lifecycle.image(scope)).rotate()
+
+
+def _show(workload: lifecycle.Lifecycle, _: Parameters) -> dict[str, str]:
+    return shown(workload.scope.manifests.owned())
+
+
+ANSWERS: dict[str, Answer] = {
+    "list-uninjected": _list,
+    "restart-uninjected": _restart(stale=False),
+    "restart-stale": _restart(stale=True),
+    "rotate-certificates": _rotate,
+    "show-manifests": _show,
+}
+"""By the action's name; each may raise a CharmError, which fails the action."""
 
 
 def listed(answer: lifecycle.Answer) -> dict[str, str]:
@@ -20,7 +56,7 @@ def listed(answer: lifecycle.Answer) -> dict[str, str]:
 
 
 def restarted(pods: list[dict[str, Any]], *, dry_run: bool) -> dict[str, str]:
-    """Answer `restart-uninjected`."""
+    """Answer `restart-uninjected` and `restart-stale`."""
     ours = [pod for pod in pods if pod.get("fixable")]
     others = [pod for pod in pods if not pod.get("fixable")]
     key = "would-restart" if dry_run else "restarting"

@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Callable
+import os
 
 import ops
 
@@ -21,7 +20,9 @@ import lifecycle
 import manifests
 import membership
 import mesh
+import modeloperator
 import relations
+import statuses
 
 logger = logging.getLogger(__name__)
 # Each request would be a dozen lines of `juju debug-log`, each a process in the hook's path.
@@ -30,7 +31,6 @@ for _library in ("httpx2", "httpcore2"):
 
 _ATTEMPTS = 3
 """Tries at an object that somebody else keeps changing, before the next event tries again."""
-_DENIED = re.compile(r'cannot (\w+) resource "([^"]+)"')
 
 
 class IstioIntegrator(ops.CharmBase):
@@ -57,10 +57,8 @@ class IstioIntegrator(ops.CharmBase):
             framework.observe(event, self._on_event)
         framework.observe(self.on.remove, self._on_remove)
         framework.observe(self.on.collect_unit_status, self._on_collect_status)
-        framework.observe(self.on.list_uninjected_action, self._on_list_uninjected)
-        framework.observe(self.on.restart_uninjected_action, self._on_restart_uninjected)
-        framework.observe(self.on.rotate_certificates_action, self._on_rotate_certificates)
-        framework.observe(self.on.show_manifests_action, self._on_show_manifests)
+        for name in actions.ANSWERS:
+            framework.observe(self.on[name].action, self._on_action)
 
     def _on_event(self, _: ops.EventBase) -> None:
         if self.app.planned_units() == 0:
@@ -142,6 +140,7 @@ class IstioIntegrator(ops.CharmBase):
         self._workload = self._lifecycle(scope, _joined(scope, place))
         self._run(self._workload)
         self._run(ingress.Ingress(scope, self._related))
+        self._run(modeloperator.Modeloperator(scope))
 
     def _run(self, part: component.Component) -> None:
         """Reconcile one part; what it can't do must not keep the others from their work."""
@@ -167,14 +166,7 @@ class IstioIntegrator(ops.CharmBase):
 
     def _status_of(self, error: errors.CharmError) -> ops.StatusBase:
         logger.warning("%s: %s", type(error).__name__, error)
-        if isinstance(error, errors.ForbiddenError):
-            denied = _DENIED.search(error.message)
-            detail = f" (may not {denied[1]} {denied[2]})" if denied else ""
-            trust = f"juju trust {self.app.name} --scope=cluster"
-            return ops.BlockedStatus(f"run: {trust}{detail}")
-        if isinstance(error, errors.ForeignError):
-            return ops.BlockedStatus(str(error))
-        return ops.WaitingStatus(f"waiting for the Kubernetes API: {error}"[:200])
+        return statuses.of_error(error, application=self.app.name)
 
     @property
     def _related(self) -> relations.Relations:
@@ -193,6 +185,7 @@ class IstioIntegrator(ops.CharmBase):
             application=self.app.name,
             unit=self.unit.name,
             leader=self.unit.is_leader(),
+            controller_ports=component.ports(os.environ.get("JUJU_API_ADDRESSES", "")),
         )
 
     def _lifecycle(
@@ -201,36 +194,15 @@ class IstioIntegrator(ops.CharmBase):
         container = self.unit.get_container(lifecycle.CONTAINER)
         return lifecycle.Lifecycle(scope, container, joined)
 
-    def _on_list_uninjected(self, event: ops.ActionEvent) -> None:
-        self._answer(event, lambda workload: actions.listed(workload.uninjected()))
-
-    def _on_restart_uninjected(self, event: ops.ActionEvent) -> None:
-        dry_run = bool(event.params.get("dry-run", False))
-
-        def restart(workload: lifecycle.Lifecycle) -> dict[str, str]:
-            return actions.restarted(workload.restart(dry_run=dry_run), dry_run=dry_run)
-
-        self._answer(event, restart)
-
-    def _on_rotate_certificates(self, event: ops.ActionEvent) -> None:
-        def rotate(workload: lifecycle.Lifecycle) -> dict[str, str]:
-            return admission.Admission(workload.scope, self._image(workload.scope)).rotate()
-
-        self._answer(event, rotate)
-
-    def _on_show_manifests(self, event: ops.ActionEvent) -> None:
-        self._answer(event, lambda workload: actions.shown(workload.scope.manifests.owned()))
-
-    def _answer(
-        self, event: ops.ActionEvent, ask: Callable[[lifecycle.Lifecycle], dict[str, str]]
-    ) -> None:
-        """Bring everything up to date, then ask; what goes wrong fails the action."""
+    def _on_action(self, event: ops.ActionEvent) -> None:
+        """Bring everything up to date, then answer; what goes wrong fails the action."""
+        name = event.handle.kind.removesuffix("_action").replace("_", "-")
         self._on_event(event)
         if self._workload is None:
             event.fail("; ".join(status.message for status in self._statuses))
             return
         try:
-            event.set_results(ask(self._workload))
+            event.set_results(actions.ANSWERS[name](self._workload, event.params))
         except errors.CharmError as error:
             event.fail(str(error))
 

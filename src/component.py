@@ -35,6 +35,16 @@ class Component(Protocol):
         ...
 
 
+CONTROLLER_PORTS = (17070,)
+"""Of a Juju controller that was bootstrapped without a wish."""
+
+
+def ports(addresses: str) -> tuple[int, ...]:
+    """Read the ports of `HOST:PORT [HOST]:PORT …`, as Juju tells where its controller is."""
+    found = {address.rpartition(":")[2] for address in addresses.split()}
+    return tuple(sorted(int(port) for port in found if port.isdigit())) or CONTROLLER_PORTS
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Scope:
     """What every component may use."""
@@ -53,6 +63,8 @@ class Scope:
     unit: str
     leader: bool
     """Whether this unit may write cluster objects; every unit may read."""
+    controller_ports: tuple[int, ...] = CONTROLLER_PORTS
+    """Of Juju's controller, which every charm calls."""
 
     @property
     def pod(self) -> str:

@@ -54,6 +54,8 @@ class Summary:
     """Pods without a sidecar that are not ours to replace."""
     settled_before_us: bool
     """The model ran long before we came: nothing is replaced unasked."""
+    stale: int = 0
+    """Pods in the mesh whose proxy is of another revision or of an earlier istiod."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,6 +164,7 @@ def parse(output: str) -> Answer:
             guarded=guarded,
             reported=int(values["reported"]),
             settled_before_us=bool(values["settled_before_us"]),
+            stale=int(values.get("stale", 0)),
         )
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise errors.LifecycleError(
@@ -242,16 +245,22 @@ class Lifecycle:
         """
         return parse(self._ask())
 
-    def restart(self, *, dry_run: bool) -> list[dict[str, Any]]:
+    def restart(self, *, dry_run: bool, stale: bool) -> list[dict[str, Any]]:
         """Have the acting unit's workload replace what may be replaced, without waiting for it.
 
+        Args:
+            dry_run: Only tell which.
+            stale: Those with an old sidecar instead of those without.
+
         Returns:
-            The pods without a sidecar; the fixable ones are those to be replaced.
+            The pods in question; the fixable ones are those to be replaced.
 
         Raises:
             LifecycleError: There is no answer.
         """
-        return _lines(self._ask("--restart", "--no-wait", *(("--dry-run",) if dry_run else ())))
+        which = ("--stale",) if stale else ()
+        how = ("--dry-run",) if dry_run else ()
+        return _lines(self._ask(*which, "--restart", "--no-wait", *how))
 
     def explain(self, pods: list[cluster.Object]) -> list[dict[str, Any]]:
         """Ask what would be done about the proxies of some pods.
@@ -269,6 +278,7 @@ class Lifecycle:
         return _lines(self._exec(argv, document))
 
     def _ask(self, *more: str) -> str:
+        now = self.scope.mesh
         argv = [
             *(PROGRAM, "uninjected"),
             *_whose(self.scope),
@@ -276,6 +286,8 @@ class Lifecycle:
             *_which_pods(self.scope.config),
             *("--lifecycle-namespaces", ",".join(self.scope.config.lifecycle_namespaces)),
             *("--convergence", self.scope.config.sidecar_convergence if self._joined else "off"),
+            *("--proxy-revision", now.proxy_revision if now else ""),
+            *("--proxy-version", now.version if now else ""),
             *("--output", "json", *more),
         ]
         return self._exec(argv)
@@ -330,7 +342,8 @@ def progress(summary: Summary | None, *, application: str) -> Iterable[ops.Statu
     elif summary.in_mesh < summary.eligible and not summary.guarded:
         yield ops.MaintenanceStatus(f"{counts}, the others are being brought in")
     outside = f", {summary.reported} not ours to replace" if summary.reported else ""
-    yield ops.ActiveStatus(f"{counts}{outside}")
+    old = f", {summary.stale} with an old proxy: restart-stale" if summary.stale else ""
+    yield ops.ActiveStatus(f"{counts}{outside}{old}")
 
 
 def _named(kind: cluster.Kind, name: str, namespace: str) -> cluster.Object:

@@ -51,6 +51,8 @@ class Mesh:
     """The injector's address where there is no Service."""
     version: str = ""
     """As the proxy's image or istiod itself says; empty when neither does."""
+    proxy_revision: str = ""
+    """The revision that new pods get, which a tag may move; empty while nobody answers."""
     webhook_configuration: str = ""
     """The name of the injector's MutatingWebhookConfiguration."""
     hold_by_default: bool = False
@@ -72,6 +74,23 @@ class Mesh:
     """What the operator should know about `native_sidecars`."""
     hold_honoured: bool = True
     """Whether a classic sidecar that is asked to hold the application does."""
+    overwritten: tuple[str, ...] = ()
+    """Annotations of pods that istiod's own `injectedAnnotations` replace."""
+    cni: bool = False
+    """Whether Istio's CNI plugin redirects the traffic of pods, from their first moment."""
+    registry_only: bool = False
+    """Whether proxies let nothing out that Istio does not know."""
+    gateways_scoped: bool = False
+    """Whether a Gateway only binds to gateway workloads of its own namespace."""
+
+    @property
+    def cuts_off_controller(self) -> bool:
+        """Whether charms would not reach Juju's controller through what their pods get.
+
+        Their init container calls it before a classic proxy runs, which only matters where the
+        CNI plugin redirects its calls already; the controller itself may be anywhere.
+        """
+        return self.registry_only or (self.cni and not self.native_by_default)
 
     @property
     def namespace_labels(self) -> dict[str, str]:
@@ -203,7 +222,13 @@ class Discovery:
                     f"there is none; run: istioctl tag set default --revision {self.mesh.revision}"
                 )
             if self._config.hold_application and not self.mesh.hold_honoured:
-                logger.warning("%s does not honour the hold of applications", self.mesh.name)
+                replaced = ", ".join(self.mesh.overwritten) or "nothing"
+                logger.warning(
+                    "%s does not honour the hold of applications; its injectedAnnotations "
+                    "replace %s",
+                    self.mesh.name,
+                    replaced,
+                )
 
     def _examine(self, injector: injectors.Injector) -> Mesh:
         settings = self._settings(injector)
@@ -218,6 +243,9 @@ class Discovery:
             hold_by_default=defaults.get("holdApplicationUntilProxyStarts") is True,
             status_port=int(defaults.get("statusPort", DEFAULT_STATUS_PORT)),
             root_namespace=str(settings.get("rootNamespace") or injector.namespace),
+            registry_only=cluster.at(settings, "outboundTrafficPolicy").get("mode")
+            == "REGISTRY_ONLY",
+            gateways_scoped=self._setting(injector, "PILOT_SCOPE_GATEWAY_TO_NAMESPACE") == "true",
         )
         return self._probe(mesh)
 
@@ -233,6 +261,19 @@ class Discovery:
         except yaml.YAMLError as error:
             logger.warning("ConfigMap %s/%s: %s", injector.namespace, name, error)
             return {}
+
+    def _setting(self, injector: injectors.Injector, name: str) -> str:
+        """Read an environment variable of istiod; empty where its Deployment can't be found."""
+        if not injector.namespace:
+            return ""
+        # Istio's charts give the Service and the Deployment the same name.
+        found = self._cluster.get(cluster.DEPLOYMENT, injector.service, injector.namespace)
+        spec = cluster.at(found, "spec", "template", "spec")
+        for container in cluster.items(spec, "containers"):
+            for variable in cluster.items(container, "env"):
+                if variable["name"] == name:
+                    return str(variable.get("value", "")).lower()
+        return ""
 
     def _probe(self, mesh: Mesh) -> Mesh:
         namespace, labels = self._place(mesh)
@@ -263,6 +304,9 @@ class Discovery:
             native_by_default=default.native,
             native_warning=warning,
             hold_honoured=classic.held,
+            overwritten=classic.overwritten,
+            cni=default.cni,
+            proxy_revision=default.revision,
             version=native.version or self._ask_version(mesh.namespace, mesh.service),
         )
 

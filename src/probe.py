@@ -16,6 +16,9 @@ PROXY_CONFIG_ANNOTATION = "proxy.istio.io/config"
 STATUS_ANNOTATION = "sidecar.istio.io/status"
 PROXY = "istio-proxy"
 
+_CNI_CHECK = "istio-validation"
+"""The init container that checks what Istio's CNI plugin did; without the plugin there is none."""
+
 _WEBHOOK_FAILURE = re.compile(r'failed calling webhook "([^"]+)": (.+)', re.DOTALL)
 _VERSION_TAG = re.compile(r":(\d+\.\d+(?:\.\d+)?)")
 
@@ -32,6 +35,10 @@ class Answer:
     revision: str = ""
     version: str = ""
     """As the tag of the proxy's image tells it."""
+    cni: bool = False
+    """Traffic is redirected from the pod's first moment, by Istio's CNI plugin."""
+    overwritten: tuple[str, ...] = ()
+    """Annotations that came back with another value than the pod asked for."""
     problem: str = ""
     """Why there is no sidecar."""
 
@@ -90,13 +97,21 @@ def ask(
     Raises:
         ForbiddenError: The charm may not create pods.
     """
+    asked = pod(namespace, labels, native=native)
     try:
-        created = api.create(pod(namespace, labels, native=native), dry_run=True)
+        created = api.create(asked, dry_run=True)
     except errors.ForbiddenError:
         raise
     except errors.ApiError as error:
         return Answer(injected=False, problem=_reason(error.message))
-    return read(created)
+    except errors.UnreachableError as error:
+        # An injector that takes connections and never answers takes the API server's time too.
+        return Answer(injected=False, problem=str(error))
+    answer = read(created)
+    wanted = asked["metadata"]["annotations"]
+    given = cluster.at(created, "metadata", "annotations")
+    overwritten = tuple(sorted(key for key in wanted if given.get(key) != wanted[key]))
+    return dataclasses.replace(answer, overwritten=overwritten)
 
 
 def _reason(message: str) -> str:
@@ -125,8 +140,10 @@ def _injected(created: cluster.Object, proxy: Any, *, native: bool, held: bool) 
     except ValueError:
         status = {}
     version = _VERSION_TAG.search(proxy.get("image", ""))
+    inits = cluster.items(cluster.at(created, "spec"), "initContainers")
     return Answer(
         injected=True,
+        cni=any(each["name"] == _CNI_CHECK for each in inits),
         native=native,
         held=held,
         revision=str(cluster.at(status, "status").get("revision") or ""),

@@ -15,6 +15,9 @@ import podrules
 SEEN_ANNOTATION = "istio-integrator.charmhub.io/seen"
 """On what is applied: what it takes from the mesh, to be kept while the mesh says nothing."""
 
+_CHARMS = "app.kubernetes.io/name"
+"""Juju labels the pods of its applications so; all of them call the controller."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Seen:
@@ -23,6 +26,8 @@ class Seen:
     native: bool = False
     inject_label: tuple[str, str] = (injectors.INJECT_LABEL, "true")
     istiod_namespace: str = ""
+    controller_ports: tuple[int, ...] = ()
+    """Of Juju's controller, where the mesh would keep charms from reaching it."""
 
     @classmethod
     def of(cls, scope: component.Scope, before: Seen | None) -> Seen:
@@ -40,7 +45,11 @@ class Seen:
                 native=mesh.native_sidecars if is_known else seen.native,
                 inject_label=next(iter(mesh.pod_labels.items())),
                 istiod_namespace=mesh.namespace,
+                controller_ports=seen.controller_ports,
             )
+            if is_known:
+                ports = scope.controller_ports if mesh.cuts_off_controller else ()
+                seen = dataclasses.replace(seen, controller_ports=ports)
         if scope.config.sidecar_mode == "classic":
             return dataclasses.replace(seen, native=False)
         return seen
@@ -55,12 +64,17 @@ class Seen:
                     "native": bool(native),
                     "inject-label": [str(key), str(value)],
                     "istiod-namespace": str(namespace),
+                    **rest,
                 }:
-                    label = (key, value)
-                    return cls(native=native, inject_label=label, istiod_namespace=namespace)
+                    return cls(
+                        native=native,
+                        inject_label=(key, value),
+                        istiod_namespace=namespace,
+                        controller_ports=tuple(map(int, rest.get("controller-ports", ()))),
+                    )
                 case _:
                     return None
-        except ValueError:
+        except (TypeError, ValueError):
             return None
 
     def text(self) -> str:
@@ -69,6 +83,7 @@ class Seen:
             "native": self.native,
             "inject-label": self.inject_label,
             "istiod-namespace": self.istiod_namespace,
+            "controller-ports": self.controller_ports,
         }
         return json.dumps(values, sort_keys=True)
 
@@ -92,6 +107,11 @@ class Wishes:
     def of(cls, scope: component.Scope, seen: Seen, *, lifecycle_in_model: bool) -> Wishes:
         """Gather them from options and mesh."""
         options = scope.config
+        rules = options.pod_rules
+        if seen.controller_ports:
+            own = podrules.Ports(selector=_CHARMS, ports=seen.controller_ports)
+            ports = (*rules.excluded_outbound_ports, own)
+            rules = dataclasses.replace(rules, excluded_outbound_ports=ports)
         return cls(
             model=scope.model,
             application=scope.application,
@@ -101,7 +121,7 @@ class Wishes:
             excluded_pods=options.excluded_pods,
             hold_application=options.hold_application,
             seen=seen,
-            rules=options.pod_rules,
+            rules=rules,
         )
 
     def settings(self) -> dict[str, Any]:

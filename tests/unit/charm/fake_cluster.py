@@ -44,6 +44,7 @@ class FakeCluster:
         self.forbidden: set[tuple[str, ...]] = set()
         self.absent: set[str] = set()
         self.broken: dict[tuple[str, str], int] = {}
+        self.timeouts: set[tuple[str, str]] = set()
         self.unreachable = False
         self.interference: list[Any] = []
         self.policies_work = True
@@ -160,6 +161,8 @@ class FakeCluster:
 
     def _check(self, verb: str, key: Key) -> None:
         plural = key[1]
+        if (verb, plural) in self.timeouts:
+            raise httpx2.ReadTimeout("The read operation timed out")
         elsewhere = (verb, plural, key[2]) in self.forbidden
         if elsewhere or (verb, plural) in self.forbidden or ("*", "*") in self.forbidden:
             raise StatusError(
@@ -256,11 +259,15 @@ class FakeCluster:
         annotations["sidecar.istio.io/status"] = json.dumps(
             {"revision": behaviour.get("revision", "default")}
         )
+        annotations |= behaviour.get("injected_annotations", {})
+        if behaviour.get("cni"):
+            pod["spec"].setdefault("initContainers", []).append({"name": "istio-validation"})
         proxy = {"name": "istio-proxy", "image": behaviour.get("image", "proxyv2:1.31.1")}
         default = json.dumps(behaviour.get("native_by_default", False))
         asked = annotations.get("sidecar.istio.io/nativeSidecar", default) == "true"
         if asked and behaviour.get("native", True):
-            pod["spec"]["initContainers"] = [{**proxy, "restartPolicy": "Always"}]
+            inits = pod["spec"].get("initContainers", [])
+            pod["spec"]["initContainers"] = [*inits, {**proxy, "restartPolicy": "Always"}]
             return
         if "holdApplicationUntilProxyStarts" in annotations.get("proxy.istio.io/config", ""):
             proxy["lifecycle"] = {"postStart": {"exec": {"command": ["pilot-agent", "wait"]}}}
@@ -311,6 +318,7 @@ def install_istio(
     tags: Iterator[str] | tuple[str, ...] = (),
     namespace: str = "istio-system",
     mesh_config: str = "",
+    environment: dict[str, str] | None = None,
     **behaviour: Any,
 ) -> None:
     """Install what Istio's own charts render for a revision; `behaviour` is the istiod's."""
@@ -331,6 +339,16 @@ def install_istio(
             "kind": "ConfigMap",
             "metadata": {"name": f"istio{suffix}", "namespace": namespace},
             "data": {"mesh": mesh_config or f"rootNamespace: {namespace}\n"},
+        }
+    )
+    env = [{"name": key, "value": value} for key, value in (environment or {}).items()]
+    template = {"spec": {"containers": [{"name": "discovery", "env": env}]}}
+    cluster.add(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": f"istiod{suffix}", "namespace": namespace},
+            "spec": {"template": template},
         }
     )
     place = "" if namespace == "istio-system" else f"-{namespace}"

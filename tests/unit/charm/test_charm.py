@@ -473,22 +473,26 @@ def test_list_uninjected_names_each_pod_and_why(ctx, fake):
 
 
 @pytest.mark.parametrize(
-    ("params", "result", "last"),
+    ("dry_run", "result", "last"),
     [
-        pytest.param({}, "restarting", "--no-wait", id="for real"),
-        pytest.param({"dry-run": True}, "would-restart", "--dry-run", id="dry run"),
+        pytest.param(False, "restarting", "--no-wait", id="for real"),
+        pytest.param(True, "would-restart", "--dry-run", id="dry run"),
     ],
 )
-def test_restart_uninjected_asks_the_workload(ctx, fake, params, result, last):
+@pytest.mark.parametrize("stale", [False, True])
+def test_restart_asks_the_workload(ctx, fake, *, stale, dry_run, result, last):
     fake_cluster.install_istio(fake)
     job = {**POD, "name": "job-x", "workload": "", "fixable": False, "message": "a Job's"}
     container = dataclasses.replace(
         workload(), execs={testing.Exec((PROGRAM, "uninjected"), stdout=_listing(POD, job))}
     )
-    ctx.run(ctx.on.action("restart-uninjected", params=params), state(container))
+    action = "restart-stale" if stale else "restart-uninjected"
+    ctx.run(ctx.on.action(action, params={"dry-run": dry_run}), state(container))
     asked = [one.command for one in ctx.exec_history["lifecycle"]][-1]
     assert asked[-1] == last
     assert "--restart" in asked
+    assert ("--stale" in asked) is stale
+    assert "--proxy-revision default --proxy-version 1.31.1" in " ".join(asked)
     assert "kubeflow/minio-0" in ctx.action_results[result]
     assert ctx.action_results["not-ours-to-restart"] == "kubeflow/job-x: a Job's"
 
@@ -512,3 +516,51 @@ def test_show_manifests_shows_what_is_ours(ctx, fake):
     fake_cluster.install_istio(fake)
     ctx.run(ctx.on.action("show-manifests"), state())
     assert "manifests" in ctx.action_results
+
+
+def test_old_proxies_are_counted_and_leave_the_unit_active(ctx, fake):
+    fake_cluster.install_istio(fake)
+    assert status(ctx, state(workload(stale=3))) == testing.ActiveStatus(
+        "istio-system/istiod 1.31 · policy · native sidecars · 14/14 pods in mesh, "
+        "3 with an old proxy: restart-stale"
+    )
+
+
+def test_charms_are_let_out_to_the_controller_that_juju_names(ctx, fake, monkeypatch):
+    monkeypatch.setenv("JUJU_API_ADDRESSES", "10.1.2.3:17071")
+    fake_cluster.install_istio(fake, cni=True)
+    ctx.run(ctx.on.config_changed(), state())
+    (policy,) = [one for one in fake.objects.values() if one["kind"] == "MutatingAdmissionPolicy"]
+    assert '["17071"]' in json.dumps(policy["spec"]).replace('\\"', '"')
+
+
+def test_modeloperator_that_is_cut_off_is_named(ctx, fake):
+    fake_cluster.install_istio(fake)
+    fake.add(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": "modeloperator-x",
+                "namespace": "kubeflow",
+                "labels": {"operator.juju.is/name": "modeloperator"},
+            },
+            "spec": {"containers": [{"name": "istio-proxy"}]},
+        }
+    )
+    assert isinstance(status(ctx, state()), testing.ActiveStatus)
+    fake.add(
+        {
+            "apiVersion": "security.istio.io/v1",
+            "kind": "PeerAuthentication",
+            "metadata": {"name": "default", "namespace": "istio-system"},
+            "spec": {"mtls": {"mode": "STRICT"}},
+        }
+    )
+    assert status(ctx, state()) == testing.BlockedStatus(
+        "modeloperator is in the mesh and PeerAuthentication istio-system/default asks for mutual "
+        "TLS, so Juju's webhook can't be called; run: kubectl delete pod -n kubeflow "
+        "modeloperator-x"
+    )
+    fake.forbidden.add(("list", "peerauthentications"))
+    assert isinstance(status(ctx, state()), testing.ActiveStatus)

@@ -151,6 +151,11 @@ def progress(**values) -> list[ops.StatusBase]:
             ops.BlockedStatus("Deployment/a: m (and 1 more)"),
             id="guarded",
         ),
+        pytest.param(
+            {"stale": 3},
+            ops.ActiveStatus("3/3 pods in mesh, 3 with an old proxy: restart-stale"),
+            id="old proxies",
+        ),
     ],
 )
 def test_progress_is_said(values, expected):

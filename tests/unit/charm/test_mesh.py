@@ -42,6 +42,7 @@ def test_discovery_finds_a_living_mesh_and_what_it_can_do(fake):
         alive=True,
         probed=True,
         native_sidecars=True,
+        proxy_revision="default",
     )
     assert fake.writes == []
 
@@ -238,3 +239,50 @@ def test_version_is_what_istiod_says(monkeypatch, answer, expected):
 
 def test_version_of_a_remote_istiod_is_not_asked():
     assert mesh.istiod_version("", "") == ""
+
+
+@pytest.mark.parametrize(
+    ("outbound", "behaviour", "want"),
+    [
+        pytest.param("ALLOW_ANY", {}, False, id="istio-init"),
+        pytest.param("ALLOW_ANY", {"cni": True}, True, id="cni, classic"),
+        pytest.param("ALLOW_ANY", {"cni": True, "native_by_default": True}, False, id="cni"),
+        pytest.param("REGISTRY_ONLY", {}, True, id="registry only"),
+        pytest.param("REGISTRY_ONLY", {"native_by_default": True}, True, id="and native"),
+    ],
+)
+def test_mesh_knows_whether_charms_reach_their_controller(fake, outbound, behaviour, want):
+    outside = f"outboundTrafficPolicy: {{mode: {outbound}}}"
+    fake_cluster.install_istio(fake, mesh_config=outside, **behaviour)
+    found = discover(fake).mesh
+    assert found.cuts_off_controller is want
+    assert found.cni is behaviour.get("cni", False)
+
+
+@pytest.mark.parametrize(("value", "want"), [("true", True), ("false", False)])
+def test_mesh_knows_that_gateways_keep_to_their_namespace(fake, value, want):
+    fake_cluster.install_istio(fake, environment={"PILOT_SCOPE_GATEWAY_TO_NAMESPACE": value})
+    assert discover(fake).mesh.gateways_scoped is want
+
+
+def test_what_istiod_writes_over_is_named(fake, caplog):
+    replaced = {"proxy.istio.io/config": "{}"}
+    fake_cluster.install_istio(fake, injected_annotations=replaced)
+    discovery = discover(fake)
+    assert discovery.mesh.overwritten == ("proxy.istio.io/config",)
+    assert list(discovery.statuses())
+    assert "injectedAnnotations replace proxy.istio.io/config" in caplog.text
+
+
+def test_revision_of_new_proxies_is_what_a_tag_leads_to(fake):
+    fake_cluster.install_istio(fake, revision="1-31", tags=("prod",))
+    found = discover(fake, revision="prod").mesh
+    assert (found.revision, found.proxy_revision) == ("prod", "1-31")
+
+
+def test_injector_that_never_answers_is_not_alive(fake):
+    fake_cluster.install_istio(fake)
+    fake.timeouts.add(("create", "pods"))
+    found = discover(fake).mesh
+    assert not found.alive
+    assert "timed out" in found.problem

@@ -1,6 +1,7 @@
 """What new pods get, kept while the mesh can't be asked."""
 
 import dataclasses
+import json
 
 import pytest
 from hypothesis import given
@@ -19,6 +20,12 @@ NATIVE = wishes.Seen(
     native=True, inject_label=("istio.io/rev", "x"), istiod_namespace="istio-system"
 )
 CLASSIC = dataclasses.replace(NATIVE, native=False)
+
+
+NO_PORTS = json.dumps(
+    {"native": True, "inject-label": ["a", "b"], "istiod-namespace": "", "controller-ports": "x"}
+)
+NOTHING = ["", "{", "[]", '{"native": 1}', "null", '{"native": true}', NO_PORTS]
 
 
 def scope(found, mode="auto"):
@@ -52,6 +59,41 @@ def test_what_was_seen_last_is_kept_while_the_mesh_says_nothing(found, before, w
     assert wishes.Seen.of(scope(found), before) == want
 
 
+CUTTING = dataclasses.replace(ALIVE, registry_only=True)
+CUT = dataclasses.replace(NATIVE, controller_ports=(17070,))
+
+
+@pytest.mark.parametrize(
+    ("found", "before", "want"),
+    [
+        pytest.param(CUTTING, None, CUT, id="where it is needed"),
+        pytest.param(ALIVE, CUT, NATIVE, id="not where it is not"),
+        pytest.param(AWAY, CUT, CUT, id="kept while istiod is away"),
+        pytest.param(None, CUT, CUT, id="kept while its webhook is away"),
+    ],
+)
+def test_charms_reach_their_controller(found, before, want):
+    seen = wishes.Seen.of(scope(found), before)
+    assert seen == want
+    wanted = wishes.Wishes.of(scope(found), seen, lifecycle_in_model=True)
+    rules = wanted.settings()["excluded-outbound-ports"]
+    own = {"pods": "app.kubernetes.io/name", "ports": [17070]}
+    assert rules == ([own] if want is CUT else [])
+
+
+@pytest.mark.parametrize(
+    ("addresses", "want"),
+    [
+        ("", (17070,)),
+        ("10.1.2.3:17070 [fd00::1]:17070", (17070,)),
+        ("controller.example.com:443 10.1.2.3:17070", (443, 17070)),
+        ("nonsense", (17070,)),
+    ],
+)
+def test_ports_of_the_controller_are_those_that_juju_tells(addresses, want):
+    assert component.ports(addresses) == want
+
+
 @pytest.mark.parametrize("found", [ALIVE, AWAY, None])
 def test_classic_sidecars_are_an_option_whatever_was_seen(found):
     assert wishes.Seen.of(scope(found, "classic"), NATIVE).native is False
@@ -63,6 +105,7 @@ def test_classic_sidecars_are_an_option_whatever_was_seen(found):
         native=st.booleans(),
         inject_label=st.tuples(st.text(), st.text()),
         istiod_namespace=st.text(),
+        controller_ports=st.lists(st.integers(1, 65535)).map(tuple),
     )
 )
 def test_what_is_written_is_read_back(seen):
@@ -70,7 +113,7 @@ def test_what_is_written_is_read_back(seen):
     assert wishes.Seen.read({"metadata": {"annotations": annotations}}) == seen
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"native": 1}', "null", '{"native": true}'])
+@pytest.mark.parametrize("text", NOTHING)
 def test_what_cannot_be_understood_was_not_seen(text):
     annotations = {wishes.SEEN_ANNOTATION: text}
     assert wishes.Seen.read({"metadata": {"annotations": annotations}}) is None

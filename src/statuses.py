@@ -1,0 +1,29 @@
+"""What the operator is told about errors, and what is to be done about them."""
+
+from __future__ import annotations
+
+import re
+
+import ops
+
+import errors
+
+_DENIED = re.compile(r'cannot (\w+) resource "([^"]+)"(?: in API group "([^"]*)")?')
+_LONGEST = 200
+
+
+def of_error(error: errors.CharmError, *, application: str) -> ops.StatusBase:
+    """Turn an error into a status.
+
+    Args:
+        error: What went wrong.
+        application: Ours, for the command that helps.
+    """
+    if isinstance(error, errors.ForbiddenError):
+        denied = _DENIED.search(error.message)
+        group = f".{denied[3]}" if denied and denied[3] else ""
+        detail = f" (may not {denied[1]} {denied[2]}{group})" if denied else ""
+        return ops.BlockedStatus(f"run: juju trust {application} --scope=cluster{detail}")
+    if isinstance(error, errors.ForeignError):
+        return ops.BlockedStatus(str(error))
+    return ops.WaitingStatus(f"waiting for the Kubernetes API: {error}"[:_LONGEST])

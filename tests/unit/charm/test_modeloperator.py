@@ -1,0 +1,89 @@
+"""What of the mesh keeps Kubernetes from calling modeloperator's webhook."""
+
+import pytest
+
+import modeloperator
+
+LABELS = {"operator.juju.is/name": "modeloperator"}
+
+
+def pod(*, annotations=None, init=(), containers=("juju-operator",)):
+    return {
+        "metadata": {
+            "name": "modeloperator-x",
+            "namespace": "kubeflow",
+            "labels": LABELS,
+            "annotations": annotations or {},
+        },
+        "spec": {
+            "containers": [{"name": name} for name in containers],
+            "initContainers": [{"name": name} for name in init],
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "want"),
+    [
+        pytest.param(pod(), False, id="as it should be"),
+        pytest.param(pod(containers=("juju-operator", "istio-proxy")), True, id="classic"),
+        pytest.param(pod(init=("istio-proxy",)), True, id="native"),
+        pytest.param(
+            pod(annotations={"ambient.istio.io/redirection": "enabled"}), True, id="ambient"
+        ),
+    ],
+)
+def test_it_is_in_the_mesh(given, want):
+    assert modeloperator.is_in_mesh(given) is want
+
+
+def peers(mode, namespace="istio-system", **spec):
+    return {
+        "kind": "PeerAuthentication",
+        "metadata": {"name": "default", "namespace": namespace},
+        "spec": {"mtls": {"mode": mode}, **spec},
+    }
+
+
+def policy(namespace="istio-system", **spec):
+    return {
+        "kind": "AuthorizationPolicy",
+        "metadata": {"name": "all", "namespace": namespace},
+        "spec": spec,
+    }
+
+
+ITS_OWN = {"selector": {"matchLabels": LABELS}}
+ANOTHER = {"selector": {"matchLabels": {"app": "x"}}}
+MESH_ONLY = [{"from": [{"source": {"principals": ["*"]}}]}]
+
+
+@pytest.mark.parametrize(
+    ("policies", "want"),
+    [
+        pytest.param([], "", id="none"),
+        pytest.param([peers("STRICT")], "istio-system/default asks", id="strict mesh"),
+        pytest.param([peers("STRICT", "kubeflow")], "kubeflow/default asks", id="strict model"),
+        pytest.param([peers("STRICT", "other")], "", id="strict elsewhere"),
+        pytest.param([peers("PERMISSIVE")], "", id="permissive"),
+        pytest.param([peers("STRICT"), peers("PERMISSIVE", "kubeflow")], "", id="nearest wins"),
+        pytest.param(
+            [peers("STRICT", "kubeflow"), peers("DISABLE", "kubeflow", **ITS_OWN)],
+            "",
+            id="the pod's own wins",
+        ),
+        pytest.param([peers("STRICT", "kubeflow", **ANOTHER)], "", id="strict for others"),
+        pytest.param([policy()], "istio-system/all denies", id="allow nothing"),
+        pytest.param([policy("kubeflow", rules=MESH_ONLY)], "denies", id="allow only the mesh"),
+        pytest.param([policy(rules=[{}])], "", id="allow everything"),
+        pytest.param([policy(**ANOTHER)], "", id="allow nothing for others"),
+        pytest.param([policy(action="DENY", rules=[{}])], "denies", id="deny everything"),
+        pytest.param([policy(action="DENY", rules=MESH_ONLY)], "", id="deny the mesh"),
+        pytest.param([policy(action="DENY")], "", id="deny without rules is nothing"),
+        pytest.param([policy(action="AUDIT", rules=[{}])], "", id="audit"),
+    ],
+)
+def test_policy_in_its_way_is_named(policies, want):
+    found = modeloperator.obstacle(pod(), policies, root_namespace="istio-system")
+    assert want in found
+    assert bool(want) == bool(found)
