@@ -2,13 +2,19 @@
 
 import contextlib
 import dataclasses
+import datetime
 import http.client
 import json
 import socket
+import ssl
 import threading
 import time
 
 import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 HOST = "kubeflow.example.com"
 TENANT_HOST = "shop.example.com"
@@ -174,10 +180,29 @@ class Answer:
 class Browser:
     """Asks a gateway over one connection, which it opens again when the gateway closes it."""
 
-    def __init__(self, address, port=80):
+    def __init__(self, address, *, tls=False):
         self.address = address
-        self.port = port
+        self._tls = tls
         self._connection = None
+
+    def _connect(self):
+        connection = http.client.HTTPConnection(self.address, 443 if self._tls else 80, timeout=15)
+        if self._tls:
+            context = ssl.create_default_context()
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+            connection.connect()
+            connection.sock = context.wrap_socket(connection.sock, server_hostname=HOST)
+        return connection
+
+    def serial(self):
+        """The serial number of the certificate that a new connection is shown."""
+        connection = self._connect()
+        try:
+            shown = connection.sock.getpeercert(binary_form=True)
+            return x509.load_der_x509_certificate(shown).serial_number
+        finally:
+            connection.close()
 
     def get(self, path="/", host=HOST, **headers):
         """Ask; an error of the connection is raised unless it was an idle one that had ended."""
@@ -185,7 +210,7 @@ class Browser:
         for last in (False, True):
             reused = self._connection is not None
             if self._connection is None:
-                self._connection = http.client.HTTPConnection(self.address, self.port, timeout=15)
+                self._connection = self._connect()
             try:
                 self._connection.request("GET", path, headers=given)
                 response = self._connection.getresponse()
@@ -206,10 +231,10 @@ class Browser:
 class Hammer(threading.Thread):
     """Asks the same all the time and counts the answers."""
 
-    def __init__(self, address, pause, **request):
+    def __init__(self, address, pause, *, tls=False, **request):
         super().__init__(daemon=True)
         self.answers = {}
-        self._browser = Browser(address)
+        self._browser = Browser(address, tls=tls)
         self._pause = pause
         self._request = request
         self._ended = threading.Event()
@@ -251,3 +276,38 @@ def raw(address, request):
             while chunk := connection.recv(65536):
                 found += chunk
         return found
+
+
+def tls_secret(namespace, name):
+    """A Secret with a new certificate for our host."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, HOST)])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder(
+            issuer_name=subject,
+            subject_name=subject,
+            public_key=key.public_key(),
+            serial_number=x509.random_serial_number(),
+            not_valid_before=now - datetime.timedelta(hours=1),
+            not_valid_after=now + datetime.timedelta(days=1),
+        )
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(HOST)]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "kubernetes.io/tls",
+        "metadata": {"name": name, "namespace": namespace},
+        "stringData": {
+            "tls.crt": certificate.public_bytes(serialization.Encoding.PEM).decode(),
+            "tls.key": private.decode(),
+        },
+    }
+    return yaml.safe_dump(secret), certificate.serial_number

@@ -247,6 +247,37 @@ def test_route_of_somebody_else_on_our_gateway_is_guarded_too(opened):
         opened.kubectl("delete", "virtualservice", "-n", "shop", "notebook")
 
 
+def test_https_beside_http_and_a_rotation_that_drops_nothing(opened):
+    secret, first = world.tls_secret(istio.INGRESS, "kubeflow-tls")
+    opened.kubectl("apply", "-f", "-", text=secret)
+    opened.juju.config(APP, {"tls-secret": "kubeflow-tls"})
+    secure = world.Browser(opened.address, tls=True)
+
+    def shows(serial):
+        try:
+            return secure.serial() == serial
+        except OSError:
+            return False
+
+    assert world.eventually(lambda: shows(first))
+    assert secure.get("/pipeline/x").status == 302
+    assert secure.get("/pipeline/x", Cookie=world.COOKIE).status == 200
+    assert opened.browser().get("/pipeline/x", Cookie=world.COOKIE).status == 200
+    steady = {"path": "/pipeline/x", "Cookie": world.COOKIE, "tls": True}
+    with world.Hammer(opened.address, 0.01, **steady) as visitor, opened.tenant() as tenant:
+        secret, second = world.tls_secret(istio.INGRESS, "kubeflow-tls")
+        opened.kubectl("apply", "-f", "-", text=secret)
+        assert world.eventually(lambda: shows(second))
+        time.sleep(1)
+    assert (set(visitor.answers), set(tenant.answers)) == ({200}, {200})
+    opened.juju.config(APP, {"https-redirect": True})
+    redirected = world.eventually(lambda: opened.browser().get("/dex/x").status == 301)
+    assert redirected
+    assert opened.browser().get("/", host=world.TENANT_HOST).status == 200
+    opened.juju.config(APP, {"https-redirect": False})
+    assert world.eventually(opened.is_open)
+
+
 def test_istioctl_has_nothing_to_say_about_what_we_apply(opened):
     run = subprocess.run(
         [

@@ -1,0 +1,117 @@
+"""What Istio's own tool says about what we apply: nothing."""
+
+import subprocess
+
+import pytest
+import yaml
+
+import authentication
+import gateway
+import ingress
+import manifests
+import relations
+from testbed import programs
+
+TARGET = gateway.Target(
+    namespace="istio-ingress",
+    selector={"istio": "ingressgateway"},
+    service="gateway",
+    http_port=80,
+    https_port=443,
+)
+SERVICE = authentication.Service(
+    host="oidc.kubeflow.svc.cluster.local",
+    port=80,
+    request_headers=("cookie",),
+    response_headers=("kubeflow-userid",),
+)
+REQUESTS = {
+    "dashboard": {"prefix": "/"},
+    "volumes": {"prefix": "/volumes", "rewrite": "/"},
+    "outer": {"prefix": "/a"},
+    "inner": {"prefix": "/a/b.c", "rewrite": "/x"},
+}
+
+
+def service(namespace, name, **selector):
+    ports = [{"name": "http2", "port": 80}, {"name": "https", "port": 443}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"selector": selector, "ports": ports},
+    }
+
+
+def world():
+    """What has to be there beside ours."""
+    labels = {"istio-injection": "enabled"}
+    yield {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": "kubeflow", "labels": labels},
+    }
+    for name in (*REQUESTS, "oidc"):
+        yield service("kubeflow", name, app=name)
+    yield service("istio-ingress", "gateway", istio="ingressgateway")
+    metadata = {"name": "tls", "namespace": "istio-ingress"}
+    yield {"apiVersion": "v1", "kind": "Secret", "metadata": metadata}
+    metadata = {
+        "name": "gateway",
+        "namespace": "istio-ingress",
+        "labels": {"istio": "ingressgateway"},
+    }
+    spec = {"containers": [{"name": "istio-proxy", "image": "proxy"}]}
+    yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def ours(guard, hosts):
+    name = f"kubeflow/{ingress.GATEWAY_NAME}"
+    requests = [
+        relations.Received(number, app, relations.IngressRequest(service=app, port=80, **request))
+        for number, (app, request) in enumerate(REQUESTS.items())
+    ]
+    context = authentication.context(
+        guard, TARGET, owner="kubeflow.istio-integrator", gateway=name, hosts=hosts
+    )
+    yield from manifests.render(authentication.FOLDER, context)
+    yield from manifests.render(
+        ingress.GATEWAY_FOLDER,
+        ingress.GatewayContext(
+            name=ingress.GATEWAY_NAME,
+            selector=TARGET.selector,
+            hosts=hosts or ("*",),
+            http_port=80,
+            https_port=443,
+            redirect=bool(hosts),
+            credential="tls",
+        ),
+    )
+    routes = ingress.RoutesContext(
+        routes=ingress.routes(requests, model="kubeflow", application="istio-integrator"),
+        gateway=name,
+        hosts=hosts or ("*",),
+        export_to=(".", "istio-ingress"),
+    )
+    yield from manifests.render(ingress.ROUTES_FOLDER, routes)
+
+
+@pytest.mark.parametrize("hosts", [(), ("kf.example.com",)], ids=["alone", "shared"])
+@pytest.mark.parametrize(
+    "guard",
+    [authentication.Guard(), authentication.Guard(service=SERVICE)],
+    ids=["closed", "asking"],
+)
+def test_istioctl_analyze_has_nothing_to_say(tmp_path, guard, hosts):
+    objects = list(ours(guard, hosts))
+    for obj in objects:
+        obj["metadata"].setdefault("namespace", "kubeflow")
+    path = tmp_path / "objects.yaml"
+    path.write_text(yaml.safe_dump_all([*objects, *world()]))
+    run = subprocess.run(
+        [programs.binary("istioctl"), "analyze", "--use-kube=false", "-A", path],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "No validation issues found" in run.stdout + run.stderr, run.stdout + run.stderr
