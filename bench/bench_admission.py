@@ -29,7 +29,7 @@ import manifests  # noqa: E402
 import policy  # noqa: E402
 from testbed import cluster as testbed_cluster  # noqa: E402
 from tests.functional import admission_cases as table  # noqa: E402
-from tests.functional import admission_world, test_admission_webhook  # noqa: E402
+from tests.functional import admission_world, loopback_webhook  # noqa: E402
 
 SETTINGS = "hold"
 ROUNDS = 10
@@ -134,8 +134,8 @@ def _measure(testbed: testbed_cluster.Testbed, count: int) -> None:
         served = by_webhook.model(SETTINGS)
         known = admission_world.wanted(SETTINGS, served).settings()
         path = pathlib.Path(directory) / "webhook"
-        with test_admission_webhook.serving(path, known) as server:
-            test_admission_webhook.configure(by_webhook, SETTINGS, server, server.material.bundle)
+        with loopback_webhook.serving(path, known) as server:
+            loopback_webhook.configure(by_webhook, SETTINGS, server, server.material.bundle)
             by_policy.wait_until_mutated(model)
             by_webhook.wait_until_mutated(served)
             namespaces = {"nobody": "policy-plain", "policy": model, "webhook": served}

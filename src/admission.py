@@ -52,6 +52,7 @@ class Admission:
         self._sleep = sleep
         self._clock = clock
         self._statuses: list[ops.StatusBase] = []
+        self._is_refused = False
 
     def reconcile(self) -> None:
         """Bring the better backend to work, then take the other one away."""
@@ -138,10 +139,16 @@ class Admission:
 
     def _policy(self, wanted: wishes.Wishes) -> bool:
         """Apply the policy and tell whether it changes pods."""
-        changed = self._apply_policy(wanted)
         trial = Trial(works=False, problem="the cluster serves no MutatingAdmissionPolicy")
-        if changed is not None:
-            trial = self._try("policy", wanted.settings()["revision"], patiently=changed)
+        try:
+            changed = self._apply_policy(wanted)
+        except errors.InvalidError as error:
+            # Each version of the API server knows its own functions of CEL.
+            self._is_refused = True
+            trial = Trial(works=False, problem=f"the policy is refused: {error.message}"[:150])
+        else:
+            if changed is not None:
+                trial = self._try("policy", wanted.settings()["revision"], patiently=changed)
         if trial.works:
             return True
         logger.info("The policy does not work: %s", trial.problem)
@@ -176,7 +183,8 @@ class Admission:
             problem = f"admission: the webhook does not answer yet: {trial.problem}"
             self._statuses.append(ops.WaitingStatus(problem[:200]))
             return
-        if self._scope.config.admission == "webhook":
+        if self._scope.config.admission == "webhook" or self._is_refused:
+            # An older one would go on beside the webhook.
             self._remove_policy()
         self._statuses.append(ops.ActiveStatus("webhook"))
 
@@ -208,6 +216,9 @@ class Admission:
 
     def _trial(self, backend: str, revision: str) -> Trial:
         pod = probe.pod(self._scope.model, {PROBE_LABEL: backend}, native=False)
+        # Legal, not rare, and more than the policies of Kubernetes 1.34 can take: they leave such
+        # pods alone without a word.
+        pod["spec"]["containers"][0]["env"] = [{"name": "TWICE", "value": v} for v in ("1", "2")]
         try:
             created = self._scope.cluster.create(pod, dry_run=True)
         except errors.ForbiddenError:

@@ -293,6 +293,8 @@ def _failure(code: int, message: str) -> errors.ApiError:
         return errors.ForbiddenError(code, message)
     if code == 409:
         return errors.ConflictError(code, message)
+    if code == 422:
+        return errors.InvalidError(code, message)
     if code == 404 and message == _NOT_SERVED:
         return errors.KindAbsentError(code, message)
     return errors.ApiError(code, message)

@@ -41,6 +41,10 @@ class ConflictError(ApiError):
     """Somebody else changed the object between our reading and our writing it."""
 
 
+class InvalidError(ApiError):
+    """The API server does not accept what an object says."""
+
+
 class KindAbsentError(ApiError):
     """The API server does not serve this kind: a CRD is missing or an API is switched off."""
 

@@ -65,7 +65,12 @@ def _parser() -> argparse.ArgumentParser:
     builds = commands.add_parser("programs", help="the Go programs in the cache")
     actions = builds.add_subparsers(required=True, metavar="ACTION", dest="action")
     build = actions.add_parser("build", help="build what the cache lacks")
-    build.add_argument("products", nargs="*", metavar="PRODUCT", help="default: all")
+    build.add_argument(
+        "products",
+        nargs="*",
+        metavar="PRODUCT",
+        help=f"default: all but {', '.join(programs.ON_DEMAND)}",
+    )
     actions.add_parser("list", help="list the products and whether they are built")
     builds.set_defaults(main=_programs, products=[])
 
@@ -98,6 +103,12 @@ def _add_up(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
         help="serve MutatingAdmissionPolicy without its admission plugin",
     )
     up.add_argument(
+        "--kubernetes",
+        default="",
+        choices=options.OLDER,
+        help="an older apiserver, with policies as beta; only with --control-plane-only",
+    )
+    up.add_argument(
         "--with",
         dest="extras",
         action="append",
@@ -116,6 +127,7 @@ def _up(args: argparse.Namespace) -> int:
         revision=args.revision,
         disable_policy_api=args.disable_policy_api,
         disable_policy_plugin=args.disable_policy_plugin,
+        kubernetes=args.kubernetes,
         extras=tuple(dict.fromkeys(args.extras)),
     )
     cluster.Testbed(args.name).up(wanted, wait=args.wait)
@@ -178,9 +190,9 @@ def _programs(args: argparse.Namespace) -> int:
         known = ", ".join(programs.PRODUCTS)
         raise options.OptionsError([f"there is no {', '.join(unknown)}; there are {known}"])
     if args.action == "build":
-        programs.ensure(args.products or programs.PRODUCTS)
+        programs.ensure(args.products or programs.DEFAULT)
         return 0
-    missing = programs.missing()
+    missing = programs.missing(programs.PRODUCTS)
     for product in programs.PRODUCTS:
         print(f"{product:20} {'not built' if product in missing else 'built'}")
     return 0

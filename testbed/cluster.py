@@ -139,7 +139,11 @@ class Testbed:
             return took
 
     def _up_control_plane(self, wanted: Options) -> float:
-        programs.ensure(programs.CONTROL_PLANE, self._progress)
+        products = [*programs.CONTROL_PLANE]
+        if wanted.kubernetes:
+            # Last, as its apiserver takes the place of the other.
+            products.append(f"kubernetes-{wanted.kubernetes}")
+        programs.ensure(products, self._progress)
         began = self._began = time.monotonic()
         apiserver_port, etcd_port = prepare.free_ports(2)
         layout = components.Layout(
@@ -151,7 +155,7 @@ class Testbed:
             apiserver_port=apiserver_port,
             etcd_port=etcd_port,
         )
-        self._write(layout, programs.CONTROL_PLANE)
+        self._write(layout, products)
         launch.start(self.state_dir, None)
         with self._ending_on_failure():
             self.wait_for("kube-controller-manager")

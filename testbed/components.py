@@ -102,7 +102,10 @@ def etcd(layout: Layout) -> Component:
 def policy_flags(options: Options) -> list[str]:
     """Return the apiserver flags of the two policy switches."""
     flags: list[str] = []
-    if options.disable_policy_api:
+    if options.kubernetes and not options.disable_policy_api:
+        flags.append("--runtime-config=admissionregistration.k8s.io/v1beta1=true")
+        flags.append("--feature-gates=MutatingAdmissionPolicy=true")
+    if options.disable_policy_api and not options.kubernetes:
         group = "admissionregistration.k8s.io/v1"
         off = ",".join(f"{group}/{resource}=false" for resource in _POLICY_RESOURCES)
         flags.append(f"--runtime-config={off}")

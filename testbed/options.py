@@ -7,6 +7,9 @@ from collections.abc import Sequence
 EXTRAS = ("training-operator",)
 """What `--with` accepts."""
 
+OLDER = ("1.34", "1.35")
+"""Versions of Kubernetes whose apiserver a control plane without a node may have instead."""
+
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?")
 _REVISION = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,54}[a-z0-9])?")
 
@@ -35,6 +38,8 @@ class Options:
     """Do not serve MutatingAdmissionPolicy, as clusters before Kubernetes 1.36."""
     disable_policy_plugin: bool = False
     """Serve MutatingAdmissionPolicy but do not run its admission plugin."""
+    kubernetes: str = ""
+    """An older apiserver, from `OLDER`, with policies as beta; empty: the usual one."""
     extras: tuple[str, ...] = ()
     """Names from `EXTRAS` to install as well."""
 
@@ -62,6 +67,10 @@ class Options:
                 for switch, given in clashing.items()
                 if given
             ]
+        if self.kubernetes not in ("", *OLDER):
+            found.append(f"--kubernetes {self.kubernetes!r}: unknown, there is {', '.join(OLDER)}")
+        elif self.kubernetes and not self.control_plane_only:
+            found.append("--kubernetes needs --control-plane-only")
         if self.disable_policy_api and self.disable_policy_plugin:
             found.append("--disable-policy-api already leaves the plugin out")
         return found

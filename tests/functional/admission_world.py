@@ -6,10 +6,12 @@ import contextlib
 import dataclasses
 import json
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import cluster
 import errors
+import manifests
 import podrules
 import policy
 import wishes
@@ -23,6 +25,7 @@ OUT_OF_SCOPE = {
     },
     "controller": {f"{table.PREFIX}lifecycle": "enabled", "controller.juju.is/id": "x"},
 }
+INJECTED = {"istio-injection": "enabled"}
 IN_SCOPE = {
     "profiles": {"app.kubernetes.io/part-of": "kubeflow-profile"},
     "labelled": {f"{table.PREFIX}lifecycle": "enabled"},
@@ -82,6 +85,8 @@ class World:
 
     api: cluster.Cluster
     prefix: str
+    # Whether an injector acts in them, as the settings' membership says.
+    meshed: bool = False
 
     def model(self, settings: str) -> str:
         return f"{self.prefix}-{settings}"
@@ -93,10 +98,25 @@ class World:
         assert case.settings == "hold"
         return f"{self.prefix}-{case.namespace}"
 
+    def twin(self, membership: str) -> str:
+        """A namespace that only the injector serves: as a `whole`, or for `selected` pods."""
+        return f"{self.prefix}-twin-{membership}"
+
+    def twin_of(self, case: table.Case) -> str:
+        """Where a case's pod, as it should be, gets from the injector what it would get here."""
+        selected = "membership" in table.SETTINGS[case.settings]
+        return self.twin("selected" if selected else "whole")
+
     def create_namespaces(self) -> None:
-        names = {self.model(name): {} for name in table.SETTINGS}
+        injected = INJECTED if self.meshed else {}
+        names = {
+            self.model(name): {} if "membership" in values else injected
+            for name, values in table.SETTINGS.items()
+        }
         others = {**IN_SCOPE, **OUT_OF_SCOPE}
-        names |= {f"{self.prefix}-{name}": labels for name, labels in others.items()}
+        names |= {f"{self.prefix}-{name}": labels | injected for name, labels in others.items()}
+        if self.meshed:
+            names |= {self.twin("selected"): {}, self.twin("whole"): injected}
         for name, labels in names.items():
             metadata = {"name": name, "labels": labels}
             self.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
@@ -143,3 +163,32 @@ def assert_case(world: World, case: table.Case) -> None:
     assert metadata.get("labels", {}) == case.all_labels
     assert metadata.get("annotations", {}) == case.all_annotations
     assert images == {**{c["name"]: c["image"] for c in sent}, **case.want_images}
+
+
+@contextlib.contextmanager
+def by_policy(api: cluster.Cluster, prefix: str, **switches: Any) -> Iterator[World]:
+    """Serve every settings of the table by a policy of its own while the block runs."""
+    version = switches.pop("version", "v1")
+    world = World(api, prefix, **switches)
+    world.create_namespaces()
+    owners = []
+    for name in table.SETTINGS:
+        owner = manifests.Manifests(api, model=world.model(name), application=table.APPLICATION)
+        context = policy.context(
+            wanted(name, world.model(name)),
+            world.namespaces_of(name),
+            owner=owner.owner,
+            version=version,
+        )
+        owner.apply(policy.FOLDER, context)
+        owners.append(owner)
+    for name in table.SETTINGS:
+        world.wait_until_mutated(world.model(name))
+    try:
+        yield world
+    finally:
+        for owner in owners:
+            owner.remove(policy.FOLDER)
+        for name in table.SETTINGS:
+            world.wait_until_mutated(world.model(name), mutated=False)
+        world.delete_namespaces()

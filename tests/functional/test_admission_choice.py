@@ -336,3 +336,36 @@ def test_an_absent_istiod_changes_nothing(api):
         assert applied() == before
     subject(reach, found=dataclasses.replace(found, native_sidecars=False)).reconcile()
     assert applied() != before
+
+
+@with_policies
+@pytest.mark.usefixtures("model")
+def test_a_policy_that_is_refused_gives_way_to_the_webhook(api, monkeypatch):
+    _, reach = api
+    subject(reach).reconcile()
+    policies = cluster.kind(POLICIES, "MutatingAdmissionPolicy")
+    render = manifests.render
+
+    def unknown_to_this_server(folder, context):
+        rendered = render(folder, context)
+        if folder == policy.FOLDER:
+            rendered[0]["spec"]["variables"][0]["expression"] += ".unheardOf()"
+        return rendered
+
+    monkeypatch.setattr(manifests, "render", unknown_to_this_server)
+    choice = subject(reach)
+    choice.reconcile()
+    starting = "admission: the webhook's pods are starting"
+    assert said(choice) == [(ops.WaitingStatus, starting)]
+    assert reach.list(policies) != []
+    make_ready(reach)
+    choice = subject(reach)
+    monkeypatch.setattr(choice, "_try", lambda *_, **__: admission.Trial(works=True))
+    choice.reconcile()
+    assert said(choice) == [(ops.ActiveStatus, "webhook")]
+    assert reach.list(policies) == []
+
+    alone = subject(reach, admission="policy")
+    alone.reconcile()
+    [status] = alone.statuses()
+    assert status.message.startswith("admission: the policy is refused: MutatingAdmissionPolicy")

@@ -17,27 +17,8 @@ from tests.functional import admission_world
 @pytest.fixture(scope="module")
 def world(client):
     """Every settings of the table as a policy of its own."""
-    api = cluster.Cluster(client)
-    world = admission_world.World(api, "policy")
-    world.create_namespaces()
-    owners = []
-    for name in table.SETTINGS:
-        owner = manifests.Manifests(api, model=world.model(name), application=table.APPLICATION)
-        context = policy.context(
-            admission_world.wanted(name, world.model(name)),
-            world.namespaces_of(name),
-            owner=owner.owner,
-        )
-        owner.apply(policy.FOLDER, context)
-        owners.append(owner)
-    for name in table.SETTINGS:
-        world.wait_until_mutated(world.model(name))
-    yield world
-    for owner in owners:
-        owner.remove(policy.FOLDER)
-    for name in table.SETTINGS:
-        world.wait_until_mutated(world.model(name), mutated=False)
-    world.delete_namespaces()
+    with admission_world.by_policy(cluster.Cluster(client), "policy") as world:
+        yield world
 
 
 @pytest.mark.parametrize("case", table.CASES, ids=lambda case: case.id)

@@ -71,6 +71,21 @@ def test_policy_switches_become_apiserver_flags(
     assert ("--disable-admission-plugins" in given) is plugin
 
 
+def test_an_older_apiserver_serves_policies_as_beta():
+    given = components.policy_flags(Options(control_plane_only=True, kubernetes="1.34"))
+    assert given == [
+        "--runtime-config=admissionregistration.k8s.io/v1beta1=true",
+        "--feature-gates=MutatingAdmissionPolicy=true",
+    ]
+
+
+def test_an_older_apiserver_without_policies_is_as_it_comes():
+    options = Options(control_plane_only=True, kubernetes="1.34", disable_policy_api=True)
+    assert components.policy_flags(options) == [
+        "--disable-admission-plugins=MutatingAdmissionPolicy"
+    ]
+
+
 def test_disabled_policy_api_leaves_validating_policies_alone():
     (runtime, _) = components.policy_flags(Options(disable_policy_api=True))
     assert "validating" not in runtime

@@ -9,6 +9,7 @@ from testbed.options import Options
     [
         pytest.param(Options(), id="defaults"),
         pytest.param(Options(control_plane_only=True, disable_policy_api=True), id="plane"),
+        pytest.param(Options(control_plane_only=True, kubernetes="1.34"), id="older"),
         pytest.param(Options(revision="1-31-1", classic_sidecars=True), id="revision"),
         pytest.param(Options(extras=("training-operator",)), id="extra"),
         pytest.param(Options(without_istio=True, classic_sidecars=True), id="istio-later"),
@@ -31,6 +32,10 @@ def test_options_that_make_sense_have_no_problems(wanted: Options):
         ),
         pytest.param(
             Options(control_plane_only=True, revision="a"), "--revision needs", id="no-istio"
+        ),
+        pytest.param(Options(kubernetes="1.34"), "--kubernetes needs", id="older-node"),
+        pytest.param(
+            Options(control_plane_only=True, kubernetes="1.2"), "unknown, there is", id="ancient"
         ),
         pytest.param(
             Options(disable_policy_api=True, disable_policy_plugin=True),

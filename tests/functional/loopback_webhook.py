@@ -1,0 +1,161 @@
+"""The webhook's server as a process on loopback, asked by an API server by URL."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import certificates
+import cluster
+import manifests
+import webhook
+from tests.functional import admission_cases as table
+from tests.functional import admission_world
+
+WORKLOAD = Path(__file__).parents[2] / "workload"
+NAME = "localhost"
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def now():
+    return datetime.datetime.now(datetime.UTC)
+
+
+@dataclasses.dataclass
+class Server:
+    """A process of `sidecar-lifecycle admission` on loopback."""
+
+    directory: Path
+    port: int
+    health: int
+    material: certificates.Material
+    process: subprocess.Popen
+
+    def get(self, path):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.health}{path}") as response:
+                return response.status, response.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    def metric(self, line):
+        _, text = self.get("/metrics")
+        values = [row.split()[-1] for row in text.splitlines() if row.startswith(line)]
+        return sum(map(float, values))
+
+    def show(self, material):
+        """Put certificates where the server looks, as the kubelet does: all at once."""
+        for name, text in (("tls.crt", material.leaf), ("tls.key", material.leaf_key)):
+            partial = self.directory / f".{name}"
+            partial.write_text(text)
+            partial.rename(self.directory / name)
+
+    def settle(self, values):
+        text = json.dumps(values)
+        partial = self.directory / ".settings.json"
+        partial.write_text(text)
+        partial.rename(self.directory / "settings.json")
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def serving(directory, values):
+    directory.mkdir()
+    material = certificates.decide(None, [NAME], now())
+    server = Server(directory, free_port(), free_port(), material, None)
+    server.show(material)
+    server.settle(values)
+    command = [
+        *(sys.executable, "-m", "sidecar_lifecycle.cli", "admission"),
+        *("--settings", directory / "settings.json", "--tls-dir", directory),
+        *("--listen", f"127.0.0.1:{server.port}", "--health", f"127.0.0.1:{server.health}"),
+    ]
+    log = (directory / "log").open("w")
+    with log:
+        env = {**os.environ, "PYTHONPATH": str(WORKLOAD)}
+        server.process = subprocess.Popen(command, env=env, stderr=log, cwd=directory)
+    try:
+        for _ in range(200):
+            with contextlib.suppress(OSError):
+                if server.get("/readyz")[0] == 200:
+                    break
+            time.sleep(0.05)
+        else:
+            raise AssertionError((directory / "log").read_text())
+        yield server
+    finally:
+        server.process.kill()
+        server.process.wait()
+
+
+def by_url(objects, server):
+    """Point a configuration to loopback instead of to a Service."""
+    for obj in objects:
+        for hook in obj["webhooks"]:
+            path = hook["clientConfig"].pop("service")["path"]
+            hook["clientConfig"]["url"] = f"https://{NAME}:{server.port}{path}"
+    return objects
+
+
+def configure(world, name, server, bundle):
+    """Apply the charm's configuration, pointing to the process."""
+    owner = manifests.Manifests(world.api, model=world.model(name), application=table.APPLICATION)
+    context = webhook.ConfigurationContext(
+        name=webhook.configuration_name(owner.owner),
+        service="unused",
+        model=world.model(name),
+        ca_bundle=certificates.encoded(bundle),
+        namespace_selectors=world.namespaces_of(name),
+    )
+    rendered = manifests.render(webhook.CONFIGURATION_FOLDER, context)
+    for obj in by_url(rendered, server):
+        world.api.apply(owner.prepared(webhook.CONFIGURATION_FOLDER, obj))
+    return owner
+
+
+@contextlib.contextmanager
+def worlds(
+    api: cluster.Cluster, prefix: str, root: Path, **switches: Any
+) -> Iterator[tuple[admission_world.World, dict[str, Server]]]:
+    """Serve every settings of the table by a webhook of its own while the block runs."""
+    world = admission_world.World(api, prefix, **switches)
+    world.create_namespaces()
+    servers: dict[str, Server] = {}
+    owners = []
+    with contextlib.ExitStack() as stack:
+        for name in table.SETTINGS:
+            values = admission_world.wanted(name, world.model(name)).settings()
+            servers[name] = stack.enter_context(serving(root / name, values))
+        for name, server in servers.items():
+            owners.append(configure(world, name, server, server.material.bundle))
+        for name in table.SETTINGS:
+            world.wait_until_mutated(world.model(name))
+        try:
+            yield world, servers
+        finally:
+            for owner in owners:
+                owner.remove(webhook.CONFIGURATION_FOLDER)
+            for name in table.SETTINGS:
+                world.wait_until_mutated(world.model(name), mutated=False)
+            world.delete_namespaces()

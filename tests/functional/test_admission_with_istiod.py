@@ -1,0 +1,113 @@
+"""The table of cases with the real istiod injecting after us.
+
+What istiod makes of a pod that we changed must be what it makes of a pod that was sent like that:
+the same in every field, whichever backend it was, or the same refusal.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+import cluster
+import errors
+import probe
+from tests.functional import admission_cases as table
+from tests.functional import admission_world, loopback_istiod, loopback_webhook
+
+
+@pytest.fixture(scope="module")
+def api(client, kubeconfig, tmp_path_factory):
+    """The API server, with an istiod that it asks."""
+    api = cluster.Cluster(client)
+    with loopback_istiod.serving(api, kubeconfig, tmp_path_factory.mktemp("istiod")):
+        yield api
+
+
+@pytest.fixture(scope="module", params=["policy", "webhook"])
+def world(request, api, tmp_path_factory):
+    """Every settings of the table, by one backend after the other, in namespaces of the mesh."""
+    prefix = f"meshed-{request.param}"
+    if request.param == "policy":
+        with admission_world.by_policy(api, prefix, meshed=True) as world:
+            yield world
+        return
+    root = tmp_path_factory.mktemp("webhooks")
+    with loopback_webhook.worlds(api, prefix, root, meshed=True) as (world, _):
+        yield world
+
+
+def sent_as_wanted(case, namespace):
+    """Write the pod as the table says that it is after us."""
+    pod = case.pod(namespace)
+    pod["metadata"] |= {"labels": case.all_labels, "annotations": case.all_annotations}
+    spec = pod["spec"]
+    for field in {"initContainers", "containers"} & set(spec):
+        spec[field] = [
+            {**one, "image": case.want_images.get(one["name"], one["image"])}
+            for one in spec[field]
+        ]
+    return pod
+
+
+def outcome(world, pod):
+    """Tell what became of a pod, without what differs by time and place."""
+    try:
+        created = world.try_pod(json.loads(json.dumps(pod)))
+    except errors.ApiError as error:
+        return {"refused": error.message}
+    for field in ("uid", "creationTimestamp", "managedFields"):
+        created["metadata"].pop(field, None)
+    text = re.sub(r"kube-api-access-\w+", "kube-api-access", json.dumps(created))
+    return json.loads(text.replace(pod["metadata"]["namespace"], "NAMESPACE"))
+
+
+@pytest.mark.parametrize("case", table.CASES, ids=lambda case: case.id)
+def test_istiod_takes_it_as_if_the_pod_had_been_sent_so(world, case):
+    changed = outcome(world, case.pod(world.namespace(case)))
+
+    assert changed == outcome(world, sent_as_wanted(case, world.twin_of(case)))
+    assert_meant(case, changed)
+
+
+def assert_meant(case, created):
+    """See that istiod did what each change is for."""
+    if "refused" in created:
+        assert case.want == ()
+        return
+    answer = probe.read(created)
+    if "excluded" in case.want:
+        assert not answer.injected
+    if "inject" in case.want:
+        assert answer.injected
+    if "native" in case.want:
+        assert answer.native
+    if answer.injected and "hold" in case.want:
+        assert answer.held
+    if answer.injected and "ports" in case.want:
+        wanted = re.split(r"[, ]+", case.want_annotations[table.PORTS])
+        assert set(wanted) <= set(ports_of(created["spec"]["initContainers"][0]))
+
+
+def ports_of(container):
+    """Read which outbound ports istio-init leaves alone."""
+    arguments = container["args"]
+    return re.split(r"[, ]+", arguments[arguments.index("-o") + 1])
+
+
+def test_the_table_has_pods_of_every_fate(world):
+    fates = {"injected": 0, "held": 0, "native": 0, "outside": 0, "refused": 0}
+    for case in table.CASES:
+        created = outcome(world, case.pod(world.namespace(case)))
+        if "refused" in created:
+            fates["refused"] += 1
+            continue
+        answer = probe.read(created)
+        fates["injected"] += answer.injected
+        fates["outside"] += not answer.injected
+        fates["native"] += answer.native
+        fates["held"] += answer.held and not answer.native
+    print(fates)
+    assert all(fates.values())
