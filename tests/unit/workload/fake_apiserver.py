@@ -30,7 +30,8 @@ class Proxy:
 
     def __init__(self) -> None:
         self.mode = "ok"
-        """ok, deaf (200, but runs on), 403, 500, refused, hang, vanish, no-http."""
+        """ok, deaf (200, but runs on), mute (ends, no answer), 403, 500, refused, hang, vanish,
+        no-http."""
         self.exec_mode = "ok"
         """ok, exit-1, missing, hang, forbidden."""
         self.release = asyncio.Event()
@@ -317,6 +318,9 @@ class FakeApiserver:
         assert received.startswith(b"POST /quitquitquit HTTP/1.1\r\n")
         if proxy.mode == "vanish":
             return
+        if proxy.mode == "mute":
+            self._quit(*pod)
+            await proxy.release.wait()
         if proxy.mode == "hang":
             await proxy.release.wait()
         answers = {"403": b"403 Forbidden", "500": b"500 Oh", "no-http": None}

@@ -106,8 +106,24 @@ async def test_few_events_are_written_at_once(cluster: FakeApiserver):
         under_way -= 1
 
     writer._write = counting  # type: ignore[method-assign]
-    about = [pods.pod(name=f"job-{number}", uid=f"uid-{number}") for number in range(50)]
-    await asyncio.gather(*(writer.record(each, "ProxyStopped", "Done.") for each in about))
+    for number in range(50):
+        writer.post(pods.pod(name=f"job-{number}", uid=f"uid-{number}"), "ProxyStopped", "Done.")
+    await writer.drain(60)
 
     assert len(cluster.all("events")) == 50
     assert most == events.AT_ONCE
+
+
+async def test_events_that_can_not_be_written_in_time_are_left(cluster: FakeApiserver):
+    writer = recorder(cluster)
+
+    async def hanging(name: str, event: types.Event) -> None:
+        await asyncio.Event().wait()
+
+    writer._write = hanging  # type: ignore[method-assign]
+    writer.post(pods.pod(), "ProxyStopped", "Done.")
+    began = asyncio.get_running_loop().time()
+    await writer.drain(1)
+
+    assert asyncio.get_running_loop().time() - began == pytest.approx(1, abs=0.1)
+    assert cluster.all("events") == []

@@ -100,6 +100,15 @@ async def test_pod_that_finished_while_nobody_watched_completes(cluster: FakeApi
         await until(lambda: phase(cluster) == "Succeeded")
 
 
+async def test_proxy_that_ends_without_an_answer_counts_as_stopped(cluster: FakeApiserver):
+    cluster.proxies["job-x"].mode = "mute"
+    cluster.put("pods", finished_pod())
+    async with reconciler(cluster):
+        await until(lambda: event_reasons(cluster) == ["ProxyStopped"])
+
+    assert phase(cluster) == "Succeeded"
+
+
 async def test_onfailure_payload_that_comes_back_keeps_its_proxy(cluster: FakeApiserver):
     cluster.put("pods", finished_pod(main=pods.running(), policy="OnFailure"))
     async with reconciler(cluster) as controller:

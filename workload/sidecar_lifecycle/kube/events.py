@@ -6,10 +6,11 @@ import asyncio
 import datetime
 import hashlib
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Literal
 
+import msgspec
 import structlog
 from lightkube.core import resource
 
@@ -43,7 +44,8 @@ class Recorder:
         self._instance = instance
         self._clock = clock
         self._sent: OrderedDict[str, float] = OrderedDict()
-        self._places = asyncio.Semaphore(AT_ONCE)
+        self._waiting: deque[bytes] = deque()
+        self._writers: set[asyncio.Task[None]] = set()
 
     async def record(
         self, about: types.Object, reason: str, message: str, kind: Type = "Normal"
@@ -53,18 +55,50 @@ class Recorder:
         Returns:
             Whether it was written, as opposed to suppressed or failed.
         """
+        event = self._new(about, reason, message, kind)
+        return event is not None and await self._try(event)
+
+    def post(self, about: types.Object, reason: str, message: str, kind: Type = "Normal") -> None:
+        """Have an Event written soon, by one of a few writers."""
+        event = self._new(about, reason, message, kind)
+        if event is None:
+            return
+        # As bytes it is small and holds nothing else in memory.
+        self._waiting.append(msgspec.json.encode(event))
+        if len(self._writers) < AT_ONCE:
+            writer = asyncio.create_task(self._work(), name="events")
+            self._writers.add(writer)
+            writer.add_done_callback(self._writers.discard)
+
+    async def drain(self, seconds: float) -> None:
+        """Let what was posted be written, but not for long."""
+        if self._writers:
+            _, late = await asyncio.wait(self._writers, timeout=seconds)
+            for writer in late:
+                writer.cancel()
+
+    async def _work(self) -> None:
+        while self._waiting:
+            await self._try(msgspec.json.decode(self._waiting.popleft(), type=types.Event))
+
+    def _new(
+        self, about: types.Object, reason: str, message: str, kind: Type
+    ) -> types.Event | None:
+        """Return the Event, None if it was sent lately."""
         name = event_name(about, reason, message)
         now = self._clock()
         if now - self._sent.get(name, float("-inf")) < REPEAT_AFTER:
-            return False
+            return None
         self._remember(name, now)
-        event = _event(about, name, reason, message, kind=kind, instance=self._instance)
+        return _event(about, name, reason, message, kind=kind, instance=self._instance)
+
+    async def _try(self, event: types.Event) -> bool:
+        name = event.metadata.name
         try:
-            async with self._places:
-                await self._write(name, event)
+            await self._write(name, event)
         except errors.KubeError as error:
             self._sent.pop(name, None)
-            log.warning("event not written", name=name, reason=reason, error=str(error))
+            log.warning("event not written", name=name, reason=event.reason, error=str(error))
             return False
         return True
 

@@ -56,6 +56,7 @@ class Controller:
     ) -> None:
         self._settings = settings
         self._leadership = leadership
+        self._recorder = recorder
         self._stopper = stopper or stop.Stopper(connection)
         self._slots = slots.Slots[tuple[Tracked, asyncio.Event]](self._start, limits)
         self._forbidden: dict[stop.Transport, float] = {}
@@ -150,7 +151,7 @@ class Controller:
 
     def _arm(self, tracked: Tracked) -> None:
         tracked.stoppable_since = asyncio.get_running_loop().time()
-        tracked.acknowledged = None
+        tracked.sent = None
         tracked.failures = 0
         tracked.over = asyncio.Event()
         tracked.armed = True
@@ -230,8 +231,8 @@ class Controller:
             retry=tenacity.retry_if_result(lambda _: not tracked.over.is_set()),
         )
         await retrying(attempt)
-        if tracked.acknowledged is not None:
-            self._account(tracked, *tracked.acknowledged)
+        if tracked.sent is not None:
+            self._account(tracked, *tracked.sent)
 
     async def _attempt(self, tracked: Tracked, way: stop.Transport) -> stop.Outcome:
         """Try once, and wait for the effect."""
@@ -257,7 +258,7 @@ class Controller:
         loop = asyncio.get_running_loop()
         began = loop.time()
         decision = tracked.decision
-        sending = asyncio.create_task(self._guarded(tracked.pod, decision, way))
+        sending = asyncio.create_task(self._guarded(tracked, tracked.pod, decision, way))
         self._sending[tracked] = sending
         gone = asyncio.create_task(tracked.over.wait())
         with metrics.IN_FLIGHT.track_inprogress():
@@ -273,7 +274,6 @@ class Controller:
         outcome = sending.result()
         if outcome.result is stop.Result.ACKNOWLEDGED:
             metrics.ACKNOWLEDGED.observe(loop.time() - tracked.stoppable_since)
-            tracked.acknowledged = (decision, way)
         metrics.STOPS.labels(outcome.transport, outcome.result).inc()
         level = log.warning if outcome.failed else log.info
         level(
@@ -287,13 +287,16 @@ class Controller:
         return outcome
 
     async def _guarded(
-        self, pod: types.Pod, decision: finished.Decision, way: stop.Transport
+        self, tracked: Tracked, pod: types.Pod, decision: finished.Decision, way: stop.Transport
     ) -> stop.Outcome:
+        def on_sent() -> None:
+            tracked.sent = (decision, way)
+
         try:
-            return await self._stopper.stop(pod, decision, way, self.decide)
+            return await self._stopper.stop(pod, decision, way, self.decide, on_sent)
         except Exception as error:
             # One pod's surprise must neither end the process nor leave the pod behind.
-            log.exception("stop failed unexpectedly", pod=pod.metadata.name)
+            log.exception("stop failed unexpectedly", pod=tracked.name)
             return stop.Outcome(stop.Result.UNAVAILABLE, way, repr(error))
 
     def _account(self, tracked: Tracked, decision: finished.Decision, way: stop.Transport) -> None:
@@ -330,7 +333,7 @@ class Controller:
             await asyncio.wait(sending.values(), timeout=DRAIN)
         for tracked in self.view:
             self._abandon(tracked)
-        await self._reporter.drain(DRAIN_EVENTS)
+        await self._recorder.drain(DRAIN_EVENTS)
 
 
 async def _within(seconds: float, event: asyncio.Event) -> bool:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
 
 import structlog
 
@@ -49,15 +47,10 @@ class Reporter:
         self._replace = replace_broken_pods
         self._unmatched = set(configured)
         self._settle = settle
-        self._tasks: set[asyncio.Task[bool]] = set()
 
     def stopped(self, tracked: Tracked, decision: finished.Decision, way: stop.Transport) -> None:
         """Say that a proxy was stopped."""
-        self._later(
-            self._recorder.record(
-                tracked.pod, "ProxyStopped", stop.event_message(decision, way), "Normal"
-            )
-        )
+        self._recorder.post(tracked.pod, "ProxyStopped", stop.event_message(decision, way))
 
     def failed(self, tracked: Tracked, outcome: stop.Outcome) -> None:
         """Say that stopping fails, when it has failed some times."""
@@ -95,22 +88,10 @@ class Reporter:
             log.info("pod has no container that an option names", pod=tracked.name, container=name)
             self._unmatched.discard(name)
 
-    async def drain(self, seconds: float) -> None:
-        """Wait for the Events that are being written, but not for long."""
-        if self._tasks:
-            _, late = await asyncio.wait(self._tasks, timeout=seconds)
-            for task in late:
-                task.cancel()
-
     def _once(self, tracked: Tracked, reason: str, message: str) -> None:
         if reason not in tracked.told:
             tracked.told += (reason,)
-            self._later(self._recorder.record(tracked.pod, reason, message, "Warning"))
-
-    def _later(self, writing: Coroutine[Any, Any, bool]) -> None:
-        task = asyncio.create_task(writing)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+            self._recorder.post(tracked.pod, reason, message, "Warning")
 
     async def _lost(self, tracked: Tracked) -> None:
         await asyncio.sleep(self._settle)

@@ -111,6 +111,7 @@ class Stopper:
         decision: finished.Decision,
         transport: Transport,
         decide: Callable[[types.Pod], finished.Decision],
+        on_sent: Callable[[], None] = lambda: None,
     ) -> Outcome:
         """Try once to stop the proxy of a pod.
 
@@ -119,8 +120,9 @@ class Stopper:
             decision: to stop, with port and container ID.
             transport: the way to go.
             decide: the rules, for the pod as it is right before sending.
+            on_sent: called when the request has gone out, whatever becomes of its answer.
         """
-        attempt = _Attempt(self._client, pod, decision, decide)
+        attempt = _Attempt(self._client, pod, decision, decide, on_sent)
         try:
             if transport is Transport.PORT_FORWARD:
                 return await attempt.by_port_forward(self._deadlines.port_forward)
@@ -136,6 +138,7 @@ class _Attempt:
     pod: types.Pod
     decision: finished.Decision
     decide: Callable[[types.Pod], finished.Decision]
+    on_sent: Callable[[], None]
 
     async def by_port_forward(self, deadline: float) -> Outcome:
         way = Transport.PORT_FORWARD
@@ -145,6 +148,7 @@ class _Attempt:
         ) as forward:
             if changed := await self._changed(way):
                 return changed
+            self.on_sent()
             code = await forward.post(PATH)
         if code == 200:
             return Outcome(Result.ACKNOWLEDGED, way)
@@ -161,6 +165,7 @@ class _Attempt:
             self.client, meta.namespace or "", meta.name, names.PROXY, COMMAND, deadline=deadline
         )
         if done.exit_code == 0:
+            self.on_sent()
             return Outcome(Result.ACKNOWLEDGED, way)
         output = (done.stderr or done.stdout).strip()[-200:]
         return Outcome(Result.REFUSED, way, f"exit code {done.exit_code}: {output}")

@@ -25,8 +25,8 @@ class Tracked:
     decision: finished.Decision
     stoppable_since: float = 0.0
     """On the loop's clock; when the present need to stop was first seen."""
-    acknowledged: tuple[finished.Decision, Transport] | None = None
-    """What the proxy last said yes to."""
+    sent: tuple[finished.Decision, Transport] | None = None
+    """The last stop that went out; its answer may be lost, because a busy node is slow."""
     failures: int = 0
     over: asyncio.Event = _NOTHING_TO_STOP
     """Set when there is nothing to stop any more; each stop has its own."""
