@@ -1,0 +1,307 @@
+"""Every kind of workload that runs to completion, all at once, with classic sidecars.
+
+One run has all workloads of `shutdown_cases`; a test for each looks at what became of it.
+"""
+
+import asyncio
+import dataclasses
+import json
+
+import pytest
+from sidecar_lifecycle.kube import client as kube
+from sidecar_lifecycle.kube import types
+from sidecar_lifecycle.rules import finished
+from sidecar_lifecycle.shutdown import stop
+
+from demo import juju, kubernetes, observer, timeline, workloads
+from testbed import limits
+from tests.e2e import shutdown_cases as cases
+
+pytestmark = pytest.mark.timeout(400)
+
+MODEL = "shutdown"
+WITHIN = 180
+SETTLE = 3
+"""Seconds for what must not happen to happen."""
+
+
+@dataclasses.dataclass
+class Run:
+    """What was seen of all cases."""
+
+    world: cases.World
+    pods: list[timeline.PodLine]
+    objects: dict[tuple[str, str], dict]
+    counted: dict[str, int]
+    events: list[dict]
+    seconds: float
+
+    def pods_of(self, case):
+        namespace = getattr(self.world, case.namespace)
+        return [
+            pod
+            for pod in self.pods
+            if pod.namespace == namespace
+            and pod.pod["metadata"]["labels"].get("case") == case.name
+        ]
+
+    def stops_of(self, pod):
+        return [
+            event
+            for event in self.events
+            if event["reason"] == "ProxyStopped" and event["involvedObject"]["uid"] == pod.uid
+        ]
+
+
+@pytest.fixture(scope="module")
+def world(node):
+    """A model with the charm, a peer, and two namespaces beside it."""
+    controller = node.juju(MODEL)
+    classic = workloads.CLASSIC if node.kind.native else {}
+    made = cases.World(MODEL, "by-revision", "unserved", node.charms.payload_image, classic)
+
+    async def prepare():
+        async with kubernetes.Api.from_kubeconfig(node.testbed.kubeconfig) as api:
+            if not await api.find("Namespace", MODEL):
+                await controller.add_model()
+                await controller.deploy(node.charms.integrator, juju.APPLICATION)
+            await controller.wait_for("active", 120)
+            served = {"istio.io/rev": "default", f"{cases.PREFIX}lifecycle": "enabled"}
+            mesh = {"istio-injection": "enabled"}
+            await api.apply(
+                workloads.namespace(made.by_revision, served),
+                workloads.namespace(made.unserved, mesh),
+                *cases.peer(made),
+            )
+
+            await cases.peer_is_ready(api, MODEL)
+
+    asyncio.run(prepare())
+    return made
+
+
+@pytest.fixture(scope="module")
+def run(node, world):
+    """Start all workloads and wait until each has come to its end."""
+
+    async def play():
+        async with kubernetes.Api.from_kubeconfig(node.testbed.kubeconfig) as api:
+            watching = observer.Observer()
+            async with watching.following(api):
+                await start(api, world)
+                began = watching.now
+                found = await settled(api)
+                seconds = watching.now - began
+                await asyncio.sleep(SETTLE)
+                counted = await cases.counted(api, MODEL)
+                events = await api.list("Event")
+                await clear(api, found)
+                pods = list(watching.timeline.pods.values())
+                return Run(world, pods, found, counted, events, seconds)
+
+    with limits.many_sidecars():
+        return asyncio.run(play())
+
+
+async def start(api, world):
+    """Create all objects, their pods labelled by case."""
+    assert await cases.counted(api, MODEL) == {}
+    made = [labelled(case, item) for case in cases.CASES for item in case.make(world, case.name)]
+    await asyncio.gather(*(api.create(item) for item in made))
+    # As if a run had been due since.
+    resource = await api.resource("CronJob")
+    await api.request(
+        "PATCH",
+        f"{resource.path(MODEL, 'cron')}/status",
+        body={"status": {"lastScheduleTime": "2020-01-01T00:00:00Z"}},
+        content_type="application/merge-patch+json",
+    )
+
+
+def labelled(case, item):
+    """The object with the case's name on it and on its pods."""
+    label = {"case": case.name}
+    metadata = {**item["metadata"], "labels": {**item["metadata"].get("labels", {}), **label}}
+    spec = json.loads(json.dumps(item["spec"]))
+    inner = spec
+    if "jobTemplate" in inner:
+        inner["jobTemplate"]["metadata"] = {"labels": label}
+        inner = inner["jobTemplate"]["spec"]
+    for key, value in inner.items():
+        if key.endswith("ReplicaSpecs"):
+            inner = next(iter(value.values()))
+            break
+    if "template" in inner:
+        inner["template"]["metadata"].setdefault("labels", {}).update(label)
+    return {**item, "metadata": metadata, "spec": spec}
+
+
+def conditions_of(item):
+    """The conditions of a job, or the phase of a pod."""
+    status = item.get("status", {})
+    if item["kind"] == "Pod":
+        return {status.get("phase")}
+    return {each["type"] for each in status.get("conditions") or () if each["status"] == "True"}
+
+
+async def settled(api):
+    """Wait until every case is as it should end; return the objects in any case."""
+    wanted = {case.name: case for case in cases.CASES}
+    found = {}
+
+    async def all_over():
+        nonlocal found
+        found = {}
+        for kind in ("Job", "TFJob", "PyTorchJob", "Pod"):
+            for item in await api.list(kind):
+                metadata = item["metadata"]
+                owned = metadata.get("ownerReferences")
+                if "case" in (metadata.get("labels") or {}) and not (owned and kind == "Pod"):
+                    found[metadata["namespace"], metadata["name"]] = {**item, "kind": kind}
+        if {item["metadata"]["labels"]["case"] for item in found.values()} != set(wanted):
+            return False
+        for item in found.values():
+            case = wanted[item["metadata"]["labels"]["case"]]
+            ended = conditions_of(item) & {"Complete", "Failed", "Succeeded"}
+            is_over = stays(item, case) if case.endures else bool(ended)
+            if not is_over:
+                return False
+        return True
+
+    try:
+        await observer.eventually(all_over, WITHIN, "every case over", every=1)
+    except observer.NotObserved:
+        print("not all cases are over")
+    return found
+
+
+def stays(item, case):
+    """Whether a pod that does not end is where it should stay."""
+    states = states_of(item)
+    return "terminated" in states.get("main", {}) and case.proxy in states.get("istio-proxy", {})
+
+
+def states_of(pod):
+    return {
+        each["name"]: each.get("state") or {}
+        for each in pod.get("status", {}).get("containerStatuses") or ()
+    }
+
+
+async def clear(api, found):
+    """Delete what the cases made, so that a second run can begin."""
+    owners = {(item["kind"], name, namespace) for (namespace, name), item in found.items()}
+    owners.add(("CronJob", "cron", MODEL))
+    await asyncio.gather(*(api.delete(*key) for key in owners))
+    await api.delete("Deployment", cases.PEER, MODEL)
+
+
+@pytest.fixture(params=[pytest.param(case, id=case.name) for case in cases.CASES])
+def case(request):
+    return request.param
+
+
+def test_workload_comes_to_its_end_in_time(run, case):
+    items = [
+        item for item in run.objects.values() if item["metadata"]["labels"]["case"] == case.name
+    ]
+    assert items
+    for item in items:
+        assert case.want in conditions_of(item), (item["metadata"]["name"], item.get("status"))
+
+
+def test_each_try_had_its_network(run, case):
+    for suffix, count in (case.tries or {}).items():
+        assert run.counted.get(f"{case.name}{suffix}") == count
+    codes = {
+        interval.seen.exit_code
+        for pod in run.pods_of(case)
+        for line in pod.payload
+        for interval in line.intervals
+    }
+    assert 99 not in codes
+
+
+def test_proxy_ends_after_the_payload_and_is_stopped_once(run, case):
+    pods = run.pods_of(case)
+    assert len(pods) == case.pods
+    assert sum(len(run.stops_of(pod)) for pod in pods) == (
+        case.pods if case.stopped is None else case.stopped
+    )
+    for pod in pods:
+        stops = run.stops_of(pod)
+        assert len(stops) <= 1
+        if not stops:
+            continue
+        states = states_of(pod.pod)
+        proxy = states["istio-proxy"]["terminated"]
+        assert proxy["exitCode"] == 0
+        held = [name for name, state in states.items() if "terminated" not in state]
+        assert held == [case.holding] * bool(case.holding)
+        ends = [s["terminated"]["finishedAt"] for s in states.values() if "terminated" in s]
+        assert max(ends) == proxy["finishedAt"]
+        if case.holding:
+            assert f"before {case.holding} ends" in stops[0]["message"]
+
+
+def test_sidecars_were_of_the_kind_that_was_meant(run, case):
+    for pod in run.pods_of(case):
+        names = [each["name"] for each in pod.pod["spec"]["containers"]]
+        assert ("istio-proxy" in names) == (case.name != "native")
+        assert pod.proxy is not None
+
+
+def test_all_of_it_took_little_time(run, node, figures):
+    figures[f"{node.kind.name}: the whole matrix, s"] = round(run.seconds, 1)
+    ended = [pod for case in cases.CASES for pod in run.pods_of(case) if run.stops_of(pod)]
+    delays = timeline.proxy_delays(ended)
+    figures[f"{node.kind.name}: matrix, payload exit to proxy exit seen, median s"] = round(
+        timeline.quantile(delays, 0.5), 2
+    )
+    assert run.seconds < WITHIN
+
+
+async def test_pod_recreated_under_the_same_name_is_not_stopped(node, world, api):
+    """The decision is about the first pod; when it is carried out, the second has the name."""
+    main = workloads.container("main", world.image, workloads.payload("sleep.py", 0))
+    connection = kube.connect(str(node.testbed.kubeconfig))
+    name = "recreated"
+    path = kube.path(types.Pod, world.unserved, name)
+
+    async def current():
+        return types.decode_json(await connection.transport.request("GET", path), types.Pod)
+
+    def decide(pod):
+        return finished.finished(pod, finished.Policy())
+
+    async def is_stoppable():
+        pod = await current()
+        return pod if decide(pod).action is finished.Action.STOP else None
+
+    async def is_gone():
+        return await api.find("Pod", name, world.unserved) is None
+
+    async def runs():
+        states = states_of(await api.get("Pod", name, world.unserved))
+        return len(states) == 2 and all("running" in state for state in states.values())
+
+    try:
+        first = workloads.pod(name, world.unserved, world.template(main))
+        await api.create(first)
+        judged = await observer.eventually(is_stoppable, 60, "the first pod's payload ended")
+        decision = decide(judged)
+        await connection.transport.request("DELETE", path, params={"gracePeriodSeconds": "0"})
+        await observer.eventually(is_gone, 30, "the first pod gone")
+        second = workloads.pod(name, world.unserved, world.template(world.forever("main")))
+        await api.create(second)
+        await observer.eventually(runs, 60, "the second pod runs")
+        stopper = stop.Stopper(connection)
+        for way in stop.Transport:
+            outcome = await stopper.stop(judged, decision, way, decide)
+            assert outcome.result is stop.Result.CHANGED, outcome
+            assert "another pod" in outcome.detail
+        await asyncio.sleep(SETTLE)
+        assert await runs()
+    finally:
+        await api.delete("Pod", name, world.unserved)
+        await connection.close()
