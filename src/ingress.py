@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import ops
+from charms.istio_integrator.v0 import mesh_info
 
 import authentication
 import cluster
@@ -18,6 +19,7 @@ import errors
 import gateway
 import gateway_service
 import gateway_workload
+import mesh
 import relations
 import tls
 import webhook
@@ -160,21 +162,25 @@ class Ingress:
         self._workload = gateway_workload.GatewayWorkload(scope)
         self._service = gateway_service.GatewayService(scope)
         self._statuses: list[ops.StatusBase] = []
+        self._opened: gateway.Target | None = None
 
     def reconcile(self) -> None:
         """Make the model reachable as related applications ask for, or unreachable."""
         self._statuses = []
         if not self._scope.leader:
             return
-        mesh = self._scope.mesh
-        if mesh is not None and mesh.namespace:
-            self._related.publish_pilot(service=f"{mesh.service}.{mesh.namespace}.svc", port=15012)
+        found = self._scope.mesh
+        if found is not None and found.namespace:
+            service = f"{found.service}.{found.namespace}.svc"
+            self._related.publish_pilot(service=service, port=15012)
         if not self._related.is_related(*EXPOSING):
             self._withdraw()
-        elif mesh is not None:
+        elif found is not None:
             if self._scope.config.gateway_workload:
                 self._workload.apply()
             self._expose(self._resolved())
+        if found is not None:
+            self._related.publish_mesh(self._facts(found))
 
     def remove(self) -> None:
         """Take everything away, the guard last and not before the gateway forgot the routes."""
@@ -188,7 +194,7 @@ class Ingress:
         return tuple(self._statuses)
 
     def _resolved(self) -> gateway.Target | gateway.Missing | gateway.Refusal:
-        options, mesh = self._scope.config, self._scope.mesh
+        options, found_mesh = self._scope.config, self._scope.mesh
         own = options.gateway_workload
         wishes = gateway.Wishes(
             model=self._scope.model,
@@ -201,8 +207,8 @@ class Ingress:
         )
         found = gateway.look(
             self._scope.cluster,
-            istiod_namespace=mesh.namespace if mesh else "",
-            istiod=mesh.service if mesh else "",
+            istiod_namespace=found_mesh.namespace if found_mesh else "",
+            istiod=found_mesh.service if found_mesh else "",
         )
         if not own:
             # Ours ends after the routes have moved to the one that is to serve them.
@@ -288,6 +294,7 @@ class Ingress:
             )
             return False
         self._scope.manifests.apply(GATEWAY_FOLDER, context)
+        self._opened = target
         return True
 
     def _route(self, target: gateway.Target, received: Requests) -> None:
@@ -320,6 +327,17 @@ class Ingress:
 
     def _publish(self, *, up: bool) -> None:
         self._related.publish_gateway(name=GATEWAY_NAME, namespace=self._scope.model, up=up)
+
+    def _facts(self, found: mesh.Mesh) -> mesh_info.MeshInfo:
+        return mesh_info.MeshInfo(
+            root_namespace=found.root_namespace,
+            istiod_namespace=found.namespace,
+            revision=found.revision,
+            version=found.version,
+            gateway_name=GATEWAY_NAME if self._opened else "",
+            gateway_namespace=self._scope.model if self._opened else "",
+            gateway_workload_namespace=self._opened.namespace if self._opened else "",
+        )
 
     def _withdraw(self) -> None:
         """Take away what nobody is related for any more; the guard outlives the routes."""

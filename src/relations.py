@@ -14,6 +14,7 @@ from typing import Annotated, Any, Generic, Self, TypeVar, cast
 import ops
 import pydantic
 import yaml
+from charms.istio_integrator.v0 import mesh_info
 
 INGRESS = "ingress"
 INGRESS_AUTH = "ingress-auth"
@@ -21,7 +22,16 @@ GATEWAY_INFO = "gateway-info"
 ISTIO_PILOT = "istio-pilot"
 CERTIFICATES = "certificates"
 ISTIO_METADATA = "istio-metadata"
-ENDPOINTS = (INGRESS, INGRESS_AUTH, GATEWAY_INFO, ISTIO_PILOT, CERTIFICATES, ISTIO_METADATA)
+MESH_INFO = "mesh-info"
+ENDPOINTS = (
+    INGRESS,
+    INGRESS_AUTH,
+    GATEWAY_INFO,
+    ISTIO_PILOT,
+    MESH_INFO,
+    CERTIFICATES,
+    ISTIO_METADATA,
+)
 
 VERSIONS = "_supported_versions"
 DATA = "data"
@@ -219,6 +229,11 @@ class Relations:
         data = yaml.safe_dump({"service-name": service, "service-port": str(port)})
         for relation in self._active(ISTIO_PILOT):
             self._write(relation, {DATA: data})
+
+    def publish_mesh(self, info: mesh_info.MeshInfo) -> None:
+        """Tell which mesh the model belongs to (`istio_mesh_info`)."""
+        for relation in self._active(MESH_INFO):
+            self._write(relation, info.write())
 
     def istio_root_namespace(self) -> str:
         """Read where a charmed Istio says that it is; empty where none does."""

@@ -204,6 +204,12 @@ class Browser:
         finally:
             connection.close()
 
+    def close(self):
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
     def get(self, path="/", host=HOST, **headers):
         """Ask; an error of the connection is raised unless it was an idle one that had ended."""
         given = {"Host": host, **{key.replace("_", "-"): value for key, value in headers.items()}}
@@ -215,15 +221,13 @@ class Browser:
                 self._connection.request("GET", path, headers=given)
                 response = self._connection.getresponse()
                 text = response.read().decode()
-            except (ConnectionError, http.client.HTTPException):
-                self._connection.close()
-                self._connection = None
+            except (OSError, http.client.HTTPException):
+                self.close()
                 if last or not reused:
                     raise
                 continue
             if response.will_close:
-                self._connection.close()
-                self._connection = None
+                self.close()
             return Answer(response.status, dict(response.getheaders()), text)
         raise AssertionError
 
@@ -247,6 +251,7 @@ class Hammer(threading.Thread):
             except OSError as error:
                 what = repr(error)
             self.answers[what] = self.answers.get(what, 0) + 1
+        self._browser.close()
 
     def __enter__(self):
         self.start()
@@ -258,10 +263,13 @@ class Hammer(threading.Thread):
 
 
 def eventually(check, timeout=30):
-    """Wait until a check holds; its last value comes back."""
+    """Wait until a check holds, which may fail to connect; its last value comes back."""
     deadline = time.monotonic() + timeout
     while True:
-        value = check()
+        try:
+            value = check()
+        except OSError:
+            value = None
         if value or time.monotonic() > deadline:
             return value
         time.sleep(0.2)

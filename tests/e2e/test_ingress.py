@@ -29,6 +29,7 @@ class Place:
     node: object
     juju: client.Juju
     address: str
+    browsers: list = dataclasses.field(default_factory=list)
 
     def kubectl(self, *argv, text=None):
         return self.node.testbed.kubectl(*argv, text=text).stdout
@@ -47,7 +48,9 @@ class Place:
         self.juju.config(APP, {"log-level": "debug" if level == "info" else "info"})
 
     def browser(self):
-        return world.Browser(self.address)
+        """A new connection, closed with the place."""
+        self.browsers.append(world.Browser(self.address))
+        return self.browsers[-1]
 
     def tenant(self):
         return world.Hammer(self.address, 0.02, path="/", host=world.TENANT_HOST)
@@ -81,6 +84,8 @@ def place(node):
     testbed.apply(world.servers(MODEL, services, node.charms.payload_image))
     testbed.kubectl("rollout", "status", "-n", MODEL, "deployment/servers", "--timeout=60s")
     yield found
+    for browser in found.browsers:
+        browser.close()
     juju.destroy_model(force=True)
     testbed.kubectl("delete", "namespace", "shop", "--wait=false")
 
@@ -252,6 +257,7 @@ def test_https_beside_http_and_a_rotation_that_drops_nothing(opened):
     opened.kubectl("apply", "-f", "-", text=secret)
     opened.juju.config(APP, {"tls-secret": "kubeflow-tls"})
     secure = world.Browser(opened.address, tls=True)
+    opened.browsers.append(secure)
 
     def shows(serial):
         try:

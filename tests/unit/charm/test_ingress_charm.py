@@ -547,3 +547,16 @@ def test_gateway_workload_of_our_own_serves_the_routes(world):
     world.run()
     assert world.fake.find("Deployment", "istio-integrator-gateway", "kubeflow") is None
     assert world.gateway()["spec"]["selector"] == {"istio": "ingressgateway"}
+
+
+def test_other_charms_learn_mesh_and_gateway(world):
+    world.related = [testing.Relation("mesh-info", remote_app_name="learner")]
+    world.run()
+    bag = world.related[0].local_app_data
+    assert bag["root_namespace"] == "istio-system"
+    assert bag.get("gateway_name", "") == ""
+    world.related += [route(), auth()]
+    world.run()
+    bag = world.related[0].local_app_data
+    assert bag["gateway_workload_namespace"] == "istio-ingress"
+    assert (bag["gateway_namespace"], bag["revision"]) == ("kubeflow", "default")
