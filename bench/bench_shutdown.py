@@ -11,10 +11,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
+import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "workload")]
@@ -103,6 +108,66 @@ async def measure(count: int) -> dict[str, float]:
     return figures
 
 
+async def takeover(number: signal.Signals) -> float:
+    """End the leader of two by a signal; return when the other has stopped ten proxies."""
+    from tests.unit.workload import fake_apiserver, pods  # noqa: PLC0415
+
+    cluster = fake_apiserver.FakeApiserver()
+    names = [f"job-{index}" for index in range(10)]
+    async with cluster as client:
+        cluster.namespace("bench")
+        for name in names:
+            running = pods.pod_json(pods.running(), name=name, uid=name, namespace="bench")
+            cluster.put("pods", running)
+        with tempfile.TemporaryDirectory() as folder:
+            kubeconfig = Path(folder, "kubeconfig")
+            text = _KUBECONFIG.format(server=client.transport.server)
+            kubeconfig.write_text(text)  # noqa: ASYNC240 - before anything is measured
+            leader = _unit(0, kubeconfig)
+            await _until(lambda: _holder(cluster) == "bench/0")
+            other = _unit(1, kubeconfig)
+            await asyncio.sleep(5)
+            leader.send_signal(number)
+            began = time.monotonic()
+            for name in names:
+                cluster.set_state("bench", name, "main", pods.ended())
+            await _until(
+                lambda: all(pod["status"]["phase"] == "Succeeded" for pod in cluster.all("pods"))
+            )
+            took = time.monotonic() - began
+            for process in (leader, other):
+                process.kill()
+                process.wait()
+            return took
+
+
+_KUBECONFIG = """
+{{apiVersion: v1, kind: Config, current-context: x,
+  clusters: [{{name: x, cluster: {{server: "{server}"}}}}],
+  users: [{{name: x, user: {{token: none}}}}],
+  contexts: [{{name: x, context: {{cluster: x, user: x}}}}]}}
+"""
+
+
+def _unit(number: int, kubeconfig: Path) -> subprocess.Popen[bytes]:
+    options = ["--model=bench", "--application=bench", f"--unit=bench/{number}"]
+    options += [f"--kubeconfig={kubeconfig}", "--listen=127.0.0.1:0", "--log-level=error"]
+    return subprocess.Popen(
+        [sys.executable, "-m", "sidecar_lifecycle.cli", "run", *options],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "workload")},
+    )
+
+
+def _holder(cluster: Any) -> str:
+    leases = cluster.all("leases")
+    return leases[0]["spec"]["holderIdentity"].partition("_")[0] if leases else ""
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - plain state
+        await asyncio.sleep(0.02)
+
+
 def main() -> int:
     """Measure each size in a process of its own and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -131,6 +196,9 @@ def main() -> int:
             f" {figures['rss_watching_mb']:>13.0f} {figures['rss_after_mb']:>10.0f}",
             flush=True,
         )
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        seconds = asyncio.run(takeover(number))
+        print(f"the stand-by has stopped 10 proxies {seconds:.1f} s after {number.name}")
     return 0
 
 
