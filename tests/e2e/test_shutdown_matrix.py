@@ -4,8 +4,12 @@ One run has all workloads of `shutdown_cases`; a test for each looks at what bec
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import json
+import os
+import pathlib
+import signal
 
 import pytest
 from sidecar_lifecycle.kube import client as kube
@@ -305,3 +309,40 @@ async def test_pod_recreated_under_the_same_name_is_not_stopped(node, world, api
     finally:
         await api.delete("Pod", name, world.unserved)
         await connection.close()
+
+
+def reconcilers(model):
+    """The reconciler's processes of a model, as the machine sees them."""
+    found = []
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            if b"/usr/bin/sidecar-lifecycle" in words and model.encode() in words:
+                found.append(int(folder.name))
+    return found
+
+
+@pytest.mark.long
+async def test_killed_reconciler_is_started_again_and_finishes_the_work(node, world, api):
+    main = workloads.container("main", world.image, workloads.payload("sleep.py", 3))
+    name = "while-killed"
+    before = reconcilers(MODEL)
+    assert len(before) == 1
+    try:
+        await api.create(cases.job(world, name, world.template(main))[0])
+
+        async def runs():
+            pods = await api.list("Pod", MODEL, labels=f"job-name={name}")
+            return any("running" in states_of(pod).get("main", {}) for pod in pods)
+
+        async def is_complete():
+            return "Complete" in conditions_of(
+                {"kind": "Job", **await api.get("Job", name, MODEL)}
+            )
+
+        await observer.eventually(runs, 60, "the payload runs")
+        os.kill(before[0], signal.SIGKILL)
+        await observer.eventually(is_complete, 60, "the Job Complete")
+        assert reconcilers(MODEL) not in ([], before)
+    finally:
+        await api.delete("Job", name, MODEL)
