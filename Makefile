@@ -13,11 +13,11 @@ else
 TIERS := tests/unit tests/functional
 endif
 
-.PHONY: help setup demo test test-all lint format unit functional e2e bench testbed-up \
-	testbed-down pack docs requirements clean tiers python
+.PHONY: help setup demo test test-all lint format unit functional e2e bench bench-admission \
+	testbed-up testbed-down pack docs requirements clean tiers python
 
 help:  ## List the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup:  ## Make this machine ready: Debian packages, Python environment, Go programs, images
 	@testbed/setup.sh all
@@ -56,6 +56,10 @@ e2e: setup  ## Tests on a real node with a real istiod and Envoy, as root
 
 bench: setup  ## Measure; prints figures next to what they are compared with
 	@for file in bench/bench_*.py; do $(PY) $$file || exit 1; done
+
+bench-admission: setup  ## Measure what admission adds to the creation of a pod
+	@$(PY) bench/bench_admission.py
+	@$(PY) bench/bench_admission_restart.py
 
 testbed-up: setup  ## Start a real node with Istio (CLUSTER=today|tomorrow)
 	@$(PY) -m testbed up --wait $(if $(filter today,$(CLUSTER)),--classic-sidecars --disable-policy-api)
