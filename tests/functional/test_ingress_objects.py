@@ -2,12 +2,9 @@
 
 import datetime
 import time
-from pathlib import Path
 
-import httpx2
 import lightkube
 import pytest
-import yaml
 
 import authentication
 import cluster as charm_cluster
@@ -18,9 +15,8 @@ import ingress
 import manifests
 import mesh
 import relations
-from testbed import programs
+from tests.functional import istiod_world
 
-DEFINITIONS = Path("share/manifests/charts/base/files/crd-all.gen.yaml")
 LABELS = {"app": "gateway", "istio": "ingressgateway"}
 AUTH = relations.AuthRequest(
     service="oidc-gatekeeper",
@@ -33,29 +29,7 @@ AUTH = relations.AuthRequest(
 @pytest.fixture(scope="module")
 def api(client: lightkube.Client) -> charm_cluster.Cluster:
     """An API server that serves Istio's kinds."""
-    definitions = programs.directory("istio") / DEFINITIONS
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    resource = lightkube.generic_resource.create_global_resource(
-        "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions"
-    )
-    for document in yaml.load_all(definitions.read_text(), Loader=loader):
-        if document:
-            client.apply(resource(document), field_manager="test", force=True)
-    made = charm_cluster.Cluster(client)
-    deadline = time.monotonic() + 30
-    for name in ("Gateway", "VirtualService"):
-        kind = charm_cluster.kind("networking.istio.io/v1", name)
-        while not _is_served(made, kind) and time.monotonic() < deadline:
-            time.sleep(0.2)
-    return made
-
-
-def _is_served(api, kind):
-    try:
-        list(api.client.list(charm_cluster._resource(kind), namespace="default"))
-    except (lightkube.ApiError, httpx2.HTTPStatusError):
-        return False
-    return True
+    return istiod_world.install_definitions(client)
 
 
 class Related:

@@ -1,0 +1,263 @@
+"""A real istiod and a real Envoy as its gateway, beside a control plane without a node."""
+
+import contextlib
+import http.client
+import json
+import os
+import socket
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import envoy
+import httpx2
+import lightkube
+import yaml
+
+import cluster as charm_cluster
+from testbed import programs
+
+GATEWAY_NAMESPACE = "istio-ingress"
+LABELS = {"istio": "ingressgateway"}
+HOST = "kubeflow.example.com"
+TENANT = "shop.example.com"
+
+
+def install_definitions(client):
+    """Have the API server serve Istio's kinds."""
+    place = "share/manifests/charts/base/files/crd-all.gen.yaml"
+    definitions = (programs.directory("istio") / place).read_text()
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    resource = lightkube.generic_resource.create_global_resource(
+        "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions"
+    )
+    for document in yaml.load_all(definitions, Loader=loader):
+        if document:
+            client.apply(resource(document), field_manager="test", force=True)
+    deadline = time.monotonic() + 30
+    for name in ("Gateway", "VirtualService"):
+        kind = charm_cluster.kind("networking.istio.io/v1", name)
+        while not _is_served(client, kind) and time.monotonic() < deadline:
+            time.sleep(0.2)
+    return charm_cluster.Cluster(client)
+
+
+def _is_served(client, kind):
+    try:
+        list(client.list(charm_cluster._resource(kind), namespace="default"))
+    except (lightkube.ApiError, httpx2.HTTPStatusError):
+        return False
+    return True
+
+
+def free_ports(count):
+    """Ports that nobody listens on now."""
+    with contextlib.ExitStack() as held:
+        found = []
+        for _ in range(count):
+            one = held.enter_context(socket.socket())
+            one.bind(("127.0.0.1", 0))
+            found.append(one.getsockname()[1])
+        return found
+
+
+def own_address():
+    """An address of this machine that is not loopback, which no EndpointSlice may have."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("192.0.2.1", 9))
+        return probe.getsockname()[0]
+
+
+@contextlib.contextmanager
+def process(argv, log, environment=None):
+    """A process that ends with the block."""
+    with Path(log).open("w") as out:
+        started = subprocess.Popen(
+            argv, stdout=out, stderr=subprocess.STDOUT, env={**os.environ, **(environment or {})}
+        )
+        try:
+            yield started
+        finally:
+            started.terminate()
+            try:
+                started.wait(10)
+            except subprocess.TimeoutExpired:
+                started.kill()
+                started.wait()
+
+
+@contextlib.contextmanager
+def istiod(folder, kubeconfig):
+    """istiod without certificates, webhooks and leader duties; its plain xDS port comes back."""
+    xds, web, metrics = free_ports(3)
+    mesh = folder / "mesh.yaml"
+    # There is nobody to give out certificates.
+    mesh.write_text("rootNamespace: istio-system\nenableAutoMtls: false\n")
+    argv = [
+        programs.binary("pilot-discovery"),
+        "discovery",
+        f"--kubeconfig={kubeconfig}",
+        f"--meshConfig={mesh}",
+        f"--grpcAddr=127.0.0.1:{xds}",
+        "--secureGRPCAddr=",
+        "--httpsAddr=",
+        f"--httpAddr=127.0.0.1:{web}",
+        f"--monitoringAddr=127.0.0.1:{metrics}",
+        "--ctrlz_port=0",
+        "--keepaliveMaxServerConnectionAge=1h",
+    ]
+    environment = {
+        "POD_NAME": "istiod",
+        "POD_NAMESPACE": "istio-system",
+        "ENABLE_CA_SERVER": "false",
+        "INJECT_ENABLED": "false",
+        "VALIDATION_ENABLED": "false",
+        "PILOT_ENABLE_ALPN_FILTER": "false",
+        "PILOT_ENABLE_METADATA_EXCHANGE": "false",
+        "PILOT_ENABLE_GATEWAY_API": "false",
+    }
+    with process(argv, folder / "istiod.log", environment) as started:
+        wait_for_port(xds, started, folder / "istiod.log")
+        yield xds
+
+
+@contextlib.contextmanager
+def gateway(folder, xds, admin):
+    """Envoy as a gateway workload of that istiod."""
+    domain = f"{GATEWAY_NAMESPACE}.svc.cluster.local"
+    node = {
+        "id": f"router~{own_address()}~gateway.{GATEWAY_NAMESPACE}~{domain}",
+        "cluster": "gateway",
+        "metadata": {
+            "NAMESPACE": GATEWAY_NAMESPACE,
+            "LABELS": LABELS,
+            "ISTIO_VERSION": "1.31.1",
+            "CLUSTER_ID": "Kubernetes",
+        },
+    }
+    ads = {"ads": {}, "resource_api_version": "V3"}
+    endpoint = {"address": {"socket_address": {"address": "127.0.0.1", "port_value": xds}}}
+    cluster = {
+        "name": "xds-grpc",
+        "type": "STATIC",
+        "typed_extension_protocol_options": {
+            "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+                "@type": "type.googleapis.com/"
+                "envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+                "explicit_http_config": {"http2_protocol_options": {}},
+            }
+        },
+        "load_assignment": {
+            "cluster_name": "xds-grpc",
+            "endpoints": [{"lb_endpoints": [{"endpoint": endpoint}]}],
+        },
+    }
+    bootstrap = {
+        "node": node,
+        "admin": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": admin}}},
+        "dynamic_resources": {
+            "ads_config": {
+                "api_type": "GRPC",
+                "transport_api_version": "V3",
+                "grpc_services": [{"envoy_grpc": {"cluster_name": "xds-grpc"}}],
+            },
+            "lds_config": {**ads, "initial_fetch_timeout": "0s"},
+            "cds_config": {**ads, "initial_fetch_timeout": "0s"},
+        },
+        "static_resources": {"clusters": [cluster]},
+    }
+    path = folder / "bootstrap.json"
+    path.write_text(json.dumps(bootstrap))
+    binary = Path(envoy.__file__).parent / "_bin" / "envoy"
+    # As pilot-agent starts it, but for the log.
+    argv = [binary, "-c", path, "--concurrency", "1", "--use-dynamic-base-id"]
+    argv += ["--drain-time-s", "45", "--drain-strategy", "immediate"]
+    with process(argv, folder / "envoy.log") as started:
+        wait_for_port(admin, started, folder / "envoy.log")
+        yield
+
+
+def wait_for_port(port, started, log):
+    """Wait until somebody listens."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            assert started.poll() is None, log.read_text()[-4000:]
+            assert time.monotonic() < deadline, log.read_text()[-4000:]
+            time.sleep(0.1)
+        else:
+            return
+
+
+class Visitor:
+    """Asks the gateway over a connection that stays open as long as the gateway lets it."""
+
+    def __init__(self, port):
+        self._port = port
+        self._connection = None
+
+    def close(self):
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def get(self, path="/", host=HOST, **headers):
+        """Ask; the status and the text of the answer come back."""
+        for last in (False, True):
+            reused = self._connection is not None
+            if self._connection is None:
+                self._connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=15)
+            try:
+                self._connection.request("GET", path, headers={"Host": host, **headers})
+                response = self._connection.getresponse()
+                text = response.read().decode()
+            except (OSError, http.client.HTTPException):
+                self.close()
+                if last or not reused:
+                    raise
+                continue
+            if response.will_close:
+                self.close()
+            return response.status, text
+        raise AssertionError
+
+
+class Hammer(threading.Thread):
+    """Asks the same all the time and counts the answers.
+
+    Args:
+        fresh: Whether each request has a connection of its own.
+    """
+
+    def __init__(self, port, *, fresh=False, pause=0.003, **request):
+        super().__init__(daemon=True)
+        self.answers = {}
+        self._visitor = Visitor(port)
+        self._fresh = fresh
+        self._pause = pause
+        self._request = request
+        self._ended = threading.Event()
+
+    def run(self):
+        """Ask until it is ended."""
+        while not self._ended.wait(self._pause):
+            try:
+                what = self._visitor.get(**self._request)[0]
+            except OSError as error:
+                what = repr(error)
+            self.answers[what] = self.answers.get(what, 0) + 1
+            if self._fresh:
+                self._visitor.close()
+        self._visitor.close()
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self._ended.set()
+        self.join()
