@@ -43,7 +43,6 @@ class IstioIntegrator(ops.CharmBase):
         container = self.on[lifecycle.CONTAINER]
         for event in (
             self.on.install,
-            self.on.upgrade_charm,
             self.on.config_changed,
             self.on.start,
             self.on.leader_elected,
@@ -55,6 +54,7 @@ class IstioIntegrator(ops.CharmBase):
             *relations.events(self.on),
         ):
             framework.observe(event, self._on_event)
+        framework.observe(self.on.upgrade_charm, self._on_upgrade)
         framework.observe(self.on.remove, self._on_remove)
         framework.observe(self.on.collect_unit_status, self._on_collect_status)
         for name in actions.ANSWERS:
@@ -74,6 +74,15 @@ class IstioIntegrator(ops.CharmBase):
         except errors.CharmError as error:
             self._statuses = [self._status_of(error)]
 
+    def _on_upgrade(self, event: ops.UpgradeCharmEvent) -> None:
+        self._on_event(event)
+        if self._workload is None or not self.unit.is_leader():
+            return
+        try:
+            self._workload.scope.manifests.prune_retired()
+        except errors.CharmError as error:
+            self._statuses.append(self._status_of(error))
+
     def _on_remove(self, _: ops.RemoveEvent) -> None:
         # Scaling to none looks the same, and is: no unit is left to look after the model.
         if self.app.planned_units() > 0:
@@ -83,17 +92,17 @@ class IstioIntegrator(ops.CharmBase):
         workload.stop_convergence()
         farewell.say(scope, workload)
         failed: list[errors.CharmError] = []
-        parts: tuple[component.Component, ...] = (
-            ingress.Ingress(scope, self._related),
-            membership.Membership(scope),
-            admission.Admission(scope, ""),
-            workload,
-        )
-        for part in parts:
+        for remove in (
+            ingress.Ingress(scope, self._related).remove,
+            membership.Membership(scope).remove,
+            admission.Admission(scope, "").remove,
+            scope.manifests.prune_retired,
+            workload.remove,
+        ):
             try:
-                part.remove()
+                remove()
             except errors.CharmError as error:
-                logger.warning("%s is not removed: %s", type(part).__name__, error)
+                logger.warning("%s: %s", remove.__qualname__, error)
                 failed.append(error)
         if any(not isinstance(error, errors.ForbiddenError) for error in failed):
             # Juju runs the hook again; without any right it would never succeed.

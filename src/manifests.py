@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import logging
 import pathlib
 import re
 from collections.abc import Iterable
@@ -17,6 +18,8 @@ import yaml
 import cluster
 import errors
 
+logger = logging.getLogger(__name__)
+
 TEMPLATES = pathlib.Path(__file__).parent.parent / "templates"
 
 PREFIX = "istio-integrator.charmhub.io/"
@@ -25,6 +28,8 @@ MANAGER = "istio-integrator"
 OWNER = f"{PREFIX}owner"
 COMPONENT = f"{PREFIX}component"
 APPLIED_HASH = f"{PREFIX}applied-hash"
+WORKLOAD_COMPONENTS = ("convergence", "lifecycle")
+"""What the workload labels its own objects with; they are not ours to prune."""
 
 _KIND_LINES = re.compile(r"^apiVersion: (\S+)\nkind: (\S+)$", re.MULTILINE)
 
@@ -59,6 +64,10 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters["tojson"] = _to_yaml  # pyright: ignore[reportUnknownMemberType]
     return environment
+
+
+def _folders() -> list[str]:
+    return sorted(path.name for path in TEMPLATES.iterdir() if path.is_dir())
 
 
 def _sources(folder: str) -> list[pathlib.Path]:
@@ -127,13 +136,29 @@ class Manifests:
 
     def owned(self) -> list[cluster.Object]:
         """List every object that the application owns, of all folders."""
-        folders = sorted(path.name for path in TEMPLATES.iterdir() if path.is_dir())
         return [
             obj
-            for folder in folders
+            for folder in _folders()
             for kind in kinds(folder)
             for obj in self._owned(kind, folder)
         ]
+
+    def prune_retired(self) -> None:
+        """Delete what an older revision of the charm made in folders that are no more."""
+        known = {*_folders(), *WORKLOAD_COMPONENTS}
+        every = {kind: None for folder in _folders() for kind in kinds(folder)}
+        for kind in reversed(list(every)):
+            try:
+                owned = self._owned(kind)
+            except errors.ForbiddenError as error:
+                # Without the right to list them, none were made.
+                logger.debug("Nothing to prune: %s", error)
+                continue
+            for obj in owned:
+                component = obj["metadata"]["labels"].get(COMPONENT, "")
+                if component not in known and "deletionTimestamp" not in obj["metadata"]:
+                    logger.info("%s is of an older revision.", cluster.reference(obj))
+                    self._cluster.delete(obj)
 
     def prepared(self, folder: str, obj: cluster.Object) -> cluster.Object:
         """Complete a rendered object with the marks of its owner."""
@@ -184,8 +209,8 @@ class Manifests:
                 if _identity(obj) not in kept and "deletionTimestamp" not in obj["metadata"]:
                     self._cluster.delete(obj)
 
-    def _owned(self, kind: cluster.Kind, folder: str) -> list[cluster.Object]:
-        labels = {OWNER: self.owner, COMPONENT: folder}
+    def _owned(self, kind: cluster.Kind, folder: str = "") -> list[cluster.Object]:
+        labels = {OWNER: self.owner, **({COMPONENT: folder} if folder else {})}
         try:
             return self._cluster.list(kind, labels=labels)
         except errors.ForbiddenError:

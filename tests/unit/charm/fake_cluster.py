@@ -41,6 +41,7 @@ class FakeCluster:
     def __init__(self) -> None:
         self.objects: dict[Key, dict[str, Any]] = {}
         self.writes: list[str] = []
+        self.asked: set[tuple[str, str]] = set()
         self.forbidden: set[tuple[str, ...]] = set()
         self.absent: set[str] = set()
         self.broken: dict[tuple[str, str], int] = {}
@@ -161,6 +162,7 @@ class FakeCluster:
 
     def _check(self, verb: str, key: Key) -> None:
         plural = key[1]
+        self.asked.add((verb, plural))
         if (verb, plural) in self.timeouts:
             raise httpx2.ReadTimeout("The read operation timed out")
         elsewhere = (verb, plural, key[2]) in self.forbidden

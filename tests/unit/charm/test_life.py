@@ -1,0 +1,297 @@
+"""The life of the application: whatever fails becomes a status, and the next event repairs it."""
+
+import dataclasses
+import json
+
+import ops
+import pytest
+from ops import testing
+
+import admission
+import charm
+import cluster as charm_cluster
+import manifests
+from tests.unit.charm import fake_cluster
+from tests.unit.charm.test_charm import state, workload
+
+TIMEOUT = 0
+FOLLOWS_ISTIO = ("security.istio.io/v1", "networking.istio.io/v1", "networking.istio.io/v1alpha3")
+
+
+@pytest.fixture(autouse=True)
+def connected(fake, monkeypatch):
+    monkeypatch.setattr(admission, "PROBE_DELAYS", ())
+    monkeypatch.setattr(charm_cluster, "connect", fake.api)
+    prepare(fake)
+
+
+@pytest.fixture
+def ctx() -> testing.Context[charm.IstioIntegrator]:
+    return testing.Context(charm.IstioIntegrator)
+
+
+def prepare(fake):
+    """Have our own pod, and a modeloperator that somebody brought into the mesh."""
+    for name, labels, container in (
+        ("istio-integrator-0", {}, {"name": "lifecycle", "image": "workload:1"}),
+        (
+            "modeloperator-x",
+            {"operator.juju.is/name": "modeloperator"},
+            {"name": "istio-proxy", "image": "proxy:1"},
+        ),
+    ):
+        metadata = {"name": name, "namespace": "kubeflow", "labels": labels}
+        spec = {"containers": [container]}
+        fake.add({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+
+
+def fresh(*, policies_work):
+    """Set up a cluster to which nothing has happened yet."""
+    fake = fake_cluster.FakeCluster()
+    fake.namespace("kubeflow")
+    fake.namespace("default")
+    fake.node()
+    fake.policies_work = policies_work
+    fake_cluster.install_istio(fake)
+    prepare(fake)
+    return fake
+
+
+def run(ctx, fake, monkeypatch, event="config_changed", **options) -> ops.StatusBase:
+    monkeypatch.setattr(charm_cluster, "connect", fake.api)
+    return ctx.run(getattr(ctx.on, event)(), state(**options)).unit_status
+
+
+def requests(ctx, monkeypatch, *, policies_work) -> list[tuple[str, str]]:
+    """List what the charm asks of a cluster in which nothing fails, by verb and resource."""
+    fake = fresh(policies_work=policies_work)
+    run(ctx, fake, monkeypatch)
+    return sorted(fake.asked)
+
+
+@pytest.mark.parametrize("policies_work", [True, False], ids=["policy", "webhook"])
+@pytest.mark.parametrize("code", [403, 404, 409, 429, 500, TIMEOUT])
+def test_whatever_request_fails_is_a_status_and_is_repaired(
+    ctx, monkeypatch, *, code, policies_work
+):
+    asked = requests(ctx, monkeypatch, policies_work=policies_work)
+    assert len(asked) > 10
+    if not policies_work:
+        # The rest is asked for in the same way.
+        asked = sorted({*asked} - {*requests(ctx, monkeypatch, policies_work=True)})
+    ends = {"active" if policies_work else "waiting"}
+    for verb, resource in asked:
+        fake = fresh(policies_work=policies_work)
+        if code == TIMEOUT:
+            fake.timeouts.add((verb, resource))
+        else:
+            fake.broken[verb, resource] = code
+        said = run(ctx, fake, monkeypatch)
+        assert said.name in {"active", "blocked", "waiting"}, (verb, resource, said)
+        fake.timeouts.clear()
+        fake.broken.clear()
+        said = run(ctx, fake, monkeypatch, "update_status")
+        assert said.name in ends, (verb, resource, said)
+
+
+ADMISSION = (
+    "admission-certificates",
+    "admission-policy",
+    "admission-webhook",
+    "admission-webhook-configuration",
+)
+INGRESS = ("authentication", "gateway", "gateway-key", "gateway-tls", "gateway-workload", "routes")
+
+
+def of_ingress_alone() -> set[str]:
+    """Name the resources that only an ingress needs, which nobody asks for here."""
+    needed = {kind.plural for folder in ADMISSION for kind in manifests.kinds(folder)}
+    return {kind.plural for folder in INGRESS for kind in manifests.kinds(folder)} - needed
+
+
+POLICIES_OF_OTHERS = {"peerauthentications", "authorizationpolicies"}
+"""Without them the charm knows less, and does all that it does."""
+
+
+@pytest.mark.parametrize("policies_work", [True, False], ids=["policy", "webhook"])
+def test_whatever_right_is_missing_is_named(ctx, monkeypatch, *, policies_work):
+    for verb, resource in requests(ctx, monkeypatch, policies_work=policies_work):
+        fake = fresh(policies_work=policies_work)
+        fake.forbidden.add((verb, resource))
+        said = run(ctx, fake, monkeypatch)
+        if resource in of_ingress_alone() | POLICIES_OF_OTHERS:
+            assert said.name != "blocked"
+        else:
+            assert isinstance(said, testing.BlockedStatus), (verb, resource, said)
+            assert f"(may not {verb} {resource}" in said.message
+
+
+def test_group_of_a_resource_is_named_too(ctx, fake, monkeypatch):
+    fake_cluster.install_istio(fake)
+    message = (
+        'namespaces "x" is forbidden: User "u" cannot list resource "leases" in API group '
+        '"coordination.k8s.io" in the namespace "x"'
+    )
+    monkeypatch.setattr(
+        fake, "_check", lambda *_: (_ for _ in ()).throw(fake_cluster.StatusError(403, message))
+    )
+    said = run(ctx, fake, monkeypatch)
+    assert said.message.endswith("(may not list leases.coordination.k8s.io)")
+
+
+def test_quota_or_pod_security_is_no_lack_of_trust(ctx, fake, monkeypatch):
+    fake_cluster.install_istio(fake)
+    message = 'pods "x" is forbidden: exceeded quota: compute, requested: pods=1'
+
+    def check(verb, key):
+        if (verb, key[1]) == ("create", "pods"):
+            raise fake_cluster.StatusError(403, message)
+
+    monkeypatch.setattr(fake, "_check", check)
+    said = run(ctx, fake, monkeypatch)
+    assert "juju trust" not in said.message
+    assert "exceeded quota" in said.message
+
+
+def test_istios_own_kinds_may_be_absent_and_appear(ctx, fake, monkeypatch):
+    fake_cluster.install_istio(fake)
+    fake.absent.update(FOLLOWS_ISTIO)
+    assert isinstance(run(ctx, fake, monkeypatch), testing.ActiveStatus)
+    fake.absent.clear()
+    assert isinstance(run(ctx, fake, monkeypatch, "update_status"), testing.ActiveStatus)
+    fake.absent.update(FOLLOWS_ISTIO)
+    ctx.run(ctx.on.remove(), state(units=0))
+    assert "istio-injection" not in fake.labels("kubeflow")
+
+
+@pytest.mark.parametrize("absent", ["admissionregistration.k8s.io/v1beta1", "apps/v1"])
+def test_kinds_that_an_api_server_lacks_are_no_traceback(ctx, fake, monkeypatch, absent):
+    fake_cluster.install_istio(fake)
+    fake.absent.add(absent)
+    assert isinstance(run(ctx, fake, monkeypatch), testing.ActiveStatus)
+
+
+def test_options_that_change_while_a_hook_runs_are_followed_by_the_next(ctx, fake, monkeypatch):
+    fake_cluster.install_istio(fake)
+    changes = ({"hold_application": False}, {"hold_application": True, "excluded_pods": "app=x"})
+    policies = []
+    for options in (*changes, changes[1]):
+        fake.writes.clear()
+        assert isinstance(run(ctx, fake, monkeypatch, **options), testing.ActiveStatus)
+        found = [obj for obj in fake.objects.values() if obj["kind"] == "MutatingAdmissionPolicy"]
+        policies.append(json.dumps(found[0]["spec"], sort_keys=True))
+    assert policies[0] != policies[1] == policies[2]
+    assert fake.writes == []
+
+
+def test_hook_that_broke_off_is_finished_by_the_next(ctx, monkeypatch):
+    """The API server goes away after any number of writes, as when the pod is killed there."""
+    whole = fresh(policies_work=True)
+    run(ctx, whole, monkeypatch)
+    for allowed in range(len(whole.writes)):
+        fake = fresh(policies_work=True)
+        break_after(fake, allowed)
+        assert run(ctx, fake, monkeypatch).name in {"waiting", "active"}
+        fake.unreachable = False
+        del fake._answer
+        assert isinstance(run(ctx, fake, monkeypatch, "start"), testing.ActiveStatus)
+        assert names(fake) == names(whole)
+
+
+def break_after(fake, allowed):
+    """Let the API server be unreachable after so many writes."""
+    answer = fake._answer
+
+    def breaking(request):
+        if len(fake.writes) >= allowed and request.method != "GET" and not dry_run(request):
+            fake.unreachable = True
+        return answer(request)
+
+    fake._answer = breaking
+
+
+def dry_run(request) -> bool:
+    return "dryRun" in request.url.params
+
+
+def names(fake) -> set[tuple[str, str]]:
+    return {(obj["kind"], obj["metadata"]["name"]) for obj in fake.objects.values()}
+
+
+def test_leadership_that_moves_leaves_one_set_of_objects(ctx, fake, monkeypatch):
+    fake_cluster.install_istio(fake)
+    run(ctx, fake, monkeypatch, "leader_elected")
+    before = names(fake)
+    fake.writes.clear()
+    run(ctx, fake, monkeypatch, leader=False)
+    run(ctx, fake, monkeypatch, "leader_elected")
+    assert names(fake) == before
+    assert fake.writes == []
+
+
+def leftover(name, **labels):
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": name,
+            "namespace": "kubeflow",
+            "labels": {
+                "app.kubernetes.io/managed-by": "istio-integrator",
+                "istio-integrator.charmhub.io/owner": "kubeflow.istio-integrator",
+                "istio-integrator.charmhub.io/component": "admission-webhook",
+                **labels,
+            },
+        },
+    }
+
+
+def test_refresh_prunes_what_an_older_revision_left(ctx, fake, monkeypatch):
+    fake_cluster.install_istio(fake)
+    retired = {"istio-integrator.charmhub.io/component": "retired-component"}
+    other = {"istio-integrator.charmhub.io/owner": "kubeflow.other", **retired}
+    kept = {"istio-integrator.charmhub.io/component": "convergence"}
+    fake.add(leftover("retired", **retired))
+    fake.add(leftover("of-another", **other))
+    fake.add(leftover("memory", **kept))
+    assert isinstance(run(ctx, fake, monkeypatch), testing.ActiveStatus)
+    assert fake.find("ConfigMap", "retired", "kubeflow")
+    run(ctx, fake, monkeypatch, "upgrade_charm", leader=False)
+    assert fake.find("ConfigMap", "retired", "kubeflow")
+    assert isinstance(run(ctx, fake, monkeypatch, "upgrade_charm"), testing.ActiveStatus)
+    assert fake.find("ConfigMap", "retired", "kubeflow") is None
+    assert fake.find("ConfigMap", "of-another", "kubeflow")
+    assert fake.find("ConfigMap", "memory", "kubeflow")
+
+
+def test_refresh_without_every_right_is_active(ctx, fake, monkeypatch):
+    fake_cluster.install_istio(fake)
+    fake.forbidden.add(("list", "rolebindings"))
+    assert isinstance(run(ctx, fake, monkeypatch, "upgrade_charm"), testing.ActiveStatus)
+
+
+def test_refresh_with_an_api_server_in_trouble_says_so(ctx, fake, monkeypatch):
+    fake_cluster.install_istio(fake)
+    fake.add(leftover("retired", **{"istio-integrator.charmhub.io/component": "retired"}))
+    fake.broken["delete", "configmaps"] = 500
+    assert isinstance(run(ctx, fake, monkeypatch, "upgrade_charm"), testing.WaitingStatus)
+
+
+def test_refresh_adopts_what_an_older_revision_made(ctx, fake, monkeypatch):
+    fake_cluster.install_istio(fake)
+    run(ctx, fake, monkeypatch)
+    found = [obj for obj in fake.objects.values() if obj["kind"] == "MutatingAdmissionPolicy"]
+    wanted = json.dumps(found[0]["spec"], sort_keys=True)
+    found[0]["spec"] = {**found[0]["spec"], "failurePolicy": "Fail"}
+    found[0]["metadata"]["annotations"]["istio-integrator.charmhub.io/applied-hash"] = "old"
+    assert isinstance(run(ctx, fake, monkeypatch, "upgrade_charm"), testing.ActiveStatus)
+    found = [obj for obj in fake.objects.values() if obj["kind"] == "MutatingAdmissionPolicy"]
+    assert json.dumps(found[0]["spec"], sort_keys=True) == wanted
+
+
+def test_removal_prunes_what_an_older_revision_left(ctx, fake, monkeypatch):
+    fake_cluster.install_istio(fake)
+    fake.add(leftover("retired", **{"istio-integrator.charmhub.io/component": "retired"}))
+    run(ctx, fake, monkeypatch)
+    ctx.run(ctx.on.remove(), dataclasses.replace(state(workload(), units=0), leader=False))
+    assert fake.find("ConfigMap", "retired", "kubeflow") is None
