@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import Any
 
 PREFIX = "istio-integrator.charmhub.io/"
@@ -115,6 +116,21 @@ class Case:
 
 def container(name: str, image: str, **fields: Any) -> dict[str, Any]:
     return {"name": name, "image": image, **fields}
+
+
+def patched(pod: dict[str, Any], patch: list[dict[str, Any]]) -> dict[str, Any]:
+    """Apply a JSON patch of the kinds that the rule writes."""
+    pod = json.loads(json.dumps(pod))
+    for operation in patch:
+        *parents, last = [
+            part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]
+        ]
+        target: Any = pod
+        for part in parents:
+            target = target[int(part)] if isinstance(target, list) else target[part]
+        assert (last in target) == (operation["op"] == "replace")
+        target[last] = operation["value"]
+    return pod
 
 
 def held(name: str, before: str, after: str) -> Case:

@@ -17,21 +17,6 @@ def load(name):
     return settings.load(json.dumps(values))
 
 
-def patched(pod, patch):
-    """Apply a JSON patch of the kinds that the rule writes."""
-    pod = json.loads(json.dumps(pod))
-    for operation in patch:
-        *parents, last = [
-            part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]
-        ]
-        target = pod
-        for part in parents:
-            target = target[int(part)] if isinstance(target, list) else target[part]
-        assert (last in target) == (operation["op"] == "replace")
-        target[last] = operation["value"]
-    return pod
-
-
 def images(pod):
     spec = pod["spec"]
     containers = [*spec.get("initContainers", []), *spec["containers"]]
@@ -42,7 +27,7 @@ def run(case):
     pod = case.pod("m")
     typed = msgspec.convert(pod, creation.Pod)
     result = mutate.mutate(typed, load(case.settings), case.namespace)
-    return pod, result, patched(pod, result.patch)
+    return pod, result, table.patched(pod, result.patch)
 
 
 def test_the_table_is_complete_and_its_names_are_unique():
@@ -77,7 +62,7 @@ def test_a_probe_gets_back_which_settings_are_in_effect():
 
     result = mutate.mutate(msgspec.convert(pod, creation.Pod), known)
 
-    after = patched(pod, result.patch)["metadata"]
+    after = table.patched(pod, result.patch)["metadata"]
     assert after["annotations"][mutate.SETTINGS] == "r1"
     assert after["labels"]["sidecar.istio.io/inject"] == "false"
 
@@ -121,7 +106,7 @@ def test_any_pod_is_mutated_once_by_adding_only(pod, name, kind):
     before = json.loads(msgspec.json.encode(pod))
 
     result = mutate.mutate(pod, known, kind)
-    after = patched(
+    after = table.patched(
         {**before, "metadata": {k: v for k, v in before["metadata"].items() if v is not None}},
         result.patch,
     )

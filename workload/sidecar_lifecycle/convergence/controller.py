@@ -12,6 +12,7 @@ import msgspec
 import prometheus_client
 import structlog
 
+from sidecar_lifecycle import names
 from sidecar_lifecycle.kube import errors, events, types
 from sidecar_lifecycle.kube.client import Client
 from sidecar_lifecycle.kube.watch import watch
@@ -194,6 +195,9 @@ class Controller:
     def _show(self, decided: outcome.Plan) -> None:
         summary = decided.summary
         self.figures.show(decided.reasons(), summary.in_mesh, len(decided.memory.rounds))
+        self.figures.show_applied(
+            pod.metadata.annotations.get(names.APPLIED, "") for pod in self.pods.values()
+        )
         if summary != self.last:
             self.last = summary
             self.progress()

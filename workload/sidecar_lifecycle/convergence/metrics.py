@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import collections
+from collections.abc import Iterable, Mapping
 
 import prometheus_client
 
@@ -20,6 +21,12 @@ class Metrics:
         self._in_mesh = prometheus_client.Gauge(
             "sidecar_lifecycle_in_mesh_pods",
             "Pods of the model with a sidecar.",
+            registry=registry,
+        )
+        self._applied = prometheus_client.Gauge(
+            "sidecar_lifecycle_applied_pods",
+            "Pods of the model by what was changed at their creation, each once per change.",
+            ["change"],
             registry=registry,
         )
         self._rounds = prometheus_client.Gauge(
@@ -41,6 +48,15 @@ class Metrics:
             self._uninjected.labels(reason).set(count)
         self._in_mesh.set(in_mesh)
         self._rounds.set(rounds)
+
+    def show_applied(self, annotations: Iterable[str]) -> None:
+        """Publish what was changed at the creation of pods, by their annotations of that name."""
+        self._applied.clear()
+        counts = collections.Counter(
+            change for value in annotations for change in value.split(",") if change
+        )
+        for change, count in counts.items():
+            self._applied.labels(change).set(count)
 
     def evicted(self, result: str) -> None:
         """Count an eviction by how it went."""

@@ -13,7 +13,6 @@ from sidecar_lifecycle import names
 
 from . import creation, hold, selectors
 
-APPLIED = f"{names.PREFIX}applied"
 PROBE = f"{names.PREFIX}probe"
 """Label of the charm's dry-run pods that learn which backend answers."""
 SETTINGS = f"{names.PREFIX}settings"
@@ -110,9 +109,9 @@ class _Draft:
 
     def result(self) -> creation.Mutation:
         if self.applied:
-            before = [word for word in self.annotations.get(APPLIED, "").split(",") if word]
+            before = [word for word in self.annotations.get(names.APPLIED, "").split(",") if word]
             added = [word for word in self.applied if word not in before]
-            self.annotations[APPLIED] = ",".join([*before, *added])
+            self.annotations[names.APPLIED] = ",".join([*before, *added])
         metadata = self.pod.metadata
         patch = [
             *_map_patch("/metadata/annotations", metadata.annotations, self.annotations),

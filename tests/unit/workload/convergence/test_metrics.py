@@ -1,0 +1,17 @@
+"""Figures about the model's pods."""
+
+import prometheus_client
+from sidecar_lifecycle.convergence import metrics
+
+
+def test_pods_are_counted_by_each_change_that_was_made_to_them():
+    registry = prometheus_client.CollectorRegistry()
+    figures = metrics.Metrics(registry)
+
+    figures.show_applied(["hold", "", "hold,labels", "excluded"])
+    figures.show_applied(["hold", "hold,labels", ""])
+
+    def value(change):
+        return registry.get_sample_value("sidecar_lifecycle_applied_pods", {"change": change})
+
+    assert (value("hold"), value("labels"), value("excluded")) == (2, 1, None)
