@@ -320,7 +320,7 @@ class Ingress:
             self._statuses.append(
                 ops.WaitingStatus(f"waiting for {relations.names(silent)} on ingress")
             )
-        if decision.blocked and received:
+        if decision.blocked:
             self._statuses.append(ops.BlockedStatus(decision.blocked))
         if decision.waiting:
             self._statuses.append(ops.WaitingStatus(decision.waiting))

@@ -206,6 +206,16 @@ def test_no_route_without_somebody_to_ask(world, others):
     assert "istio-integrator-closed" in json.dumps(world.guard())
 
 
+def test_closed_gateway_is_said_also_without_routes_of_our_own(world):
+    world.related = [testing.Relation("gateway-info", remote_app_name="tensorboard-controller")]
+    status = world.status()
+    assert isinstance(status, testing.BlockedStatus)
+    assert "ingress is closed" in status.message
+    world.config = {"strict_ingress_auth": False}
+    assert isinstance(world.status(), testing.ActiveStatus)
+    assert world.gateway() is not None
+
+
 def test_routes_go_when_ingress_auth_is_broken(world):
     complete = auth()
     world.related = [route(), complete]
