@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import envoy
+import httpx2
 import pytest
 
 import authentication
@@ -283,6 +284,17 @@ def test_no_way_of_asking_passes_the_service(asking, request_text):
     asking.application.clear()
     assert " 200 " not in asking.raw(request_text).partition("\r\n")[0]
     assert asking.application == []
+
+
+def test_http_2_without_tls_passes_the_service_too(asking):
+    asking.application.clear()
+    with httpx2.Client(http1=False, http2=True) as client:
+        url = f"http://127.0.0.1:{asking.port}/pipeline"
+        stranger = client.get(url, headers={"Host": HOST})
+        assert asking.application == []
+        known = client.get(url, headers={"Host": HOST, "Cookie": COOKIE})
+    assert (stranger.http_version, stranger.status_code) == ("HTTP/2", 302)
+    assert known.status_code == 200
 
 
 def test_tenant_is_nobody_asked_about_on_a_shared_gateway(asking):
