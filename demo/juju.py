@@ -98,7 +98,10 @@ class Juju:
         """Set options and wait until the unit's agent has run the hook for them."""
         options = {key.replace("_", "-"): value for key, value in values.items()}
         before = await self._hooks(application, "config-changed")
-        await self._call(lambda juju: juju.config(application, options))
+        were = await self._call(lambda juju: juju.config(application))
+        if await self._call(lambda juju: juju.config(application, options)) == were:
+            # Juju runs no hook for what does not change.
+            return
 
         async def has_run() -> bool:
             return await self._hooks(application, "config-changed") > before
@@ -117,6 +120,14 @@ class Juju:
     async def status(self, application: str = APPLICATION) -> Status | None:
         """Ask for an application's status."""
         return parse_status(await self._call(lambda juju: juju.status()), application)
+
+    async def document(self) -> dict[str, Any]:
+        """The whole of `juju status --format json`."""
+        return await self._call(lambda juju: juju.status())
+
+    async def add_unit(self, application: str, count: int = 1) -> None:
+        """Add units."""
+        await self._call(lambda juju: juju.add_unit(application, count))
 
     async def report(self) -> str:
         """The whole model's status and log, as text."""
