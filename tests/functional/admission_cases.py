@@ -128,7 +128,8 @@ def patched(pod: dict[str, Any], patch: list[dict[str, Any]]) -> dict[str, Any]:
         target: Any = pod
         for part in parents:
             target = target[int(part)] if isinstance(target, list) else target[part]
-        assert (last in target) == (operation["op"] == "replace")
+        # To add where there is null is to replace it.
+        assert (target.get(last) is not None) == (operation["op"] == "replace")
         target[last] = operation["value"]
     return pod
 

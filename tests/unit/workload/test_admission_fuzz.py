@@ -34,11 +34,13 @@ def reviews(dice):
                 "object": case.pod("m"),
             },
         }
-        text = json.dumps(document)
+        document = json.loads(json.dumps(document))
         for _ in range(dice.randrange(4)):
-            break_value(json_value := json.loads(text), dice)
-            text = json.dumps(json_value)
-        body = break_bytes(bytearray(text.encode()), dice)
+            whole = dice.random() < 0.1
+            break_value(document if whole else document["request"]["object"], dice)
+            if whole:
+                break
+        body = break_bytes(bytearray(json.dumps(document).encode()), dice)
         yield body, case.settings, case.namespace if case.namespace in kinds else "model"
 
 
