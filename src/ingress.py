@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import logging
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -21,8 +20,8 @@ import gateway_service
 import gateway_workload
 import mesh
 import relations
+import routing
 import tls
-import webhook
 
 logger = logging.getLogger(__name__)
 
@@ -39,34 +38,11 @@ SETTLE = 2.0
 """Seconds in which istiod tells a gateway about removed routes, before their guard may go."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Match:
-    """One prefix of a route."""
-
-    prefix: str
-    rewrite: str
-    without: str = ""
-    """Paths below the prefix that are other routes', as a regular expression."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Route:
-    """One relation's way to its Service."""
-
-    name: str
-    """Of its VirtualService."""
-    relation: str
-    """`ingress:3 kfp-ui`, for people."""
-    host: str
-    port: int
-    matches: tuple[Match, ...]
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RoutesContext:
     """The variables of the templates in routes."""
 
-    routes: Sequence[Route]
+    routes: Sequence[routing.Route]
     gateway: str
     hosts: Sequence[str]
     export_to: Sequence[str]
@@ -83,64 +59,6 @@ class GatewayContext:
     https_port: int | None
     redirect: bool
     credential: str
-
-
-Requests = Sequence[relations.Received[relations.IngressRequest]]
-
-
-def routes(received: Requests, *, model: str, application: str) -> list[Route]:
-    """Turn requests into routes; of several for the same prefix the oldest relation has it."""
-    served = _served(received)
-    prefixes = [request.prefix for _, request in served]
-    return [
-        Route(
-            name=webhook.object_name(application, f"ingress-{one.relation}"),
-            relation=f"{relations.INGRESS}:{one.relation} {one.application}",
-            host=f"{request.service}.{request.namespace or model}.svc.cluster.local",
-            port=request.port,
-            matches=matches(request.prefix, request.rewrite or request.prefix, prefixes),
-        )
-        for one, request in served
-    ]
-
-
-def problems(received: Requests) -> Iterable[str]:
-    """Say what is wrong with requests, each with who has to correct it."""
-    owners = {request.prefix: one for one, request in _served(received)}
-    for one in received:
-        where = f"{relations.INGRESS}:{one.relation} {one.application}"
-        if one.problem:
-            yield f"{where}: {one.problem}"
-        elif one.message and owners[one.message.prefix] is not one:
-            owner = owners[one.message.prefix].application
-            yield f"{where}: prefix {one.message.prefix} belongs to {owner}"
-
-
-def matches(prefix: str, rewrite: str, others: Iterable[str]) -> tuple[Match, ...]:
-    """Write what a prefix matches beside the others, whatever the order they are looked at in.
-
-    Istio looks at `/` last by itself; other prefixes that contain each other would be served by
-    whichever VirtualService is older.
-    """
-    inner = sorted({other for other in others if other.startswith(prefix) and other != prefix})
-    without = f"(?:{'|'.join(map(re.escape, inner))}).*" if inner and prefix != "/" else ""
-    exact = Match(prefix, rewrite, without)
-    if rewrite.endswith("/") and not prefix.endswith("/"):
-        # Of /volumes/x, replacing /volumes by / alone would leave //x.
-        return (Match(f"{prefix}/", rewrite, without), exact)
-    return (exact,)
-
-
-def _served(
-    received: Requests,
-) -> list[tuple[relations.Received[relations.IngressRequest], relations.IngressRequest]]:
-    found: dict[
-        str, tuple[relations.Received[relations.IngressRequest], relations.IngressRequest]
-    ] = {}
-    for one in sorted(received, key=lambda one: one.relation):
-        if one.message:
-            found.setdefault(one.message.prefix, (one, one.message))
-    return list(found.values())
 
 
 class Ingress:
@@ -235,6 +153,7 @@ class Ingress:
         self._report(decision, received)
         if decision.is_closed:
             self._scope.manifests.remove(ROUTES_FOLDER)
+        self._leave_what_moved(target)
         if decision.guard and not self._guard(decision.guard, target):
             self._publish(up=False)
             return
@@ -253,6 +172,31 @@ class Ingress:
         if not target.ready:
             self._statuses.append(ops.WaitingStatus(f"gateway {target.reference} is not ready"))
         self._publish(up=served and target.ready)
+
+    def _leave_what_moved(self, target: gateway.Target) -> None:
+        """Have a gateway forget routes at hosts and ports that will not be guarded any more."""
+        live = self._find_gateway()
+        if live is None:
+            return
+        spec = cluster.at(live, "spec")
+        servers = cluster.items(spec, "servers")
+        stays = spec.get("selector") == dict(target.selector)
+        same = all(
+            server["port"]["number"] in target.ports and server["hosts"] == self._hosts
+            for server in servers
+        )
+        if stays and same:
+            return
+        logger.info("The gateway, its hosts or its ports change: the routes come back with them.")
+        self._remove_routes()
+        self._sleep(SETTLE)
+        if not stays:
+            # At another workload it is a new guard, which does not see earlier connections.
+            self._scope.manifests.remove(authentication.FOLDER)
+
+    @property
+    def _hosts(self) -> list[str]:
+        return list(self._scope.config.hosts) or ["*"]
 
     def _guard(self, guard: authentication.Guard, target: gateway.Target) -> bool:
         """Put up the guard; tell whether every connection of the gateway passes it."""
@@ -279,7 +223,7 @@ class Ingress:
         context = GatewayContext(
             name=GATEWAY_NAME,
             selector=target.selector,
-            hosts=options.hosts or ("*",),
+            hosts=self._hosts,
             http_port=target.http_port,
             https_port=target.https_port if credential else None,
             redirect=options.https_redirect and bool(credential and target.https_port),
@@ -297,13 +241,15 @@ class Ingress:
         self._opened = target
         return True
 
-    def _route(self, target: gateway.Target, received: Requests) -> None:
-        found = routes(received, model=self._scope.model, application=self._scope.application)
+    def _route(self, target: gateway.Target, received: routing.Requests) -> None:
+        found = routing.routes(
+            received, model=self._scope.model, application=self._scope.application
+        )
         exported = (".",) if target.namespace == self._scope.model else (".", target.namespace)
         context = RoutesContext(
             routes=found,
             gateway=f"{self._scope.model}/{GATEWAY_NAME}",
-            hosts=self._scope.config.hosts or ("*",),
+            hosts=self._hosts,
             export_to=exported,
         )
         self._scope.manifests.apply(ROUTES_FOLDER, context)
@@ -311,8 +257,8 @@ class Ingress:
             count = f"{len(found)} route{'s' if len(found) > 1 else ''}"
             self._statuses.append(ops.ActiveStatus(f"{count} by {target.reference}"))
 
-    def _report(self, decision: authentication.Decision, received: Requests) -> None:
-        for problem in problems(received):
+    def _report(self, decision: authentication.Decision, received: routing.Requests) -> None:
+        for problem in routing.problems(received):
             logger.warning("%s.", problem)
             self._statuses.append(ops.BlockedStatus(problem))
         silent = [one for one in received if one.message is None and not one.problem]

@@ -10,6 +10,7 @@ import gateway
 import ingress
 import manifests
 import relations
+import routing
 from testbed import programs
 
 TARGET = gateway.Target(
@@ -88,7 +89,7 @@ def ours(guard, hosts):
         ),
     )
     routes = ingress.RoutesContext(
-        routes=ingress.routes(requests, model="kubeflow", application="istio-integrator"),
+        routes=routing.routes(requests, model="kubeflow", application="istio-integrator"),
         gateway=name,
         hosts=hosts or ("*",),
         export_to=(".", "istio-ingress"),

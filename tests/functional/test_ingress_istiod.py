@@ -287,6 +287,12 @@ def test_nothing_of_ours_is_served_unasked_and_the_neighbour_never_notices(place
             place.auths = []
             place.reconcile()
             time.sleep(0.5)
+            # By another name for a while, and by both.
+            for hosts in ("other.example.com", f"{world.HOST},other.example.com", world.HOST):
+                place.options = {"hosts": hosts}
+                place.auths = [COMPLETE]
+                place.reconcile()
+                time.sleep(0.5)
             # The application is removed, and deployed again.
             place.auths = [COMPLETE]
             place.reconcile()

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import ingress
 import manifests
 import relations
+import routing
 
 
 def said(relation=1, application="kfp-ui", **changes):
@@ -16,7 +17,7 @@ def said(relation=1, application="kfp-ui", **changes):
 
 
 def routes(*received, model="kubeflow"):
-    return ingress.routes(received, model=model, application="istio-integrator")
+    return routing.routes(received, model=model, application="istio-integrator")
 
 
 # What Charmed Kubeflow's applications ask for.
@@ -34,7 +35,7 @@ CONSUMERS = {
 }
 
 
-def reached(found: list[ingress.Route], path: str) -> tuple[str, str] | None:
+def reached(found: list[routing.Route], path: str) -> tuple[str, str] | None:
     """Do what Envoy does with the routes in the order given, `/` last as istiod has it."""
     pairs = [(route, match) for route in found for match in route.matches]
     for route, match in sorted(pairs, key=lambda pair: pair[1].prefix == "/"):
@@ -95,13 +96,13 @@ def test_names_never_collide(ids, application):
 def test_second_relation_for_a_prefix_is_refused_and_named():
     first, second = said(1, "one", prefix="/x"), said(2, "two", prefix="/x")
     assert [route.host for route in routes(second, first)] == ["one.kubeflow.svc.cluster.local"]
-    assert list(ingress.problems([first, second])) == ["ingress:2 two: prefix /x belongs to one"]
+    assert list(routing.problems([first, second])) == ["ingress:2 two: prefix /x belongs to one"]
 
 
 def test_malformed_request_takes_away_its_own_route_only():
     broken = relations.Received(3, "bad", None, "port is missing")
     assert len(routes(said(), broken)) == 1
-    assert list(ingress.problems([said(), broken])) == ["ingress:3 bad: port is missing"]
+    assert list(routing.problems([said(), broken])) == ["ingress:3 bad: port is missing"]
 
 
 def test_service_in_another_namespace_is_reached_there():

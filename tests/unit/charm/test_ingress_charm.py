@@ -282,6 +282,47 @@ def test_shared_gateway_waits_for_earlier_connections_once(world, fake_clock):
     assert len(world.routes()) == 1
 
 
+def order_of(world):
+    names = {"envoyfilters": "guard", "gateways": "gateway", "virtualservices": "routes"}
+    found = [write.split() for write in world.fake.writes]
+    return [f"{verb} {names[kind]}" for verb, kind, _ in found if kind in names]
+
+
+def test_other_hosts_are_guarded_before_and_old_ones_until_they_are_forgotten(world):
+    world.related = [route(), auth()]
+    world.config = {"hosts": "kf.example.com"}
+    world.run()
+    world.fake.writes.clear()
+    world.config = {"hosts": "ai.example.com"}
+    world.run()
+    assert order_of(world) == [
+        "delete routes",
+        "delete gateway",
+        "patch guard",
+        "patch gateway",
+        "patch routes",
+    ]
+
+
+def test_other_gateway_is_guarded_before_the_routes_move_there(world):
+    world.related = [route(), auth()]
+    world.run()
+    world.fake.writes.clear()
+    world.config = {"gateway_workload": True}
+    world.run()
+    assert order_of(world) == [
+        "delete routes",
+        "delete gateway",
+        "delete guard",
+        "patch guard",
+        "patch gateway",
+        "patch routes",
+    ]
+    assert world.guard() is None
+    name = "istio-integrator.kubeflow.istio-integrator"
+    assert world.fake.find("EnvoyFilter", name, "kubeflow")
+
+
 def test_scoped_istiod_blocks(world):
     world.fake.add(
         {

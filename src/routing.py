@@ -1,0 +1,91 @@
+"""What related applications ask for, as routes that don't depend on the order they came in."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Sequence
+
+import relations
+import webhook
+
+
+@dataclasses.dataclass(frozen=True)
+class Match:
+    """One prefix of a route."""
+
+    prefix: str
+    rewrite: str
+    without: str = ""
+    """Paths below the prefix that are other routes', as a regular expression."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Route:
+    """One relation's way to its Service."""
+
+    name: str
+    """Of its VirtualService."""
+    relation: str
+    """`ingress:3 kfp-ui`, for people."""
+    host: str
+    port: int
+    matches: tuple[Match, ...]
+
+
+Requests = Sequence[relations.Received[relations.IngressRequest]]
+
+
+def routes(received: Requests, *, model: str, application: str) -> list[Route]:
+    """Turn requests into routes; of several for the same prefix the oldest relation has it."""
+    served = _served(received)
+    prefixes = [request.prefix for _, request in served]
+    return [
+        Route(
+            name=webhook.object_name(application, f"ingress-{one.relation}"),
+            relation=f"{relations.INGRESS}:{one.relation} {one.application}",
+            host=f"{request.service}.{request.namespace or model}.svc.cluster.local",
+            port=request.port,
+            matches=matches(request.prefix, request.rewrite or request.prefix, prefixes),
+        )
+        for one, request in served
+    ]
+
+
+def problems(received: Requests) -> Iterable[str]:
+    """Say what is wrong with requests, each with who has to correct it."""
+    owners = {request.prefix: one for one, request in _served(received)}
+    for one in received:
+        where = f"{relations.INGRESS}:{one.relation} {one.application}"
+        if one.problem:
+            yield f"{where}: {one.problem}"
+        elif one.message and owners[one.message.prefix] is not one:
+            owner = owners[one.message.prefix].application
+            yield f"{where}: prefix {one.message.prefix} belongs to {owner}"
+
+
+def matches(prefix: str, rewrite: str, others: Iterable[str]) -> tuple[Match, ...]:
+    """Write what a prefix matches beside the others, whatever the order they are looked at in.
+
+    Istio looks at `/` last by itself; other prefixes that contain each other would be served by
+    whichever VirtualService is older.
+    """
+    inner = sorted({other for other in others if other.startswith(prefix) and other != prefix})
+    without = f"(?:{'|'.join(map(re.escape, inner))}).*" if inner and prefix != "/" else ""
+    exact = Match(prefix, rewrite, without)
+    if rewrite.endswith("/") and not prefix.endswith("/"):
+        # Of /volumes/x, replacing /volumes by / alone would leave //x.
+        return (Match(f"{prefix}/", rewrite, without), exact)
+    return (exact,)
+
+
+def _served(
+    received: Requests,
+) -> list[tuple[relations.Received[relations.IngressRequest], relations.IngressRequest]]:
+    found: dict[
+        str, tuple[relations.Received[relations.IngressRequest], relations.IngressRequest]
+    ] = {}
+    for one in sorted(received, key=lambda one: one.relation):
+        if one.message:
+            found.setdefault(one.message.prefix, (one, one.message))
+    return list(found.values())
