@@ -19,7 +19,7 @@ from tests.e2e import ingress_world as world
 MODEL = "ai"
 APP = "istio-integrator"
 AUTH = "oidc-gatekeeper"
-pytestmark = pytest.mark.cluster("tomorrow")
+pytestmark = [pytest.mark.cluster("tomorrow"), pytest.mark.long]
 
 
 @dataclasses.dataclass
