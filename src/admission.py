@@ -134,7 +134,10 @@ class Admission:
     def _namespaces(self, wanted: wishes.Wishes) -> policy.Namespaces:
         groups = self._scope.config.lifecycle_namespaces if wanted.changes_lifecycle else ()
         return policy.namespace_selectors(
-            self._scope.model, groups, istiod_namespace=wanted.seen.istiod_namespace
+            self._scope.model,
+            groups,
+            istiod_namespace=wanted.seen.istiod_namespace,
+            owner=self._scope.manifests.owner,
         )
 
     def _policy(self, wanted: wishes.Wishes) -> bool:

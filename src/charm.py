@@ -10,6 +10,7 @@ import ops
 
 import actions
 import admission
+import claims
 import cluster
 import component
 import config
@@ -98,6 +99,7 @@ class IstioIntegrator(ops.CharmBase):
             admission.Admission(scope, "").remove,
             scope.manifests.prune_retired,
             workload.remove,
+            claims.Claims(scope).remove,
         ):
             try:
                 remove()
@@ -142,6 +144,7 @@ class IstioIntegrator(ops.CharmBase):
             # Two of us would each replace pods and prepare new ones in their own way.
             self._statuses = [ops.BlockedStatus(rival)]
             return
+        self._run(claims.Claims(scope))
         self._run(admission.Admission(scope, self._image(scope)))
         if discovery.mesh is not None:
             self._statuses.append(ops.ActiveStatus(discovery.mesh.sidecars))

@@ -12,6 +12,7 @@ import component
 import errors
 import lifecycle
 import manifests
+import policy
 
 logger = logging.getLogger(__name__)
 
@@ -41,10 +42,16 @@ def say(scope: component.Scope, workload: lifecycle.Lifecycle) -> None:
 def _namespaces(scope: component.Scope) -> list[str]:
     served = [scope.model]
     groups = scope.config.lifecycle_namespaces
+    owner = scope.manifests.owner
     for group, labels in (("profiles", _PART_OF), ("labelled", _LABELLED)):
         if group in groups:
             found = scope.cluster.list(cluster.NAMESPACE, labels=labels)
-            served += [namespace["metadata"]["name"] for namespace in found]
+            served += [
+                namespace["metadata"]["name"]
+                for namespace in found
+                if cluster.at(namespace, "metadata", "labels").get(policy.SERVED_BY, owner)
+                == owner
+            ]
     return list(dict.fromkeys(served))
 
 

@@ -28,6 +28,8 @@ MANAGER = "istio-integrator"
 OWNER = f"{PREFIX}owner"
 COMPONENT = f"{PREFIX}component"
 APPLIED_HASH = f"{PREFIX}applied-hash"
+KEPT_OF_LONG_OWNERS = 52
+"""Characters of an owner's name that its label begins with when it is too long for one."""
 WORKLOAD_COMPONENTS = ("convergence", "lifecycle")
 """What the workload labels its own objects with; they are not ours to prune."""
 
@@ -39,7 +41,8 @@ def owner_label(model: str, application: str) -> str:
     full = f"{model}.{application}"
     if len(full) <= 63:
         return full
-    return f"{full[:52].rstrip('-.')}-{hashlib.sha256(full.encode()).hexdigest()[:10]}"
+    beginning = full[:KEPT_OF_LONG_OWNERS].rstrip("-.")
+    return f"{beginning}-{hashlib.sha256(full.encode()).hexdigest()[:10]}"
 
 
 def _to_yaml(value: Any) -> str:

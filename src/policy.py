@@ -14,6 +14,8 @@ FOLDER = "admission-policy"
 VERSIONS = ("v1", "v1beta1")
 """Of the API, the better one first."""
 LIFECYCLE_LABEL = "istio-integrator.charmhub.io/lifecycle"
+SERVED_BY = "istio-integrator.charmhub.io/served-by"
+"""On a namespace that several integrators could serve: the one that does."""
 
 Namespaces = tuple[tuple[str, tuple[dict[str, Any], ...]], ...]
 
@@ -83,7 +85,7 @@ def _keys(rules: Iterable[podrules.Entries]) -> tuple[str, ...]:
 
 
 def namespace_selectors(
-    model: str, groups: Iterable[str], *, istiod_namespace: str = ""
+    model: str, groups: Iterable[str], *, istiod_namespace: str = "", owner: str = ""
 ) -> Namespaces:
     """Write the selector of each kind of namespace; no namespace has two of them.
 
@@ -91,6 +93,7 @@ def namespace_selectors(
         model: Always served: its pods' place in the mesh is decided here.
         groups: The kinds to serve, as the option `lifecycle-namespaces` names them.
         istiod_namespace: Never served.
+        owner: Ours; a namespace that another integrator serves is left to it.
     """
     by_name = "kubernetes.io/metadata.name"
     never = sorted({model, "kube-system", istiod_namespace} - {""})
@@ -107,8 +110,23 @@ def namespace_selectors(
         "profiles": (*profiles, *elsewhere),
         "labelled": (_expression(LIFECYCLE_LABEL, "In", "enabled"), *elsewhere),
     }
-    chosen = tuple((kind, kinds[kind]) for kind in kinds if kind in groups)
+    chosen = tuple(
+        (f"{kind}{suffix}", (*kinds[kind], *served))
+        for kind in kinds
+        if kind in groups
+        for suffix, served in _served(owner)
+    )
     return (("model", (_expression(by_name, "In", model),)), *chosen)
+
+
+def _served(owner: str) -> Iterable[tuple[str, tuple[dict[str, Any], ...]]]:
+    """Write that nobody serves a namespace yet, and that we do: a selector has no `or`."""
+    if not owner:
+        return (("", ()),)
+    return (
+        ("", (_expression(SERVED_BY, "DoesNotExist"),)),
+        ("-ours", (_expression(SERVED_BY, "In", owner),)),
+    )
 
 
 def _expression(key: str, operator: str, *values: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from . import names
 from .rules import finished, scope
 
 Membership = Literal["namespace", "selected", "none"]
@@ -51,5 +52,6 @@ class Settings:
         return scope.Scope(
             model=self.model,
             mesh_namespace=self.mesh_namespace,
+            owner=names.owner(self.model, self.application),
             kinds=self.lifecycle_namespaces,
         )

@@ -85,6 +85,11 @@ NAMESPACE_LABELS = st.fixed_dictionaries(
 )
 
 
+OWNED = dict(
+    policy.namespace_selectors("m", ("profiles", "labelled"), istiod_namespace="i", owner="m.a")
+)
+
+
 def selects(expressions, found):
     def meets(expression):
         value, values = found.get(expression["key"]), expression.get("values", [])
@@ -108,6 +113,19 @@ def test_no_namespace_is_of_two_kinds(found):
         assert kinds == []
     if found.get(policy.LIFECYCLE_LABEL) == "disabled" and name != "m":
         assert kinds == []
+
+
+@given(NAMESPACE_LABELS, st.sampled_from(["", "m.a", "n.a"]))
+def test_a_namespace_is_served_unless_another_integrator_does(found, holder):
+    marks = {**found, **({policy.SERVED_BY: holder} if holder else {})}
+    kinds = [kind for kind, expressions in OWNED.items() if selects(expressions, marks)]
+    alone = [kind for kind, expressions in SELECTORS.items() if selects(expressions, found)]
+
+    if alone in ([], ["model"]):
+        assert kinds == alone
+    else:
+        want = {"": alone, "m.a": [f"{alone[0]}-ours"], "n.a": []}
+        assert kinds == want[holder]
 
 
 @pytest.mark.parametrize("application", ["a", "x" * 63, "a-" * 40 + "b"])

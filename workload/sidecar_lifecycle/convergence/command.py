@@ -16,7 +16,7 @@ import lightkube
 import msgspec
 from lightkube.core import exceptions
 
-from sidecar_lifecycle import command
+from sidecar_lifecycle import command, names
 from sidecar_lifecycle.kube import client as kube_client
 from sidecar_lifecycle.kube import errors
 from sidecar_lifecycle.rules import scope, selectors, stale
@@ -112,7 +112,11 @@ def main(args: argparse.Namespace) -> int:
         included=_selector("--included-pods", args.included_pods),
         excluded=_selector("--excluded-pods", args.excluded_pods),
         mode=args.convergence,
-        namespaces=scope.Scope(model=args.model, kinds=_kinds(args.lifecycle_namespaces)),
+        namespaces=scope.Scope(
+            model=args.model,
+            owner=names.owner(args.model, args.application),
+            kinds=_kinds(args.lifecycle_namespaces),
+        ),
         proxy=stale.Proxy(revision=args.proxy_revision, version=args.proxy_version),
     )
     try:

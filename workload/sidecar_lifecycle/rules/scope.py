@@ -10,6 +10,8 @@ from sidecar_lifecycle.kube import types
 
 Kind = Literal["model", "profiles", "labelled"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+SERVED_BY = f"{names.PREFIX}served-by"
+"""The label by which the charm records which of several integrators serves a namespace."""
 MODEL_ONLY: frozenset[Kind] = frozenset(("model",))
 
 
@@ -19,6 +21,8 @@ class Scope:
 
     model: str
     mesh_namespace: str = ""
+    owner: str = ""
+    """This application, as its ownership label names it."""
     kinds: frozenset[Kind] = frozenset(KINDS)
 
 
@@ -31,6 +35,8 @@ def served_as(namespace: types.Namespace, scope: Scope) -> Kind | None:
     if wish == "disabled":
         return None
     kind = _kind(name, labels, scope)
+    if kind != "model" and labels.get(SERVED_BY, scope.owner) != scope.owner:
+        return None
     return kind if kind in scope.kinds else None
 
 
