@@ -21,7 +21,7 @@ from demo import juju, kubernetes, observer, timeline, workloads
 from testbed import limits
 from tests.e2e import shutdown_cases as cases
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
 MODEL = "shutdown"
 WITHIN = 180
@@ -322,7 +322,6 @@ def reconcilers(model):
     return found
 
 
-@pytest.mark.long
 async def test_killed_reconciler_is_started_again_and_finishes_the_work(node, world, api):
     main = workloads.container("main", world.image, workloads.payload("sleep.py", 3))
     name = "while-killed"
