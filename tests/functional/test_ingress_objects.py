@@ -56,6 +56,9 @@ class Related:
     def publish_pilot(self, **values):
         pass
 
+    def publish_mesh(self, info):
+        pass
+
 
 @pytest.fixture
 def gateway_namespace(api, namespace):
@@ -159,7 +162,8 @@ def test_api_server_takes_every_object_that_we_render(api, namespace, gateway_na
         tried = part(api, namespace, gateway_namespace, related, **options)
         tried.reconcile()
         assert names(api, namespace) == {"Gateway": 1, "VirtualService": 3, "EnvoyFilter": 1}
-        assert [status.name for status in tried.statuses()] == ["active"]
+        # Its pods do not run here.
+        assert [status.name for status in tried.statuses()] == ["active", "waiting"]
     tried.remove()
     assert names(api, namespace) == {"Gateway": 0, "VirtualService": 0, "EnvoyFilter": 0}
 
@@ -236,3 +240,38 @@ def test_gateway_workload_is_found_in_the_cluster(api, namespace, gateway_namesp
         False,
     )
     assert authentication.FOLDER in {path.name for path in manifests.TEMPLATES.iterdir()}
+
+
+def test_gateway_workload_of_our_own_comes_and_goes(api, namespace, gateway_namespace):
+    related = Related()
+    related.requests = [request(1)]
+    related.auths = [relations.Received(9, "oidc-gatekeeper", AUTH)]
+    own = part(api, namespace, gateway_namespace, related, gateway_workload=True)
+    own.reconcile()
+    assert [status.name for status in own.statuses()] == ["active", "waiting"]
+    name = "istio-integrator-gateway"
+    deployment = api.get(charm_cluster.DEPLOYMENT, name, namespace)
+    selector = api.get(
+        charm_cluster.kind("networking.istio.io/v1", "Gateway"), "kubeflow-gateway", namespace
+    )["spec"]["selector"]
+    assert selector.items() <= deployment["spec"]["template"]["metadata"]["labels"].items()
+    shared = part(api, namespace, gateway_namespace, related)
+    shared.reconcile()
+    assert api.get(charm_cluster.DEPLOYMENT, name, namespace) is None
+    assert names(api, namespace) == {"Gateway": 1, "VirtualService": 1, "EnvoyFilter": 1}
+    shared.remove()
+
+
+def test_annotations_of_the_gateways_service_come_and_go(api, namespace, gateway_namespace):
+    related = Related()
+    related.requests = [request(1)]
+    before = api.get(charm_cluster.SERVICE, "gateway", gateway_namespace)["metadata"]
+    wanted = {"gateway_service_annotations": "{example.com/name: kf}"}
+    annotated = part(api, namespace, gateway_namespace, related, **wanted)
+    annotated.reconcile()
+    live = api.get(charm_cluster.SERVICE, "gateway", gateway_namespace)["metadata"]
+    assert live["annotations"]["example.com/name"] == "kf"
+    annotated.remove()
+    after = api.get(charm_cluster.SERVICE, "gateway", gateway_namespace)["metadata"]
+    for key in ("labels", "annotations"):
+        assert after.get(key) == before.get(key)
