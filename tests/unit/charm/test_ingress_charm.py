@@ -97,13 +97,13 @@ class World:
         self.related = []
         self.config = {}
 
-    def run(self, event=None, units=1):
+    def run(self, event=None, units=1, *, leader=True):
         summary = {"eligible": 1, "in_mesh": 1, "converging": 0, "proposed": 0, "guarded": []}
         line = json.dumps({"summary": {**summary, "reported": 0, "settled_before_us": False}})
         answer = testing.Exec(("/usr/bin/sidecar-lifecycle", "uninjected"), stdout=line)
         container = testing.Container("lifecycle", can_connect=True, execs={answer})
         state = testing.State(
-            leader=True,
+            leader=leader,
             planned_units=units,
             containers={container},
             relations=set(self.related),
@@ -611,3 +611,34 @@ def test_other_charms_learn_mesh_and_gateway(world):
     bag = world.related[0].local_app_data
     assert bag["gateway_workload_namespace"] == "istio-ingress"
     assert (bag["gateway_namespace"], bag["revision"]) == ("kubeflow", "default")
+
+
+def test_gateway_with_https_alone_needs_a_certificate(world):
+    service = world.fake.find("Service", "istio-ingressgateway", "istio-ingress")
+    service["spec"]["ports"] = [{"name": "https", "port": 443}]
+    world.related = [route(), auth()]
+    status = world.status()
+    assert isinstance(status, testing.BlockedStatus)
+    assert "integrate certificates or set tls-secret" in status.message
+    assert world.gateway() is None
+
+
+def test_unit_that_does_not_lead_changes_and_says_nothing(world):
+    world.related = [route(), auth()]
+    world.run(leader=False)
+    assert (world.gateway(), world.guard(), world.routes()) == (None, None, [])
+
+
+def test_ingress_without_rights_to_look_at_gateways_says_which(world):
+    world.fake.forbidden.add(("list", "gateways"))
+    world.related = [route(), auth()]
+    status = world.status()
+    assert isinstance(status, testing.BlockedStatus)
+    assert "may not list gateways" in status.message
+
+
+def test_unrelated_ingress_needs_no_rights(world):
+    for verb in ("get", "list"):
+        for kind in ("gateways", "virtualservices", "envoyfilters"):
+            world.fake.forbidden.add((verb, kind))
+    assert isinstance(world.status(), testing.ActiveStatus)
