@@ -108,7 +108,10 @@ def _create(server: Server, namespace: str, count: int) -> list[float]:
 
 def _create_at_once(server: Server, namespace: str, count: int, threads: int) -> list[float]:
     with concurrent.futures.ThreadPoolExecutor(threads) as pool:
-        parts = [pool.submit(_create, server, namespace, count // threads) for _ in range(threads)]
+        parts = [
+            pool.submit(_create, server, namespace, max(1, count // threads))
+            for _ in range(threads)
+        ]
         return [one for part in parts for one in part.result()]
 
 
@@ -169,10 +172,11 @@ def _within(webhook: loopback_webhook.Server) -> str:
     name = "sidecar_lifecycle_admission_seconds"
     reviews = webhook.metric(f"{name}_count")
     _, text = webhook.get("/metrics")
-    for limit, count in re.findall(name + r'_bucket\{le="([^"]+)"\} (\S+)', text):
-        if float(count) >= 0.99 * reviews:
-            return f"99 % below {float(limit) * 1000:g} ms"
-    return "nothing known"
+    counts: dict[str, float] = {}
+    for limit, count in re.findall(name + r'_bucket\{le="([^"]+)",.*\} (\S+)', text):
+        counts[limit] = counts.get(limit, 0.0) + float(count)
+    limit = next(limit for limit, count in counts.items() if count >= 0.99 * reviews)
+    return f"99 % below {float(limit) * 1000:g} ms"
 
 
 def main() -> None:

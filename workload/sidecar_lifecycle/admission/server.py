@@ -71,7 +71,8 @@ class Metrics:
         )
         self.seconds = prometheus_client.Histogram(
             "sidecar_lifecycle_admission_seconds",
-            "Time from a review's last byte to its answer.",
+            "Time from a review's last byte to its answer, by outcome.",
+            ["outcome"],
             registry=registry,
             buckets=(0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5),
         )
@@ -82,9 +83,10 @@ class Metrics:
             registry=registry,
         )
 
-    def observe(self, kind: str, answer: review.Answer) -> None:
-        """Count an answer and what it did to the pod."""
+    def observe(self, kind: str, answer: review.Answer, seconds: float) -> None:
+        """Count an answer, what it did to the pod, and how long it took."""
         self.reviews.labels(kind, answer.outcome).inc()
+        self.seconds.labels(answer.outcome).observe(seconds)
         if answer.mutation:
             for change in answer.mutation.applied:
                 self.changes.labels(change).inc()
@@ -188,8 +190,7 @@ class Server:
             raise
         started = time.perf_counter()
         answer = review.answer(body, self._settings, kind)
-        self._metrics.seconds.observe(time.perf_counter() - started)
-        self._metrics.observe(kind, answer)
+        self._metrics.observe(kind, answer, time.perf_counter() - started)
         if answer.status != 200:
             log.warning("refused", namespaces=kind, error=answer.body.decode())
         log.debug("reviewed", namespaces=kind, outcome=answer.outcome)
