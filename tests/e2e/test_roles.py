@@ -1,0 +1,80 @@
+"""The charm without trust, with exactly the roles that are shipped: all of the main job."""
+
+import pathlib
+
+import pytest
+
+from demo import juju, objects, observer, workloads
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(500)]
+
+MODEL = "roles"
+ROLES = pathlib.Path(__file__).parents[2] / "rbac" / "roles.yaml"
+
+
+async def others_are_done(api, model):
+    """Whether the webhook configurations that Juju and istiod write when they are up are there."""
+    juju_webhook = await api.find("MutatingWebhookConfiguration", f"juju-model-admission-{model}")
+    validator = "istio-validator-istio-system"
+    istio_webhook = await api.find("ValidatingWebhookConfiguration", validator)
+    closed = istio_webhook and istio_webhook["webhooks"][0]["failurePolicy"] == "Fail"
+    return juju_webhook is not None and closed
+
+
+@pytest.mark.cluster("today", "tomorrow")
+async def test_shipped_roles_are_enough_from_the_deployment_to_the_removal(node, api, watcher):
+    controller = node.juju(MODEL)
+    await controller.add_model()
+    roles = ROLES.read_text().replace("kubeflow", MODEL)
+    node.testbed.kubectl("apply", "-f", "-", text=roles)
+    image = node.charms.payload_image
+    sleep = workloads.container("main", image, ["python3", "-c", "import time; time.sleep(9999)"])
+    early = workloads.deployment("early", MODEL, workloads.template([sleep]))
+    await api.apply(early)
+    await observer.eventually(lambda: others_are_done(api, MODEL), 60, "Juju and istiod at rest")
+    before = await objects.snapshot(api)
+    try:
+        await controller.deploy(node.charms.integrator, juju.APPLICATION, trust=False)
+        status = await controller.wait_until_in_mesh(200)
+        assert status.in_mesh == (1, 1)
+        (pod,) = await api.list("Pod", MODEL, "app=early")
+        assert "sidecar.istio.io/status" in pod["metadata"]["annotations"]
+
+        classic = workloads.CLASSIC if node.kind.native else {}
+        await api.apply(workloads.sleeper("done", MODEL, image, seconds=2, annotations=classic))
+
+        async def is_complete():
+            job = await api.get("Job", "done", MODEL)
+            return job.get("status", {}).get("succeeded")
+
+        await observer.eventually(is_complete, 60, "the classic Job complete")
+        await api.delete("Job", "done", MODEL)
+        log = await controller.report()
+        assert "Traceback" not in log
+        await controller.remove(juju.APPLICATION)
+        await objects.until_same(api, before, 90)
+    finally:
+        node.testbed.kubectl("delete", "-f", "-", text=roles)
+        await api.delete("Namespace", MODEL)
+
+
+@pytest.mark.cluster("today")
+async def test_a_rule_that_is_missing_is_named_until_it_is_there(node, api):
+    model = f"{MODEL}-less"
+    controller = node.juju(model)
+    await controller.add_model()
+    roles = ROLES.read_text().replace("kubeflow", model)
+    pods = '- apiGroups: [""]\n  resources: [pods]\n  verbs: [create, patch]\n'
+    assert pods in roles
+    try:
+        node.testbed.kubectl("apply", "-f", "-", text=roles.replace(pods, ""))
+        await controller.deploy(node.charms.integrator, juju.APPLICATION, trust=False)
+        status = await controller.wait_for("blocked", 120)
+        assert "(may not create pods)" in status.message
+        node.testbed.kubectl("apply", "-f", "-", text=roles)
+        await controller.config(juju.APPLICATION, log_level="debug")
+        await controller.wait_for("active", 60)
+        await controller.remove(juju.APPLICATION)
+    finally:
+        node.testbed.kubectl("delete", "-f", "-", text=roles)
+        await api.delete("Namespace", model)
