@@ -1,6 +1,7 @@
 """The charm without trust, with exactly the roles that are shipped."""
 
 import pathlib
+import time
 from collections.abc import Iterator
 
 import lightkube
@@ -11,6 +12,7 @@ from ops import testing
 
 import cluster as charm_cluster
 import manifests
+import webhook
 from tests.functional import charm_runs
 
 ROLES = pathlib.Path("rbac/roles.yaml")
@@ -63,6 +65,18 @@ def test_shipped_roles_suffice_for_the_webhook(restricted, own, namespace, clien
     assert isinstance(out.unit_status, testing.WaitingStatus)
     kinds = {obj["kind"] for obj in own.owned()}
     assert {"Secret", "Deployment", "Service", "PodDisruptionBudget"} <= kinds
+
+    def servers():
+        labels = {manifests.COMPONENT: webhook.WORKLOAD_FOLDER}
+        return charm_cluster.Cluster(client).list(charm_cluster.POD, namespace, labels)
+
+    for _ in range(100):
+        if len(servers()) == 2:
+            break
+        time.sleep(0.1)
+    charm_runs.run("config_changed", namespace, admission="webhook")
+    annotated = [webhook.REFRESH_ANNOTATION in one["metadata"]["annotations"] for one in servers()]
+    assert annotated == [True, True]
     charm_runs.run("remove", namespace, units=0)
     assert own.owned() == []
 
