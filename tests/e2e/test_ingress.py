@@ -37,7 +37,7 @@ class Place:
     def message(self):
         unit = next(iter(self.juju.status()["applications"][APP]["units"].values()))
         status = unit["workload-status"]
-        return f"{status['current']}: {status['message']}"
+        return f"{status['current']}: {status.get('message', '')}"
 
     def says(self, words, timeout=60):
         assert world.eventually(lambda: words in self.message(), timeout), self.message()
