@@ -223,6 +223,7 @@ async def serial(api):
     return shown
 
 
+@pytest.mark.long
 async def test_certificates_rotate_while_pods_are_created_and_none_is_skipped(node, api, charm):
     before = await serial(api)
     client = await asyncio.to_thread(bootstrap.juju, node.testbed, MODEL)
@@ -242,6 +243,7 @@ async def test_certificates_rotate_while_pods_are_created_and_none_is_skipped(no
     assert [one for one in done if not one.held] == []
 
 
+@pytest.mark.long
 async def test_switching_the_backend_both_ways_misses_no_pod(charm, api):
     async with load(api) as done:
         for backend in ("policy", "webhook", "policy", "webhook"):
