@@ -60,12 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         record.figures.append(report.Figure("Start of the testbed", f"{took:.1f} s"))
         charms = cluster.charms(kind, testbed)
         asyncio.run(perform(testbed, kind, charms, record, plain=args.plain))
-    except (
-        testbed_cluster.ClusterError,
-        images.ImageError,
-        juju.JujuError,
-        pack.PackError,
-    ) as error:
+    except SETUP_ERRORS as error:
         print(f"demo: {error}", file=sys.stderr)
     except KeyboardInterrupt:
         print("demo: interrupted", file=sys.stderr)
