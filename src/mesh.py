@@ -82,6 +82,8 @@ class Mesh:
     """Whether proxies let nothing out that Istio does not know."""
     gateways_scoped: bool = False
     """Whether a Gateway only binds to gateway workloads of its own namespace."""
+    extension_providers: tuple[cluster.Object, ...] = ()
+    """What AuthorizationPolicies may name, as the mesh configuration has it."""
 
     @property
     def cuts_off_controller(self) -> bool:
@@ -246,6 +248,7 @@ class Discovery:
             registry_only=cluster.at(settings, "outboundTrafficPolicy").get("mode")
             == "REGISTRY_ONLY",
             gateways_scoped=self._setting(injector, "PILOT_SCOPE_GATEWAY_TO_NAMESPACE") == "true",
+            extension_providers=tuple(cluster.items(settings, "extensionProviders")),
         )
         return self._probe(mesh)
 

@@ -28,7 +28,9 @@ def worst(discovery: mesh.Discovery) -> ops.StatusBase:
 
 def test_discovery_finds_a_living_mesh_and_what_it_can_do(fake):
     fake_cluster.install_istio(
-        fake, mesh_config="rootNamespace: root\ndefaultConfig:\n  statusPort: 15999\n"
+        fake,
+        mesh_config="rootNamespace: root\ndefaultConfig:\n  statusPort: 15999\n"
+        "extensionProviders:\n- name: oidc\n",
     )
     found = discover(fake).mesh
     assert found == mesh.Mesh(
@@ -43,6 +45,7 @@ def test_discovery_finds_a_living_mesh_and_what_it_can_do(fake):
         probed=True,
         native_sidecars=True,
         proxy_revision="default",
+        extension_providers=({"name": "oidc"},),
     )
     assert fake.writes == []
 
