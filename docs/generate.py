@@ -119,11 +119,12 @@ def _default(action: argparse.Action) -> str:
 def metrics() -> str:
     """Describe what `/metrics` serves."""
     from sidecar_lifecycle import metrics as reconciler  # noqa: PLC0415
-    from sidecar_lifecycle.admission import server  # noqa: PLC0415
+    from sidecar_lifecycle.admission import probe, server  # noqa: PLC0415
     from sidecar_lifecycle.convergence import metrics as convergence  # noqa: PLC0415
 
     own = prometheus_client.CollectorRegistry()
     convergence.Metrics(own)
+    probe.Metrics(own)
     admission = prometheus_client.CollectorRegistry()
     server.Metrics(admission)
     reconcilers = [*_families(reconciler.REGISTRY), *_families(own)]

@@ -18,6 +18,7 @@ from lightkube.core import exceptions
 
 from . import command, explain, health, logs, metrics, names, notices, observe
 from . import settings as options
+from .admission import probe
 from .convergence import controller as convergence
 from .convergence import settings as convergence_settings
 from .kube import client, events, lease
@@ -156,6 +157,9 @@ class Program:
                 registry=self.registry,
                 progress=lambda: self.notifier.notify(notices.PROGRESS),
                 recorder=self.recorder,
+            ),
+            "admission": probe.run(
+                self.client, self.settings.model, self.leadership, registry=self.registry
             ),
             "observer": observer.run(),
             "notices": self.notifier.run(),

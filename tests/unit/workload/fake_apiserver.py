@@ -56,6 +56,8 @@ class FakeApiserver:
         self.streaming_lists = True
         self.requests: list[tuple[str, str]] = []
         self.before_answer: Callable[[str, str], None] = lambda method, path: None
+        self.admission: Callable[[Object], Object] = lambda item: item
+        """What a dry run makes of an object."""
         self.in_flight = 0
         self.most_in_flight = 0
 
@@ -174,6 +176,8 @@ class FakeApiserver:
         method = request.method
         body = json.loads(await request.read() or b"{}")
         if method == "POST":
+            if request.query.get("dryRun"):
+                return web.json_response(self.admission(body), status=201)
             key = (key[0], key[1], body["metadata"]["name"])
             if key in self.objects:
                 return _status(409, "AlreadyExists")
