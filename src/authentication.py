@@ -66,14 +66,19 @@ class Decision:
 
 
 def decide(
-    received: Sequence[relations.Received[relations.AuthRequest]], *, strict: bool, model: str
+    received: Sequence[relations.Received[relations.AuthRequest]],
+    *,
+    strict: bool,
+    model: str,
+    domain: str,
 ) -> Decision:
     """Decide who is asked.
 
     Args:
         received: What the applications that are related to `ingress-auth` said.
         strict: Whether nothing passes without an application to ask.
-        model: Where the application is.
+        model: Where the application is, if it doesn't say so.
+        domain: The cluster's, which ends the names of Services.
     """
     if not received:
         if not strict:
@@ -98,7 +103,7 @@ def decide(
         )
     request = only.message
     service = Service(
-        host=f"{request.service}.{model}.svc.cluster.local",
+        host=f"{request.service}.{request.namespace or model}.svc.{domain}",
         port=request.port,
         request_headers=request.allowed_request_headers,
         response_headers=request.allowed_response_headers,

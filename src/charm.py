@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pathlib
 
 import ops
 
@@ -31,6 +32,7 @@ for _library in ("httpx2", "httpcore2"):
     logging.getLogger(_library).setLevel(logging.WARNING)
 
 _ATTEMPTS = 3
+_RESOLVER = pathlib.Path("/etc/resolv.conf")
 """Tries at an object that somebody else keeps changing, before the next event tries again."""
 
 
@@ -200,6 +202,7 @@ class IstioIntegrator(ops.CharmBase):
             controller_ports=component.ports(os.environ.get("JUJU_API_ADDRESSES", "")),
         )
 
+            cluster_domain=component.cluster_domain(_RESOLVER.read_text()),
     def _lifecycle(
         self, scope: component.Scope, joined: lifecycle.Joined | None
     ) -> lifecycle.Lifecycle:

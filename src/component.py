@@ -39,6 +39,25 @@ CONTROLLER_PORTS = (17070,)
 """Of a Juju controller that was bootstrapped without a wish."""
 
 
+CLUSTER_DOMAIN = "cluster.local"
+"""Of a cluster that was installed without a wish."""
+
+
+def cluster_domain(resolver: str) -> str:
+    """Read the cluster's domain from what the kubelet writes as a pod's `/etc/resolv.conf`.
+
+    It searches `NAMESPACE.svc.DOMAIN`, `svc.DOMAIN` and `DOMAIN`.
+    """
+    for line in resolver.splitlines():
+        match line.split():
+            case ["search", *names]:
+                found = (name for name in names if name.startswith("svc."))
+                return next(found, CLUSTER_DOMAIN).removeprefix("svc.").rstrip(".")
+            case _:
+                pass
+    return CLUSTER_DOMAIN
+
+
 def ports(addresses: str) -> tuple[int, ...]:
     """Read the ports of `HOST:PORT [HOST]:PORT …`, as Juju tells where its controller is."""
     found = {address.rpartition(":")[2] for address in addresses.split()}
@@ -65,6 +84,8 @@ class Scope:
     """Whether this unit may write cluster objects; every unit may read."""
     controller_ports: tuple[int, ...] = CONTROLLER_PORTS
     """Of Juju's controller, which every charm calls."""
+    cluster_domain: str = CLUSTER_DOMAIN
+    """What the names of Services end with."""
 
     @property
     def pod(self) -> str:

@@ -148,6 +148,7 @@ class Ingress:
             self._related.ingress_auth(),
             strict=options.strict_ingress_auth,
             model=self._scope.model,
+            domain=self._scope.cluster_domain,
         )
         received = self._related.ingress()
         self._report(decision, received)
@@ -243,7 +244,10 @@ class Ingress:
 
     def _route(self, target: gateway.Target, received: routing.Requests) -> None:
         found = routing.routes(
-            received, model=self._scope.model, application=self._scope.application
+            received,
+            model=self._scope.model,
+            application=self._scope.application,
+            domain=self._scope.cluster_domain,
         )
         exported = (".",) if target.namespace == self._scope.model else (".", target.namespace)
         context = RoutesContext(

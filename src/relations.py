@@ -109,6 +109,8 @@ class AuthRequest(_Message):
     """What the applications get from it."""
 
 
+    namespace: DnsLabel | None = None
+    """Where the Service is; None: in the model."""
 INGRESS_MODELS: Mapping[str, type[IngressRequest]] = {
     "v1": IngressRequest,
     "v2": NamespacedIngressRequest,

@@ -36,15 +36,22 @@ class Route:
 Requests = Sequence[relations.Received[relations.IngressRequest]]
 
 
-def routes(received: Requests, *, model: str, application: str) -> list[Route]:
-    """Turn requests into routes; of several for the same prefix the oldest relation has it."""
+def routes(received: Requests, *, model: str, application: str, domain: str) -> list[Route]:
+    """Turn requests into routes; of several for the same prefix the oldest relation has it.
+
+    Args:
+        received: What the applications that are related to `ingress` said.
+        model: Where their Services are, if they don't say so.
+        application: Ours.
+        domain: The cluster's, which ends the names of Services.
+    """
     served = _served(received)
     prefixes = [request.prefix for _, request in served]
     return [
         Route(
             name=webhook.object_name(application, f"ingress-{one.relation}"),
             relation=f"{relations.INGRESS}:{one.relation} {one.application}",
-            host=f"{request.service}.{request.namespace or model}.svc.cluster.local",
+            host=f"{request.service}.{request.namespace or model}.svc.{domain}",
             port=request.port,
             matches=matches(request.prefix, request.rewrite or request.prefix, prefixes),
         )

@@ -95,7 +95,7 @@ class Tls:
         """Ask for a certificate; its Secret's data as soon as it has come."""
         key = self._key()
         names = self._scope.config.hosts or (
-            f"{target.service}.{target.namespace}.svc.cluster.local",
+            f"{target.service}.{target.namespace}.svc.{self._scope.cluster_domain}",
         )
         bag = self._related.own(relations.CERTIFICATES)
         request = relations_certificates.own_request(bag)

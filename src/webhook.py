@@ -142,7 +142,8 @@ class Webhook:
     def _certificates(self, *, rotate: bool) -> certificates.Material:
         model = self._scope.model
         found = self._scope.cluster.get(cluster.SECRET, self._secret, model)
-        names = [f"{self._name}.{model}.svc", f"{self._name}.{model}.svc.cluster.local"]
+        service = f"{self._name}.{model}.svc"
+        names = [service, f"{service}.{self._scope.cluster_domain}"]
         now = datetime.datetime.now(datetime.UTC)
         material = certificates.Material.read(cluster.at(found, "data"))
         return certificates.decide(material, names, now, rotate=rotate)

@@ -1,12 +1,10 @@
 """A real istiod and a real Envoy as its gateway, beside a control plane without a node."""
 
 import contextlib
-import http.client
 import json
 import os
 import socket
 import subprocess
-import threading
 import time
 from pathlib import Path
 
@@ -20,8 +18,7 @@ from testbed import programs
 
 GATEWAY_NAMESPACE = "istio-ingress"
 LABELS = {"istio": "ingressgateway"}
-HOST = "kubeflow.example.com"
-TENANT = "shop.example.com"
+ENVOY = Path(envoy.__file__).parent / "_bin" / "envoy"
 
 
 def install_definitions(client):
@@ -88,12 +85,19 @@ def process(argv, log, environment=None):
 
 
 @contextlib.contextmanager
-def istiod(folder, kubeconfig):
-    """istiod without certificates, webhooks and leader duties; its plain xDS port comes back."""
+def istiod(folder, kubeconfig, settings=None):
+    """istiod without certificates, webhooks and leader duties; its plain xDS port comes back.
+
+    Args:
+        folder: For its files.
+        kubeconfig: Of the API server.
+        settings: Of the mesh, beside our own.
+    """
     xds, web, metrics = free_ports(3)
     mesh = folder / "mesh.yaml"
     # There is nobody to give out certificates.
-    mesh.write_text("rootNamespace: istio-system\nenableAutoMtls: false\n")
+    own = {"rootNamespace": "istio-system", "enableAutoMtls": False}
+    mesh.write_text(yaml.safe_dump({**own, **(settings or {})}))
     argv = [
         programs.binary("pilot-discovery"),
         "discovery",
@@ -169,9 +173,8 @@ def gateway(folder, xds, admin):
     }
     path = folder / "bootstrap.json"
     path.write_text(json.dumps(bootstrap))
-    binary = Path(envoy.__file__).parent / "_bin" / "envoy"
     # As pilot-agent starts it, but for the log.
-    argv = [binary, "-c", path, "--concurrency", "1", "--use-dynamic-base-id"]
+    argv = [ENVOY, "-c", path, "--concurrency", "1", "--use-dynamic-base-id"]
     argv += ["--drain-time-s", "45", "--drain-strategy", "immediate"]
     with process(argv, folder / "envoy.log") as started:
         wait_for_port(admin, started, folder / "envoy.log")
@@ -190,74 +193,3 @@ def wait_for_port(port, started, log):
             time.sleep(0.1)
         else:
             return
-
-
-class Visitor:
-    """Asks the gateway over a connection that stays open as long as the gateway lets it."""
-
-    def __init__(self, port):
-        self._port = port
-        self._connection = None
-
-    def close(self):
-        """Close the connection."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-    def get(self, path="/", host=HOST, **headers):
-        """Ask; the status and the text of the answer come back."""
-        for last in (False, True):
-            reused = self._connection is not None
-            if self._connection is None:
-                self._connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=15)
-            try:
-                self._connection.request("GET", path, headers={"Host": host, **headers})
-                response = self._connection.getresponse()
-                text = response.read().decode()
-            except (OSError, http.client.HTTPException):
-                self.close()
-                if last or not reused:
-                    raise
-                continue
-            if response.will_close:
-                self.close()
-            return response.status, text
-        raise AssertionError
-
-
-class Hammer(threading.Thread):
-    """Asks the same all the time and counts the answers.
-
-    Args:
-        fresh: Whether each request has a connection of its own.
-    """
-
-    def __init__(self, port, *, fresh=False, pause=0.003, **request):
-        super().__init__(daemon=True)
-        self.answers = {}
-        self._visitor = Visitor(port)
-        self._fresh = fresh
-        self._pause = pause
-        self._request = request
-        self._ended = threading.Event()
-
-    def run(self):
-        """Ask until it is ended."""
-        while not self._ended.wait(self._pause):
-            try:
-                what = self._visitor.get(**self._request)[0]
-            except OSError as error:
-                what = repr(error)
-            self.answers[what] = self.answers.get(what, 0) + 1
-            if self._fresh:
-                self._visitor.close()
-        self._visitor.close()
-
-    def __enter__(self):
-        self.start()
-        return self
-
-    def __exit__(self, *_):
-        self._ended.set()
-        self.join()

@@ -89,7 +89,9 @@ def ours(guard, hosts):
         ),
     )
     routes = ingress.RoutesContext(
-        routes=routing.routes(requests, model="kubeflow", application="istio-integrator"),
+        routes=routing.routes(
+            requests, model="kubeflow", application="istio-integrator", domain="cluster.local"
+        ),
         gateway=name,
         hosts=hosts or ("*",),
         export_to=(".", "istio-ingress"),

@@ -1,25 +1,20 @@
 """What our filters do in a real Envoy, which gets them as istiod merges them."""
 
 import contextlib
-import http.client
-import http.server
 import json
 import socket
-import subprocess
-import threading
-import time
-from pathlib import Path
 
-import envoy
 import httpx2
 import pytest
 
 import authentication
 import gateway
 import manifests
+from tests import echo, visitors
+from tests.functional import istiod_world as world
 
-HOST = "kf.example.com"
-TENANT = "shop.example.com"
+HOST = visitors.HOST
+TENANT = visitors.TENANT
 OWNER = "kubeflow.istio-integrator"
 TARGET = gateway.Target(
     namespace="istio-ingress",
@@ -35,55 +30,6 @@ SERVICE = authentication.Service(
     response_headers=("kubeflow-userid",),
 )
 TYPES = "type.googleapis.com/envoy.extensions"
-
-
-class Application(http.server.BaseHTTPRequestHandler):
-    """Echoes what it was asked; as the authorization service it also decides."""
-
-    protocol_version = "HTTP/1.1"
-    asked: list
-
-    def do_GET(self):
-        type(self).asked.append((self.path, {k.lower(): v for k, v in self.headers.items()}))
-        status, extra = self.decide()
-        body = json.dumps({"path": self.path, "headers": dict(self.headers)}).encode()
-        self.send_response(status)
-        for name, value in extra.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def decide(self):
-        return 200, {}
-
-    def log_message(self, *args):
-        pass
-
-
-class Authorization(Application):
-    def decide(self):
-        if self.path.startswith("/public"):
-            return 200, {}
-        if "session=good" in self.headers.get("Cookie", ""):
-            return 200, {"kubeflow-userid": "user@example.com", "x-other": "dropped"}
-        return 302, {"Location": "/login", "Set-Cookie": "state=1"}
-
-
-@contextlib.contextmanager
-def serving(handler):
-    """Serve on a port of its own; the handler's class remembers what it was asked."""
-    kind = type("Handler", (handler,), {"asked": []})
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), kind)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    try:
-        yield server.server_port, kind.asked
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def patched(envoy_filter, vhost):
@@ -152,33 +98,14 @@ def configuration(guard, hosts, ports, application, authorization):
     }
 
 
-def free_ports(count):
-    with contextlib.ExitStack() as held:
-        found = []
-        for _ in range(count):
-            one = held.enter_context(socket.socket())
-            one.bind(("127.0.0.1", 0))
-            found.append(one.getsockname()[1])
-        return found
-
-
-class Gateway:
+class Gateway(visitors.Visitor):
     """A running Envoy between two servers of ours."""
 
     def __init__(self, port, application, authorization):
+        super().__init__(port=port)
         self.port = port
-        self.application = application
-        self.authorization = authorization
-
-    def get(self, path="/", host=HOST, **headers):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
-        try:
-            connection.request("GET", path, headers={"Host": host, **headers})
-            response = connection.getresponse()
-            response.text = response.read().decode()
-            return response
-        finally:
-            connection.close()
+        self.application = application.asked
+        self.authorization = authorization.asked
 
     def raw(self, request):
         with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
@@ -186,42 +113,26 @@ class Gateway:
             return connection.recv(65536).decode()
 
 
-def binary():
-    return Path(envoy.__file__).parent / "_bin" / "envoy"
-
-
 @contextlib.contextmanager
 def running(tmp_path, guard, hosts=(HOST,)):
-    with serving(Application) as (application, seen), serving(Authorization) as (service, asked):
-        ports = free_ports(2)
+    with contextlib.ExitStack() as stack:
+        application = stack.enter_context(echo.serving(echo.Application))
+        authorization = stack.enter_context(echo.serving(echo.Authorization))
+        ports = world.free_ports(2)
+        servers = (application.server_port, authorization.server_port)
         path = tmp_path / "envoy.json"
-        path.write_text(json.dumps(configuration(guard, hosts, ports, application, service)))
-        log = (tmp_path / "envoy.log").open("w")
-        process = subprocess.Popen(
-            [binary(), "-c", path, "--concurrency", "1", "--use-dynamic-base-id"],
-            stdout=log,
-            stderr=subprocess.STDOUT,
+        path.write_text(json.dumps(configuration(guard, hosts, ports, *servers)))
+        argv = [world.ENVOY, "-c", path, "--concurrency", "1", "--use-dynamic-base-id"]
+        log = tmp_path / "envoy.log"
+        world.wait_for_port(ports[0], stack.enter_context(world.process(argv, log)), log)
+        yield stack.enter_context(
+            contextlib.closing(Gateway(ports[0], application, authorization))
         )
-        try:
-            deadline = time.monotonic() + 30
-            while True:
-                try:
-                    socket.create_connection(("127.0.0.1", ports[0]), timeout=1).close()
-                    break
-                except OSError:
-                    assert process.poll() is None, (tmp_path / "envoy.log").read_text()[-3000:]
-                    assert time.monotonic() < deadline
-                    time.sleep(0.1)
-            yield Gateway(ports[0], seen, asked)
-        finally:
-            process.terminate()
-            process.wait(10)
-            log.close()
 
 
 ASKING = authentication.Guard(service=SERVICE)
 CLOSED = authentication.Guard()
-COOKIE = "session=good"
+COOKIE = echo.COOKIE
 
 
 @pytest.fixture(scope="module", params=[(HOST,), ()], ids=["shared", "alone"])
@@ -233,25 +144,24 @@ def asking(request, tmp_path_factory):
 
 def test_stranger_is_sent_where_the_service_says(asking):
     answer = asking.get("/pipeline")
-    assert (answer.status, answer.headers["location"]) == (302, "/login")
+    assert (answer.status, answer.headers["location"]) == (302, echo.LOGIN)
     assert answer.headers["set-cookie"] == "state=1"
 
 
 def test_known_user_reaches_the_application_with_their_name(asking):
     answer = asking.get("/pipeline?a=b", Cookie=COOKIE)
     assert answer.status == 200
-    said = json.loads(answer.text)
-    headers = {name.lower(): value for name, value in said["headers"].items()}
-    assert said["path"] == "/pipeline?a=b"
-    assert headers["kubeflow-userid"] == "user@example.com"
-    assert "x-other" not in headers
+    assert answer.echo["path"] == "/pipeline?a=b"
+    assert answer.echo["headers"]["kubeflow-userid"] == echo.USER
+    assert "x-other" not in answer.echo["headers"]
 
 
 def test_service_sees_what_it_asked_for_and_no_more(asking):
     asking.authorization.clear()
     asking.get("/x", Cookie=COOKIE, **{"X-Auth-Token": "t", "X-Secret": "s"})
-    ((path, headers),) = asking.authorization
-    assert path == "/x"
+    (asked,) = asking.authorization
+    headers = asked["headers"]
+    assert asked["path"] == "/x"
     assert headers["host"] == HOST
     assert (headers["cookie"], headers["x-auth-token"]) == (COOKIE, "t")
     assert "x-secret" not in headers
@@ -260,8 +170,9 @@ def test_service_sees_what_it_asked_for_and_no_more(asking):
 @pytest.mark.parametrize("name", ["kubeflow-userid", "Kubeflow-UserID"])
 def test_name_that_a_client_claims_reaches_nobody(asking, name):
     asking.authorization.clear()
-    known = json.loads(asking.get("/x", Cookie=COOKIE, **{name: "admin"}).text)
-    assert "admin" not in json.dumps(known)
+    known = asking.get("/x", Cookie=COOKIE, **{name: "admin"})
+    assert known.status == 200
+    assert "admin" not in known.text
     public = asking.get("/public/x", **{name: "admin"})
     assert public.status == 200
     assert "admin" not in public.text

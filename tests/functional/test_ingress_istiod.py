@@ -2,9 +2,6 @@
 
 import contextlib
 import datetime
-import http.server
-import json
-import threading
 import time
 
 import pytest
@@ -16,58 +13,17 @@ import ingress
 import manifests
 import mesh
 import relations
+from tests import echo, visitors
 from tests.functional import istiod_world as world
 
 MODEL = "ai-hammered"
-COOKIE = "session=good"
+COOKIE = echo.COOKIE
 AUTH = relations.AuthRequest(
     service="oidc",
     port=80,
     allowed_request_headers=("cookie",),
     allowed_response_headers=("kubeflow-userid",),
 )
-
-
-class Application(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self):
-        status, extra = self.decide()
-        asked = {"path": self.path, "headers": {k.lower(): v for k, v in self.headers.items()}}
-        body = json.dumps(asked).encode()
-        self.send_response(status)
-        for name, value in extra.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def decide(self):
-        return 200, {}
-
-    def log_message(self, *args):
-        pass
-
-
-class Authorization(Application):
-    def decide(self):
-        if COOKIE in self.headers.get("Cookie", ""):
-            return 200, {"kubeflow-userid": "user@example.com"}
-        return 302, {"Location": "/login"}
-
-
-@contextlib.contextmanager
-def serving(handler):
-    server = http.server.ThreadingHTTPServer(("0.0.0.0", 0), handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def namespace(name):
@@ -119,7 +75,7 @@ def gateway_workload(port):
 def tenant():
     yield from ()
     servers = [
-        {"port": {"number": 80, "name": "http", "protocol": "HTTP"}, "hosts": [world.TENANT]}
+        {"port": {"number": 80, "name": "http", "protocol": "HTTP"}, "hosts": [visitors.TENANT]}
     ]
     metadata = {"name": "web", "namespace": "shop"}
     yield {
@@ -135,7 +91,7 @@ def tenant():
         "metadata": metadata,
         "spec": {
             "gateways": ["shop/web"],
-            "hosts": [world.TENANT],
+            "hosts": [visitors.TENANT],
             "http": [{"route": [{"destination": destination}]}],
         },
     }
@@ -149,7 +105,7 @@ class Place:
         self.port = port
         self.requests = []
         self.auths = []
-        self.options = {"hosts": world.HOST}
+        self.options = {"hosts": visitors.HOST}
         self.later = datetime.timedelta(hours=1)
 
     def part(self):
@@ -194,12 +150,12 @@ class Place:
         pass
 
     def visitor(self):
-        return world.Visitor(self.port)
+        return visitors.Visitor(port=self.port)
 
     @staticmethod
     def _tried(visitor, path, headers):
         try:
-            return visitor.get(path, **headers)[0]
+            return visitor.get(path, **headers).status
         except OSError as error:
             return error
 
@@ -219,8 +175,8 @@ def place(client, kubeconfig, tmp_path_factory):
     api = world.install_definitions(client)
     folder = tmp_path_factory.mktemp("istiod")
     with contextlib.ExitStack() as stack:
-        application = stack.enter_context(serving(Application))
-        authorization = stack.enter_context(serving(Authorization))
+        application = stack.enter_context(echo.serving(echo.Application)).server_port
+        authorization = stack.enter_context(echo.serving(echo.Authorization)).server_port
         port, admin = world.free_ports(2)
         objects = [
             *map(namespace, (world.GATEWAY_NAMESPACE, "shop", MODEL)),
@@ -243,7 +199,7 @@ def place(client, kubeconfig, tmp_path_factory):
         deadline = time.monotonic() + 30
         while True:
             with contextlib.suppress(OSError):
-                if visitor.get(host=world.TENANT)[0] == 200:
+                if visitor.get(host=visitors.TENANT).status == 200:
                     break
             assert time.monotonic() < deadline, (folder / "envoy.log").read_text()[-3000:]
             time.sleep(0.2)
@@ -270,8 +226,11 @@ COMPLETE = relations.Received(9, "oidc", AUTH)
 def test_nothing_of_ours_is_served_unasked_and_the_neighbour_never_notices(place):
     ours = {"path": "/kfp/x", "kubeflow-userid": "admin"}
     with contextlib.ExitStack() as stack:
-        hammer = lambda **given: stack.enter_context(world.Hammer(place.port, **given))  # noqa: E731
-        neighbours = [hammer(host=world.TENANT), hammer(host=world.TENANT, fresh=True)]
+
+        def hammer(**given):
+            return stack.enter_context(visitors.Hammer(place.visitor(), **given))
+
+        neighbours = [hammer(host=visitors.TENANT), hammer(host=visitors.TENANT, fresh=True)]
         strangers = [hammer(**ours), hammer(fresh=True, **ours)]
         for _ in range(3):
             # Closed, because nobody is related.
@@ -293,7 +252,11 @@ def test_nothing_of_ours_is_served_unasked_and_the_neighbour_never_notices(place
             place.reconcile()
             time.sleep(0.5)
             # By another name for a while, and by both.
-            for hosts in ("other.example.com", f"{world.HOST},other.example.com", world.HOST):
+            for hosts in (
+                "other.example.com",
+                f"{visitors.HOST},other.example.com",
+                visitors.HOST,
+            ):
                 place.options = {"hosts": hosts}
                 place.auths = [COMPLETE]
                 place.reconcile()
@@ -324,10 +287,10 @@ def test_routes_lead_where_they_should_whatever_their_age(place):
         ("/kfp/nes", "/kfp/nes"),
         ("/other?a=b", "/other?a=b"),
     ):
-        status, text = visitor.get(path, Cookie=COOKIE)
-        assert (status, json.loads(text)["path"]) == (200, want)
-    status, text = visitor.get("/kfp/x", Cookie=COOKIE, **{"Kubeflow-UserID": "admin"})
-    assert json.loads(text)["headers"]["kubeflow-userid"] == "user@example.com"
+        answer = visitor.get(path, Cookie=COOKIE)
+        assert (answer.status, answer.echo["path"]) == (200, want)
+    answer = visitor.get("/kfp/x", Cookie=COOKIE, **{"Kubeflow-UserID": "admin"})
+    assert answer.echo["headers"]["kubeflow-userid"] == echo.USER
     visitor.close()
 
 
@@ -354,10 +317,10 @@ def test_route_of_somebody_else_on_our_gateway_is_guarded(place):
     place.api.create(notebook)
     visitor = place.visitor()
     deadline = time.monotonic() + 20
-    while "its-own" not in visitor.get("/notebook/x", Cookie=COOKIE)[1]:
+    while "its-own" not in visitor.get("/notebook/x", Cookie=COOKIE).text:
         assert time.monotonic() < deadline
         time.sleep(0.1)
-    assert visitor.get("/notebook/x")[0] == 302
+    assert visitor.get("/notebook/x").status == 302
     # Closed, it is closed as well.
     place.auths = []
     place.reconcile()
@@ -387,11 +350,11 @@ def test_gateway_of_our_own_guards_hosts_that_others_bind_to_it(place):
     place.api.create(sneaky)
     visitor = place.visitor()
     deadline = time.monotonic() + 20
-    while visitor.get(host="sneaky.example.com", Cookie=COOKIE)[0] != 200:
+    while visitor.get(host="sneaky.example.com", Cookie=COOKIE).status != 200:
         assert time.monotonic() < deadline
         time.sleep(0.1)
     time.sleep(1)
-    assert visitor.get(host="sneaky.example.com")[0] == 302
+    assert visitor.get(host="sneaky.example.com").status == 302
     visitor.close()
     place.api.delete(sneaky)
     place.part().remove()

@@ -34,7 +34,7 @@ def request(**changes):
 
 
 def decide(*received, strict=True):
-    return authentication.decide(received, strict=strict, model="kubeflow")
+    return authentication.decide(received, strict=strict, model="kubeflow", domain="cluster.local")
 
 
 def rendered(guard, target=TARGET, hosts=("kf.example",)):
@@ -104,6 +104,15 @@ MESSAGES = st.sampled_from([None, request(), request(port=1)])
 def test_open_only_by_the_operators_word_and_never_while_related(received):
     assert decide(*received, strict=True).guard is not None
     assert (decide(*received, strict=False).guard is None) == (not received)
+
+
+@pytest.mark.parametrize(
+    ("namespace", "host"),
+    [(None, "oidc.kubeflow.svc.cluster.local"), ("sso", "oidc.sso.svc.cluster.local")],
+)
+def test_service_in_another_namespace_is_asked_there(namespace, host):
+    message = relations.AuthRequest(service="oidc", port=1, namespace=namespace)
+    assert decide(relations.Received(1, "oidc", message)).guard.service.host == host
 
 
 def test_identity_headers_are_those_that_only_the_service_says():

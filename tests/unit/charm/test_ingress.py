@@ -16,8 +16,8 @@ def said(relation=1, application="kfp-ui", **changes):
     return relations.Received(relation, application, relations.IngressRequest(**values))
 
 
-def routes(*received, model="kubeflow"):
-    return routing.routes(received, model=model, application="istio-integrator")
+def routes(*received, model="kubeflow", domain="cluster.local"):
+    return routing.routes(received, model=model, application="istio-integrator", domain=domain)
 
 
 # What Charmed Kubeflow's applications ask for.
@@ -108,8 +108,8 @@ def test_malformed_request_takes_away_its_own_route_only():
 def test_service_in_another_namespace_is_reached_there():
     (route,) = routes(said(namespace="elsewhere"), model="ai")
     assert route.host == "kfp-ui.elsewhere.svc.cluster.local"
-    (route,) = routes(said(), model="ai")
-    assert route.host == "kfp-ui.ai.svc.cluster.local"
+    (route,) = routes(said(), model="ai", domain="k8s.example")
+    assert route.host == "kfp-ui.ai.svc.k8s.example"
 
 
 def render(*received, hosts=("*",)):

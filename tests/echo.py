@@ -1,0 +1,121 @@
+"""An application that says what it was asked, and a service that decides who may ask.
+
+The standard library is enough for it: end-to-end tests run this file inside of a pod.
+"""
+
+import argparse
+import base64
+import contextlib
+import hashlib
+import http.server
+import json
+import threading
+import time
+import urllib.parse
+
+COOKIE = "session=good"
+USER = "user@example.com"
+LOGIN = "/dex/auth"
+OPEN = ("/dex", "/authservice", "/public")
+"""Paths that the service lets everybody reach."""
+_WEBSOCKET = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+
+
+class Application(http.server.BaseHTTPRequestHandler):
+    """Echoes each request; `?seconds=N` makes it slow, an upgrade makes it a WebSocket."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        if headers.get("upgrade", "").lower() == "websocket":
+            self._talk(headers)
+            return
+        asked = {"port": self.server.server_port, "path": self.path, "headers": headers}
+        self.server.asked.append(asked)
+        query = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query)
+        time.sleep(float(query.get("seconds", ["0"])[0]))
+        status, extra = self.decide(headers)
+        body = json.dumps(asked).encode()
+        self.send_response(status)
+        for name, value in extra.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_POST = do_PUT = do_GET  # noqa: N815 (the names are http.server's)
+
+    def decide(self, headers):
+        """Answer everybody."""
+        return 200, {}
+
+    def _talk(self, headers):
+        """Echo every message of a WebSocket; messages here are below 126 bytes (RFC 6455)."""
+        accepted = hashlib.sha1(f"{headers['sec-websocket-key']}{_WEBSOCKET}".encode()).digest()
+        self.send_response(101)
+        self.send_header("Upgrade", "websocket")
+        self.send_header("Connection", "Upgrade")
+        self.send_header("Sec-WebSocket-Accept", base64.b64encode(accepted).decode())
+        self.end_headers()
+        self.close_connection = True
+        while frame := self.rfile.read(2):
+            mask = self.rfile.read(4)
+            text = bytes(
+                byte ^ mask[place % 4]
+                for place, byte in enumerate(self.rfile.read(frame[1] & 0x7F))
+            )
+            self.wfile.write(bytes([frame[0], len(text)]) + text)
+
+    def log_message(self, *_):
+        """Say nothing."""
+
+
+class Authorization(Application):
+    """Knows one session; everybody else is sent to the login page."""
+
+    def decide(self, headers):
+        """Decide about a request, or log somebody in or out."""
+        if self.path.startswith("/callback"):
+            return 302, {"Location": "/", "Set-Cookie": f"{COOKIE}; Path=/"}
+        if self.path.startswith("/logout"):
+            return 302, {"Location": "/", "Set-Cookie": "session=; Path=/; Max-Age=0"}
+        if self.path.startswith(OPEN):
+            return 200, {}
+        if COOKIE in headers.get("cookie", ""):
+            return 200, {"kubeflow-userid": USER, "x-other": "dropped"}
+        return 302, {"Location": LOGIN, "Set-Cookie": "state=1"}
+
+
+@contextlib.contextmanager
+def serving(handler, port=0, address="0.0.0.0"):
+    """Serve while the block runs; the server remembers what it was asked in `asked`."""
+    server = http.server.ThreadingHTTPServer((address, port), handler)
+    server.daemon_threads = True
+    server.asked = []
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def main():
+    """Serve on several ports until killed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("ports", nargs="*", type=int, help="of applications")
+    parser.add_argument("--authorization", type=int, help="port of the service that decides")
+    arguments = parser.parse_args()
+    with contextlib.ExitStack() as stack:
+        for port in arguments.ports:
+            stack.enter_context(serving(Application, port))
+        if arguments.authorization:
+            stack.enter_context(serving(Authorization, arguments.authorization))
+        threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()

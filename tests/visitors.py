@@ -1,0 +1,142 @@
+"""Who visits a gateway: somebody with one connection, and somebody who never stops asking."""
+
+import dataclasses
+import http.client
+import json
+import ssl
+import threading
+import time
+
+from cryptography import x509
+
+HOST = "kubeflow.example.com"
+TENANT = "shop.example.com"
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """What came back."""
+
+    status: int
+    headers: dict
+    text: str
+
+    @property
+    def echo(self):
+        """What the application that answered was asked."""
+        return json.loads(self.text)
+
+
+class Visitor:
+    """Asks over one connection, which it opens again when the gateway ends it between requests.
+
+    `opened` counts the connections.
+    """
+
+    def __init__(self, address="127.0.0.1", port=None, *, tls=False, timeout=15):
+        self.opened = 0
+        self._place = (address, port or (443 if tls else 80))
+        self._tls = tls
+        self._timeout = timeout
+        self._connection = None
+
+    def connect(self):
+        """Open a connection; a Visitor that only asks needs not call it."""
+        connection = http.client.HTTPConnection(*self._place, timeout=self._timeout)
+        connection.connect()
+        if self._tls:
+            context = ssl.create_default_context()
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+            connection.sock = context.wrap_socket(connection.sock, server_hostname=HOST)
+        self.opened += 1
+        return connection
+
+    def certificate(self):
+        """The certificate that a new connection is shown."""
+        connection = self.connect()
+        try:
+            shown = connection.sock.getpeercert(binary_form=True)
+            return x509.load_der_x509_certificate(shown)
+        finally:
+            connection.close()
+
+    def close(self):
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def get(self, path="/", host=HOST, **headers):
+        """Ask; an error of the connection is raised unless it was an idle one that had ended."""
+        given = {"Host": host, **{key.replace("_", "-"): value for key, value in headers.items()}}
+        for last in (False, True):
+            reused = self._connection is not None
+            if self._connection is None:
+                self._connection = self.connect()
+            try:
+                self._connection.request("GET", path, headers=given)
+                response = self._connection.getresponse()
+                text = response.read().decode()
+            except (OSError, http.client.HTTPException):
+                self.close()
+                if last or not reused:
+                    raise
+                continue
+            if response.will_close:
+                self.close()
+            return Answer(response.status, dict(response.getheaders()), text)
+        raise AssertionError
+
+
+class Hammer(threading.Thread):
+    """Asks the same all the time and counts the answers.
+
+    Args:
+        visitor: Who asks.
+        fresh: Whether each request has a connection of its own.
+        pause: Seconds between requests.
+        request: What `Visitor.get` is given.
+    """
+
+    def __init__(self, visitor, *, fresh=False, pause=0.003, **request):
+        super().__init__(daemon=True)
+        self.answers = {}
+        self._visitor = visitor
+        self._fresh = fresh
+        self._pause = pause
+        self._request = request
+        self._ended = threading.Event()
+
+    def run(self):
+        """Ask until it is ended."""
+        while not self._ended.wait(self._pause):
+            try:
+                what = self._visitor.get(**self._request).status
+            except (OSError, http.client.HTTPException) as error:
+                what = repr(error)
+            self.answers[what] = self.answers.get(what, 0) + 1
+            if self._fresh:
+                self._visitor.close()
+        self._visitor.close()
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self._ended.set()
+        self.join()
+
+
+def eventually(check, timeout=30):
+    """Wait until a check holds, which may fail to connect; its last value comes back."""
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            value = check()
+        except (OSError, http.client.HTTPException):
+            value = None
+        if value or time.monotonic() > deadline:
+            return value
+        time.sleep(0.2)
