@@ -68,6 +68,7 @@ KINDS: dict[tuple[str, str], Kind] = {
             _ADMISSION,
             False,
             MutatingWebhookConfiguration="mutatingwebhookconfigurations",
+            ValidatingWebhookConfiguration="validatingwebhookconfigurations",
             MutatingAdmissionPolicy="mutatingadmissionpolicies",
             MutatingAdmissionPolicyBinding="mutatingadmissionpolicybindings",
         ),
@@ -87,6 +88,8 @@ KINDS: dict[tuple[str, str], Kind] = {
             Gateway="gateways",
             VirtualService="virtualservices",
             DestinationRule="destinationrules",
+            ServiceEntry="serviceentries",
+            Sidecar="sidecars",
         ),
         *_kinds("networking.istio.io/v1alpha3", True, EnvoyFilter="envoyfilters"),
         *_kinds(
@@ -94,6 +97,9 @@ KINDS: dict[tuple[str, str], Kind] = {
             True,
             AuthorizationPolicy="authorizationpolicies",
             PeerAuthentication="peerauthentications",
+        ),
+        *_kinds(
+            "authorization.k8s.io/v1", False, SelfSubjectAccessReview="selfsubjectaccessreviews"
         ),
     )
 }
@@ -160,7 +166,7 @@ class Cluster:
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object | None:
         """Read one object; None where it, or its kind, does not exist."""
         try:
-            with _errors():
+            with mapped():
                 found = self.client.get(_resource(kind), name, namespace=namespace)
         except errors.ApiError as error:
             if error.code == 404:
@@ -183,7 +189,7 @@ class Cluster:
         """
         everywhere = "*" if kind.namespaced else None
         try:
-            with _errors():
+            with mapped():
                 found = self.client.list(
                     _resource(kind), namespace=namespace or everywhere, labels=labels
                 )
@@ -198,7 +204,7 @@ class Cluster:
         kind = KINDS[obj["apiVersion"], obj["kind"]]
         resource = _resource(kind)
         namespace = obj["metadata"].get("namespace")
-        with _errors():
+        with mapped():
             created = self.client.create(
                 resource(obj), namespace=namespace, field_manager=FIELD_MANAGER, dry_run=dry_run
             )
@@ -220,7 +226,7 @@ class Cluster:
         kind = KINDS[obj["apiVersion"], obj["kind"]]
         metadata = obj["metadata"]
         try:
-            with _errors():
+            with mapped():
                 self.client.delete(
                     _resource(kind),
                     metadata["name"],
@@ -234,7 +240,7 @@ class Cluster:
     def _patch(self, obj: Object, patch: Object, how: lightkube.types.PatchType) -> Object:
         kind = KINDS[obj["apiVersion"], obj["kind"]]
         metadata = obj["metadata"]
-        with _errors():
+        with mapped():
             patched = self.client.patch(
                 _resource(kind),
                 metadata["name"],
@@ -264,12 +270,13 @@ def _plain(kind: Kind, obj: Any) -> Object:
 
 
 @contextlib.contextmanager
-def _errors() -> Generator[None]:
+def mapped() -> Generator[None]:
+    """Turn what goes wrong between us and the API server into the charm's errors."""
     try:
         yield
     except lightkube.ApiError as error:
         message = error.status.message or str(error.status.reason)
-        raise _failure(error.response.status_code, message) from error
+        raise failure(error.response.status_code, message) from error
     except httpx2.HTTPStatusError as error:
         # A kind that is not served is answered in plain text, not with a Status.
         code = error.response.status_code
@@ -277,7 +284,7 @@ def _errors() -> Generator[None]:
             raise errors.KindAbsentError(
                 code, f"{error.request.url.path} is not served"
             ) from error
-        raise _failure(code, error.response.text[:200].strip()) from error
+        raise failure(code, error.response.text[:200].strip()) from error
     except httpx2.HTTPError as error:
         raise errors.UnreachableError(str(error) or type(error).__name__) from error
 
@@ -287,7 +294,8 @@ def _errors() -> Generator[None]:
 _NOT_SERVED = "the server could not find the requested resource"
 
 
-def _failure(code: int, message: str) -> errors.ApiError:
+def failure(code: int, message: str) -> errors.ApiError:
+    """Choose the error for an answer that is not success."""
     # Admission plugins (quota, pod security) answer 403 too, without the authorizer's words.
     if code == 401 or (code == 403 and "cannot " in message and "resource " in message):
         return errors.ForbiddenError(code, message)
