@@ -135,6 +135,8 @@ class Uniter:
             snapshot = self._controller.call("snapshot")
             remote = resolver.RemoteState.from_dict(snapshot["unit"])
             self._resolve(snapshot)
+            if not snapshot["workload_notices"]:
+                self._drop_notices()
             self._join_relations(remote)
             moment = self._moment(snapshot)
             step = resolver.next_step(self._local, remote, moment)
@@ -258,6 +260,13 @@ class Uniter:
         elif hook.kind != "stop":
             self._local.pending, self._local.failed = hook, False
             self._save()
+
+    def _drop_notices(self) -> None:
+        """Be as Juju before 3.6.25, which has no hook for notices of non-root workloads."""
+        while self._events and self._events[0].hook.kind == "pebble-custom-notice":
+            event = self._events.popleft()
+            self._log("INFO", "worker.uniter", f"notice {event.hook.notice_key} dropped")
+            event.finish(succeeded=True)
 
     def _finish_event(self, hook: Hook, *, succeeded: bool) -> None:
         if self._events and self._events[0].hook == hook:

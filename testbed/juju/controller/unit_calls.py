@@ -63,6 +63,7 @@ def snapshot(call: Call) -> dict[str, Any]:
             call.model.config.get("update-status-hook-interval", "5m")
         ),
         "retry_hooks": call.model.config.get("automatically-retry-hooks", True),
+        "workload_notices": call.model.config.get("testbed-workload-notices") != "false",
         "resolved": unit.resolved,
     }
 

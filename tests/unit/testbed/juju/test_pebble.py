@@ -85,6 +85,17 @@ def test_notice_reaches_the_charm_with_its_key(model, workload):
     assert model.saw("plain/0")[-1]["notice"] == "example.com/hello"
 
 
+def test_notice_that_an_older_juju_does_not_deliver_runs_no_hook(model, workload):
+    model.juju.model_config({"testbed-workload-notices": "false"})
+    workload.call("notify", "example.com/dropped")
+    model.juju.wait(lambda _: "notice example.com/dropped dropped" in model.juju.debug_log())
+    model.juju.model_config({"testbed-workload-notices": "true"})
+    workload.call("notify", "example.com/delivered")
+    model.wait_for_hook("plain/0", "workload-pebble-custom-notice")
+    seen = [each["notice"] for each in model.saw("plain/0") if each["notice"]]
+    assert seen == ["example.com/delivered"]
+
+
 def test_failing_notice_hook_restarts_the_uniter_and_replays_everything(model, workload):
     script = """
 if [ "$JUJU_HOOK_NAME" = workload-pebble-custom-notice ] && [ ! -e "$CHARM_DIR/once" ]; then
