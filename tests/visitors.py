@@ -3,6 +3,7 @@
 import dataclasses
 import http.client
 import json
+import socket
 import ssl
 import threading
 import time
@@ -127,6 +128,16 @@ class Hammer(threading.Thread):
     def __exit__(self, *_):
         self._ended.set()
         self.join()
+
+
+def raw(address, request, port=80):
+    """Send bytes as they are; the head of what comes back."""
+    with socket.create_connection((address, port), timeout=5) as connection:
+        connection.sendall(request.encode())
+        found = b""
+        while b"\r\n\r\n" not in found and (chunk := connection.recv(65536)):
+            found += chunk
+        return found
 
 
 def eventually(check, timeout=30):

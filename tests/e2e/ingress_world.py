@@ -1,14 +1,7 @@
 """Applications to reach, one to ask, and somebody else's host on the same gateway."""
 
-import contextlib
-import dataclasses
 import datetime
-import http.client
-import json
-import socket
-import ssl
-import threading
-import time
+import pathlib
 
 import yaml
 from cryptography import x509
@@ -16,10 +9,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-HOST = "kubeflow.example.com"
-TENANT_HOST = "shop.example.com"
-COOKIE = "session=good"
-USER = "user@example.com"
+from tests import echo
+from tests.visitors import HOST, TENANT
 
 # What Charmed Kubeflow's charms send: prefix and rewrite, by their Services' names.
 CONSUMERS = {
@@ -34,44 +25,6 @@ CONSUMERS = {
 FIRST_PORT = 9000
 AUTH_PORT = 8080
 
-# Every port echoes what it was asked; the authorization service's also decides.
-SERVER = """
-import http.server, json, sys, threading
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self):
-        port = self.server.server_port
-        status, extra = 200, {}
-        if port == 8080 and self.path.startswith("/callback"):
-            status, extra = 302, {"Location": "/", "Set-Cookie": "session=good; Path=/"}
-        elif port == 8080 and self.path.startswith("/logout"):
-            status, extra = 302, {"Location": "/", "Set-Cookie": "session=; Path=/; Max-Age=0"}
-        elif port == 8080 and not self.path.startswith(("/dex", "/authservice")):
-            if "session=good" in self.headers.get("Cookie", ""):
-                extra = {"kubeflow-userid": "user@example.com"}
-            else:
-                status, extra = 302, {"Location": "/dex/auth"}
-        asked = {"port": port, "path": self.path, "headers": dict(self.headers)}
-        body = json.dumps(asked).encode()
-        self.send_response(status)
-        for name, value in extra.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    do_POST = do_PUT = do_GET
-
-    def log_message(self, *args):
-        pass
-
-for port in map(int, sys.argv[1:]):
-    server = http.server.ThreadingHTTPServer(("0.0.0.0", port), Handler)
-    threading.Thread(target=server.serve_forever).start()
-"""
-
 
 def port_of(consumer):
     """The port by which an answer shows which application gave it."""
@@ -82,8 +35,10 @@ def port_of(consumer):
 
 def servers(namespace, services, image):
     """A pod that is all the applications of a namespace, and their Services."""
-    ports = sorted(set(services.values()))
-    arguments = ["-u", "-c", SERVER, *map(str, ports)]
+    ports = sorted({*services.values()} - {AUTH_PORT})
+    arguments = ["-c", pathlib.Path(echo.__file__).read_text(), *map(str, ports)]
+    if AUTH_PORT in services.values():
+        arguments.append(f"--authorization={AUTH_PORT}")
     container = {
         "name": "servers",
         "image": image,
@@ -127,14 +82,14 @@ spec:
   selector: {{istio: ingressgateway}}
   servers:
   - port: {{number: 80, name: http, protocol: HTTP}}
-    hosts: [{TENANT_HOST}]
+    hosts: [{TENANT}]
 ---
 apiVersion: networking.istio.io/v1
 kind: VirtualService
 metadata: {{name: web, namespace: shop}}
 spec:
   gateways: [shop/web]
-  hosts: [{TENANT_HOST}]
+  hosts: [{TENANT}]
   http:
   - route:
     - destination: {{host: web.shop.svc.cluster.local, port: {{number: {FIRST_PORT}}}}}
@@ -161,129 +116,6 @@ def auth_script():
         "allowed-response-headers": ["kubeflow-userid"],
     }
     return {"role": "requires", "interface": "ingress-auth", "application": sdi(data), "unit": {}}
-
-
-@dataclasses.dataclass(frozen=True)
-class Answer:
-    """What came back."""
-
-    status: int
-    headers: dict
-    text: str
-
-    @property
-    def echo(self):
-        """What the application that answered was asked."""
-        return json.loads(self.text)
-
-
-class Browser:
-    """Asks a gateway over one connection, which it opens again when the gateway closes it."""
-
-    def __init__(self, address, *, tls=False):
-        self.address = address
-        self._tls = tls
-        self._connection = None
-
-    def _connect(self):
-        connection = http.client.HTTPConnection(self.address, 443 if self._tls else 80, timeout=15)
-        if self._tls:
-            context = ssl.create_default_context()
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-            connection.connect()
-            connection.sock = context.wrap_socket(connection.sock, server_hostname=HOST)
-        return connection
-
-    def serial(self):
-        """The serial number of the certificate that a new connection is shown."""
-        connection = self._connect()
-        try:
-            shown = connection.sock.getpeercert(binary_form=True)
-            return x509.load_der_x509_certificate(shown).serial_number
-        finally:
-            connection.close()
-
-    def close(self):
-        """Close the connection."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-    def get(self, path="/", host=HOST, **headers):
-        """Ask; an error of the connection is raised unless it was an idle one that had ended."""
-        given = {"Host": host, **{key.replace("_", "-"): value for key, value in headers.items()}}
-        for last in (False, True):
-            reused = self._connection is not None
-            if self._connection is None:
-                self._connection = self._connect()
-            try:
-                self._connection.request("GET", path, headers=given)
-                response = self._connection.getresponse()
-                text = response.read().decode()
-            except (OSError, http.client.HTTPException):
-                self.close()
-                if last or not reused:
-                    raise
-                continue
-            if response.will_close:
-                self.close()
-            return Answer(response.status, dict(response.getheaders()), text)
-        raise AssertionError
-
-
-class Hammer(threading.Thread):
-    """Asks the same all the time and counts the answers."""
-
-    def __init__(self, address, pause, *, tls=False, **request):
-        super().__init__(daemon=True)
-        self.answers = {}
-        self._browser = Browser(address, tls=tls)
-        self._pause = pause
-        self._request = request
-        self._ended = threading.Event()
-
-    def run(self):
-        """Ask until it is ended."""
-        while not self._ended.wait(self._pause):
-            try:
-                what = self._browser.get(**self._request).status
-            except OSError as error:
-                what = repr(error)
-            self.answers[what] = self.answers.get(what, 0) + 1
-        self._browser.close()
-
-    def __enter__(self):
-        self.start()
-        return self
-
-    def __exit__(self, *_):
-        self._ended.set()
-        self.join()
-
-
-def eventually(check, timeout=30):
-    """Wait until a check holds, which may fail to connect; its last value comes back."""
-    deadline = time.monotonic() + timeout
-    while True:
-        try:
-            value = check()
-        except OSError:
-            value = None
-        if value or time.monotonic() > deadline:
-            return value
-        time.sleep(0.2)
-
-
-def raw(address, request):
-    """Send bytes as they are; what comes back until the gateway closes, or for two seconds."""
-    with socket.create_connection((address, 80), timeout=2) as connection:
-        connection.sendall(request.encode())
-        found = b""
-        with contextlib.suppress(TimeoutError):
-            while chunk := connection.recv(65536):
-                found += chunk
-        return found
 
 
 def tls_secret(namespace, name):

@@ -14,6 +14,7 @@ import yaml
 
 from testbed import istio, programs
 from testbed.juju import bootstrap, client
+from tests import echo, visitors
 from tests.e2e import ingress_world as world
 
 MODEL = "ai"
@@ -40,7 +41,7 @@ class Place:
         return f"{status['current']}: {status.get('message', '')}"
 
     def says(self, words, timeout=60):
-        assert world.eventually(lambda: words in self.message(), timeout), self.message()
+        assert visitors.eventually(lambda: words in self.message(), timeout), self.message()
 
     def touch(self):
         """Have an event, as update-status is one every five minutes."""
@@ -49,19 +50,22 @@ class Place:
 
     def browser(self):
         """A new connection, closed with the place."""
-        self.browsers.append(world.Browser(self.address))
+        self.browsers.append(visitors.Visitor(self.address))
         return self.browsers[-1]
 
+    def hammer(self, *, tls=False, **request):
+        return visitors.Hammer(visitors.Visitor(self.address, tls=tls), **request)
+
     def tenant(self):
-        return world.Hammer(self.address, 0.02, path="/", host=world.TENANT_HOST)
+        return self.hammer(pause=0.02, host=visitors.TENANT)
 
     def intruder(self):
         """Somebody who never logs in, and says who they are."""
         spoofed = {"kubeflow_userid": "admin@example.com"}
-        return world.Hammer(self.address, 0.01, path="/pipeline/apis", **spoofed)
+        return self.hammer(pause=0.01, path="/pipeline/apis", **spoofed)
 
     def is_open(self):
-        return self.browser().get("/pipeline/x", Cookie=world.COOKIE).status == 200
+        return self.browser().get("/pipeline/x", Cookie=echo.COOKIE).status == 200
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +79,7 @@ def place(node):
     address = testbed.kubectl(*service, "-o", "jsonpath={.spec.clusterIP}").stdout
     found = Place(node, juju, address)
     tenant = found.browser()
-    assert world.eventually(lambda: tenant.get(host=world.TENANT_HOST).status == 200, 60)
+    assert visitors.eventually(lambda: tenant.get(host=visitors.TENANT).status == 200, 60)
     charm = node.charms.integrator
     juju.add_model()
     juju.deploy(charm.path, APP, config=charm.config, resources=charm.resources, trust=True)
@@ -103,7 +107,7 @@ def opened(place):
             place.juju.integrate(f"{APP}:ingress", f"{consumer}:ingress")
         place.says("set hosts")
         assert "shop/web" in place.message()
-        place.juju.config(APP, {"hosts": world.HOST})
+        place.juju.config(APP, {"hosts": visitors.HOST})
         place.says("ingress is closed: integrate ingress-auth")
         place.juju.integrate(f"{APP}:ingress-auth", f"{AUTH}:ingress-auth")
         place.says("earlier connections")
@@ -111,7 +115,7 @@ def opened(place):
         time.sleep(60)
         place.touch()
         place.says("7 routes by istio-ingress/istio-ingressgateway")
-        assert world.eventually(place.is_open)
+        assert visitors.eventually(place.is_open)
         time.sleep(2)
     assert set(tenant.answers) == {200}
     assert 200 not in intruder.answers
@@ -133,7 +137,7 @@ def opened(place):
     ],
 )
 def test_consumer_is_reached_by_its_path_with_its_rewrite(opened, path, consumer, asked):
-    answer = opened.browser().get(path, Cookie=world.COOKIE)
+    answer = opened.browser().get(path, Cookie=echo.COOKIE)
     assert (answer.status, answer.echo["port"]) == (200, world.port_of(consumer))
     assert answer.echo["path"] == asked
 
@@ -149,7 +153,7 @@ def test_visitor_logs_in_is_known_to_the_page_and_logs_out(opened):
     cookie = back.headers["set-cookie"].partition(";")[0]
     page = browser.get("/", Cookie=cookie)
     assert page.status == 200
-    assert page.echo["headers"]["kubeflow-userid"] == world.USER
+    assert page.echo["headers"]["kubeflow-userid"] == echo.USER
     gone = browser.get("/authservice/logout", Cookie=cookie)
     assert "session=;" in gone.headers["set-cookie"]
     assert browser.get("/", Cookie="session=").status == 302
@@ -158,8 +162,8 @@ def test_visitor_logs_in_is_known_to_the_page_and_logs_out(opened):
 def test_identity_that_a_client_claims_is_taken_away(opened):
     browser = opened.browser()
     spoofed = {"Kubeflow_Userid": "admin@example.com"}
-    known = browser.get("/pipeline/x", Cookie=world.COOKIE, **spoofed)
-    assert known.echo["headers"]["kubeflow-userid"] == world.USER
+    known = browser.get("/pipeline/x", Cookie=echo.COOKIE, **spoofed)
+    assert known.echo["headers"]["kubeflow-userid"] == echo.USER
     # The service lets everybody reach the login page, and says nothing about who it is.
     public = browser.get("/dex/auth", **spoofed)
     names = {name.lower() for name in public.echo["headers"]}
@@ -192,24 +196,25 @@ def test_tricks_with_the_path_lead_nowhere(opened, path):
 @pytest.mark.parametrize(
     "request_line",
     [
-        pytest.param(f"GET /pipeline/x HTTP/1.0\r\nHost: {world.HOST}\r\n\r\n", id="HTTP/1.0"),
+        pytest.param(f"GET /pipeline/x HTTP/1.0\r\nHost: {visitors.HOST}\r\n\r\n", id="HTTP/1.0"),
         pytest.param(
-            f"GET /pipeline/x HTTP/1.1\r\nHost: {world.HOST}:80\r\nConnection: close\r\n\r\n",
+            f"GET /pipeline/x HTTP/1.1\r\nHost: {visitors.HOST}:80\r\nConnection: close\r\n\r\n",
             id="host with port",
         ),
         pytest.param(
-            f"GET /pipeline/x HTTP/1.1\r\nHost: {world.HOST.upper()}\r\nConnection: close\r\n\r\n",
+            f"GET /pipeline/x HTTP/1.1\r\nHost: {visitors.HOST.upper()}\r\n"
+            "Connection: close\r\n\r\n",
             id="upper case",
         ),
         pytest.param(
-            f"GET http://{world.HOST}/pipeline/x HTTP/1.1\r\nHost: {world.TENANT_HOST}\r\n"
+            f"GET http://{visitors.HOST}/pipeline/x HTTP/1.1\r\nHost: {visitors.TENANT}\r\n"
             "Connection: close\r\n\r\n",
             id="absolute form",
         ),
     ],
 )
 def test_tricks_with_the_request_line_lead_nowhere(opened, request_line):
-    answer = world.raw(opened.address, request_line)
+    answer = visitors.raw(opened.address, request_line)
     assert answer.startswith(b"HTTP/1.")
     assert b" 200 " not in answer.partition(b"\r\n")[0]
 
@@ -242,11 +247,11 @@ def test_route_of_somebody_else_on_our_gateway_is_guarded_too(opened):
     browser = opened.browser()
 
     def reached():
-        answer = browser.get("/notebook/x", Cookie=world.COOKIE)
+        answer = browser.get("/notebook/x", Cookie=echo.COOKIE)
         return answer.status == 200 and answer.echo["port"] == world.FIRST_PORT
 
     try:
-        assert world.eventually(reached)
+        assert visitors.eventually(reached)
         assert browser.get("/notebook/x").status == 302
     finally:
         opened.kubectl("delete", "virtualservice", "-n", "shop", "notebook")
@@ -256,32 +261,32 @@ def test_https_beside_http_and_a_rotation_that_drops_nothing(opened):
     secret, first = world.tls_secret(istio.INGRESS, "kubeflow-tls")
     opened.kubectl("apply", "-f", "-", text=secret)
     opened.juju.config(APP, {"tls-secret": "kubeflow-tls"})
-    secure = world.Browser(opened.address, tls=True)
+    secure = visitors.Visitor(opened.address, tls=True)
     opened.browsers.append(secure)
 
     def shows(serial):
         try:
-            return secure.serial() == serial
+            return secure.certificate().serial_number == serial
         except OSError:
             return False
 
-    assert world.eventually(lambda: shows(first))
+    assert visitors.eventually(lambda: shows(first))
     assert secure.get("/pipeline/x").status == 302
-    assert secure.get("/pipeline/x", Cookie=world.COOKIE).status == 200
-    assert opened.browser().get("/pipeline/x", Cookie=world.COOKIE).status == 200
-    steady = {"path": "/pipeline/x", "Cookie": world.COOKIE, "tls": True}
-    with world.Hammer(opened.address, 0.01, **steady) as visitor, opened.tenant() as tenant:
+    assert secure.get("/pipeline/x", Cookie=echo.COOKIE).status == 200
+    assert opened.browser().get("/pipeline/x", Cookie=echo.COOKIE).status == 200
+    steady = {"path": "/pipeline/x", "Cookie": echo.COOKIE, "pause": 0.01}
+    with opened.hammer(tls=True, **steady) as visitor, opened.tenant() as tenant:
         secret, second = world.tls_secret(istio.INGRESS, "kubeflow-tls")
         opened.kubectl("apply", "-f", "-", text=secret)
-        assert world.eventually(lambda: shows(second))
+        assert visitors.eventually(lambda: shows(second))
         time.sleep(1)
     assert (set(visitor.answers), set(tenant.answers)) == ({200}, {200})
     opened.juju.config(APP, {"https-redirect": True})
-    redirected = world.eventually(lambda: opened.browser().get("/dex/x").status == 301)
+    redirected = visitors.eventually(lambda: opened.browser().get("/dex/x").status == 301)
     assert redirected
-    assert opened.browser().get("/", host=world.TENANT_HOST).status == 200
+    assert opened.browser().get("/", host=visitors.TENANT).status == 200
     opened.juju.config(APP, {"https-redirect": False})
-    assert world.eventually(opened.is_open)
+    assert visitors.eventually(opened.is_open)
 
 
 def test_istioctl_has_nothing_to_say_about_what_we_apply(opened):
@@ -309,12 +314,12 @@ def test_broken_relation_closes_and_never_harms_the_neighbour(opened):
     with opened.tenant() as tenant, opened.intruder() as intruder:
         opened.juju.remove_relation(f"{APP}:ingress-auth", f"{AUTH}:ingress-auth")
         opened.says("ingress is closed: integrate ingress-auth")
-        assert world.eventually(lambda: not opened.is_open())
+        assert visitors.eventually(lambda: not opened.is_open())
         routes = opened.kubectl("get", "virtualservices", "-n", MODEL, "-o", "name")
         assert routes == ""
         opened.juju.integrate(f"{APP}:ingress-auth", f"{AUTH}:ingress-auth")
         opened.says("7 routes")
-        assert world.eventually(opened.is_open)
+        assert visitors.eventually(opened.is_open)
         opened.juju.remove_relation(f"{APP}:ingress", "katib-ui:ingress")
         opened.says("6 routes")
         time.sleep(2)

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import socket
 
 import httpx2
 import pytest
@@ -107,11 +106,6 @@ class Gateway(visitors.Visitor):
         self.application = application.asked
         self.authorization = authorization.asked
 
-    def raw(self, request):
-        with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
-            connection.sendall(request.encode())
-            return connection.recv(65536).decode()
-
 
 @contextlib.contextmanager
 def running(tmp_path, guard, hosts=(HOST,)):
@@ -193,7 +187,9 @@ def test_name_that_a_client_claims_reaches_nobody(asking, name):
 )
 def test_no_way_of_asking_passes_the_service(asking, request_text):
     asking.application.clear()
-    assert " 200 " not in asking.raw(request_text).partition("\r\n")[0]
+    answer = visitors.raw("127.0.0.1", request_text, asking.port)
+    assert answer.startswith(b"HTTP/1.")
+    assert b" 200 " not in answer.partition(b"\r\n")[0]
     assert asking.application == []
 
 
