@@ -48,6 +48,8 @@ class Guard:
 
     service: Service | None = None
     """Who is asked; None: nobody, so everything is refused."""
+    provider: str = ""
+    """The mesh's extension provider that asks; empty: our own filter."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -128,6 +130,11 @@ class Context:
     """Our Gateway, all of whose HTTPS hosts are guarded."""
     service: Service | None
     identity_headers: tuple[str, ...]
+    provider: str
+    policy_hosts: tuple[str, ...]
+    """Hosts that the provider asks about; empty: all."""
+    policy_not_hosts: tuple[str, ...]
+    """Hosts of others, where it asks about all."""
 
 
 def context(
@@ -139,16 +146,32 @@ def context(
     routes that others bind to our Gateway with hosts of their own. With hosts it is shared.
     """
     shared = tuple(hosts)
+    others = () if shared else _others(target)
     return Context(
         name=f"istio-integrator.{owner}".lower(),
         namespace=target.namespace,
         selector=target.selector,
         everywhere=not shared,
         own_hosts=tuple(f"{host}:{port}" for host in shared for port in target.ports),
-        other_hosts=() if shared else _others(target),
+        other_hosts=others,
         gateway=gateway,
         service=guard.service,
         identity_headers=guard.service.identity_headers if guard.service else (),
+        provider=guard.provider,
+        policy_hosts=_with_any_port(shared),
+        policy_not_hosts=_with_any_port({other.rpartition(":")[0] for other in others}),
+    )
+
+
+def _with_any_port(hosts: Iterable[str]) -> tuple[str, ...]:
+    """Spell hosts as AuthorizationPolicies do, which compare the whole Host header.
+
+    A wildcard can't have another one after it: with a port, such a host is left to our filter.
+    """
+    return tuple(
+        spelling
+        for host in sorted(hosts)
+        for spelling in ((host,) if host.startswith("*") else (host, f"{host}:*"))
     )
 
 

@@ -18,7 +18,9 @@ import errors
 import gateway
 import gateway_service
 import gateway_workload
+import manifests
 import mesh
+import providers
 import relations
 import routing
 import tls
@@ -202,22 +204,43 @@ class Ingress:
     def _guard(self, guard: authentication.Guard, target: gateway.Target) -> bool:
         """Put up the guard; tell whether every connection of the gateway passes it."""
         context = authentication.context(
-            guard,
+            dataclasses.replace(guard, provider=self._provider(guard, target)),
             target,
             owner=self._scope.manifests.owner,
             gateway=f"{self._scope.model}/{GATEWAY_NAME}",
             hosts=self._scope.config.hosts,
         )
-        live = self._scope.manifests.apply(authentication.FOLDER, context)[0]
-        if not target.neighbours or self._find_gateway() is not None:
+        put_up = _created(self._scope.manifests.apply(authentication.FOLDER, context)[0])
+        served = self._find_gateway()
+        if served is None and not target.neighbours:
+            # Nobody is connected yet; but istiod hears of each kind of object by itself.
+            self._sleep(SETTLE)
             return True
-        since = datetime.datetime.fromisoformat(live["metadata"]["creationTimestamp"])
-        if self._now() - since >= DRAINED_AFTER:
+        is_first = served is not None and _created(served) >= put_up
+        if is_first or self._now() - put_up >= DRAINED_AFTER:
             return True
+        self._scope.manifests.remove(ROUTES_FOLDER)
         self._statuses.append(
             ops.WaitingStatus("ingress: waiting a minute for the gateway's earlier connections")
         )
         return False
+
+    def _provider(self, guard: authentication.Guard, target: gateway.Target) -> str:
+        """Name the provider by which istiod's own filters can ask; empty where none can."""
+        found = self._scope.mesh
+        if guard.service is None or found is None or not found.extension_providers:
+            return ""
+        owner = self._scope.manifests.owner
+        policies = [
+            policy
+            for namespace in sorted({target.namespace, found.root_namespace})
+            for policy in self._scope.cluster.list(providers.POLICY, namespace=namespace)
+            if cluster.at(policy, "metadata", "labels").get(manifests.OWNER) != owner
+        ]
+        choice = providers.choose(guard.service, found.extension_providers, policies)
+        if choice.reason:
+            logger.info("%s.", choice.reason)
+        return choice.name
 
     def _open_gateway(self, target: gateway.Target, credential: str) -> bool:
         options = self._scope.config
@@ -317,3 +340,7 @@ class Ingress:
         owner = self._scope.manifests.owner
         marks = cluster.at(found, "metadata", "labels")
         return found if marks.get("istio-integrator.charmhub.io/owner") == owner else None
+
+
+def _created(obj: cluster.Object) -> datetime.datetime:
+    return datetime.datetime.fromisoformat(obj["metadata"]["creationTimestamp"])

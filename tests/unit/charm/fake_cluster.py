@@ -7,6 +7,7 @@ afterwards. It is no Kubernetes: there are no controllers, defaults or schemas.
 from __future__ import annotations
 
 import copy
+import datetime
 import json
 import re
 from collections.abc import Iterator
@@ -81,6 +82,25 @@ class FakeCluster:
             }
         )
 
+    def application(self, name: str = "istio-integrator", model: str = "kubeflow") -> None:
+        """Have Juju deploy an application: what it runs its units in, and its ClusterRole."""
+        marks = {"app.kubernetes.io/name": name, "app.kubernetes.io/managed-by": "juju"}
+        self.add(
+            {
+                "apiVersion": "apps/v1",
+                "kind": "StatefulSet",
+                "metadata": {"name": name, "namespace": model, "labels": marks},
+            }
+        )
+        self.add(
+            {
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "ClusterRole",
+                "metadata": {"name": f"{model}-{name}", "labels": marks},
+                "rules": [],
+            }
+        )
+
     def node(self, name: str = "node", kubelet: str = "v1.36.3") -> None:
         info = {"nodeInfo": {"kubeletVersion": kubelet}}
         self.add({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": info})
@@ -114,6 +134,8 @@ class FakeCluster:
         self._version += 1
         metadata = obj["metadata"]
         metadata.setdefault("uid", f"uid-{self._version}")
+        now = datetime.datetime.now(datetime.UTC)
+        metadata.setdefault("creationTimestamp", now.strftime("%Y-%m-%dT%H:%M:%SZ"))
         metadata["resourceVersion"] = str(self._version)
         self.objects[key] = obj
         return obj

@@ -38,6 +38,10 @@ def decide(*received, strict=True):
 
 
 def rendered(guard, target=TARGET, hosts=("kf.example",)):
+    return rendered_all(guard, target, hosts)[0]
+
+
+def rendered_all(guard, target, hosts):
     context = authentication.context(
         guard,
         target,
@@ -45,8 +49,13 @@ def rendered(guard, target=TARGET, hosts=("kf.example",)):
         gateway="kubeflow/kubeflow-gateway",
         hosts=hosts,
     )
-    (envoy_filter,) = manifests.render(authentication.FOLDER, context)
-    return envoy_filter
+    return manifests.render(authentication.FOLDER, context)
+
+
+def policy(guard, target=TARGET, hosts=("kf.example",)):
+    found = rendered_all(guard, target, hosts)
+    assert [obj["kind"] for obj in found] == ["EnvoyFilter", "AuthorizationPolicy"]
+    return found[1]
 
 
 def filters(envoy_filter):
@@ -165,7 +174,7 @@ def test_gateway_of_our_own_spares_hosts_that_came_later():
 
 def test_identity_is_taken_away_before_the_service_is_asked():
     strip, authorize = filters(rendered(authentication.Guard(service=SERVICE)))
-    assert "headers:remove([[kubeflow-userid]])" in json.dumps(strip)
+    assert "identity[ [[kubeflow-userid]] ] = true" in json.dumps(strip)
     config = authorize["typed_config"]
     assert config["failure_mode_allow"] is False
     assert config["http_service"]["server_uri"]["cluster"] == (
@@ -181,3 +190,65 @@ def test_closed_guard_asks_a_service_that_does_not_exist():
     assert config["failure_mode_allow"] is False
     assert config["http_service"]["server_uri"]["cluster"] == "istio-integrator-closed"
     assert "allowed_headers" not in config
+
+
+PROVIDED = authentication.Guard(service=SERVICE, provider="oidc")
+LATER = gateway.Target(
+    **{
+        **vars(TARGET),
+        "neighbours": (gateway.Neighbour("shop/web", (gateway.Server(80, ("shop.example",)),)),),
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("target", "hosts", "rule"),
+    [
+        pytest.param(
+            TARGET,
+            ("kf.example",),
+            {"to": [{"operation": {"hosts": ["kf.example", "kf.example:*"]}}]},
+            id="hosts of ours, with any port",
+        ),
+        pytest.param(
+            TARGET,
+            ("*.kf.example",),
+            {"to": [{"operation": {"hosts": ["*.kf.example"]}}]},
+            id="wildcard, which takes no other",
+        ),
+        pytest.param(TARGET, (), {}, id="everything on a gateway of our own"),
+        pytest.param(
+            LATER,
+            (),
+            {"to": [{"operation": {"notHosts": ["shop.example", "shop.example:*"]}}]},
+            id="but hosts of others that came later",
+        ),
+    ],
+)
+def test_policy_is_about_our_hosts(target, hosts, rule):
+    spec = policy(PROVIDED, target, hosts)["spec"]
+    assert spec == {
+        "selector": {"matchLabels": {"istio": "ingressgateway"}},
+        "action": "CUSTOM",
+        "provider": {"name": "oidc"},
+        "rules": [rule],
+    }
+
+
+def test_our_filter_asks_unless_the_policys_filters_did():
+    _, authorize = filters(rendered(PROVIDED))
+    name = policy(PROVIDED)["metadata"]["name"]
+    asked = authorize["typed_config"]["filter_enabled_metadata"]
+    assert asked["invert"] is True
+    # As istiod names the rule (istio pilot/pkg/security/authz/builder, policyName).
+    rule = f"istio-ext-authz-oidc-ns[istio-ingress]-policy[{name}]-rule[0]"
+    assert rule.endswith(asked["value"]["string_match"]["suffix"])
+
+
+@pytest.mark.parametrize(
+    "guard", [authentication.Guard(), authentication.Guard(service=SERVICE)], ids=str
+)
+def test_our_filter_always_asks_where_there_is_no_policy(guard):
+    (envoy_filter,) = rendered_all(guard, TARGET, ("kf.example",))
+    _, authorize = filters(envoy_filter)
+    assert "filter_enabled_metadata" not in authorize["typed_config"]

@@ -137,19 +137,6 @@ def world(fake):
     return World(fake)
 
 
-@pytest.fixture
-def fake_clock(fake, monkeypatch):
-    """Give what is created a time, which the API server does."""
-    store = fake._store
-    now = datetime.datetime.now(datetime.UTC)
-
-    def stamped(key, obj):
-        obj["metadata"].setdefault("creationTimestamp", now.strftime("%Y-%m-%dT%H:%M:%SZ"))
-        return store(key, obj)
-
-    monkeypatch.setattr(fake, "_store", stamped)
-
-
 def test_unrelated_ingress_says_and_changes_nothing(world):
     message = world.status().message
     assert "gateway" not in message
@@ -268,7 +255,7 @@ def test_shared_gateway_without_hosts_blocks_and_changes_nothing(world):
     assert (world.gateway(), world.guard(), world.routes()) == (None, None, [])
 
 
-def test_shared_gateway_waits_for_earlier_connections_once(world, fake_clock):
+def test_shared_gateway_waits_for_earlier_connections_once(world):
     neighbour(world.fake)
     world.config = {"hosts": "kf.example.com"}
     world.related = [route(), auth()]
@@ -280,6 +267,82 @@ def test_shared_gateway_waits_for_earlier_connections_once(world, fake_clock):
     assert isinstance(world.status(), testing.ActiveStatus)
     assert world.gateway()["spec"]["servers"][0]["hosts"] == ["kf.example.com"]
     assert len(world.routes()) == 1
+
+
+def test_gateway_that_was_open_waits_for_its_connections_before_it_asks(world):
+    world.config = {"strict_ingress_auth": False}
+    world.related = [route()]
+    assert isinstance(world.status(), testing.ActiveStatus)
+    # It has been open for a while.
+    world.gateway()["metadata"]["creationTimestamp"] = "2020-01-01T00:00:00Z"
+    world.related.append(auth())
+    status = world.status()
+    assert "earlier connections" in status.message
+    assert (world.guard() is None, world.routes()) == (False, [])
+    world.guard()["metadata"]["creationTimestamp"] = "2020-01-01T01:00:00Z"
+    assert isinstance(world.status(), testing.ActiveStatus)
+    assert len(world.routes()) == 1
+
+
+PROVIDER = """
+extensionProviders:
+- name: oidc
+  envoyExtAuthzHttp:
+    service: oidc.kubeflow.svc.cluster.local
+    port: 8080
+    includeRequestHeadersInCheck: [cookie]
+    headersToUpstreamOnAllow: [kubeflow-userid]
+"""
+
+
+def policies(world):
+    return [
+        obj["metadata"]["name"]
+        for obj in world.fake.objects.values()
+        if obj["kind"] == "AuthorizationPolicy"
+    ]
+
+
+def test_provider_of_the_mesh_asks_in_our_place_as_long_as_it_may(world):
+    fake_cluster.install_istio(world.fake, mesh_config=PROVIDER)
+    world.related = [route(), auth()]
+    assert isinstance(world.status(), testing.ActiveStatus)
+    assert policies(world) == ["istio-integrator.kubeflow.istio-integrator"]
+    order = [write.split()[1] for write in world.fake.writes]
+    assert order.index("envoyfilters") < order.index("authorizationpolicies")
+    assert order.index("authorizationpolicies") < order.index("virtualservices")
+    # A neighbour's policy with another provider: istiod would refuse what either guards.
+    spec = {"action": "CUSTOM", "provider": {"name": "ldap"}}
+    metadata = {"name": "theirs", "namespace": "istio-ingress"}
+    kind = {"apiVersion": "security.istio.io/v1", "kind": "AuthorizationPolicy"}
+    world.fake.add({**kind, "metadata": metadata, "spec": spec})
+    world.fake.writes.clear()
+    assert isinstance(world.status(), testing.ActiveStatus)
+    assert policies(world) == ["theirs"]
+    # Our filter asks again before istiod's stop to.
+    assert [write.split()[:2] for write in world.fake.writes] == [
+        ["patch", "envoyfilters"],
+        ["delete", "authorizationpolicies"],
+    ]
+
+
+def test_policy_goes_before_the_filter_when_nobody_may_be_asked_and_when_we_go(world):
+    fake_cluster.install_istio(world.fake, mesh_config=PROVIDER)
+    world.related = [route(), auth()]
+    world.run()
+    world.related = [route()]
+    world.run()
+    assert policies(world) == []
+    assert world.guard() is not None
+    world.related = [route(), auth()]
+    world.run()
+    world.fake.writes.clear()
+    world.run(lambda ctx: ctx.on.remove(), units=0)
+    order = [write.split()[:2] for write in world.fake.writes]
+    assert order.index(["delete", "gateways"]) < order.index(["delete", "authorizationpolicies"])
+    assert order.index(["delete", "authorizationpolicies"]) < order.index(
+        ["delete", "envoyfilters"]
+    )
 
 
 def order_of(world):
@@ -611,6 +674,16 @@ def test_other_charms_learn_mesh_and_gateway(world):
     bag = world.related[0].local_app_data
     assert bag["gateway_workload_namespace"] == "istio-ingress"
     assert (bag["gateway_namespace"], bag["revision"]) == ("kubeflow", "default")
+
+
+def test_gateways_are_observed_while_somebody_is_related(world):
+    def observes():
+        plan = world.run().get_container("lifecycle").plan
+        return "--observe-gateways true" in plan.services["lifecycle"].command
+
+    assert not observes()
+    world.related = [route(), auth()]
+    assert observes()
 
 
 def test_gateway_with_https_alone_needs_a_certificate(world):

@@ -1,0 +1,122 @@
+"""Which extension provider of the mesh may ask about the model's requests in our place."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+import pydantic
+import pydantic.alias_generators
+
+import authentication
+import cluster
+
+POLICY = cluster.kind("security.istio.io/v1", "AuthorizationPolicy")
+
+
+def _lower(values: frozenset[str]) -> frozenset[str]:
+    return frozenset(value.lower() for value in values)
+
+
+Headers = Annotated[frozenset[str], pydantic.AfterValidator(_lower)]
+
+
+class _HttpProvider(pydantic.BaseModel):
+    """An `envoyExtAuthzHttp` of Istio's MeshConfig that asks as our own filter does.
+
+    A field that is not here changes what is asked, or what a failure means: `statusOnError`,
+    `pathPrefix`, `includeRequestBodyInCheck` and others.
+    """
+
+    model_config = pydantic.ConfigDict(
+        frozen=True, extra="forbid", alias_generator=pydantic.alias_generators.to_camel
+    )
+
+    service: str
+    """`HOST`, or `NAMESPACE/HOST`."""
+    port: int
+    timeout: str = ""
+    fail_open: Literal[False] = False
+    include_request_headers_in_check: Headers = frozenset()
+    headers_to_upstream_on_allow: Headers = frozenset()
+    headers_to_downstream_on_deny: Headers = frozenset()
+    """Empty: all."""
+    headers_to_downstream_on_allow: Headers = frozenset()
+
+    def difference(self, service: authentication.Service) -> str:
+        """Say in what it is not as the application asked for; empty: in nothing."""
+        if missing := set(service.request_headers) - self.include_request_headers_in_check:
+            return f"includeRequestHeadersInCheck lacks {', '.join(sorted(missing))}"
+        if self.headers_to_upstream_on_allow != frozenset(service.response_headers):
+            wanted = ", ".join(sorted(service.response_headers)) or "empty"
+            return f"headersToUpstreamOnAllow is not {wanted}"
+        shown = self.headers_to_downstream_on_deny
+        if shown and "set-cookie" not in shown:
+            # Without its cookie no login ends.
+            return "headersToDownstreamOnDeny lacks set-cookie"
+        return ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """A provider to name in a policy, or why there is none."""
+
+    name: str = ""
+    reason: str = ""
+    """Empty where no provider is for this service at all."""
+
+
+def choose(
+    service: authentication.Service,
+    configured: Iterable[cluster.Object],
+    policies: Iterable[cluster.Object],
+) -> Choice:
+    """Choose the provider that asks the service in the way that its application wants.
+
+    Args:
+        service: Who is to be asked.
+        configured: The mesh configuration's `extensionProviders`.
+        policies: Others' AuthorizationPolicies that may concern the gateway workload.
+    """
+    choice = Choice()
+    for entry in configured:
+        http = cluster.at(entry, "envoyExtAuthzHttp")
+        if not _is_for(service, http):
+            continue
+        name = str(entry.get("name", ""))
+        if problem := _problem(name, service, http, policies):
+            choice = Choice(reason=f"extension provider {name} is not used: {problem}")
+        else:
+            return Choice(name)
+    return choice
+
+
+def _is_for(service: authentication.Service, http: cluster.Object) -> bool:
+    namespace, _, host = str(http.get("service", "")).rpartition("/")
+    here = service.host.split(".")[1]
+    is_port = str(http.get("port", "")) == str(service.port)
+    return is_port and host.lower() == service.host and namespace in ("", here)
+
+
+def _problem(
+    name: str,
+    service: authentication.Service,
+    http: cluster.Object,
+    policies: Iterable[cluster.Object],
+) -> str:
+    try:
+        difference = _HttpProvider.model_validate(http).difference(service)
+    except pydantic.ValidationError as error:
+        fields = sorted({".".join(map(str, problem["loc"])) for problem in error.errors()})
+        return f"we have no such {', '.join(fields)}"
+    if difference:
+        return difference
+    for policy in policies:
+        spec = cluster.at(policy, "spec")
+        other = cluster.at(spec, "provider").get("name")
+        if spec.get("action") == "CUSTOM" and other != name:
+            # Two on one workload, and istiod refuses what either guards, unless it has
+            # PILOT_ENABLE_MULTIPLE_CUSTOM_AUTHZ_PROVIDERS (istio 57933).
+            return f"{cluster.reference(policy)} names {other}"
+    return ""
