@@ -34,6 +34,8 @@ specs = st.one_of(
 states = st.one_of(
     st.just(pods.running()),
     CODES.map(pods.ended),
+    # Before the pod of the builder started.
+    CODES.map(lambda code: pods.ended(code, finished="2025-12-31T23:59:00Z")),
     st.sampled_from(["CrashLoopBackOff", "ImagePullBackOff", "PodInitializing"]).map(pods.waiting),
     st.just({}),
 )
@@ -70,6 +72,11 @@ def _kubelet_restarts(pod: types.Pod, name: str) -> bool:
     )
 
 
+def _is_stale(pod: types.Pod, ended: types.Terminated | None) -> bool:
+    assert ended is not None
+    return (ended.finishedAt or "") < (pod.status.startTime or "")
+
+
 @settings(max_examples=500)
 @given(any_pod())
 def test_stop_only_when_the_facts_allow_it(pod: types.Pod):
@@ -101,6 +108,7 @@ def test_never_forgotten_when_everything_has_ended_for_good(pod: types.Pod):
         and by_name["istio-proxy"].running is not None
         and all(name in by_name and by_name[name].terminated is not None for name in payload)
         and not any(_kubelet_restarts(pod, name) for name in payload)
+        and not any(_is_stale(pod, by_name[name].terminated) for name in payload)
     )
     if done:
         decision = finished.finished(pod, finished.Policy())

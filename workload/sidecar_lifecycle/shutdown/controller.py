@@ -31,6 +31,11 @@ DRAIN = 2.5
 DRAIN_EVENTS = 1.0
 """Seconds that Events then get."""
 
+for _transport in stop.Transport:
+    for _result in stop.Result:
+        # Each counts from zero, or the first of its kind would not show as a rise.
+        metrics.STOPS.labels(_transport, _result)
+
 _backoff = tenacity.wait_exponential(multiplier=0.5, max=60) + tenacity.wait_random(0, 1)
 
 
@@ -58,7 +63,7 @@ class Controller:
         self._leadership = leadership
         self._recorder = recorder
         self._stopper = stopper or stop.Stopper(connection)
-        self._slots = slots.Slots[tuple[Tracked, asyncio.Event]](self._start, limits)
+        self._slots = slots.Slots[tuple[Tracked, int]](self._start, limits)
         self._forbidden: dict[stop.Transport, float] = {}
         self._sending: dict[Tracked, asyncio.Task[stop.Outcome]] = {}
         self._reporter = reports.Reporter(
@@ -153,7 +158,7 @@ class Controller:
         tracked.stoppable_since = asyncio.get_running_loop().time()
         tracked.sent = None
         tracked.failures = 0
-        tracked.over = asyncio.Event()
+        tracked.turn += 1
         tracked.armed = True
         metrics.PENDING.inc()
         log.info(
@@ -162,13 +167,14 @@ class Controller:
             reason=tracked.decision.reason,
             detail=tracked.decision.message,
         )
-        self._slots.ask(tracked.pod.spec.nodeName or "", (tracked, tracked.over))
+        self._slots.ask(tracked.pod.spec.nodeName or "", (tracked, tracked.turn))
 
-    def _start(self, waiting: tuple[Tracked, asyncio.Event]) -> bool:
+    def _start(self, waiting: tuple[Tracked, int]) -> bool:
         """Begin a stop that got its place, if it is still the one that asked for it."""
-        tracked, over = waiting
-        if not tracked.armed or tracked.over is not over or over.is_set():
+        tracked, turn = waiting
+        if not tracked.armed or tracked.turn != turn:
             return False
+        tracked.over = asyncio.Event()
         tracked.place = tracked.pod.spec.nodeName or ""
         tracked.task = asyncio.create_task(self._stop(tracked), name=f"stop {tracked.name}")
         tracked.task.add_done_callback(functools.partial(self._ended, tracked))

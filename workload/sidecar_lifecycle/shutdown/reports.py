@@ -6,7 +6,7 @@ import asyncio
 
 import structlog
 
-from sidecar_lifecycle import metrics
+from sidecar_lifecycle import metrics, names
 from sidecar_lifecycle.kube import client, errors, events, types
 from sidecar_lifecycle.rules import finished
 
@@ -50,7 +50,9 @@ class Reporter:
 
     def stopped(self, tracked: Tracked, decision: finished.Decision, way: stop.Transport) -> None:
         """Say that a proxy was stopped."""
-        self._recorder.post(tracked.pod, "ProxyStopped", stop.event_message(decision, way))
+        self._recorder.post(
+            tracked.pod, names.EventReason.PROXY_STOPPED, stop.event_message(decision, way)
+        )
 
     def failed(self, tracked: Tracked, outcome: stop.Outcome) -> None:
         """Say that stopping fails, when it has failed some times."""
@@ -59,7 +61,7 @@ class Reporter:
         message = f"Could not stop the Istio proxy ({outcome.transport}, {outcome.result})"
         if outcome.result is stop.Result.FORBIDDEN:
             message += "; grant the application pods/portforward, or pods/exec, here"
-        self._once(tracked, "ProxyStopFailed", f"{message}. Trying on.")
+        self._once(tracked, names.EventReason.PROXY_STOP_FAILED, f"{message}. Trying on.")
 
     def considered(self, tracked: Tracked) -> None:
         """Say what a decision calls for beside acting."""
@@ -68,14 +70,16 @@ class Reporter:
         if decision.unknown:
             named = ", ".join(decision.unknown)
             self._once(
-                tracked, "UnknownContainer", f"The pod's annotations name no container: {named}"
+                tracked,
+                names.EventReason.UNKNOWN_CONTAINER,
+                f"The pod's annotations name no container: {named}",
             )
         if decision.action is not finished.Action.REPORT:
             if tracked.report is not None:
                 tracked.report.cancel()
                 tracked.report = None
-        elif decision.reason != "ProxyLost":
-            self._once(tracked, decision.reason, decision.message)
+        elif decision.reason != names.EventReason.PROXY_LOST:
+            self._once(tracked, names.EventReason(decision.reason), decision.message)
         elif tracked.report is None:
             tracked.report = asyncio.create_task(self._lost(tracked))
 
@@ -88,7 +92,7 @@ class Reporter:
             log.info("pod has no container that an option names", pod=tracked.name, container=name)
             self._unmatched.discard(name)
 
-    def _once(self, tracked: Tracked, reason: str, message: str) -> None:
+    def _once(self, tracked: Tracked, reason: names.EventReason, message: str) -> None:
         if reason not in tracked.told:
             tracked.told += (reason,)
             self._recorder.post(tracked.pod, reason, message, "Warning")
@@ -99,7 +103,7 @@ class Reporter:
         decision = tracked.decision
         log.warning("proxy lost", pod=tracked.name, reason=decision.message)
         message = f"The pod has no network through the mesh: {decision.message}."
-        await self._recorder.record(tracked.pod, "ProxyLost", message, "Warning")
+        await self._recorder.record(tracked.pod, names.EventReason.PROXY_LOST, message, "Warning")
         if self._replace and _has_controller(tracked.pod):
             await self._delete(tracked.pod)
 
@@ -120,7 +124,9 @@ class Reporter:
             code = error.code if isinstance(error, errors.StatusError) else 0
             if code in (401, 403):
                 message = "The pod is not replaced: the application may not delete pods here."
-                await self._recorder.record(pod, "PodNotReplaced", message, "Warning")
+                await self._recorder.record(
+                    pod, names.EventReason.POD_NOT_REPLACED, message, "Warning"
+                )
             return
         metrics.REPLACED.inc()
         log.info("broken pod deleted for its controller to replace", pod=meta.name)

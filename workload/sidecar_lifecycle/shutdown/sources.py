@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import structlog
 
@@ -28,7 +30,12 @@ _ANNOTATIONS = (
     names.PROXY_SHUTDOWN,
 )
 _CONDITIONS = ("DisruptionTarget", "AllContainersRestarting")
+# One for all pods, so nobody may change them.
 _NO_STATE = types.ContainerState()
+_RUNS = types.ContainerState(running=types.Running())
+_NO_LABELS: dict[str, str] = {}
+_NOTHING: list[Any] = []
+_OWNED = [types.OwnerReference(controller=True)]
 
 OnPod = Callable[[watch.Change[types.Pod]], None]
 
@@ -199,25 +206,47 @@ class Pods:
 
 def compact(pod: types.Pod) -> None:
     """Drop what no rule about ending pods reads: thousands of pods may be under watch."""
-    meta = pod.metadata
-    meta.labels = {}
+    meta, spec, status = pod.metadata, pod.spec, pod.status
+    meta.labels = _NO_LABELS
     meta.annotations = {
         key: meta.annotations[key] for key in _ANNOTATIONS if key in meta.annotations
-    }
+    } or _NO_LABELS
     meta.namespace = sys.intern(meta.namespace or "")
-    if pod.spec.nodeName:
-        pod.spec.nodeName = sys.intern(pod.spec.nodeName)
-    for container in (*pod.spec.containers, *pod.spec.initContainers):
+    meta.creationTimestamp = status.podIP = None
+    # Who owns the pod does not matter, whether somebody will replace it does.
+    meta.ownerReferences = _OWNED if any(o.controller for o in meta.ownerReferences) else _NOTHING
+    if spec.nodeName:
+        spec.nodeName = sys.intern(spec.nodeName)
+    spec.ephemeralContainers = status.ephemeralContainerStatuses = _NOTHING
+    for container in (*spec.containers, *spec.initContainers):
         container.image = None
         container.name = sys.intern(container.name)
-    for status in (*pod.status.containerStatuses, *pod.status.initContainerStatuses):
-        status.name = sys.intern(status.name)
-        status.lastState = _NO_STATE
-        if status.name != names.PROXY:
-            status.containerID = None
-    pod.status.conditions = [
-        condition for condition in pod.status.conditions if condition.type in _CONDITIONS
-    ]
+        container.restartPolicyRules = container.restartPolicyRules or _NOTHING
+    for each in (*status.containerStatuses, *status.initContainerStatuses):
+        _compact_status(each)
+    for each in status.initContainerStatuses:
+        if each.state.terminated is not None:
+            each.state = _ended(each.state.terminated.exitCode)
+    status.conditions = [
+        condition for condition in status.conditions if condition.type in _CONDITIONS
+    ] or _NOTHING
+
+
+def _compact_status(status: types.ContainerStatus) -> None:
+    status.name = sys.intern(status.name)
+    status.lastState = _NO_STATE
+    if status.name != names.PROXY:
+        status.containerID = None
+    state = status.state
+    if state.terminated is not None:
+        state.terminated.containerID = state.terminated.startedAt = None
+    elif state.running is not None:
+        status.state = _RUNS
+
+
+@functools.lru_cache
+def _ended(code: int) -> types.ContainerState:
+    return types.ContainerState(terminated=types.Terminated(exitCode=code))
 
 
 async def _cancel_all(tasks: dict[str, asyncio.Task[None]]) -> None:

@@ -12,7 +12,7 @@ from sidecar_lifecycle.rules import finished
 
 from .stop import Transport
 
-# One for all that are not armed: thousands are watched, few are stopped at a time.
+# One for all: thousands are watched or wait for a place, few are being stopped at a time.
 _NOTHING_TO_STOP = asyncio.Event()
 _NOTHING_TO_STOP.set()
 
@@ -29,9 +29,11 @@ class Tracked:
     """The last stop that went out; its answer may be lost, because a busy node is slow."""
     failures: int = 0
     over: asyncio.Event = _NOTHING_TO_STOP
-    """Set when there is nothing to stop any more; each stop has its own."""
+    """Set when there is nothing to stop any more; each stop under way has its own."""
     armed: bool = False
     """To be stopped: waiting for a place, or under way."""
+    turn: int = 0
+    """Counts how often it was armed, so that a place asked for earlier is known as such."""
     place: str | None = None
     """The node on which it holds a place for its first try."""
     task: asyncio.Task[None] | None = None
