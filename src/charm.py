@@ -199,10 +199,10 @@ class IstioIntegrator(ops.CharmBase):
             application=self.app.name,
             unit=self.unit.name,
             leader=self.unit.is_leader(),
-            controller_ports=component.ports(os.environ.get("JUJU_API_ADDRESSES", "")),
+            controller=component.Controller.read(os.environ.get("JUJU_API_ADDRESSES", "")),
+            cluster_domain=component.cluster_domain(_RESOLVER.read_text()),
         )
 
-            cluster_domain=component.cluster_domain(_RESOLVER.read_text()),
     def _lifecycle(
         self, scope: component.Scope, joined: lifecycle.Joined | None
     ) -> lifecycle.Lifecycle:

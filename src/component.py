@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
@@ -35,10 +36,6 @@ class Component(Protocol):
         ...
 
 
-CONTROLLER_PORTS = (17070,)
-"""Of a Juju controller that was bootstrapped without a wish."""
-
-
 CLUSTER_DOMAIN = "cluster.local"
 """Of a cluster that was installed without a wish."""
 
@@ -58,10 +55,32 @@ def cluster_domain(resolver: str) -> str:
     return CLUSTER_DOMAIN
 
 
-def ports(addresses: str) -> tuple[int, ...]:
-    """Read the ports of `HOST:PORT [HOST]:PORT …`, as Juju tells where its controller is."""
-    found = {address.rpartition(":")[2] for address in addresses.split()}
-    return tuple(sorted(int(port) for port in found if port.isdigit())) or CONTROLLER_PORTS
+@dataclasses.dataclass(frozen=True)
+class Controller:
+    """Where charms call Juju's controller, the first time from their pod's init container."""
+
+    ports: tuple[int, ...] = (17070,)
+    """By default that of a controller which was bootstrapped without a wish."""
+    is_named: bool = False
+    """Whether it has no address but names, so that a look-up comes before the first call."""
+
+    @classmethod
+    def read(cls, addresses: str) -> Controller:
+        """Read `HOST:PORT [HOST]:PORT …`, as Juju tells where its controller is."""
+        found = [address.rpartition(":") for address in addresses.split()]
+        pairs = [(host.strip("[]"), int(port)) for host, _, port in found if port.isdecimal()]
+        if not pairs:
+            return cls()
+        ports = tuple(sorted({port for _, port in pairs}))
+        return cls(ports, is_named=not any(_is_address(host) for host, _ in pairs))
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -82,8 +101,8 @@ class Scope:
     unit: str
     leader: bool
     """Whether this unit may write cluster objects; every unit may read."""
-    controller_ports: tuple[int, ...] = CONTROLLER_PORTS
-    """Of Juju's controller, which every charm calls."""
+    controller: Controller = Controller()
+    """Juju's, which every charm calls."""
     cluster_domain: str = CLUSTER_DOMAIN
     """What the names of Services end with."""
 

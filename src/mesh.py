@@ -78,6 +78,10 @@ class Mesh:
     """Annotations of pods that istiod's own `injectedAnnotations` replace."""
     cni: bool = False
     """Whether Istio's CNI plugin redirects the traffic of pods, from their first moment."""
+    captures_outbound: bool = True
+    """Whether calls of pods go through their proxies, which `injectedAnnotations` may end."""
+    captures_names: bool = False
+    """Whether look-ups of names go through them too (`ISTIO_META_DNS_CAPTURE`)."""
     registry_only: bool = False
     """Whether proxies let nothing out that Istio does not know."""
     gateways_scoped: bool = False
@@ -89,10 +93,19 @@ class Mesh:
     def cuts_off_controller(self) -> bool:
         """Whether charms would not reach Juju's controller through what their pods get.
 
-        Their init container calls it before a classic proxy runs, which only matters where the
-        CNI plugin redirects its calls already; the controller itself may be anywhere.
+        The controller may be anywhere, so a proxy that lets nothing unknown out is in the way.
         """
-        return self.registry_only or (self.cni and not self.native_by_default)
+        return self.captures_outbound and (self.registry_only or self._leads_nowhere)
+
+    @property
+    def cuts_off_names(self) -> bool:
+        """Whether the first look-up of a charm's pod gets no answer."""
+        return self.captures_names and self._leads_nowhere
+
+    @property
+    def _leads_nowhere(self) -> bool:
+        """Whether init containers call a proxy that starts after them, through the CNI plugin."""
+        return self.cni and not self.native_by_default
 
     @property
     def namespace_labels(self) -> dict[str, str]:
@@ -309,6 +322,8 @@ class Discovery:
             hold_honoured=classic.held,
             overwritten=classic.overwritten,
             cni=default.cni,
+            captures_outbound=default.captures_outbound,
+            captures_names=default.captures_names,
             proxy_revision=default.revision,
             version=native.version or self._ask_version(mesh.namespace, mesh.service),
         )

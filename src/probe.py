@@ -19,6 +19,12 @@ PROXY = "istio-proxy"
 _CNI_CHECK = "istio-validation"
 """The init container that checks what Istio's CNI plugin did; without the plugin there is none."""
 
+_DNS_CAPTURE = "ISTIO_META_DNS_CAPTURE"
+"""In the proxy's environment; istio-init and the CNI plugin go by it as well."""
+_LEFT_ALONE = "traffic.sidecar.istio.io/excludeOutboundIPRanges"
+_EVERYWHERE = "0.0.0.0/0"
+"""What Canonical's charms of Istio have every pod leave alone, by `injectedAnnotations`."""
+
 _WEBHOOK_FAILURE = re.compile(r'failed calling webhook "([^"]+)": (.+)', re.DOTALL)
 _VERSION_TAG = re.compile(r":(\d+\.\d+(?:\.\d+)?)")
 
@@ -37,6 +43,10 @@ class Answer:
     """As the tag of the proxy's image tells it."""
     cni: bool = False
     """Traffic is redirected from the pod's first moment, by Istio's CNI plugin."""
+    captures_outbound: bool = True
+    """Whether its calls go through the proxy."""
+    captures_names: bool = False
+    """Whether its look-ups of names do."""
     overwritten: tuple[str, ...] = ()
     """Annotations that came back with another value than the pod asked for."""
     problem: str = ""
@@ -144,6 +154,11 @@ def _injected(created: cluster.Object, proxy: Any, *, native: bool, held: bool) 
     return Answer(
         injected=True,
         cni=any(each["name"] == _CNI_CHECK for each in inits),
+        captures_outbound=_EVERYWHERE not in annotations.get(_LEFT_ALONE, "").split(","),
+        captures_names=any(
+            each["name"] == _DNS_CAPTURE and each.get("value") == "true"
+            for each in cluster.items(proxy, "env")
+        ),
         native=native,
         held=held,
         revision=str(cluster.at(status, "status").get("revision") or ""),

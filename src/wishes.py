@@ -5,16 +5,20 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cluster
 import component
 import injectors
 import podrules
 
+if TYPE_CHECKING:
+    import mesh
+
 SEEN_ANNOTATION = "istio-integrator.charmhub.io/seen"
 """On what is applied: what it takes from the mesh, to be kept while the mesh says nothing."""
 
+_DNS = 53
 _CHARMS = "app.kubernetes.io/name"
 """Juju labels the pods of its applications so; all of them call the controller."""
 
@@ -27,7 +31,7 @@ class Seen:
     inject_label: tuple[str, str] = (injectors.INJECT_LABEL, "true")
     istiod_namespace: str = ""
     controller_ports: tuple[int, ...] = ()
-    """Of Juju's controller, where the mesh would keep charms from reaching it."""
+    """That charms need to reach Juju's controller, as far as the mesh would keep them from it."""
 
     @classmethod
     def of(cls, scope: component.Scope, before: Seen | None) -> Seen:
@@ -48,8 +52,7 @@ class Seen:
                 controller_ports=seen.controller_ports,
             )
             if is_known:
-                ports = scope.controller_ports if mesh.cuts_off_controller else ()
-                seen = dataclasses.replace(seen, controller_ports=ports)
+                seen = dataclasses.replace(seen, controller_ports=_cut_off(scope, mesh))
         if scope.config.sidecar_mode == "classic":
             return dataclasses.replace(seen, native=False)
         return seen
@@ -86,6 +89,12 @@ class Seen:
             "controller-ports": self.controller_ports,
         }
         return json.dumps(values, sort_keys=True)
+
+
+def _cut_off(scope: component.Scope, found: mesh.Mesh) -> tuple[int, ...]:
+    """Return the ports that charms need and that the mesh cuts off."""
+    ports = scope.controller.ports if found.cuts_off_controller else ()
+    return (*ports, _DNS) if scope.controller.is_named and found.cuts_off_names else ports
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -287,6 +287,8 @@ class FakeCluster:
         if behaviour.get("cni"):
             pod["spec"].setdefault("initContainers", []).append({"name": "istio-validation"})
         proxy = {"name": "istio-proxy", "image": behaviour.get("image", "proxyv2:1.31.1")}
+        metadata = behaviour.get("proxy_metadata", {})
+        proxy["env"] = [{"name": key, "value": value} for key, value in metadata.items()]
         default = json.dumps(behaviour.get("native_by_default", False))
         asked = annotations.get("sidecar.istio.io/nativeSidecar", default) == "true"
         if asked and behaviour.get("native", True):

@@ -262,6 +262,34 @@ def test_mesh_knows_whether_charms_reach_their_controller(fake, outbound, behavi
     assert found.cni is behaviour.get("cni", False)
 
 
+DNS = {"ISTIO_META_DNS_CAPTURE": "true"}
+NO_DNS = {"ISTIO_META_DNS_CAPTURE": "false"}
+INBOUND_ONLY = {"traffic.sidecar.istio.io/excludeOutboundIPRanges": "0.0.0.0/0"}
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "controller", "names"),
+    [
+        pytest.param({"proxy_metadata": DNS}, True, True, id="dns capture"),
+        pytest.param({"proxy_metadata": {**DNS, **NO_DNS}}, True, False, id="switched off"),
+        pytest.param({"injected_annotations": INBOUND_ONLY}, False, False, id="inbound only"),
+        pytest.param(
+            {"proxy_metadata": DNS, "injected_annotations": INBOUND_ONLY},
+            False,
+            True,
+            id="inbound only but for dns",
+        ),
+        pytest.param(
+            {"proxy_metadata": DNS, "native_by_default": True}, False, False, id="native"
+        ),
+    ],
+)
+def test_mesh_knows_what_the_cni_plugin_leads_nowhere(fake, behaviour, controller, names):
+    fake_cluster.install_istio(fake, cni=True, **behaviour)
+    found = discover(fake).mesh
+    assert (found.cuts_off_controller, found.cuts_off_names) == (controller, names)
+
+
 @pytest.mark.parametrize(("value", "want"), [("true", True), ("false", False)])
 def test_mesh_knows_that_gateways_keep_to_their_namespace(fake, value, want):
     fake_cluster.install_istio(fake, environment={"PILOT_SCOPE_GATEWAY_TO_NAMESPACE": value})

@@ -59,6 +59,7 @@ def test_what_was_seen_last_is_kept_while_the_mesh_says_nothing(found, before, w
     assert wishes.Seen.of(scope(found), before) == want
 
 
+IN_CLUSTER = "controller-service.controller-x.svc.cluster.local:17070"
 CUTTING = dataclasses.replace(ALIVE, registry_only=True)
 CUT = dataclasses.replace(NATIVE, controller_ports=(17070,))
 
@@ -84,14 +85,44 @@ def test_charms_reach_their_controller(found, before, want):
 @pytest.mark.parametrize(
     ("addresses", "want"),
     [
-        ("", (17070,)),
-        ("10.1.2.3:17070 [fd00::1]:17070", (17070,)),
-        ("controller.example.com:443 10.1.2.3:17070", (443, 17070)),
-        ("nonsense", (17070,)),
+        ("", component.Controller((17070,))),
+        ("10.1.2.3:17070 [fd00::1]:17070", component.Controller((17070,))),
+        ("[fd00::1]:17070", component.Controller((17070,))),
+        ("controller.example.com:443 10.1.2.3:17070", component.Controller((443, 17070))),
+        (IN_CLUSTER, component.Controller((17070,), is_named=True)),
+        ("nonsense", component.Controller((17070,))),
     ],
 )
-def test_ports_of_the_controller_are_those_that_juju_tells(addresses, want):
-    assert component.ports(addresses) == want
+def test_controller_is_where_juju_tells(addresses, want):
+    assert component.Controller.read(addresses) == want
+
+
+CAPTURING = dataclasses.replace(ALIVE, cni=True, captures_names=True)
+
+
+@pytest.mark.parametrize(
+    ("found", "addresses", "want"),
+    [
+        pytest.param(CAPTURING, IN_CLUSTER, (17070, 53), id="a name nobody answers"),
+        pytest.param(CAPTURING, f"{IN_CLUSTER} 10.1.2.3:17070", (17070,), id="an address too"),
+        pytest.param(
+            dataclasses.replace(CAPTURING, native_by_default=True), IN_CLUSTER, (), id="native"
+        ),
+        pytest.param(dataclasses.replace(CAPTURING, cni=False), IN_CLUSTER, (), id="no plugin"),
+        pytest.param(
+            dataclasses.replace(CAPTURING, captures_outbound=False),
+            IN_CLUSTER,
+            (53,),
+            id="only names are captured",
+        ),
+        pytest.param(
+            dataclasses.replace(CUTTING, captures_outbound=False), "", (), id="nothing captured"
+        ),
+    ],
+)
+def test_charms_find_a_controller_that_has_only_a_name(found, addresses, want):
+    where = dataclasses.replace(scope(found), controller=component.Controller.read(addresses))
+    assert wishes.Seen.of(where, None).controller_ports == want
 
 
 @pytest.mark.parametrize("found", [ALIVE, AWAY, None])
