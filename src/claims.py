@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Collection, Iterable
 
@@ -10,7 +11,7 @@ import ops
 import cluster
 import component
 import errors
-import manifests
+import owners
 import policy
 
 logger = logging.getLogger(__name__)
@@ -38,22 +39,6 @@ def group(namespace: cluster.Object, *, never: Collection[str]) -> str:
     return "profiles" if marks.get(_PART_OF) == _PROFILE else ""
 
 
-def is_alive(owner: str, namespaces: Collection[str]) -> bool:
-    """Tell whether the model of an application may still be there.
-
-    Args:
-        owner: As its ownership label says, `MODEL.APPLICATION` or a shortened form of it.
-        namespaces: The names of all there are.
-    """
-    return any(owner.startswith(_beginning(f"{name}.")) for name in namespaces)
-
-
-def _beginning(prefix: str) -> str:
-    """Cut a prefix as the ownership label cuts what is too long for a label."""
-    longest = manifests.KEPT_OF_LONG_OWNERS
-    return prefix if len(prefix) < longest else prefix[:longest].rstrip("-.")
-
-
 class Claims:
     """Labels the namespaces that this application serves beside its model."""
 
@@ -66,14 +51,14 @@ class Claims:
         """Claim what nobody serves, leave what another does, give back what is not wanted."""
         scope = self._scope
         found = scope.cluster.list(cluster.NAMESPACE)
-        names = [namespace["metadata"]["name"] for namespace in found]
         never = {scope.model, "kube-system", scope.mesh.namespace if scope.mesh else ""}
         self._others, self._left = set(), 0
+        is_gone = functools.cache(functools.partial(owners.is_gone, scope.cluster))
         for namespace in found:
             kind = group(namespace, never=never)
             holder = cluster.at(namespace, "metadata", "labels").get(policy.SERVED_BY, "")
             wanted = kind in scope.config.lifecycle_namespaces
-            if wanted and holder not in ("", self._owner) and is_alive(holder, names):
+            if wanted and holder not in ("", self._owner) and not is_gone(holder):
                 self._others.add(holder)
                 self._left += 1
             elif wanted and holder != self._owner:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import cluster
 import component
 import errors
 import gateway
 import manifests
+import owners
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +23,10 @@ MARK = f"{manifests.PREFIX}annotated-by"
 
 
 def decide(
-    live: Mapping[str, str], wanted: Mapping[str, str], owner: str
+    live: Mapping[str, str],
+    wanted: Mapping[str, str],
+    owner: str,
+    is_gone: Callable[[str], bool] = lambda _: False,
 ) -> dict[str, str | None] | str:
     """Decide what to change of a Service's annotations.
 
@@ -29,12 +34,13 @@ def decide(
         live: All annotations that it has.
         wanted: What the operator wants; none: everything as it was before.
         owner: This application.
+        is_gone: Whether another application is no more, so that its record becomes ours.
 
     Returns:
         A merge patch of the annotations, empty where all is well, or what forbids it.
     """
     record = _read(live)
-    if record and record["owner"] != owner:
+    if record and record["owner"] != owner and not is_gone(record["owner"]):
         return f"its annotations are in the care of {record['owner']}" if wanted else {}
     ours: dict[str, str] = record["set"] if record else {}
     before: dict[str, str | None] = dict(record["before"]) if record else {}
@@ -101,7 +107,8 @@ class GatewayService:
         metadata = service["metadata"]
         owner = self._scope.manifests.owner
         live = cluster.at(service, "metadata", "annotations")
-        patch = decide(live, wanted, owner)
+        is_gone = functools.partial(owners.is_gone, self._scope.cluster)
+        patch = decide(live, wanted, owner, is_gone)
         reference = cluster.reference(service)
         if isinstance(patch, str):
             return f"gateway-service-annotations: {reference}: {patch}"

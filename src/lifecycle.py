@@ -208,6 +208,10 @@ class Lifecycle:
             return
         if not self._replan(command(self.scope, self._joined)) or not self._is_ready():
             return
+        if self.scope.leader:
+            for each in self._kept():
+                if found := self.scope.cluster.get(*each):
+                    self.scope.manifests.tie(found)
         try:
             self._statuses += progress(
                 self.uninjected().summary if self._joined else None,
@@ -229,9 +233,13 @@ class Lifecycle:
         except (ops.pebble.Error, ops.ModelError, RuntimeError) as error:
             # Juju stops the container anyway, and may have done so already.
             logger.debug("The service is not stopped: %s", error)
+        for each in self._kept():
+            self.scope.cluster.delete(_named(*each))
+
+    def _kept(self) -> Iterable[tuple[cluster.Kind, str, str]]:
+        """Name what the service keeps in the cluster."""
         for kind, suffix in ((cluster.LEASE, "lifecycle"), (cluster.CONFIG_MAP, "convergence")):
-            name = f"{self.scope.application}-{suffix}"
-            self.scope.cluster.delete(_named(kind, name, self.scope.model))
+            yield kind, f"{self.scope.application}-{suffix}", self.scope.model
 
     def statuses(self) -> Iterable[ops.StatusBase]:
         """Say what the workload says."""

@@ -17,6 +17,7 @@ import yaml
 
 import cluster
 import errors
+import owners
 
 logger = logging.getLogger(__name__)
 
@@ -28,21 +29,10 @@ MANAGER = "istio-integrator"
 OWNER = f"{PREFIX}owner"
 COMPONENT = f"{PREFIX}component"
 APPLIED_HASH = f"{PREFIX}applied-hash"
-KEPT_OF_LONG_OWNERS = 52
-"""Characters of an owner's name that its label begins with when it is too long for one."""
 WORKLOAD_COMPONENTS = ("convergence", "lifecycle")
 """What the workload labels its own objects with; they are not ours to prune."""
 
 _KIND_LINES = re.compile(r"^apiVersion: (\S+)\nkind: (\S+)$", re.MULTILINE)
-
-
-def owner_label(model: str, application: str) -> str:
-    """Name an application uniquely within the 63 characters of a label value."""
-    full = f"{model}.{application}"
-    if len(full) <= 63:
-        return full
-    beginning = full[:KEPT_OF_LONG_OWNERS].rstrip("-.")
-    return f"{beginning}-{hashlib.sha256(full.encode()).hexdigest()[:10]}"
 
 
 def _to_yaml(value: Any) -> str:
@@ -110,7 +100,8 @@ class Manifests:
     def __init__(self, api: cluster.Cluster, *, model: str, application: str) -> None:
         self._cluster = api
         self._model = model
-        self.owner = owner_label(model, application)
+        self._application = application
+        self.owner = owners.label(model, application)
 
     def apply(self, folder: str, context: Any) -> list[cluster.Object]:
         """Make the cluster hold exactly what a folder renders to.
@@ -174,26 +165,33 @@ class Manifests:
         }
         if cluster.KINDS[obj["apiVersion"], obj["kind"]].namespaced:
             metadata.setdefault("namespace", self._model)
-        if metadata.get("namespace") != self._model:
-            metadata["ownerReferences"] = [self.model_reference]
+        if metadata.get("namespace") != self._model or not self._goes_with_the_model:
+            metadata["ownerReferences"] = [self.owner_reference]
         canonical = json.dumps({**obj, "metadata": metadata}, sort_keys=True)
         digest = hashlib.sha256(canonical.encode()).hexdigest()[:16]
         metadata["annotations"] = {**metadata.get("annotations", {}), APPLIED_HASH: digest}
         return {**obj, "metadata": metadata}
 
+    def tie(self, obj: cluster.Object) -> None:
+        """Let an object in the model that the workload writes go with the application, too."""
+        present: list[cluster.Object] = cluster.items(obj["metadata"], "ownerReferences")
+        if self._goes_with_the_model or self.owner_reference in present:
+            return
+        self._cluster.merge_patch(obj, {"metadata": {"ownerReferences": [self.owner_reference]}})
+
+    @property
+    def _goes_with_the_model(self) -> bool:
+        """Whether nothing is known that ends earlier: what is in the model needs no owner then."""
+        return self._anchor["kind"] == cluster.NAMESPACE.name
+
+    @property
+    def owner_reference(self) -> cluster.Object:
+        """What bears it goes when the application goes, or at the latest when the model does."""
+        return owners.reference(self._anchor)
+
     @functools.cached_property
-    def model_reference(self) -> cluster.Object:
-        """An ownerReference to the model's namespace: what bears it goes when the model goes."""
-        namespace = self._cluster.get(cluster.NAMESPACE, self._model)
-        if namespace is None:
-            raise errors.ApiError(404, f"namespace {self._model} does not exist")
-        return {
-            "apiVersion": "v1",
-            "kind": "Namespace",
-            "name": self._model,
-            "uid": namespace["metadata"]["uid"],
-            "blockOwnerDeletion": False,
-        }
+    def _anchor(self) -> cluster.Object:
+        return owners.anchor(self._cluster, model=self._model, application=self._application)
 
     def _live(self, obj: cluster.Object) -> cluster.Object | None:
         metadata = obj["metadata"]
@@ -201,7 +199,7 @@ class Manifests:
         found = self._cluster.get(kind, metadata["name"], metadata.get("namespace"))
         if found is not None:
             owner = found["metadata"].get("labels", {}).get(OWNER, "")
-            if owner != self.owner:
+            if owner != self.owner and not (owner and owners.is_gone(self._cluster, owner)):
                 raise errors.ForeignError(cluster.reference(found), owner)
         return found
 

@@ -15,6 +15,7 @@ import component
 import errors
 import injectors
 import manifests
+import owners
 
 logger = logging.getLogger(__name__)
 
@@ -122,6 +123,10 @@ def decide(
     )
 
 
+def _written(namespace: cluster.Object | None) -> Record | None:
+    return Record.read(cluster.at(namespace, "metadata", "annotations"))
+
+
 def leave(labels: Mapping[str, str], record: Record) -> dict[str, str | None]:
     """Decide how the labels become what they were: those that are still as we set them."""
     return {
@@ -179,8 +184,7 @@ class Membership:
 
     def rival(self) -> str:
         """Name another integrator that serves the model already; empty where there is none."""
-        annotations = cluster.at(self._namespace(), "metadata", "annotations")
-        record = Record.read(annotations)
+        record = self._record(self._namespace())
         if record is None or record.owner == self._scope.manifests.owner:
             return ""
         return _rival(self._scope.model, record.owner)
@@ -195,15 +199,17 @@ class Membership:
             self._leave(namespace)
             return
         mesh = scope.mesh
+        record = self._record(namespace)
         self._decision = decide(
             namespace=scope.model,
             labels=cluster.at(namespace, "metadata", "labels"),
-            record=Record.read(cluster.at(namespace, "metadata", "annotations")),
+            record=record,
             owner=scope.manifests.owner,
             wanted=mesh.namespace_labels if mesh else None,
             alive=mesh is not None and mesh.alive,
         )
-        if self._decision.labels and scope.leader:
+        inherited = record != _written(namespace)
+        if (self._decision.labels or inherited) and scope.leader:
             self._patch(namespace, self._decision.labels, self._decision.record)
             if self._decision.log:
                 logger.warning("%s.", self._decision.log)
@@ -224,8 +230,17 @@ class Membership:
     def _namespace(self) -> cluster.Object | None:
         return self._scope.cluster.get(cluster.NAMESPACE, self._scope.model)
 
+    def _record(self, namespace: cluster.Object | None) -> Record | None:
+        """Read the record; that of an application which is no more has become ours."""
+        record = _written(namespace)
+        if record is None or record.owner == self._scope.manifests.owner:
+            return record
+        if not owners.is_gone(self._scope.cluster, record.owner):
+            return record
+        return dataclasses.replace(record, owner=self._scope.manifests.owner)
+
     def _leave(self, namespace: cluster.Object, *, forced: bool = False) -> None:
-        record = Record.read(cluster.at(namespace, "metadata", "annotations"))
+        record = self._record(namespace)
         if record is None or record.owner != self._scope.manifests.owner:
             return
         if self._scope.leader or forced:

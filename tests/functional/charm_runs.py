@@ -5,6 +5,7 @@ import json
 from ops import testing
 
 import charm
+import cluster
 
 
 def run(event: str, model: str, *, units: int = 1, **options: str) -> testing.State:
@@ -21,3 +22,45 @@ def run(event: str, model: str, *, units: int = 1, **options: str) -> testing.St
     )
     ctx = testing.Context(charm.IstioIntegrator)
     return ctx.run(getattr(ctx.on, event)(), given)
+
+
+def deploy(api: cluster.Cluster, model: str, application: str = "istio-integrator") -> None:
+    """Have the objects by which Juju's applications are known, without pods."""
+    name = {"app.kubernetes.io/name": application}
+    marks = {**name, "app.kubernetes.io/managed-by": "juju"}
+    template = {"metadata": {"labels": name}, "spec": {"containers": []}}
+    api.create(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "metadata": {"name": application, "namespace": model, "labels": marks},
+            "spec": {
+                "replicas": 0,
+                "serviceName": f"{application}-endpoints",
+                "selector": {"matchLabels": name},
+                "template": template,
+            },
+        }
+    )
+    api.create(
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": f"{model}-{application}", "labels": marks},
+            "rules": [],
+        }
+    )
+
+
+def delete(api: cluster.Cluster, model: str, application: str = "istio-integrator") -> None:
+    """Delete them, as Juju does when it removes an application by force."""
+    stateful_set = {"name": application, "namespace": model}
+    api.delete({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": stateful_set})
+    role = {"name": f"{model}-{application}"}
+    api.delete(
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": role,
+        }
+    )

@@ -10,7 +10,7 @@ import pytest
 
 import certificates
 import cluster
-import manifests
+import owners
 import webhook
 from tests.functional import admission_cases as table
 from tests.functional import admission_world
@@ -133,7 +133,7 @@ def test_a_server_that_ends_says_so_first_and_still_answers(world, servers):
 @pytest.mark.parametrize("application", ["a", "zz", "0", "istio-sidecar", "x" * 60])
 @pytest.mark.parametrize("model", ["istio-system", "zz", "a", "m" * 63])
 def test_the_configuration_sorts_before_every_injector(application, model):
-    name = webhook.configuration_name(manifests.owner_label(model, application))
+    name = webhook.configuration_name(owners.label(model, application))
 
     assert name < "istio-revision-tag-default"
     assert name < "istio-sidecar-injector"

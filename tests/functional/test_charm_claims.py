@@ -4,6 +4,7 @@ import pytest
 
 import cluster as charm_cluster
 import manifests
+import owners
 import policy
 from tests.functional import charm_runs
 
@@ -37,12 +38,14 @@ def test_first_of_two_models_serves_a_profile_until_it_goes(
 ):
     api = charm_cluster.Cluster(client)
     monkeypatch.setattr(charm_cluster, "connect", lambda: api)
+    for model in (namespace, other):
+        charm_runs.deploy(api, model)
 
     def holder():
         found = api.get(charm_cluster.NAMESPACE, profile)
         return found["metadata"]["labels"].get(policy.SERVED_BY)
 
-    first = manifests.owner_label(namespace, "istio-integrator")
+    first = owners.label(namespace, "istio-integrator")
     charm_runs.run("start", namespace)
     assert holder() == first
     said = charm_runs.run("start", other)
@@ -57,7 +60,7 @@ def test_first_of_two_models_serves_a_profile_until_it_goes(
     charm_runs.run("remove", namespace, units=0)
     assert holder() is None
     charm_runs.run("update_status", other)
-    assert holder() == manifests.owner_label(other, "istio-integrator")
+    assert holder() == owners.label(other, "istio-integrator")
     charm_runs.run("remove", other, units=0)
     assert holder() is None
     assert own.owned() == []

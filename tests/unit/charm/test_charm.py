@@ -296,6 +296,7 @@ def test_related_istio_says_which_of_several_it_is(ctx, fake):
 
 def test_second_integrator_in_a_model_does_nothing_and_says_so(ctx, fake):
     fake_cluster.install_istio(fake)
+    fake.application("first")
     first = {"owner": "kubeflow.first", "set": {}, "before": {}}
     model = fake.find("Namespace", "kubeflow")["metadata"]
     model["annotations"] = {"istio-integrator.charmhub.io/membership": json.dumps(first)}
@@ -305,7 +306,7 @@ def test_second_integrator_in_a_model_does_nothing_and_says_so(ctx, fake):
     )
     assert not out.get_container("lifecycle").plan.services
     assert fake.writes == []
-    model["annotations"].clear()
+    fake.delete("StatefulSet", "first", "kubeflow")
     assert isinstance(status(ctx, state()), testing.ActiveStatus)
 
 

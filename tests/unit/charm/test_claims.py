@@ -1,8 +1,6 @@
 """Which of several integrators serves a namespace."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import claims
 import component
@@ -60,6 +58,8 @@ def test_what_is_served_is_claimed(fake, name, labels, want):
 
 def test_first_one_keeps_what_it_serves_and_the_second_says_so(fake):
     fake.namespace("second")
+    fake.application()
+    fake.application(model="second")
     fake.namespace("alice", **PROFILE)
     shared(fake)
     fake.namespace("bob", **PROFILE)
@@ -117,15 +117,9 @@ def test_second_reconcile_writes_nothing(fake):
     assert fake.writes == []
 
 
-NAMES = st.from_regex(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True)
-
-
-@given(NAMES, NAMES, st.lists(NAMES))
-def test_an_owner_is_alive_while_its_model_is_there(model, application, others):
-    owner = manifests.owner_label(model, application)
-    assert claims.is_alive(owner, [*others, model])
-
-
-def test_an_owner_whose_model_is_gone_is_not_alive():
-    assert not claims.is_alive(OWNER, ["kube", "kubeflow-2", "flow"])
-    assert not claims.is_alive(OWNER, [])
+def test_claim_of_an_application_that_was_removed_by_force_is_taken_over(fake):
+    fake.namespace("second")
+    fake.application("other", "second")
+    fake.namespace("alice", **PROFILE, **{SERVED_BY: "second.istio-integrator"})
+    shared(fake)
+    assert holder(fake, "alice") == OWNER

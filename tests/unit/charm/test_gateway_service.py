@@ -40,6 +40,13 @@ def test_service_in_the_care_of_another_integrator_is_left_alone():
     assert gateway_service.decide(live, {}, OWNER) == {}
 
 
+def test_record_of_an_integrator_that_is_no_more_is_inherited():
+    live = applied({"d": "0"}, {"d": "1"}, owner="other.integrator")
+    patch = gateway_service.decide(live, {"d": "1"}, OWNER, lambda owner: owner[0] == "o")
+    assert set(patch) == {gateway_service.RECORD}
+    assert applied({**live, **patch}, {}) == {"d": "0"}
+
+
 def test_record_that_can_not_be_read_counts_as_none():
     live = {gateway_service.RECORD: "nonsense"}
     assert applied(live, {"d": "1"})["d"] == "1"

@@ -66,6 +66,21 @@ def test_apply_lets_a_cluster_scoped_object_go_with_the_model(fake, own):
     assert (owner["uid"], owner["blockOwnerDeletion"]) == (uid, False)
 
 
+def test_apply_lets_everything_go_with_the_application_and_that_with_the_model(fake, own):
+    fake.application()
+    own.apply("thing", Values())
+    role = fake.find("ClusterRole", "kubeflow-istio-integrator")["metadata"]
+    for kind, name, namespace in (
+        ("ConfigMap", "settings", "kubeflow"),
+        ("ClusterRole", "one", ""),
+    ):
+        (owner,) = fake.find(kind, name, namespace)["metadata"]["ownerReferences"]
+        assert (owner["kind"], owner["uid"]) == ("ClusterRole", role["uid"])
+    (owner,) = role["ownerReferences"]
+    uid = fake.find("Namespace", "kubeflow")["metadata"]["uid"]
+    assert (owner["kind"], owner["uid"]) == ("Namespace", uid)
+
+
 def test_apply_of_the_same_writes_nothing(fake, own):
     own.apply("thing", Values())
     fake.writes.clear()
@@ -110,15 +125,43 @@ def test_apply_prunes_an_object_that_is_not_rendered_any_more(fake, own):
     ],
 )
 def test_apply_refuses_a_foreign_object_and_changes_nothing(fake, own, labels, words):
-    fake.add(
-        {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRole",
-            "metadata": {"name": "one", "labels": labels},
-        }
-    )
+    fake.namespace("other")
+    fake.application("app", "other")
+    fake.add(role_one(labels))
+    fake.writes.clear()
     with pytest.raises(errors.ForeignError, match=f"ClusterRole one exists and {words}"):
         own.apply("thing", Values())
+    assert fake.writes == []
+
+
+def test_apply_takes_over_what_an_application_left_that_is_no_more(fake, own):
+    fake.namespace("other")
+    fake.add(role_one({manifests.OWNER: "other.app"}))
+    own.apply("thing", Values())
+    labels = fake.find("ClusterRole", "one")["metadata"]["labels"]
+    assert labels[manifests.OWNER] == "kubeflow.istio-integrator"
+
+
+def role_one(labels):
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "one", "labels": labels},
+    }
+
+
+def test_what_the_workload_keeps_goes_with_the_application_too(fake, own):
+    kept = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "memory"}}
+    kept["metadata"]["namespace"] = "kubeflow"
+    own.tie(fake.add(kept))
+    assert fake.writes == []
+    fake.application()
+    again = manifests.Manifests(fake.api(), model="kubeflow", application="istio-integrator")
+    again.tie(fake.find("ConfigMap", "memory", "kubeflow"))
+    (owner,) = fake.find("ConfigMap", "memory", "kubeflow")["metadata"]["ownerReferences"]
+    assert owner["name"] == "kubeflow-istio-integrator"
+    fake.writes.clear()
+    again.tie(fake.find("ConfigMap", "memory", "kubeflow"))
     assert fake.writes == []
 
 
@@ -166,13 +209,6 @@ def test_prune_without_cluster_wide_rights_looks_in_the_model(fake, own, monkeyp
 def test_rendered_text_is_what_was_given(text):
     rendered = manifests._environment().from_string("x: {{ text | tojson }}").render(text=text)
     assert manifests.yaml.safe_load(rendered) == {"x": text}
-
-
-@given(st.text("abc-.", max_size=80), st.text("abc-.", max_size=80))
-def test_owner_label_fits_and_differs(model, application):
-    label = manifests.owner_label(model, application)
-    assert len(label) <= 63
-    assert label == f"{model}.{application}" or label != manifests.owner_label(model, "x")
 
 
 JSON = st.recursive(

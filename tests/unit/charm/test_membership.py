@@ -157,12 +157,42 @@ def test_disabled_after_joining_is_respected_also_at_removal(fake):
 
 
 def test_second_integrator_is_told_about_the_first(fake):
+    fake.application()
     reconciled(fake, DEFAULT)
     second = reconciled(fake, DEFAULT, application="other")
     assert "kubeflow.istio-integrator" in blocked(second)
     assert not second.joined
     second.remove()
     assert mesh_labels(fake) == ENABLED
+
+
+@pytest.mark.parametrize("found", [DEFAULT, CANARY, None], ids=["same", "other", "none"])
+def test_what_an_application_left_that_is_no_more_is_inherited(fake, found):
+    reconciled(fake, DEFAULT)
+    second = reconciled(fake, found, application="other")
+    assert second.rival() == ""
+    assert list(second.statuses()) == []
+    assert record(fake)["owner"] == "kubeflow.other"
+    fake.writes.clear()
+    reconciled(fake, found, application="other")
+    assert fake.writes == []
+    second.remove()
+    assert mesh_labels(fake) == {}
+    assert record(fake) is None
+
+
+def test_what_was_inherited_is_given_back_where_nobody_joins(fake):
+    reconciled(fake, DEFAULT)
+    reconciled(fake, DEFAULT, application="other", mesh_membership="none")
+    assert mesh_labels(fake) == {}
+    assert record(fake) is None
+
+
+def test_who_does_not_lead_inherits_nothing(fake):
+    reconciled(fake, DEFAULT)
+    fake.writes.clear()
+    reconciled(fake, DEFAULT, application="other", leader=False)
+    assert fake.writes == []
 
 
 def test_removal_gives_the_namespace_back(fake):
