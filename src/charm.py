@@ -203,6 +203,7 @@ class IstioIntegrator(ops.CharmBase):
             cluster_domain=component.cluster_domain(_RESOLVER.read_text()),
         )
 
+            exposes=self._related.is_related(*ingress.EXPOSING),
     def _lifecycle(
         self, scope: component.Scope, joined: lifecycle.Joined | None
     ) -> lifecycle.Lifecycle:

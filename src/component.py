@@ -105,6 +105,8 @@ class Scope:
     """Juju's, which every charm calls."""
     cluster_domain: str = CLUSTER_DOMAIN
     """What the names of Services end with."""
+    exposes: bool = False
+    """Whether an application wants the model to be reached from outside."""
 
     @property
     def pod(self) -> str:

@@ -88,6 +88,7 @@ def command(scope: component.Scope, joined: Joined | None, *, converge: bool = T
         ),
         *("--replace-broken-pods", _flag(value=options.replace_broken_pods)),
         *("--convergence", convergence),
+        *("--observe-gateways", _flag(value=scope.exposes)),
         *("--convergence-max-unavailable", str(options.convergence_max_unavailable)),
         *("--listen", f"0.0.0.0:{_PORT}"),
         *("--log-level", options.log_level),

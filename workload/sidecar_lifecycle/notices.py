@@ -14,7 +14,7 @@ from . import names
 log = structlog.get_logger(__name__)
 
 MESH = f"{names.PREFIX}mesh"
-"""istiod, its injector or the model's namespace changed."""
+"""istiod, its injector, the model's namespace or the ingress gateway changed."""
 PROGRESS = f"{names.PREFIX}progress"
 """Convergence counts changed."""
 

@@ -81,30 +81,16 @@ class Observer:
         fields: str = "",
         noted: Callable[[watch.Change[watch.T]], None] | None = None,
     ) -> None:
-        """Watch objects; the charm is told of each whose fingerprint is new."""
-        seen: dict[str, Fingerprint] = {}
-        synced = False
-        while True:
-            try:
-                async for change in watch.watch(
-                    self._client, kind, namespace=namespace, labels=labels, fields=fields
-                ):
-                    item = change.object
-                    if item is None:
-                        synced = True
-                        continue
-                    name = item.metadata.name
-                    now = None if change.kind == "deleted" else fingerprint(item)
-                    if noted is not None:
-                        noted(change)
-                    if now != seen.get(name):
-                        seen[name] = now
-                        if synced:
-                            log.info("changed", kind=kind.__name__, name=name)
-                            self._changed()
-            except errors.StatusError as error:
-                log.warning("can't be observed", kind=kind.__name__, error=str(error))
-                await asyncio.sleep(ASK_AGAIN)
+        await follow(
+            self._client,
+            kind,
+            fingerprint,
+            self._changed,
+            namespace=namespace,
+            labels=labels,
+            fields=fields,
+            noted=noted,
+        )
 
     def _note_injector(self, change: watch.Change[types.MutatingWebhookConfiguration]) -> None:
         assert change.object is not None
@@ -138,6 +124,58 @@ class Observer:
                 )
             ),
         ]
+
+
+async def follow(
+    connection: client.Client,
+    kind: type[watch.T],
+    fingerprint: Callable[[watch.T], Fingerprint],
+    changed: Callable[[], None],
+    *,
+    namespace: str = "*",
+    labels: str = "",
+    fields: str = "",
+    noted: Callable[[watch.Change[watch.T]], None] | None = None,
+) -> None:
+    """Watch objects until cancelled, and call back for each whose fingerprint is new.
+
+    Args:
+        connection: To the API server.
+        kind: Of the objects.
+        fingerprint: What matters of an object; None: nothing.
+        changed: What to call, not for what was there from the beginning.
+        namespace: Where they are.
+        labels: A selector.
+        fields: A selector.
+        noted: What to tell of every change, before its fingerprint is asked for.
+    """
+    seen: dict[tuple[str | None, str], Fingerprint] = {}
+    synced = False
+    while True:
+        try:
+            async for change in watch.watch(
+                connection, kind, namespace=namespace, labels=labels, fields=fields
+            ):
+                item = change.object
+                if item is None:
+                    synced = True
+                    continue
+                key = (item.metadata.namespace, item.metadata.name)
+                if noted is not None:
+                    noted(change)
+                now = None if change.kind == "deleted" else fingerprint(item)
+                if now == seen.get(key):
+                    continue
+                if now is None:
+                    del seen[key]
+                else:
+                    seen[key] = now
+                if synced:
+                    log.info("changed", kind=kind.__name__, name=item.metadata.name)
+                    changed()
+        except errors.StatusError as error:
+            log.warning("can't be observed", kind=kind.__name__, error=str(error))
+            await asyncio.sleep(ASK_AGAIN)
 
 
 def backends(configuration: types.MutatingWebhookConfiguration) -> set[Service]:

@@ -16,7 +16,7 @@ import prometheus_client
 import structlog
 from lightkube.core import exceptions
 
-from . import command, explain, health, logs, metrics, names, notices, observe
+from . import command, explain, gateways, health, logs, metrics, names, notices, observe
 from . import settings as options
 from .admission import probe
 from .convergence import controller as convergence
@@ -56,6 +56,13 @@ def add_parser(subparsers: command.Subparsers) -> None:
     )
     parser.add_argument("--convergence", choices=get_args(options.Convergence), default="auto")
     parser.add_argument("--convergence-max-unavailable", type=int, default=2, metavar="N")
+    parser.add_argument(
+        "--observe-gateways",
+        type=command.boolean,
+        default=False,
+        metavar="BOOL",
+        help="tell the charm when the ingress gateway changes",
+    )
     parser.add_argument("--listen", default="0.0.0.0:8080", metavar="HOST:PORT")
     parser.add_argument("--log-level", choices=tuple(logs.LEVELS), default="info")
     parser.add_argument("--kubeconfig", metavar="FILE", help="(default: the ServiceAccount)")
@@ -145,9 +152,10 @@ class Program:
             await self.client.close()
 
     def _parts(self) -> dict[str, Coroutine[Any, Any, None]]:
-        observer = observe.Observer(
-            self.client, self.settings.model, lambda: self.notifier.notify(notices.MESH)
-        )
+        settings = self.settings
+        observer = observe.Observer(self.client, settings.model, self._tell)
+        owner = names.owner(settings.model, settings.application)
+        gateway_observer = gateways.Observer(self.client, owner, self._tell)
         return {
             "shutdown": self.shutdown.run(),
             "convergence": convergence.run(
@@ -162,9 +170,13 @@ class Program:
                 self.client, self.settings.model, self.leadership, registry=self.registry
             ),
             "observer": observer.run(),
+            **({"gateways": gateway_observer.run()} if settings.observe_gateways else {}),
             "notices": self.notifier.run(),
             "gauges": self._sample(),
         }
+
+    def _tell(self) -> None:
+        self.notifier.notify(notices.MESH)
 
     async def _sample(self) -> None:
         while True:

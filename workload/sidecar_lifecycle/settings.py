@@ -34,6 +34,7 @@ class Settings:
     replace_broken_pods: bool = False
     convergence: Convergence = "auto"
     convergence_max_unavailable: int = 2
+    observe_gateways: bool = False
     listen: str = "0.0.0.0:8080"
     kubeconfig: str | None = None
 

@@ -1,3 +1,4 @@
+import dataclasses
 import datetime
 import json
 import shlex
@@ -53,6 +54,7 @@ def test_command_line_of_a_member(fake):
         "--replace-broken-pods": "false",
         "--convergence": "auto",
         "--convergence-max-unavailable": "2",
+        "--observe-gateways": "false",
         "--listen": "0.0.0.0:8080",
         "--log-level": "info",
     }
@@ -63,6 +65,11 @@ def test_command_line_converges_only_members(fake):
     manual = scope(fake, sidecar_convergence="manual")
     assert options_of(lifecycle.command(manual, JOINED))["--convergence"] == "manual"
     assert options_of(lifecycle.command(manual, JOINED, converge=False))["--convergence"] == "off"
+
+
+def test_gateways_are_observed_where_somebody_is_to_be_reached(fake):
+    exposing = dataclasses.replace(scope(fake), exposes=True)
+    assert options_of(lifecycle.command(exposing, JOINED))["--observe-gateways"] == "true"
 
 
 @given(st.sampled_from(["a=b", "a in (b, c),!d", "a='x"]))

@@ -1,0 +1,180 @@
+"""The charm is told when the model's gateway comes, changes or goes, and not of anything else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from sidecar_lifecycle import gateways
+
+from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
+
+VIRTUAL_TIME = True
+OWNER = "kubeflow.istio-integrator"
+SPACE = "istio-ingress"
+KINDS = 6
+ROUTER = {"name": "istio-proxy", "args": ["proxy", "router"]}
+SIDECAR = {"name": "istio-proxy", "args": ["proxy", "sidecar"]}
+
+
+def workload(
+    container: dict[str, Any] = ROUTER,
+    *,
+    ready: int = 1,
+    status: str = "readyReplicas",
+    annotations: dict[str, str] | None = None,
+    **labels: str,
+) -> dict[str, Any]:
+    pod = {"labels": {"istio": "gateway", **labels}, "annotations": annotations or {}}
+    return {
+        "metadata": {"name": "gateway", "namespace": SPACE, "generation": 1},
+        "spec": {"template": {"metadata": pod, "spec": {"containers": [container]}}},
+        "status": {status: ready},
+    }
+
+
+def service(port: int = 80, *, namespace: str = SPACE, **selector: str) -> dict[str, Any]:
+    ports = [{"name": "http2", "port": port}]
+    spec = {"selector": selector or {"istio": "gateway"}, "ports": ports}
+    return {"metadata": {"name": "gateway", "namespace": namespace}, "spec": spec}
+
+
+def versioned(generation: int = 1, **spec: Any) -> dict[str, Any]:
+    metadata = {"name": "web", "namespace": "shop", "generation": generation}
+    return {"metadata": metadata, "spec": spec}
+
+
+@contextlib.asynccontextmanager
+async def observing(*present: tuple[str, dict[str, Any]]) -> AsyncIterator[Any]:
+    cluster = FakeApiserver()
+    told: list[float] = []
+    async with cluster as client:
+        for plural, item in present:
+            cluster.put(plural, item)
+        now = asyncio.get_running_loop().time
+        observer = gateways.Observer(client, OWNER, lambda: told.append(now()))
+        async with running_task(observer.run()):
+            await until(lambda: len(cluster.watchers) == KINDS)
+            await asyncio.sleep(5)
+            assert told == []
+            yield cluster, told
+
+
+BY_TEMPLATE = {"inject.istio.io/templates": "gateway"}
+
+
+@pytest.mark.parametrize(
+    ("plural", "before", "after", "want"),
+    [
+        pytest.param("deployments", None, workload(), True, id="gateway-comes"),
+        pytest.param("daemonsets", None, workload(), True, id="gateway-on-every-node-comes"),
+        pytest.param(
+            "deployments",
+            None,
+            workload({"name": "istio-proxy"}, annotations=BY_TEMPLATE),
+            True,
+            id="gateway-by-template-comes",
+        ),
+        pytest.param("deployments", None, workload(SIDECAR), False, id="application-comes"),
+        pytest.param("deployments", workload(ready=0), workload(), True, id="gateway-ready"),
+        pytest.param("deployments", workload(), workload(ready=2), False, id="gateway-scaled"),
+        pytest.param(
+            "daemonsets",
+            workload(ready=0, status="numberReady"),
+            workload(status="numberReady"),
+            True,
+            id="gateway-on-every-node-ready",
+        ),
+        pytest.param("deployments", workload(), workload(app="x"), True, id="gateway-relabelled"),
+        pytest.param("deployments", workload(), workload(SIDECAR), True, id="gateway-no-more"),
+        pytest.param("gateways", None, versioned(), True, id="neighbour-comes"),
+        pytest.param("gateways", versioned(), versioned(2), True, id="neighbour-changes"),
+        pytest.param("gateways", versioned(), versioned(), False, id="neighbour-is-touched"),
+        pytest.param(
+            "authorizationpolicies", None, versioned(action="CUSTOM"), True, id="who-else-asks"
+        ),
+        pytest.param("authorizationpolicies", None, versioned(), False, id="who-decides-alone"),
+    ],
+)
+async def test_charm_is_told_of_a_gateways_change_that_matters(
+    plural: str, before: dict[str, Any] | None, after: dict[str, Any], want: bool
+):
+    async with observing(*([(plural, before)] if before else [])) as (cluster, told):
+        cluster.put(plural, after)
+        await asyncio.sleep(5)
+        assert bool(told) is want
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "want"),
+    [
+        pytest.param(None, service(), True, id="comes"),
+        pytest.param(service(), service(8080), True, id="has-another-port"),
+        pytest.param(service(), service(), False, id="is-touched"),
+        pytest.param(service(), service(app="other"), True, id="leads-elsewhere"),
+        pytest.param(None, service(app="other"), False, id="of-something-else"),
+        pytest.param(None, service(namespace="shop"), False, id="in-another-namespace"),
+    ],
+)
+async def test_charm_is_told_of_the_service_of_a_gateway(
+    before: dict[str, Any] | None, after: dict[str, Any], want: bool
+):
+    async with observing(("deployments", workload())) as (cluster, told):
+        if before:
+            cluster.put("services", before)
+            await until(lambda: told)
+            told.clear()
+        cluster.put("services", after)
+        await asyncio.sleep(5)
+        assert bool(told) is want
+
+
+async def test_charm_is_told_of_gateways_that_go_and_not_of_their_services_after_that():
+    present = [("deployments", workload()), ("gateways", versioned())]
+    async with observing(*present) as (cluster, told):
+        cluster.delete("gateways", "shop", "web")
+        await until(lambda: len(told) == 1)
+        cluster.delete("deployments", SPACE, "gateway")
+        await until(lambda: len(told) == 2)
+        cluster.put("services", service())
+        await asyncio.sleep(5)
+        assert len(told) == 2
+
+
+def guard(age: float, owner: str = OWNER) -> dict[str, Any]:
+    since = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=age)
+    labels = {"istio-integrator.charmhub.io/owner": owner}
+    metadata = {"name": "guard", "namespace": SPACE, "generation": 1, "labels": labels}
+    return {"metadata": {**metadata, "creationTimestamp": since.isoformat()}}
+
+
+@pytest.mark.parametrize(
+    ("item", "want"),
+    [
+        pytest.param(guard(20), True, id="young"),
+        pytest.param(guard(90), False, id="old"),
+        pytest.param(guard(20, "somebody.else"), False, id="of-somebody-else"),
+    ],
+)
+async def test_charm_is_told_when_the_connections_from_before_its_guard_have_ended(
+    item: dict[str, Any], want: bool
+):
+    async with observing(("envoyfilters", item)) as (_, told):
+        began = asyncio.get_running_loop().time()
+        await asyncio.sleep(120)
+        assert bool(told) is want
+        assert all(30 < time - began < 45 for time in told)
+        assert len(told) <= 1
+
+
+async def test_guard_that_went_wakes_nobody():
+    async with observing(("envoyfilters", guard(0))) as (cluster, told):
+        cluster.delete("envoyfilters", SPACE, "guard")
+        await until(lambda: told)
+        told.clear()
+        await asyncio.sleep(120)
+        assert told == []
