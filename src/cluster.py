@@ -276,7 +276,10 @@ def mapped() -> Generator[None]:
         yield
     except lightkube.ApiError as error:
         message = error.status.message or str(error.status.reason)
-        raise failure(error.response.status_code, message) from error
+        # What a stream carries in its frames is no answer of its own.
+        response = getattr(error, "response", None)
+        code = response.status_code if response is not None else error.status.code or 500
+        raise failure(code, message) from error
     except httpx2.HTTPStatusError as error:
         # A kind that is not served is answered in plain text, not with a Status.
         code = error.response.status_code

@@ -35,6 +35,7 @@ def obstacle(
     policies: Iterable[cluster.Object],
     *,
     root_namespace: str,
+    port: int = 0,
 ) -> str:
     """Name the policy that keeps Kubernetes from calling a pod in the mesh; empty if none does.
 
@@ -44,6 +45,7 @@ def obstacle(
         pod: In the mesh.
         policies: PeerAuthentications and AuthorizationPolicies, of any namespace.
         root_namespace: Whose policies apply everywhere.
+        port: Of the pod, at which it is called; 0: no port has settings of its own.
     """
     labels = cluster.at(pod, "metadata", "labels")
     namespace = pod["metadata"]["namespace"]
@@ -51,13 +53,43 @@ def obstacle(
     peers = [policy for policy in found if policy["kind"] == _PEER_AUTHENTICATION.name]
     # The nearest one decides: the pod's own before its namespace's before the mesh's.
     peers.sort(key=lambda policy: (not _is_for_pods(policy), _place(policy) != namespace))
-    for policy in peers[:1]:
-        if cluster.at(policy, "spec", "mtls").get("mode") == "STRICT":
-            return f"{cluster.reference(policy)} asks for mutual TLS"
-    for policy in found:
-        if policy["kind"] == _AUTHORIZATION_POLICY.name and _denies(cluster.at(policy, "spec")):
+    for policy in peers:
+        if mode := _mode(cluster.at(policy, "spec"), port):
+            if mode == "STRICT":
+                return f"{cluster.reference(policy)} asks for mutual TLS"
+            break
+    return _denial(policy for policy in found if policy["kind"] == _AUTHORIZATION_POLICY.name)
+
+
+def _mode(spec: cluster.Object, port: int) -> str:
+    """Read what a PeerAuthentication asks of a port; empty: what the next wider one does."""
+    own = cluster.at(spec, "portLevelMtls", str(port)).get("mode")
+    mode = own or cluster.at(spec, "mtls").get("mode")
+    return "" if mode == "UNSET" else str(mode or "")
+
+
+def _denial(policies: Iterable[cluster.Object]) -> str:
+    """Name a policy that shuts out callers that are not in the mesh.
+
+    A DENY that takes everyone, or an ALLOW where no other lets everyone in; what depends on the
+    call's own properties is not judged here.
+    """
+    allowing: list[cluster.Object] = []
+    is_open = False
+    for policy in policies:
+        spec = cluster.at(policy, "spec")
+        rules: list[cluster.Object] = cluster.items(spec, "rules")
+        action = spec.get("action", "ALLOW")
+        if action == "DENY" and any(_is_about_everything(rule) for rule in rules):
             return f"{cluster.reference(policy)} denies"
-    return ""
+        if action == "ALLOW":
+            allowing.append(policy)
+            is_open |= any(not rule.get("from") and not rule.get("when") for rule in rules)
+    return f"{cluster.reference(allowing[0])} denies" if allowing and not is_open else ""
+
+
+def _is_about_everything(rule: cluster.Object) -> bool:
+    return not any(rule.get(key) for key in ("from", "to", "when"))
 
 
 def _place(policy: cluster.Object) -> str:
@@ -75,21 +107,6 @@ def _selects(
         return False
     wanted = cluster.at(policy, "spec", "selector", "matchLabels")
     return wanted.items() <= labels.items()
-
-
-def _denies(spec: cluster.Object) -> bool:
-    """Tell whether a policy shuts out callers that are not in the mesh.
-
-    An ALLOW without a rule that takes everyone, and a DENY with one that does; what depends on
-    the call's own properties is not judged here.
-    """
-    rules: list[cluster.Object] = cluster.items(spec, "rules")
-    anyone = any(not rule.get("from") and not rule.get("when") for rule in rules)
-    action = spec.get("action", "ALLOW")
-    if action == "ALLOW":
-        return not anyone
-    everything = any(not any(rule.get(key) for key in ("from", "to", "when")) for rule in rules)
-    return action == "DENY" and everything
 
 
 class Modeloperator:

@@ -45,6 +45,10 @@ def peers(mode, namespace="istio-system", **spec):
     }
 
 
+def ports(mode):
+    return {"17071": {"mode": mode}}
+
+
 def policy(namespace="istio-system", **spec):
     return {
         "kind": "AuthorizationPolicy",
@@ -73,9 +77,25 @@ MESH_ONLY = [{"from": [{"source": {"principals": ["*"]}}]}]
             id="the pod's own wins",
         ),
         pytest.param([peers("STRICT", "kubeflow", **ANOTHER)], "", id="strict for others"),
+        pytest.param(
+            [peers("STRICT"), peers("UNSET", "kubeflow")], "istio-system/default", id="inherited"
+        ),
+        pytest.param(
+            [peers("STRICT", "kubeflow", **ITS_OWN, portLevelMtls=ports("PERMISSIVE"))],
+            "",
+            id="the port's own wins",
+        ),
+        pytest.param(
+            [peers("PERMISSIVE", "kubeflow", **ITS_OWN, portLevelMtls=ports("STRICT"))],
+            "asks",
+            id="the port alone",
+        ),
         pytest.param([policy()], "istio-system/all denies", id="allow nothing"),
         pytest.param([policy("kubeflow", rules=MESH_ONLY)], "denies", id="allow only the mesh"),
         pytest.param([policy(rules=[{}])], "", id="allow everything"),
+        pytest.param(
+            [policy("kubeflow", rules=MESH_ONLY), policy(rules=[{}])], "", id="another allows"
+        ),
         pytest.param([policy(**ANOTHER)], "", id="allow nothing for others"),
         pytest.param([policy(action="DENY", rules=[{}])], "denies", id="deny everything"),
         pytest.param([policy(action="DENY", rules=MESH_ONLY)], "", id="deny the mesh"),
@@ -84,6 +104,6 @@ MESH_ONLY = [{"from": [{"source": {"principals": ["*"]}}]}]
     ],
 )
 def test_policy_in_its_way_is_named(policies, want):
-    found = modeloperator.obstacle(pod(), policies, root_namespace="istio-system")
+    found = modeloperator.obstacle(pod(), policies, root_namespace="istio-system", port=17071)
     assert want in found
     assert bool(want) == bool(found)
