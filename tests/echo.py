@@ -27,7 +27,10 @@ class Application(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self):
-        headers = {name.lower(): value for name, value in self.headers.items()}
+        headers = {}
+        for name, value in self.headers.items():
+            before = headers.get(name.lower())
+            headers[name.lower()] = value if before is None else f"{before}, {value}"
         if headers.get("upgrade", "").lower() == "websocket":
             self._talk(headers)
             return

@@ -161,16 +161,30 @@ def test_service_sees_what_it_asked_for_and_no_more(asking):
     assert "x-secret" not in headers
 
 
-@pytest.mark.parametrize("name", ["kubeflow-userid", "Kubeflow-UserID"])
-def test_name_that_a_client_claims_reaches_nobody(asking, name):
+@pytest.mark.parametrize(
+    "claim",
+    [
+        "kubeflow-userid: admin",
+        "Kubeflow-UserID: admin",
+        # To WSGI and CGI applications it is the same name.
+        "kubeflow_userid: admin",
+        "KUBEFLOW_USERID: admin",
+        "kubeflow-userid: admin\r\nkubeflow-userid: admin",
+        "kubeflow_userid: admin\r\nKubeflow-Userid: admin",
+        "kubeflow-userid:\tadmin",
+        "Connection: kubeflow-userid\r\nkubeflow-userid: admin",
+    ],
+)
+@pytest.mark.parametrize("path", ["/x", "/public/x"])
+def test_name_that_a_client_claims_reaches_nobody(asking, claim, path):
+    asking.application.clear()
     asking.authorization.clear()
-    known = asking.get("/x", Cookie=COOKIE, **{name: "admin"})
-    assert known.status == 200
-    assert "admin" not in known.text
-    public = asking.get("/public/x", **{name: "admin"})
-    assert public.status == 200
-    assert "admin" not in public.text
-    assert "admin" not in json.dumps(asking.authorization)
+    request_text = f"GET {path} HTTP/1.1\r\nHost: {HOST}\r\nCookie: {COOKIE}\r\n{claim}\r\n\r\n"
+    answer = visitors.raw("127.0.0.1", request_text, asking.port)
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    (asked,) = asking.application
+    assert "admin" not in json.dumps([asked, asking.authorization])
+    assert asked["headers"].get("kubeflow-userid") == (echo.USER if path == "/x" else None)
 
 
 @pytest.mark.parametrize(
@@ -183,6 +197,14 @@ def test_name_that_a_client_claims_reaches_nobody(asking, name):
         f"GET //pipeline HTTP/1.1\r\nHost: {HOST}\r\n\r\n",
         f"POST /pipeline HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 0\r\n\r\n",
         f"GET / HTTP/1.1\r\nHost: {HOST}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+        f"GET /public/%2e%2e/pipeline HTTP/1.1\r\nHost: {HOST}\r\n\r\n",
+        f"GET /public\\..\\pipeline HTTP/1.1\r\nHost: {HOST}\r\n\r\n",
+        f"GET /pipeline;/public HTTP/1.1\r\nHost: {HOST}\r\n\r\n",
+        f"GET /pipeline?/public HTTP/1.1\r\nHost: {HOST}\r\n\r\n",
+        f"GET /PUBLIC/x HTTP/1.1\r\nHost: {HOST}\r\n\r\n",
+        f"OPTIONS /pipeline HTTP/1.1\r\nHost: {HOST}\r\n\r\n",
+        f"OPTIONS * HTTP/1.1\r\nHost: {HOST}\r\n\r\n",
+        f"CONNECT {HOST}:80 HTTP/1.1\r\nHost: {HOST}\r\n\r\n",
     ],
 )
 def test_no_way_of_asking_passes_the_service(asking, request_text):
