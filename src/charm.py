@@ -201,9 +201,9 @@ class IstioIntegrator(ops.CharmBase):
             leader=self.unit.is_leader(),
             controller=component.Controller.read(os.environ.get("JUJU_API_ADDRESSES", "")),
             cluster_domain=component.cluster_domain(_RESOLVER.read_text()),
+            exposes=self._related.is_related(*ingress.EXPOSING),
         )
 
-            exposes=self._related.is_related(*ingress.EXPOSING),
     def _lifecycle(
         self, scope: component.Scope, joined: lifecycle.Joined | None
     ) -> lifecycle.Lifecycle:

@@ -103,14 +103,14 @@ class AuthRequest(_Message):
 
     service: DnsLabel
     port: Port
+    namespace: DnsLabel | None = None
+    """Where the Service is; None: in the model."""
     allowed_request_headers: Headers = ()
     """What the authorization service gets to see, beside Authorization and the request line."""
     allowed_response_headers: Headers = ()
     """What the applications get from it."""
 
 
-    namespace: DnsLabel | None = None
-    """Where the Service is; None: in the model."""
 INGRESS_MODELS: Mapping[str, type[IngressRequest]] = {
     "v1": IngressRequest,
     "v2": NamespacedIngressRequest,
