@@ -1,5 +1,6 @@
 """Applications to reach, one to ask, and somebody else's host on the same gateway."""
 
+import dataclasses
 import datetime
 import pathlib
 
@@ -9,8 +10,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tests import echo
+from testbed.juju import client
+from tests import echo, visitors
 from tests.visitors import HOST, TENANT
+
+APP = "istio-integrator"
 
 # What Charmed Kubeflow's charms send: prefix and rewrite, by their Services' names.
 CONSUMERS = {
@@ -94,6 +98,56 @@ spec:
   - route:
     - destination: {{host: web.shop.svc.cluster.local, port: {{number: {FIRST_PORT}}}}}
 """
+
+
+@dataclasses.dataclass
+class Place:
+    """A model with the charm on a node whose gateway is shared."""
+
+    node: object
+    juju: client.Juju
+    address: str
+    browsers: list = dataclasses.field(default_factory=list)
+
+    def close(self):
+        for browser in self.browsers:
+            browser.close()
+
+    def kubectl(self, *argv, text=None):
+        return self.node.testbed.kubectl(*argv, text=text).stdout
+
+    def message(self):
+        unit = next(iter(self.juju.status()["applications"][APP]["units"].values()))
+        status = unit["workload-status"]
+        return f"{status['current']}: {status.get('message', '')}"
+
+    def says(self, words, timeout=60):
+        assert visitors.eventually(lambda: words in self.message(), timeout), self.message()
+
+    def touch(self):
+        """Have an event, as update-status is one every five minutes."""
+        level = self.juju.config(APP)["log-level"]
+        self.juju.config(APP, {"log-level": "debug" if level == "info" else "info"})
+
+    def browser(self, **how):
+        """A new connection, closed with the place."""
+        self.browsers.append(visitors.Visitor(self.address, **how))
+        return self.browsers[-1]
+
+    def hammer(self, *, tls=False, **request):
+        return visitors.Hammer(visitors.Visitor(self.address, tls=tls), **request)
+
+    def tenant(self):
+        return self.hammer(pause=0.02, host=visitors.TENANT)
+
+    def intruder(self):
+        """Somebody who never logs in, and says who they are."""
+        spoofed = {"kubeflow_userid": "admin@example.com"}
+        return self.hammer(pause=0.01, path="/pipeline/apis", **spoofed)
+
+    def is_open(self):
+        """Whether somebody who is logged in reaches an application."""
+        return self.browser().get("/pipeline/x", Cookie=echo.COOKIE).status == 200
 
 
 def sdi(data):

@@ -4,7 +4,6 @@ The model is not called `kubeflow`; the gateway is in a namespace of its own and
 else's host all the time.
 """
 
-import dataclasses
 import json
 import subprocess
 import time
@@ -13,59 +12,14 @@ import pytest
 import yaml
 
 from testbed import istio, programs
-from testbed.juju import bootstrap, client
+from testbed.juju import bootstrap
 from tests import echo, visitors
 from tests.e2e import ingress_world as world
 
 MODEL = "ai"
-APP = "istio-integrator"
+APP = world.APP
 AUTH = "oidc-gatekeeper"
 pytestmark = [pytest.mark.cluster("tomorrow"), pytest.mark.long]
-
-
-@dataclasses.dataclass
-class Place:
-    """A model with the charm on a node whose gateway is shared."""
-
-    node: object
-    juju: client.Juju
-    address: str
-    browsers: list = dataclasses.field(default_factory=list)
-
-    def kubectl(self, *argv, text=None):
-        return self.node.testbed.kubectl(*argv, text=text).stdout
-
-    def message(self):
-        unit = next(iter(self.juju.status()["applications"][APP]["units"].values()))
-        status = unit["workload-status"]
-        return f"{status['current']}: {status.get('message', '')}"
-
-    def says(self, words, timeout=60):
-        assert visitors.eventually(lambda: words in self.message(), timeout), self.message()
-
-    def touch(self):
-        """Have an event, as update-status is one every five minutes."""
-        level = self.juju.config(APP)["log-level"]
-        self.juju.config(APP, {"log-level": "debug" if level == "info" else "info"})
-
-    def browser(self):
-        """A new connection, closed with the place."""
-        self.browsers.append(visitors.Visitor(self.address))
-        return self.browsers[-1]
-
-    def hammer(self, *, tls=False, **request):
-        return visitors.Hammer(visitors.Visitor(self.address, tls=tls), **request)
-
-    def tenant(self):
-        return self.hammer(pause=0.02, host=visitors.TENANT)
-
-    def intruder(self):
-        """Somebody who never logs in, and says who they are."""
-        spoofed = {"kubeflow_userid": "admin@example.com"}
-        return self.hammer(pause=0.01, path="/pipeline/apis", **spoofed)
-
-    def is_open(self):
-        return self.browser().get("/pipeline/x", Cookie=echo.COOKIE).status == 200
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +31,7 @@ def place(node):
     testbed.apply(world.servers("shop", {"web": world.FIRST_PORT}, node.charms.payload_image))
     service = ("get", "service", "-n", istio.INGRESS, istio.GATEWAY)
     address = testbed.kubectl(*service, "-o", "jsonpath={.spec.clusterIP}").stdout
-    found = Place(node, juju, address)
+    found = world.Place(node, juju, address)
     tenant = found.browser()
     assert visitors.eventually(lambda: tenant.get(host=visitors.TENANT).status == 200, 60)
     charm = node.charms.integrator
@@ -88,8 +42,7 @@ def place(node):
     testbed.apply(world.servers(MODEL, services, node.charms.payload_image))
     testbed.kubectl("rollout", "status", "-n", MODEL, "deployment/servers", "--timeout=60s")
     yield found
-    for browser in found.browsers:
-        browser.close()
+    found.close()
     juju.destroy_model(force=True)
     testbed.kubectl("delete", "namespace", "shop", "--wait=false")
 
@@ -261,8 +214,7 @@ def test_https_beside_http_and_a_rotation_that_drops_nothing(opened):
     secret, first = world.tls_secret(istio.INGRESS, "kubeflow-tls")
     opened.kubectl("apply", "-f", "-", text=secret)
     opened.juju.config(APP, {"tls-secret": "kubeflow-tls"})
-    secure = visitors.Visitor(opened.address, tls=True)
-    opened.browsers.append(secure)
+    secure = opened.browser(tls=True)
 
     def shows(serial):
         try:
