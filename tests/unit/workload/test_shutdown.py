@@ -219,6 +219,21 @@ async def test_hung_proxy_delays_no_other_pod_of_its_node(cluster: FakeApiserver
         assert loop.time() - began < 1
 
 
+async def test_hung_proxies_that_ask_first_hold_the_places_of_their_node_for_a_moment(
+    cluster: FakeApiserver,
+):
+    limits = slots.Limits()
+    for number in range(limits.per_node):
+        cluster.proxies[f"hung-{number}"].mode = "hang"
+        cluster.put("pods", finished_pod(name=f"hung-{number}", uid=f"hung-{number}"))
+    cluster.put("pods", finished_pod())
+    loop = asyncio.get_running_loop()
+    async with reconciler(cluster):
+        began = loop.time()
+        await until(lambda: phase(cluster) == "Succeeded")
+        assert loop.time() - began < 2
+
+
 async def test_few_stops_are_in_flight_per_node(cluster: FakeApiserver):
     for number in range(20):
         cluster.put("pods", finished_pod(name=f"job-{number}", uid=f"uid-{number}"))

@@ -24,6 +24,8 @@ EXIT_WITHIN = 30.0
 """Seconds from the answer to the proxy's end: draining takes 5, a busy node's kubelet more."""
 CATCH_UP = 5.0
 """Seconds that the watch gets to show what the last look before sending saw."""
+PATIENCE = 1.0
+"""Seconds for which a first try holds its place on the node; the try itself may take longer."""
 IN_FLIGHT_GRACE = 0.5
 """Seconds that a request under way gets once its pod has gone."""
 DRAIN = 2.5
@@ -244,7 +246,12 @@ class Controller:
         """Try once, and wait for the effect."""
         judged = tracked.pod
         if tracked.place is not None:
-            outcome = await self._send(tracked, way)
+            loop = asyncio.get_running_loop()
+            leaving = loop.call_later(PATIENCE, self._leave_place, tracked)
+            try:
+                outcome = await self._send(tracked, way)
+            finally:
+                leaving.cancel()
             self._leave_place(tracked)
         else:
             async with self._slots.retry(tracked.pod.spec.nodeName or ""):
