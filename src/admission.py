@@ -103,6 +103,11 @@ class Admission:
         """Say which backend changes pods, or what it takes."""
         return tuple(self._statuses)
 
+    def trials(self) -> dict[str, Trial]:
+        """Try what each backend makes of a dry-run pod; nothing is written."""
+        revision = self._wishes().settings()["revision"]
+        return {backend: self._trial(backend, revision) for backend in ("policy", "webhook")}
+
     def _remove_policy(self) -> None:
         self._scope.manifests.remove(policy.FOLDER)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import logging
+from collections.abc import Iterable
 from typing import Any
 
 import cluster
@@ -29,7 +30,7 @@ def say(scope: component.Scope, workload: lifecycle.Lifecycle) -> None:
     keep the application from being removed.
     """
     try:
-        pods = _candidates(scope.cluster, _namespaces(scope))
+        pods = candidates(scope.cluster, namespaces(scope))
         for line in workload.explain(pods) if pods else ():
             if line["decision"] == "wait":
                 # Several units may leave at the same time, and say the same.
@@ -39,7 +40,8 @@ def say(scope: component.Scope, workload: lifecycle.Lifecycle) -> None:
         logger.warning("Unfinished pods are not told that we go: %s", error)
 
 
-def _namespaces(scope: component.Scope) -> list[str]:
+def namespaces(scope: component.Scope) -> list[str]:
+    """List the namespaces whose proxies are stopped by this application."""
     served = [scope.model]
     groups = scope.config.lifecycle_namespaces
     owner = scope.manifests.owner
@@ -55,8 +57,8 @@ def _namespaces(scope: component.Scope) -> list[str]:
     return list(dict.fromkeys(served))
 
 
-def _candidates(api: cluster.Cluster, namespaces: list[str]) -> list[cluster.Object]:
-    """Injected pods that run to completion; the rest of the rules are the workload's."""
+def candidates(api: cluster.Cluster, namespaces: Iterable[str]) -> list[cluster.Object]:
+    """List injected pods that run to completion; the rest of the rules are the workload's."""
     return [
         pod
         for namespace in namespaces

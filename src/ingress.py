@@ -98,7 +98,7 @@ class Ingress:
         elif found is not None:
             if self._scope.config.gateway_workload:
                 self._workload.apply()
-            self._expose(self._resolved())
+            self._expose(self.resolved())
         if found is not None:
             self._related.publish_mesh(self._facts(found))
 
@@ -113,7 +113,8 @@ class Ingress:
         """Say how the model is reached, or what it takes."""
         return tuple(self._statuses)
 
-    def _resolved(self) -> gateway.Target | gateway.Missing | gateway.Refusal:
+    def resolved(self) -> gateway.Target | gateway.Missing | gateway.Refusal:
+        """Look which gateway workload serves the model; nothing is written."""
         options, found_mesh = self._scope.config, self._scope.mesh
         own = options.gateway_workload
         wishes = gateway.Wishes(
@@ -123,7 +124,7 @@ class Ingress:
             selector=self._workload.selector if own else options.gateway_selector,
             service=self._workload.service if own else options.gateway_service,
             hosts=options.hosts,
-            only_https=options.https_redirect and self._tls.is_wanted,
+            only_https=self._only_https,
         )
         found = gateway.look(
             self._scope.cluster,
@@ -160,7 +161,7 @@ class Ingress:
         if decision.guard and not self._guard(decision.guard, target):
             self._publish(up=False)
             return
-        credential = self._tls.credential(target)
+        credential = self._tls.credential(target, shown=self._shown)
         self._statuses += self._tls.statuses()
         served = self._open_gateway(target, credential)
         self._tls.prune()
@@ -216,7 +217,7 @@ class Ingress:
             # Nobody is connected yet; but istiod hears of each kind of object by itself.
             self._sleep(SETTLE)
             return True
-        is_first = served is not None and _created(served) >= put_up
+        is_first = served is not None and _created(served) > put_up
         if is_first or self._now() - put_up >= DRAINED_AFTER:
             return True
         self._scope.manifests.remove(ROUTES_FOLDER)
@@ -242,17 +243,31 @@ class Ingress:
             logger.info("%s.", choice.reason)
         return choice.name
 
+    @property
+    def _only_https(self) -> bool:
+        """Whether nothing but redirects is served without TLS, also while TLS is not there yet."""
+        return self._scope.config.https_redirect and self._tls.is_wanted
+
+    @property
+    def _shown(self) -> str:
+        """Name the Secret that the Gateway serves HTTPS with; empty while it serves none."""
+        servers = cluster.items(cluster.at(self._find_gateway(), "spec"), "servers")
+        found = (str(cluster.at(server, "tls").get("credentialName", "")) for server in servers)
+        return next(filter(None, found), "")
+
     def _open_gateway(self, target: gateway.Target, credential: str) -> bool:
-        options = self._scope.config
         context = GatewayContext(
             name=GATEWAY_NAME,
             selector=target.selector,
             hosts=self._hosts,
             http_port=target.http_port,
             https_port=target.https_port if credential else None,
-            redirect=options.https_redirect and bool(credential and target.https_port),
+            redirect=self._only_https,
             credential=credential,
         )
+        if self._tls.is_wanted and not target.https_port:
+            service = f"{target.namespace}/{target.service}"
+            self._statuses.append(ops.BlockedStatus(f"Service {service} has no port for HTTPS"))
         if not (context.http_port or context.https_port):
             self._statuses.append(
                 ops.BlockedStatus(

@@ -20,10 +20,18 @@ def of_error(error: errors.CharmError, *, application: str) -> ops.StatusBase:
         application: Ours, for the command that helps.
     """
     if isinstance(error, errors.ForbiddenError):
-        denied = _DENIED.search(error.message)
-        group = f".{denied[3]}" if denied and denied[3] else ""
-        detail = f" (may not {denied[1]} {denied[2]}{group})" if denied else ""
+        right = missing_right(error)
+        detail = f" (may not {right})" if right else ""
         return ops.BlockedStatus(f"run: juju trust {application} --scope=cluster{detail}")
     if isinstance(error, errors.ForeignError):
         return ops.BlockedStatus(str(error))
     return ops.WaitingStatus(f"waiting for the Kubernetes API: {error}"[:_LONGEST])
+
+
+def missing_right(error: errors.ForbiddenError) -> str:
+    """Read which right is missing, such as `list pods`; empty where the words don't say."""
+    denied = _DENIED.search(error.message)
+    if denied is None:
+        return ""
+    group = f".{denied[3]}" if denied[3] else ""
+    return f"{denied[1]} {denied[2]}{group}"
