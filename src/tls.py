@@ -51,11 +51,16 @@ class Tls:
         """Whether the model is to be served by HTTPS."""
         return bool(self._scope.config.tls_secret) or self._is_related
 
-    def credential(self, target: gateway.Target) -> str:
-        """Name the Secret for the gateway to use; empty while there is none."""
+    def credential(self, target: gateway.Target, *, shown: str) -> str:
+        """Name the Secret for the gateway to use; empty while there is none.
+
+        Args:
+            target: The gateway.
+            shown: The Secret that it uses now.
+        """
         self._statuses = []
         if name := self._scope.config.tls_secret:
-            return self._given(name, target)
+            return self._given(name, target, shown)
         if not self._is_related:
             return ""
         found = self._scope.cluster.get(cluster.SECRET, self._name, target.namespace)
@@ -83,13 +88,14 @@ class Tls:
     def _is_related(self) -> bool:
         return self._related.is_related(relations.CERTIFICATES)
 
-    def _given(self, name: str, target: gateway.Target) -> str:
+    def _given(self, name: str, target: gateway.Target, shown: str) -> str:
         if self._scope.cluster.get(cluster.SECRET, name, target.namespace) is not None:
             return name
         self._statuses.append(
             ops.BlockedStatus(f"tls-secret: there is no Secret {target.namespace}/{name}")
         )
-        return ""
+        # Envoy goes on with what it has of one that is being replaced.
+        return name if name == shown else ""
 
     def _asked(self, target: gateway.Target, shown: dict[str, str]) -> dict[str, str] | None:
         """Ask for a certificate; its Secret's data as soon as it has come."""

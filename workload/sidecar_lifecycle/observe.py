@@ -95,8 +95,10 @@ class Observer:
     def _note_injector(self, change: watch.Change[types.MutatingWebhookConfiguration]) -> None:
         assert change.object is not None
         name = change.object.metadata.name
-        services = set[Service]() if change.kind == "deleted" else backends(change.object)
-        self._configurations[name] = services
+        if change.kind == "deleted":
+            self._configurations.pop(name, None)
+        else:
+            self._configurations[name] = backends(change.object)
         wanted = set[Service]().union(*self._configurations.values())
         for service in set(self._backends) - wanted:
             for task in self._backends.pop(service):

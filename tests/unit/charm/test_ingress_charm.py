@@ -458,7 +458,8 @@ def test_secret_of_the_operator_is_used_once_it_is_there(world):
     world.related = [route(), auth()]
     status = world.status()
     assert "tls-secret: there is no Secret istio-ingress/kubeflow-tls" in status.message
-    assert len(world.gateway()["spec"]["servers"]) == 1
+    (plain,) = world.gateway()["spec"]["servers"]
+    assert plain["tls"] == {"httpsRedirect": True}
     metadata = {"name": "kubeflow-tls", "namespace": "istio-ingress"}
     world.fake.add({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
     assert isinstance(world.status(), testing.ActiveStatus)
@@ -466,6 +467,20 @@ def test_secret_of_the_operator_is_used_once_it_is_there(world):
     assert plain["tls"] == {"httpsRedirect": True}
     assert secure["tls"]["credentialName"] == "kubeflow-tls"
     assert secure["port"] == {"number": 443, "name": "https", "protocol": "HTTPS"}
+    world.fake.delete("Secret", "kubeflow-tls", "istio-ingress")
+    assert "there is no Secret" in world.status().message
+    assert len(world.gateway()["spec"]["servers"]) == 2
+
+
+def test_gateway_without_a_port_for_https_says_so(world):
+    service = world.fake.find("Service", "istio-ingressgateway", "istio-ingress")
+    del service["spec"]["ports"][1]
+    metadata = {"name": "kubeflow-tls", "namespace": "istio-ingress"}
+    world.fake.add({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
+    world.config = {"tls_secret": "kubeflow-tls"}
+    world.related = [route(), auth()]
+    message = world.status().message
+    assert "Service istio-ingress/istio-ingressgateway has no port for HTTPS" in message
 
 
 def test_istiod_is_told(world):
