@@ -130,7 +130,9 @@ def metrics() -> str:
     reconcilers = [*_families(reconciler.REGISTRY), *_families(own)]
     header = ("metric", "type", "labels", "meaning")
     return (
-        "# Metrics\n\nTimes are in seconds. Port 8080, path `/metrics`.\n\n"
+        "# Metrics\n\nPort 8080, path `/metrics`. What ends in `_seconds` is in seconds, anything "
+        "else counts.\nA histogram's buckets end at the values given with it, the last one "
+        "nowhere.\n\n"
         "## Of every unit (`sidecar-lifecycle run`)\n\n"
         + table(header, reconcilers)
         + "\n## Of the webhook (`sidecar-lifecycle admission`)\n\n"
@@ -144,8 +146,16 @@ def _families(registry: prometheus_client.CollectorRegistry) -> list[tuple[str, 
         labels = ", ".join(getattr(collector, "_labelnames", ()))
         for family in collector.describe() if hasattr(collector, "describe") else ():
             suffix = "_total" if family.type == "counter" else ""
-            rows.append((f"`{family.name}{suffix}`", family.type, labels, family.documentation))
+            meaning = family.documentation + _buckets(collector)
+            rows.append((f"`{family.name}{suffix}`", family.type, labels, meaning))
     return sorted(rows)
+
+
+def _buckets(collector: object) -> str:
+    if not isinstance(collector, prometheus_client.Histogram):
+        return ""
+    bounds = collector._kwargs["buckets"]  # noqa: SLF001  (no public listing)
+    return f" Buckets: {', '.join(f'{bound:g}' for bound in bounds)}."
 
 
 PAGES = {

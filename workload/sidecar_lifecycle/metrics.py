@@ -70,6 +70,11 @@ OLDEST_PENDING = prometheus_client.Gauge(
     "Age of the oldest of these.",
     registry=REGISTRY,
 )
+TASKS = prometheus_client.Gauge(
+    f"{_PREFIX}_tasks",
+    "Tasks of the event loop; at rest their number does not grow.",
+    registry=REGISTRY,
+)
 LEADER = prometheus_client.Gauge(
     f"{_PREFIX}_leader",
     "1 where this unit acts, 0 where it stands by.",

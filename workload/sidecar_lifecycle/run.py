@@ -137,6 +137,8 @@ class Program:
 
     async def run(self) -> None:
         """Run all parts until cancelled, then give the Lease away last."""
+        loop = asyncio.get_running_loop()
+        metrics.TASKS.set_function(lambda: len(asyncio.all_tasks(loop)))
         try:
             async with health.serve(self.settings.listen, self.ready, self.registry):
                 election = asyncio.create_task(self.leadership.run(), name="election")
