@@ -2,11 +2,18 @@
 
 import dataclasses
 import itertools
+from typing import Literal
 
 from sidecar_lifecycle.convergence import facts, memory, outcome, plan
 
 EPOCH = 1_000_000.0
-FORBIDDEN = "Notebook"
+BUDGET_PAUSE = 10.0
+INJECTORS_TTL = 10.0
+"""Seconds for which the controller does not look at the injectors again."""
+
+Mesh = Literal["up", "down", "gone", "open"]
+"""istiod serves; is away, so that pods are refused; is uninstalled, so that they are created
+without a sidecar; is away behind a webhook that somebody made to fail open."""
 
 
 @dataclasses.dataclass
@@ -43,7 +50,11 @@ class World:
 
     def __init__(self, workloads, *, max_unavailable=2, app_created=EPOCH, mode="auto"):
         self.now = EPOCH
-        self.mesh = True
+        self.mesh: Mesh = "up"
+        self.injector = 1
+        """Which one it is; 0 for none."""
+        self.seen_injector = (EPOCH, 1)
+        """When the controller last looked, and which one it saw."""
         self.mode = mode
         self.app_created = app_created
         self.limits = outcome.Limits(max_unavailable=max_unavailable)
@@ -56,8 +67,11 @@ class World:
         """Workloads that we took a Ready pod from, and how many were Ready before."""
         self.open: dict[str, set[str]] = {}
         """Workloads with an evicted pod and no replacement yet, and the pods they had."""
+        self.paused: dict[str, float] = {}
+        """Until when a workload's PodDisruptionBudget asked to be left alone."""
         self.evictions: list[Pod] = []
         self.uids = itertools.count()
+        self.installations = itertools.count(2)
         self.last: outcome.Plan | None = None
 
     # What the cluster does
@@ -89,10 +103,20 @@ class World:
         workload = self.workloads[name]
         live = [each for each in self.of(name) if not each.terminating]
         if len(live) < workload.desired:
-            injects = self.mesh and not workload.lies and not workload.skipped
+            if self.mesh == "down":
+                return
+            injects = self.mesh == "up" and not workload.lies and not workload.skipped
             self.create(name, injected=injects, ready=False, age=0)
         elif len(live) > workload.desired:
             live[-1].terminating = True
+
+    def turn(self, mesh):
+        """Change what istiod does; one that is installed anew is another one."""
+        if mesh == "gone":
+            self.injector = 0
+        elif self.injector == 0:
+            self.injector = next(self.installations)
+        self.mesh = mesh
 
     def finish(self, pod):
         del self.pods[pod.uid]
@@ -129,9 +153,20 @@ class World:
             replicas=tuple(self.replica(each) for each in self.pods.values()),
             desired={each.name: each.desired for each in self.workloads.values()},
             application_created=self.app_created,
-            fingerprint="f",
+            fingerprint=str(self.look_at_injector()),
             answers=self.answers,
         )
+
+    def look_at_injector(self):
+        """Return the injector as the controller has it, which may be a while ago."""
+        if self.now >= self.seen_injector[0] + INJECTORS_TTL:
+            self.seen_injector = (self.now, self.injector)
+        return self.seen_injector[1]
+
+    def forget(self):
+        """Another process goes on: it knows only what was written down."""
+        self.answers = {}
+        self.seen_injector = (self.now, self.injector)
 
     def replica(self, pod):
         workload = self.workloads[pod.workload]
@@ -163,7 +198,7 @@ class World:
         decided = self.decide()
         self.state = memory.encode(decided.memory)
         if crash:
-            self.answers = {}
+            self.forget()
             return decided
         for replica in decided.ask:
             self.answers[replica.workload] = self.answer(replica)
@@ -175,7 +210,7 @@ class World:
         workload = self.workloads[replica.workload]
         verdict = "skips" if workload.skipped else "injects"
         return facts.Answer(
-            verdict=verdict if self.mesh else "down",
+            verdict=verdict if self.mesh == "up" else "down",
             message="",
             uid=replica.uid,
             at=self.now,
@@ -192,10 +227,14 @@ class World:
         if pod.ready:
             assert self.now - pod.ready_since >= self.limits.ready_for
         assert not any(each.terminating for each in siblings)
+        assert self.now >= self.paused.get(pod.workload, 0), f"{pod.workload} asked for time"
         if not workload.budget:
+            self.paused[pod.workload] = self.now + BUDGET_PAUSE
             remembered = memory.decode({memory.STATE: self.state})
             rounds = {k: v for k, v in remembered.rounds.items() if k != pod.workload}
-            pause = memory.Pause(reason="DisruptionBudget", message="", until=self.now + 10)
+            pause = memory.Pause(
+                reason="DisruptionBudget", message="", until=self.now + BUDGET_PAUSE
+            )
             self.state = memory.encode(
                 memory.Memory(
                     rounds=rounds,
