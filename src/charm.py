@@ -48,7 +48,6 @@ class IstioIntegrator(ops.CharmBase):
             self.on.install,
             self.on.config_changed,
             self.on.start,
-            self.on.leader_elected,
             self.on.update_status,
             container.pebble_ready,
             container.pebble_custom_notice,
@@ -57,7 +56,9 @@ class IstioIntegrator(ops.CharmBase):
             *relations.events(self.on),
         ):
             framework.observe(event, self._on_event)
-        framework.observe(self.on.upgrade_charm, self._on_upgrade)
+        for event in (self.on.upgrade_charm, self.on.leader_elected):
+            # Of a refreshed application either may be the first to run as the leader.
+            framework.observe(event, self._on_upgrade)
         framework.observe(self.on.remove, self._on_remove)
         framework.observe(self.on.collect_unit_status, self._on_collect_status)
         for name in actions.ANSWERS:
@@ -77,7 +78,7 @@ class IstioIntegrator(ops.CharmBase):
         except errors.CharmError as error:
             self._statuses = [self._status_of(error)]
 
-    def _on_upgrade(self, event: ops.UpgradeCharmEvent) -> None:
+    def _on_upgrade(self, event: ops.EventBase) -> None:
         self._on_event(event)
         if self._workload is None or not self.unit.is_leader():
             return

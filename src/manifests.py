@@ -138,10 +138,13 @@ class Manifests:
         ]
 
     def prune_retired(self) -> None:
-        """Delete what an older revision of the charm made in folders that are no more."""
-        known = {*_folders(), *WORKLOAD_COMPONENTS}
-        every = {kind: None for folder in _folders() for kind in kinds(folder)}
-        for kind in reversed(list(every)):
+        """Delete what an older revision of the charm made of kinds or in folders that are no more.
+
+        What has become superfluous of a kind that its folder still has, goes when the folder is
+        applied.
+        """
+        made = {folder: {_spelled(kind) for kind in kinds(folder)} for folder in _folders()}
+        for kind in reversed(cluster.KINDS.values()):
             try:
                 owned = self._owned(kind)
             except errors.ForbiddenError as error:
@@ -150,7 +153,9 @@ class Manifests:
                 continue
             for obj in owned:
                 component = obj["metadata"]["labels"].get(COMPONENT, "")
-                if component not in known and "deletionTimestamp" not in obj["metadata"]:
+                spelled = made.get(component, set())
+                known = component in WORKLOAD_COMPONENTS or _spelled(kind) in spelled
+                if not known and not _goes_by_itself(obj):
                     logger.info("%s is of an older revision.", cluster.reference(obj))
                     self._cluster.delete(obj)
 
@@ -219,6 +224,17 @@ class Manifests:
                 raise
             # Without cluster-wide trust, the model's own namespace is all there can be.
             return self._cluster.list(kind, namespace=self._model, labels=labels)
+
+
+def _spelled(kind: cluster.Kind) -> tuple[str, str]:
+    return kind.api_version.rpartition("/")[0], kind.plural
+
+
+def _goes_by_itself(obj: cluster.Object) -> bool:
+    """Tell whether an object is going, or a controller's, which has our labels from its owner."""
+    metadata = obj["metadata"]
+    controllers = (each.get("controller") for each in cluster.items(metadata, "ownerReferences"))
+    return "deletionTimestamp" in metadata or any(controllers)
 
 
 def is_current(live: Any, wanted: Any) -> bool:

@@ -267,6 +267,20 @@ def test_refresh_prunes_what_an_older_revision_left(ctx, fake, monkeypatch):
     assert fake.find("ConfigMap", "memory", "kubeflow")
 
 
+@pytest.mark.parametrize("event", ["upgrade_charm", "leader_elected"])
+def test_refresh_prunes_kinds_that_a_component_has_no_more(ctx, fake, monkeypatch, event):
+    fake_cluster.install_istio(fake)
+    fake.add(
+        leftover("replaced", **{"istio-integrator.charmhub.io/component": "admission-policy"})
+    )
+    made = leftover("made", **{"istio-integrator.charmhub.io/component": "admission-policy"})
+    made["metadata"]["ownerReferences"] = [{"kind": "Service", "uid": "x", "controller": True}]
+    fake.add(made)
+    assert isinstance(run(ctx, fake, monkeypatch, event), testing.ActiveStatus)
+    assert fake.find("ConfigMap", "replaced", "kubeflow") is None
+    assert fake.find("ConfigMap", "made", "kubeflow")
+
+
 def test_refresh_without_every_right_is_active(ctx, fake, monkeypatch):
     fake_cluster.install_istio(fake)
     fake.forbidden.add(("list", "rolebindings"))
