@@ -76,7 +76,11 @@ class Recorder(Protocol):
     """Writes Events."""
 
     async def record(
-        self, about: types.Object, reason: str, message: str, kind: events.Type = "Normal"
+        self,
+        about: types.Object,
+        reason: names.EventReason,
+        message: str,
+        kind: events.Type = "Normal",
     ) -> bool:
         """Write an Event about an object."""
         ...
@@ -180,7 +184,9 @@ class Controller:
         log.info("evicted", pod=pod, workload=replica.workload, why=why)
         await self.recorder.record(
             reading.pods[replica.uid],
-            "SidecarMissing" if replica.missing else "ProxyRenewed",
+            names.EventReason.SIDECAR_MISSING
+            if replica.missing
+            else names.EventReason.PROXY_RENEWED,
             f"Evicted ({why}): {replica.workload} creates it again with a sidecar",
         )
         return remembered
@@ -190,7 +196,8 @@ class Controller:
             log.info(each.kind, workload=each.workload, reason=each.reason, why=each.message)
             pod = reading.pods.get(each.replica.uid) if each.replica else None
             if pod is not None:
-                await self.recorder.record(pod, each.reason, each.message, "Warning")
+                reason = names.EventReason(each.reason)
+                await self.recorder.record(pod, reason, each.message, "Warning")
 
     def _show(self, decided: outcome.Plan) -> None:
         summary = decided.summary

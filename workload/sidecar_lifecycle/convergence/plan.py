@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from sidecar_lifecycle import names
+
 from .facts import Answer, Replica, Snapshot
 from .memory import Memory, Pause, Round
 from .outcome import Limits, Plan, Row, Summary, Trouble
@@ -202,8 +204,9 @@ class _Planner:
             self.past.ask.append(victim)
             return ("Queued", "asking whether its replacement would get a sidecar"), 1
         if answer.verdict == "skips":
-            self.past.guard(workload, victim, "InjectorSkips", answer.message)
-            return ("InjectorSkips", answer.message), 0
+            reason = names.EventReason.INJECTOR_SKIPS
+            self.past.guard(workload, victim, reason, answer.message)
+            return (reason, answer.message), 0
         if answer.verdict != "injects":
             self.past.wake(answer.at + self.limits.refused_retry)
             return ("ReplacementRefused", answer.message), 0

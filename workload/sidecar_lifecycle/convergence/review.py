@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from sidecar_lifecycle import names
+
 from .facts import Answer, Replica, Snapshot
 from .memory import Guard, Memory, Round
 from .outcome import REMEDY, Limits, News, Trouble
@@ -75,9 +77,15 @@ class Review:
             or (bool(live) and not missing)
         )
 
-    def guard(self, workload: str, replica: Replica, reason: str, message: str) -> None:
+    def guard(
+        self, workload: str, replica: Replica, reason: names.EventReason, message: str
+    ) -> None:
         """Leave a workload alone from now on, and say so."""
-        until = self.now + self.limits.skip_retry if reason == "InjectorSkips" else None
+        until = (
+            self.now + self.limits.skip_retry
+            if reason == names.EventReason.INJECTOR_SKIPS
+            else None
+        )
         if until is not None:
             self.wake(until)
         self.guards[workload] = Guard(
@@ -142,9 +150,11 @@ class Review:
     def _blame(self, workload: str, replica: Replica, answer: Answer) -> None:
         if answer.verdict == "injects":
             message = f"{replica.name}, created in place of an evicted pod, has no sidecar either"
-            self.guard(workload, replica, "StillNoSidecar", f"{message}: {REMEDY}")
+            self.guard(
+                workload, replica, names.EventReason.STILL_NO_SIDECAR, f"{message}: {REMEDY}"
+            )
         elif answer.verdict == "skips":
-            self.guard(workload, replica, "InjectorSkips", answer.message)
+            self.guard(workload, replica, names.EventReason.INJECTOR_SKIPS, answer.message)
 
     def _restored(self, workload: str, live: list[Replica]) -> bool:
         """Tell whether the workload has back what we took from it."""

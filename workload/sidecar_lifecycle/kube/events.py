@@ -14,6 +14,8 @@ import msgspec
 import structlog
 from lightkube.core import resource
 
+from sidecar_lifecycle import names
+
 from . import errors, types
 from .client import Client, path
 
@@ -48,7 +50,11 @@ class Recorder:
         self._writers: set[asyncio.Task[None]] = set()
 
     async def record(
-        self, about: types.Object, reason: str, message: str, kind: Type = "Normal"
+        self,
+        about: types.Object,
+        reason: names.EventReason,
+        message: str,
+        kind: Type = "Normal",
     ) -> bool:
         """Write an Event about an object; a failure is logged and never raised.
 
@@ -58,7 +64,13 @@ class Recorder:
         event = self._new(about, reason, message, kind)
         return event is not None and await self._try(event)
 
-    def post(self, about: types.Object, reason: str, message: str, kind: Type = "Normal") -> None:
+    def post(
+        self,
+        about: types.Object,
+        reason: names.EventReason,
+        message: str,
+        kind: Type = "Normal",
+    ) -> None:
         """Have an Event written soon, by one of a few writers."""
         event = self._new(about, reason, message, kind)
         if event is None:

@@ -127,10 +127,12 @@ def _judged(pod: types.Pod, policy: Policy) -> Iterator[Decision]:
     if phase in ("Succeeded", "Failed"):
         yield decide(Action.IGNORE, "Ended", f"the pod has {phase.lower()}")
     if not selection.containers:
-        yield decide(Action.REPORT, "NothingToWaitFor", selection.message)
+        yield decide(Action.REPORT, names.EventReason.NOTHING_TO_WAIT_FOR, selection.message)
     port = status_port(pod.metadata.annotations, policy)
     if port is None:
-        yield decide(Action.REPORT, "BadStatusPort", f"{names.STATUS_PORT} is not a port")
+        yield decide(
+            Action.REPORT, names.EventReason.BAD_STATUS_PORT, f"{names.STATUS_PORT} is not a port"
+        )
     if phase != "Running":
         yield decide(Action.WAIT, "NotRunning", f"the pod's phase is {phase or 'not known'}")
 
@@ -178,7 +180,7 @@ def _proxy_gone(
     rest = "; ".join(map(str, unfinished))
     yield decide(
         Action.REPORT,
-        "ProxyLost",
+        names.EventReason.PROXY_LOST,
         f"the proxy ended with {ended.exitCode} and is not started again, while {rest}",
     )
 
