@@ -66,6 +66,21 @@ def parse_status(document: Any, application: str) -> Status | None:
     return Status(workload.get("current", ""), workload.get("message", ""))
 
 
+def is_settled(document: Any, application: str) -> bool:
+    """Whether each unit that an application should have is Active, its agent idle."""
+    found = document.get("applications", {}).get(application) or {}
+    units = (found.get("units") or {}).values()
+    return (
+        bool(units)
+        and len(units) == found["scale"]
+        and all(
+            unit["workload-status"]["current"] == "active"
+            and unit["juju-status"]["current"] == "idle"
+            for unit in units
+        )
+    )
+
+
 class Juju:
     """A model on the testbed's stand-in for Juju."""
 
@@ -108,9 +123,14 @@ class Juju:
 
         await observer.eventually(has_run, 60, f"config-changed after {options}", every=0.25)
 
-    async def remove(self, application: str) -> None:
-        """Remove an application and wait until Juju has forgotten it."""
-        await self._call(lambda juju: juju.remove_application(application))
+    async def set(self, application: str, **values: str) -> None:
+        """Set options without waiting for anything."""
+        options = {key.replace("_", "-"): value for key, value in values.items()}
+        await self._call(lambda juju: juju.config(application, options))
+
+    async def remove(self, application: str, *, force: bool = False) -> None:
+        """Remove an application, by force without its hooks, and wait until Juju forgot it."""
+        await self._call(lambda juju: juju.remove_application(application, force=force))
 
         async def is_gone() -> bool:
             return await self.status(application) is None
