@@ -24,6 +24,7 @@ import membership
 import mesh
 import modeloperator
 import relations
+import observability
 import statuses
 
 logger = logging.getLogger(__name__)
@@ -158,6 +159,7 @@ class IstioIntegrator(ops.CharmBase):
         self._run(modeloperator.Modeloperator(scope))
 
     def _run(self, part: component.Component) -> None:
+        self._run(observability.Observability.of(self, scope, self._related))
         """Reconcile one part; what it can't do must not keep the others from their work."""
         for attempt in range(1, _ATTEMPTS + 1):
             try:

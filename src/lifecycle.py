@@ -25,7 +25,8 @@ PROGRAM = "/usr/bin/sidecar-lifecycle"
 
 _LIVE = "live"
 _READY = "ready"
-_PORT = 8080
+PORT = 8080
+"""Of health and metrics."""
 _ANSWER_SECONDS = 30
 
 
@@ -90,7 +91,7 @@ def command(scope: component.Scope, joined: Joined | None, *, converge: bool = T
         *("--observe-gateways", _flag(value=scope.exposes)),
         *("--convergence", convergence),
         *("--convergence-max-unavailable", str(options.convergence_max_unavailable)),
-        *("--listen", f"0.0.0.0:{_PORT}"),
+        *("--listen", f"0.0.0.0:{PORT}"),
         *("--log-level", options.log_level),
     ]
 
@@ -134,14 +135,14 @@ def layer(argv: list[str]) -> ops.pebble.LayerDict:
                 "period": "10s",
                 "timeout": "3s",
                 "threshold": 3,
-                "http": {"url": f"http://localhost:{_PORT}/livez"},
+                "http": {"url": f"http://localhost:{PORT}/livez"},
             },
             _READY: {
                 "override": "replace",
                 "period": "10s",
                 "timeout": "3s",
                 "threshold": 3,
-                "http": {"url": f"http://localhost:{_PORT}/readyz"},
+                "http": {"url": f"http://localhost:{PORT}/readyz"},
             },
         },
     }
@@ -266,6 +267,14 @@ class Lifecycle:
 
         Raises:
             LifecycleError: There is no answer.
+    def stale(self) -> list[dict[str, Any]]:
+        """Ask which pods of the model have an old sidecar.
+
+        Raises:
+            LifecycleError: There is no answer.
+        """
+        return parse(self._ask("--stale")).pods
+
         """
         which = ("--stale",) if stale else ()
         how = ("--dry-run",) if dry_run else ()

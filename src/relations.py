@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Generic, Self, TypeVar, cast
 
 import ops
@@ -23,6 +23,9 @@ ISTIO_PILOT = "istio-pilot"
 CERTIFICATES = "certificates"
 ISTIO_METADATA = "istio-metadata"
 MESH_INFO = "mesh-info"
+METRICS = "metrics-endpoint"
+GRAFANA = "grafana-dashboard"
+LOGGING = "logging"
 ENDPOINTS = (
     INGRESS,
     INGRESS_AUTH,
@@ -31,6 +34,9 @@ ENDPOINTS = (
     MESH_INFO,
     CERTIFICATES,
     ISTIO_METADATA,
+    METRICS,
+    GRAFANA,
+    LOGGING,
 )
 
 VERSIONS = "_supported_versions"
@@ -188,6 +194,8 @@ def events(on: ops.CharmEvents) -> Iterable[ops.BoundEvent]:
         yield on[endpoint].relation_created
         yield on[endpoint].relation_changed
         yield on[endpoint].relation_broken
+    # One unit of Loki among several may go.
+    yield on[LOGGING].relation_departed
 
 
 class Relations:
@@ -253,6 +261,27 @@ class Relations:
             received.append(self._bag(relation))
         return received
 
+    def unit_bags(self, endpoint: str) -> dict[str, dict[str, str]]:
+        """Read what each unit on the other side of an endpoint wrote."""
+        return {
+            unit.name: dict(relation.data[unit])
+            for relation in self._active(endpoint)
+            for unit in relation.units
+        }
+
+    def publish_unit(self, endpoint: str, bag: Callable[[str], Mapping[str, str]]) -> None:
+        """Tell every relation of an endpoint something about this unit.
+
+        Args:
+            endpoint: Its name.
+            bag: What to tell, given the address that the unit has there.
+        """
+        for relation in self._active(endpoint):
+            binding = self._model.get_binding(relation)
+            address = binding.network.bind_address if binding else None
+            if address is not None:
+                _update(relation.data[self._model.unit], bag(str(address)))
+
     def own(self, endpoint: str) -> dict[str, str]:
         """Read what this application wrote to the first relation; only the leader may."""
         relations = self._active(endpoint) if self._leader else []
@@ -283,12 +312,14 @@ class Relations:
             return {}
 
     def _write(self, relation: ops.Relation, bag: Mapping[str, str]) -> None:
-        if not self._leader:
-            return
-        own = relation.data[self._application]
-        for key, value in bag.items():
-            if own.get(key) != value:
-                own[key] = value
+        if self._leader:
+            _update(relation.data[self._application], bag)
+
+
+def _update(own: ops.RelationDataContent, bag: Mapping[str, str]) -> None:
+    for key, value in bag.items():
+        if own.get(key) != value:
+            own[key] = value
 
 
 def names(received: Iterable[Received[Any]]) -> str:

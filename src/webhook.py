@@ -84,6 +84,11 @@ def configuration_name(owner: str) -> str:
     return f"0-istio-integrator.{owner}".lower()
 
 
+def pod_labels(owner: str) -> dict[str, str]:
+    """Return the labels by which the servers of an owner are found."""
+    return {manifests.COMPONENT: WORKLOAD_FOLDER, manifests.OWNER: owner}
+
+
 class Webhook:
     """Runs the servers, and has API servers ask them once they answer."""
 
@@ -173,10 +178,7 @@ class Webhook:
 
     @property
     def _pod_labels(self) -> dict[str, str]:
-        return {
-            manifests.COMPONENT: WORKLOAD_FOLDER,
-            manifests.OWNER: self._scope.manifests.owner,
-        }
+        return pod_labels(self._scope.manifests.owner)
 
     def _refresh_pods(self, material: certificates.Material) -> bool:
         """Have every server's kubelet mount what is current; tell whether one had to."""

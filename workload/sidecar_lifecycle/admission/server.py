@@ -78,10 +78,12 @@ class Metrics:
         )
         self.reloads = prometheus_client.Counter(
             "sidecar_lifecycle_admission_reloads",
-            "Changed files that were read again.",
+            "Changed files that were read again, and tries that failed, one a second.",
             ["file", "result"],
             registry=registry,
         )
+        for file in ("settings", "certificate"):
+            self.reloads.labels(file, "failed")
 
     def observe(self, kind: str, answer: review.Answer, seconds: float) -> None:
         """Count an answer, what it did to the pod, and how long it took."""
@@ -212,9 +214,10 @@ class Server:
                         self._metrics.reloads.labels(name, "ok").inc()
                     reported.pop(name, None)
                 except (OSError, settings.SettingsError) as error:
+                    # Counted each time: that it goes on is what an alert is about.
+                    self._metrics.reloads.labels(name, "failed").inc()
                     if reported.get(name) != str(error):
                         log.warning("going on with the old ones", file=name, error=str(error))
-                        self._metrics.reloads.labels(name, "failed").inc()
                     reported[name] = str(error)
 
     def _refresh_settings(self) -> bool:

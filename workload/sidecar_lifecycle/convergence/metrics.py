@@ -7,6 +7,9 @@ from collections.abc import Iterable, Mapping
 
 import prometheus_client
 
+RESULTS = ("evicted", "budget", "forbidden", "refused", "error", "gone", "replaced", "unknown")
+"""Of an eviction; each counts from zero, or the first of its kind would not show as a rise."""
+
 
 class Metrics:
     """What `/metrics` says about pods without a sidecar."""
@@ -40,6 +43,8 @@ class Metrics:
             ["result"],
             registry=registry,
         )
+        for result in RESULTS:
+            self._evictions.labels(result)
 
     def show(self, reasons: Mapping[str, int], in_mesh: int, rounds: int) -> None:
         """Publish the counts of a plan."""

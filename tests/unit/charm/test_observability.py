@@ -1,0 +1,256 @@
+"""What the observability stack is told, read as its own charm libraries read it."""
+
+import base64
+import dataclasses
+import json
+import lzma
+import pathlib
+import re
+
+import ops
+import pytest
+import yaml
+from cosl import JujuTopology, LZMABase64
+from cosl.rules import AlertRules
+from hypothesis import given
+from hypothesis import strategies as st
+from ops import testing
+
+import admission
+import charm
+import cluster as charm_cluster
+import observability
+import webhook
+from tests.unit.charm import fake_cluster
+from tests.unit.charm.test_charm import state, workload
+
+ROOT = pathlib.Path(__file__).parents[3]
+UUID = "00000000-0000-4000-8000-000000000000"
+TOPOLOGY = observability.Topology(
+    model="kubeflow",
+    model_uuid=UUID,
+    application="istio-integrator",
+    unit="istio-integrator/0",
+    charm="istio-integrator",
+)
+THEIRS = JujuTopology.from_dict(TOPOLOGY.metadata)
+
+
+@pytest.fixture(autouse=True)
+def connected(fake, monkeypatch):
+    monkeypatch.setattr(admission, "PROBE_DELAYS", ())
+    monkeypatch.setattr(charm_cluster, "connect", fake.api)
+    fake_cluster.install_istio(fake)
+
+
+def pod(name: str, labels: dict[str, str], address: str | None) -> dict:
+    metadata = {"name": name, "namespace": "kubeflow", "labels": labels}
+    status = {"podIP": address} if address else {}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": status}
+
+
+def run(*relations: testing.Relation, leader=True, container=None) -> testing.State:
+    given = state(container, leader=leader)
+    given = dataclasses.replace(
+        given,
+        relations=frozenset(relations),
+        model=testing.Model("kubeflow", uuid=UUID, type="kubernetes"),
+    )
+    ctx = testing.Context(charm.IstioIntegrator)
+    return ctx.run(ctx.on.update_status(), given)
+
+
+def bags(relation: testing.Relation, **how) -> tuple[dict[str, str], dict[str, str]]:
+    """Return what the application and the unit told a relation."""
+    out = run(relation, **how).get_relation(relation.id)
+    return dict(out.local_app_data), dict(out.local_unit_data)
+
+
+def test_every_unit_tells_prometheus_its_address():
+    relation = testing.Relation("metrics-endpoint")
+    application, unit = bags(relation, leader=False)
+    assert application == {}
+    assert unit["prometheus_scrape_unit_name"] == "istio-integrator/0"
+    assert unit["prometheus_scrape_unit_address"] == "192.0.2.0"
+
+
+def test_leader_tells_prometheus_what_to_scrape(fake):
+    labels = webhook.pod_labels("kubeflow.istio-integrator")
+    fake.add(pod("admission-b", labels, "10.1.0.9"))
+    fake.add(pod("admission-a", labels, "fd00::9"))
+    fake.add(pod("admission-starting", labels, None))
+    fake.add(pod("other", {"app": "other"}, "10.1.0.7"))
+    application, _ = bags(testing.Relation("metrics-endpoint"))
+    assert json.loads(application["scrape_metadata"]) == TOPOLOGY.metadata
+    assert json.loads(application["scrape_jobs"]) == [
+        {
+            "job_name": "lifecycle",
+            "metrics_path": "/metrics",
+            "static_configs": [{"targets": ["*:8080"]}],
+        },
+        {
+            "job_name": "admission",
+            "metrics_path": "/metrics",
+            "static_configs": [
+                {"targets": ["[fd00::9]:8080"], "labels": {"pod": "admission-a"}},
+                {"targets": ["10.1.0.9:8080"], "labels": {"pod": "admission-b"}},
+            ],
+        },
+    ]
+
+
+def test_second_run_of_the_same_tells_nothing_new():
+    related = [testing.Relation(name) for name in ("metrics-endpoint", "grafana-dashboard")]
+    first = run(*related)
+    again = testing.Context(charm.IstioIntegrator)
+    second = again.run(again.on.update_status(), first)
+    for relation in related:
+        one, two = first.get_relation(relation.id), second.get_relation(relation.id)
+        assert one.local_app_data == two.local_app_data
+
+
+def test_unprivileged_charm_still_tells_what_it_can(fake):
+    fake.forbidden.add(("list", "pods"))
+    application, _ = bags(testing.Relation("metrics-endpoint"))
+    assert len(json.loads(application["scrape_jobs"])) == 1
+
+
+def test_rules_are_what_the_library_would_have_made_of_them():
+    ours = observability.alert_rules(TOPOLOGY, "")
+    theirs = AlertRules("promql", THEIRS)
+    theirs.add_path(observability.ALERT_RULES)
+    # Their tool that writes the matchers into expressions is no Python package.
+    assert without_expressions(ours) == without_expressions(theirs.as_dict())
+
+
+def without_expressions(rules: dict) -> list:
+    return [
+        (group["name"], [{**rule, "expr": ""} for rule in group["rules"]])
+        for group in rules["groups"]
+    ]
+
+
+def test_every_expression_reads_this_application_alone():
+    groups = observability.alert_rules(TOPOLOGY, "")["groups"]
+    for rule in (rule for group in groups for rule in group["rules"]):
+        selectors = re.findall(r"\{([^}]*)\}", rule["expr"])
+        assert selectors, rule["alert"]
+        assert all(TOPOLOGY.matchers in selector for selector in selectors), rule["alert"]
+
+
+def test_runbooks_are_sections_that_exist():
+    for path in observability.ALERT_RULES.glob("*.rules"):
+        for rule in yaml.safe_load(path.read_text())["groups"][0]["rules"]:
+            page, _, anchor = rule["annotations"]["runbook_url"].partition("#")
+            headings = re.findall(r"^#+ (.+)$", (ROOT / page).read_text(), re.MULTILINE)
+            assert anchor in [heading.lower() for heading in headings]
+
+
+def test_runbooks_become_addresses_once_there_is_a_repository():
+    rules = observability.alert_rules(TOPOLOGY, "https://example.test/it")["groups"][0]["rules"]
+    start = "https://example.test/it/blob/main/docs/how-to/monitor.md#"
+    assert all(rule["annotations"]["runbook_url"].startswith(start) for rule in rules)
+
+
+def test_dashboard_arrives_as_the_library_reads_it():
+    application, _ = bags(testing.Relation("grafana-dashboard"))
+    sent = json.loads(application["dashboards"])
+    (template,) = sent["templates"].values()
+    board = json.loads(LZMABase64.decompress(template["content"]))
+    source = json.loads((observability.DASHBOARDS / "istio-integrator.json").read_text())
+    assert board["panels"] == source["panels"]
+    assert re.fullmatch("[0-9a-f]{40}", board["uid"])
+    assert board["tags"][-1] == "charm: istio-integrator"
+    assert template["inject_dropdowns"] is True
+    assert template["juju_topology"]["model_uuid"] == UUID
+
+
+@given(st.text())
+def test_text_survives_compression(text):
+    packed = observability.compressed(text)
+    assert lzma.decompress(base64.b64decode(packed)).decode() == text
+    assert LZMABase64.decompress(packed) == text
+
+
+def loki(*addresses: str) -> testing.Relation:
+    units = {n: {"endpoint": json.dumps({"url": url})} for n, url in enumerate(addresses)}
+    return testing.Relation("logging", remote_app_name="loki", remote_units_data=units)
+
+
+def targets(out: testing.State) -> dict[str, ops.pebble.LogTarget]:
+    return out.get_container("lifecycle").plan.log_targets
+
+
+def test_logs_go_to_every_unit_of_loki():
+    out = run(loki("http://loki-0:3100/loki/api/v1/push", "http://loki-1:3100/loki/api/v1/push"))
+    assert sorted(targets(out)) == ["loki-loki-0", "loki-loki-1"]
+    first = targets(out)["loki-loki-0"].to_dict()
+    assert first["location"] == "http://loki-0:3100/loki/api/v1/push"
+    assert first["services"] == ["all"]
+    assert first["labels"] == {
+        "charm": "istio-integrator",
+        "juju_application": "istio-integrator",
+        "juju_model": "kubeflow",
+        "juju_model_uuid": UUID,
+        "juju_unit": "istio-integrator/0",
+        "product": "Juju",
+    }
+
+
+def test_logs_no_longer_go_to_a_unit_that_went():
+    before = run(loki("http://loki-0:3100/push", "http://loki-1:3100/push"))
+    after = run(loki("http://loki-0:3100/push"), container=before.get_container("lifecycle"))
+    assert targets(after)["loki-loki-0"].services == ["all"]
+    assert targets(after)["loki-loki-1"].services == ["-all"]
+    back = run(
+        loki("http://loki-0:3100/push", "http://loki-1:3100/push"),
+        container=after.get_container("lifecycle"),
+    )
+    assert targets(back)["loki-loki-1"].services == ["all"]
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["", "nonsense", "[]", '{"url": 3}', '{"url": "file:///etc/passwd"}', "{}"]
+)
+def test_endpoint_that_is_none_is_left_out(endpoint):
+    bag = {"endpoint": endpoint}
+    assert observability.log_targets(TOPOLOGY, {"loki/0": bag}) == {}
+
+
+def test_without_a_container_logs_wait():
+    out = run(loki("http://loki-0:3100/push"), container=workload(can_connect=False))
+    assert targets(out) == {}
+
+
+NAMES = st.sampled_from(["loki-a-0", "loki-a-1", "loki-b-0", "foreign"])
+TARGETS = st.dictionaries(
+    NAMES,
+    st.builds(
+        lambda location, services: {
+            "override": "replace",
+            "type": "loki",
+            "location": location,
+            "services": services,
+        },
+        st.sampled_from(["http://one", "http://two"]),
+        st.sampled_from([["all"], ["-all"]]),
+    ),
+)
+
+
+@given(TARGETS, TARGETS)
+def test_changes_lead_to_what_is_wanted(present, wanted):
+    wanted = {
+        name: {**target, "services": ["all"]}
+        for name, target in wanted.items()
+        if name != "foreign"
+    }
+    plan = {name: ops.pebble.LogTarget(name, target) for name, target in present.items()}
+    changes = observability.changed_targets(plan, wanted)
+    after = {**present, **changes}
+    assert {name: after[name] for name in wanted} == wanted
+    for name in after.keys() - wanted.keys():
+        assert name == "foreign" or after[name]["services"] == ["-all"]
+    assert "foreign" not in changes
+    later = {name: ops.pebble.LogTarget(name, target) for name, target in after.items()}
+    assert observability.changed_targets(later, wanted) == {}
