@@ -6,6 +6,7 @@ Usage: python docs/generate.py [--check]   (--check: say what differs, change no
 from __future__ import annotations
 
 import argparse
+import ast
 import pathlib
 import re
 import sys
@@ -158,7 +159,88 @@ def _buckets(collector: object) -> str:
     return f" Buckets: {', '.join(f'{bound:g}' for bound in bounds)}."
 
 
+def events() -> str:
+    """Describe the Events that are written on pods."""
+    source = (ROOT / "workload/sidecar_lifecycle/names.py").read_text()
+    reasons = next(
+        node
+        for node in ast.parse(source).body
+        if isinstance(node, ast.ClassDef) and node.name == "EventReason"
+    )
+    rows: list[tuple[str, str]] = []
+    for name, meaning in zip(reasons.body[1::2], reasons.body[2::2], strict=True):
+        match name, meaning:
+            case (
+                ast.Assign(value=ast.Constant(value=str(reason))),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                rows.append((f"`{reason}`", text))
+            case _:
+                raise ValueError(f"EventReason: {ast.unparse(name)} has no docstring below it")
+    return (
+        "# Events\n\n"
+        "On pods; see them with `kubectl events -n NAMESPACE --for pod/NAME`. The same Event is\n"
+        "not written twice within some minutes.\n\n"
+        + table(("reason", "meaning"), sorted(rows))
+        + "\nOne more is written by the charm when it is removed: `ProxyShutdownEnds`, on each\n"
+        "unfinished pod whose proxy nobody will stop any more, with the command that does it.\n"
+    )
+
+
+def access() -> str:
+    """Describe the rights in rbac/roles.yaml, with the comments that give their reasons."""
+    text = (ROOT / "rbac/roles.yaml").read_text()
+    sections: list[str] = []
+    for document in text.split("\n---\n"):
+        role: dict[str, Any] = yaml.safe_load(document)
+        if "rules" not in role:
+            continue
+        meta = role["metadata"]
+        where = f"in `{meta['namespace']}`" if "namespace" in meta else "in the whole cluster"
+        rows = [
+            (reason, _resources(rule), ", ".join(rule["verbs"]))
+            for reason, rule in zip(_reasons(document), role["rules"], strict=True)
+        ]
+        sections.append(
+            f"## {meta['name']}\n\n{role['kind']}, {where}\n\n"
+            + table(("why", "resources", "verbs"), rows)
+        )
+    head = (
+        "# Access\n\nThe rights of `rbac/roles.yaml`, for an application `istio-integrator` in "
+        "the model `kubeflow`.\n`juju trust` gives all of them and more; see\n"
+        "[Deploy without `--trust`](../how-to/without-trust.md).\n\n"
+    )
+    return head + "\n".join(sections)
+
+
+def _resources(rule: dict[str, Any]) -> str:
+    names = [
+        f"`{resource}.{group}`" if group else f"`{resource}`"
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    ]
+    only = rule.get("resourceNames")
+    return ", ".join(names) + (f" named {', '.join(only)}" if only else "")
+
+
+def _reasons(document: str) -> list[str]:
+    """Take the comment above each rule; a rule without one shares that of the rule before."""
+    reasons: list[str] = []
+    comment: list[str] = []
+    for line in document[document.index("\nrules:") :].splitlines():
+        if line.startswith("# "):
+            comment.append(line.removeprefix("# "))
+        elif line.startswith("- apiGroups"):
+            reasons.append(" ".join(comment) or "\N{DITTO MARK}")
+            comment = []
+    if reasons[:1] == ["\N{DITTO MARK}"]:
+        raise ValueError(f"rbac/roles.yaml: no comment says why:{document}")
+    return reasons
+
+
 PAGES = {
+    "access.md": access,
+    "events.md": events,
     "configuration.md": configuration,
     "actions.md": actions,
     "command-line.md": command_line,

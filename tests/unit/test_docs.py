@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -32,3 +33,35 @@ def test_links_between_pages_lead_to_a_file(page: pathlib.Path):
     ]
 
     assert missing == []
+
+
+OURS = re.compile(r"(?:istio-integrator\.charmhub\.io/|PREFIX\})([a-z][a-z-]*)")
+
+
+def test_every_name_with_our_prefix_is_described():
+    """Labels, annotations and notices: the page has those that the sources have, no others."""
+    sources = [
+        *(ROOT / "src").rglob("*.py"),
+        *(ROOT / "templates").rglob("*.j2"),
+        *(ROOT / "workload/sidecar_lifecycle").rglob("*.py"),
+    ]
+    used = {name for source in sources for name in OURS.findall(source.read_text())}
+    page = (ROOT / "docs/reference/labels-and-annotations.md").read_text()
+    rows = [line.split("|") for line in page.splitlines() if line.startswith("| ")]
+    described = {name for row in rows for name in re.findall(r"`([a-z-]+)`", row[2])}
+
+    assert described == used
+
+
+def test_every_relation_is_described():
+    metadata = yaml.safe_load((ROOT / "metadata.yaml").read_text())
+    page = (ROOT / "docs/reference/relations.md").read_text()
+    described = set(
+        re.findall(r"^\| `([a-z-]+)` \| (provides|requires) `([a-z0-9_-]+)`", page, re.MULTILINE)
+    )
+
+    assert described == {
+        (endpoint, side, about["interface"])
+        for side in ("provides", "requires")
+        for endpoint, about in metadata[side].items()
+    }
