@@ -23,8 +23,8 @@ import manifests
 import membership
 import mesh
 import modeloperator
-import relations
 import observability
+import relations
 import statuses
 
 logger = logging.getLogger(__name__)
@@ -157,9 +157,9 @@ class IstioIntegrator(ops.CharmBase):
         self._run(self._workload)
         self._run(ingress.Ingress(scope, self._related))
         self._run(modeloperator.Modeloperator(scope))
+        self._run(observability.Observability.of(self, scope, self._related))
 
     def _run(self, part: component.Component) -> None:
-        self._run(observability.Observability.of(self, scope, self._related))
         """Reconcile one part; what it can't do must not keep the others from their work."""
         for attempt in range(1, _ATTEMPTS + 1):
             try:
