@@ -138,27 +138,45 @@ class Context:
 
 
 def context(
-    guard: Guard, target: gateway.Target, *, owner: str, gateway: str, hosts: Iterable[str]
+    guard: Guard,
+    target: gateway.Target,
+    *,
+    owner: str,
+    gateway: str,
+    hosts: Iterable[str],
+    only_https: bool = False,
 ) -> Context:
     """Put a guard into the words of its template.
 
     Without hosts of our own the gateway is ours alone, and everything on it is guarded, also
-    routes that others bind to our Gateway with hosts of their own. With hosts it is shared.
+    routes that others bind to our Gateway with hosts of their own. The same holds for wildcards:
+    routes to hosts within them are in virtual hosts that nobody can name beforehand, except those
+    of HTTPS, which are known to be our Gateway's. Otherwise the gateway is shared.
+
+    Args:
+        guard: What is to stand before the routes.
+        target: The gateway workload.
+        owner: Us.
+        gateway: Our Gateway, `namespace/name`.
+        hosts: Of the model; none: all.
+        only_https: Whether nothing but redirects is served without TLS.
     """
-    shared = tuple(hosts)
-    others = () if shared else _others(target)
+    own = tuple(hosts)
+    has_wildcard = any(host.startswith("*") for host in own)
+    everywhere = not own or (has_wildcard and not (target.neighbours and only_https))
+    others = _others(target, own) if everywhere else ()
     return Context(
         name=f"istio-integrator.{owner}".lower(),
         namespace=target.namespace,
         selector=target.selector,
-        everywhere=not shared,
-        own_hosts=tuple(f"{host}:{port}" for host in shared for port in target.ports),
+        everywhere=everywhere,
+        own_hosts=tuple(f"{host}:{port}" for host in own for port in target.ports),
         other_hosts=others,
         gateway=gateway,
         service=guard.service,
         identity_headers=guard.service.identity_headers if guard.service else (),
         provider=guard.provider,
-        policy_hosts=_with_any_port(shared),
+        policy_hosts=_with_any_port(own),
         policy_not_hosts=_with_any_port({other.rpartition(":")[0] for other in others}),
     )
 
@@ -175,8 +193,9 @@ def _with_any_port(hosts: Iterable[str]) -> tuple[str, ...]:
     )
 
 
-def _others(target: gateway.Target) -> tuple[str, ...]:
+def _others(target: gateway.Target, own: Iterable[str]) -> tuple[str, ...]:
     """Name the virtual hosts of Gateways that came to the workload after ours."""
+    ours = {"*", *own}
     return tuple(
         sorted(
             {
@@ -184,7 +203,7 @@ def _others(target: gateway.Target) -> tuple[str, ...]:
                 for neighbour in target.neighbours
                 for port in {server.port for server in neighbour.servers}
                 for host in neighbour.hosts_at(port)
-                if host != "*"
+                if host not in ours
             }
         )
     )

@@ -115,6 +115,8 @@ class Refusal:
     """The operator has to say something."""
 
     message: str
+    target: Target | None = None
+    """Where the model is served as long as the operator says nothing, if it was before."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -298,14 +300,16 @@ def _checked(wishes: Wishes, target: Target) -> Target | Refusal:
         name = target.neighbours[0].reference
         return Refusal(
             f"Gateway {name} is on the same workload {target.reference}: set hosts to the names "
-            "that this model is reached by"
+            "that this model is reached by",
+            target,
         )
     wildcards = [host for host in wishes.hosts if host.startswith("*")]
     if target.neighbours and wildcards and target.http_port and not wishes.only_https:
         # Routes to a host within the wildcard would be in a virtual host that we can't name.
         return Refusal(
             f"hosts: '{wildcards[0]}' on a shared gateway needs TLS and https-redirect=true, or "
-            "name each host"
+            "name each host",
+            target,
         )
     for neighbour in target.neighbours:
         for port in target.ports:

@@ -145,14 +145,10 @@ class Ingress:
             )
             self._statuses.append(status(target.message))
             self._publish(up=False)
+            if isinstance(target, gateway.Refusal) and target.target:
+                self._spare_newcomers(target.target)
             return
-        options = self._scope.config
-        decision = authentication.decide(
-            self._related.ingress_auth(),
-            strict=options.strict_ingress_auth,
-            model=self._scope.model,
-            domain=self._scope.cluster_domain,
-        )
+        decision = self._decide()
         received = self._related.ingress()
         self._report(decision, received)
         if decision.is_closed:
@@ -177,18 +173,36 @@ class Ingress:
             self._statuses.append(ops.WaitingStatus(f"gateway {target.reference} is not ready"))
         self._publish(up=served and target.ready)
 
+    def _decide(self) -> authentication.Decision:
+        return authentication.decide(
+            self._related.ingress_auth(),
+            strict=self._scope.config.strict_ingress_auth,
+            model=self._scope.model,
+            domain=self._scope.cluster_domain,
+        )
+
+    def _spare_newcomers(self, target: gateway.Target) -> None:
+        """Have a guard of all that a gateway serves let those pass who came to it after us."""
+        guard = self._decide().guard
+        live = self._find_gateway()
+        if guard is not None and live is not None and all(self._stays(live, target)):
+            self._guard(guard, target)
+
+    def _stays(self, live: cluster.Object, target: gateway.Target) -> tuple[bool, bool]:
+        """Tell whether our Gateway stays at its workload, and its hosts and ports as they are."""
+        spec = cluster.at(live, "spec")
+        same = all(
+            server["port"]["number"] in target.ports and server["hosts"] == self._hosts
+            for server in cluster.items(spec, "servers")
+        )
+        return spec.get("selector") == dict(target.selector), same
+
     def _leave_what_moved(self, target: gateway.Target) -> None:
         """Have a gateway forget routes at hosts and ports that will not be guarded any more."""
         live = self._find_gateway()
         if live is None:
             return
-        spec = cluster.at(live, "spec")
-        servers = cluster.items(spec, "servers")
-        stays = spec.get("selector") == dict(target.selector)
-        same = all(
-            server["port"]["number"] in target.ports and server["hosts"] == self._hosts
-            for server in servers
-        )
+        stays, same = self._stays(live, target)
         if stays and same:
             return
         logger.info("The gateway, its hosts or its ports change: the routes come back with them.")
@@ -210,6 +224,7 @@ class Ingress:
             owner=self._scope.manifests.owner,
             gateway=f"{self._scope.model}/{GATEWAY_NAME}",
             hosts=self._scope.config.hosts,
+            only_https=self._only_https,
         )
         put_up = _created(self._scope.manifests.apply(authentication.FOLDER, context)[0])
         served = self._find_gateway()

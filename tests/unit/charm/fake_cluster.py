@@ -50,6 +50,7 @@ class FakeCluster:
         self.unreachable = False
         self.interference: list[Any] = []
         self.policies_work = True
+        self.now = lambda: datetime.datetime.now(datetime.UTC)
         self._applied: dict[Key, dict[str, Any]] = {}
         self._version = 100
 
@@ -134,7 +135,8 @@ class FakeCluster:
         self._version += 1
         metadata = obj["metadata"]
         metadata.setdefault("uid", f"uid-{self._version}")
-        now = datetime.datetime.now(datetime.UTC)
+        # What is created later is younger, also within one second.
+        now = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=self._version)
         metadata.setdefault("creationTimestamp", now.strftime("%Y-%m-%dT%H:%M:%SZ"))
         metadata["resourceVersion"] = str(self._version)
         self.objects[key] = obj
@@ -182,6 +184,17 @@ class FakeCluster:
             return self._patch(key, content, request.headers["Content-Type"])
         return self.objects[key]
 
+    def _allows(self, asked: dict[str, str]) -> bool:
+        if asked["verb"] == "*":
+            return not self.forbidden
+        resource = "/".join(filter(None, (asked["resource"], asked.get("subresource"))))
+        denied = {
+            ("*", "*"),
+            (asked["verb"], resource),
+            (asked["verb"], resource, asked["namespace"]),
+        }
+        return not denied & self.forbidden
+
     def _check(self, verb: str, key: Key) -> None:
         plural = key[1]
         self.asked.add((verb, plural))
@@ -213,7 +226,10 @@ class FakeCluster:
 
     def _create(self, key: Key, obj: dict[str, Any], *, dry_run: bool) -> dict[str, Any]:
         metadata = obj["metadata"]
+        if key[1] == "selfsubjectaccessreviews":
+            return {**obj, "status": {"allowed": self._allows(obj["spec"]["resourceAttributes"])}}
         if key[1] == "pods":
+            metadata["creationTimestamp"] = self.now().strftime("%Y-%m-%dT%H:%M:%SZ")
             self._mutate(obj)
             self._inject(key[2], obj)
         name = metadata.get("name") or metadata["generateName"] + "x7k2p"

@@ -41,13 +41,14 @@ def rendered(guard, target=TARGET, hosts=("kf.example",)):
     return rendered_all(guard, target, hosts)[0]
 
 
-def rendered_all(guard, target, hosts):
+def rendered_all(guard, target, hosts, **how):
     context = authentication.context(
         guard,
         target,
         owner="kubeflow.istio-integrator",
         gateway="kubeflow/kubeflow-gateway",
         hosts=hosts,
+        **how,
     )
     return manifests.render(authentication.FOLDER, context)
 
@@ -170,6 +171,31 @@ def test_gateway_of_our_own_spares_hosts_that_came_later():
     assert spared["match"]["routeConfiguration"] == {"vhost": {"name": "shop.example:80"}}
     settings = spared["patch"]["value"]["typed_per_filter_config"].values()
     assert all(config["disabled"] for config in settings)
+
+
+WILDCARD = ("*.kf.example", "kf.example")
+
+
+def test_wildcard_has_the_filters_before_everything_but_newcomers():
+    server = gateway.Server(80, ("*.kf.example", "shop.example"))
+    target = gateway.Target(
+        **{**vars(TARGET), "neighbours": (gateway.Neighbour("shop/web", (server,)),)}
+    )
+    envoy_filter = rendered(authentication.Guard(service=SERVICE), target, WILDCARD)
+    assert [one["disabled"] for one in filters(envoy_filter)] == [False, False]
+    # Never for a host that is ours, whoever else claims it.
+    (spared,) = envoy_filter["spec"]["configPatches"][2:]
+    assert spared["match"]["routeConfiguration"] == {"vhost": {"name": "shop.example:80"}}
+
+
+def test_wildcard_on_a_shared_gateway_is_guarded_by_its_gateway_where_there_is_only_https():
+    server = gateway.Server(80, ("shop.example",))
+    target = gateway.Target(
+        **{**vars(TARGET), "neighbours": (gateway.Neighbour("shop/web", (server,)),)}
+    )
+    guard = authentication.Guard(service=SERVICE)
+    (envoy_filter,) = rendered_all(guard, target, WILDCARD, only_https=True)
+    assert [one["disabled"] for one in filters(envoy_filter)] == [True, True]
 
 
 def test_identity_is_taken_away_before_the_service_is_asked():

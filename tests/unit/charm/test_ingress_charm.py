@@ -345,6 +345,35 @@ def test_policy_goes_before_the_filter_when_nobody_may_be_asked_and_when_we_go(w
     )
 
 
+@pytest.mark.parametrize("hosts", ["", "*.kf.example.com"])
+def test_newcomer_to_our_gateway_is_left_alone_and_nothing_of_ours_changes(world, hosts):
+    world.config = {"hosts": hosts}
+    world.related = [route(), auth()]
+    assert isinstance(world.status(), testing.ActiveStatus)
+    neighbour(world.fake)
+    world.fake.writes.clear()
+    assert isinstance(world.status(), testing.BlockedStatus)
+    assert [write.split()[:2] for write in world.fake.writes] == [["patch", "envoyfilters"]]
+    *_, spared = world.guard()["spec"]["configPatches"]
+    assert spared["match"]["routeConfiguration"] == {"vhost": {"name": "shop.example.com:80"}}
+    # Nor is the model opened when its authentication goes meanwhile.
+    world.related = [route()]
+    world.run()
+    assert "istio-integrator-closed" in json.dumps(world.guard())
+
+
+def test_refused_options_for_another_gateway_leave_the_guard_where_it_is(world):
+    world.related = [route(), auth()]
+    world.run()
+    install_gateway(world.fake, "elsewhere")
+    neighbour(world.fake)
+    before = world.guard()
+    world.config = {"gateway_service": "elsewhere/istio-ingressgateway"}
+    world.fake.find("Gateway", "kubeflow-gateway", "kubeflow")["spec"]["selector"] = {"a": "b"}
+    assert isinstance(world.status(), testing.BlockedStatus)
+    assert world.guard() == before
+
+
 def order_of(world):
     names = {"envoyfilters": "guard", "gateways": "gateway", "virtualservices": "routes"}
     found = [write.split() for write in world.fake.writes]
@@ -612,6 +641,24 @@ def test_broken_authority_takes_https_away(certified):
     assert isinstance(certified.status(), testing.ActiveStatus)
     assert len(certified.gateway()["spec"]["servers"]) == 1
     assert not [obj for obj in certified.fake.objects.values() if obj["kind"] == "Secret"]
+
+
+def secrets(world):
+    found = [obj["metadata"] for obj in world.fake.objects.values() if obj["kind"] == "Secret"]
+    return sorted(each["namespace"] for each in found)
+
+
+def test_certificate_follows_the_gateway_also_without_a_look_into_every_namespace(certified):
+    certified.fake.forbidden.add(("list", "secrets", ""))
+    certified.run()
+    assert secrets(certified) == ["istio-ingress", "kubeflow"]
+    certified.config["gateway_workload"] = True
+    certified.run()
+    assert secrets(certified) == ["kubeflow", "kubeflow"]
+    certified.config["gateway_workload"] = False
+    certified.run()
+    certified.run(lambda ctx: ctx.on.remove(), units=0)
+    assert secrets(certified) == []
 
 
 @pytest.mark.parametrize(
