@@ -255,6 +255,14 @@ class Lifecycle:
         """
         return parse(self._ask())
 
+    def stale(self) -> list[dict[str, Any]]:
+        """Ask which pods of the model have an old sidecar.
+
+        Raises:
+            LifecycleError: There is no answer.
+        """
+        return parse(self._ask("--stale")).pods
+
     def restart(self, *, dry_run: bool, stale: bool) -> list[dict[str, Any]]:
         """Have the acting unit's workload replace what may be replaced, without waiting for it.
 
@@ -267,14 +275,6 @@ class Lifecycle:
 
         Raises:
             LifecycleError: There is no answer.
-    def stale(self) -> list[dict[str, Any]]:
-        """Ask which pods of the model have an old sidecar.
-
-        Raises:
-            LifecycleError: There is no answer.
-        """
-        return parse(self._ask("--stale")).pods
-
         """
         which = ("--stale",) if stale else ()
         how = ("--dry-run",) if dry_run else ()
