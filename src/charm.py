@@ -15,6 +15,7 @@ import claims
 import cluster
 import component
 import config
+import diagnosis
 import errors
 import farewell
 import ingress
@@ -32,8 +33,8 @@ logger = logging.getLogger(__name__)
 for _library in ("httpx2", "httpcore2"):
     logging.getLogger(_library).setLevel(logging.WARNING)
 
-_ATTEMPTS = 3
 _RESOLVER = pathlib.Path("/etc/resolv.conf")
+_ATTEMPTS = 3
 """Tries at an object that somebody else keeps changing, before the next event tries again."""
 
 
@@ -64,6 +65,7 @@ class IstioIntegrator(ops.CharmBase):
         framework.observe(self.on.collect_unit_status, self._on_collect_status)
         for name in actions.ANSWERS:
             framework.observe(self.on[name].action, self._on_action)
+        framework.observe(self.on["diagnose"].action, self._on_diagnose)
 
     def _on_event(self, _: ops.EventBase) -> None:
         if self.app.planned_units() == 0:
@@ -153,7 +155,7 @@ class IstioIntegrator(ops.CharmBase):
         if discovery.mesh is not None:
             self._statuses.append(ops.ActiveStatus(discovery.mesh.sidecars))
         self._run(place)
-        self._workload = self._lifecycle(scope, _joined(scope, place))
+        self._workload = self._lifecycle(scope, lifecycle.Joined.of(scope, joined=place.joined))
         self._run(self._workload)
         self._run(ingress.Ingress(scope, self._related))
         self._run(modeloperator.Modeloperator(scope))
@@ -225,13 +227,16 @@ class IstioIntegrator(ops.CharmBase):
         except errors.CharmError as error:
             event.fail(str(error))
 
-
-def _joined(scope: component.Scope, place: membership.Membership) -> lifecycle.Joined | None:
-    if scope.mesh is None:
-        return None
-    if place.joined or scope.config.mesh_membership == "selected":
-        return lifecycle.Joined(namespace=scope.mesh.namespace, revision=scope.mesh.revision)
-    return None
+    def _on_diagnose(self, event: ops.ActionEvent) -> None:
+        """Bring everything up to date, then look at all of it, whatever went wrong."""
+        self._on_event(event)
+        try:
+            scope = self._scope(cluster.connect(), self._options_or_defaults(), None)
+        except errors.CharmError as error:
+            event.fail(str(error))
+            return
+        container = self.unit.get_container(lifecycle.CONTAINER)
+        diagnosis.answer(event, diagnosis.Look(scope, self._related, container), self._statuses)
 
 
 if __name__ == "__main__":

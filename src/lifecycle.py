@@ -7,7 +7,7 @@ import json
 import logging
 import shlex
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import ops
 
@@ -36,6 +36,18 @@ class Joined:
 
     namespace: str
     revision: str
+
+    @classmethod
+    def of(cls, scope: component.Scope, *, joined: bool) -> Self | None:
+        """Tell which mesh that is; None where they are asked to join none.
+
+        Args:
+            scope: With the mesh that was found.
+            joined: Whether the model's namespace is a member.
+        """
+        if scope.mesh is None or not (joined or scope.config.mesh_membership == "selected"):
+            return None
+        return cls(namespace=scope.mesh.namespace, revision=scope.mesh.revision)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

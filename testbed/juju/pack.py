@@ -23,7 +23,7 @@ from testbed.images import debian
 
 COPIED = (
     "metadata.yaml", "config.yaml", "actions.yaml", "icon.svg", "LICENSE", "README.md", "version",
-    "src", "lib", "templates", "hooks",
+    "src", "lib", "templates", "rbac", "hooks",
 )  # fmt: skip
 """What goes into the archive, where the charm has it."""
 

@@ -1,0 +1,64 @@
+"""Checks of what istiod and the gateway wrote in the last minutes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+
+from . import finding
+
+MINUTES = 5
+"""Of the log that are looked at."""
+_PLAIN = re.compile(r"^\S+\s+(?P<level>\w+)\s+(?P<rest>.*)$")
+_ERRORS = frozenset({"error", "fatal", "critical"})
+_REJECTED = re.compile(r"gRPC config for \S+ rejected|Rejected|ADS.*: ACK ERROR")
+"""A proxy that does not take what it was sent says so as a warning, istiod too."""
+_CHANGING = re.compile(r"\b[0-9a-f]{8,}\b|\d+")
+_LONGEST = 160
+
+
+def errors_in(lines: Iterable[str]) -> dict[str, int]:
+    """Count the errors of a log by their text, numbers in it aside.
+
+    Istio writes `TIME<tab>LEVEL<tab>SCOPE<tab>MESSAGE`, or JSON with `level` and `msg`.
+    """
+    found: dict[str, int] = {}
+    texts: dict[str, str] = {}
+    for line in lines:
+        level, text = _parsed(line)
+        if level in _ERRORS or _REJECTED.search(text):
+            key = _CHANGING.sub("#", text)
+            # The last one of each kind is the one to show.
+            texts[key] = text
+            found[key] = found.get(key, 0) + 1
+    return {" ".join(texts[key].split())[:_LONGEST]: count for key, count in found.items()}
+
+
+def _parsed(line: str) -> tuple[str, str]:
+    if line.startswith("{"):
+        try:
+            entry = json.loads(line)
+            return str(entry.get("level", "")).lower(), str(entry.get("msg", ""))
+        except (ValueError, AttributeError):
+            return "", ""
+    match = _PLAIN.match(line)
+    return (match["level"].lower(), match["rest"]) if match else ("", "")
+
+
+def log(name: str, lines: Iterable[str], *, look: str) -> Iterable[finding.Finding]:
+    """Judge a log.
+
+    Args:
+        name: Whose it is.
+        lines: Of the last minutes.
+        look: The command that shows it.
+    """
+    found = errors_in(lines)
+    if not found:
+        yield finding.fine(f"{name}: no error in {MINUTES} minutes")
+        return
+    text, count = max(found.items(), key=lambda pair: pair[1])
+    total = sum(found.values())
+    times = f" ({count} times)" if count > 1 else ""
+    yield finding.doubtful(f"{name}: {total} errors in {MINUTES} minutes: {text}{times}", look)

@@ -1,0 +1,112 @@
+"""Checks of the model's pods: who lacks a sidecar, whose is old, whose runs on for nothing."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import cluster
+import lifecycle
+import probe
+
+from . import finding
+
+GRACE = datetime.timedelta(seconds=30)
+"""After a payload's end: by then its proxy has long been stopped."""
+
+Line = Mapping[str, Any]
+"""One of the workload's answers about a pod."""
+
+
+def uninjected(answer: lifecycle.Answer, *, application: str) -> Iterable[finding.Finding]:
+    """Judge the pods that lack the sidecar that they should have, by what keeps it from them."""
+    said = finding.of_statuses(lifecycle.progress(answer.summary, application=application))
+    unmet = [each for each in said if each.level is not finding.Level.FINE]
+    yield from unmet
+    for message, pods in _by_message(answer.pods).items():
+        yield finding.doubtful(
+            f"no sidecar: {finding.listed(pods)}: {message}",
+            f"juju run {application}/leader list-uninjected",
+        )
+    if not unmet and not answer.pods:
+        summary = answer.summary
+        yield finding.fine(f"{summary.in_mesh}/{summary.eligible} pods in mesh")
+
+
+def stale(rows: Sequence[Line], *, application: str) -> Iterable[finding.Finding]:
+    """Judge the proxies that are of another revision or version than new pods get."""
+    for message, pods in _by_message(rows).items():
+        yield finding.doubtful(
+            f"old proxy: {finding.listed(pods)}: {message}",
+            f"juju run {application}/leader restart-stale",
+        )
+    if not rows:
+        yield finding.fine("every proxy is of istiod's revision and version")
+
+
+def _by_message(rows: Iterable[Line]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        found.setdefault(row["message"], []).append(f"{row['namespace']}/{row['name']}")
+    return found
+
+
+def payload_end(pod: cluster.Object) -> datetime.datetime | None:
+    """Tell when the last container beside a running classic proxy ended; None where one runs."""
+    states = {
+        each["name"]: cluster.at(each, "state")
+        for each in cluster.items(cluster.at(pod, "status"), "containerStatuses")
+    }
+    proxy = states.pop(probe.PROXY, {})
+    if "running" not in proxy or not states:
+        return None
+    ends: list[datetime.datetime] = []
+    for state in states.values():
+        ended = cluster.at(state, "terminated").get("finishedAt")
+        if ended is None:
+            return None
+        ends.append(datetime.datetime.fromisoformat(ended))
+    return max(ends)
+
+
+def lingering(
+    pods: Iterable[cluster.Object],
+    lines: Iterable[Line],
+    *,
+    now: datetime.datetime,
+    application: str,
+    is_stopping: bool,
+) -> Iterable[finding.Finding]:
+    """Judge the proxies that run though their payload has ended.
+
+    Args:
+        pods: Candidates.
+        lines: What the workload's rules say about each.
+        now: The time, with its zone.
+        application: Ours.
+        is_stopping: The option `proxy-shutdown`.
+    """
+    said = {(line["namespace"], line["name"]): line for line in lines}
+    count = 0
+    for pod in pods:
+        ended = payload_end(pod)
+        metadata = pod["metadata"]
+        line = said.get((metadata["namespace"], metadata["name"]))
+        if ended is None or line is None or now - ended < GRACE:
+            continue
+        count += 1
+        seconds = int((now - ended).total_seconds())
+        seen = (
+            f"{metadata['namespace']}/{metadata['name']}: its proxy still runs {seconds} s after "
+            f"its payload: {line['message']} ({line['decision']})"
+        )
+        events = f"kubectl -n {metadata['namespace']} describe pod {metadata['name']}"
+        if line["decision"] != "stop":
+            yield finding.doubtful(seen, events)
+        elif is_stopping:
+            yield finding.broken(seen, events)
+        else:
+            yield finding.broken(seen, f"juju config {application} proxy-shutdown=true")
+    if not count:
+        yield finding.fine("no proxy outlives its payload")
