@@ -125,6 +125,9 @@ class Controller:
     ) -> tuple[outcome.Plan, hands.Reading]:
         remembered = memory.decode(stored.data)
         reading = await hands.read(self.cluster, pods, remembered, self.answers)
+        # Workloads come and go, and this process stays.
+        for workload in self.answers.keys() - reading.snapshot.desired.keys():
+            del self.answers[workload]
         limits = outcome.Limits(max_unavailable=self.settings.max_unavailable)
         now = self.clock.now()
         mode = self.settings.mode
