@@ -134,7 +134,7 @@ class Context:
     policy_hosts: tuple[str, ...]
     """Hosts that the provider asks about; empty: all."""
     policy_not_hosts: tuple[str, ...]
-    """Hosts of others, where it asks about all."""
+    """Hosts of others among them."""
 
 
 def context(

@@ -1,8 +1,10 @@
 """Who visits a gateway: somebody with one connection, and somebody who never stops asking."""
 
+import base64
 import dataclasses
 import http.client
 import json
+import os
 import socket
 import ssl
 import threading
@@ -121,6 +123,11 @@ class Hammer(threading.Thread):
                 self._visitor.close()
         self._visitor.close()
 
+    @property
+    def count(self):
+        """How many answers there are by now."""
+        return sum(list(self.answers.values()))
+
     def __enter__(self):
         self.start()
         return self
@@ -138,6 +145,32 @@ def raw(address, request, port=80):
         while b"\r\n\r\n" not in found and (chunk := connection.recv(65536)):
             found += chunk
         return found
+
+
+def talk(address, path, message, host=HOST, port=80, **headers):
+    """Open a WebSocket (RFC 6455), send a message below 126 bytes, and return the echo."""
+    asked = {
+        "Host": host,
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": base64.b64encode(os.urandom(16)).decode(),
+        **headers,
+    }
+    head = "".join(f"{name}: {value}\r\n" for name, value in asked.items())
+    with socket.create_connection((address, port), timeout=15) as connection:
+        connection.sendall(f"GET {path} HTTP/1.1\r\n{head}\r\n".encode())
+        with connection.makefile("rb") as answer:
+            status = answer.readline().decode().strip()
+            while answer.readline().strip():
+                pass
+            if " 101 " not in status:
+                return status
+            mask = os.urandom(4)
+            body = bytes(byte ^ mask[place % 4] for place, byte in enumerate(message.encode()))
+            connection.sendall(bytes([0x81, 0x80 | len(body)]) + mask + body)
+            _, length = answer.read(2)
+            return answer.read(length).decode()
 
 
 def eventually(check, timeout=30):

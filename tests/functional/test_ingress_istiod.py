@@ -2,10 +2,12 @@
 
 import contextlib
 import datetime
+import json
 import time
 
 import pytest
 
+import cluster as charm_cluster
 import component
 import config
 import errors
@@ -24,6 +26,17 @@ AUTH = relations.AuthRequest(
     allowed_request_headers=("cookie",),
     allowed_response_headers=("kubeflow-userid",),
 )
+
+
+# The same service as in AUTH. What it is shown beside tells who asked.
+ASKING = {
+    "service": f"oidc.{MODEL}.svc.cluster.local",
+    "port": 80,
+    "includeRequestHeadersInCheck": ["cookie", "x-shown"],
+    "headersToUpstreamOnAllow": ["kubeflow-userid"],
+}
+PROVIDER = {"name": "oidc", "envoyExtAuthzHttp": ASKING}
+OTHER_PROVIDER = {"name": "ldap", "envoyExtAuthzHttp": ASKING}
 
 
 def namespace(name):
@@ -100,16 +113,24 @@ def tenant():
 class Place:
     """The charm's part, as relations and options make it."""
 
-    def __init__(self, api, port):
+    def __init__(self, api, port, application, asked):
         self.api = api
         self.port = port
+        self.application = application
+        self.asked = asked
+        self.providers = ()
         self.requests = []
         self.auths = []
         self.options = {"hosts": visitors.HOST}
         self.later = datetime.timedelta(hours=1)
 
     def part(self):
-        found = mesh.Mesh(namespace="istio-system", revision="default", is_default=True)
+        found = mesh.Mesh(
+            namespace="istio-system",
+            revision="default",
+            is_default=True,
+            extension_providers=self.providers,
+        )
         scope = component.Scope(
             cluster=self.api,
             manifests=manifests.Manifests(self.api, model=MODEL, application="istio-integrator"),
@@ -175,16 +196,16 @@ def place(client, kubeconfig, tmp_path_factory):
     api = world.install_definitions(client)
     folder = tmp_path_factory.mktemp("istiod")
     with contextlib.ExitStack() as stack:
-        application = stack.enter_context(echo.serving(echo.Application)).server_port
-        authorization = stack.enter_context(echo.serving(echo.Authorization)).server_port
+        application = stack.enter_context(echo.serving(echo.Application))
+        authorization = stack.enter_context(echo.serving(echo.Authorization))
         port, admin = world.free_ports(2)
         objects = [
             *map(namespace, (world.GATEWAY_NAMESPACE, "shop", MODEL)),
             *gateway_workload(port),
-            *service("shop", "web", application),
-            *service(MODEL, "kfp", application),
-            *service(MODEL, "dashboard", application),
-            *service(MODEL, "oidc", authorization),
+            *service("shop", "web", application.server_port),
+            *service(MODEL, "kfp", application.server_port),
+            *service(MODEL, "dashboard", application.server_port),
+            *service(MODEL, "oidc", authorization.server_port),
             *tenant(),
         ]
         with contextlib.suppress(errors.ConflictError):
@@ -192,9 +213,10 @@ def place(client, kubeconfig, tmp_path_factory):
             api.create(namespace("istio-system"))
         for obj in objects:
             api.create(obj)
-        xds = stack.enter_context(world.istiod(folder, kubeconfig))
+        settings = {"extensionProviders": [PROVIDER, OTHER_PROVIDER]}
+        xds = stack.enter_context(world.istiod(folder, kubeconfig, settings))
         stack.enter_context(world.gateway(folder, xds, admin))
-        found = Place(api, port)
+        found = Place(api, port, application.asked, authorization.asked)
         visitor = found.visitor()
         deadline = time.monotonic() + 30
         while True:
@@ -214,12 +236,25 @@ def place(client, kubeconfig, tmp_path_factory):
             api.delete(namespace(name))
 
 
+@pytest.fixture(params=["filter", "provider"])
+def asking(request, place):
+    """The place with one of the two ways of asking."""
+    place.providers = (PROVIDER,) if request.param == "provider" else ()
+    place.options = {"hosts": visitors.HOST}
+    place.auths = [COMPLETE]
+    yield place
+    place.providers = ()
+
+
 def request(number, name, prefix, rewrite):
     message = relations.IngressRequest(service=name, port=80, prefix=prefix, rewrite=rewrite)
     return relations.Received(number, name, message)
 
 
 COMPLETE = relations.Received(9, "oidc", AUTH)
+
+
+REQUESTS = 10_000
 
 
 @pytest.mark.long
@@ -232,42 +267,56 @@ def test_nothing_of_ours_is_served_unasked_and_the_neighbour_never_notices(place
 
         neighbours = [hammer(host=visitors.TENANT), hammer(host=visitors.TENANT, fresh=True)]
         strangers = [hammer(**ours), hammer(fresh=True, **ours)]
-        for _ in range(3):
-            # Closed, because nobody is related.
+
+        def go_on(requests=100):
+            """Let everybody ask on."""
+            before = [hammer.count for hammer in (*neighbours, *strangers)]
+            assert visitors.eventually(
+                lambda: all(
+                    hammer.count >= count + requests
+                    for hammer, count in zip((*neighbours, *strangers), before, strict=True)
+                )
+            )
+
+        def change(**given):
+            vars(place).update(given)
             place.reconcile()
-            time.sleep(1)
-            # Complete.
-            place.auths = [COMPLETE]
-            place.reconcile()
+            go_on()
+
+        while sum(stranger.count for stranger in strangers) < REQUESTS:
+            # Closed, because nobody is related; then complete.
+            change(auths=[])
+            place.providers = ()
+            change(auths=[COMPLETE])
             place.eventually(200, Cookie=COOKIE)
-            time.sleep(1)
+            # istiod's filters instead of ours, and back.
+            change(providers=(PROVIDER,))
+            place.eventually(200, Cookie=COOKIE)
+            change(providers=())
             # Another service, then back, then gone.
-            place.auths = [relations.Received(9, "oidc", AUTH.model_copy(update={"port": 81}))]
-            place.reconcile()
-            time.sleep(0.5)
-            place.auths = [COMPLETE]
-            place.reconcile()
+            elsewhere = AUTH.model_copy(update={"port": 81})
+            change(auths=[relations.Received(9, "oidc", elsewhere)])
+            change(auths=[COMPLETE], providers=(PROVIDER,))
             place.eventually(200, Cookie=COOKIE)
-            place.auths = []
-            place.reconcile()
-            time.sleep(0.5)
+            change(auths=[])
             # By another name for a while, and by both.
             for hosts in (
                 "other.example.com",
                 f"{visitors.HOST},other.example.com",
                 visitors.HOST,
             ):
-                place.options = {"hosts": hosts}
-                place.auths = [COMPLETE]
-                place.reconcile()
-                time.sleep(0.5)
+                change(options={"hosts": hosts}, auths=[COMPLETE])
+            # A route comes and goes.
+            routes = place.requests
+            change(requests=[*routes, request(4, "kfp", "/more", None)])
+            change(requests=routes)
             # The application is removed, and deployed again.
-            place.auths = [COMPLETE]
-            place.reconcile()
             place.eventually(200, Cookie=COOKIE)
             place.part().remove()
-            time.sleep(1)
-            place.auths = []
+            go_on()
+    place.providers = ()
+    print("strangers", [stranger.answers for stranger in strangers])
+    print("neighbours", [neighbour.answers for neighbour in neighbours])
     for neighbour in neighbours:
         assert set(neighbour.answers) == {200}
     for stranger in strangers:
@@ -275,11 +324,129 @@ def test_nothing_of_ours_is_served_unasked_and_the_neighbour_never_notices(place
         assert stranger.answers.get(302, 0) > 0, stranger.answers
 
 
-def test_routes_lead_where_they_should_whatever_their_age(place):
-    place.auths = [COMPLETE]
+def test_each_request_is_asked_about_once(asking):
+    asking.reconcile()
+    asking.eventually(200, Cookie=COOKIE)
+    by_provider = bool(asking.providers)
+    visitor = asking.visitor()
+
+    def shown():
+        asking.asked.clear()
+        answer = visitor.get("/kfp/x", Cookie=COOKIE, **{"X-Shown": "to istiod's filter only"})
+        assert answer.status == 200
+        assert answer.echo["headers"]["kubeflow-userid"] == echo.USER
+        (asked,) = asking.asked
+        return "x-shown" in asked["headers"]
+
+    assert visitors.eventually(lambda: shown() is by_provider)
+    visitor.close()
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        "kubeflow-userid: admin",
+        "Kubeflow_UserID: admin",
+        "kubeflow-userid: admin\r\nkubeflow-userid: admin",
+    ],
+)
+def test_name_that_a_client_claims_reaches_nobody(asking, claim):
+    asking.reconcile()
+    asking.eventually(200, Cookie=COOKIE)
+    for path, user in (("/kfp/x", echo.USER), ("/public/x", None)):
+        head = f"GET {path} HTTP/1.1\r\nHost: {visitors.HOST}\r\nCookie: {COOKIE}\r\n"
+        asking.asked.clear()
+        asking.application.clear()
+        answer = visitors.raw("127.0.0.1", f"{head}{claim}\r\n\r\n", asking.port)
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        (served,) = asking.application
+        assert served["headers"].get("kubeflow-userid") == user
+        assert "admin" not in json.dumps([served, asking.asked])
+
+
+def test_policy_alone_would_take_a_client_at_its_word(place):
+    """Why the EnvoyFilter stays beside the policy: Istio takes no header away."""
+    place.providers, place.options, place.auths = (PROVIDER,), {"hosts": visitors.HOST}, [COMPLETE]
     place.reconcile()
     place.eventually(200, Cookie=COOKIE)
     visitor = place.visitor()
+    kind = charm_cluster.kind("networking.istio.io/v1alpha3", "EnvoyFilter")
+    (ours,) = place.api.list(kind, namespace=world.GATEWAY_NAMESPACE)
+    place.api.delete(ours)
+
+    def taken_at_its_word():
+        headers = {"Kubeflow-UserID": "admin"}
+        return "admin" in visitor.get("/public/x", **headers).text
+
+    assert visitors.eventually(taken_at_its_word)
+    place.reconcile()
+    assert visitors.eventually(lambda: not taken_at_its_word())
+    visitor.close()
+
+
+def test_neighbour_whose_policy_asks_somebody_else_is_not_refused_for_ours(place):
+    place.providers, place.options, place.auths = (PROVIDER,), {"hosts": visitors.HOST}, [COMPLETE]
+    place.reconcile()
+    place.eventually(200, Cookie=COOKIE)
+    theirs = {
+        "apiVersion": "security.istio.io/v1",
+        "kind": "AuthorizationPolicy",
+        "metadata": {"name": "theirs", "namespace": world.GATEWAY_NAMESPACE},
+        "spec": {
+            "selector": {"matchLabels": world.LABELS},
+            "action": "CUSTOM",
+            "provider": {"name": "ldap"},
+            "rules": [{"to": [{"operation": {"hosts": [visitors.TENANT]}}]}],
+        },
+    }
+    place.api.create(theirs)
+    visitor = place.visitor()
+    try:
+        # istiod takes one provider for a workload, and refuses what two of them guard.
+        known = {"host": visitors.TENANT, "Cookie": COOKIE}
+        assert visitors.eventually(lambda: visitor.get(**known).status == 403)
+        place.reconcile()
+        assert visitors.eventually(lambda: visitor.get(**known).status == 200)
+        assert visitor.get(host=visitors.TENANT).status == 302
+        assert visitor.get("/kfp/x").status == 302
+        assert visitor.get("/kfp/x", Cookie=COOKIE).status == 200
+    finally:
+        visitor.close()
+        place.api.delete(theirs)
+        place.providers = ()
+
+
+def test_connection_from_before_the_guard_is_not_served_past_it(place):
+    place.part().remove()
+    place.later = datetime.timedelta()
+    place.options = {"hosts": visitors.HOST, "strict_ingress_auth": False}
+    place.auths = []
+    place.reconcile()
+    place.eventually(200)
+    early = place.visitor()
+    assert early.get("/kfp/x").status == 200
+    try:
+        place.auths = [COMPLETE]
+        assert any("earlier connections" in message for message in place.reconcile())
+        assert visitors.eventually(lambda: early.get("/kfp/x").status != 200)
+        late = place.visitor()
+        assert late.get("/kfp/x", Cookie=COOKIE).status != 200
+        # A minute later it is somebody else's turn to ask, on new connections.
+        place.later = datetime.timedelta(hours=1)
+        place.reconcile()
+        place.eventually(200, Cookie=COOKIE)
+        place.eventually(302)
+        late.close()
+    finally:
+        early.close()
+        place.later = datetime.timedelta(hours=1)
+        place.options = {"hosts": visitors.HOST}
+
+
+def test_routes_lead_where_they_should_whatever_their_age(asking):
+    asking.reconcile()
+    asking.eventually(200, Cookie=COOKIE)
+    visitor = asking.visitor()
     for path, want in (
         ("/", "/"),
         ("/kfp/x", "/kfp/x"),
@@ -289,14 +456,11 @@ def test_routes_lead_where_they_should_whatever_their_age(place):
     ):
         answer = visitor.get(path, Cookie=COOKIE)
         assert (answer.status, answer.echo["path"]) == (200, want)
-    answer = visitor.get("/kfp/x", Cookie=COOKIE, **{"Kubeflow-UserID": "admin"})
-    assert answer.echo["headers"]["kubeflow-userid"] == echo.USER
     visitor.close()
 
 
-def test_route_of_somebody_else_on_our_gateway_is_guarded(place):
-    place.auths = [COMPLETE]
-    place.reconcile()
+def test_route_of_somebody_else_on_our_gateway_is_guarded(asking):
+    asking.reconcile()
     destination = {"host": "web.shop.svc.cluster.local", "port": {"number": 80}}
     notebook = {
         "apiVersion": "networking.istio.io/v1",
@@ -314,29 +478,26 @@ def test_route_of_somebody_else_on_our_gateway_is_guarded(place):
             ],
         },
     }
-    place.api.create(notebook)
-    visitor = place.visitor()
+    asking.api.create(notebook)
+    visitor = asking.visitor()
     deadline = time.monotonic() + 20
     while "its-own" not in visitor.get("/notebook/x", Cookie=COOKIE).text:
         assert time.monotonic() < deadline
         time.sleep(0.1)
     assert visitor.get("/notebook/x").status == 302
     # Closed, it is closed as well.
-    place.auths = []
-    place.reconcile()
-    place.eventually(403, "/notebook/x", Cookie=COOKIE)
+    asking.auths = []
+    asking.reconcile()
+    asking.eventually(403, "/notebook/x", Cookie=COOKIE)
     visitor.close()
-    place.api.delete(notebook)
+    asking.api.delete(notebook)
 
 
-def test_gateway_of_our_own_guards_hosts_that_others_bind_to_it(place):
-    place.part().remove()
+@pytest.mark.long
+def test_gateway_of_our_own_guards_hosts_that_others_bind_to_it(asking):
+    asking.part().remove()
     for obj in tenant():
-        place.api.delete(obj)
-    place.options = {}
-    place.auths = [COMPLETE]
-    place.reconcile()
-    place.eventually(200, Cookie=COOKIE)
+        asking.api.delete(obj)
     sneaky = {
         "apiVersion": "networking.istio.io/v1",
         "kind": "VirtualService",
@@ -347,14 +508,30 @@ def test_gateway_of_our_own_guards_hosts_that_others_bind_to_it(place):
             "http": [{"route": [{"destination": {"host": "web.shop.svc.cluster.local"}}]}],
         },
     }
-    place.api.create(sneaky)
-    visitor = place.visitor()
-    deadline = time.monotonic() + 20
-    while visitor.get(host="sneaky.example.com", Cookie=COOKIE).status != 200:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    time.sleep(1)
-    assert visitor.get(host="sneaky.example.com").status == 302
-    visitor.close()
-    place.api.delete(sneaky)
-    place.part().remove()
+    asking.api.create(sneaky)
+    visitor = asking.visitor()
+    try:
+        for hosts in ("", "*.example.com"):
+            asking.options = {"hosts": hosts}
+            asking.reconcile()
+            asking.eventually(200, Cookie=COOKIE)
+            # A policy's host may have one wildcard, so with a port it is our filter that asks.
+            for host in ("sneaky.example.com", "sneaky.example.com:8080"):
+                known = {"host": host, "Cookie": COOKIE}
+                assert visitors.eventually(lambda known=known: visitor.get(**known).status == 200)
+                assert visitor.get(host=host).status == 302
+        # Somebody comes to the gateway that was ours alone: the operator has to say something,
+        # and until then they are served as if we were not there, and our model as before.
+        for obj in tenant():
+            asking.api.create(obj)
+        assert any("shared gateway" in message for message in asking.reconcile())
+        assert visitors.eventually(lambda: visitor.get(host=visitors.TENANT).status == 200)
+        assert visitor.get(host="sneaky.example.com").status == 302
+        assert visitor.get("/kfp/x").status == 302
+        assert visitor.get("/kfp/x", Cookie=COOKIE).status == 200
+    finally:
+        visitor.close()
+        asking.api.delete(sneaky)
+        asking.part().remove()
+        for obj in tenant():
+            asking.api.apply(obj)

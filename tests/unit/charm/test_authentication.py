@@ -249,6 +249,21 @@ LATER = gateway.Target(
             {"to": [{"operation": {"notHosts": ["shop.example", "shop.example:*"]}}]},
             id="but hosts of others that came later",
         ),
+        pytest.param(
+            LATER,
+            ("*.example",),
+            {
+                "to": [
+                    {
+                        "operation": {
+                            "hosts": ["*.example"],
+                            "notHosts": ["shop.example", "shop.example:*"],
+                        }
+                    }
+                ]
+            },
+            id="also within our wildcard",
+        ),
     ],
 )
 def test_policy_is_about_our_hosts(target, hosts, rule):
