@@ -142,11 +142,25 @@ class Streams:
             yield socket
 
 
-class _Socket(io.RawIOBase):
-    """As much of a socket as http.client needs, over the frames of a port-forward.
+class _Socket:
+    """As much of a socket as http.client needs, over the frames of a port-forward."""
 
-    Each of its two channels begins with the port's number.
-    """
+    def __init__(self, socket: Any, seconds: float) -> None:
+        self._socket = socket
+        self._seconds = seconds
+
+    def sendall(self, data: bytes) -> None:
+        self._socket.send_bytes(bytes([_DATA]) + data)
+
+    def makefile(self, *_: object) -> io.BufferedReader:
+        return io.BufferedReader(_Frames(self._socket, self._seconds))
+
+    def close(self) -> None:
+        """Leave it to whoever opened it."""
+
+
+class _Frames(io.RawIOBase):
+    """What comes over the data channel. Each of the two channels begins with the port's number."""
 
     def __init__(self, socket: Any, seconds: float) -> None:
         super().__init__()
@@ -154,12 +168,6 @@ class _Socket(io.RawIOBase):
         self._seconds = seconds
         self._greeted: set[int] = set()
         self._pending = b""
-
-    def sendall(self, data: bytes) -> None:
-        self._socket.send_bytes(bytes([_DATA]) + data)
-
-    def makefile(self, *_: object) -> io.BufferedReader:
-        return io.BufferedReader(self)
 
     def readable(self) -> bool:
         return True

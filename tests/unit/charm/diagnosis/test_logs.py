@@ -1,0 +1,45 @@
+"""Errors in the logs of istiod and the gateway."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from diagnosis import logs
+
+PLAIN = "2026-01-01T00:00:00.000000Z\t{}\t{}\t{}"
+LEVELS = ["debug", "info", "warn", "warning", "error", "fatal", "critical"]
+
+
+@given(st.lists(st.tuples(st.sampled_from(LEVELS), st.booleans()), max_size=20))
+def test_errors_are_counted_in_both_formats(lines):
+    log = [
+        json.dumps({"level": level, "msg": "it went wrong"})
+        if as_json
+        else PLAIN.format(level, "ads", "it went wrong")
+        for level, as_json in lines
+    ]
+    bad = sum(level in ("error", "fatal", "critical") for level, _ in lines)
+    assert sum(logs.errors_in(log).values()) == bad
+    (found,) = logs.log("istiod", log, look="kubectl logs")
+    assert (found.level.value == "✓") == (bad == 0)
+
+
+def test_the_most_frequent_error_is_shown_with_its_last_numbers():
+    log = [
+        *(PLAIN.format("error", "ads", f"push {number} failed") for number in (1, 2, 3)),
+        PLAIN.format("error", "x", "another"),
+    ]
+    (found,) = logs.log("istiod", log, look="kubectl logs")
+    assert found.seen == "istiod: 4 errors in 5 minutes: ads push 3 failed (3 times)"
+
+
+def test_configuration_that_envoy_rejects_counts_though_it_is_a_warning():
+    text = "gRPC config for type.googleapis.com/envoy.config.listener.v3.Listener rejected: no"
+    assert logs.errors_in([PLAIN.format("warning", "envoy config", text)])
+
+
+def test_lines_of_any_other_form_are_no_errors():
+    assert (
+        logs.errors_in(["", "panic", "{not JSON", '["a"]', "[2026-01-01] GET / 500 error"]) == {}
+    )
