@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import logging
 import re
 from collections.abc import Callable, Iterable
@@ -32,6 +33,8 @@ _NATIVE_DEFAULT = (1, 33)
 _NATIVE_POSSIBLE = (1, 29)
 """Kubelets from here on have native sidecars switched on."""
 _UNKNOWN = (0, 0)
+MESH_CONFIG_DELAY = datetime.timedelta(minutes=2)
+"""Until a change of its ConfigMap has reached istiod, which reads a file that kubelets mount."""
 _MINOR = re.compile(r"v?(\d+)\.(\d+)")
 
 
@@ -178,6 +181,7 @@ class Discovery:
         application: For the commands that statuses name.
         hint: Where a charmed Istio says that istiod runs; the options come first.
         ask_version: How istiod is asked for its version, by namespace and Service.
+        now: The clock.
     """
 
     def __init__(
@@ -189,6 +193,7 @@ class Discovery:
         application: str,
         hint: str = "",
         ask_version: Callable[[str, str], str] | None = None,
+        now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
     ) -> None:
         self._cluster = api
         self._config = options
@@ -196,6 +201,7 @@ class Discovery:
         self._application = application
         self._namespace = options.istiod_namespace or hint
         self._ask_version = ask_version or istiod_version
+        self._now = now
         self._missing: injectors.NoInjector | injectors.Refusal | None = None
         self._unserved: list[cluster.Object] = []
         self.mesh: Mesh | None = None
@@ -246,7 +252,11 @@ class Discovery:
                 )
 
     def _examine(self, injector: injectors.Injector) -> Mesh:
-        settings = self._settings(injector)
+        found = self._mesh_config(injector)
+        settings = self._settings(found)
+        # istiod refuses all that a policy guards whose provider it does not know yet.
+        is_read = self._now() - _changed(found) >= MESH_CONFIG_DELAY
+        providers = cluster.items(settings, "extensionProviders") if is_read else []
         defaults = cluster.at(settings, "defaultConfig")
         mesh = Mesh(
             namespace=injector.namespace,
@@ -261,21 +271,23 @@ class Discovery:
             registry_only=cluster.at(settings, "outboundTrafficPolicy").get("mode")
             == "REGISTRY_ONLY",
             gateways_scoped=self._setting(injector, "PILOT_SCOPE_GATEWAY_TO_NAMESPACE") == "true",
-            extension_providers=tuple(cluster.items(settings, "extensionProviders")),
+            extension_providers=tuple(providers),
         )
         return self._probe(mesh)
 
-    def _settings(self, injector: injectors.Injector) -> dict[str, Any]:
+    def _mesh_config(self, injector: injectors.Injector) -> cluster.Object | None:
         if not injector.namespace:
-            return {}
+            return None
         revision = injector.istiod_revision
         name = "istio" if revision == "default" else f"istio-{revision}"
-        found = self._cluster.get(cluster.CONFIG_MAP, name, injector.namespace)
+        return self._cluster.get(cluster.CONFIG_MAP, name, injector.namespace)
+
+    def _settings(self, found: cluster.Object | None) -> dict[str, Any]:
         try:
             text = str(cluster.at(found, "data").get("mesh", ""))
             return cluster.at({"mesh": yaml.safe_load(text)}, "mesh")
         except yaml.YAMLError as error:
-            logger.warning("ConfigMap %s/%s: %s", injector.namespace, name, error)
+            logger.warning("The mesh configuration is not YAML: %s", error)
             return {}
 
     def _setting(self, injector: injectors.Injector, name: str) -> str:
@@ -356,6 +368,14 @@ class Discovery:
     def _kubelets(self) -> list[str]:
         nodes = self._cluster.list(cluster.NODE)
         return [node["status"]["nodeInfo"]["kubeletVersion"] for node in nodes]
+
+
+def _changed(obj: cluster.Object | None) -> datetime.datetime:
+    """Read when somebody last wrote an object; long ago where it does not say."""
+    written: list[Any] = cluster.items(cluster.at(obj, "metadata"), "managedFields")
+    times = [entry["time"] for entry in written if "time" in entry]
+    latest = max(times, default="1970-01-01T00:00:00Z")
+    return datetime.datetime.fromisoformat(latest)
 
 
 def istiod_version(namespace: str, service: str) -> str:

@@ -1,3 +1,5 @@
+import datetime
+
 import httpx2
 import ops
 import pytest
@@ -10,13 +12,15 @@ import mesh
 from tests.unit.charm import fake_cluster
 
 
-def discover(fake, **options) -> mesh.Discovery:
+def discover(fake, clock=None, **options) -> mesh.Discovery:
+    given = {"now": clock} if clock else {}
     discovery = mesh.Discovery(
         fake.api(),
         config.Config.load({key.replace("_", "-"): value for key, value in options.items()}),
         model="kubeflow",
         application="istio-integrator",
         ask_version=lambda namespace, service: "1.30.2",
+        **given,
     )
     discovery.reconcile()
     return discovery
@@ -48,6 +52,21 @@ def test_discovery_finds_a_living_mesh_and_what_it_can_do(fake):
         extension_providers=({"name": "oidc"},),
     )
     assert fake.writes == []
+
+
+@pytest.mark.parametrize(("seconds", "known"), [(119, False), (120, True)])
+def test_providers_count_when_istiod_must_have_read_them(fake, seconds, known):
+    fake_cluster.install_istio(fake, mesh_config="extensionProviders:\n- name: oidc\n")
+    written = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    config_map = fake.find("ConfigMap", "istio", "istio-system")
+    config_map["metadata"]["managedFields"] = [
+        {"manager": "helm", "time": "2025-01-01T00:00:00Z"},
+        {"manager": "kubectl-edit", "time": "2026-01-01T00:00:00Z"},
+        {"manager": "nobody"},
+    ]
+    now = written + datetime.timedelta(seconds=seconds)
+    found = discover(fake, clock=lambda: now).mesh
+    assert bool(found.extension_providers) is known
 
 
 def test_discovery_says_which_mesh_it_is(fake):
