@@ -12,10 +12,13 @@ import ops
 import cluster
 import component
 import gateway
+import manifests
 import relations
 import relations_certificates
 import webhook
 
+PLACE = f"{manifests.PREFIX}certificate-in"
+"""The annotation of the key that says in which namespace its certificate is."""
 KEY_FOLDER = "gateway-key"
 SECRET_FOLDER = "gateway-tls"  # noqa: S105
 
@@ -25,6 +28,7 @@ class KeyContext:
     """The variables of the templates in gateway-key."""
 
     name: str
+    annotations: dict[str, str]
     data: dict[str, str]
 
 
@@ -77,6 +81,7 @@ class Tls:
 
     def remove(self) -> None:
         """Take away key and certificate."""
+        self._leave("")
         self._scope.manifests.remove(SECRET_FOLDER)
         self._scope.manifests.remove(KEY_FOLDER)
 
@@ -99,7 +104,8 @@ class Tls:
 
     def _asked(self, target: gateway.Target, shown: dict[str, str]) -> dict[str, str] | None:
         """Ask for a certificate; its Secret's data as soon as it has come."""
-        key = self._key()
+        self._leave(target.namespace)
+        key = self._key(target.namespace)
         names = self._scope.config.hosts or (
             f"{target.service}.{target.namespace}.svc.{self._scope.cluster_domain}",
         )
@@ -127,15 +133,36 @@ class Tls:
             self._related.exchange(relations.CERTIFICATES, relations_certificates.written(request))
         return {"tls.crt": _encoded(answer.bundle), "tls.key": _encoded(key)}
 
-    def _key(self) -> str:
-        name = webhook.object_name(self._scope.application, "gateway-key")
-        found = self._scope.cluster.get(cluster.SECRET, name, self._scope.model)
-        if key := _decoded(cluster.at(found, "data"), "tls.key"):
-            return key
-        key = relations_certificates.new_key()
-        context = KeyContext(name=name, data={"tls.key": _encoded(key)})
+    def _key(self, place: str) -> str:
+        """Read or make the key of certificates that are put into a namespace."""
+        found = cluster.at(self._kept_key(), "data")
+        key = _decoded(found, "tls.key") or relations_certificates.new_key()
+        context = KeyContext(
+            name=self._key_name, annotations={PLACE: place}, data={"tls.key": _encoded(key)}
+        )
         self._scope.manifests.apply(KEY_FOLDER, context)
         return key
+
+    @property
+    def _key_name(self) -> str:
+        return webhook.object_name(self._scope.application, "gateway-key")
+
+    def _kept_key(self) -> cluster.Object | None:
+        return self._scope.cluster.get(cluster.SECRET, self._key_name, self._scope.model)
+
+    def _leave(self, place: str) -> None:
+        """Take the certificate away from where it was put, unless that is where it belongs.
+
+        Without trust the Secrets of all namespaces can't be listed, only those of one gateway's.
+        """
+        annotations = cluster.at(self._kept_key(), "metadata", "annotations")
+        before = annotations.get(PLACE, place)
+        if before == place:
+            return
+        found = self._scope.cluster.get(cluster.SECRET, self._name, before)
+        marks = cluster.at(found, "metadata", "labels")
+        if found is not None and marks.get(manifests.OWNER) == self._scope.manifests.owner:
+            self._scope.cluster.delete(found)
 
 
 def _encoded(text: str) -> str:
