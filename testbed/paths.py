@@ -20,6 +20,12 @@ def cache() -> Path:
     return _base("XDG_CACHE_HOME", ".cache") / PRODUCT
 
 
+def unpacked(program: str = "", package: str = "") -> Path:
+    """Return where Debian packages lie unpacked, or a program of one of them."""
+    folder = cache() / "debian"
+    return folder / (package or program) / "usr" / "bin" / program if program else folder
+
+
 def states() -> Path:
     """Return the directory that holds one state directory per testbed."""
     return _base("XDG_STATE_HOME", ".local/state") / PRODUCT

@@ -33,6 +33,26 @@ debian_packages() {
         >/dev/null
 }
 
+# Programs of Debian packages that would start a service if they were installed.
+unpacked_programs() {
+    local package place scratch
+    while read -r package; do
+        place=$1/$package
+        [ -d "$place" ] && continue
+        say "unpacking the Debian package $package"
+        mkdir -p "$1"
+        scratch=$(mktemp -d "$1/.unpacking-XXXX")
+        chmod 755 "$scratch"
+        if (cd "$scratch" && apt-get download -qq "$package" >/dev/null 2>&1 \
+            && dpkg-deb --extract "$package"_*.deb tree); then
+            mv "$scratch/tree" "$place" 2>/dev/null || true
+        else
+            say "$package can't be fetched; as root, run: apt-get update"
+        fi
+        rm -rf "$scratch"
+    done <requirements/debian-unpacked.txt
+}
+
 virtual_environment() {
     "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
         || { say "Python 3.11 or newer is needed; $("$python" --version) is too old"; exit 1; }
@@ -54,6 +74,7 @@ if [ "${1:-all}" = all ] || [ ${#venv_packages[@]} -gt 0 ]; then
 fi
 virtual_environment
 [ "${1:-all}" = all ] || exit 0
+unpacked_programs "$(.venv/bin/python -c 'from testbed import paths; print(paths.unpacked())')"
 .venv/bin/python -m testbed programs build
 if [ "$(id -u)" -eq 0 ]; then
     .venv/bin/python -m testbed images build

@@ -1,0 +1,170 @@
+"""A real Prometheus that scrapes what data bags say, read as the Prometheus charm does."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pathlib
+import re
+import socket
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from testbed import paths
+from tests import missing
+
+DASHBOARD = paths.SOURCE / "src" / "grafana_dashboards" / "istio-integrator.json"
+_INTERVAL = "1s"
+_RANGE = "30s"
+
+
+def program(name: str) -> pathlib.Path:
+    """Return `prometheus` or `promtool`, which `make setup` unpacks."""
+    found = paths.unpacked(name, "prometheus")
+    if not found.exists():
+        missing.leave_out(f"{name} is missing: make setup unpacks it")
+    return found
+
+
+def jobs(
+    application: Mapping[str, str], units: Sequence[Mapping[str, str]]
+) -> list[dict[str, Any]]:
+    """Turn data bags of `prometheus_scrape` into jobs, by the rules of its consumer."""
+    metadata = json.loads(application["scrape_metadata"])
+    topology = {
+        f"juju_{'charm' if key == 'charm_name' else key}": value
+        for key, value in metadata.items()
+        if key != "unit"
+    }
+    return [
+        {
+            "job_name": f"juju_{metadata['model']}_prometheus_scrape_{job['job_name']}",
+            "metrics_path": job["metrics_path"],
+            "static_configs": [
+                target
+                for config in job["static_configs"]
+                for target in _targets(config, topology, units)
+            ],
+            "relabel_configs": [
+                {
+                    "source_labels": [*topology, "juju_unit"],
+                    "separator": "_",
+                    "target_label": "instance",
+                }
+            ],
+        }
+        for job in json.loads(application["scrape_jobs"])
+    ]
+
+
+def _targets(
+    config: dict[str, Any], topology: dict[str, str], units: Sequence[Mapping[str, str]]
+) -> Iterator[dict[str, Any]]:
+    labels = {**config.get("labels", {}), **topology}
+    for target in config["targets"]:
+        host, _, port = target.rpartition(":")
+        if host != "*":
+            yield {"targets": [target], "labels": labels}
+            continue
+        for unit in units:
+            address = f"{unit['prometheus_scrape_unit_address']}:{port}"
+            own = {"juju_unit": unit["prometheus_scrape_unit_name"]}
+            yield {"targets": [address], "labels": {**labels, **own}}
+
+
+class Prometheus:
+    """A running one."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    def get(self, path: str, **query: str) -> Any:
+        """Ask its HTTP API."""
+        url = f"http://{self._address}/api/v1/{path}?{urllib.parse.urlencode(query)}"
+        with urllib.request.urlopen(url, timeout=5) as response:
+            return json.load(response)["data"]
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        """Evaluate an expression now; each sample has `metric` and `value`."""
+        return self.get("query", query=expression)["result"]
+
+    def without_data(self, expressions: Mapping[str, str], seconds: float) -> list[str]:
+        """Name the expressions for which no number has come in this time."""
+        left = dict(expressions)
+        end = time.monotonic() + seconds
+        while left and time.monotonic() < end:
+            left = {name: text for name, text in left.items() if not self.query(text)}
+            time.sleep(0.5)
+        return sorted(left)
+
+
+@contextlib.contextmanager
+def serving(
+    folder: pathlib.Path,
+    scraped: list[dict[str, Any]],
+    rules: dict[str, Any],
+    *,
+    within: Callable[[list[str]], list[str]] = list,
+    host: str = "127.0.0.1",
+) -> Iterator[Prometheus]:
+    """Run Prometheus while the block runs.
+
+    Args:
+        folder: For its files.
+        scraped: Jobs.
+        rules: Alert rules.
+        within: Makes a command one that runs where the targets can be reached.
+        host: Where it listens.
+    """
+    (folder / "rules.yaml").write_text(yaml.safe_dump(rules))
+    interval = {"scrape_interval": _INTERVAL, "evaluation_interval": _INTERVAL}
+    config = {"global": interval, "rule_files": ["rules.yaml"], "scrape_configs": scraped}
+    (folder / "prometheus.yaml").write_text(yaml.safe_dump(config))
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        address = f"{host}:{listener.getsockname()[1]}"
+    command = [
+        str(program("prometheus")),
+        f"--config.file={folder / 'prometheus.yaml'}",
+        f"--storage.tsdb.path={folder / 'data'}",
+        f"--web.listen-address={address}",
+        "--log.level=warn",
+    ]
+    with (folder / "prometheus.log").open("wb") as log:
+        process = subprocess.Popen(within(command), stdout=log, stderr=log)
+    try:
+        yield _ready(Prometheus(address), folder / "prometheus.log")
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _ready(server: Prometheus, log: pathlib.Path) -> Prometheus:
+    end = time.monotonic() + 30
+    while True:
+        try:
+            server.query("vector(1)")
+        except OSError:
+            if time.monotonic() > end:
+                raise AssertionError(log.read_text()) from None
+            time.sleep(0.1)
+        else:
+            return server
+
+
+def dashboard_queries() -> dict[str, str]:
+    """Return the dashboard's expressions by panel, with Grafana's variables filled in."""
+    board = json.loads(DASHBOARD.read_text())
+    return {
+        f"{panel['title']} ({target['refId']})": re.sub(
+            r"\$juju_\w+", ".*", target["expr"].replace("$__rate_interval", _RANGE)
+        )
+        for panel in board["panels"]
+        for target in panel.get("targets", [])
+    }
