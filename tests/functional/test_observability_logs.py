@@ -1,0 +1,152 @@
+"""A real Pebble sends the workload's log where the charm's data bags say."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import json
+import os
+import subprocess
+import threading
+import time
+import types
+
+import ops
+import pytest
+
+import observability
+from testbed import programs
+from tests.functional.test_observability import UUID, topology
+
+TOPOLOGY = topology("kubeflow", UUID)
+
+
+class LokiStandIn(http.server.ThreadingHTTPServer):
+    """Takes what is pushed, as Loki's push API would, and keeps it."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.pushed = []
+        """Pairs of a stream's labels and a line."""
+
+    @property
+    def bag(self):
+        url = f"http://127.0.0.1:{self.server_port}/loki/api/v1/push"
+        return {"endpoint": json.dumps({"url": url})}
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        assert self.path == "/loki/api/v1/push"
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        for stream in body["streams"]:
+            for _, line in stream["values"]:
+                self.server.pushed.append((stream["stream"], line))
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def stand_ins():
+    with contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(LokiStandIn()) for _ in range(2)]
+        for server in servers:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            stack.callback(server.shutdown)
+        yield servers
+
+
+@pytest.fixture
+def pebble(tmp_path):
+    """A client of a running Pebble, whose only service says one line after the other."""
+    programs.ensure(["pebble"])
+    env = {**os.environ, "PEBBLE": str(tmp_path)}
+    process = subprocess.Popen(
+        [programs.binary("pebble"), "run", "--create-dirs", "--hold"],
+        env=env,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    client = ops.pebble.Client(str(tmp_path / ".pebble.socket"))
+    try:
+        until(lambda: _answers(client))
+        yield client
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _answers(client):
+    try:
+        client.get_system_info()
+    except ops.pebble.ConnectionError:
+        return False
+    return True
+
+
+def until(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+class Related:
+    """The data bags of Loki's units, and nothing else."""
+
+    def __init__(self, **units):
+        self._units = {name.replace("_", "/"): server.bag for name, server in units.items()}
+
+    def unit_bags(self, _):
+        return self._units
+
+    def publish_unit(self, *_):
+        pass
+
+
+class Follower:
+    leader = False
+
+
+def forward(client, **units):
+    """Have the charm's part bring Pebble up to date."""
+    # Of Juju a container knows only the version.
+    juju = types.SimpleNamespace(
+        _juju_context=types.SimpleNamespace(version=ops.JujuVersion("3.6.0"))
+    )
+    container = ops.Container("lifecycle", juju, pebble_client=client)
+    observability.Observability(Follower(), Related(**units), container, TOPOLOGY).reconcile()
+
+
+def test_lines_reach_loki_and_follow_it_when_it_moves(pebble, stand_ins):
+    first, second = stand_ins
+    script = 'n=0; while :; do n=$((n+1)); echo "{\\"line\\": $n}"; sleep 0.1; done'
+    service = {"override": "replace", "command": f"sh -c '{script}'", "startup": "enabled"}
+    pebble.add_layer("lifecycle", {"services": {"lifecycle": service}}, combine=True)
+    forward(pebble, loki_0=first)
+    pebble.replan_services()
+
+    until(lambda: first.pushed)
+    labels, line = first.pushed[0]
+    assert json.loads(line)["line"] >= 1
+    assert labels == {
+        "charm": "istio-integrator",
+        "juju_application": "app",
+        "juju_model": "kubeflow",
+        "juju_model_uuid": UUID,
+        "juju_unit": "app/0",
+        "pebble_service": "lifecycle",
+        "product": "Juju",
+    }
+
+    forward(pebble, loki_1=second)
+    until(lambda: len(second.pushed) > 2)
+    before = len(first.pushed)
+    known = len(second.pushed)
+    until(lambda: len(second.pushed) > known + 2)
+    assert len(first.pushed) == before
