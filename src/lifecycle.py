@@ -16,6 +16,7 @@ import component
 import config
 import errors
 import mesh
+import statuses
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +51,15 @@ class Joined:
         return cls(namespace=scope.mesh.namespace, revision=scope.mesh.revision)
 
 
+@dataclasses.dataclass(frozen=True)
+class Paused:
+    """A workload whose pods can't be replaced now."""
+
+    workload: str
+    reason: str
+    message: str
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Summary:
     """How far the model is in the mesh."""
@@ -63,6 +73,8 @@ class Summary:
     """Pods that are replaced only when somebody asks for it."""
     guarded: tuple[str, ...]
     """Workloads that again had no sidecar after their replacement, with the reason."""
+    paused: tuple[Paused, ...] = ()
+    """Workloads that somebody else keeps us from."""
     reported: int
     """Pods without a sidecar that are not ours to replace."""
     settled_before_us: bool
@@ -176,6 +188,10 @@ def parse(output: str) -> Answer:
             converging=int(values["converging"]),
             proposed=int(values["proposed"]),
             guarded=guarded,
+            paused=tuple(
+                Paused(item["workload"], item["reason"], item["message"])
+                for item in values.get("paused", ())
+            ),
             reported=int(values["reported"]),
             settled_before_us=bool(values["settled_before_us"]),
             stale=int(values.get("stale", 0)),
@@ -363,17 +379,26 @@ def progress(summary: Summary | None, *, application: str) -> Iterable[ops.Statu
     for workload in summary.guarded[:1]:
         more = f" (and {len(summary.guarded) - 1} more)" if len(summary.guarded) > 1 else ""
         yield ops.BlockedStatus(f"{workload}{more}")
+    for paused in summary.paused[:1]:
+        yield _pause(paused, counts, application)
     if summary.converging:
         yield ops.MaintenanceStatus(f"{counts}, {summary.converging} being replaced")
     elif summary.proposed:
         why = ", settled before we came" if summary.settled_before_us else ""
         restart = f"juju run {application}/leader restart-uninjected"
         yield ops.BlockedStatus(f"{counts}{why}; run: {restart}")
-    elif summary.in_mesh < summary.eligible and not summary.guarded:
+    elif summary.in_mesh < summary.eligible and not (summary.guarded or summary.paused):
         yield ops.MaintenanceStatus(f"{counts}, the others are being brought in")
     outside = f", {summary.reported} not ours to replace" if summary.reported else ""
     old = f", {summary.stale} with an old proxy: restart-stale" if summary.stale else ""
     yield ops.ActiveStatus(f"{counts}{outside}{old}")
+
+
+def _pause(paused: Paused, counts: str, application: str) -> ops.StatusBase:
+    if paused.reason == "Forbidden":
+        error = errors.ForbiddenError(403, paused.message)
+        return statuses.of_error(error, application=application)
+    return ops.WaitingStatus(f"{counts}, {paused.workload} waits: {paused.message}")
 
 
 def _named(kind: cluster.Kind, name: str, namespace: str) -> cluster.Object:

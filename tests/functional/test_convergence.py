@@ -364,7 +364,7 @@ async def test_what_missed_its_sidecar_is_replaced_and_nothing_else_is(world):
     assert sum(each["reason"] == "SidecarMissing" for each in events["items"]) == 6
 
 
-async def test_a_disruption_budget_is_waited_for(world):
+async def test_a_disruption_budget_is_waited_for(world, kubeconfig, capsys):
     await world.workload("Deployment", "web", replicas=2)
     await world.workload("StatefulSet", "other")
     await world.budget("web", 2)
@@ -386,6 +386,14 @@ async def test_a_disruption_budget_is_waited_for(world):
         assert sum((await world.injected()).values()) == 1
         stored = memory.decode((await world.remembered())["data"])
         assert stored.pauses["Deployment/web"].reason == "DisruptionBudget"
+        scope = ["--model", world.namespace, "--application", APPLICATION, "--output", "json"]
+        command = ["uninjected", *scope, "--kubeconfig", str(kubeconfig)]
+        assert await asyncio.to_thread(cli.main, command) == 0
+        summary = json.loads(capsys.readouterr().out.splitlines()[-1])["summary"]
+        assert (summary["in_mesh"], summary["eligible"], summary["converging"]) == (1, 3, 0)
+        (paused,) = summary["paused"]
+        assert paused["reason"] == "DisruptionBudget"
+        assert "disruption budget" in paused["message"]
 
         await world.budget("web", 1)
 
@@ -458,6 +466,7 @@ async def test_a_restart_by_hand_is_done_by_the_leader(world, kubeconfig, capsys
             "converging": 0,
             "proposed": 2,
             "guarded": [],
+            "paused": [],
             "reported": 0,
             "settled_before_us": False,
             "stale": 0,

@@ -113,6 +113,17 @@ def test_answer_that_is_none_is_an_error(output):
         lifecycle.parse(output)
 
 
+NO_EVICTION = (
+    "not allowed to create pods/eviction: pods is forbidden: User "
+    '"system:serviceaccount:kubeflow:app" cannot create resource "pods/eviction" in API group "" '
+    'in the namespace "kubeflow"'
+)
+
+
+def paused(reason, message):
+    return {"workload": "StatefulSet/db", "reason": reason, "message": message}
+
+
 def progress(**values) -> list[ops.StatusBase]:
     summary = lifecycle.parse(answer(**values)).summary
     return list(lifecycle.progress(summary, application="app"))
@@ -157,6 +168,20 @@ def progress(**values) -> list[ops.StatusBase]:
             },
             ops.BlockedStatus("Deployment/a: m (and 1 more)"),
             id="guarded",
+        ),
+        pytest.param(
+            {"in_mesh": 2, "paused": [paused("DisruptionBudget", "it would violate the budget")]},
+            ops.WaitingStatus(
+                "2/3 pods in mesh, StatefulSet/db waits: it would violate the budget"
+            ),
+            id="budget",
+        ),
+        pytest.param(
+            {"in_mesh": 2, "paused": [paused("Forbidden", NO_EVICTION)]},
+            ops.BlockedStatus(
+                "run: juju trust app --scope=cluster (may not create pods/eviction)"
+            ),
+            id="eviction-forbidden",
         ),
         pytest.param(
             {"stale": 3},

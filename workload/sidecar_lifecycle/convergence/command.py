@@ -208,7 +208,10 @@ def _listing(
         *(_text_row(row) for row in rows),
         *(f"{each.namespace}/{each.name}: {OTHER_NAMESPACE}" for each in elsewhere),
         ", ".join(counts),
-        *(f"{each.workload}: {each.reason}: {each.message}" for each in summary.guarded),
+        *(
+            f"{each.workload}: {each.reason}: {each.message}"
+            for each in (*summary.guarded, *summary.paused)
+        ),
     ]
 
 
@@ -241,13 +244,19 @@ def _json_summary(decided: outcome.Plan) -> dict[str, Any]:
         "in_mesh": summary.in_mesh,
         "converging": summary.converging,
         "proposed": summary.proposed,
-        "guarded": [
-            {"workload": each.workload, "reason": each.reason, "message": each.message}
-            for each in summary.guarded
-        ],
+        "guarded": [_json_trouble(each) for each in summary.guarded],
+        "paused": [_json_trouble(each) for each in summary.paused],
         "reported": summary.reported,
         "settled_before_us": summary.settled_before_us,
         "stale": summary.stale,
+    }
+
+
+def _json_trouble(trouble: outcome.Trouble) -> dict[str, str]:
+    return {
+        "workload": trouble.workload,
+        "reason": trouble.reason,
+        "message": trouble.message,
     }
 
 

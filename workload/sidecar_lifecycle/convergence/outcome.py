@@ -73,6 +73,8 @@ class Summary:
     proposed: int
     """Pods that wait to be asked for."""
     guarded: tuple[Trouble, ...]
+    paused: tuple[Trouble, ...]
+    """Workloads that somebody else keeps us from, such as a PodDisruptionBudget."""
     reported: int
     """Pods without the sidecar that they should have, and not ours to evict."""
     settled_before_us: bool

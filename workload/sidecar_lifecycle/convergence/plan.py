@@ -57,7 +57,12 @@ class _Planner:
         settled = self._settled()
         candidates = self._candidates(settled is True)
         self._choose(candidates)
-        self.pauses = {key: each for key, each in self.pauses.items() if key in candidates}
+        self.pauses = {
+            key: each
+            for key, each in self.pauses.items()
+            # It stays while it is tried again, so that what is said does not change each time.
+            if key in candidates and (self.now < each.until or not self._is_changing(key))
+        }
         rows = tuple(self._row(each) for each in self.snapshot.replicas if each.missing)
         return Plan(
             memory=self._remember(settled),
@@ -158,7 +163,7 @@ class _Planner:
         if pause is not None and self.now < pause.until:
             self.past.wake(pause.until)
             return None, (pause.reason, pause.message)
-        if any(each.terminating for each in self.past.workloads[workload]):
+        if self._is_changing(workload):
             return None, ("Changing", f"a pod of {workload} is terminating")
         if self.snapshot.desired.get(workload, 0) == 0:
             return None, ("Changing", f"{workload} is going away")
@@ -166,6 +171,9 @@ class _Planner:
         if broken:
             return max(broken, key=_ordinal), ("", "")
         return self._serving_victim(workload, replicas)
+
+    def _is_changing(self, workload: str) -> bool:
+        return any(each.terminating for each in self.past.workloads[workload])
 
     def _broken(self, replica: Replica) -> bool:
         """Tell whether evicting the pod takes nothing from anyone."""
@@ -208,10 +216,12 @@ class _Planner:
             self.past.guard(workload, victim, reason, answer.message)
             return (reason, answer.message), 0
         if answer.verdict != "injects":
-            self.past.wake(answer.at + self.limits.refused_retry)
-            return ("ReplacementRefused", answer.message), 0
+            until = answer.at + self.limits.refused_retry
+            self.past.wake(until)
+            pause = Pause(reason="ReplacementRefused", message=answer.message, until=until)
+            self.pauses[workload] = pause
+            return (pause.reason, pause.message), 0
         self.evict.append(victim)
-        self.pauses.pop(workload, None)
         replicas = self.past.workloads[workload]
         self.past.rounds[workload] = Round(
             pod=victim.name,
@@ -262,7 +272,14 @@ class _Planner:
             Trouble(workload, guard.reason, guard.message)
             for workload, guard in sorted(self.past.guards.items())
         ]
-        held = sum(row.replica.workload in self.past.guards for row in fixable)
+        paused = [
+            Trouble(workload, pause.reason, pause.message)
+            for workload, pause in sorted(self.pauses.items())
+        ]
+        held = sum(
+            row.replica.workload in self.past.guards or row.replica.workload in self.pauses
+            for row in fixable
+        )
         stuck = {each.workload for each in self.past.stuck}
         absent = {
             workload
@@ -276,6 +293,7 @@ class _Planner:
             converging=len(fixable) - proposed - held + len(absent),
             proposed=proposed,
             guarded=(*guarded, *self.past.stuck),
+            paused=tuple(paused),
             reported=len(rows) - len(fixable),
             settled_before_us=settled and proposed > 0,
             stale=sum(

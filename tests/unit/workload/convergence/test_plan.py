@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import msgspec
 import pytest
 from sidecar_lifecycle.convergence import facts, memory, outcome, plan
 
@@ -149,6 +150,8 @@ def test_a_replacement_that_would_be_refused_keeps_the_pod():
 
     assert not decided.evict
     assert reasons(decided) == {"a-0": "ReplacementRefused"}
+    assert [each.message for each in decided.summary.paused] == ["why"]
+    assert decided.wake_at == NOW + 30
 
 
 def test_a_workload_that_the_injector_skips_is_guarded_without_an_eviction():
@@ -294,6 +297,24 @@ def test_a_pause_is_waited_for_and_takes_no_slot():
     assert [each.name for each in decided.evict] == ["b-0"]
     assert reasons(decided)["a-0"] == "DisruptionBudget"
     assert decided.memory.pauses == {"StatefulSet/a": pause}
+
+
+def test_what_is_said_of_a_pause_does_not_change_while_it_is_tried_again():
+    pause = memory.Pause(reason="DisruptionBudget", message="m", until=NOW + 7)
+    remembered = memory.Memory(pauses={"StatefulSet/a": pause}, settled=False)
+    shot = snapshot(replica(), answers=injecting("StatefulSet/a"))
+    waiting = decide(shot, remembered).summary
+    assert waiting.paused == (outcome.Trouble("StatefulSet/a", "DisruptionBudget", "m"),)
+    assert waiting.converging == 0
+
+    later = msgspec.structs.replace(pause, until=NOW)
+    tried = decide(shot, memory.Memory(pauses={"StatefulSet/a": later}, settled=False))
+    assert [each.name for each in tried.evict] == ["a-0"]
+    assert tried.summary == waiting
+
+    going = snapshot(replica(terminating=True), desired={"StatefulSet/a": 1})
+    done = decide(going, tried.memory).summary
+    assert (done.paused, done.converging) == ((), 1)
 
 
 def test_a_replacement_that_does_not_come_up_is_reported_and_holds_its_slot():
