@@ -14,6 +14,7 @@ TIERS := tests/unit tests/functional
 endif
 
 .PHONY: help setup demo test test-all lint format unit functional e2e bench bench-admission \
+	bench-shutdown \
 	testbed-up testbed-down pack docs requirements clean tiers python
 
 help:  ## List the targets
@@ -60,6 +61,10 @@ bench: setup  ## Measure; prints figures next to what they are compared with
 bench-admission: setup  ## Measure what admission adds to the creation of a pod
 	@$(PY) bench/bench_admission.py
 	@$(PY) bench/bench_admission_restart.py
+
+bench-shutdown: setup  ## Measure how fast proxies are stopped: a real node, others, many pods
+	@$(PY) bench/bench_shutdown_node.py
+	@$(PY) bench/bench_shutdown.py
 
 testbed-up: setup  ## Start a real node with Istio (CLUSTER=today|tomorrow)
 	@$(PY) -m testbed up --wait $(if $(filter today,$(CLUSTER)),--classic-sidecars --disable-policy-api)

@@ -1,9 +1,13 @@
-"""How fast Jobs complete on a real node: without a sidecar, with one, with us, with a peer.
+"""How fast Jobs complete on a real node: without a sidecar, with one, with us, with others.
 
-Starts a testbed with classic sidecars (as root), or uses one that is up (`--name`). In each round
-a number of Jobs wait for a signal and then end at the same instant. The ends of payload and proxy
-processes are the kernel's (a pidfd each); what the API shows comes from a watch; when a controller
-saw a pod and had its answer comes from its log. All on one clock.
+Starts a testbed with classic sidecars (as root), or uses one that is up (`--name`). Part 1 lets a
+number of Jobs end at the same instant under each controller in turn, several rounds of it, so
+that what else the machine does falls on all of them alike. Part 2 is what people feel: from the
+payload's end to the Job Complete, by kind of sidecar, and where that time goes.
+
+  bench_shutdown_node.py                         ours, exec one at a time, plain port-forward
+  bench_shutdown_node.py --sweep 1,2,4,8,30      ours with so many in flight per node, too
+  bench_shutdown_node.py --no-compare --felt 8   part 2 alone, eight Jobs of each kind
 """
 
 from __future__ import annotations
@@ -12,194 +16,40 @@ import argparse
 import asyncio
 import contextlib
 import dataclasses
-import datetime
-import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "workload")]
+sys.path[:0] = [str(ROOT), str(ROOT / "workload"), str(ROOT / "bench")]
 
-NAMESPACE = "bench"
-SERVED = {"istio-injection": "enabled", "istio-integrator.charmhub.io/lifecycle": "enabled"}
-CPU = {"sidecar.istio.io/proxyCPU": "10m"}
-KINDS = {
-    "none": {"sidecar.istio.io/inject": "false"},
-    "native": {"sidecar.istio.io/nativeSidecar": "true"},
-    "classic": {"sidecar.istio.io/nativeSidecar": "false"},
-}
-WAIT = """
-import pathlib, time
-go = pathlib.Path("/go/at")
-while not go.exists():
-    time.sleep(0.1)
-time.sleep(max(0, float(go.read_text()) - time.time()))
-"""
+import rounds  # noqa: E402
+
+GAP = 5.206
+"""Seconds between Jobs that end one by one. The kubelet looks once a second: with three kinds in
+turn, those of one kind are 15.618 s apart, and so end at moments spread over its second."""
+PEERS = {"exec, one at a time": "exec", "port-forward, all at once": "forward"}
+STAGES = (
+    ("payload_exit", "payload_seen"),
+    ("payload_seen", "acknowledged"),
+    ("acknowledged", "proxy_exit"),
+    ("proxy_exit", "proxy_seen"),
+    ("proxy_seen", "pod_ended"),
+    ("pod_ended", "complete"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
-class Figures:
-    """One round, in seconds."""
+class Candidate:
+    """A controller to measure."""
 
-    acknowledged: list[float]
-    """From the moment at which the controller saw the end to its answer, by pod."""
-    exits: list[float]
-    """From there to the end of the proxy's process."""
-    drained: float
-    """From the first payload's end to the last proxy's, both as the kernel tells."""
-    felt: list[float]
-    """From a payload's end to the Job Complete, as a watch shows it."""
-    cpu: float = 0
-    megabytes: float = 0
-
-
-def job(name: str, image: str, kind: str, go: str) -> dict[str, Any]:
-    """Return a Job that ends at the time in a file, once that is there."""
-    from demo import workloads  # noqa: PLC0415
-
-    main = workloads.container("main", image, ["python3", "-c", WAIT])
-    main["volumeMounts"] = [{"name": "go", "mountPath": "/go"}]
-    template = workloads.template(
-        [main],
-        restart_policy="Never",
-        labels={**({"sidecar.istio.io/inject": "false"} if kind == "none" else {})},
-        annotations={**CPU, **KINDS[kind]},
-    )
-    template["spec"]["volumes"] = [{"name": "go", "hostPath": {"path": go}}]
-    return workloads.job(name, NAMESPACE, template)
-
-
-def processes(names: set[str]) -> Iterator[tuple[str, str, int]]:
-    """Yield pod, program and process id of the containers of these pods."""
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            command = (folder / "cmdline").read_bytes().split(b"\0")[0]
-            program = Path(command.decode(errors="replace")).name
-            if program not in ("pilot-agent", "python3"):
-                continue
-            for entry in (folder / "environ").read_bytes().split(b"\0"):
-                name = entry.removeprefix(b"HOSTNAME=").decode(errors="replace")
-                if entry.startswith(b"HOSTNAME=") and name in names:
-                    yield name, program, int(folder.name)
-
-
-class Exits:
-    """When processes end, as the kernel tells."""
-
-    def __init__(self) -> None:
-        self.at: dict[tuple[str, str], float] = {}
-
-    def follow(self, key: tuple[str, str], process: int) -> None:
-        """Note when a process ends."""
-        loop = asyncio.get_running_loop()
-        descriptor = os.pidfd_open(process)
-
-        def ended() -> None:
-            self.at[key] = time.time()
-            loop.remove_reader(descriptor)
-            os.close(descriptor)
-
-        loop.add_reader(descriptor, ended)
-
-
-@dataclasses.dataclass
-class Bench:
-    """A testbed with a namespace to measure in."""
-
-    testbed: Any
-    api: Any
-    image: str
-    count: int = 0
-
-    async def round(self, number: int, kind: str, log: Path | None) -> Figures:
-        """Have that many Jobs end together and return what was seen."""
-        from demo import observer  # noqa: PLC0415
-
-        self.count += 1
-        with tempfile.TemporaryDirectory(prefix="bench-") as go:
-            os.chmod(go, 0o755)  # noqa: PTH101  the payload may run as anybody
-            watching = observer.Observer(clock=time.time)
-            begin = time.time() - watching.now
-            prefix = f"r{self.count}-"
-            names = [f"{prefix}{index}" for index in range(number)]
-            async with watching.following(self.api):
-                await asyncio.gather(
-                    *(self.api.create(job(name, self.image, kind, go)) for name in names)
-                )
-
-                def all_running() -> list[Any] | None:
-                    pods = watching.timeline.select(NAMESPACE, prefix=prefix)
-                    running = [
-                        pod
-                        for pod in pods
-                        if all(line.now.state == "running" for line in _long(pod))
-                    ]
-                    return running if len(running) == number else None
-
-                pods = await watching.until(all_running, 180, f"{number} pods running")
-                exits = Exits()
-                await asyncio.sleep(2)  # the start of the last ones is over
-                for pod, program, process in processes({pod.name for pod in pods}):
-                    exits.follow((pod, program), process)
-                scratch = Path(go) / ".at"
-                scratch.write_text(str(time.time() + 1))
-                scratch.rename(Path(go) / "at")
-
-                def all_complete() -> list[Any] | None:
-                    lines = [watching.job(NAMESPACE, name) for name in names]
-                    done = [line for line in lines if line and line.succeeded_at]
-                    return done if len(done) == number else None
-
-                jobs = await watching.until(all_complete, 180, f"{number} Jobs complete")
-                await asyncio.sleep(0.3)
-                complete = {line.name: line.succeeded_at + begin for line in jobs}
-                await asyncio.gather(*(self.api.delete("Job", name, NAMESPACE) for name in names))
-
-                def all_gone() -> bool:
-                    return all(
-                        pod.deleted for pod in watching.timeline.select(NAMESPACE, prefix=prefix)
-                    )
-
-                await watching.until(all_gone, 120, "pods gone")
-        payload = {pod: at for (pod, program), at in exits.at.items() if program == "python3"}
-        proxy = {pod: at for (pod, program), at in exits.at.items() if program == "pilot-agent"}
-        seen, answered = read_log(log, {pod.name for pod in pods}) if log else ({}, {})
-        owner = {pod.name: pod.name.rpartition("-")[0] for pod in pods}
-        return Figures(
-            acknowledged=sorted(answered[pod] - seen[pod] for pod in answered),
-            exits=sorted(proxy[pod] - seen[pod] for pod in seen if pod in proxy),
-            drained=max(proxy.values(), default=0) - min(payload.values()) if proxy else 0,
-            felt=sorted(complete[owner[pod]] - at for pod, at in payload.items()),
-        )
-
-
-def _long(pod: Any) -> list[Any]:
-    """Return the lines of payload and proxy, init containers that end left out."""
-    return [line for line in pod.containers.values() if line.role != "init"]
-
-
-def read_log(path: Path, pods: set[str]) -> tuple[dict[str, float], dict[str, float]]:
-    """Return when each pod was first seen to be stoppable, and when its proxy answered."""
-    seen: dict[str, float] = {}
-    answered: dict[str, float] = {}
-    for line in path.read_text().splitlines():
-        with contextlib.suppress(ValueError, KeyError, TypeError):
-            entry = json.loads(line)
-            pod = entry["pod"].rpartition("/")[2]
-            at = datetime.datetime.fromisoformat(entry["time"]).timestamp()
-            if pod not in pods:
-                continue
-            if entry["message"] == "stopping proxy":
-                seen.setdefault(pod, at)
-            elif entry["message"] == "stop attempted" and entry["result"] == "acknowledged":
-                answered.setdefault(pod, at)
-    return seen, answered
+    title: str
+    argv: list[str]
 
 
 async def reconciler(kubeconfig: str, per_node: int) -> None:
@@ -213,7 +63,7 @@ async def reconciler(kubeconfig: str, per_node: int) -> None:
     logs.configure("info")
     run.tune_garbage_collection()
     settings = options.Settings(
-        model=NAMESPACE,
+        model=rounds.NAMESPACE,
         application="bench",
         unit=f"bench/{os.getpid()}",
         listen="127.0.0.1:0",
@@ -230,13 +80,20 @@ async def reconciler(kubeconfig: str, per_node: int) -> None:
 
 
 @contextlib.asynccontextmanager
-async def candidate(argv: list[str]) -> AsyncIterator[tuple[subprocess.Popen[bytes], Path]]:
+async def running(
+    candidate: Candidate,
+) -> AsyncIterator[tuple[subprocess.Popen[bytes], Path]]:
     """Run a controller while the context lasts; its log goes to a file."""
     with tempfile.NamedTemporaryFile(prefix="bench-", suffix=".log") as file:
-        process = subprocess.Popen([sys.executable, *argv], stderr=file)  # noqa: ASYNC220
+        process = subprocess.Popen(  # noqa: ASYNC220
+            [sys.executable, *candidate.argv], stderr=file
+        )
         try:
-            await asyncio.sleep(4)
-            yield process, Path(file.name)
+            log = Path(file.name)
+            async with asyncio.timeout(30):
+                while b'"leading"' not in log.read_bytes():  # noqa: ASYNC110, ASYNC240
+                    await asyncio.sleep(0.1)
+            yield process, log
         finally:
             process.terminate()
             await asyncio.to_thread(process.wait)
@@ -251,32 +108,81 @@ def usage(process: subprocess.Popen[bytes]) -> tuple[float, float]:
 
 
 def quantile(values: list[float], share: float) -> float:
-    """Return the nearest-rank quantile of sorted values, 0 without any."""
-    return values[min(len(values) - 1, int(share * len(values)))] if values else 0
+    """Return the nearest-rank quantile of sorted values."""
+    return values[min(len(values) - 1, int(share * len(values)))]
 
 
-def four(values: list[float]) -> str:
-    """Return minimum, median, 99th percentile and maximum in milliseconds."""
+def four(endings: Sequence[rounds.Ending], first: str, second: str) -> str:
+    """Return minimum, median, 99th percentile and maximum of a time in milliseconds."""
+    found = [each.between(first, second) for each in endings]
+    values = sorted(value for value in found if value is not None)
     if not values:
-        return f"{'-':>24}"
+        return f"{'-':>23}"
     picked = (values[0], quantile(values, 0.5), quantile(values, 0.99), values[-1])
-    return " ".join(f"{value * 1000:5.0f}" for value in picked).rjust(24)
-
-
-def line(title: str, figures: Figures) -> str:
-    """Return one line of the table."""
-    felt = four(figures.felt)
-    drained = f"{figures.drained:7.2f}" if figures.drained else f"{'-':>7}"
-    return (
-        f"{title:<34}{four(figures.acknowledged)} |{four(figures.exits)} |{drained} |{felt} |"
-        f"{figures.cpu:5.2f} {figures.megabytes:5.0f}"
-    )
+    return " ".join(f"{value * 1000:5.0f}" for value in picked).rjust(23)
 
 
 HEAD = (
-    f"{'ms: min median p99 max':<34}{'seen→acknowledged':>24} |{'seen→proxy exit':>24} |"
-    f"{'drain s':>7} |{'payload exit→Complete':>24} |{'CPU s':>5} {'MB':>5}"
+    f"{'ms: min median p99 max':<32}{'seen→acknowledged':>23} |{'seen→proxy exit':>23} |"
+    f"{'drain s (least-most)':>21} |{'payload exit→Complete':>23} |{'CPU ms/pod':>10} {'MB':>4}"
 )
+
+
+def line(title: str, results: Sequence[rounds.Round]) -> str:
+    """Return the line of the table for some rounds of one kind."""
+    endings = [each for result in results for each in result.endings]
+    drains = sorted(result.drained for result in results)
+    drain = f"{statistics.median(drains):.2f} ({drains[0]:.2f}-{drains[-1]:.2f})"
+    cpu = 1000 * sum(result.cpu for result in results) / len(endings)
+    return (
+        f"{title:<32}{four(endings, 'stoppable', 'acknowledged')} |"
+        f"{four(endings, 'stoppable', 'proxy_exit')} |{drain:>21} |"
+        f"{four(endings, 'payload_exit', 'complete')} |{cpu:10.1f}"
+        f" {max(result.megabytes for result in results):4.0f}"
+    )
+
+
+async def compare(
+    bench: rounds.Bench, candidates: list[Candidate], counts: list[int], times: int
+) -> None:
+    """Run every controller in turn, again and again, and print a line for each and each count."""
+    found: dict[tuple[str, int], list[rounds.Round]] = {}
+    for turn in range(times):
+        for candidate in (
+            candidates[turn % len(candidates) :] + candidates[: turn % len(candidates)]
+        ):
+            async with running(candidate) as (process, log):
+                for count in counts:
+                    print(f"  round {turn + 1}: {candidate.title}, {count}", file=sys.stderr)
+                    before, _ = usage(process)
+                    result = await bench.round(["classic"] * count, log)
+                    after, megabytes = usage(process)
+                    result = dataclasses.replace(result, cpu=after - before, megabytes=megabytes)
+                    found.setdefault((candidate.title, count), []).append(result)
+    print(f"\nJobs that end together, {times} rounds each\n{HEAD}")
+    for count in counts:
+        for candidate in candidates:
+            print(line(f"{count}: {candidate.title}", found[candidate.title, count]))
+    sys.stdout.flush()
+
+
+async def feel(bench: rounds.Bench, ours: Candidate, each: int, together: int) -> None:
+    """Let Jobs of every kind end, one by one and together, and print where the time goes."""
+    async with running(ours) as (_, log):
+        print("  one by one", file=sys.stderr)
+        alone = await bench.round(list(rounds.KINDS) * each, log, GAP)
+        many: list[rounds.Ending] = []
+        for kind in rounds.KINDS:
+            print(f"  {together} at once: {kind}", file=sys.stderr)
+            many += (await bench.round([kind] * together, log)).endings
+    for title, endings in (("One by one", alone.endings), (f"{together} at once", many)):
+        print(f"\n{title}, payload exit → Job Complete; ms: min median p99 max")
+        for kind in rounds.KINDS:
+            chosen = [ending for ending in endings if ending.kind == kind]
+            print(f"{kind:<10}{four(chosen, 'payload_exit', 'complete')}")
+            for first, second in STAGES:
+                print(f"  {f'{first} → {second}':<34}{four(chosen, first, second)}")
+    sys.stdout.flush()
 
 
 async def measure(arguments: argparse.Namespace, testbed: Any, image: str) -> None:
@@ -284,54 +190,34 @@ async def measure(arguments: argparse.Namespace, testbed: Any, image: str) -> No
     from demo import kubernetes, workloads  # noqa: PLC0415
 
     kubeconfig = str(testbed.kubeconfig)
-    print(HEAD, flush=True)
+    ours = [__file__, "--reconciler", kubeconfig]
+    peers = str(Path(__file__).with_name("peers.py"))
+    candidates = [
+        Candidate(f"ours, {number} in flight", [*ours, "--per-node", str(number)])
+        for number in arguments.sweep
+    ]
+    if arguments.compare:
+        candidates.append(Candidate("ours", ours))
+        candidates += [Candidate(title, [peers, way, kubeconfig]) for title, way in PEERS.items()]
     async with kubernetes.Api.from_kubeconfig(testbed.kubeconfig) as api:
-        await api.apply(workloads.namespace(NAMESPACE, SERVED))
-        bench = Bench(testbed, api, image)
-
-        async def rounds(title: str, argv: list[str], counts: list[int]) -> None:
-            async with candidate(argv) as (process, log):
-                for count in counts:
-                    before, _ = usage(process)
-                    figures = await bench.round(count, "classic", log)
-                    after, megabytes = usage(process)
-                    figures = dataclasses.replace(figures, cpu=after - before, megabytes=megabytes)
-                    print(line(f"{title}, {count} at once", figures), flush=True)
-
-        async def several(title: str, kind: str, count: int, log: Path | None) -> None:
-            results = [await bench.round(1, kind, log) for _ in range(count)]
-            merged = Figures(
-                acknowledged=sorted(value for each in results for value in each.acknowledged),
-                exits=sorted(value for each in results for value in each.exits),
-                drained=0,
-                felt=sorted(value for each in results for value in each.felt),
-            )
-            print(line(f"{title}, one, {count} times", merged), flush=True)
-
-        ours = [__file__, "--reconciler", kubeconfig]
-        for per_node in arguments.sweep:
-            await rounds(f"{per_node} in flight", [*ours, "--per-node", str(per_node)], [30])
-        if arguments.compare:
-            await rounds("ours", ours, arguments.counts)
-            peer = [str(Path(__file__).with_name("oldest_peer.py")), kubeconfig]
-            await rounds("exec, one at a time", peer, arguments.counts)
+        await api.apply(workloads.namespace(rounds.NAMESPACE, rounds.SERVED))
+        bench = rounds.Bench(api, image)
+        if candidates:
+            await compare(bench, candidates, arguments.counts, arguments.rounds)
         if arguments.felt:
-            for kind in ("none", "native"):
-                print(line(f"{kind}, 30 at once", await bench.round(30, kind, None)), flush=True)
-                await several(kind, kind, arguments.felt, None)
-            async with candidate(ours) as (_, log):
-                figures = await bench.round(30, "classic", log)
-                print(line("classic and ours, 30 at once", figures), flush=True)
-                await several("classic and ours", "classic", arguments.felt, log)
+            await feel(bench, Candidate("ours", ours), arguments.felt, arguments.counts[0])
 
 
 def main() -> int:
     """Measure on a testbed."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--name", help="of a testbed that is up, instead of an own one")
     parser.add_argument("--counts", type=_numbers, default=[30, 50], metavar="N,…")
+    parser.add_argument("--rounds", type=int, default=3, metavar="TIMES")
     parser.add_argument("--sweep", type=_numbers, default=[], metavar="N,…")
-    parser.add_argument("--felt", type=int, default=5, metavar="TIMES")
+    parser.add_argument("--felt", type=int, default=8, metavar="TIMES", help="0: no part 2")
     parser.add_argument("--compare", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--reconciler", metavar="KUBECONFIG", help=argparse.SUPPRESS)
     parser.add_argument("--per-node", type=int, default=0, help=argparse.SUPPRESS)
