@@ -183,13 +183,15 @@ def figures():
 def pytest_runtest_makereport(item, call):
     """When a test fails, write down what is known about its cluster."""
     outcome = yield
-    node = getattr(item, "funcargs", {}).get("node")
+    given = getattr(item, "funcargs", {})
+    node = given.get("node") or given.get("cni_node")
     if outcome.failed and node and node.testbed.holder:
         path = BUILD / "failures" / f"{item.name}.txt"
+        model = getattr(given.get("world"), "model", getattr(item.module, "MODEL", MODEL))
 
         async def collect():
             async with kubernetes.Api.from_kubeconfig(node.testbed.kubeconfig) as api:
-                return await diagnostics.collect(api, node.juju(), (MODEL, "istio-system"))
+                return await diagnostics.collect(api, node.juju(model), (model, "istio-system"))
 
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -28,7 +28,10 @@ def deploy(api: cluster.Cluster, model: str, application: str = "istio-integrato
     """Have the objects by which Juju's applications are known, without pods."""
     name = {"app.kubernetes.io/name": application}
     marks = {**name, "app.kubernetes.io/managed-by": "juju"}
-    template = {"metadata": {"labels": name}, "spec": {"containers": []}}
+    template = {
+        "metadata": {"labels": name},
+        "spec": {"containers": [{"name": "charm", "image": "none"}]},
+    }
     api.create(
         {
             "apiVersion": "apps/v1",

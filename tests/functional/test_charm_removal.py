@@ -12,6 +12,8 @@ from ops import testing
 
 import cluster as charm_cluster
 import manifests
+import owners
+import policy
 from tests.functional import charm_runs
 
 IGNORED_KINDS = {"Pod", "Event", "Lease", "EndpointSlice", "Node"}
@@ -113,3 +115,48 @@ def test_model_that_is_deleted_without_any_hook_leaves_nothing_of_ours(api):
     assert own.owned()
     api.delete(created)
     assert eventually(lambda: own.owned() == []), own.owned()
+
+
+def test_application_that_is_removed_by_force_leaves_labels_which_the_next_one_inherits(
+    api, namespace
+):
+    eventually(lambda: api.get(charm_cluster.CONFIG_MAP, "kube-root-ca.crt", namespace))
+    profile = f"{namespace}-alice"
+    metadata = {"name": profile, "labels": {"app.kubernetes.io/part-of": "kubeflow-profile"}}
+    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    charm_runs.deploy(api, namespace)
+    charm_runs.run("start", namespace)
+    own = manifests.Manifests(api, model=namespace, application="istio-integrator")
+    assert own.owned()
+    charm_runs.delete(api, namespace)
+    assert eventually(lambda: own.owned() == []), own.owned()
+
+    def holder():
+        return api.get(charm_cluster.NAMESPACE, profile)["metadata"]["labels"].get(
+            policy.SERVED_BY
+        )
+
+    assert holder() == own.owner
+    other = f"{namespace}-other"
+    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}})
+    charm_runs.deploy(api, other)
+    charm_runs.run("start", other)
+    assert holder() == owners.label(other, "istio-integrator")
+    charm_runs.run("remove", other, units=0)
+    charm_runs.delete(api, other)
+    assert holder() is None
+    for name in (other, profile):
+        api.delete({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+
+
+@pytest.mark.parametrize("verb", ["remove", "upgrade_charm"])
+def test_every_kind_of_this_api_server_can_be_looked_through(api, namespace, verb):
+    """What an older revision left is looked for in all kinds that the charm knows."""
+    name = {"name": "of-an-older-revision", "namespace": namespace}
+    own = manifests.Manifests(api, model=namespace, application="istio-integrator")
+    labels = {manifests.OWNER: own.owner, manifests.COMPONENT: "admission-policy"}
+    left = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {**name, "labels": labels}}
+    api.create(left)
+    charm_runs.run(verb, namespace, units=0 if verb == "remove" else 1)
+    assert api.get(charm_cluster.CONFIG_MAP, "of-an-older-revision", namespace) is None
+    charm_runs.run("remove", namespace, units=0)

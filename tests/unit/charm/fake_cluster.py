@@ -207,6 +207,8 @@ class FakeCluster:
                 f'{plural} is forbidden: User "system:serviceaccount:kubeflow:istio-integrator" '
                 f'cannot {verb} resource "{plural}" in API group ""',
             )
+        if plural == "selfsubjectaccessreviews" and verb != "create":
+            raise StatusError(405, "the server does not allow this method on the resource")
         if (verb, plural) in self.broken:
             raise StatusError(self.broken[verb, plural], "the server says no")
 
