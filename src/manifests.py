@@ -116,26 +116,24 @@ class Manifests:
             ForeignError: An object of that name exists and is not ours.
         """
         wanted = [self.prepared(folder, obj) for obj in render(folder, context)]
-        live = [self._live(obj) for obj in wanted]
+        owned = self._owned_in(folder)
+        # A list for each kind tells of all that is there already, however many there are.
+        listed = {_identity(obj): obj for obj in owned}
+        live = [listed.get(_identity(obj)) or self._live(obj) for obj in wanted]
         applied = [
             found if found is not None and is_current(found, obj) else self._cluster.apply(obj)
             for found, obj in zip(live, wanted, strict=True)
         ]
-        self._prune(folder, keep=wanted)
+        self._delete(owned, keep=wanted)
         return applied
 
     def remove(self, folder: str) -> None:
         """Delete whatever of a folder is in the cluster."""
-        self._prune(folder, keep=())
+        self._delete(self._owned_in(folder))
 
     def owned(self) -> list[cluster.Object]:
         """List every object that the application owns, of all folders."""
-        return [
-            obj
-            for folder in _folders()
-            for kind in kinds(folder)
-            for obj in self._owned(kind, folder)
-        ]
+        return [obj for folder in _folders() for obj in self._owned_in(folder)]
 
     def prune_retired(self) -> None:
         """Delete what an older revision of the charm made of kinds or in folders that are no more.
@@ -208,12 +206,17 @@ class Manifests:
                 raise errors.ForeignError(cluster.reference(found), owner)
         return found
 
-    def _prune(self, folder: str, keep: Iterable[cluster.Object]) -> None:
+    def _delete(
+        self, owned: Iterable[cluster.Object], keep: Iterable[cluster.Object] = ()
+    ) -> None:
         kept = {_identity(obj) for obj in keep}
-        for kind in reversed(kinds(folder)):
-            for obj in self._owned(kind, folder):
-                if _identity(obj) not in kept and "deletionTimestamp" not in obj["metadata"]:
-                    self._cluster.delete(obj)
+        for obj in owned:
+            if _identity(obj) not in kept and "deletionTimestamp" not in obj["metadata"]:
+                self._cluster.delete(obj)
+
+    def _owned_in(self, folder: str) -> list[cluster.Object]:
+        """List what is there of a folder, in the order in which it is to go."""
+        return [obj for kind in reversed(kinds(folder)) for obj in self._owned(kind, folder)]
 
     def _owned(self, kind: cluster.Kind, folder: str = "") -> list[cluster.Object]:
         labels = {OWNER: self.owner, **({COMPONENT: folder} if folder else {})}

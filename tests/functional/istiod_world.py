@@ -33,8 +33,12 @@ def install_definitions(client):
         if document:
             client.apply(resource(document), field_manager="test", force=True)
     deadline = time.monotonic() + 30
-    for name in ("Gateway", "VirtualService"):
-        kind = charm_cluster.kind("networking.istio.io/v1", name)
+    for kind in (
+        charm_cluster.kind("networking.istio.io/v1", "Gateway"),
+        charm_cluster.kind("networking.istio.io/v1", "VirtualService"),
+        charm_cluster.kind("networking.istio.io/v1alpha3", "EnvoyFilter"),
+        charm_cluster.kind("security.istio.io/v1", "AuthorizationPolicy"),
+    ):
         while not _is_served(client, kind) and time.monotonic() < deadline:
             time.sleep(0.2)
     return charm_cluster.Cluster(client)
