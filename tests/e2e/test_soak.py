@@ -1,8 +1,8 @@
 """The soak: the charm lives through everything that happens, again and again, and does not grow.
 
-`SOAK_CYCLES=10` runs fewer cycles, `SOAK_MINUTES=60` begins none after that time. Each has one change of the configuration, one killed unit, one
-restart of istiod, one application added and one removed; the next begins when the status is
-Active again with a true count.
+`SOAK_CYCLES=10` runs fewer cycles, `SOAK_MINUTES=60` begins none after that time. Each has one
+change of the configuration, one killed unit, one restart of istiod, one application added and one
+removed; the next begins when the status is Active again with a true count.
 """
 
 import asyncio
