@@ -1,6 +1,7 @@
 """Who visits a gateway: somebody with one connection, and somebody who never stops asking."""
 
 import base64
+import contextlib
 import dataclasses
 import http.client
 import json
@@ -133,17 +134,22 @@ class Hammer(threading.Thread):
         return self
 
     def __exit__(self, *_):
+        self.end()
+
+    def end(self):
+        """Stop asking."""
         self._ended.set()
         self.join()
 
 
-def raw(address, request, port=80):
-    """Send bytes as they are; the head of what comes back."""
+def raw(address, request, port=80, *, whole=False):
+    """Send bytes as they are; the head of what comes back, or all until the connection ends."""
     with socket.create_connection((address, port), timeout=5) as connection:
         connection.sendall(request.encode())
         found = b""
-        while b"\r\n\r\n" not in found and (chunk := connection.recv(65536)):
-            found += chunk
+        with contextlib.suppress(TimeoutError):
+            while (whole or b"\r\n\r\n" not in found) and (chunk := connection.recv(65536)):
+                found += chunk
         return found
 
 

@@ -5,6 +5,7 @@ import datetime
 import json
 import time
 
+import httpx2
 import pytest
 
 import cluster as charm_cluster
@@ -15,7 +16,7 @@ import ingress
 import manifests
 import mesh
 import relations
-from tests import echo, visitors
+from tests import echo, oidc, visitors
 from tests.functional import istiod_world as world
 
 MODEL = "ai-hammered"
@@ -198,6 +199,9 @@ def place(client, kubeconfig, tmp_path_factory):
     with contextlib.ExitStack() as stack:
         application = stack.enter_context(echo.serving(echo.Application))
         authorization = stack.enter_context(echo.serving(echo.Authorization))
+        dex = stack.enter_context(echo.serving(oidc.Provider))
+        authservice = stack.enter_context(echo.serving(oidc.Service))
+        oidc.Service.provider = f"http://127.0.0.1:{dex.server_port}"
         port, admin = world.free_ports(2)
         objects = [
             *map(namespace, (world.GATEWAY_NAMESPACE, "shop", MODEL)),
@@ -206,6 +210,8 @@ def place(client, kubeconfig, tmp_path_factory):
             *service(MODEL, "kfp", application.server_port),
             *service(MODEL, "dashboard", application.server_port),
             *service(MODEL, "oidc", authorization.server_port),
+            *service(MODEL, "dex", dex.server_port),
+            *service(MODEL, "authservice", authservice.server_port),
             *tenant(),
         ]
         with contextlib.suppress(errors.ConflictError):
@@ -362,6 +368,32 @@ def test_name_that_a_client_claims_reaches_nobody(asking, claim):
         (served,) = asking.application
         assert served["headers"].get("kubeflow-userid") == user
         assert "admin" not in json.dumps([served, asking.asked])
+
+
+def test_visitor_logs_in_is_known_to_the_page_and_logs_out(place):
+    routes, place.options = place.requests, {"hosts": visitors.HOST}
+    place.auths = [
+        relations.Received(9, "authservice", AUTH.model_copy(update={"service": "authservice"}))
+    ]
+    place.requests = [
+        *routes,
+        request(4, "dex", "/dex", "/dex"),
+        request(5, "authservice", "/authservice", "/"),
+    ]
+    place.reconcile()
+    stranger = place.visitor()
+    assert visitors.eventually(lambda: "/dex/auth?" in str(stranger.get("/").headers))
+    assert visitors.eventually(lambda: stranger.get("/dex/none").status == 404)
+    stranger.close()
+
+    def client():
+        base, headers = f"http://127.0.0.1:{place.port}", {"Host": visitors.HOST}
+        return httpx2.Client(base_url=base, headers=headers, follow_redirects=True)
+
+    try:
+        oidc.log_in_and_out(client, "/kfp/runs")
+    finally:
+        place.requests = routes
 
 
 def test_policy_alone_would_take_a_client_at_its_word(place):
