@@ -1,6 +1,8 @@
 """The life of the application: whatever fails becomes a status, and the next event repairs it."""
 
+import contextlib
 import dataclasses
+import itertools
 import json
 
 import ops
@@ -93,6 +95,46 @@ def test_whatever_request_fails_is_a_status_and_is_repaired(
         fake.broken.clear()
         said = run(ctx, fake, monkeypatch, "update_status")
         assert said.name in ends, (verb, resource, said)
+
+
+def remove(ctx, fake, monkeypatch):
+    monkeypatch.setattr(charm_cluster, "connect", fake.api)
+    ctx.run(ctx.on.remove(), state(units=0))
+
+
+@pytest.mark.parametrize(
+    "policies_work",
+    [
+        pytest.param(True, id="policy"),
+        pytest.param(False, id="webhook", marks=pytest.mark.long),
+    ],
+)
+def test_whatever_request_of_a_removal_fails_the_next_try_leaves_nothing(
+    ctx, monkeypatch, *, policies_work
+):
+    whole = fresh(policies_work=policies_work)
+    before = names(whole)
+    run(ctx, whole, monkeypatch)
+    whole.asked.clear()
+    remove(ctx, whole, monkeypatch)
+    assert names(whole) == before
+    for (verb, resource), code in zip(
+        sorted(whole.asked), itertools.cycle([403, 404, 409, 429, 500, TIMEOUT]), strict=False
+    ):
+        fake = fresh(policies_work=policies_work)
+        run(ctx, fake, monkeypatch)
+        if code == TIMEOUT:
+            fake.timeouts.add((verb, resource))
+        else:
+            fake.broken[verb, resource] = code
+        # Juju runs a hook that failed again.
+        with contextlib.suppress(testing.errors.UncaughtCharmError):
+            remove(ctx, fake, monkeypatch)
+        fake.timeouts.clear()
+        fake.broken.clear()
+        remove(ctx, fake, monkeypatch)
+        assert names(fake) == before, (verb, resource, code)
+        assert "istio-injection" not in fake.labels("kubeflow"), (verb, resource, code)
 
 
 ADMISSION = (
