@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 CONTAINER = "lifecycle"
 SERVICE = "lifecycle"
 PROGRAM = "/usr/bin/sidecar-lifecycle"
+LEVEL_FILE = "/tmp/sidecar-lifecycle.log-level"  # noqa: S108  the container's own, writable by all
+"""The workload reads it again and again: another level is no reason to restart it."""
 
 _LIVE = "live"
 _READY = "ready"
@@ -116,7 +118,7 @@ def command(scope: component.Scope, joined: Joined | None, *, converge: bool = T
         *("--convergence", convergence),
         *("--convergence-max-unavailable", str(options.convergence_max_unavailable)),
         *("--listen", f"0.0.0.0:{PORT}"),
-        *("--log-level", options.log_level),
+        *("--log-level-file", LEVEL_FILE),
     ]
 
 
@@ -354,6 +356,7 @@ class Lifecycle:
 
     def _replan(self, argv: list[str]) -> bool:
         try:
+            self._container.push(LEVEL_FILE, self.scope.config.log_level, make_dirs=True)
             self._container.add_layer(SERVICE, layer(argv), combine=True)
             self._container.replan()
         except (ops.pebble.Error, TimeoutError) as error:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
+from pathlib import Path
 
 import structlog
 
+log = structlog.get_logger(__name__)
+
+LOOK = 1.0
+"""Seconds between looks at the file that names the level."""
 LEVELS = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
@@ -30,8 +36,33 @@ def configure(level: str) -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
+    quietest = max(logging.WARNING, LEVELS[level])
+    logging.getLogger().setLevel(quietest)
     logging.basicConfig(
-        level=max(logging.WARNING, LEVELS[level]),
+        level=quietest,
         format='{"level": "%(levelname)s", "logger": "%(name)s", "message": %(message)r}',
         stream=sys.stderr,
     )
+
+
+async def follow(path: Path, level: str) -> None:
+    """Log at the level that a file names, from within a moment of its being written, for ever.
+
+    Args:
+        path: of the file; while it is absent or names no level, what was before stays.
+        level: the present one.
+    """
+    while True:
+        wanted = _read(path)
+        if wanted != level and wanted in LEVELS:
+            level = wanted
+            configure(level)
+            log.info("log level", level=level)
+        await asyncio.sleep(LOOK)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import gc
 import os
+import pathlib
 import signal
 import socket
 from collections.abc import Coroutine, Mapping
@@ -65,6 +66,12 @@ def add_parser(subparsers: command.Subparsers) -> None:
     )
     parser.add_argument("--listen", default="0.0.0.0:8080", metavar="HOST:PORT")
     parser.add_argument("--log-level", choices=tuple(logs.LEVELS), default="info")
+    parser.add_argument(
+        "--log-level-file",
+        default="",
+        metavar="FILE",
+        help="that names the level, read again every second while it runs",
+    )
     parser.add_argument("--kubeconfig", metavar="FILE", help="(default: the ServiceAccount)")
     parser.set_defaults(main=main)
 
@@ -175,10 +182,15 @@ class Program:
             **({"gateways": gateway_observer.run()} if settings.observe_gateways else {}),
             "notices": self.notifier.run(),
             "gauges": self._sample(),
+            "log level": self._follow_level(),
         }
 
     def _tell(self) -> None:
         self.notifier.notify(notices.MESH)
+
+    async def _follow_level(self) -> None:
+        if file := self.settings.log_level_file:
+            await logs.follow(pathlib.Path(file), self.settings.log_level)
 
     async def _sample(self) -> None:
         while True:

@@ -37,6 +37,9 @@ class Settings:
     observe_gateways: bool = False
     listen: str = "0.0.0.0:8080"
     kubeconfig: str | None = None
+    log_level: str = "info"
+    log_level_file: str = ""
+    """Names the level anew while the program runs; empty: none."""
 
     def policy(self, *, namespace_enabled: bool = True) -> finished.Policy:
         """Return what the rules need beside a pod."""

@@ -8,6 +8,7 @@ from ops import testing
 import admission
 import charm
 import cluster as charm_cluster
+import lifecycle
 from tests.unit.charm import fake_cluster
 
 PROGRAM = "/usr/bin/sidecar-lifecycle"
@@ -265,12 +266,20 @@ def test_wrong_options_block_and_change_nothing(ctx, fake):
         ("excluded_pods", "app in (a, b)", "--excluded-pods 'app in (a, b)'"),
         ("sidecar_convergence", "manual", "--convergence manual"),
         ("convergence_max_unavailable", 5, "--convergence-max-unavailable 5"),
-        ("log_level", "debug", "--log-level debug"),
     ],
 )
 def test_options_reach_the_workload(ctx, fake, option, value, expected):
     fake_cluster.install_istio(fake)
     assert expected in command(ctx.run(ctx.on.config_changed(), state(**{option: value})))
+
+
+def test_level_of_the_log_reaches_the_workload_without_a_restart(ctx, fake):
+    fake_cluster.install_istio(fake)
+    before = ctx.run(ctx.on.config_changed(), state())
+    after = ctx.run(ctx.on.config_changed(), state(log_level="debug"))
+    assert command(after) == command(before)
+    files = after.get_container(lifecycle.CONTAINER).get_filesystem(ctx)
+    assert (files / lifecycle.LEVEL_FILE.lstrip("/")).read_text() == "debug"
 
 
 def test_revision_that_does_not_exist_blocks(ctx, fake):

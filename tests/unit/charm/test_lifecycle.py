@@ -56,7 +56,7 @@ def test_command_line_of_a_member(fake):
         "--convergence-max-unavailable": "2",
         "--observe-gateways": "false",
         "--listen": "0.0.0.0:8080",
-        "--log-level": "info",
+        "--log-level-file": "/tmp/sidecar-lifecycle.log-level",
     }
 
 
@@ -232,6 +232,8 @@ class Container:
         return True
 
     def add_layer(self, *_, **__) -> None: ...
+
+    def push(self, *_, **__) -> None: ...
 
     def replan(self) -> None:
         self._raise("replan")

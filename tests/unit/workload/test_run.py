@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,7 +12,8 @@ from pathlib import Path
 import aiohttp
 import prometheus_client
 import pytest
-from sidecar_lifecycle import cli, health, notices, run
+import structlog
+from sidecar_lifecycle import cli, health, logs, notices, run
 
 from tests.unit.workload import pods
 from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
@@ -60,6 +62,30 @@ async def test_program_is_not_ready_while_the_apiserver_is_away(cluster: FakeApi
         assert program.ready() == {"lease": False, "watch": False}
         cluster.client.transport.server = server
         await until(lambda: all(program.ready().values()))
+
+
+async def test_level_of_the_log_changes_while_it_runs(
+    cluster: FakeApiserver, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    level = tmp_path / "level"
+    settings = run.settings_of(arguments(f"--log-level-file={level}"))
+    program = run.Program(cluster.client, settings, prometheus_client.CollectorRegistry())
+    logs.configure("info")
+    log = structlog.get_logger("test")
+    async with running_task(program.run()):
+        for number, wanted in enumerate(("debug", "nonsense", "error", "info")):
+            level.write_text(f"{wanted}\n")
+            await asyncio.sleep(3)
+            log.debug("quiet", number=number)
+            log.warning("loud", number=number)
+
+    lines = map(json.loads, capsys.readouterr().err.splitlines())
+    said = [(line["message"], line.get("number")) for line in lines]
+    assert [each for each in said if each[0] in ("quiet", "loud")] == [
+        *(("quiet", 0), ("loud", 0)),
+        *(("quiet", 1), ("loud", 1)),
+        ("loud", 3),
+    ]
 
 
 def test_options_become_typed_settings():
