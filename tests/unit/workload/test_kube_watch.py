@@ -116,6 +116,7 @@ async def test_forgotten_version_is_listed_again_with_tombstones(cluster: FakeAp
         cluster.put("pods", recreated)
         cluster.compact()
         await until(lambda: follower.said.count("synced") == 2)
+        assert follower.state.failure.startswith("410 ")
         assert follower.names == {"uid-b2": "b", "uid-c": "c"}
         assert follower.said[4:] == [
             "deleted b",

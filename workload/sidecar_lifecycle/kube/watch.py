@@ -175,10 +175,8 @@ class _Watch(Generic[T]):
     def _event(self, line: bytes) -> list[Change[T]]:
         event = msgspec.json.decode(line, type=_Envelope)
         if event.type == "ERROR":
-            status = errors.from_response(0, bytes(event.object))
             code = msgspec.json.decode(event.object, type=dict[str, object]).get("code")
-            status.code = code if isinstance(code, int) else 500
-            raise status
+            raise errors.from_response(code if isinstance(code, int) else 500, bytes(event.object))
         if event.type == "BOOKMARK":
             # An object of the resource's kind in name only: a pod without containers, say.
             meta = msgspec.json.decode(event.object, type=types.Object).metadata
