@@ -4,6 +4,7 @@ import contextlib
 import datetime
 import json
 import time
+import urllib.request
 
 import httpx2
 import pytest
@@ -16,7 +17,7 @@ import ingress
 import manifests
 import mesh
 import relations
-from tests import echo, oidc, visitors
+from tests import echo, envoy_dump, oidc, visitors
 from tests.functional import istiod_world as world
 
 MODEL = "ai-hammered"
@@ -114,9 +115,9 @@ def tenant():
 class Place:
     """The charm's part, as relations and options make it."""
 
-    def __init__(self, api, port, application, asked):
+    def __init__(self, api, ports, application, asked):
         self.api = api
-        self.port = port
+        self.port, self.admin = ports
         self.application = application
         self.asked = asked
         self.providers = ()
@@ -222,7 +223,7 @@ def place(client, kubeconfig, tmp_path_factory):
         settings = {"extensionProviders": [PROVIDER, OTHER_PROVIDER]}
         xds = stack.enter_context(world.istiod(folder, kubeconfig, settings))
         stack.enter_context(world.gateway(folder, xds, admin))
-        found = Place(api, port, application.asked, authorization.asked)
+        found = Place(api, (port, admin), application.asked, authorization.asked)
         visitor = found.visitor()
         deadline = time.monotonic() + 30
         while True:
@@ -489,6 +490,35 @@ def test_routes_lead_where_they_should_whatever_their_age(asking):
         answer = visitor.get(path, Cookie=COOKIE)
         assert (answer.status, answer.echo["path"]) == (200, want)
     visitor.close()
+
+
+def test_gateway_holds_each_route_in_the_order_of_precedence_and_without_a_timeout(asking):
+    asking.reconcile()
+    asking.eventually(200, Cookie=COOKIE)
+    with urllib.request.urlopen(f"http://127.0.0.1:{asking.admin}/{envoy_dump.ROUTES}") as answer:
+        routes = envoy_dump.virtual_hosts(json.load(answer))[f"{visitors.HOST}:80"]
+    clusters = {
+        path: envoy_dump.cluster_for(routes, path)
+        for path in ("/", "/other", "/kfp", "/kfp/x", "/kfp/nested", "/kfp/nested/x")
+    }
+    assert {path: cluster.split("||")[1].split(".")[0] for path, cluster in clusters.items()} == {
+        "/": "dashboard",
+        "/other": "dashboard",
+        "/kfp": "kfp",
+        "/kfp/x": "kfp",
+        "/kfp/nested": "dashboard",
+        "/kfp/nested/x": "dashboard",
+    }
+    # Nothing ends a request that takes long.
+    assert {route["route"]["timeout"] for route in routes} == {"0s"}
+
+
+def test_websocket_passes_once_somebody_has_been_asked_about_it(asking):
+    asking.reconcile()
+    asking.eventually(200, Cookie=COOKIE)
+    where = ("127.0.0.1", "/kfp/socket", "hello")
+    assert visitors.talk(*where, port=asking.port, Cookie=COOKIE) == "hello"
+    assert " 302 " in visitors.talk(*where, port=asking.port)
 
 
 def test_route_of_somebody_else_on_our_gateway_is_guarded(asking):
