@@ -25,6 +25,9 @@ def of_error(error: errors.CharmError, *, application: str) -> ops.StatusBase:
         return ops.BlockedStatus(f"run: juju trust {application} --scope=cluster{detail}")
     if isinstance(error, errors.ForeignError):
         return ops.BlockedStatus(str(error))
+    if isinstance(error, errors.KindAbsentError):
+        lacking = f"the cluster lacks a kind: are Istio's CRDs installed? ({error.message})"
+        return ops.WaitingStatus(lacking[:_LONGEST])
     return ops.WaitingStatus(f"waiting for the Kubernetes API: {error}"[:_LONGEST])
 
 

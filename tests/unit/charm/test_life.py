@@ -12,7 +12,9 @@ from ops import testing
 import admission
 import charm
 import cluster as charm_cluster
+import errors
 import manifests
+import statuses
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.test_charm import state, workload
 
@@ -207,6 +209,18 @@ def test_istios_own_kinds_may_be_absent_and_appear(ctx, fake, monkeypatch):
     fake.absent.update(FOLLOWS_ISTIO)
     ctx.run(ctx.on.remove(), state(units=0))
     assert "istio-injection" not in fake.labels("kubeflow")
+
+
+def test_kind_that_a_route_needs_and_the_cluster_lacks_is_named(fake):
+    fake.absent.add("networking.istio.io/v1")
+    metadata = {"name": "kubeflow-gateway", "namespace": "kubeflow"}
+    gateway = {"apiVersion": "networking.istio.io/v1", "kind": "Gateway", "metadata": metadata}
+    with pytest.raises(errors.KindAbsentError) as raised:
+        fake.api().apply(gateway)
+    said = statuses.of_error(raised.value, application="istio-integrator")
+    assert isinstance(said, ops.WaitingStatus)
+    assert "Istio's CRDs" in said.message
+    assert "/apis/networking.istio.io/v1/namespaces/kubeflow/gateways" in said.message
 
 
 @pytest.mark.parametrize("absent", ["admissionregistration.k8s.io/v1beta1", "apps/v1"])
