@@ -124,6 +124,7 @@ def _up(args: argparse.Namespace) -> int:
         control_plane_only=args.control_plane_only,
         without_istio=args.without_istio,
         classic_sidecars=args.classic_sidecars,
+        cni=args.cni,
         revision=args.revision,
         disable_policy_api=args.disable_policy_api,
         disable_policy_plugin=args.disable_policy_plugin,

@@ -11,6 +11,11 @@ def add_switches(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--classic-sidecars", action="store_true", help="istiod injects no native sidecars"
     )
+    parser.add_argument(
+        "--cni",
+        action="store_true",
+        help="redirect traffic by Istio's CNI plugin, not by an init container of each pod",
+    )
     parser.add_argument("--revision", default="", help="install istiod under this revision")
 
 
@@ -30,7 +35,9 @@ def _main(args: argparse.Namespace) -> int:
     testbed = cluster.Testbed(args.name)
     began = time.monotonic()
     if args.action == "install":
-        wanted = mesh.installation(revision=args.revision, classic_sidecars=args.classic_sidecars)
+        wanted = mesh.installation(
+            revision=args.revision, classic_sidecars=args.classic_sidecars, cni=args.cni
+        )
         mesh.install(testbed, wanted)
     else:
         {"uninstall": mesh.uninstall, "stop": mesh.stop, "start": mesh.start}[args.action](testbed)

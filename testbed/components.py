@@ -10,6 +10,8 @@ from testbed.options import Options
 
 NODE_NAME = "testbed"
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
+CNI_PROGRAMS = "/run/cni/bin"
+CNI_NETWORKS = "/run/cni/net.d"
 """The same in every testbed: each has a /run of its own."""
 
 _POLICY_RESOURCES = ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings")

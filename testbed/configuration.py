@@ -51,7 +51,10 @@ def containerd_config(layout: components.Layout) -> str:
         (f"{cri}.containerd", {"snapshotter": layout.snapshotter}),
         (f"{cri}.containerd.runtimes.runc", {"runtime_type": "io.containerd.runc.v2"}),
         (f"{cri}.containerd.runtimes.runc.options", {"SystemdCgroup": False}),
-        (f"{cri}.cni", {"bin_dir": "/usr/lib/cni", "conf_dir": str(layout.config("cni"))}),
+        (
+            f"{cri}.cni",
+            {"bin_dir": components.CNI_PROGRAMS, "conf_dir": components.CNI_NETWORKS},
+        ),
     )
     lines: list[str] = []
     for title, values in tables:

@@ -15,15 +15,21 @@ from typing import Any
 
 import yaml
 
-from testbed import errors, paths, programs
+from testbed import components, errors, paths, programs
 
 SYSTEM = "istio-system"
 INGRESS = "istio-ingress"
 GATEWAY = "istio-ingressgateway"
-IMAGES = ("proxy", "pilot")
+CNI = "istio-cni-node"
+"""The DaemonSet that installs the CNI plugin."""
 
-_LATE = frozenset({"Deployment"})
+_LATE = frozenset({"Deployment", "DaemonSet"})
 """Kinds that start pods, for which the images must be there."""
+
+
+def images(*, cni: bool) -> tuple[str, ...]:
+    """Return the testbed's images that an installation runs."""
+    return ("proxy", "pilot", *(["cni"] if cni else []))
 
 
 class IstioError(errors.TestbedError):
@@ -38,6 +44,8 @@ class Installation:
     pilot_image: str
     revision: str = ""
     classic_sidecars: bool = False
+    cni_image: str = ""
+    """Of the CNI plugin's installer; empty: pods have an init container instead."""
 
     @property
     def deployment(self) -> str:
@@ -84,6 +92,13 @@ def overlay(wanted: Installation) -> dict[str, Any]:
             "telemetry": {"enabled": False},
         },
     }
+    if wanted.cni_image:
+        spec["components"]["cni"] = {"enabled": True, "k8s": {"resources": small}}
+        spec["values"]["cni"] = {
+            "image": wanted.cni_image,
+            "cniBinDir": components.CNI_PROGRAMS,
+            "cniConfDir": components.CNI_NETWORKS,
+        }
     if wanted.revision:
         spec["revision"] = wanted.revision
     return {"apiVersion": "install.istio.io/v1alpha1", "kind": "IstioOperator", "spec": spec}

@@ -11,13 +11,16 @@ if TYPE_CHECKING:
 _RECORD = "istio.json"
 
 
-def installation(*, revision: str, classic_sidecars: bool) -> istio.Installation:
+def installation(
+    *, revision: str = "", classic_sidecars: bool = False, cni: bool = False
+) -> istio.Installation:
     """Return the installation of these switches with the images of the testbed."""
     return istio.Installation(
         proxy_image=images.reference("proxy"),
         pilot_image=images.reference("pilot"),
         revision=revision,
         classic_sidecars=classic_sidecars,
+        cni_image=images.reference("cni") if cni else "",
     )
 
 
@@ -42,16 +45,18 @@ def apply_workloads(testbed: "Testbed", wanted: istio.Installation) -> None:
 
 def install(testbed: "Testbed", wanted: istio.Installation) -> None:
     """Install istiod and the gateway, and wait until both serve."""
-    testbed.load_images(istio.IMAGES)
+    testbed.load_images(istio.images(cni=bool(wanted.cni_image)))
     apply_settings(testbed, wanted)
     apply_workloads(testbed, wanted)
     wait(testbed, wanted)
 
 
 def wait(testbed: "Testbed", wanted: istio.Installation) -> None:
-    """Wait until istiod and the gateway are available."""
-    _available(testbed, wanted.deployment, istio.SYSTEM)
-    _available(testbed, istio.GATEWAY, istio.INGRESS)
+    """Wait until istiod and the gateway are available, and the CNI plugin is installed."""
+    if wanted.cni_image:
+        _available(testbed, f"daemonset/{istio.CNI}", istio.SYSTEM)
+    _available(testbed, f"deployment/{wanted.deployment}", istio.SYSTEM)
+    _available(testbed, f"deployment/{istio.GATEWAY}", istio.INGRESS)
 
 
 def uninstall(testbed: "Testbed") -> None:
@@ -75,7 +80,7 @@ def start(testbed: "Testbed") -> None:
     """Scale a stopped istiod up and wait until it serves."""
     wanted = _recorded(testbed)
     _scale(testbed, wanted.deployment, 1)
-    _available(testbed, wanted.deployment, istio.SYSTEM)
+    _available(testbed, f"deployment/{wanted.deployment}", istio.SYSTEM)
 
 
 def _scale(testbed: "Testbed", deployment: str, replicas: int) -> None:
@@ -83,18 +88,22 @@ def _scale(testbed: "Testbed", deployment: str, replicas: int) -> None:
     testbed.kubectl("scale", "deployment", deployment, where, f"--replicas={replicas}")
 
 
-def _available(testbed: "Testbed", deployment: str, namespace: str) -> None:
+def _available(testbed: "Testbed", workload: str, namespace: str) -> None:
     testbed.kubectl(
         "rollout",
         "status",
-        f"deployment/{deployment}",
+        workload,
         f"--namespace={namespace}",
         "--timeout=180s",
     )
 
 
 def _record(testbed: "Testbed", wanted: istio.Installation) -> None:
-    switches = {"revision": wanted.revision, "classic_sidecars": wanted.classic_sidecars}
+    switches = {
+        "revision": wanted.revision,
+        "classic_sidecars": wanted.classic_sidecars,
+        "cni": bool(wanted.cni_image),
+    }
     (testbed.state_dir / _RECORD).write_text(json.dumps(switches))
 
 

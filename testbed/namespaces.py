@@ -6,8 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from testbed import components
+
 LINK = "node0"
 """Name of the node's end of the link to the host."""
+
+SYSTEM_CNI_PROGRAMS = Path("/usr/lib/cni")
+"""Where Debian's containernetworking-plugins are."""
 
 # The kubelet insists on these and would set them for the whole machine. A file laid over each
 # inside the mount namespace lets it find what it wants.
@@ -37,9 +42,11 @@ def furnish(node: Mapping[str, Any]) -> None:
 
     Args:
         node: the part of `spec.json` that says `keep` (directories that must stay visible),
-            `address` on the link, `services`, and `cgroup`.
+            `address` on the link, `services`, `cgroup`, and `networks` (directory of the
+            configuration of pod networks).
     """
     _mounts([Path(path) for path in node["keep"]])
+    _pod_networks(Path(node["networks"]))
     _settings()
     _cgroups(node["cgroup"])
     _network(node["address"], node["services"])
@@ -60,6 +67,15 @@ def _mounts(keep: Sequence[Path]) -> None:
     _run("mount", "-t", "overlay", "overlay", "-o", options, "/var")
     for path in kept:
         _run("mount", "--bind", Path("/run/var/lower") / path.relative_to("/var"), path)
+
+
+def _pod_networks(networks: Path) -> None:
+    """Lay out what Istio's CNI installer adds to, so that the machine's own stays as it is."""
+    programs = Path(components.CNI_PROGRAMS)
+    programs.mkdir(parents=True)
+    for program in SYSTEM_CNI_PROGRAMS.iterdir():
+        (programs / program.name).symlink_to(program)
+    Path(components.CNI_NETWORKS).symlink_to(networks)
 
 
 def _settings() -> None:

@@ -6,7 +6,18 @@ import shutil
 import time
 from typing import TYPE_CHECKING
 
-from testbed import addons, addresses, components, errors, images, istio, launch, mesh, programs
+from testbed import (
+    addons,
+    addresses,
+    components,
+    errors,
+    images,
+    istio,
+    launch,
+    mesh,
+    namespaces,
+    programs,
+)
 
 if TYPE_CHECKING:
     from testbed.cluster import Testbed
@@ -40,7 +51,7 @@ def check_needs() -> None:
         for program, package in _SYSTEM_PROGRAMS.items()
         if not shutil.which(program, path=path)
     }
-    if not os.path.isdir("/usr/lib/cni"):  # noqa: PTH112
+    if not namespaces.SYSTEM_CNI_PROGRAMS.is_dir():
         lacking.add("containernetworking-plugins")
     if lacking:
         packages = " ".join(sorted(lacking))
@@ -55,7 +66,7 @@ def products(wanted: "Options") -> tuple[str, ...]:
 
 def wanted_images(wanted: "Options") -> tuple[str, ...]:
     """Return the images to load before the first pod starts."""
-    mesh_images = () if wanted.without_istio else istio.IMAGES
+    mesh_images = () if wanted.without_istio else istio.images(cni=wanted.cni)
     return (*_ALWAYS, *mesh_images, *wanted.extras)
 
 
@@ -91,7 +102,9 @@ def furnish(testbed: "Testbed", wanted: "Options", *, wait: bool) -> dict[str, f
     mesh_wanted = None
     if not wanted.without_istio:
         mesh_wanted = mesh.installation(
-            revision=wanted.revision, classic_sidecars=wanted.classic_sidecars
+            revision=wanted.revision,
+            classic_sidecars=wanted.classic_sidecars,
+            cni=wanted.cni,
         )
     with concurrent.futures.ThreadPoolExecutor() as pool:
         loading = pool.submit(load)
@@ -102,7 +115,9 @@ def furnish(testbed: "Testbed", wanted: "Options", *, wait: bool) -> dict[str, f
             mesh.apply_settings(testbed, mesh_wanted)
         late: list[dict[str, object]] = []
         if "training-operator" in wanted.extras:
-            early, late = addons.training_operator(images.reference("training-operator"))
+            early, late = addons.training_operator(
+                images.reference("training-operator"), images.reference("app")
+            )
             testbed.apply(addons.dump(early))
         loading.result()
         if mesh_wanted:

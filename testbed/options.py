@@ -32,6 +32,8 @@ class Options:
     """Leave istiod and the gateway to a later `testbed istio install`."""
     classic_sidecars: bool = False
     """istiod's `ENABLE_NATIVE_SIDECARS=false`."""
+    cni: bool = False
+    """Istio's CNI plugin redirects the traffic of pods, instead of an init container of theirs."""
     revision: str = ""
     """Install istiod under this revision; empty is the default one."""
     disable_policy_api: bool = False
@@ -59,6 +61,7 @@ class Options:
             clashing = {
                 "--without-istio": self.without_istio,
                 "--classic-sidecars": self.classic_sidecars,
+                "--cni": self.cni,
                 "--revision": bool(self.revision),
                 "--with": bool(self.extras),
             }

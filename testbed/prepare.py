@@ -47,6 +47,7 @@ def write(layout: components.Layout) -> None:
             "address": str(layout.plan.node),
             "services": str(layout.plan.services),
             "cgroup": layout.cgroup,
+            "networks": str(layout.config("cni")),
         }
     spec = {
         "authority": str(layout.pki / "ca.crt"),

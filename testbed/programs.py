@@ -66,6 +66,8 @@ PRODUCTS: Mapping[str, Product] = {
     "coredns": Product(packages={"coredns": "github.com/coredns/coredns"}),
     "istio": Product(
         packages={
+            "install-cni": "istio.io/istio/cni/cmd/install-cni",
+            "istio-cni": "istio.io/istio/cni/cmd/istio-cni",
             "istioctl": "istio.io/istio/istioctl/cmd/istioctl",
             "pilot-agent": "istio.io/istio/pilot/cmd/pilot-agent",
             "pilot-discovery": "istio.io/istio/pilot/cmd/pilot-discovery",

@@ -173,6 +173,13 @@ def _pause() -> Recipe:
     )
 
 
+_LOOKUP = b"""\
+#!/bin/sh
+exec getent hosts "$1"
+"""
+"""The `nslookup` by which PyTorchJob's workers wait for their master."""
+
+
 def _app() -> Recipe:
     numpy = python.select((_REQUIREMENTS / "image.txt").read_text(), ["numpy"])
     payload = _snapshot(_TESTBED / "payload", "opt/payload")
@@ -182,6 +189,11 @@ def _app() -> Recipe:
             _base(),
             _packages("numpy", numpy, "/usr/local/lib/python{}/dist-packages"),
             _layer("payload", lambda tree, _: tree.update(payload), payload.digest()),
+            _layer(
+                "lookup",
+                lambda tree, _: tree.file("usr/local/bin/nslookup", _LOOKUP, mode=0o755),
+                _LOOKUP,
+            ),
         ],
         config={
             "Cmd": ["/usr/bin/python3", "/opt/payload/server.py"],
@@ -236,6 +248,18 @@ def _pilot() -> Recipe:
             "Env": [_SEARCH],
             "User": f"{_PROXY_USER}:{_PROXY_USER}",
         },
+    )
+
+
+def _cni() -> Recipe:
+    # The installer's own iptables repairs pods that were started before it was there.
+    return Recipe(
+        layers=[
+            _runtime(),
+            _program("istio-cni", "opt/cni/bin/istio-cni"),
+            _program("install-cni", "usr/local/bin/install-cni"),
+        ],
+        config={"Cmd": ["/usr/local/bin/install-cni"], "Env": [_SEARCH], "User": "0:0"},
     )
 
 
@@ -296,6 +320,7 @@ RECIPES: Mapping[str, Callable[[], Recipe]] = {
     "pause": _pause,
     "pilot": _pilot,
     "proxy": _proxy,
+    "cni": _cni,
     "app": _app,
     "workload": _workload,
     "charm": _charm,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed import addresses, components, configuration
+from testbed import addresses, components, configuration, istio
 from testbed.components import Component, Layout
 from testbed.options import Options
 
@@ -45,6 +45,21 @@ def test_node_components_are_started_after_what_they_need():
         assert set(one.after) <= started, one.name
         started.add(one.name)
     assert {"kubelet", "containerd", "kube-proxy", "coredns"} <= started
+
+
+def test_istios_cni_plugin_is_installed_where_containerd_looks():
+    wanted = istio.Installation(proxy_image="proxy:1", pilot_image="pilot:1", cni_image="cni:1")
+    spec = istio.overlay(wanted)["spec"]
+    text = configuration.containerd_config(layout())
+    (given,) = [
+        plugin["cni"]
+        for name, plugin in tomllib.loads(text)["plugins"].items()
+        if name.endswith("cri")
+    ]
+    assert given["bin_dir"] == spec["values"]["cni"]["cniBinDir"]
+    assert given["conf_dir"] == spec["values"]["cni"]["cniConfDir"]
+    assert spec["components"]["cni"]["enabled"] is True
+    assert "cni" in istio.images(cni=True)
 
 
 def test_node_advertises_the_address_that_pods_and_host_reach():

@@ -37,6 +37,12 @@ def test_overlay_of_a_revision_names_it_and_tells_the_gateway():
     assert installation(revision="canary").deployment == "istiod-canary"
 
 
+def test_overlay_without_the_cni_plugin_has_none():
+    spec = istio.overlay(installation())["spec"]
+    assert "cni" not in spec["components"]
+    assert "cni" not in istio.images(cni=False)
+
+
 def test_overlay_of_the_default_revision_names_none():
     spec = istio.overlay(installation())["spec"]
     assert "revision" not in spec
@@ -44,12 +50,12 @@ def test_overlay_of_the_default_revision_names_none():
 
 
 def test_split_keeps_every_object_once():
-    kinds = ("CustomResourceDefinition", "Deployment", "Service", "ConfigMap")
+    kinds = ("CustomResourceDefinition", "Deployment", "DaemonSet", "Service", "ConfigMap")
     objects = [{"kind": kind} for kind in kinds]
     definitions, settings, workloads = istio.split(objects)
     assert definitions == [objects[0]]
-    assert workloads == [objects[1]]
-    assert settings == objects[2:]
+    assert workloads == objects[1:3]
+    assert settings == objects[3:]
 
 
 def test_moved_operator_has_its_own_namespace_everywhere():

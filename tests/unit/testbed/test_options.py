@@ -33,6 +33,7 @@ def test_options_that_make_sense_have_no_problems(wanted: Options):
         pytest.param(
             Options(control_plane_only=True, revision="a"), "--revision needs", id="no-istio"
         ),
+        pytest.param(Options(control_plane_only=True, cni=True), "--cni needs a node", id="cni"),
         pytest.param(Options(kubernetes="1.34"), "--kubernetes needs", id="older-node"),
         pytest.param(
             Options(control_plane_only=True, kubernetes="1.2"), "unknown, there is", id="ancient"
