@@ -1,4 +1,4 @@
-"""The real istiod as a process on loopback: its injector, asked by the API server by URL.
+"""The real istiod as a process on loopback, whose injector the API server asks.
 
 There is no node, so no proxy ever runs; what istiod makes of a new pod is all there is to see.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import subprocess
@@ -17,13 +18,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 import cluster
 from testbed import certificates, istio, prepare, programs
+
+Manifests = dict[tuple[str, str], cluster.Object]
+"""Objects by kind and name."""
 
 REVISIONS = ("default", "canary")
 """Served alike, as by tags of one istiod."""
 CONFIGURATION = "istio-sidecar-injector"
 _NAME = "localhost"
+_KEPT = ("ConfigMap", "Deployment", "MutatingWebhookConfiguration", "Service")
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,39 +44,154 @@ class Istiod:
 
 @contextlib.contextmanager
 def serving(api: cluster.Cluster, kubeconfig: Path, directory: Path) -> Iterator[Istiod]:
-    """Run istiod, with its injector configured, while the block runs."""
-    programs.ensure(["istio"])
+    """Run istiod, with its injector configured by URL, while the block runs."""
     manifests = _settings()
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": istio.SYSTEM}}
-    if api.get(cluster.NAMESPACE, istio.SYSTEM) is None:
-        api.create(namespace)
+    # So that only a pod's own annotation makes its sidecar a native one.
+    settings = {"ENABLE_NATIVE_SIDECARS": "false"}
+    with _running(api, kubeconfig, directory, manifests, **settings) as (istiod, url, bundle):
+        applied = api.apply(_configuration(manifests, url, bundle))
+        try:
+            yield istiod
+        finally:
+            api.delete(applied)
+
+
+@contextlib.contextmanager
+def _running(
+    api: cluster.Cluster,
+    kubeconfig: Path,
+    directory: Path,
+    manifests: Manifests,
+    *,
+    revision: str = "",
+    **environment: str,
+) -> Iterator[tuple[Istiod, str, str]]:
+    """Run istiod on its files; what comes is the process, the injector's URL and authority."""
+    programs.ensure(["istio"])
+    create_namespace(api)
     ports = prepare.free_ports(6)
     authority = certificates.Authority(directory / "pki")
-    server = authority.server("istiod", [_NAME], ["127.0.0.1"])
-    _write_files(directory, manifests)
+    names = [
+        _NAME,
+        *(f"{name}.{istio.SYSTEM}.svc" for kind, name in manifests if kind == "Service"),
+    ]
+    server = authority.server("istiod", names, ["127.0.0.1"])
+    write_files(directory, manifests, revision)
     log = directory / "istiod.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
             _command(kubeconfig, ports, authority, server),
             cwd=directory,
-            env=_environment(),
+            env={**_environment(revision), **environment},
             stdout=output,
             stderr=output,
         )
     try:
         _wait_until_ready(ports[0], process, log)
         bundle = base64.b64encode(authority.pair.certificate.read_bytes()).decode()
-        applied = api.apply(_configuration(manifests, f"https://{_NAME}:{ports[1]}", bundle))
-        try:
-            yield Istiod(process, log)
-        finally:
-            api.delete(applied)
+        yield Istiod(process, log), f"https://{_NAME}:{ports[1]}", bundle
     finally:
         process.kill()
         process.wait()
 
 
-def _settings() -> dict[tuple[str, str], dict[str, Any]]:
+def create_namespace(api: cluster.Cluster) -> None:
+    """Have the namespace of istiod."""
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": istio.SYSTEM}}
+    if api.get(cluster.NAMESPACE, istio.SYSTEM) is None:
+        api.create(namespace)
+
+
+def render(*settings: str) -> Manifests:
+    """Have istioctl render an installation; keep what tells which Istio it is."""
+    documents = yaml.load_all(_rendered(settings), Loader=_LOADER)
+    return {
+        (one["kind"], one["metadata"]["name"]): one
+        for one in documents
+        if one
+        and one["kind"] in _KEPT
+        # Of a gateway nothing is wanted.
+        and one["metadata"].get("namespace", istio.SYSTEM) == istio.SYSTEM
+        and "gateway" not in one["metadata"]["name"]
+    }
+
+
+@functools.cache
+def _rendered(settings: tuple[str, ...]) -> str:
+    programs.ensure(["istio"])
+    share = programs.directory("istio") / "share"
+    run = subprocess.run(
+        [
+            programs.binary("istioctl"),
+            "manifest",
+            "generate",
+            f"--manifests={share / 'manifests'}",
+            "--set=tag=1.31.1",
+            *(f"--set={setting}" for setting in settings),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+@dataclasses.dataclass(frozen=True)
+class Installed:
+    """An installation whose istiod serves."""
+
+    istiod: Istiod
+    url: str
+    """Of the injector, without a path."""
+    bundle: str
+    api: cluster.Cluster
+    directory: Path
+    revision: str
+
+    def configure(self, *settings: str) -> None:
+        """Change its settings, which istiod reads again by itself."""
+        manifests = render(*settings, f"revision={self.revision}")
+        write_files(self.directory, manifests, self.revision)
+        for (kind, _), item in manifests.items():
+            if kind in ("ConfigMap", "Deployment"):
+                self.api.apply(item)
+
+
+@contextlib.contextmanager
+def installed(
+    api: cluster.Cluster, kubeconfig: Path, directory: Path, *settings: str, revision: str = ""
+) -> Iterator[Installed]:
+    """Install Istio as its own installer renders it, with istiod on loopback.
+
+    Its Service has no pod behind it without a node: it is an alias of localhost, and the rendered
+    configurations only differ by the Service's port.
+    """
+    manifests = render(*settings, f"revision={revision}")
+    started = _running(api, kubeconfig, directory, manifests, revision=revision)
+    with started as (istiod, url, bundle):
+        port = int(url.rpartition(":")[2])
+        for (kind, _), item in manifests.items():
+            if kind == "Service":
+                item["spec"] = {"type": "ExternalName", "externalName": _NAME}
+            if kind == "MutatingWebhookConfiguration":
+                lead_to(item, port, bundle)
+        applied = [api.apply(item) for item in manifests.values()]
+        try:
+            yield Installed(istiod, url, bundle, api, directory, revision)
+        finally:
+            for item in applied:
+                api.delete(item)
+
+
+def lead_to(configuration: cluster.Object, port: int, bundle: str) -> None:
+    """Have a webhook configuration call its Service at the port of an istiod on loopback."""
+    for hook in configuration["webhooks"]:
+        hook["clientConfig"]["service"]["port"] = port
+        hook["clientConfig"]["caBundle"] = bundle
+
+
+def _settings() -> Manifests:
     wanted = istio.Installation(
         proxy_image="registry.example/proxyv2:1.31.1", pilot_image="registry.example/pilot:1.31.1"
     )
@@ -76,11 +199,13 @@ def _settings() -> dict[tuple[str, str], dict[str, Any]]:
     return {(item["kind"], item["metadata"]["name"]): item for item in items}
 
 
-def _write_files(directory: Path, manifests: dict[tuple[str, str], dict[str, Any]]) -> None:
+def write_files(directory: Path, manifests: Manifests, revision: str = "") -> None:
+    """Write what istiod mounts of its ConfigMaps."""
     places = {"istio": Path("etc/istio/config"), CONFIGURATION: Path("var/lib/istio/inject")}
     for name, place in places.items():
-        (directory / place).mkdir(parents=True)
-        for key, text in manifests["ConfigMap", name]["data"].items():
+        (directory / place).mkdir(parents=True, exist_ok=True)
+        full = f"{name}-{revision}" if revision else name
+        for key, text in manifests["ConfigMap", full]["data"].items():
             (directory / place / key).write_text(text)
 
 
@@ -107,23 +232,19 @@ def _command(
     ]
 
 
-def _environment() -> dict[str, str]:
+def _environment(revision: str) -> dict[str, str]:
     return {
         **os.environ,
         "POD_NAMESPACE": istio.SYSTEM,
         "POD_NAME": "istiod-on-loopback",
-        "REVISION": "default",
+        "REVISION": revision or "default",
         # The configurations are ours: they name a URL, and the authority of this process.
         "INJECTION_WEBHOOK_CONFIG_NAME": "",
         "VALIDATION_WEBHOOK_CONFIG_NAME": "",
-        # So that only a pod's own annotation makes its sidecar a native one.
-        "ENABLE_NATIVE_SIDECARS": "false",
     }
 
 
-def _configuration(
-    manifests: dict[tuple[str, str], dict[str, Any]], url: str, bundle: str
-) -> dict[str, Any]:
+def _configuration(manifests: Manifests, url: str, bundle: str) -> dict[str, Any]:
     configuration = manifests["MutatingWebhookConfiguration", CONFIGURATION]
     for hook in configuration["webhooks"]:
         path = hook["clientConfig"]["service"]["path"]
