@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import lightkube
 import pytest
+import yaml
 from lightkube.config.kubeconfig import KubeConfig
 from lightkube.config.models import User
 from ops import testing
@@ -96,3 +97,37 @@ def test_shipped_roles_suffice_to_join_and_leave(restricted, namespace, client):
     charm_runs.run("remove", namespace, units=0)
     metadata = api.get(charm_cluster.NAMESPACE, namespace)["metadata"]
     assert "istio-injection" not in metadata["labels"]
+
+
+def test_without_the_optional_roles_nothing_is_executed_and_no_other_pod_is_changed(
+    control_plane, namespace
+):
+    """The oldest peer may execute in, delete and patch every pod, and does not need to."""
+    shipped = yaml.safe_load_all(ROLES.read_text().replace("kubeflow", namespace))
+    needed = [
+        role
+        for role in shipped
+        if not role["metadata"]["name"].endswith(("-exec", "-replace", "-own-gateway"))
+    ]
+    text = yaml.safe_dump_all(needed)
+    control_plane.kubectl("apply", "-f", "-", text=text)
+
+    def may(verb: str, resource: str, where: str) -> bool:
+        who = f"--as=system:serviceaccount:{namespace}:istio-integrator"
+        kind, _, part = resource.partition("/")
+        what = (kind, f"--subresource={part}") if part else (kind,)
+        asked = ("auth", "can-i", verb, *what, f"--namespace={where}", who)
+        return control_plane.kubectl(*asked, check=False).stdout.strip() == "yes"
+
+    try:
+        assert may("create", "pods/portforward", "default")
+        assert may("patch", "pods", namespace)
+        forbidden = [
+            ("create", "pods/exec", "default"),
+            ("create", "pods/exec", namespace),
+            *((verb, "pods", "default") for verb in ("create", "patch", "update", "delete")),
+            ("delete", "pods", namespace),
+        ]
+        assert [each for each in forbidden if may(*each)] == []
+    finally:
+        control_plane.kubectl("delete", "-f", "-", text=text)

@@ -10,6 +10,7 @@ import yaml
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+NAMED_TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -22,6 +23,12 @@ def test_reference_pages_say_what_the_sources_say():
     )
 
     assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("page", [pytest.param(p, id=str(p.relative_to(ROOT))) for p in PAGES])
+def test_tests_that_a_page_names_are_there(page: pathlib.Path):
+    for file, name in NAMED_TEST.findall(page.read_text()):
+        assert f"def {name}(" in (ROOT / file).read_text()
 
 
 @pytest.mark.parametrize("page", [pytest.param(p, id=str(p.relative_to(ROOT))) for p in PAGES])
