@@ -46,6 +46,8 @@ _MAX_DOCUMENT = 65536
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _PATH = re.compile(r"/[!-~]*")
+_OF_ANOTHER_MODEL = re.compile(r"remote-[0-9a-f]{32}$")
+"""Juju calls an application so that reaches us by an offer (juju's crossmodelrelations facade)."""
 
 
 def _dns_label(value: str) -> str:
@@ -82,16 +84,19 @@ class _Message(pydantic.BaseModel):
     )
 
 
-class IngressRequest(_Message):
-    """One path that an application wants to be reachable by (`ingress` v1)."""
-
+class _ServiceRequest(_Message):
     service: DnsLabel
     port: Port
+    namespace: DnsLabel | None = None
+    """Where the Service is; None: in the model."""
+
+
+class IngressRequest(_ServiceRequest):
+    """One path that an application wants to be reachable by (`ingress` v1)."""
+
     prefix: Path
     rewrite: Path | None = None
     """What replaces the prefix; None: nothing does."""
-    namespace: DnsLabel | None = None
-    """Where the Service is; None: in the model."""
 
 
 class NamespacedIngressRequest(IngressRequest):
@@ -104,13 +109,9 @@ class NamespacedIngressRequest(IngressRequest):
         return self
 
 
-class AuthRequest(_Message):
+class AuthRequest(_ServiceRequest):
     """Who is to be asked about each request (`ingress-auth` v1)."""
 
-    service: DnsLabel
-    port: Port
-    namespace: DnsLabel | None = None
-    """Where the Service is; None: in the model."""
     allowed_request_headers: Headers = ()
     """What the authorization service gets to see, beside Authorization and the request line."""
     allowed_response_headers: Headers = ()
@@ -129,7 +130,7 @@ _SUPPORTED = {
     ISTIO_PILOT: ("v1",),
 }
 
-_Model = TypeVar("_Model", bound=_Message)
+_Model = TypeVar("_Model", bound=_ServiceRequest)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -293,6 +294,12 @@ class Relations:
         found: list[Received[_Model]] = []
         for relation in self._active(endpoint):
             message, problem = read(self._bag(relation), models)
+            if (
+                message
+                and message.namespace is None
+                and _OF_ANOTHER_MODEL.match(relation.app.name)
+            ):
+                message, problem = None, "sends no namespace, which another model's has to"
             found.append(Received(relation.id, relation.app.name, message, problem))
         return sorted(found, key=lambda received: received.relation)
 

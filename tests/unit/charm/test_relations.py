@@ -172,6 +172,31 @@ def test_unit_that_does_not_lead_writes_nothing():
     assert out.get_relation(relation.id).local_app_data == {}
 
 
+@pytest.mark.parametrize("endpoint", ["ingress", "ingress-auth"])
+@pytest.mark.parametrize(
+    ("application", "namespace", "problem"),
+    [
+        ("remote-0123456789abcdef0123456789abcdef", {}, "sends no namespace"),
+        ("remote-0123456789abcdef0123456789abcdef", {"namespace": "other"}, ""),
+        ("remote-desktop", {}, ""),
+    ],
+)
+def test_application_of_another_model_has_to_say_where_it_is(
+    endpoint, application, namespace, problem
+):
+    data = {"service": "a", "port": 1, "prefix": "/a", **namespace}
+    bag = {"_supported_versions": "[v1]", "data": yaml.safe_dump(data)}
+    seen = []
+
+    def look(related):
+        seen.extend(related.ingress() if endpoint == "ingress" else related.ingress_auth())
+
+    provide(remote(endpoint, application, **bag), act=look)
+    (received,) = seen
+    assert received.problem.startswith(problem)
+    assert bool(received.message) is not bool(problem)
+
+
 def test_one_malformed_application_does_not_hide_another():
     good = {"_supported_versions": "[v1]", "data": "{service: a, port: 80, prefix: /a}"}
     bad = {"_supported_versions": "[v1]", "data": "{service: b, port: eighty, prefix: /b}"}
