@@ -20,6 +20,7 @@ SELECTOR = {"operator.juju.is/name": "modeloperator"}
 _PEER_AUTHENTICATION = cluster.kind("security.istio.io/v1", "PeerAuthentication")
 _AUTHORIZATION_POLICY = cluster.kind("security.istio.io/v1", "AuthorizationPolicy")
 _AMBIENT = "ambient.istio.io/redirection"
+_DRY_RUN = "istio.io/dry-run"
 
 
 def is_in_mesh(pod: cluster.Object) -> bool:
@@ -39,13 +40,14 @@ def obstacle(
 ) -> str:
     """Name the policy that keeps Kubernetes from calling a pod in the mesh; empty if none does.
 
-    Kubernetes calls from outside of the mesh, without a certificate of it.
+    Kubernetes calls from outside of the mesh, without a certificate of it, and over TLS that the
+    proxy can't look into.
 
     Args:
         pod: In the mesh.
         policies: PeerAuthentications and AuthorizationPolicies, of any namespace.
         root_namespace: Whose policies apply everywhere.
-        port: Of the pod, at which it is called; 0: no port has settings of its own.
+        port: Of the pod, at which it is called; 0: not known.
     """
     labels = cluster.at(pod, "metadata", "labels")
     namespace = pod["metadata"]["namespace"]
@@ -58,7 +60,7 @@ def obstacle(
             if mode == "STRICT":
                 return f"{cluster.reference(policy)} asks for mutual TLS"
             break
-    return _denial(policy for policy in found if policy["kind"] == _AUTHORIZATION_POLICY.name)
+    return _denial((each for each in found if each["kind"] == _AUTHORIZATION_POLICY.name), port)
 
 
 def _mode(spec: cluster.Object, port: int) -> str:
@@ -68,11 +70,11 @@ def _mode(spec: cluster.Object, port: int) -> str:
     return "" if mode == "UNSET" else str(mode or "")
 
 
-def _denial(policies: Iterable[cluster.Object]) -> str:
-    """Name a policy that shuts out callers that are not in the mesh.
+def _denial(policies: Iterable[cluster.Object], port: int) -> str:
+    """Name a policy that shuts such a caller out.
 
-    A DENY that takes everyone, or an ALLOW where no other lets everyone in; what depends on the
-    call's own properties is not judged here.
+    A DENY that is about it, or an ALLOW where no other lets it in. What depends on the caller's
+    address is not blamed.
     """
     allowing: list[cluster.Object] = []
     is_open = False
@@ -80,16 +82,58 @@ def _denial(policies: Iterable[cluster.Object]) -> str:
         spec = cluster.at(policy, "spec")
         rules: list[cluster.Object] = cluster.items(spec, "rules")
         action = spec.get("action", "ALLOW")
-        if action == "DENY" and any(_is_about_everything(rule) for rule in rules):
+        # Istio drops a rule about requests where it sees none, and only its parts when it denies:
+        # pilot/pkg/security/authz/model, checkError.
+        if action == "DENY" and any(_is_about(rule, port, requests=True) for rule in rules):
             return f"{cluster.reference(policy)} denies"
         if action == "ALLOW":
             allowing.append(policy)
-            is_open |= any(not rule.get("from") and not rule.get("when") for rule in rules)
+            is_open |= any(_is_about(rule, port, unknown=True) for rule in rules)
     return f"{cluster.reference(allowing[0])} denies" if allowing and not is_open else ""
 
 
-def _is_about_everything(rule: cluster.Object) -> bool:
-    return not any(rule.get(key) for key in ("from", "to", "when"))
+_IDENTITIES = ("principals", "namespaces", "serviceAccounts", "trustDomains")
+_ADDRESSES = ("ipBlocks", "remoteIpBlocks", "notIpBlocks", "notRemoteIpBlocks")
+_TOKENS = ("requestPrincipals", "notRequestPrincipals")
+_REQUESTS = ("hosts", "notHosts", "methods", "notMethods", "paths", "notPaths")
+
+
+def _is_about(
+    rule: cluster.Object, port: int, *, requests: bool = False, unknown: bool = False
+) -> bool:
+    """Tell whether a rule takes a caller that has no identity and shows no request.
+
+    Args:
+        rule: Of an AuthorizationPolicy.
+        port: That is called; 0: not known.
+        requests: What a condition on a request counts as.
+        unknown: What a condition that can't be judged here counts as.
+    """
+
+    def source(one: cluster.Object) -> bool:
+        return (
+            not any(one.get(key) for key in _IDENTITIES)
+            and (requests or not any(one.get(key) for key in _TOKENS))
+            and (unknown or not any(one.get(key) for key in _ADDRESSES))
+        )
+
+    def operation(one: cluster.Object) -> bool:
+        ports, others = cluster.items(one, "ports"), cluster.items(one, "notPorts")
+        if (ports or others) and not port:
+            return unknown
+        is_at_port = (not ports or str(port) in ports) and str(port) not in others
+        return is_at_port and (requests or not any(one.get(key) for key in _REQUESTS))
+
+    def condition(one: cluster.Object) -> bool:
+        return requests if one["key"].startswith("request.") else unknown
+
+    sources = [cluster.at(one, "source") for one in cluster.items(rule, "from")]
+    operations = [cluster.at(one, "operation") for one in cluster.items(rule, "to")]
+    return (
+        (not sources or any(map(source, sources)))
+        and (not operations or any(map(operation, operations)))
+        and all(map(condition, cluster.items(rule, "when")))
+    )
 
 
 def _place(policy: cluster.Object) -> str:
@@ -103,10 +147,27 @@ def _is_for_pods(policy: cluster.Object) -> bool:
 def _selects(
     policy: cluster.Object, namespace: str, labels: dict[str, Any], root_namespace: str
 ) -> bool:
-    if _place(policy) not in (namespace, root_namespace):
+    spec = cluster.at(policy, "spec")
+    is_tried = cluster.at(policy, "metadata", "annotations").get(_DRY_RUN) == "true"
+    # What names its targets is for gateways and waypoints, which a sidecar is not.
+    is_elsewhere = spec.get("targetRefs") or spec.get("targetRef")
+    if _place(policy) not in (namespace, root_namespace) or is_elsewhere or is_tried:
         return False
-    wanted = cluster.at(policy, "spec", "selector", "matchLabels")
+    wanted = cluster.at(spec, "selector", "matchLabels")
     return wanted.items() <= labels.items()
+
+
+def _port(pod: cluster.Object) -> int:
+    """Return the first port that the pod's own containers tell of; 0 if none does."""
+    return next(
+        (
+            int(port["containerPort"])
+            for container in cluster.items(cluster.at(pod, "spec"), "containers")
+            if container["name"] != probe.PROXY
+            for port in cluster.items(container, "ports")
+        ),
+        0,
+    )
 
 
 class Modeloperator:
@@ -134,7 +195,8 @@ class Modeloperator:
             logger.warning("Whether a policy cuts modeloperator off is not known: %s", error)
             return
         for pod in inside:
-            if found := obstacle(pod, policies, root_namespace=scope.mesh.root_namespace):
+            root = scope.mesh.root_namespace
+            if found := obstacle(pod, policies, root_namespace=root, port=_port(pod)):
                 name = pod["metadata"]["name"]
                 # The next pod gets no sidecar: our admission sees to it.
                 self._blocked = (

@@ -59,7 +59,24 @@ def policy(namespace="istio-system", **spec):
 
 ITS_OWN = {"selector": {"matchLabels": LABELS}}
 ANOTHER = {"selector": {"matchLabels": {"app": "x"}}}
-MESH_ONLY = [{"from": [{"source": {"principals": ["*"]}}]}]
+CLAIM = {"key": "request.auth.claims[iss]", "values": ["x"]}
+SNI = {"key": "connection.sni", "values": ["x"]}
+TRIED = {
+    "name": "all",
+    "namespace": "istio-system",
+    "annotations": {"istio.io/dry-run": "true"},
+}
+
+
+def to(**operation):
+    return [{"to": [{"operation": operation}]}]
+
+
+def by(**source):
+    return [{"from": [{"source": source}]}]
+
+
+MESH_ONLY = by(principals=["*"])
 
 
 @pytest.mark.parametrize(
@@ -97,7 +114,28 @@ MESH_ONLY = [{"from": [{"source": {"principals": ["*"]}}]}]
             [policy("kubeflow", rules=MESH_ONLY), policy(rules=[{}])], "", id="another allows"
         ),
         pytest.param([policy(**ANOTHER)], "", id="allow nothing for others"),
+        pytest.param([policy(rules=to(ports=["17071"]))], "", id="allow its port"),
+        pytest.param([policy(rules=to(ports=["80"]))], "denies", id="allow another port"),
+        pytest.param([policy(rules=to(notPorts=["80"]))], "", id="allow but another port"),
+        pytest.param([policy(rules=to(methods=["POST"]))], "denies", id="allow unseen requests"),
+        pytest.param([policy(rules=by(notPrincipals=["*"]))], "", id="allow those outside"),
+        pytest.param([policy(rules=by(ipBlocks=["10.0.0.0/8"]))], "", id="allow addresses"),
+        pytest.param([policy(rules=[{"when": [CLAIM]}])], "denies", id="allow unseen tokens"),
+        pytest.param([policy(rules=[{"when": [SNI]}])], "", id="allow names"),
+        pytest.param([policy(targetRefs=[{"kind": "Gateway", "name": "x"}])], "", id="waypoint"),
+        pytest.param([{**policy(), "metadata": TRIED}], "", id="dry run"),
         pytest.param([policy(action="DENY", rules=[{}])], "denies", id="deny everything"),
+        pytest.param([policy(action="DENY", rules=to(ports=["17071"]))], "denies", id="deny port"),
+        pytest.param([policy(action="DENY", rules=to(ports=["80"]))], "", id="deny another port"),
+        pytest.param(
+            [policy(action="DENY", rules=to(methods=["GET"]))], "denies", id="deny unseen requests"
+        ),
+        pytest.param(
+            [policy(action="DENY", rules=by(notPrincipals=["*"]))], "denies", id="deny outside"
+        ),
+        pytest.param(
+            [policy(action="DENY", rules=by(ipBlocks=["10.0.0.0/8"]))], "", id="deny addresses"
+        ),
         pytest.param([policy(action="DENY", rules=MESH_ONLY)], "", id="deny the mesh"),
         pytest.param([policy(action="DENY")], "", id="deny without rules is nothing"),
         pytest.param([policy(action="AUDIT", rules=[{}])], "", id="audit"),
