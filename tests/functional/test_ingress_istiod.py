@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+import itertools
 import json
 import time
 import urllib.request
@@ -17,7 +18,7 @@ import ingress
 import manifests
 import mesh
 import relations
-from tests import echo, envoy_dump, oidc, visitors
+from tests import echo, envoy_dump, oidc, tricks, visitors
 from tests.functional import istiod_world as world
 
 MODEL = "ai-hammered"
@@ -349,26 +350,37 @@ def test_each_request_is_asked_about_once(asking):
     visitor.close()
 
 
-@pytest.mark.parametrize(
-    "claim",
-    [
-        "kubeflow-userid: admin",
-        "Kubeflow_UserID: admin",
-        "kubeflow-userid: admin\r\nkubeflow-userid: admin",
-    ],
-)
-def test_name_that_a_client_claims_reaches_nobody(asking, claim):
+def test_name_that_a_client_claims_reaches_nobody(asking):
     asking.reconcile()
     asking.eventually(200, Cookie=COOKIE)
-    for path, user in (("/kfp/x", echo.USER), ("/public/x", None)):
-        head = f"GET {path} HTTP/1.1\r\nHost: {visitors.HOST}\r\nCookie: {COOKIE}\r\n"
+    for claim, path in itertools.product(tricks.CLAIMS, ("/kfp/x", "/public/x")):
         asking.asked.clear()
         asking.application.clear()
-        answer = visitors.raw("127.0.0.1", f"{head}{claim}\r\n\r\n", asking.port)
-        assert answer.startswith(b"HTTP/1.1 200 ")
+        head = tricks.head(path, more=(f"Cookie: {COOKIE}", claim))
+        answer = visitors.raw("127.0.0.1", head, asking.port)
+        assert answer.startswith(b"HTTP/1.1 200 "), claim
         (served,) = asking.application
-        assert served["headers"].get("kubeflow-userid") == user
-        assert "admin" not in json.dumps([served, asking.asked])
+        user = echo.USER if path == "/kfp/x" else None
+        assert served["headers"].get("kubeflow-userid") == user, claim
+        assert "admin" not in json.dumps([served, asking.asked]), claim
+
+
+def test_no_way_to_write_a_request_leads_past_the_service(asking):
+    asking.requests = [*asking.requests, request(4, "dex", "/dex", "/dex")]
+    asking.requests.append(request(5, "kfp", tricks.TARGET, None))
+    try:
+        asking.reconcile()
+        asking.eventually(200, tricks.TARGET, Cookie=COOKIE)
+        asking.eventually(404, "/dex/none")
+        asking.application.clear()
+        heads = [tricks.head(path) for path in tricks.PATHS]
+        for head in (*heads, *(param.values[0] for param in tricks.HEADS)):
+            answer = visitors.raw("127.0.0.1", head, asking.port)
+            assert answer.startswith(b"HTTP/1."), head
+            assert int(answer.split()[1]) not in (101, 200), (head, answer)
+        assert asking.application == []
+    finally:
+        asking.requests = asking.requests[:-2]
 
 
 def test_visitor_logs_in_is_known_to_the_page_and_logs_out(place):
