@@ -82,8 +82,14 @@ def cluster_dns(plan: Plan) -> list[dict[str, Any]]:
     ]
 
 
-def training_operator(image: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the training operator's settings, and its Deployment with an image of ours.
+def training_operator(
+    image: str, waiting: str
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the training operator's settings, and its Deployment.
+
+    Args:
+        image: of the operator.
+        waiting: image in which PyTorchJob's workers wait for their master, by `nslookup`.
 
     Raises:
         AddonError: when kustomize fails.
@@ -103,6 +109,7 @@ def training_operator(image: str) -> tuple[list[dict[str, Any]], list[dict[str, 
     for deployment in deployments:
         for container in deployment["spec"]["template"]["spec"]["containers"]:
             container["image"] = image
+            container["args"] = [f"--pytorch-init-container-image={waiting}"]
             container["readinessProbe"] |= {"initialDelaySeconds": 1, "periodSeconds": 1}
     return [one for one in objects if one["kind"] != "Deployment"], deployments
 
