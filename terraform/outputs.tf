@@ -1,0 +1,26 @@
+output "app_name" {
+  description = "Name of the application."
+  value       = juju_application.istio_integrator.name
+}
+
+output "provides" {
+  description = "Endpoints that other applications integrate with."
+  value = {
+    gateway_info      = "gateway-info"
+    grafana_dashboard = "grafana-dashboard"
+    ingress           = "ingress"
+    ingress_auth      = "ingress-auth"
+    istio_pilot       = "istio-pilot"
+    mesh_info         = "mesh-info"
+    metrics_endpoint  = "metrics-endpoint"
+  }
+}
+
+output "requires" {
+  description = "Endpoints that need another application."
+  value = {
+    certificates   = "certificates"
+    istio_metadata = "istio-metadata"
+    logging        = "logging"
+  }
+}
