@@ -24,8 +24,29 @@ CONSUMERS = {
     "jupyter-ui": {"prefix": "/jupyter/", "rewrite": "/"},
     "katib-ui": {"prefix": "/katib/"},
     "kfp-ui": {"prefix": "/pipeline", "rewrite": "/pipeline"},
+    "envoy": {"prefix": "/ml_metadata", "rewrite": "/ml_metadata"},
     "kubeflow-volumes": {"prefix": "/volumes", "rewrite": "/"},
+    "tensorboards-web-app": {"prefix": "/tensorboards", "rewrite": "/"},
+    "mlflow": {"prefix": "/mlflow/", "rewrite": "/"},
 }
+# A path, who is to answer it, and what they are to be asked for.
+PATHS = [
+    ("/", "kubeflow-dashboard", "/"),
+    ("/some/page?a=b", "kubeflow-dashboard", "/some/page?a=b"),
+    ("/_/pipeline/", "kubeflow-dashboard", "/_/pipeline/"),
+    ("/authservice/x", "oidc-gatekeeper", "/x"),
+    ("/dex/auth", "dex-auth", "/dex/auth"),
+    ("/jupyter/api", "jupyter-ui", "/api"),
+    ("/jupyter/", "jupyter-ui", "/"),
+    ("/katib/x", "katib-ui", "/katib/x"),
+    ("/pipeline/apis/v1", "kfp-ui", "/pipeline/apis/v1"),
+    ("/ml_metadata/x", "envoy", "/ml_metadata/x"),
+    ("/volumes/api", "kubeflow-volumes", "/api"),
+    ("/volumes", "kubeflow-volumes", "/"),
+    ("/tensorboards/api?ns=a", "tensorboards-web-app", "/api?ns=a"),
+    ("/tensorboards", "tensorboards-web-app", "/"),
+    ("/mlflow/static/x.js", "mlflow", "/static/x.js"),
+]
 FIRST_PORT = 9000
 AUTH_PORT = 8080
 
@@ -108,6 +129,7 @@ class Place:
     juju: client.Juju
     address: str
     browsers: list = dataclasses.field(default_factory=list)
+    watch: "Watch | None" = None
 
     def close(self):
         for browser in self.browsers:
@@ -121,7 +143,7 @@ class Place:
         status = unit["workload-status"]
         return f"{status['current']}: {status.get('message', '')}"
 
-    def says(self, words, timeout=60):
+    def says(self, words, timeout=180):
         assert visitors.eventually(lambda: words in self.message(), timeout), self.message()
 
     def touch(self):
@@ -137,17 +159,67 @@ class Place:
     def hammer(self, *, tls=False, **request):
         return visitors.Hammer(visitors.Visitor(self.address, tls=tls), **request)
 
-    def tenant(self):
-        return self.hammer(pause=0.02, host=visitors.TENANT)
-
-    def intruder(self):
-        """Somebody who never logs in, and says who they are."""
-        spoofed = {"kubeflow_userid": "admin@example.com"}
-        return self.hammer(pause=0.01, path="/pipeline/apis", **spoofed)
-
     def is_open(self):
         """Whether somebody who is logged in reaches an application."""
         return self.browser().get("/pipeline/x", Cookie=echo.COOKIE).status == 200
+
+
+class Watch:
+    """A tenant of the gateway, and intruders, who ask all the time whatever happens to us."""
+
+    def __init__(self, place):
+        # Somebody who never logs in, and says who they are.
+        spoofed = {"kubeflow_userid": "admin@example.com"}
+        pipeline = {"path": "/pipeline/apis", "pause": 0.03, **spoofed}
+        self.tenants = [
+            place.hammer(pause=0.1, host=visitors.TENANT, fresh=fresh) for fresh in (False, True)
+        ]
+        self.intruders = [
+            place.hammer(**pipeline),
+            place.hammer(fresh=True, **pipeline),
+            place.hammer(path="/", pause=0.1, **spoofed),
+            place.hammer(path="/pipeline/apis", pause=0.5, fresh=True, tls=True, **spoofed),
+        ]
+
+    @property
+    def everybody(self):
+        return (*self.tenants, *self.intruders)
+
+    def go_on(self, requests=5):
+        """Let everybody ask some more."""
+        before = [hammer.count for hammer in self.everybody]
+
+        def have_asked():
+            counts = zip(self.everybody, before, strict=True)
+            return all(hammer.count >= count + requests for hammer, count in counts)
+
+        assert visitors.eventually(have_asked, 60)
+
+    @property
+    def asked_in_vain(self):
+        """Requests of intruders that were answered."""
+        return sum(
+            count
+            for hammer in self.intruders
+            for answer, count in list(hammer.answers.items())
+            if isinstance(answer, int)
+        )
+
+    def assert_that_all_is_well(self):
+        """Nothing of ours was shown to an intruder, and no tenant was harmed."""
+        for tenant in self.tenants:
+            assert set(tenant.answers) == {200}, tenant.answers
+        for intruder in self.intruders:
+            assert 200 not in intruder.answers, intruder.answers
+
+    def __enter__(self):
+        for hammer in self.everybody:
+            hammer.start()
+        return self
+
+    def __exit__(self, *_):
+        for hammer in self.everybody:
+            hammer.end()
 
 
 def sdi(data):
@@ -155,9 +227,9 @@ def sdi(data):
     return {"_supported_versions": "- v1\n", "data": yaml.safe_dump(data)}
 
 
-def ingress_script(consumer):
+def ingress_script(consumer, **changes):
     """What a consumer's charm sends."""
-    data = {"service": consumer, "port": port_of(consumer), **CONSUMERS[consumer]}
+    data = {"service": consumer, "port": port_of(consumer), **CONSUMERS[consumer], **changes}
     return {"role": "requires", "interface": "ingress", "application": sdi(data), "unit": {}}
 
 
