@@ -19,8 +19,8 @@ CYCLES = int(os.environ.get("SOAK_CYCLES", "200"))
 MINUTES = float(os.environ.get("SOAK_MINUTES", CYCLES))
 ENOUGH = 40
 """Cycles from which growth can be told from warming up."""
-WITHIN = 120.0
-"""Seconds for anything in a cycle: what takes longer is stuck."""
+WITHIN = 240.0
+"""Seconds for anything in a cycle: on a machine with nothing else to do all of it takes a tenth."""
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900 + MINUTES * 60)]
 
