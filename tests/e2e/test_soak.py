@@ -20,7 +20,7 @@ MINUTES = float(os.environ.get("SOAK_MINUTES", CYCLES))
 ENOUGH = 40
 """Cycles from which growth can be told from warming up."""
 WITHIN = 240.0
-"""Seconds for anything in a cycle: on a machine with nothing else to do all of it takes a tenth."""
+"""Seconds for anything in a cycle; on a quiet machine all of it takes a tenth."""
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900 + MINUTES * 60)]
 
