@@ -1,10 +1,11 @@
 """Real nodes with a real istiod for the end-to-end tier: one cluster after the other.
 
-`E2E_TODAY=NAME` or `E2E_TOMORROW=NAME` takes a testbed of that name, starts it when it is down,
-and leaves it running, so that a second run begins at once.
+`E2E_TODAY=NAME`, `E2E_TOMORROW=NAME` or `E2E_CNI=NAME` takes a testbed of that name, starts it
+when it is down, and leaves it running, so that a second run begins at once.
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import json
 import os
@@ -57,10 +58,25 @@ def root():
 def node(request, root):
     """One of the two clusters that matter."""
     kind = stage.KINDS[request.param]
+    with running(kind, demo.cluster.options(kind)) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def cni_node(root):
+    """A cluster like tomorrow's with Istio's CNI plugin, for what Juju and the mesh share."""
+    kind = dataclasses.replace(stage.KINDS["tomorrow"], name="cni")
+    with running(kind, testbed_cluster.Options(cni=True)) as found:
+        yield found
+
+
+@contextlib.contextmanager
+def running(kind, options):
+    """Start a cluster; end it unless the environment names one to keep."""
     reused = os.environ.get(f"E2E_{kind.name.upper()}")
     testbed = testbed_cluster.Testbed(reused or f"e2e-{kind.name}-{os.getpid()}")
     try:
-        testbed.up(demo.cluster.options(kind))
+        testbed.up(options)
         yield Node(kind, testbed, demo.cluster.charms(kind, testbed))
     finally:
         if not reused:
@@ -87,6 +103,13 @@ def pytest_collection_modifyitems(config, items):
 async def api(node):
     """The node's apiserver."""
     async with kubernetes.Api.from_kubeconfig(node.testbed.kubeconfig) as client:
+        yield client
+
+
+@pytest.fixture
+async def cni_api(cni_node):
+    """The apiserver of the node with the CNI plugin."""
+    async with kubernetes.Api.from_kubeconfig(cni_node.testbed.kubeconfig) as client:
         yield client
 
 

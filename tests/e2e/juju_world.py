@@ -1,0 +1,167 @@
+"""Two models on one cluster, to see what the charm adds: a member with it, and one without.
+
+In the bare model somebody labelled the namespace by hand, after Juju had set the model up.
+"""
+
+import asyncio
+import dataclasses
+import json
+
+import yaml
+
+from demo import juju, observer, workloads
+from testbed import istio, mesh
+from testbed.juju import bootstrap
+
+MEMBER = "member"
+BARE = "bare"
+WEB = "web"
+"""In both, a charm that knows nothing of meshes."""
+
+PORTS = "traffic.sidecar.istio.io/excludeOutboundPorts"
+MODELOPERATOR = "operator.juju.is/name=modeloperator"
+
+
+async def set_up(node, api):
+    """Add both models, if this cluster has not got them yet."""
+    if await api.find("Namespace", BARE):
+        return
+    member, bare = node.juju(MEMBER), node.juju(BARE)
+    await member.add_model()
+    await member.deploy(node.charms.integrator, juju.APPLICATION)
+    await bare.add_model()
+    await bare.deploy(node.charms.web, WEB)
+    await observer.eventually(lambda: webhook(api, BARE), 60, "Juju's webhook of the bare model")
+    await label(api, BARE, "enabled")
+    await member.wait_until_in_mesh(240)
+    # Only now: a pod that is there already would not be replaced within its first minute.
+    await member.deploy(node.charms.web, WEB)
+    await member.wait_for("active", 120, WEB)
+    await bare.wait_for("active", 120, WEB)
+
+
+async def label(api, namespace, injection):
+    """Set or remove the label by which Istio's default revision injects."""
+    resource = await api.resource("Namespace", "")
+    await api.request(
+        "PATCH",
+        resource.path("", namespace),
+        body={"metadata": {"labels": {"istio-injection": injection}}},
+        content_type="application/merge-patch+json",
+    )
+
+
+async def webhook(api, model):
+    """Find Juju's webhook configuration of a model."""
+    return await api.find("MutatingWebhookConfiguration", f"juju-model-admission-{model}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Mesh:
+    """How an Istio treats the traffic of pods."""
+
+    cni: bool = False
+    native: bool = False
+    """Whether sidecars are native unless a pod says otherwise."""
+    dns: bool = False
+    """Whether proxies answer look-ups of names."""
+    registry_only: bool = False
+
+
+async def set_mesh(testbed, api, wanted):
+    """Make the cluster's Istio so, and wait until its injector shows it."""
+    installation = mesh.installation(classic_sidecars=not wanted.native, cni=wanted.cni)
+    now = await shown(api)
+    if (now.cni, now.native) != (wanted.cni, wanted.native):
+        await asyncio.to_thread(mesh.install, testbed, installation)
+    settings = json.loads(istio.render(installation).settings.read_text())["items"]
+    (text,) = [
+        one["data"]["mesh"]
+        for one in settings
+        if (one["kind"], one["metadata"]["name"]) == ("ConfigMap", "istio")
+    ]
+    config = yaml.safe_load(text)
+    if wanted.registry_only:
+        config["outboundTrafficPolicy"] = {"mode": "REGISTRY_ONLY"}
+    if wanted.dns:
+        config["defaultConfig"].setdefault("proxyMetadata", {})["ISTIO_META_DNS_CAPTURE"] = "true"
+    body = {"data": {"mesh": yaml.safe_dump(config)}}
+    resource = await api.resource("ConfigMap")
+    await api.request(
+        "PATCH",
+        resource.path(istio.SYSTEM, "istio"),
+        body=body,
+        content_type="application/merge-patch+json",
+    )
+
+    async def is_so():
+        return await shown(api) == dataclasses.replace(wanted, registry_only=False)
+
+    await observer.eventually(is_so, 60, f"{wanted} at work")
+
+
+async def tried(api, namespace):
+    """Have a pod created that is not kept, and return it."""
+    body = workloads.template(
+        [workloads.container("main", "none.invalid/none", ["true"])],
+        labels={"sidecar.istio.io/inject": "true"},
+    )
+    return await api.create(workloads.pod("tried", namespace, body), dry_run=True)
+
+
+async def shown(api):
+    """Read off a pod what the injector does; the outbound policy is not shown."""
+    spec = (await tried(api, "default"))["spec"]
+    inits = {one["name"]: one for one in spec.get("initContainers", [])}
+    both = {**inits, **{one["name"]: one for one in spec["containers"]}}
+    variables = {one["name"]: one.get("value") for one in both["istio-proxy"]["env"]}
+    return Mesh(
+        cni="istio-validation" in inits,
+        native="istio-proxy" in inits,
+        dns=variables.get("ISTIO_META_DNS_CAPTURE") == "true",
+    )
+
+
+async def look_again(node):
+    """Have the integrator see a mesh configuration that nobody told it about."""
+    model = bootstrap.juju(node.testbed, MEMBER)
+    # Every action begins by bringing everything up to date.
+    await asyncio.to_thread(model.run, f"{juju.APPLICATION}/0", "list-uninjected")
+
+
+async def replaced(api, namespace, name="", labels=""):
+    """Delete a pod at once, and wait until another one is in its place."""
+    resource = await api.resource("Pod")
+    found = [one for one in await api.list("Pod", namespace, labels) if _is(one, name)]
+    before = {one["metadata"]["uid"] for one in found}
+    for one in found:
+        path = resource.path(namespace, one["metadata"]["name"])
+        await api.request("DELETE", path, params={"gracePeriodSeconds": "1"})
+
+    async def new():
+        pods = [one for one in await api.list("Pod", namespace, labels) if _is(one, name)]
+        return next((one for one in pods if one["metadata"]["uid"] not in before), None)
+
+    return await observer.eventually(new, 60, f"a new pod {name or labels} in {namespace}")
+
+
+def _is(pod, name):
+    return not name or pod["metadata"]["name"] == name
+
+
+async def reschedule_modeloperator(api, model):
+    """Delete modeloperator's pod and wait until the next one is ready."""
+    pod = await replaced(api, model, labels=MODELOPERATOR)
+    return await until_ready(api, model, pod["metadata"]["name"])
+
+
+async def until_ready(api, namespace, name, within=120):
+    """Wait until a pod is ready, and return it."""
+
+    async def ready():
+        pod = await api.find("Pod", name, namespace)
+        conditions = (pod or {}).get("status", {}).get("conditions", [])
+        is_ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+        return pod if is_ready else None
+
+    return await observer.eventually(ready, within, f"{namespace}/{name} ready")
