@@ -19,7 +19,7 @@ from lightkube.config.models import User
 from lightkube.core.exceptions import ApiError
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.models.rbac_v1 import PolicyRule, RoleRef, Subject
-from lightkube.resources.core_v1 import Pod, PodStatus, ServiceAccount
+from lightkube.resources.core_v1 import Pod, PodStatus, Secret, ServiceAccount
 from lightkube.resources.rbac_authorization_v1 import Role, RoleBinding
 from sidecar_lifecycle import run
 from sidecar_lifecycle import settings as options
@@ -210,9 +210,7 @@ async def test_watch_lists_follows_and_resumes(
     task.cancel()
 
 
-async def test_narrow_role_serves_the_model(
-    client: Cluster, admin: kube.Client, kubeconfig: Path, account: str
-):
+def grant_the_model_alone(client: Cluster, namespace: str) -> None:
     """Rights in the model's namespace alone: no cluster-wide list, no namespaces."""
     rules = [
         PolicyRule(apiGroups=[""], resources=["pods"], verbs=["get", "list", "watch"]),
@@ -223,20 +221,36 @@ async def test_narrow_role_serves_the_model(
             verbs=["get", "create", "update"],
         ),
     ]
-    client.create(Role(metadata=ObjectMeta(name="narrow", namespace=account), rules=rules))
+    client.create(Role(metadata=ObjectMeta(name="narrow", namespace=namespace), rules=rules))
     client.create(
         RoleBinding(
-            metadata=ObjectMeta(name="narrow", namespace=account),
+            metadata=ObjectMeta(name="narrow", namespace=namespace),
             roleRef=RoleRef(apiGroup="rbac.authorization.k8s.io", kind="Role", name="narrow"),
-            subjects=[Subject(kind="ServiceAccount", name="default", namespace=account)],
+            subjects=[Subject(kind="ServiceAccount", name="default", namespace=namespace)],
         )
     )
+
+
+async def new_token(admin: kube.Client, namespace: str, bound_to: Secret | None = None) -> str:
+    """A token of the namespace's default account, valid as long as the Secret is there."""
+    spec: dict[str, Any] = {}
+    if bound_to is not None and bound_to.metadata is not None:
+        meta = bound_to.metadata
+        reference = {"apiVersion": "v1", "kind": "Secret", "name": meta.name, "uid": meta.uid}
+        spec["boundObjectRef"] = reference
     answer = await admin.transport.request(
         "POST",
-        f"/api/v1/namespaces/{account}/serviceaccounts/default/token",
-        body={"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}},
+        f"/api/v1/namespaces/{namespace}/serviceaccounts/default/token",
+        body={"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec},
     )
-    token = json.loads(answer)["status"]["token"]
+    return json.loads(answer)["status"]["token"]
+
+
+async def test_narrow_role_serves_the_model(
+    client: Cluster, admin: kube.Client, kubeconfig: Path, account: str
+):
+    grant_the_model_alone(client, account)
+    token = await new_token(admin, account)
     config = KubeConfig.from_file(kubeconfig).get()
     assert config is not None
     connection = kube.Client(config._replace(user=User(token=token)))
@@ -244,6 +258,49 @@ async def test_narrow_role_serves_the_model(
     async with program(connection, account) as subject:
         await until(lambda: decisions(subject) == {"job-x": "stop"})
         await until(lambda: all(subject.ready().values()))
+
+
+@pytest.mark.long
+async def test_token_that_is_renewed_on_disk_is_used_when_the_old_one_ends(
+    client: Cluster, admin: kube.Client, kubeconfig: Path, account: str, tmp_path: Path
+):
+    grant_the_model_alone(client, account)
+    secrets = [
+        client.create(Secret(metadata=ObjectMeta(name=name, namespace=account)))
+        for name in ("first", "second")
+    ]
+    file = tmp_path / "token"
+    file.write_text(await new_token(admin, account, secrets[0]))
+    config = KubeConfig.from_file(kubeconfig).get()
+    assert config is not None
+    connection = kube.Client(config._replace(user=User(token_file=str(file))))
+
+    async def is_refused() -> bool:
+        """A raw request: the apiserver remembers a good token for some seconds."""
+        bearer = {"Authorization": f"Bearer {old}"}
+        async with connection.transport.session().get(
+            f"{connection.transport.server}/api/v1/namespaces/{account}/pods", headers=bearer
+        ) as response:
+            return response.status == 401
+
+    async with program(connection, account) as subject:
+        await until(lambda: all(subject.ready().values()))
+        old = file.read_text()
+        file.write_text(await new_token(admin, account, secrets[1]))
+        client.delete(Secret, "first", namespace=account)
+        async with asyncio.timeout(40):
+            while not await is_refused():  # noqa: ASYNC110 - the API has no event for it
+                await asyncio.sleep(0.5)
+        create(client, pods.pod_json(namespace=account))
+        await until(lambda: decisions(subject) == {"job-x": "stop"})
+        renewed = client.get(types.Lease, "app-lifecycle", namespace=account).spec.renewTime
+        await until(
+            lambda: (
+                client.get(types.Lease, "app-lifecycle", namespace=account).spec.renewTime
+                != renewed
+            ),
+            seconds=30,
+        )
 
 
 def test_explain_reads_what_kubectl_prints(
