@@ -1,11 +1,15 @@
 """Run the charm for one event, with a workload that has nothing to say."""
 
 import json
+import pathlib
 
 from ops import testing
 
 import charm
 import cluster
+
+ROLES = pathlib.Path(__file__).parents[2] / "rbac" / "roles.yaml"
+"""What is shipped for an application without trust."""
 
 
 def run(event: str, model: str, *, units: int = 1, **options: str) -> testing.State:

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import lightkube
 import pytest
-from lightkube.config.kubeconfig import KubeConfig
+from lightkube.config.kubeconfig import KubeConfig, SingleConfig
+from lightkube.config.models import User
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Namespace
 
 from testbed import cluster
+from tests.functional import charm_runs
 
 
 @pytest.fixture(scope="session")
@@ -34,6 +36,21 @@ def client(kubeconfig: Path) -> Iterator[lightkube.Client]:
     """A lightkube client with the administrator's rights."""
     with lightkube.Client(config=KubeConfig.from_file(kubeconfig).get()) as client:
         yield client
+
+
+@pytest.fixture
+def untrusted(
+    control_plane: cluster.Testbed, kubeconfig: Path, namespace: str
+) -> Iterator[SingleConfig]:
+    """How an application without trust connects, which has the shipped roles in the namespace."""
+    control_plane.kubectl("-n", namespace, "create", "serviceaccount", "istio-integrator")
+    roles = charm_runs.ROLES.read_text().replace("kubeflow", namespace)
+    control_plane.kubectl("apply", "-f", "-", text=roles)
+    made = control_plane.kubectl("-n", namespace, "create", "token", "istio-integrator")
+    admin = KubeConfig.from_file(kubeconfig).get()
+    assert admin is not None
+    yield admin._replace(user=User(token=made.stdout.strip()))
+    control_plane.kubectl("delete", "-f", "-", text=roles)
 
 
 @pytest.fixture

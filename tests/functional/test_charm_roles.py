@@ -1,14 +1,11 @@
 """The charm without trust, with exactly the roles that are shipped."""
 
-import pathlib
 import time
 from collections.abc import Iterator
 
 import lightkube
 import pytest
 import yaml
-from lightkube.config.kubeconfig import KubeConfig
-from lightkube.config.models import User
 from ops import testing
 
 import cluster as charm_cluster
@@ -16,23 +13,14 @@ import manifests
 import webhook
 from tests.functional import charm_runs
 
-ROLES = pathlib.Path("rbac/roles.yaml")
-
 
 @pytest.fixture
-def restricted(control_plane, kubeconfig, namespace, monkeypatch) -> Iterator[None]:
+def restricted(untrusted, monkeypatch) -> Iterator[None]:
     """Connect the charm as its ServiceAccount, which has the shipped roles in the namespace."""
-    control_plane.kubectl("-n", namespace, "create", "serviceaccount", "istio-integrator")
-    roles = ROLES.read_text().replace("kubeflow", namespace)
-    control_plane.kubectl("apply", "-f", "-", text=roles)
-    made = control_plane.kubectl("-n", namespace, "create", "token", "istio-integrator")
-    token = str(getattr(made, "stdout", made)).strip()
-    config = KubeConfig.from_file(kubeconfig).get()._replace(user=User(token=token))
-    with lightkube.Client(config=config) as client:
+    with lightkube.Client(config=untrusted) as client:
         made = charm_cluster.Cluster(client)
         monkeypatch.setattr(charm_cluster, "connect", lambda: made)
         yield
-    control_plane.kubectl("delete", "-f", "-", text=roles)
 
 
 @pytest.fixture
@@ -103,7 +91,7 @@ def test_without_the_optional_roles_nothing_is_executed_and_no_other_pod_is_chan
     control_plane, namespace
 ):
     """The oldest peer may execute in, delete and patch every pod, and does not need to."""
-    shipped = yaml.safe_load_all(ROLES.read_text().replace("kubeflow", namespace))
+    shipped = yaml.safe_load_all(charm_runs.ROLES.read_text().replace("kubeflow", namespace))
     needed = [
         role
         for role in shipped
