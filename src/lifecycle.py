@@ -350,6 +350,10 @@ class Lifecycle:
         except ops.pebble.ExecError as error:  # pyright: ignore[reportUnknownVariableType]
             stderr = str(cast("Any", error).stderr or "").strip()
             raise errors.LifecycleError(f"the workload can't tell: {stderr[-200:]}") from error
+        except ops.pebble.ChangeError as error:
+            # A headline, one line for the only task, and its log.
+            reason = error.err.splitlines()[-1].removeprefix("- ")
+            raise errors.LifecycleError(f"the workload does not answer: {reason}") from error
         except (ops.pebble.Error, TimeoutError) as error:
             raise errors.LifecycleError(f"the workload does not answer: {error}") from error
         return output

@@ -252,6 +252,7 @@ class Container:
             raise self.trouble[what]
 
 
+SLOW = 'Execute command "sidecar-lifecycle" (timed out after 30s)'
 CHANGE = ops.pebble.Change(
     id=ops.pebble.ChangeID("1"),
     kind="replan",
@@ -282,6 +283,11 @@ GONE = ops.pebble.ConnectionError("no socket")
         ),
         pytest.param(
             Container(process=TimeoutError("30s")), "the workload does not answer", id="slow"
+        ),
+        pytest.param(
+            Container(process=ops.pebble.ChangeError(f"can't do:\n- {SLOW}", CHANGE)),
+            f"the workload does not answer: {SLOW}",
+            id="too slow",
         ),
     ],
 )
