@@ -18,7 +18,6 @@ import errors
 import gateway
 import gateway_service
 import gateway_workload
-import manifests
 import mesh
 import providers
 import relations
@@ -218,8 +217,11 @@ class Ingress:
 
     def _guard(self, guard: authentication.Guard, target: gateway.Target) -> bool:
         """Put up the guard; tell whether every connection of the gateway passes it."""
+        if guard.service is not None:
+            provider = providers.find(self._scope, guard.service, target.namespace)
+            guard = dataclasses.replace(guard, provider=provider)
         context = authentication.context(
-            dataclasses.replace(guard, provider=self._provider(guard, target)),
+            guard,
             target,
             owner=self._scope.manifests.owner,
             gateway=f"{self._scope.model}/{GATEWAY_NAME}",
@@ -240,23 +242,6 @@ class Ingress:
             ops.WaitingStatus("ingress: waiting a minute for the gateway's earlier connections")
         )
         return False
-
-    def _provider(self, guard: authentication.Guard, target: gateway.Target) -> str:
-        """Name the provider by which istiod's own filters can ask; empty where none can."""
-        found = self._scope.mesh
-        if guard.service is None or found is None or not found.extension_providers:
-            return ""
-        owner = self._scope.manifests.owner
-        policies = [
-            policy
-            for namespace in sorted({target.namespace, found.root_namespace})
-            for policy in self._scope.cluster.list(providers.POLICY, namespace=namespace)
-            if cluster.at(policy, "metadata", "labels").get(manifests.OWNER) != owner
-        ]
-        choice = providers.choose(guard.service, found.extension_providers, policies)
-        if choice.reason:
-            logger.info("%s.", choice.reason)
-        return choice.name
 
     @property
     def _only_https(self) -> bool:

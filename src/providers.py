@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Iterable
 from typing import Annotated, Literal
 
@@ -11,6 +12,10 @@ import pydantic.alias_generators
 
 import authentication
 import cluster
+import component
+import manifests
+
+logger = logging.getLogger(__name__)
 
 POLICY = cluster.kind("security.istio.io/v1", "AuthorizationPolicy")
 
@@ -90,6 +95,29 @@ def choose(
         else:
             return Choice(name)
     return choice
+
+
+def find(scope: component.Scope, service: authentication.Service, namespace: str) -> str:
+    """Look which provider may be named now; empty: none.
+
+    Args:
+        scope: The mesh, and a way to its policies.
+        service: Who is to be asked.
+        namespace: Of the gateway workload.
+    """
+    mesh = scope.mesh
+    if mesh is None or not mesh.extension_providers:
+        return ""
+    policies = [
+        policy
+        for place in sorted({namespace, mesh.root_namespace})
+        for policy in scope.cluster.list(POLICY, namespace=place)
+        if cluster.at(policy, "metadata", "labels").get(manifests.OWNER) != scope.manifests.owner
+    ]
+    choice = choose(service, mesh.extension_providers, policies)
+    if choice.reason:
+        logger.info("%s.", choice.reason)
+    return choice.name
 
 
 def _is_for(service: authentication.Service, http: cluster.Object) -> bool:
