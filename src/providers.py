@@ -112,12 +112,34 @@ def find(scope: component.Scope, service: authentication.Service, namespace: str
         policy
         for place in sorted({namespace, mesh.root_namespace})
         for policy in scope.cluster.list(POLICY, namespace=place)
-        if cluster.at(policy, "metadata", "labels").get(manifests.OWNER) != scope.manifests.owner
     ]
-    choice = choose(service, mesh.extension_providers, policies)
+    others = obstacles(policies, scope.manifests.owner)
+    choice = choose(service, mesh.extension_providers, others)
     if choice.reason:
         logger.info("%s.", choice.reason)
     return choice.name
+
+
+def obstacles(policies: Iterable[cluster.Object], owner: str) -> list[cluster.Object]:
+    """Take those policies before which we step back: all, but younger ones of other integrators.
+
+    They step back themselves. If each did before the other, both would come again, for ever.
+    """
+    found = list(policies)
+    ours = [_age(policy) for policy in found if _owner(policy) == owner]
+    return [
+        policy
+        for policy in found
+        if _owner(policy) != owner and not (_owner(policy) and ours and _age(policy) > min(ours))
+    ]
+
+
+def _owner(policy: cluster.Object) -> str:
+    return str(cluster.at(policy, "metadata", "labels").get(manifests.OWNER, ""))
+
+
+def _age(policy: cluster.Object) -> tuple[str, str]:
+    return policy["metadata"].get("creationTimestamp", ""), policy["metadata"]["name"]
 
 
 def _is_for(service: authentication.Service, http: cluster.Object) -> bool:

@@ -122,3 +122,36 @@ def test_policy_with_another_provider_on_the_workload_rules_ours_out(theirs, use
     assert bool(choice.name) is used
     if not used:
         assert "AuthorizationPolicy istio-ingress/theirs names ldap" in choice.reason
+
+
+OWNER = "istio-integrator.charmhub.io/owner"
+
+
+def owned(owner, created):
+    labels = {OWNER: owner} if owner else {}
+    metadata = {"name": f"of-{owner}", "labels": labels}
+    if created:
+        metadata["creationTimestamp"] = f"2026-01-01T00:00:0{created}Z"
+    return {"kind": "AuthorizationPolicy", "metadata": metadata, "spec": {}}
+
+
+@pytest.mark.parametrize(
+    ("found", "want"),
+    [
+        pytest.param([("a", 1), ("", 9)], [""], id="of anybody else, however young"),
+        pytest.param([("b", 9)], ["b"], id="of another integrator that was first"),
+        pytest.param([("a", 1), ("b", 2)], [], id="not of one that came after us"),
+        pytest.param([("a", 2), ("b", 1)], ["b"], id="of one that came before us"),
+        pytest.param([("a", 1), ("b", 1)], [], id="in the same second, not the later name"),
+        pytest.param([("a", 1)], [], id="never our own"),
+    ],
+)
+def test_one_of_two_integrators_steps_back_and_never_both(found, want):
+    policies = [owned(*one) for one in found]
+    before = providers.obstacles(policies, "a")
+    assert [policy["metadata"]["labels"].get(OWNER, "") for policy in before] == want
+    owners = {owner for owner, _ in found if owner}
+    if len(owners) == 2:
+        # Whoever looks: exactly one of the two has to go.
+        stepping = [owner for owner in owners if providers.obstacles(policies, owner)]
+        assert len(stepping) == 1
