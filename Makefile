@@ -13,7 +13,7 @@ else
 TIERS := tests/unit tests/functional
 endif
 
-.PHONY: help setup demo test test-all lint format unit functional e2e bench bench-admission \
+.PHONY: help setup demo test test-all lint format unit functional e2e integration bench bench-admission \
 	bench-shutdown \
 	testbed-up testbed-down pack docs requirements clean tiers python
 
@@ -55,6 +55,13 @@ functional: setup  ## Tests against a real etcd and kube-apiserver, no root need
 e2e: setup  ## Tests on a real node with a real istiod and Envoy, as root
 	@$(PYTEST) tests/e2e -m "not long"
 
+integration: python  ## Scenarios on a real Juju: CHARM, LIFECYCLE_IMAGE, a bootstrapped controller
+	@environment=$$($(PY) -m testbed.environments integration) \
+		&& $$environment/bin/python -m pytest tests/integration
+	@environment=$$($(PY) -m testbed.environments integration-operator) \
+		&& $$environment/bin/python -m pytest -c tests/integration/pytest.ini --asyncio-mode=auto \
+			tests/integration/operator
+
 bench: setup  ## Measure; prints figures next to what they are compared with
 	@for file in bench/bench_*.py; do $(PY) $$file || exit 1; done
 
@@ -72,14 +79,14 @@ testbed-up: setup  ## Start a real node with Istio (CLUSTER=today|tomorrow)
 testbed-down:  ## Stop it
 	@$(PY) -m testbed down
 
-pack: python  ## Build the .charm file into build/
-	@$(PY) -m testbed.juju.pack --output build
+pack: python  ## Build the .charm file into build/, with charmcraft
+	@$(PY) -m testbed.juju.charmcraft --output build
 
 docs: python  ## Write docs/reference from the sources that hold the truth
 	@$(PY) docs/generate.py
 
 requirements: python  ## Compile requirements/*.in into hashed pins
-	@for name in bootstrap charm workload image dev; do \
+	@for name in bootstrap charm workload image dev charmcraft integration integration-operator; do \
 		.venv/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes \
 			--no-emit-index-url --no-emit-find-links --no-header \
 			requirements/$$name.in -o requirements/$$name.txt || exit 1; \

@@ -99,11 +99,12 @@ def image_python() -> str:
 
 
 def _manifest() -> str:
-    base = {"name": "debian", "channel": "12", "architectures": [_architecture()]}
+    base = {"name": "debian", "channel": "12", "architectures": [architecture()]}
     return yaml.safe_dump({"charmcraft-version": "testbed", "analysis": {}, "bases": [base]})
 
 
-def _architecture() -> str:
+def architecture() -> str:
+    """Return this machine's architecture as Debian and Juju name it."""
     return {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
 
 

@@ -1,0 +1,119 @@
+"""Pack the charm with charmcraft, on this machine as it is.
+
+charmcraft builds for the release that it runs on. On Ubuntu 24.04 that is a platform of
+charmcraft.yaml, and the result is what is published. Elsewhere a copy of the project gets this
+machine's release as a platform: the same recipe and content, for trying out only.
+"""
+
+import argparse
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from testbed import environments, errors, paths
+from testbed.juju import pack
+
+_COPIED = (*pack.COPIED, "charmcraft.yaml", "requirements")
+_SYSTEM_PYTHON = "/usr/bin/python3"
+_SYSTEM_MODULES = Path("/usr/lib/python3/dist-packages")
+_IGNORED_LINTERS = "entrypoint,language,framework"
+"""They look for an older way in which `dispatch`, which charmcraft writes, names the charm."""
+
+
+class CharmcraftError(errors.TestbedError):
+    """charmcraft can't run here, or says no."""
+
+
+def release() -> str:
+    """Return this machine's release and architecture as charmcraft writes platforms."""
+    system = platform.freedesktop_os_release()
+    return f"{system['ID']}@{system['VERSION_ID']}:{pack.architecture()}"
+
+
+def build(source: Path, out: Path) -> Path:
+    """Pack a charm and have its linters look at it.
+
+    Args:
+        source: The charm's folder.
+        out: The folder to put `NAME.charm` into.
+
+    Returns:
+        The archive.
+
+    Raises:
+        CharmcraftError: charmcraft failed, or its linters found an error.
+    """
+    with tempfile.TemporaryDirectory(prefix="charmcraft-") as scratch:
+        project = Path(scratch) / "project"
+        project.mkdir()
+        for entry in _COPIED:
+            if (source / entry).is_dir():
+                shutil.copytree(source / entry, project / entry, ignore=pack.IGNORED)
+            elif (source / entry).exists():
+                shutil.copy2(source / entry, project / entry)
+        recipe: dict[str, Any] = yaml.safe_load((project / "charmcraft.yaml").read_text())
+        recipe["platforms"] = {release(): None}
+        (project / "charmcraft.yaml").write_text(yaml.safe_dump(recipe, sort_keys=False))
+        _charmcraft(project, "pack", "--destructive-mode", "--platform", release())
+        packed = next(project.glob("*.charm"))
+        _charmcraft(project, "analyse", packed.name, f"--ignore={_IGNORED_LINTERS}")
+        name = yaml.safe_load((source / "metadata.yaml").read_text())["name"]
+        out.mkdir(parents=True, exist_ok=True)
+        target = out / f"{name}.charm"
+        shutil.move(packed, target)
+    return target
+
+
+def _charmcraft(project: Path, *arguments: str) -> None:
+    program = _environment() / "bin" / "charmcraft"
+    places = {f"XDG_{kind}_HOME": str(project.parent / kind) for kind in ("STATE", "DATA")}
+    runtime = project.parent / "run"
+    runtime.mkdir(exist_ok=True)
+    command = [program, *arguments, "--verbosity=brief"]
+    run = subprocess.run(
+        command,
+        cwd=project,
+        env={**os.environ, **places, "XDG_RUNTIME_DIR": str(runtime)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if run.returncode:
+        raise CharmcraftError(f"charmcraft {arguments[0]}: {(run.stdout + run.stderr).strip()}")
+
+
+def _environment() -> Path:
+    modules = [*_SYSTEM_MODULES.glob("apt"), *_SYSTEM_MODULES.glob("apt_pkg.*.so")]
+    if not modules:
+        raise CharmcraftError("charmcraft needs apt's Python modules: apt-get install python3-apt")
+    return environments.ensure("charmcraft", _SYSTEM_PYTHON, modules)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Pack from the command line: `python -m testbed.juju.charmcraft`."""
+    parser = argparse.ArgumentParser(
+        prog="testbed.juju.charmcraft",
+        description="Pack the charm with charmcraft, for the release of this machine.",
+        epilog="example: python -m testbed.juju.charmcraft --output build",
+    )
+    parser.add_argument("charm", type=Path, nargs="?", default=paths.SOURCE, help="its folder")
+    parser.add_argument("--output", type=Path, default=Path("build"), metavar="FOLDER")
+    arguments = parser.parse_args(argv)
+    print(f"charmcraft: packing for {release()}", file=sys.stderr, flush=True)
+    try:
+        print(build(arguments.charm, arguments.output))
+    except errors.TestbedError as error:
+        print(f"charmcraft: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
