@@ -125,3 +125,48 @@ async def test_lease_deleted_under_a_leader_is_made_again(cluster: FakeApiserver
         await asyncio.sleep(5)
         assert first.is_leader
         assert cluster.all("leases")
+
+
+@pytest.mark.parametrize(
+    ("code", "times"),
+    [(403, 3), (404, 1), (409, 1), (429, 3), (500, 3), (503, 3)],
+)
+async def test_leader_outlasts_answers_that_are_no_renewal(
+    cluster: FakeApiserver, code: int, times: int
+):
+    first = member(cluster, "app/0")
+    async with running_task(first.run()):
+        await first.wait_elected()
+        cluster.failures = [("/leases", code, {})] * times
+        while cluster.failures:
+            assert first.is_leader
+            await asyncio.sleep(0.5)
+        await until(lambda: first.reachable)
+        assert first.is_leader
+
+
+async def test_mark_on_the_lease_by_somebody_else_deposes_nobody(cluster: FakeApiserver):
+    first = member(cluster, "app/0")
+    deposed: list[float] = []
+
+    async def note() -> None:
+        await first.wait_deposed()
+        deposed.append(1)
+
+    def mark(method: str, path: str) -> None:
+        if method == "PUT" and "/leases" in path:
+            cluster.before_answer = lambda *_: None
+            written = cluster.get("leases", "model", "app-lifecycle")
+            owner = {"kind": "ClusterRole", "name": "model-app", "uid": "u"}
+            written["metadata"]["ownerReferences"] = [owner]
+            cluster.put("leases", written)
+
+    async with running_task(first.run()):
+        await first.wait_elected()
+        async with running_task(note()):
+            cluster.before_answer = mark
+            await asyncio.sleep(10)
+        assert first.is_leader
+        assert deposed == []
+        written = cluster.get("leases", "model", "app-lifecycle")["metadata"]
+        assert written["ownerReferences"][0]["uid"] == "u"

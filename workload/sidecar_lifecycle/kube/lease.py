@@ -95,7 +95,7 @@ class Leadership:
     async def _look(self) -> None:
         try:
             async with asyncio.timeout(self._timing.deadline / 2):
-                held = await self._acquire_or_renew()
+                held = await self._acquire_or_renew_again()
             self.reachable = True
         except (errors.KubeError, TimeoutError) as error:
             held = False
@@ -119,6 +119,15 @@ class Leadership:
             log.info("not leading any more", lease=self._name, reason=reason)
         self._elected.clear()
         self._deposed.set()
+
+    async def _acquire_or_renew_again(self) -> bool:
+        """Look at what somebody wrote between our reading and writing before giving way to it."""
+        try:
+            return await self._acquire_or_renew()
+        except errors.StatusError as error:
+            if error.code != 409:
+                raise
+            return await self._acquire_or_renew()
 
     async def _acquire_or_renew(self) -> bool:
         lease = await self._read()
