@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import structlog
@@ -19,18 +20,22 @@ PROGRESS = f"{names.PREFIX}progress"
 """Convergence counts changed."""
 
 PEBBLE = Path("/charm/bin/pebble")
-GAP = 2.0
-"""Seconds between two notices of a key: each one runs a hook of the charm."""
+GAPS: Mapping[str, float] = {MESH: 2.0, PROGRESS: 10.0}
+"""Seconds between two notices of a key: each one runs a hook of the charm.
+
+Juju runs such hooks before those of changed options, so a whole convergence full of progress would
+keep the unit from them.
+"""
 TIMEOUT = 10.0
 
 
 class Notifier:
     """Sends notices, many requests within the gap as one."""
 
-    def __init__(self, pebble: Path = PEBBLE, *, gap: float = GAP) -> None:
+    def __init__(self, pebble: Path = PEBBLE, *, gaps: Mapping[str, float] = GAPS) -> None:
         self._pebble = pebble
-        self._gap = gap
-        self._wanted = {key: asyncio.Event() for key in (MESH, PROGRESS)}
+        self._gaps = gaps
+        self._wanted = {key: asyncio.Event() for key in gaps}
 
     @property
     def available(self) -> bool:
@@ -53,7 +58,7 @@ class Notifier:
             self._wanted[key].clear()
             if self.available:
                 await self._send(key)
-            await asyncio.sleep(self._gap)
+            await asyncio.sleep(self._gaps[key])
 
     async def _send(self, key: str) -> None:
         process = None

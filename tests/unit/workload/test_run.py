@@ -152,7 +152,7 @@ def pebble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 async def test_many_wishes_within_the_gap_are_one_notice(pebble: Path):
     calls = pebble.parent / "calls"
-    notifier = notices.Notifier(pebble, gap=2)
+    notifier = notices.Notifier(pebble)
     async with running_task(notifier.run()):
         for _ in range(50):
             notifier.notify(notices.MESH)
@@ -165,9 +165,21 @@ async def test_many_wishes_within_the_gap_are_one_notice(pebble: Path):
     assert calls.read_text().splitlines() == ["notify istio-integrator.charmhub.io/mesh"] * 2
 
 
+async def test_progress_is_told_at_once_and_then_seldom(pebble: Path):
+    calls = pebble.parent / "calls"
+    notifier = notices.Notifier(pebble)
+    async with running_task(notifier.run()):
+        for _ in range(60):
+            notifier.notify(notices.PROGRESS)
+            await asyncio.sleep(0.5)
+        await asyncio.sleep(30)
+
+    assert len(calls.read_text().splitlines()) == 4
+
+
 async def test_failing_pebble_is_no_reason_to_end(pebble: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("FAIL", "1")
-    notifier = notices.Notifier(pebble, gap=1)
+    notifier = notices.Notifier(pebble)
     async with running_task(notifier.run()) as task:
         notifier.notify(notices.PROGRESS)
         await until((pebble.parent / "calls").exists)
