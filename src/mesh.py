@@ -11,12 +11,12 @@ from typing import Any
 
 import httpx2
 import ops
-import yaml
 
 import cluster
 import config
 import errors
 import injectors
+import meshconfig
 import probe
 
 logger = logging.getLogger(__name__)
@@ -32,6 +32,7 @@ _NATIVE_DEFAULT = (1, 33)
 """Kubelets from here on run native sidecars without a known fault (stable in 1.33)."""
 _NATIVE_POSSIBLE = (1, 29)
 """Kubelets from here on have native sidecars switched on."""
+_SCOPED = "PILOT_SCOPE_GATEWAY_TO_NAMESPACE"
 _UNKNOWN = (0, 0)
 MESH_CONFIG_DELAY = datetime.timedelta(minutes=2)
 """Until a change of its ConfigMap has reached istiod, which reads a file that kubelets mount."""
@@ -85,6 +86,8 @@ class Mesh:
     """Whether calls of pods go through their proxies, which `injectedAnnotations` may end."""
     captures_names: bool = False
     """Whether look-ups of names go through them too (`ISTIO_META_DNS_CAPTURE`)."""
+    excluded_outbound_ports: tuple[int, ...] = ()
+    """That every proxy leaves alone, unless its pod names ports of its own: then only those."""
     registry_only: bool = False
     """Whether proxies let nothing out that Istio does not know."""
     gateways_scoped: bool = False
@@ -252,8 +255,8 @@ class Discovery:
                 )
 
     def _examine(self, injector: injectors.Injector) -> Mesh:
-        found = self._mesh_config(injector)
-        settings = self._settings(found)
+        found = self._config_map(injector, meshconfig.MESH)
+        settings = meshconfig.settings(found)
         # istiod refuses all that a policy guards whose provider it does not know yet.
         is_read = self._now() - _changed(found) >= MESH_CONFIG_DELAY
         providers = cluster.items(settings, "extensionProviders") if is_read else []
@@ -268,40 +271,28 @@ class Discovery:
             hold_by_default=defaults.get("holdApplicationUntilProxyStarts") is True,
             status_port=int(defaults.get("statusPort", DEFAULT_STATUS_PORT)),
             root_namespace=str(settings.get("rootNamespace") or injector.namespace),
+            excluded_outbound_ports=meshconfig.excluded_ports(
+                self._config_map(injector, meshconfig.INJECTOR)
+            ),
             registry_only=cluster.at(settings, "outboundTrafficPolicy").get("mode")
             == "REGISTRY_ONLY",
-            gateways_scoped=self._setting(injector, "PILOT_SCOPE_GATEWAY_TO_NAMESPACE") == "true",
+            gateways_scoped=meshconfig.variable(self._deployment(injector), _SCOPED) == "true",
             extension_providers=tuple(providers),
         )
         return self._probe(mesh)
 
-    def _mesh_config(self, injector: injectors.Injector) -> cluster.Object | None:
+    def _config_map(self, injector: injectors.Injector, name: str) -> cluster.Object | None:
         if not injector.namespace:
             return None
-        revision = injector.istiod_revision
-        name = "istio" if revision == "default" else f"istio-{revision}"
+        if injector.istiod_revision != "default":
+            name = f"{name}-{injector.istiod_revision}"
         return self._cluster.get(cluster.CONFIG_MAP, name, injector.namespace)
 
-    def _settings(self, found: cluster.Object | None) -> dict[str, Any]:
-        try:
-            text = str(cluster.at(found, "data").get("mesh", ""))
-            return cluster.at({"mesh": yaml.safe_load(text)}, "mesh")
-        except yaml.YAMLError as error:
-            logger.warning("The mesh configuration is not YAML: %s", error)
-            return {}
-
-    def _setting(self, injector: injectors.Injector, name: str) -> str:
-        """Read an environment variable of istiod; empty where its Deployment can't be found."""
+    def _deployment(self, injector: injectors.Injector) -> cluster.Object | None:
         if not injector.namespace:
-            return ""
+            return None
         # Istio's charts give the Service and the Deployment the same name.
-        found = self._cluster.get(cluster.DEPLOYMENT, injector.service, injector.namespace)
-        spec = cluster.at(found, "spec", "template", "spec")
-        for container in cluster.items(spec, "containers"):
-            for variable in cluster.items(container, "env"):
-                if variable["name"] == name:
-                    return str(variable.get("value", "")).lower()
-        return ""
+        return self._cluster.get(cluster.DEPLOYMENT, injector.service, injector.namespace)
 
     def _probe(self, mesh: Mesh) -> Mesh:
         namespace, labels = self._place(mesh)

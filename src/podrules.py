@@ -37,6 +37,10 @@ class Ports:
     selector: str = ""
     ports: tuple[int, ...]
 
+    def beside(self, others: Iterable[int]) -> Ports:
+        """Return the rule with the ports that a pod loses by naming any."""
+        return dataclasses.replace(self, ports=tuple(dict.fromkeys((*self.ports, *others))))
+
     @property
     def pods(self) -> tuple[labels.Requirement, ...]:
         """The selector's parts."""

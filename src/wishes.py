@@ -32,6 +32,8 @@ class Seen:
     istiod_namespace: str = ""
     controller_ports: tuple[int, ...] = ()
     """That charms need to reach Juju's controller, as far as the mesh would keep them from it."""
+    mesh_ports: tuple[int, ...] = ()
+    """That the mesh excludes everywhere, but for pods that name ports: they name these too."""
 
     @classmethod
     def of(cls, scope: component.Scope, before: Seen | None) -> Seen:
@@ -50,6 +52,7 @@ class Seen:
                 inject_label=next(iter(mesh.pod_labels.items())),
                 istiod_namespace=mesh.namespace,
                 controller_ports=seen.controller_ports,
+                mesh_ports=mesh.excluded_outbound_ports,
             )
             if is_known:
                 seen = dataclasses.replace(seen, controller_ports=_cut_off(scope, mesh))
@@ -74,6 +77,7 @@ class Seen:
                         inject_label=(key, value),
                         istiod_namespace=namespace,
                         controller_ports=tuple(map(int, rest.get("controller-ports", ()))),
+                        mesh_ports=tuple(map(int, rest.get("mesh-ports", ()))),
                     )
                 case _:
                     return None
@@ -87,6 +91,7 @@ class Seen:
             "inject-label": self.inject_label,
             "istiod-namespace": self.istiod_namespace,
             "controller-ports": self.controller_ports,
+            "mesh-ports": self.mesh_ports,
         }
         return json.dumps(values, sort_keys=True)
 
@@ -94,7 +99,9 @@ class Seen:
 def _cut_off(scope: component.Scope, found: mesh.Mesh) -> tuple[int, ...]:
     """Return the ports that charms need and that the mesh cuts off."""
     ports = scope.controller.ports if found.cuts_off_controller else ()
-    return (*ports, _DNS) if scope.controller.is_named and found.cuts_off_names else ports
+    if scope.controller.is_named and found.cuts_off_names:
+        ports = (*ports, _DNS)
+    return tuple(port for port in ports if port not in found.excluded_outbound_ports)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -117,10 +124,12 @@ class Wishes:
         """Gather them from options and mesh."""
         options = scope.config
         rules = options.pod_rules
+        ports = rules.excluded_outbound_ports
         if seen.controller_ports:
-            own = podrules.Ports(selector=_CHARMS, ports=seen.controller_ports)
-            ports = (*rules.excluded_outbound_ports, own)
-            rules = dataclasses.replace(rules, excluded_outbound_ports=ports)
+            ports = (*ports, podrules.Ports(selector=_CHARMS, ports=seen.controller_ports))
+        rules = dataclasses.replace(
+            rules, excluded_outbound_ports=tuple(rule.beside(seen.mesh_ports) for rule in ports)
+        )
         return cls(
             model=scope.model,
             application=scope.application,

@@ -205,6 +205,10 @@ SETTINGS = {
         ["meshConfig.outboundTrafficPolicy.mode=REGISTRY_ONLY"],
         {"registry_only": True, "cuts_off_controller": True},
     ),
+    "excluded-ports": (
+        [r"values.global.proxy.excludeOutboundPorts=3306\,5432"],
+        {"excluded_outbound_ports": (3306, 5432)},
+    ),
     "dns": (
         [f"{PROXY_DEFAULTS}.proxyMetadata.ISTIO_META_DNS_CAPTURE=true"],
         {"captures_names": True, "cuts_off_names": False},

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import config
 import errors
 import mesh
+import meshconfig
 from tests.unit.charm import fake_cluster
 
 
@@ -336,3 +337,18 @@ def test_injector_that_never_answers_is_not_alive(fake):
     found = discover(fake).mesh
     assert not found.alive
     assert "timed out" in found.problem
+
+
+@pytest.mark.parametrize(
+    ("values", "want"),
+    [
+        ('{"global": {"proxy": {"excludeOutboundPorts": "3306,5432"}}}', (3306, 5432)),
+        ('{"global": {"proxy": {"excludeOutboundPorts": ""}}}', ()),
+        ('{"global": {"proxy": {"excludeOutboundPorts": "*"}}}', ()),
+        ('{"global": null}', ()),
+        ("[]", ()),
+        ("{", ()),
+    ],
+)
+def test_ports_that_every_proxy_leaves_alone_are_read_as_far_as_they_can_be(values, want):
+    assert meshconfig.excluded_ports({"data": {"values": values}}) == want

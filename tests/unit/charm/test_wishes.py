@@ -69,6 +69,12 @@ CUT = dataclasses.replace(NATIVE, controller_ports=(17070,))
     [
         pytest.param(CUTTING, None, CUT, id="where it is needed"),
         pytest.param(ALIVE, CUT, NATIVE, id="not where it is not"),
+        pytest.param(
+            dataclasses.replace(CUTTING, excluded_outbound_ports=(17070,)),
+            None,
+            dataclasses.replace(NATIVE, mesh_ports=(17070,)),
+            id="not where the mesh does it",
+        ),
         pytest.param(AWAY, CUT, CUT, id="kept while istiod is away"),
         pytest.param(None, CUT, CUT, id="kept while its webhook is away"),
     ],
@@ -125,6 +131,28 @@ def test_charms_find_a_controller_that_has_only_a_name(found, addresses, want):
     assert wishes.Seen.of(where, None).controller_ports == want
 
 
+def test_ports_that_the_mesh_excludes_stay_so_beside_others():
+    found = dataclasses.replace(CUTTING, excluded_outbound_ports=(3306, 5432))
+    seen = wishes.Seen.of(scope(found), None)
+    where = scope(found)
+    options = config.Config(excluded_outbound_ports="5432")
+    where = dataclasses.replace(where, config=options)
+    wanted = wishes.Wishes.of(where, seen, lifecycle_in_model=True)
+    assert [rule["ports"] for rule in wanted.settings()["excluded-outbound-ports"]] == [
+        [5432, 3306],
+        [17070, 3306, 5432],
+    ]
+    kept = wishes.Seen.of(scope(None), seen)
+    assert kept.mesh_ports == (3306, 5432)
+
+
+def test_ports_that_the_mesh_excludes_are_nobodys_rule():
+    found = dataclasses.replace(ALIVE, excluded_outbound_ports=(3306,))
+    seen = wishes.Seen.of(scope(found), None)
+    wanted = wishes.Wishes.of(scope(found), seen, lifecycle_in_model=True)
+    assert wanted.settings()["excluded-outbound-ports"] == []
+
+
 @pytest.mark.parametrize("found", [ALIVE, AWAY, None])
 def test_classic_sidecars_are_an_option_whatever_was_seen(found):
     assert wishes.Seen.of(scope(found, "classic"), NATIVE).native is False
@@ -137,6 +165,7 @@ def test_classic_sidecars_are_an_option_whatever_was_seen(found):
         inject_label=st.tuples(st.text(), st.text()),
         istiod_namespace=st.text(),
         controller_ports=st.lists(st.integers(1, 65535)).map(tuple),
+        mesh_ports=st.lists(st.integers(1, 65535)).map(tuple),
     )
 )
 def test_what_is_written_is_read_back(seen):
