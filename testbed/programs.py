@@ -95,6 +95,8 @@ PRODUCTS: Mapping[str, Product] = {
         )
         for version in ("v1.34.4", "v1.35.4")
     },
+    # Judges the project's workflows.
+    "actionlint": Product(packages={"actionlint": "github.com/rhysd/actionlint/cmd/actionlint"}),
     # Judges pods by Kubernetes' own restart rules, for a test of ours.
     "oracle": Product(packages={"oracle": "."}),
     # Judges proxy configurations by istiod's own code, likewise.
