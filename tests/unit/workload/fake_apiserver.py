@@ -30,8 +30,8 @@ class Proxy:
 
     def __init__(self) -> None:
         self.mode = "ok"
-        """ok, deaf (200, but runs on), mute (ends, no answer), 403, 500, refused, hang, vanish,
-        no-http."""
+        """ok, deaf (200, but runs on), mute (ends, no answer), lingers (ends, but the connection
+        does not), 403, 500, refused, hang, vanish, no-http."""
         self.exec_mode = "ok"
         """ok, exit-1, missing, hang, forbidden."""
         self.release = asyncio.Event()
@@ -333,8 +333,10 @@ class FakeApiserver:
         # In pieces, as a stream may come.
         for piece in (head[:5], head[5:], b"\r\nContent-Length: 2\r\n\r\nOK"):
             await socket.send_bytes(b"\x00" + piece)
-        if proxy.mode in ("ok", "hang"):
+        if proxy.mode in ("ok", "hang", "lingers"):
             self._quit(*pod)
+        if proxy.mode == "lingers":
+            await proxy.release.wait()
 
     async def _exec(
         self, request: web.Request, socket: web.WebSocketResponse, proxy: Proxy, pod: Any

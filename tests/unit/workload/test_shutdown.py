@@ -234,6 +234,17 @@ async def test_hung_proxies_that_ask_first_hold_the_places_of_their_node_for_a_m
         assert loop.time() - began < 2
 
 
+async def test_connection_that_is_slow_to_end_holds_no_place(cluster: FakeApiserver):
+    for number in range(5):
+        cluster.proxies[f"job-{number}"].mode = "lingers"
+        cluster.put("pods", finished_pod(name=f"job-{number}", uid=f"uid-{number}"))
+    loop = asyncio.get_running_loop()
+    async with reconciler(cluster, limits=slots.Limits(per_node=1)):
+        began = loop.time()
+        await until(lambda: all(p["status"]["phase"] == "Succeeded" for p in cluster.all("pods")))
+        assert loop.time() - began < 1
+
+
 async def test_few_stops_are_in_flight_per_node(cluster: FakeApiserver):
     for number in range(20):
         cluster.put("pods", finished_pod(name=f"job-{number}", uid=f"uid-{number}"))

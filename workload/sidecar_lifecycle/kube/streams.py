@@ -24,6 +24,8 @@ _STDOUT, _STDERR, _EXEC_ERROR = 1, 2, 3
 _LONGEST_HEAD = 16 * 1024
 _LONGEST_OUTPUT = 64 * 1024
 
+_closing: set[asyncio.Task[None]] = set()
+
 
 @dataclass(frozen=True, slots=True)
 class ExecResult:
@@ -120,7 +122,7 @@ async def port_forward(
                 await forward.ready()
                 yield forward
             finally:
-                await _close(socket)
+                _close_soon(socket)
 
 
 async def run_command(
@@ -143,7 +145,7 @@ async def run_command(
             try:
                 return await _collect(socket)
             finally:
-                await _close(socket)
+                _close_soon(socket)
 
 
 async def _collect(socket: aiohttp.ClientWebSocketResponse) -> ExecResult:
@@ -193,6 +195,13 @@ def exit_code(payload: bytes) -> int:
         if cause.reason == "ExitCode" and cause.message.isdigit():
             return int(cause.message)
     raise errors.StreamError(status.message[:300] or status.reason)
+
+
+def _close_soon(socket: aiohttp.ClientWebSocketResponse) -> None:
+    """Close in the background: the answer is there, and the peer's goodbye takes a while."""
+    task = asyncio.create_task(_close(socket), name="closing")
+    _closing.add(task)
+    task.add_done_callback(_closing.discard)
 
 
 async def _close(socket: aiohttp.ClientWebSocketResponse) -> None:
