@@ -1,0 +1,219 @@
+"""The reconciler as processes that a test may kill, stop and look into, and Jobs for them.
+
+They are started from the checkout, as the units of an application of their own.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import aiohttp
+from prometheus_client import parser
+
+from demo import kubernetes, observer, workloads
+from tests.e2e import shutdown_cases as cases
+
+MODEL = "chaos"
+WORKLOAD = pathlib.Path(__file__).parents[2] / "workload"
+AWAY = (aiohttp.ClientError, kubernetes.ApiError, TimeoutError)
+STARTED = 60
+"""Seconds for a dozen pods to start."""
+KEPT_OPEN = 8
+"""Connections that are kept for the next request; so many more than at first are no leak."""
+HOLD = {"proxy.istio.io/config": "holdApplicationUntilProxyStarts: true"}
+"""As the charm's admission would have it."""
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@dataclasses.dataclass
+class Unit:
+    """One `sidecar-lifecycle run`."""
+
+    number: int
+    kubeconfig: pathlib.Path
+    log: pathlib.Path
+    port: int = dataclasses.field(default_factory=free_port)
+    process: subprocess.Popen | None = None
+
+    @property
+    def name(self):
+        return f"{MODEL}/{self.number}"
+
+    def start(self):
+        options = {
+            "model": MODEL,
+            "application": MODEL,
+            "unit": self.name,
+            "kubeconfig": self.kubeconfig,
+            "lifecycle-namespaces": "model",
+            "convergence": "off",
+            "listen": f"127.0.0.1:{self.port}",
+            "log-level": "debug",
+        }
+        words = [word for key, value in options.items() for word in (f"--{key}", str(value))]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "sidecar_lifecycle.cli", "run", *words],
+                env={**os.environ, "PYTHONPATH": str(WORKLOAD)},
+                stderr=log,
+            )
+
+    def send(self, number):
+        self.process.send_signal(number)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def end(self):
+        """Ask it to end, and return its exit code; None if it had ended."""
+        if self.process is None or self.process.poll() is not None:
+            return None
+        self.send(signal.SIGCONT)
+        self.process.terminate()
+        return self.process.wait(20)
+
+    async def metrics(self):
+        url = f"http://127.0.0.1:{self.port}/metrics"
+        async with aiohttp.ClientSession() as session, session.get(url) as answer:
+            text = await answer.text()
+        return {
+            sample.name.removeprefix("sidecar_lifecycle_"): sample.value
+            for family in parser.text_string_to_metric_families(text)
+            for sample in family.samples
+            if not sample.labels
+        }
+
+    async def leads(self):
+        with contextlib.suppress(aiohttp.ClientError):
+            return (await self.metrics())["leader"] == 1
+        return False
+
+    def lines(self, message):
+        lines = self.log.read_text().splitlines()
+        entries = [json.loads(line) for line in lines if line.startswith("{")]
+        return [entry for entry in entries if entry.get("message") == message]
+
+    def descriptors(self):
+        return len(list(pathlib.Path(f"/proc/{self.process.pid}/fd").iterdir()))
+
+    async def usage(self):
+        """Open files and tasks of a process at rest."""
+        return self.descriptors(), (await self.metrics())["tasks"]
+
+
+async def start(api, world, count, *, seconds=lambda number: 3, prefix="job", asks=True):
+    """Create Jobs with their payloads, which ask the peer just before their end.
+
+    Returns their names when all run.
+    """
+    names = [f"{prefix}-{number}" for number in range(count)]
+    for number, name in enumerate(names):
+        sleeps = workloads.payload("sleep.py", seconds(number))
+        main = (
+            world.tries(name, "0", seconds(number))
+            if asks
+            else workloads.container("main", world.image, sleeps)
+        )
+        await api.apply(*cases.job(world, name, world.template(main, **HOLD)))
+
+    async def all_started():
+        states = [state for state in await payloads(api) if state["job"] in names]
+        return len(states) == count and not any("waiting" in state for state in states)
+
+    await observer.eventually(all_started, STARTED, "all payloads started")
+    return names
+
+
+async def payloads(api):
+    """The state of each payload container, with the name of its Job."""
+    return [
+        {"job": pod["metadata"]["labels"]["job-name"], **status["state"]}
+        for pod in await api.list("Pod", MODEL, labels="job-name")
+        for status in pod["status"].get("containerStatuses", ())
+        if status["name"] == "main"
+    ]
+
+
+async def complete(api, names, within):
+    """Wait until the Jobs are Complete, whatever the apiserver does; return the seconds."""
+    began = time.monotonic()
+
+    async def all_complete():
+        with contextlib.suppress(*AWAY):
+            return await completed(api) >= set(names)
+        return False
+
+    await observer.eventually(all_complete, within, f"{names} complete")
+    return round(time.monotonic() - began, 1)
+
+
+async def completed(api):
+    """The names of the Jobs that are Complete."""
+    jobs = await api.list("Job", MODEL)
+    return {job["metadata"]["name"] for job in jobs if job["status"].get("succeeded")}
+
+
+async def none_was_early(api, names):
+    """Each payload reached its peer at its end, and each proxy ended after it."""
+    counted = await cases.counted(api, MODEL)
+    assert {name: counted.get(name) for name in names} == dict.fromkeys(names, 1)
+    await proxies_ended_last(api)
+
+
+async def proxies_ended_last(api):
+    """In every pod the payload succeeded, and the proxy ended after it."""
+    for pod in await api.list("Pod", MODEL, labels="job-name"):
+        ends = {
+            status["name"]: status["state"]["terminated"]
+            for status in pod["status"]["containerStatuses"]
+        }
+        assert ends["main"]["exitCode"] == 0
+        assert ends["main"]["finishedAt"] <= ends["istio-proxy"]["finishedAt"]
+
+
+async def nothing_leaks(api, unit, before):
+    """The unit has nothing under way, no more files and tasks than before, and leads alone."""
+    files, tasks = before
+    now = {}
+
+    async def is_at_rest():
+        nonlocal now
+        now = {**await unit.metrics(), "files": unit.descriptors()}
+        pending = now["stops_pending"] or now["stops_in_flight"]
+        return not pending and now["tasks"] <= tasks and now["files"] <= files + KEPT_OPEN
+
+    try:
+        await observer.eventually(is_at_rest, 60, "everything given back")
+    except observer.NotObserved:
+        assert now == {"files": files, "tasks": tasks}
+    leases = await api.list("Lease", MODEL)
+    assert [lease["metadata"]["name"] for lease in leases] == [f"{MODEL}-lifecycle"]
+    assert leases[0]["spec"]["holderIdentity"].partition("_")[0] == unit.name
+
+
+def of_pods(names, programs=("pilot-agent", "envoy")):
+    """The processes of those programs in the pods of these jobs."""
+    found = []
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            program = pathlib.Path((folder / "cmdline").read_bytes().split(b"\0")[0].decode()).name
+            if program not in programs:
+                continue
+            environment = (folder / "environ").read_bytes().split(b"\0")
+            pod = next((e[9:].decode() for e in environment if e.startswith(b"HOSTNAME=")), "")
+            if pod.rpartition("-")[0] in names:
+                found.append(int(folder.name))
+    return found
