@@ -159,6 +159,7 @@ class IstioIntegrator(ops.CharmBase):
         self._run(self._workload)
         self._run(ingress.Ingress(scope, self._related))
         self._run(modeloperator.Modeloperator(scope))
+        self._run(diagnosis.Concerns(self._look(scope, discovery)))
         self._run(observability.Observability.of(self, scope, self._related))
 
     def _run(self, part: component.Component) -> None:
@@ -235,8 +236,13 @@ class IstioIntegrator(ops.CharmBase):
         except errors.CharmError as error:
             event.fail(str(error))
             return
+        diagnosis.answer(event, self._look(scope), self._statuses)
+
+    def _look(
+        self, scope: component.Scope, discovery: mesh.Discovery | None = None
+    ) -> diagnosis.Look:
         container = self.unit.get_container(lifecycle.CONTAINER)
-        diagnosis.answer(event, diagnosis.Look(scope, self._related, container), self._statuses)
+        return diagnosis.Look(scope, self._related, container, discovery=discovery)
 
 
 if __name__ == "__main__":

@@ -10,14 +10,12 @@ from collections.abc import Iterable
 
 import ops
 
-import errors
-import statuses
-
-from . import access, checks, finding
+from . import checks, finding, running
+from .concerns import Concerns
 from .finding import Finding, Report
 from .look import Look
 
-__all__ = ["Look", "Report", "answer", "diagnose"]
+__all__ = ["Concerns", "Look", "Report", "answer", "diagnose"]
 
 
 def answer(event: ops.ActionEvent, look: Look, said: Iterable[ops.StatusBase]) -> None:
@@ -49,7 +47,7 @@ def diagnose(
         wanted["call"] = lambda look: checks.call(look, source, target)
     found: list[Finding] = []
     for name, check in wanted.items():
-        found += [_named(each, name) for each in _run(check, look)]
+        found += [_named(each, name) for each in running.run(check, look)]
     shown = "\n".join(each.seen for each in found)
     rest = [
         each
@@ -61,22 +59,3 @@ def diagnose(
 
 def _named(each: Finding, check: str) -> Finding:
     return Finding(each.level, each.seen, each.next, check)
-
-
-def _run(check: checks.Check, look: Look) -> Iterable[Finding]:
-    found: list[Finding] = []
-    try:
-        for each in check(look):
-            found.append(each)  # noqa: PERF402 - what was found before an error counts
-    except errors.ForbiddenError as error:
-        right = statuses.missing_right(error) or error.message
-        found.append(
-            finding.doubtful(
-                f"not known: may not {right}",
-                f"juju trust {look.application} --scope=cluster, or kubectl apply -f "
-                f"{access.ROLES}",
-            )
-        )
-    except errors.CharmError as error:
-        found.append(finding.doubtful(f"not known: {error}"))
-    return found

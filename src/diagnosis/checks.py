@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 import admission
 import certificates
 import cluster
+import errors
 import webhook
 
 from . import (
@@ -21,7 +22,7 @@ from . import (
     sidecars,
 )
 from .finding import Finding
-from .look import DAEMON_SETS, ENTRIES, FILTERS, SIDECARS, Look
+from .look import DAEMON_SETS, ENTRIES, FILTERS, SIDECARS, VALIDATING, Look
 
 Check = Callable[[Look], Iterable[Finding]]
 
@@ -86,15 +87,15 @@ def _admission(look: Look) -> Iterable[Finding]:
 def _certificates(look: Look) -> Iterable[Finding]:
     rotate = f"juju run {look.application}/leader rotate-certificates"
     name = webhook.object_name(look.application, "admission-tls")
-    secret = look.scope.cluster.get(cluster.SECRET, name, look.model)
+    secret = look.given.cluster.get(cluster.SECRET, name, look.model)
     shown: list[preparation.Certificate] = []
     if material := certificates.Material.read(cluster.at(secret, "data")):
         shown += [
             preparation.Certificate(name="webhook", pem=material.leaf, next=rotate),
             preparation.Certificate(name="its authority", pem=material.ca, next=rotate),
         ]
-        configuration = webhook.configuration_name(look.scope.manifests.owner)
-        found = look.scope.cluster.get(cluster.MUTATING_WEBHOOK, configuration)
+        configuration = webhook.configuration_name(look.given.manifests.owner)
+        found = look.given.cluster.get(cluster.MUTATING_WEBHOOK, configuration)
         bundles = [
             cluster.at(hook, "clientConfig").get("caBundle", "")
             for hook in cluster.items(found or {}, "webhooks")
@@ -130,10 +131,18 @@ def _others(look: Look) -> Iterable[Finding]:
 def _webhooks(look: Look) -> Iterable[Finding]:
     found = look.scope.mesh
     if found is None:
-        return ()
-    return policies.cut_off(
-        look.backends, look.policies, root=found.root_namespace, application=look.application
+        return
+    backends, unknown = look.backends(cluster.MUTATING_WEBHOOK), None
+    try:
+        backends = [*backends, *look.backends(VALIDATING)]
+    except errors.ForbiddenError as error:
+        # Only an optional role gives this right; the others are judged without.
+        unknown = error
+    yield from policies.cut_off(
+        backends, look.policies, root=found.root_namespace, application=look.application
     )
+    if unknown is not None:
+        raise unknown
 
 
 def _egress(look: Look) -> Iterable[Finding]:
@@ -155,7 +164,7 @@ def _istiod_log(look: Look) -> Iterable[Finding]:
     found = look.scope.mesh
     if found is None or not found.namespace:
         return
-    pods = look.pods_of(f"{found.service}.{found.namespace}")
+    pods = look.pods_of(found.service, found.namespace)
     for pod in pods[:1]:
         yield from checks_ingress.log(look, pod, "discovery", "istiod")
 
@@ -164,9 +173,9 @@ def _rights(look: Look) -> Iterable[Finding]:
     if look.allowed(access.EVERYTHING.review()):
         yield finding.fine("the application is trusted with the whole cluster")
         return
-    config = look.scope.config
+    config = look.given.config
     wanted = access.needs(look.roles(), model=look.model, application=look.application)
-    if not look.scope.exposes:
+    if not look.given.exposes:
         wanted = [need for need in wanted if not access.is_for_ingress(need)]
     optional = dict(access.OPTIONAL)
     for needed, end in (

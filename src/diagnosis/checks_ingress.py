@@ -20,7 +20,7 @@ from .look import GATEWAYS, ROUTES, Look
 
 def gateway(look: Look) -> Iterable[Finding]:
     """Look at the gateway's address and ports."""
-    if not look.scope.exposes:
+    if not look.given.exposes:
         yield finding.fine("not in use: nothing is related to ingress")
         return
     if look.scope.mesh is None:
@@ -95,19 +95,19 @@ def authservice(look: Look) -> Iterable[Finding]:
     asked = look.authentication.guard.service if look.authentication.guard else None
     if asked is None or look.target is None:
         return
-    pods = look.pods_of(asked.host)
+    service, namespace, *_ = asked.host.split(".")
+    pods = look.pods_of(service, namespace)
     name = f"{asked.host}:{asked.port}"
     if not pods:
-        yield finding.broken(f"{name}: there is no pod behind it", "kubectl get pods -A")
+        show = f"kubectl -n {namespace} get service,endpointslices"
+        yield finding.broken(f"{name}: there is no pod behind it", show)
         return
     pod = pods[0]["metadata"]
     show = f"kubectl -n {pod['namespace']} logs {pod['name']} --all-containers --since=5m"
     answer: streams.Response | str
     try:
         host = next(iter(look.scope.config.hosts), "localhost")
-        service, namespace, *_ = asked.host.split(".")
-        found = look.scope.cluster.get(cluster.SERVICE, service, namespace)
-        port = entry.target_port(found or {}, pods[0], asked.port)
+        port = entry.target_port(look.service(service, namespace) or {}, pods[0], asked.port)
         answer = look.reach.get(pod["namespace"], pod["name"], port, "/", host=host)
     except errors.ForbiddenError:
         raise

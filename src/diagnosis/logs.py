@@ -14,6 +14,8 @@ _PLAIN = re.compile(r"^\S+\s+(?P<level>\w+)\s+(?P<rest>.*)$")
 _ERRORS = frozenset({"error", "fatal", "critical"})
 _REJECTED = re.compile(r"gRPC config for \S+ rejected|Rejected|ADS.*: ACK ERROR")
 """A proxy that does not take what it was sent says so as a warning, istiod too."""
+_RETRIED = re.compile(r"\bretrying\b")
+"""istiod's controllers call each try of theirs an error, the next of which mostly succeeds."""
 _CHANGING = re.compile(r"\b[0-9a-f]{8,}\b|\d+")
 _LONGEST = 160
 
@@ -27,7 +29,7 @@ def errors_in(lines: Iterable[str]) -> dict[str, int]:
     texts: dict[str, str] = {}
     for line in lines:
         level, text = _parsed(line)
-        if level in _ERRORS or _REJECTED.search(text):
+        if (level in _ERRORS and not _RETRIED.search(text)) or _REJECTED.search(text):
             key = _CHANGING.sub("#", text)
             # The last one of each kind is the one to show.
             texts[key] = text

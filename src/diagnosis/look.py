@@ -28,7 +28,7 @@ import probe
 import relations
 import streams
 
-from . import calls, guard, policies
+from . import calls, entry, guard, policies
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ ROUTES = cluster.kind("networking.istio.io/v1", "VirtualService")
 ENTRIES = cluster.kind("networking.istio.io/v1", "ServiceEntry")
 SIDECARS = cluster.kind("networking.istio.io/v1", "Sidecar")
 DAEMON_SETS = cluster.kind("apps/v1", "DaemonSet")
-_VALIDATING = cluster.kind("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration")
+VALIDATING = cluster.kind("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration")
 _POLICIES = cluster.kind("security.istio.io/v1", "AuthorizationPolicy")
 _PEERS = cluster.kind("security.istio.io/v1", "PeerAuthentication")
 
@@ -57,6 +57,7 @@ class Look:
         scope: What components use; the mesh in it is looked for anew.
         related: The application's relations.
         container: Of the workload.
+        discovery: The search for an Istio, where it was just made.
         reach: The way into pods.
         now: The clock.
     """
@@ -67,12 +68,14 @@ class Look:
         related: relations.Relations,
         container: ops.Container,
         *,
+        discovery: mesh.Discovery | None = None,
         reach: streams.Streams | None = None,
         now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
     ) -> None:
-        self._given = scope
+        self.given = scope
         self._related = related
         self._container = container
+        self._discovered = discovery
         self._lists: dict[tuple[cluster.Kind, str], list[cluster.Object]] = {}
         self.reach = reach or streams.Streams(scope.cluster)
         self.now = now
@@ -80,26 +83,28 @@ class Look:
     @property
     def application(self) -> str:
         """Ours."""
-        return self._given.application
+        return self.given.application
 
     @property
     def model(self) -> str:
         """The model's name, which is its namespace."""
-        return self._given.model
+        return self.given.model
 
     def objects(self, kind: cluster.Kind, namespace: str = "") -> list[cluster.Object]:
         """List a kind, in one namespace or everywhere."""
         key = (kind, namespace)
         if key not in self._lists:
-            self._lists[key] = self._given.cluster.list(kind, namespace=namespace or None)
+            self._lists[key] = self.given.cluster.list(kind, namespace=namespace or None)
         return self._lists[key]
 
     @functools.cached_property
     def discovery(self) -> mesh.Discovery:
         """The search for an Istio."""
+        if self._discovered is not None:
+            return self._discovered
         found = mesh.Discovery(
-            self._given.cluster,
-            self._given.config,
+            self.given.cluster,
+            self.given.config,
             model=self.model,
             application=self.application,
             hint=self._related.istio_root_namespace(),
@@ -110,12 +115,12 @@ class Look:
     @functools.cached_property
     def scope(self) -> component.Scope:
         """What components use."""
-        return dataclasses.replace(self._given, mesh=self.discovery.mesh)
+        return dataclasses.replace(self.given, mesh=self.discovery.mesh)
 
     @functools.cached_property
     def namespace(self) -> cluster.Object | None:
         """The model's."""
-        return self._given.cluster.get(cluster.NAMESPACE, self.model)
+        return self.given.cluster.get(cluster.NAMESPACE, self.model)
 
     @functools.cached_property
     def membership(self) -> membership.Decision:
@@ -173,7 +178,7 @@ class Look:
     @property
     def target(self) -> gateway.Target | None:
         """The gateway workload, where the model has one."""
-        if not self._given.exposes or self.scope.mesh is None:
+        if not self.given.exposes or self.scope.mesh is None:
             return None
         return self.resolved if isinstance(self.resolved, gateway.Target) else None
 
@@ -183,7 +188,7 @@ class Look:
         target = self.target
         if target is None:
             return None
-        return self._given.cluster.get(cluster.SERVICE, target.service, target.namespace)
+        return self.service(target.service, target.namespace)
 
     @functools.cached_property
     def gateway_pods(self) -> list[cluster.Object]:
@@ -191,7 +196,7 @@ class Look:
         target = self.target
         if target is None:
             return []
-        found = self._given.cluster.list(
+        found = self.given.cluster.list(
             cluster.POD, namespace=target.namespace, labels=target.selector
         )
         return [pod for pod in found if calls.is_ready(pod)]
@@ -199,7 +204,7 @@ class Look:
     @functools.cached_property
     def opened(self) -> cluster.Object | None:
         """Our Gateway."""
-        return self._given.cluster.get(GATEWAYS, ingress.GATEWAY_NAME, self.model)
+        return self.given.cluster.get(GATEWAYS, ingress.GATEWAY_NAME, self.model)
 
     def envoy(self, pod: cluster.Object, path: str) -> str:
         """Ask the administration of a pod's Envoy."""
@@ -229,9 +234,9 @@ class Look:
         """Who should be asked about requests."""
         return authentication.decide(
             self._related.ingress_auth(),
-            strict=self._given.config.strict_ingress_auth,
+            strict=self.given.config.strict_ingress_auth,
             model=self.model,
-            domain=self._given.cluster_domain,
+            domain=self.given.cluster_domain,
         )
 
     @functools.cached_property
@@ -239,21 +244,19 @@ class Look:
         """AuthorizationPolicies and PeerAuthentications, of any namespace."""
         return [*self.objects(_POLICIES), *self.objects(_PEERS)]
 
-    @functools.cached_property
-    def backends(self) -> list[policies.Backend]:
-        """The pods in the model that API servers call as webhooks."""
-        found: list[policies.Backend] = []
-        for kind in (cluster.MUTATING_WEBHOOK, _VALIDATING):
-            for configuration in self.objects(kind):
-                for hook in cluster.items(configuration, "webhooks"):
-                    found += self._behind(configuration, hook)
+    def backends(self, kind: cluster.Kind) -> list[policies.Backend]:
+        """List the pods in the model that API servers call, by a kind of webhook configuration."""
+        found = [
+            backend
+            for configuration in self.objects(kind)
+            for hook in cluster.items(configuration, "webhooks")
+            for backend in self._behind(configuration, hook)
+        ]
         return list({(id(each.pod), each.port): each for each in found}.values())
 
     def _behind(
         self, configuration: cluster.Object, hook: cluster.Object
     ) -> Iterable[policies.Backend]:
-        from . import entry  # noqa: PLC0415 - beside its only use
-
         asked = cluster.at(hook, "clientConfig", "service")
         if asked.get("namespace") != self.model:
             return
@@ -266,19 +269,29 @@ class Look:
                     port = entry.target_port(service, pod, int(asked.get("port") or 443))
                     yield policies.Backend(configuration["metadata"]["name"], pod, port)
 
-    def pods_of(self, host: str) -> list[cluster.Object]:
-        """List the pods behind a Service's name, the ready ones first."""
-        name, namespace, *_ = [*host.split("."), ""]
-        service = self._given.cluster.get(cluster.SERVICE, name, namespace)
-        selector = cluster.at(service, "spec", "selector")
-        if not selector:
-            return []
-        found = self._given.cluster.list(cluster.POD, namespace=namespace, labels=selector)
+    def pods_of(self, name: str, namespace: str) -> list[cluster.Object]:
+        """List the pods behind a Service, the ready ones first."""
+        marks = {"kubernetes.io/service-name": name}
+        found: list[cluster.Object] = []
+        for part in self.given.cluster.list(cluster.ENDPOINT_SLICE, namespace, marks):
+            for endpoint in cluster.items(part, "endpoints"):
+                who = cluster.at(endpoint, "targetRef")
+                if who.get("kind") == "Pod":
+                    pod = self.given.cluster.get(cluster.POD, str(who["name"]), namespace)
+                    found += [pod] if pod else []
         return sorted(found, key=lambda pod: not calls.is_ready(pod))
+
+    def service(self, name: str, namespace: str) -> cluster.Object | None:
+        """Find a Service; the charm may list those of others, not get one."""
+        for each in self.objects(cluster.SERVICE):
+            metadata = each["metadata"]
+            if (metadata["name"], metadata["namespace"]) == (name, namespace):
+                return each
+        return None
 
     def allowed(self, review: cluster.Object) -> bool:
         """Ask whether the charm has a right."""
-        answer = self._given.cluster.create(review)
+        answer = self.given.cluster.create(review)
         return cluster.at(answer, "status").get("allowed") is True
 
     def roles(self) -> list[cluster.Object]:
@@ -290,7 +303,7 @@ class Look:
         label = {"sidecar.istio.io/inject": "false"}
         asked = probe.pod(self.model, label, native=None)
         try:
-            created = self._given.cluster.create(asked, dry_run=True)
+            created = self.given.cluster.create(asked, dry_run=True)
         except errors.ApiError as error:
             logger.debug("The API server's time is not known: %s", error)
             return None
@@ -310,7 +323,7 @@ class Look:
 
     def lease(self) -> cluster.Object | None:
         """Read the Lease of the unit that acts."""
-        return self._given.cluster.get(cluster.LEASE, f"{self.application}-lifecycle", self.model)
+        return self.given.cluster.get(cluster.LEASE, f"{self.application}-lifecycle", self.model)
 
     def log(self, namespace: str, pod: str, container: str, seconds: int) -> list[str]:
         """Read the last of a log."""

@@ -39,6 +39,11 @@ def test_configuration_that_envoy_rejects_counts_though_it_is_a_warning():
     assert logs.errors_in([PLAIN.format("warning", "envoy config", text)])
 
 
+def test_try_of_a_controller_that_is_repeated_is_no_error():
+    text = "error handling istio-validator, retrying (retry count: 1): connection refused"
+    assert logs.errors_in([PLAIN.format("error", "controllers", text)]) == {}
+
+
 def test_lines_of_any_other_form_are_no_errors():
     assert (
         logs.errors_in(["", "panic", "{not JSON", '["a"]', "[2026-01-01] GET / 500 error"]) == {}

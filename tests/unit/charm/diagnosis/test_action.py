@@ -1,0 +1,192 @@
+"""The action, and what the status takes from it, on a cluster that keeps objects."""
+
+import datetime
+import json
+
+import pytest
+from ops import testing
+
+import admission
+import charm
+import cluster as charm_cluster
+from tests.unit.charm import fake_cluster
+from tests.unit.charm.test_charm import POD, state, workload
+
+MODEL = "kubeflow"
+
+
+@pytest.fixture(autouse=True)
+def connected(fake, monkeypatch):
+    monkeypatch.setattr(admission, "PROBE_DELAYS", ())
+    monkeypatch.setattr(charm_cluster, "connect", fake.api)
+    fake.add(pod("istio-integrator-0", "lifecycle"))
+    now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.000000Z")
+    spec = {"holderIdentity": "istio-integrator/0", "renewTime": now, "leaseDurationSeconds": 15}
+    metadata = {"name": "istio-integrator-lifecycle", "namespace": MODEL}
+    fake.add(
+        {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": metadata,
+            "spec": spec,
+        }
+    )
+
+
+def pod(name, *containers, labels=None):
+    spec = {"containers": [{"name": each, "image": "image:1"} for each in containers]}
+    metadata = {"name": name, "namespace": MODEL, "labels": labels or {}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def diagnose(given=None, **params):
+    """Run the action; its findings by check, and what it failed with."""
+    ctx = testing.Context(charm.IstioIntegrator)
+    failure = ""
+    try:
+        ctx.run(ctx.on.action("diagnose", params={"format": "json", **params}), given or state())
+    except testing.ActionFailed as failed:
+        failure = failed.message
+    findings = {}
+    for each in json.loads((ctx.action_results or {}).get("report", "[]")):
+        findings.setdefault(each["check"], []).append((each["level"], each["seen"]))
+    return findings, failure
+
+
+def test_healthy_model_gives_only_check_marks(fake):
+    fake_cluster.install_istio(fake)
+    findings, failure = diagnose()
+    assert [line for lines in findings.values() for line in lines if line[0] != "fine"] == []
+    assert failure == ""
+    assert len(findings) >= 15
+
+
+def test_text_is_what_people_get_unasked(fake):
+    fake_cluster.install_istio(fake)
+    ctx = testing.Context(charm.IstioIntegrator)
+    ctx.run(ctx.on.action("diagnose"), state())
+    lines = ctx.action_results["report"].splitlines()
+    assert "✓ istiod         istio-system/istiod 1.31 gave a dry-run pod its sidecar" in lines
+    assert len(lines) <= 24
+    assert ctx.action_results["summary"] == f"{len(lines)} as it should be"
+
+
+def test_what_is_broken_fails_the_action(fake):
+    fake_cluster.install_istio(fake, alive=False)
+    findings, failure = diagnose()
+    assert findings["istiod"][0][0] == "broken"
+    assert failure.startswith("1 broken")
+
+
+def test_pods_without_a_sidecar_are_named(fake):
+    fake_cluster.install_istio(fake)
+    findings, _ = diagnose(state(workload(POD, in_mesh=13)))
+    assert ("doubtful", "no sidecar: kubeflow/minio-0: was created before the mesh was there") in (
+        findings["sidecars"]
+    )
+
+
+def test_wrong_option_is_said_and_everything_else_is_looked_at(fake):
+    fake_cluster.install_istio(fake)
+    findings, failure = diagnose(state(sidecar_mode="sometimes"))
+    assert "sidecar-mode='sometimes'" in findings["status"][0][1]
+    assert findings["istiod"][0][0] == "fine"
+    assert failure
+
+
+def test_without_any_right_each_check_says_what_it_may_not(fake):
+    fake_cluster.install_istio(fake)
+    fake.forbidden.add(("*", "*"))
+    findings, failure = diagnose()
+    assert findings["istiod"] == [
+        ("doubtful", "not known: may not list mutatingwebhookconfigurations")
+    ]
+    assert findings["rights"][0][0] == "broken", findings["rights"]
+    assert "broken" in failure
+
+
+def test_workload_that_does_not_answer_is_said(fake):
+    fake_cluster.install_istio(fake)
+    findings, _ = diagnose(state(workload(code=1, stderr="no API")))
+    assert findings["sidecars"] == [("doubtful", "not known: the workload can't tell: no API")]
+    assert findings["clock"][0][0] == "fine"
+
+
+def test_api_server_that_does_not_answer_is_a_report_too(fake):
+    fake_cluster.install_istio(fake)
+    fake.unreachable = True
+    findings, _ = diagnose()
+    assert {line[0] for lines in findings.values() for line in lines} <= {"doubtful", "fine"}
+    assert "connection refused" in findings["istiod"][0][1]
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"source": "ui"}, "a call needs both"),
+        ({"source": "ui", "target": "web"}, "source=ui: there is no such application"),
+    ],
+)
+def test_call_with_wrong_names_says_so(fake, params, words):
+    fake_cluster.install_istio(fake)
+    findings, failure = diagnose(**params)
+    assert words in findings["call"][0][1]
+    assert failure
+
+
+def webhook(name, service):
+    client = {"service": {"name": service, "namespace": MODEL}}
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": name},
+        "webhooks": [{"name": "v.katib", "clientConfig": client}],
+    }
+
+
+@pytest.fixture
+def cut_off(fake):
+    """A webhook in the mesh, which asks API servers for a certificate."""
+    fake_cluster.install_istio(fake)
+    labels = {"app": "katib"}
+    fake.add(pod("katib-0", "main", "istio-proxy", labels=labels))
+    metadata = {"name": "katib", "namespace": MODEL}
+    spec = {"selector": labels, "ports": [{"port": 443}]}
+    fake.add({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec})
+    fake.add(webhook("katib.kubeflow.org", "katib"))
+    fake.add(
+        {
+            "apiVersion": "security.istio.io/v1",
+            "kind": "PeerAuthentication",
+            "metadata": {"name": "default", "namespace": "istio-system"},
+            "spec": {"mtls": {"mode": "STRICT"}},
+        }
+    )
+
+
+def status(given):
+    ctx = testing.Context(charm.IstioIntegrator)
+    return ctx.run(ctx.on.update_status(), given).unit_status
+
+
+def test_status_says_what_the_diagnosis_found_with_the_same_words(cut_off):
+    said = status(state())
+    findings, _ = diagnose()
+    (level, seen) = findings["webhooks"][0]
+    assert level == "broken"
+    assert isinstance(said, testing.BlockedStatus)
+    assert said.message.startswith(f"{seen}; run: juju config istio-integrator excluded-pods=")
+    assert "status" not in findings
+
+
+def test_status_without_the_optional_right_says_nothing_of_it(fake, cut_off):
+    fake.forbidden.add(("list", "validatingwebhookconfigurations"))
+    assert isinstance(status(state()), testing.ActiveStatus)
+    findings, _ = diagnose()
+    assert findings["webhooks"] == [
+        ("doubtful", "not known: may not list validatingwebhookconfigurations")
+    ]
+
+
+def test_follower_leaves_it_to_the_leader(cut_off):
+    assert not isinstance(status(state(leader=False)), testing.BlockedStatus)
