@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import functools
 import gc
 import os
 import pathlib
@@ -114,6 +115,19 @@ def tune_garbage_collection() -> None:
     gc.set_threshold(50_000, 50, 100)
 
 
+def identity(unit: str, process: int) -> str:
+    """Return who holds the Lease: a process of a unit's container."""
+    return f"{unit}_{socket.gethostname()}_{process}"
+
+
+def is_earlier_run(unit: str, holder: str) -> bool:
+    """Tell whether a holder was this unit's process in this container, and is no more."""
+    process = holder.rpartition("_")[2]
+    if not process.isdecimal() or holder != identity(unit, int(process)):
+        return False
+    return not pathlib.Path("/proc", process).exists()
+
+
 class Program:
     """The parts of `run`, wired."""
 
@@ -131,8 +145,9 @@ class Program:
             connection,
             namespace=settings.model,
             name=f"{application}-lifecycle",
-            identity=f"{settings.unit}_{socket.gethostname()}_{os.getpid()}",
+            identity=identity(settings.unit, os.getpid()),
             labels=names.labels(settings.model, application, "lifecycle"),
+            has_ended=functools.partial(is_earlier_run, settings.unit),
         )
         self.notifier = notices.Notifier()
         self.recorder = events.Recorder(connection, instance=settings.unit)

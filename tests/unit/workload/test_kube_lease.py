@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from sidecar_lifecycle.kube import lease
@@ -20,7 +21,7 @@ async def cluster() -> AsyncIterator[FakeApiserver]:
         yield fake
 
 
-def member(cluster: FakeApiserver, name: str) -> lease.Leadership:
+def member(cluster: FakeApiserver, name: str, **extra: Any) -> lease.Leadership:
     return lease.Leadership(
         cluster.client,
         namespace="model",
@@ -28,6 +29,7 @@ def member(cluster: FakeApiserver, name: str) -> lease.Leadership:
         identity=name,
         labels={"app.kubernetes.io/managed-by": "istio-integrator"},
         clock=asyncio.get_running_loop().time,
+        **extra,
     )
 
 
@@ -79,6 +81,17 @@ async def test_silent_leader_is_replaced_after_the_leases_duration(cluster: Fake
     async with running_task(second.run()):
         await second.wait_elected()
         assert 15 <= asyncio.get_running_loop().time() - began < 18
+
+
+async def test_leader_that_is_known_to_be_gone_is_replaced_at_once(cluster: FakeApiserver):
+    spec = {"holderIdentity": "app/0_x_7", "leaseDurationSeconds": 15}
+    metadata = {"name": "app-lifecycle", "namespace": "model"}
+    cluster.put("leases", {"metadata": metadata, "spec": spec})
+    again = member(cluster, "app/0_x_8", has_ended=lambda holder: holder == "app/0_x_7")
+    began = asyncio.get_running_loop().time()
+    async with running_task(again.run()):
+        await again.wait_elected()
+        assert asyncio.get_running_loop().time() - began < 1
 
 
 async def test_leader_that_can_not_renew_stops_before_another_may_start(cluster: FakeApiserver):

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import json
 import os
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -86,6 +87,16 @@ async def test_level_of_the_log_changes_while_it_runs(
         *(("quiet", 1), ("loud", 1)),
         ("loud", 3),
     ]
+
+
+def test_only_a_process_of_this_container_is_known_to_have_ended():
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    assert run.is_earlier_run("app/0", run.identity("app/0", gone.pid))
+    assert not run.is_earlier_run("app/0", run.identity("app/0", os.getpid()))
+    assert not run.is_earlier_run("app/0", run.identity("app/1", gone.pid))
+    for holder in ("", "app/0", f"app/0_elsewhere_{gone.pid}", "app/0_x_y"):
+        assert not run.is_earlier_run("app/0", holder)
 
 
 def test_options_become_typed_settings():

@@ -43,13 +43,28 @@ class Leadership:
         labels: dict[str, str] | None = None,
         timing: Timing | None = None,
         clock: Callable[[], float] = time.monotonic,
+        has_ended: Callable[[str], bool] = lambda _: False,
     ) -> None:
+        """Take part for a unit.
+
+        Args:
+            client: the connection.
+            namespace: of the Lease.
+            name: of the Lease.
+            identity: ours, another one for each process.
+            labels: of the Lease.
+            timing: how fast leadership moves.
+            clock: that never goes back, in seconds.
+            has_ended: whether the process of an identity is known to be gone, so that nobody
+                need wait for its Lease to run out.
+        """
         self._transport = client.transport
         self._namespace = namespace
         self._name = name
         self._labels = labels or {}
         self._timing = timing or Timing()
         self._clock = clock
+        self._has_ended = has_ended
         self._elected = asyncio.Event()
         self._deposed = asyncio.Event()
         self._deposed.set()
@@ -140,7 +155,8 @@ class Leadership:
         holder = lease.spec.holderIdentity or ""
         duration = lease.spec.leaseDurationSeconds or self._timing.duration
         # As in client-go the age is measured on our clock since we saw the Lease change.
-        if holder not in ("", self.identity) and now - self._seen[1] < duration:
+        is_free = holder in ("", self.identity) or self._has_ended(holder)
+        if not is_free and now - self._seen[1] < duration:
             return False
         await self._write(self._ours(lease))
         return True
