@@ -15,7 +15,7 @@ endif
 
 .PHONY: help setup demo test test-all lint format unit functional e2e integration bench bench-admission \
 	bench-shutdown \
-	testbed-up testbed-down pack docs requirements clean tiers python
+	testbed-up testbed-down pack rock docs requirements clean tiers python
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -81,6 +81,11 @@ testbed-down:  ## Stop it
 
 pack: python  ## Build the .charm file into build/, with charmcraft
 	@$(PY) -m testbed.juju.charmcraft --output build
+
+rock:  ## Build the workload's image with rockcraft (a snap; LXD)
+	@cp requirements/workload.txt workload/requirements.txt
+	@cd workload && rockcraft pack --verbosity=brief
+	@mkdir -p build && mv workload/*.rock build/ && rm workload/requirements.txt
 
 docs: python  ## Write docs/reference from the sources that hold the truth
 	@$(PY) docs/generate.py

@@ -20,7 +20,7 @@ _WORKLOAD_USER = 584792
 """The `_daemon_` user of rocks."""
 _PROXY_USER = 1337
 _SEARCH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_LAUNCHER = """\
+LAUNCHER = """\
 #!/usr/bin/python3 -IS
 import sys
 
@@ -134,7 +134,7 @@ def _code(name: str, source: Path, place: str, launchers: Mapping[str, str]) -> 
         python.compile_all(workshop.scratch, place, workshop.rootfs())
         tree.add_all(workshop.scratch, place)
         for path, module in launchers.items():
-            tree.file(path, _LAUNCHER.format(library=place, module=module), mode=0o755)
+            tree.file(path, LAUNCHER.format(library=place, module=module), mode=0o755)
 
     return _layer(name, make, code.digest(), place, repr(launchers), debian.key())
 

@@ -72,7 +72,7 @@ def build(source: Path, out: Path) -> Path:
 
 
 def _charmcraft(project: Path, *arguments: str) -> None:
-    program = _environment() / "bin" / "charmcraft"
+    program = environment() / "bin" / "charmcraft"
     places = {f"XDG_{kind}_HOME": str(project.parent / kind) for kind in ("STATE", "DATA")}
     runtime = project.parent / "run"
     runtime.mkdir(exist_ok=True)
@@ -89,7 +89,8 @@ def _charmcraft(project: Path, *arguments: str) -> None:
         raise CharmcraftError(f"charmcraft {arguments[0]}: {(run.stdout + run.stderr).strip()}")
 
 
-def _environment() -> Path:
+def environment() -> Path:
+    """Return charmcraft's own Python environment, made when it is missing."""
     modules = [*_SYSTEM_MODULES.glob("apt"), *_SYSTEM_MODULES.glob("apt_pkg.*.so")]
     if not modules:
         raise CharmcraftError("charmcraft needs apt's Python modules: apt-get install python3-apt")

@@ -1,12 +1,19 @@
 """What charmcraft packs is what the testbed packs in a hundredth of the time."""
 
+import os
+import pathlib
 import re
 import shutil
+import subprocess
+import sys
 import zipfile
 
 import pytest
+import yaml
 
+import lifecycle
 from testbed import environments, paths
+from testbed.images import recipes
 from testbed.juju import charmcraft, pack
 
 PLACED_BY_TOOLS = re.compile(
@@ -66,3 +73,64 @@ def test_environment_that_can_not_be_made_says_why(monkeypatch, tmp_path):
     with pytest.raises(environments.EnvironmentFailed, match="odd: "):
         environments.ensure("odd")
     assert not list(tmp_path.glob("istio-integrator/environments/*/complete"))
+
+
+ROCK = yaml.safe_load((paths.SOURCE / "workload" / "rockcraft.yaml").read_text())
+(PART,) = ROCK["parts"].values()
+
+
+def test_rock_starts_the_program_as_the_testbeds_image_does():
+    launcher = recipes.LAUNCHER.format(
+        library="/opt/sidecar-lifecycle", module="sidecar_lifecycle.cli"
+    )
+    assert (paths.SOURCE / "workload" / "launcher").read_text() == launcher
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_rocks_part_builds_and_holds_the_pins(tmp_path):
+    for name in ("sidecar_lifecycle", "launcher"):
+        source = paths.SOURCE / "workload" / name
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, tmp_path / name)
+    pins = paths.SOURCE / "requirements" / "workload.txt"
+    shutil.copy(pins, tmp_path / "requirements.txt")
+    # Debian's packages are for the rock's base, not for this machine.
+    part = {key: value for key, value in PART.items() if not key.endswith("-packages")}
+    (tmp_path / "parts.yaml").write_text(yaml.safe_dump({"parts": {"sidecar-lifecycle": part}}))
+    program = "import sys; from craft_parts.main import main; sys.exit(main())"
+    command = [charmcraft.environment() / "bin" / "python", "-c", program, "-f", "parts.yaml"]
+    path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        [*command, "prime"],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    library = tmp_path / "prime" / "opt" / "sidecar-lifecycle"
+    found = {
+        re.sub(r"[-_.]+", "-", each.name.split("-")[0]) for each in library.glob("*.dist-info")
+    }
+    wanted = set(re.findall(r"^([a-z0-9-]+)==", pins.read_text(), re.MULTILINE))
+    assert found <= wanted
+    assert {"aiohttp", "lightkube", "msgspec", "prometheus-client"} <= found
+    moved = (tmp_path / "prime" / "usr" / "bin" / "sidecar-lifecycle").read_text()
+    script = tmp_path / "started"
+    script.write_text(moved.replace("/opt/sidecar-lifecycle", str(library)))
+    says = subprocess.run(
+        [sys.executable, "-IS", script, "--version"], capture_output=True, text=True, check=True
+    )
+    assert says.stdout.startswith("sidecar-lifecycle ")
+
+
+def test_rock_runs_as_the_user_that_the_charm_and_the_testbed_say():
+    (container,) = yaml.safe_load((paths.SOURCE / "metadata.yaml").read_text())[
+        "containers"
+    ].values()
+    user = recipes.recipe("workload").config["User"]
+    assert user == f"{container['uid']}:{container['gid']}"
+    # Rocks give this user that number.
+    assert (ROCK["run-user"], container["uid"]) == ("_daemon_", 584792)
+    assert lifecycle.PROGRAM == "/usr/bin/sidecar-lifecycle"
