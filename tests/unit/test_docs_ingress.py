@@ -7,6 +7,7 @@ import pytest
 
 import authentication
 import gateway
+import gateway_workload
 import ingress
 import manifests
 import relations
@@ -71,6 +72,17 @@ def routes():
     yield from manifests.render(ingress.ROUTES_FOLDER, context)
 
 
+def workload(kind):
+    context = gateway_workload.Context(
+        name="gateway",
+        model="kubeflow",
+        pod_labels={"istio": "x"},
+        inject_labels={"inject": "true"},
+    )
+    objects = manifests.render(gateway_workload.FOLDER, context)
+    return [obj for obj in objects if obj["kind"] == kind]
+
+
 def leaves(value, path=""):
     """Every path to something that is neither a mapping nor a list."""
     if isinstance(value, dict) and value:
@@ -108,6 +120,9 @@ def said_of(path, rows):
         ("AuthorizationPolicy", lambda: [one for one in guards() if "action" in one["spec"]]),
         ("Gateway", gateways),
         ("VirtualService", routes),
+        ("Deployment", lambda: workload("Deployment")),
+        ("Service", lambda: workload("Service")),
+        ("PodDisruptionBudget", lambda: workload("PodDisruptionBudget")),
     ],
 )
 def test_every_field_of_what_we_apply_is_explained(title, objects):
