@@ -32,6 +32,7 @@ _NATIVE_DEFAULT = (1, 33)
 """Kubelets from here on run native sidecars without a known fault (stable in 1.33)."""
 _NATIVE_POSSIBLE = (1, 29)
 """Kubelets from here on have native sidecars switched on."""
+_SIDECAR = cluster.kind("networking.istio.io/v1", "Sidecar")
 _SCOPED = "PILOT_SCOPE_GATEWAY_TO_NAMESPACE"
 _UNKNOWN = (0, 0)
 MESH_CONFIG_DELAY = datetime.timedelta(minutes=2)
@@ -261,6 +262,7 @@ class Discovery:
         is_read = self._now() - _changed(found) >= MESH_CONFIG_DELAY
         providers = cluster.items(settings, "extensionProviders") if is_read else []
         defaults = cluster.at(settings, "defaultConfig")
+        root_namespace = str(settings.get("rootNamespace") or injector.namespace)
         mesh = Mesh(
             namespace=injector.namespace,
             revision=injector.revision,
@@ -270,16 +272,28 @@ class Discovery:
             webhook_configuration=injector.configuration,
             hold_by_default=defaults.get("holdApplicationUntilProxyStarts") is True,
             status_port=int(defaults.get("statusPort", DEFAULT_STATUS_PORT)),
-            root_namespace=str(settings.get("rootNamespace") or injector.namespace),
+            root_namespace=root_namespace,
             excluded_outbound_ports=meshconfig.excluded_ports(
                 self._config_map(injector, meshconfig.INJECTOR)
             ),
-            registry_only=cluster.at(settings, "outboundTrafficPolicy").get("mode")
-            == "REGISTRY_ONLY",
+            registry_only=meshconfig.is_registry_only(
+                settings, self._sidecars(root_namespace), model=self._model
+            ),
             gateways_scoped=meshconfig.variable(self._deployment(injector), _SCOPED) == "true",
             extension_providers=tuple(providers),
         )
         return self._probe(mesh)
+
+    def _sidecars(self, root_namespace: str) -> list[cluster.Object]:
+        try:
+            return [
+                each
+                for namespace in sorted({self._model, root_namespace} - {""})
+                for each in self._cluster.list(_SIDECAR, namespace=namespace)
+            ]
+        except errors.ForbiddenError as error:
+            logger.warning("Whether Sidecars keep charms from their controller: %s", error)
+            return []
 
     def _config_map(self, injector: injectors.Injector, name: str) -> cluster.Object | None:
         if not injector.namespace:

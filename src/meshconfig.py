@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterable
 from typing import Any
 
 import yaml
@@ -16,6 +17,7 @@ MESH = "istio"
 """The ConfigMap with the mesh configuration, which a revision has under its own name."""
 INJECTOR = "istio-sidecar-injector"
 """The ConfigMap with the template of sidecars and the values that fill it."""
+_REGISTRY_ONLY = "REGISTRY_ONLY"
 
 
 def settings(found: cluster.Object | None) -> dict[str, Any]:
@@ -26,6 +28,36 @@ def settings(found: cluster.Object | None) -> dict[str, Any]:
     except yaml.YAMLError as error:
         logger.warning("The mesh configuration is not YAML: %s", error)
         return {}
+
+
+def is_registry_only(
+    settings: dict[str, Any], sidecars: Iterable[cluster.Object], *, model: str
+) -> bool:
+    """Tell whether proxies of the model, or some, let nothing out that Istio does not know.
+
+    A Sidecar for pods comes before one for their namespace, this before one in the root
+    namespace, and this before the mesh configuration.
+
+    Args:
+        settings: The mesh configuration.
+        sidecars: Those of the model and of the root namespace.
+        model: The model's namespace.
+    """
+    default = _mode(settings)
+    some: list[str] = []
+    all_of: dict[bool, str] = {}
+    for each in sidecars:
+        spec = cluster.at(each, "spec")
+        is_own = each["metadata"]["namespace"] == model
+        if not cluster.at(spec, "workloadSelector", "labels"):
+            all_of[is_own] = _mode(spec) or default
+        elif is_own:
+            some.append(_mode(spec) or default)
+    return _REGISTRY_ONLY in (*some, all_of.get(True) or all_of.get(False) or default)
+
+
+def _mode(settings: cluster.Object) -> str:
+    return str(cluster.at(settings, "outboundTrafficPolicy").get("mode") or "")
 
 
 def excluded_ports(found: cluster.Object | None) -> tuple[int, ...]:

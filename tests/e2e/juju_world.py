@@ -66,6 +66,9 @@ class Mesh:
     dns: bool = False
     """Whether proxies answer look-ups of names."""
     registry_only: bool = False
+    """Whether proxies let out only what Istio knows, as the mesh has it."""
+    sidecars: bool = False
+    """Whether they do because of a Sidecar in each model."""
 
 
 async def set_mesh(testbed, api, wanted):
@@ -94,10 +97,28 @@ async def set_mesh(testbed, api, wanted):
         content_type="application/merge-patch+json",
     )
 
+    for model in (MEMBER, BARE):
+        if wanted.sidecars:
+            await api.apply(_sidecar(model))
+        else:
+            await api.delete("Sidecar", "default", model)
+
     async def is_so():
-        return await shown(api) == dataclasses.replace(wanted, registry_only=False)
+        return await shown(api) == dataclasses.replace(wanted, registry_only=False, sidecars=False)
 
     await observer.eventually(is_so, 60, f"{wanted} at work")
+
+
+def _sidecar(model):
+    return {
+        "apiVersion": "networking.istio.io/v1",
+        "kind": "Sidecar",
+        "metadata": {"name": "default", "namespace": model},
+        "spec": {
+            "egress": [{"hosts": ["*/*"]}],
+            "outboundTrafficPolicy": {"mode": "REGISTRY_ONLY"},
+        },
+    }
 
 
 async def tried(api, namespace):
