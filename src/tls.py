@@ -148,7 +148,10 @@ class Tls:
         return webhook.object_name(self._scope.application, "gateway-key")
 
     def _kept_key(self) -> cluster.Object | None:
-        return self._scope.cluster.get(cluster.SECRET, self._key_name, self._scope.model)
+        marks = {manifests.OWNER: self._scope.manifests.owner, manifests.COMPONENT: KEY_FOLDER}
+        # By list, a right without which nothing of ours could be removed either.
+        found = self._scope.cluster.list(cluster.SECRET, self._scope.model, marks)
+        return next(iter(found), None)
 
     def _leave(self, place: str) -> None:
         """Take the certificate away from where it was put, unless that is where it belongs.
