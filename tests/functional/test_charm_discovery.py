@@ -47,14 +47,19 @@ def default(api, kubeconfig, tmp_path_factory):
         yield found
 
 
-@contextlib.contextmanager
 def injectors_of(api, *revisions):
     """Have the injectors of revisions, without any istiod behind them."""
+    return injectors_as(api, *(f"revision={revision}" for revision in revisions))
+
+
+@contextlib.contextmanager
+def injectors_as(api, *settings):
+    """Have the injector of an installation with each of the settings."""
     applied = []
     loopback_istiod.create_namespace(api)
     try:
-        for revision in revisions:
-            for (kind, _), item in loopback_istiod.render(f"revision={revision}").items():
+        for setting in settings:
+            for (kind, _), item in loopback_istiod.render(setting).items():
                 if kind == "MutatingWebhookConfiguration":
                     applied.append(api.apply(item))
         yield
@@ -91,11 +96,10 @@ def tags(kubeconfig):
         istioctl(kubeconfig, f"tag remove {name} --skip-confirmation")
 
 
-def discover(api, model, **options):
-    """Look as the charm does, without rights or patience missing."""
-    discovery = mesh.Discovery(
-        api, config.Config(**options), model=model, application="istio-integrator"
-    )
+def discover(api, model, *, hint="", **options):
+    """Look as the charm does; the hint is that of a charmed Istio."""
+    wish = config.Config(**options)
+    discovery = mesh.Discovery(api, wish, model=model, application="istio-integrator", hint=hint)
     discovery.reconcile()
     return discovery
 
@@ -135,6 +139,22 @@ def test_several_revisions_are_named_with_the_line_to_type(api, namespace):
         assert said(discover(api, namespace, revision="red")) == [
             "blocked: revision red does not exist; there is blue, green"
         ]
+
+
+@pytest.mark.long
+def test_istios_of_several_namespaces_are_told_apart(api, namespace):
+    places = ("istio-one", "istio-two")
+    with injectors_as(api, *(f"values.global.istioNamespace={place}" for place in places)):
+        (several,) = said(discover(api, namespace))
+        assert several.startswith("blocked: several Istios")
+        assert several.endswith("juju config istio-integrator istiod-namespace=istio-one")
+        for place in places:
+            for wish in ({"istiod_namespace": place}, {"hint": place}):
+                found = discover(api, namespace, **wish).mesh
+                assert (found.namespace, found.is_default) == (place, True)
+                assert found.webhook_configuration == f"istio-sidecar-injector-{place}"
+        both = discover(api, namespace, hint="istio-one", istiod_namespace="istio-two")
+        assert both.mesh.namespace == "istio-two"
 
 
 @pytest.mark.long
