@@ -181,7 +181,11 @@ def _within(webhook: loopback_webhook.Server) -> str:
 
 def main() -> None:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        epilog="example: python bench/bench_admission.py --count 200",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--count", type=int, default=1000, help="creations of each kind")
     arguments = parser.parse_args()
     testbed = testbed_cluster.Testbed("bench-admission")

@@ -133,7 +133,11 @@ def _report(starts: list[dict[str, object]], *, has_policy: bool) -> None:
 
 def main() -> None:
     """Print what was answered."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        epilog="example: python bench/bench_admission_restart.py --starts 2",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--starts", type=int, default=5, help="of each kind")
     parser.add_argument("--kubernetes", default="", help="an older apiserver", metavar="MINOR")
     arguments = parser.parse_args()

@@ -220,7 +220,9 @@ def profile(count: int) -> None:
 def main() -> int:
     """Measure each size in a process of its own and print a table."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=__doc__,
+        epilog="example: python bench/bench_shutdown.py 100 1000",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("sizes", nargs="*", type=int, default=[100, 1000, 10000], metavar="PODS")
     parser.add_argument("--profile", type=int, metavar="PODS", help="show where the time goes")

@@ -211,7 +211,9 @@ async def measure(arguments: argparse.Namespace, testbed: Any, image: str) -> No
 def main() -> int:
     """Measure on a testbed."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=__doc__,
+        epilog="example: python bench/bench_shutdown_node.py --counts 10 --rounds 1",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--name", help="of a testbed that is up, instead of an own one")
     parser.add_argument("--counts", type=_numbers, default=[30, 50], metavar="N,…")

@@ -37,8 +37,17 @@ SETUP_ERRORS = (
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(prog="demo", description="Watch the charm do its main job.")
-    parser.add_argument("--cluster", choices=sorted(stage.KINDS), default="today")
+    parser = argparse.ArgumentParser(
+        prog="demo",
+        description="Watch the charm do its main job.",
+        epilog="""\
+examples:
+  python -m demo
+  python -m demo --cluster tomorrow --report build/demo-tomorrow
+  python -m demo --plain --keep""",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--cluster", choices=sorted(stage.KINDS), default="today", help="its kind")
     parser.add_argument("--report", type=pathlib.Path, metavar="DIR", help="write the report here")
     parser.add_argument("--plain", action="store_true", help="lines instead of a live view")
     parser.add_argument("--name", default=f"demo-{os.getpid()}", help="of the testbed")

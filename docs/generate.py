@@ -88,16 +88,24 @@ def command_line() -> str:
         ]
         about = parser.description or summaries[name]
         sections.append(
-            f"## {name}\n\n{about}\n\n" + table(("argument", "meaning", "default"), rows)
+            f"## {name}\n\n{about.strip()}\n\n"
+            + table(("argument", "meaning", "default"), rows)
+            + f"\n```console\n{_examples(parser)}```\n"
         )
     head = (
         "# Command line\n\n`sidecar-lifecycle` is the program of the workload image. The charm "
         "uses it in the Pebble layer\nand by Pebble exec; an operator can, too:\n"
         "`juju ssh --container lifecycle istio-integrator/0 sidecar-lifecycle …`\n\n"
-        "Exit codes: 0 done, 2 bad arguments or input (the message names them).\n"
+        "Exit codes: 0 done, 1 failed or not all done, 2 bad arguments or input, which the\n"
+        "message names.\n"
         "Each command has `--help`; `sidecar-lifecycle --version` prints the version.\n\n"
     )
     return head + "\n".join(sections)
+
+
+def _examples(parser: argparse.ArgumentParser) -> str:
+    lines = (parser.epilog or "").splitlines()[1:]
+    return "".join(f"{line.strip()}\n" for line in lines)
 
 
 def _spelled(action: argparse.Action) -> str:
@@ -250,7 +258,12 @@ PAGES = {
 
 def main() -> int:
     """Write the pages, or with `--check` compare them."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="docs/generate.py",
+        description="Write docs/reference from the sources that hold the truth.",
+        epilog="examples:\n  python docs/generate.py\n  python docs/generate.py --check",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--check", action="store_true", help="change nothing, exit 1 on change")
     check = parser.parse_args().check
     sys.path.insert(0, str(ROOT / "workload"))

@@ -32,7 +32,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="testbed", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="testbed",
+        description="A real Kubernetes node with a real Istio, in namespaces of its own.",
+        epilog="""\
+examples:
+  python -m testbed up --wait
+  python -m testbed status --output json
+  python -m testbed shell
+  python -m testbed juju deploy . --trust --resource lifecycle-image=workload
+  python -m testbed down""",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument(
         "--name", default="default", help="several testbeds of different names run side by side"
     )

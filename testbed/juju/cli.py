@@ -59,7 +59,17 @@ def main(testbed: "Testbed", argv: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="testbed juju", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="testbed juju",
+        description="A stand-in for Juju: enough of it for charms to live on the testbed.",
+        epilog="""\
+examples:
+  python -m testbed juju add-model kubeflow
+  python -m testbed juju deploy . --trust --resource lifecycle-image=workload
+  python -m testbed juju status --format json
+  python -m testbed juju run istio-integrator/0 list-uninjected""",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def add(

@@ -162,7 +162,11 @@ def _add(archive: zipfile.ZipFile, folder: Path, prefix: str) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Pack from the command line: `python -m testbed.juju.pack`."""
-    parser = argparse.ArgumentParser(prog="testbed.juju.pack", description=main.__doc__)
+    parser = argparse.ArgumentParser(
+        prog="testbed.juju.pack",
+        description="Pack a charm in a moment, for the testbed; see testbed.juju.charmcraft.",
+        epilog="example: python -m testbed.juju.pack . --output build",
+    )
     parser.add_argument("charm", type=Path, nargs="?", default=Path(), help="its folder")
     parser.add_argument("--output", type=Path, default=Path("build"), metavar="FOLDER")
     arguments = parser.parse_args(argv)

@@ -20,6 +20,7 @@ PARTS = [
         ["-c", TIER / "pytest.ini", "--asyncio-mode=auto"],
         3,
         id="pytest-operator",
+        marks=pytest.mark.long,
     ),
 ]
 

@@ -32,7 +32,11 @@ def parser(wanted: str = "") -> argparse.ArgumentParser:
     """Return the command line of one command, or the whole."""
     root = argparse.ArgumentParser(
         prog="sidecar-lifecycle",
-        description="Sees to it that pods get their Istio sidecar, and get rid of it when done.",
+        **command.texts(
+            "Sees to it that pods get their Istio sidecar, and get rid of it when done.",
+            "sidecar-lifecycle explain --help",
+            "kubectl get pods -o json | sidecar-lifecycle explain",
+        ),
     )
     root.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     subparsers = root.add_subparsers(title="commands", required=True, metavar="COMMAND")

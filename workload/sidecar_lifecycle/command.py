@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from typing import TypeAlias
+import textwrap
+from typing import Any, TypeAlias
 
 BAD_INPUT = 2
 """Exit code for a wrong command line or a document that can't be read."""
@@ -19,6 +20,21 @@ class InputError(Exception):
 def names(text: str) -> tuple[str, ...]:
     """Split a comma-separated list as options and annotations have it."""
     return tuple(filter(None, (part.strip() for part in text.split(","))))
+
+
+def texts(description: str, *examples: str) -> dict[str, Any]:
+    """Return what a parser is made with to say what a command does, by examples too.
+
+    Args:
+        description: One paragraph, or several that are wrapped already.
+        examples: Command lines.
+    """
+    lines = "".join(f"\n  {example}" for example in examples)
+    return {
+        "description": description if "\n" in description else textwrap.fill(description, 79),
+        "epilog": f"examples:{lines}",
+        "formatter_class": argparse.RawDescriptionHelpFormatter,
+    }
 
 
 def boolean(text: str) -> bool:

@@ -18,7 +18,11 @@ def add_parser(subparsers: command.Subparsers) -> None:
     parser = subparsers.add_parser(
         "explain",
         help="say whether the proxy of a pod would be stopped, and why",
-        description="Read pods as JSON or YAML and say whether their proxy would be stopped.",
+        **command.texts(
+            "Read pods as JSON or YAML and say whether their proxy would be stopped.",
+            "kubectl get pods -o json | sidecar-lifecycle explain",
+            "sidecar-lifecycle explain pod.yaml --wait-for-containers main,wait --output json",
+        ),
     )
     parser.add_argument("source", nargs="?", default="-", metavar="FILE", help="or - (default)")
     parser.add_argument("--output", choices=("text", "json"), default="text")

@@ -35,12 +35,28 @@ SAMPLE = 5.0
 
 def add_parser(subparsers: command.Subparsers) -> None:
     """Add the command."""
-    parser = subparsers.add_parser("run", help="watch pods and act, as the charm's service does")
-    parser.add_argument("--model", required=True, metavar="NAMESPACE")
-    parser.add_argument("--application", required=True, metavar="NAME")
-    parser.add_argument("--unit", required=True, metavar="NAME/N")
-    parser.add_argument("--mesh-namespace", default="", metavar="NAMESPACE")
-    parser.add_argument("--mesh-revision", default="", metavar="REVISION")
+    parser = subparsers.add_parser(
+        "run",
+        help="watch pods and act, as the charm's service does",
+        **command.texts(
+            "Watch pods and act, until SIGTERM: one process among several leads, the others stand"
+            " by.",
+            "sidecar-lifecycle run --model kubeflow --application istio-integrator"
+            " --unit istio-integrator/0 --mesh-namespace istio-system",
+            "sidecar-lifecycle run --model kubeflow --application me --unit me/0"
+            " --kubeconfig ~/.kube/config --log-level debug",
+        ),
+    )
+    parser.add_argument("--model", required=True, metavar="NAMESPACE", help="of the model")
+    parser.add_argument("--application", required=True, metavar="NAME", help="that this is")
+    parser.add_argument("--unit", required=True, metavar="NAME/N", help="that this is")
+    parser.add_argument(
+        "--mesh-namespace",
+        default="",
+        metavar="NAMESPACE",
+        help="where istiod is; empty while the model has not joined",
+    )
+    parser.add_argument("--mesh-revision", default="", metavar="REVISION", help="of istiod")
     parser.add_argument("--membership", choices=get_args(options.Membership), default="namespace")
     parser.add_argument("--included-pods", default="", metavar="SELECTOR")
     parser.add_argument("--excluded-pods", default="", metavar="SELECTOR")

@@ -26,8 +26,11 @@ def _add_admission(subparsers: command.Subparsers) -> None:
     parser = subparsers.add_parser(
         "admission",
         help="serve the admission webhook",
-        description="Serve the admission webhook, and reload settings and certificate when their"
-        " files change.",
+        **command.texts(
+            "Serve the admission webhook, and reload settings and certificate when their files"
+            " change.",
+            "sidecar-lifecycle admission --settings settings.json --tls-dir tls",
+        ),
     )
     parser.add_argument("--settings", required=True, type=pathlib.Path, metavar="FILE")
     parser.add_argument(
@@ -48,9 +51,13 @@ def _add_mutate(subparsers: command.Subparsers) -> None:
     parser = subparsers.add_parser(
         "mutate",
         help="say what new pods would get, and why",
-        description="Read pods as JSON or YAML and say what they would get at their creation."
-        " Pods of another namespace than the model's are judged as in a namespace that is in"
-        " scope.",
+        **command.texts(
+            "Read pods as JSON or YAML and say what they would get at their creation. Pods of"
+            " another namespace than the model's are judged as in a namespace that is in scope.",
+            "sidecar-lifecycle mutate pod.yaml --settings settings.json",
+            "kubectl get pods -o json | sidecar-lifecycle mutate --settings settings.json"
+            " --output json",
+        ),
     )
     parser.add_argument("source", nargs="?", default="-", metavar="FILE", help="or - (default)")
     parser.add_argument("--settings", required=True, type=pathlib.Path, metavar="FILE")

@@ -45,8 +45,12 @@ def add_parser(subparsers: command.Subparsers) -> None:
     parser = subparsers.add_parser(
         "uninjected",
         help="list, or replace, pods without the sidecar that they should have",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        **command.texts(
+            DESCRIPTION,
+            "sidecar-lifecycle uninjected --model kubeflow --application istio-integrator",
+            "sidecar-lifecycle uninjected --model kubeflow --application istio-integrator"
+            " --restart --dry-run",
+        ),
     )
     add_scope(parser)
     parser.add_argument("--output", choices=("text", "json"), default="text")
