@@ -35,9 +35,9 @@ def arguments(*extra: str) -> argparse.Namespace:
     return cli.parser("run").parse_args([*base, *extra])
 
 
-def program_of(cluster: FakeApiserver) -> run.Program:
+def program_of(cluster: FakeApiserver, *extra: str) -> run.Program:
     registry = prometheus_client.CollectorRegistry()
-    return run.Program(cluster.client, run.settings_of(arguments()), registry)
+    return run.Program(cluster.client, run.settings_of(arguments(*extra)), registry)
 
 
 async def test_program_leads_acts_and_gives_the_lease_away(cluster: FakeApiserver):
@@ -53,6 +53,18 @@ async def test_program_leads_acts_and_gives_the_lease_away(cluster: FakeApiserve
 
     lease = cluster.get("leases", "kubeflow", "app-lifecycle")
     assert not lease["spec"].get("holderIdentity")
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+async def test_gateways_are_watched_only_where_somebody_is_to_be_reached(
+    cluster: FakeApiserver, wanted: bool
+):
+    program = program_of(cluster, f"--observe-gateways={str(wanted).lower()}")
+    async with running_task(program.run()):
+        await until(lambda: "namespaces" in cluster.watchers.values())
+        await asyncio.sleep(30)
+        watched = {"gateways", "services"} & set(cluster.watchers.values())
+        assert watched == ({"gateways", "services"} if wanted else set())
 
 
 async def test_program_is_not_ready_while_the_apiserver_is_away(cluster: FakeApiserver):
