@@ -6,8 +6,10 @@ source, and the archive names no base.
 """
 
 import argparse
+import compileall
 import hashlib
 import platform
+import py_compile
 import shutil
 import stat
 import subprocess
@@ -118,7 +120,7 @@ def _environment(requirements: Path | None) -> Path | None:
     if requirements is None:
         return None
     python = image_python()
-    key = hashlib.sha256(f"1 {python} {platform.machine()}\n{requirements.read_text()}".encode())
+    key = hashlib.sha256(f"2 {python} {platform.machine()}\n{requirements.read_text()}".encode())
     folder = paths.cache() / "charm-venv" / key.hexdigest()[:16]
     if folder.exists():
         return folder
@@ -137,6 +139,9 @@ def _environment(requirements: Path | None) -> Path | None:
         run = subprocess.run(command, capture_output=True, text=True, check=False)
         if run.returncode:
             raise PackError(f"{requirements}: {run.stderr.strip()}")
+        # As charmcraft's venv has it: else the first hook of each pod spends seconds on it.
+        unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
+        compileall.compile_dir(packages, quiet=2, invalidation_mode=unchecked)
         (stage / "pyvenv.cfg").write_text(PYVENV.format(python))
         try:
             stage.rename(folder)
