@@ -316,8 +316,8 @@ class Ingress:
     def _publish(self, *, up: bool) -> None:
         self._related.publish_gateway(name=GATEWAY_NAME, namespace=self._scope.model, up=up)
 
-    def _facts(self, found: mesh.Mesh) -> mesh_info.MeshInfo:
-        return mesh_info.MeshInfo(
+    def _facts(self, found: mesh.Mesh) -> dict[str, str]:
+        facts = mesh_info.MeshInfo(
             root_namespace=found.root_namespace,
             istiod_namespace=found.namespace,
             revision=found.revision,
@@ -325,7 +325,11 @@ class Ingress:
             gateway_name=GATEWAY_NAME if self._opened else "",
             gateway_namespace=self._scope.model if self._opened else "",
             gateway_workload_namespace=self._opened.namespace if self._opened else "",
-        )
+        ).write()
+        if self._opened or not self._related.is_related(*EXPOSING):
+            return facts
+        # While nobody knows which gateway it is to be, the one that there was serves on.
+        return {key: value for key, value in facts.items() if not key.startswith("gateway_")}
 
     def _withdraw(self) -> None:
         """Take away what nobody is related for any more; the guard outlives the routes."""

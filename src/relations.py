@@ -14,7 +14,6 @@ from typing import Annotated, Any, Generic, Self, TypeVar, cast
 import ops
 import pydantic
 import yaml
-from charms.istio_integrator.v0 import mesh_info
 
 INGRESS = "ingress"
 INGRESS_AUTH = "ingress-auth"
@@ -241,10 +240,14 @@ class Relations:
         for relation in self._active(ISTIO_PILOT):
             self._write(relation, {DATA: data})
 
-    def publish_mesh(self, info: mesh_info.MeshInfo) -> None:
-        """Tell which mesh the model belongs to (`istio_mesh_info`)."""
+    def publish_mesh(self, facts: Mapping[str, str]) -> None:
+        """Tell which mesh the model belongs to (`istio_mesh_info`).
+
+        Args:
+            facts: As `mesh_info.MeshInfo.write` has them; what is left out stays as it was told.
+        """
         for relation in self._active(MESH_INFO):
-            self._write(relation, info.write())
+            self._write(relation, facts)
 
     def istio_root_namespace(self) -> str:
         """Read where a charmed Istio says that it is; empty where none does."""

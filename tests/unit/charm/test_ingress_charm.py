@@ -736,6 +736,13 @@ def test_other_charms_learn_mesh_and_gateway(world):
     bag = world.related[0].local_app_data
     assert bag["gateway_workload_namespace"] == "istio-ingress"
     assert (bag["gateway_namespace"], bag["revision"]) == ("kubeflow", "default")
+    # It serves on while it is not known which one it is to be.
+    world.fake.delete("Service", "istio-ingressgateway", "istio-ingress")
+    assert isinstance(world.status(), testing.WaitingStatus)
+    assert world.related[0].local_app_data["gateway_name"] == "kubeflow-gateway"
+    world.related = world.related[:1]
+    world.run()
+    assert world.related[0].local_app_data.get("gateway_name", "") == ""
 
 
 def test_gateways_are_observed_while_somebody_is_related(world):
