@@ -484,6 +484,23 @@ async def test_stand_by_takes_over_when_the_leader_is_killed(cluster: FakeApiser
         await asyncio.gather(killed, return_exceptions=True)
 
 
+async def test_two_leaders_at_once_do_no_harm(cluster: FakeApiserver):
+    for number in range(20):
+        busy = finished_pod(name=f"job-{number}", uid=f"uid-{number}", main=pods.running())
+        cluster.put("pods", busy)
+    async with reconciler(cluster) as first, reconciler(cluster) as second:
+        await until(lambda: len(first.view) == len(second.view) == 20)
+        for number in range(20):
+            assert cluster.proxies[f"job-{number}"].requests == []
+            cluster.set_state(NAMESPACE, f"job-{number}", "main", pods.ended())
+        await until(lambda: all(p["status"]["phase"] == "Succeeded" for p in cluster.all("pods")))
+        await until(lambda: len(cluster.all("events")) == 20)
+        await asyncio.sleep(60)
+
+    assert set(event_reasons(cluster)) == {"ProxyStopped"}
+    assert len(cluster.all("events")) == 20
+
+
 async def test_stop_under_way_finishes_when_asked_to_end(cluster: FakeApiserver):
     proxy = cluster.proxies["job-x"]
     proxy.mode = "hang"
