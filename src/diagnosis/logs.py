@@ -12,7 +12,7 @@ MINUTES = 5
 """Of the log that are looked at."""
 _PLAIN = re.compile(r"^\S+\s+(?P<level>\w+)\s+(?P<rest>.*)$")
 _ERRORS = frozenset({"error", "fatal", "critical"})
-_REJECTED = re.compile(r"gRPC config for \S+ rejected|Rejected|ADS.*: ACK ERROR")
+_REJECTED = re.compile(r"config for \S+ rejected|ADS\S*: ACK ERROR")
 """A proxy that does not take what it was sent says so as a warning, istiod too."""
 _RETRIED = re.compile(r"\bretrying\b")
 """istiod's controllers call each try of theirs an error, the next of which mostly succeeds."""

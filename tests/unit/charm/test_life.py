@@ -154,7 +154,12 @@ def of_ingress_alone() -> set[str]:
     return {kind.plural for folder in INGRESS for kind in manifests.kinds(folder)} - needed
 
 
-POLICIES_OF_OTHERS = {"peerauthentications", "authorizationpolicies", "sidecars"}
+POLICIES_OF_OTHERS = {
+    "peerauthentications",
+    "authorizationpolicies",
+    "sidecars",
+    "validatingwebhookconfigurations",
+}
 """Without them the charm knows less, and does all that it does."""
 GOES_WITH_US = {"clusterroles"}
 """Without it a removal by force leaves what the model's end takes away."""

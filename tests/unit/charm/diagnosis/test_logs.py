@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,9 +35,20 @@ def test_the_most_frequent_error_is_shown_with_its_last_numbers():
     assert found.seen == "istiod: 4 errors in 5 minutes: ads push 3 failed (3 times)"
 
 
-def test_configuration_that_envoy_rejects_counts_though_it_is_a_warning():
-    text = "gRPC config for type.googleapis.com/envoy.config.listener.v3.Listener rejected: no"
-    assert logs.errors_in([PLAIN.format("warning", "envoy config", text)])
+@pytest.mark.parametrize(
+    ("level", "scope", "text"),
+    [
+        (
+            "warning",
+            "envoy config",
+            "delta config for type.googleapis.com/x.Listener rejected: no",
+        ),
+        ("warning", "envoy config", "gRPC config for type.googleapis.com/x.Listener rejected: no"),
+        ("warn", "delta", "ADS:LDS: ACK ERROR gateway-1 Internal:Error adding/updating listener"),
+    ],
+)
+def test_configuration_that_a_proxy_rejects_counts_though_it_is_a_warning(level, scope, text):
+    assert list(logs.errors_in([PLAIN.format(level, scope, text)])) == [f"{scope} {text}"]
 
 
 def test_try_of_a_controller_that_is_repeated_is_no_error():

@@ -1,0 +1,269 @@
+"""What `diagnose` says on a real node: nothing of a healthy model, and each fault by its name."""
+
+import contextlib
+import dataclasses
+import json
+
+import pytest
+
+from demo import workloads
+from testbed import istio as testbed_istio
+from testbed.juju import bootstrap, client
+from tests import visitors
+from tests.e2e import diagnose_world as world
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
+
+MODEL = "ai"
+APP = "istio-integrator"
+TYPES = "type.googleapis.com"
+GATEWAY = (testbed_istio.INGRESS, testbed_istio.GATEWAY)
+
+
+@dataclasses.dataclass
+class Place:
+    """A model with the charm on a node."""
+
+    node: object
+    juju: client.Juju
+
+    def kubectl(self, *argv, text=None):
+        return self.node.testbed.kubectl(*argv, text=text).stdout
+
+    def apply(self, text):
+        self.kubectl("apply", "-f", "-", text=text)
+
+    def diagnose(self, **params):
+        """Run the action; its findings by check, and whether it failed."""
+        try:
+            outcome = self.juju.run(f"{APP}/0", "diagnose", {"format": "json", **params})
+        except client.ActionFailedError as error:
+            outcome = error.outcome
+        found = json.loads(outcome["results"]["report"])
+        levels = {}
+        for each in found:
+            levels.setdefault(each["check"], []).append(each)
+        assert (outcome["status"] == "failed") == any(each["level"] == "broken" for each in found)
+        return levels
+
+    def finds(self, check, level, words, timeout=40, **params):
+        """Wait until a check says something, and return what it says to do."""
+
+        last = {}
+
+        def said():
+            last.update(self.diagnose(**params))
+            return [
+                each
+                for each in last.get(check, ())
+                if each["level"] == level and words in each["seen"]
+            ]
+
+        found = visitors.eventually(said, timeout)
+        assert found, (check, last.get(check), sorted(last))
+        return found[0]["next"]
+
+    @contextlib.contextmanager
+    def applied(self, text):
+        """An object for the time of the block."""
+        self.apply(text)
+        try:
+            yield
+        finally:
+            self.kubectl("delete", "-f", "-", text=text)
+
+
+def make(node):
+    juju = bootstrap.juju(node.testbed, MODEL)
+    place = Place(node, juju)
+    juju.add_model()
+    place.apply(world.objects(MODEL, node.charms.payload_image))
+    charm = node.charms.integrator
+    juju.deploy(charm.path, APP, config=charm.config, resources=charm.resources, trust=True)
+    for name in (world.CALLER, world.SERVERS):
+        place.kubectl("rollout", "status", "-n", MODEL, f"deployment/{name}", "--timeout=90s")
+    juju.wait_for(APP, timeout=200)
+    # Nobody gives LoadBalancers an address here.
+    namespace, name = GATEWAY
+    status = '{"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.10"}]}}}'
+    place.kubectl(
+        *("patch", "service", "-n", namespace, name, "--subresource=status", "-p", status)
+    )
+    return place
+
+
+@pytest.fixture(scope="module")
+def place(node):
+    found = make(node)
+    yield found
+    found.juju.destroy_model(force=True)
+
+
+@pytest.fixture(scope="module")
+def opened(place):
+    """The same, reached from outside by people who are logged in."""
+    place.juju.fake_app("kfp-ui", {"ingress": world.ingress()})
+    place.juju.fake_app("oidc-gatekeeper", {"ingress-auth": world.authentication()})
+    place.juju.integrate(f"{APP}:ingress-auth", "oidc-gatekeeper:ingress-auth")
+    place.juju.integrate(f"{APP}:ingress", "kfp-ui:ingress")
+    place.juju.wait_for(APP, timeout=100)
+    return place
+
+
+def test_healthy_model_gives_only_check_marks(place):
+    found = place.diagnose(source=world.CALLER, target="kfp-ui")
+    unwell = [each for lines in found.values() for each in lines if each["level"] != "fine"]
+    assert unwell == []
+    assert {"istiod", "sidecars", "admission", "rights", "lease", "clock", "call"} <= found.keys()
+    assert "through a proxy: 200" in found["call"][0]["seen"]
+
+
+@pytest.mark.cluster("tomorrow")
+def test_healthy_ingress_gives_only_check_marks(opened):
+    visitors.eventually(lambda: "authservice" in opened.diagnose(), 30)
+    found = opened.diagnose()
+    unwell = [each for lines in found.values() for each in lines if each["level"] != "fine"]
+    assert unwell == []
+    said = {check: [each["seen"] for each in lines] for check, lines in found.items()}
+    assert "asks oidc-gatekeeper" in said["authentication"][0]
+    assert ".well-known/openid-configuration is there" in said["authservice"][0]
+    assert any("listens at 80" in each for each in said["gateway"])
+    assert "1 backends of routes are ready" in said["routes"][0]
+
+
+@pytest.mark.cluster("tomorrow")
+def test_provider_that_is_gone_is_named(opened):
+    argv = ("exec", "-n", MODEL, f"deployment/{world.SERVERS}", "-c", world.SERVERS, "--")
+    opened.kubectl(*argv, "touch", world.NO_ISSUER)
+    opened.finds("authservice", "broken", "does not reach http://dex.ai")
+    opened.kubectl(*argv, "rm", world.NO_ISSUER)
+    opened.finds("authservice", "fine", "is there")
+
+
+@pytest.mark.cluster("tomorrow")
+def test_filter_of_others_that_takes_authentication_away_is_named(opened):
+    name = f"istio-integrator.{MODEL}.{APP}.authorize"
+    take_away = world.istio(
+        "EnvoyFilter",
+        "open-up",
+        GATEWAY[0],
+        priority=20,
+        configPatches=[
+            {
+                "applyTo": "HTTP_FILTER",
+                "match": {
+                    "context": "GATEWAY",
+                    "listener": {
+                        "filterChain": {
+                            "filter": {
+                                "name": "envoy.filters.network.http_connection_manager",
+                                "subFilter": {"name": name},
+                            }
+                        }
+                    },
+                },
+                "patch": {"operation": "REMOVE"},
+            }
+        ],
+    )
+    with opened.applied(take_away):
+        opened.finds("authentication", "broken", "asks nobody before")
+        opened.finds("others", "doubtful", "open-up")
+    opened.finds("authentication", "fine", "asks oidc-gatekeeper")
+
+
+@pytest.mark.cluster("tomorrow")
+def test_configuration_that_the_gateway_rejects_is_in_its_log(opened):
+    bad = world.istio(
+        "EnvoyFilter",
+        "no-such-filter",
+        GATEWAY[0],
+        configPatches=[
+            {
+                "applyTo": "HTTP_FILTER",
+                "match": {
+                    "context": "GATEWAY",
+                    "listener": {
+                        "filterChain": {
+                            "filter": {"name": "envoy.filters.network.http_connection_manager"}
+                        }
+                    },
+                },
+                "patch": {
+                    "operation": "INSERT_FIRST",
+                    "value": {
+                        "name": "bad",
+                        "typed_config": {
+                            "@type": f"{TYPES}/envoy.extensions.filters.http.lua.v3.Lua",
+                            "default_source_code": {"inline_string": "this is no lua ("},
+                        },
+                    },
+                },
+            }
+        ],
+    )
+    with opened.applied(bad):
+        opened.finds("gateway's log", "doubtful", "rejected")
+
+
+@pytest.mark.cluster("tomorrow")
+def test_application_that_is_gone_is_named_with_its_route(opened):
+    opened.kubectl("scale", "-n", MODEL, f"deployment/{world.SERVERS}", "--replicas=0")
+    opened.finds("routes", "broken", "Service ai/kfp-ui has no ready endpoint")
+    opened.finds("authservice", "broken", "there is no pod behind it")
+    opened.kubectl("scale", "-n", MODEL, f"deployment/{world.SERVERS}", "--replicas=1")
+    opened.finds("routes", "fine", "ready", timeout=90)
+
+
+def test_refused_call_is_told_apart_from_one_that_fails(place):
+    nobody = world.istio("AuthorizationPolicy", "nobody", MODEL)
+    params = {"source": world.CALLER, "target": "kfp-ui"}
+    with place.applied(nobody):
+        place.finds("call", "broken", "an AuthorizationPolicy does not let it in", **params)
+        place.finds("others", "doubtful", "lets nobody be a caller")
+    place.finds("call", "fine", "200", **params)
+    place.finds("call", "broken", "there is no Service nowhere", source="caller", target="nowhere")
+
+
+def test_proxies_that_outlive_their_payload_are_named(place):
+    classic = {**workloads.CLASSIC, "istio-integrator.charmhub.io/proxy-shutdown": "disabled"}
+    image = place.node.charms.payload_image
+    job = workloads.sleeper("kept", MODEL, image, seconds=1, annotations=classic)
+    with place.applied(json.dumps(job)):
+        place.finds("finished pods", "doubtful", "its proxy still runs", timeout=120)
+    place.juju.config(APP, {"proxy-shutdown": False})
+    # The action brings everything up to date.
+    place.diagnose()
+    job = workloads.sleeper("left", MODEL, image, seconds=1, annotations=workloads.CLASSIC)
+    with place.applied(json.dumps(job)):
+        command = place.finds("finished pods", "broken", "its proxy still runs", timeout=120)
+    assert command == f"juju config {APP} proxy-shutdown=true"
+    place.juju.config(APP, {"proxy-shutdown": True})
+    place.juju.wait_for(APP)
+
+
+def test_bare_pod_without_a_sidecar_is_reported_with_its_reason(place):
+    body = workloads.template(
+        [
+            workloads.container(
+                "main",
+                place.node.charms.payload_image,
+                ["python3", "-c", "import time; time.sleep(999)"],
+            )
+        ]
+    )
+    pod = workloads.pod("bare", MODEL, body)
+    # As if it were there before the mesh.
+    place.kubectl("label", "namespace", MODEL, "istio-injection-")
+    place.apply(json.dumps(pod))
+    place.juju.config(APP, {"log-level": "debug"})
+    place.finds("sidecars", "doubtful", "nothing would create it again", timeout=60)
+    place.kubectl("delete", "pod", "-n", MODEL, "bare")
+    place.finds("sidecars", "fine", "pods in mesh", timeout=60)
+
+
+def test_dead_istiod_is_named(place):
+    place.kubectl("scale", "-n", "istio-system", "deployment/istiod", "--replicas=0")
+    place.finds("istiod", "broken", "does not inject", timeout=60)
+    place.kubectl("scale", "-n", "istio-system", "deployment/istiod", "--replicas=1")
+    place.finds("istiod", "fine", "gave a dry-run pod its sidecar", timeout=90)
