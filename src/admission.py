@@ -59,7 +59,7 @@ class Admission:
         self._statuses = []
         wanted = self._wishes()
         if not self._scope.leader:
-            self._observe(wanted.settings()["revision"])
+            self._observe()
         elif self._scope.config.admission != "webhook" and self._policy(wanted):
             self._webhook(wanted).remove()
             self._statuses.append(ops.ActiveStatus("policy"))
@@ -205,9 +205,13 @@ class Admission:
             annotations={wishes.SEEN_ANNOTATION: wanted.seen.text()},
         )
 
-    def _observe(self, revision: str) -> None:
+    def _observe(self) -> None:
+        """Say which backend works, with whatever settings: the leader may be about to renew them.
+
+        Nothing would tell this unit when it has.
+        """
         for backend in ("policy", "webhook"):
-            if self._trial(backend, revision).works:
+            if self._trial(backend).works:
                 self._statuses.append(ops.ActiveStatus(backend))
                 return
         self._statuses.append(ops.WaitingStatus("admission: waiting for the leader"))
@@ -222,7 +226,7 @@ class Admission:
             trial = self._trial(backend, revision)
         return trial
 
-    def _trial(self, backend: str, revision: str) -> Trial:
+    def _trial(self, backend: str, revision: str = "") -> Trial:
         pod = probe.pod(self._scope.model, {PROBE_LABEL: backend}, native=False)
         # Legal, not rare, and more than the policies of Kubernetes 1.34 can take: they leave such
         # pods alone without a word.
@@ -236,7 +240,7 @@ class Admission:
         found = cluster.at(created, "metadata", "annotations").get(SETTINGS_ANNOTATION)
         if found is None:
             return Trial(works=False, problem="a dry-run pod came back unchanged")
-        if found != revision:
+        if revision and found != revision:
             return Trial(works=False, problem="a dry-run pod came back with older settings")
         return Trial(works=True)
 

@@ -267,6 +267,10 @@ def test_a_follower_writes_nothing_and_says_what_is_true(api):
     follower.reconcile()
 
     assert said(follower) == [(ops.ActiveStatus, "policy")]
+    # It may see an option before the leader does, and nothing tells it when that has followed.
+    ahead = subject(reach, leader=False, hold_application=False)
+    ahead.reconcile()
+    assert said(ahead) == [(ops.ActiveStatus, "policy")]
 
 
 @with_policies
