@@ -30,7 +30,7 @@ def registry(
     Args:
         sidecars: Istio's objects of that name.
         entries: ServiceEntries.
-        registry_only: What the mesh says.
+        registry_only: What the mesh and its Sidecars come to.
         namespaces: The model's and the mesh's own, whose Sidecars count.
     """
     doubts: list[finding.Finding] = []
@@ -39,7 +39,7 @@ def registry(
         known = finding.listed(hosts) or "nothing"
         doubts.append(
             finding.doubtful(
-                f"the mesh is REGISTRY_ONLY: outside of the cluster, pods reach {known}",
+                f"proxies are REGISTRY_ONLY: outside of the cluster, pods reach {known}",
                 "kubectl get serviceentries -A",
             )
         )

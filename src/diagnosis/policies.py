@@ -55,7 +55,7 @@ def others(
     for each in policies:
         spec = cluster.at(each, "spec")
         hit = _hit(each, cluster.at(spec, "selector", "matchLabels"), pods, target, root)
-        if _is_ours(each) or not hit:
+        if _is_ours(each) or _is_only_tried(each) or not hit:
             continue
         count += 1
         metadata = each["metadata"]
@@ -71,6 +71,10 @@ def others(
 
 def _is_ours(obj: cluster.Object) -> bool:
     return _OWNER in cluster.at(obj, "metadata", "labels")
+
+
+def _is_only_tried(obj: cluster.Object) -> bool:
+    return cluster.at(obj, "metadata", "annotations").get("istio.io/dry-run") == "true"
 
 
 def _severe(spec: cluster.Object) -> str:

@@ -67,6 +67,13 @@ def test_policy_of_others_that_hits_us_is_named(spec, words):
     assert found.level.value == ("!" if "caller" in words or "another" in words else "✓")
 
 
+def test_policy_that_is_only_tried_is_in_nobodys_way():
+    one = obj("AuthorizationPolicy", "a")
+    one["metadata"]["annotations"] = {"istio.io/dry-run": "true"}
+    (found,) = policies.others([], [one], [pod()], None, root=ROOT)
+    assert found.level.value == "✓"
+
+
 def test_pods_outside_of_the_mesh_are_not_hit():
     one = obj("AuthorizationPolicy", "a")
     (found,) = policies.others([], [one], [pod(proxy=False)], None, root=ROOT)
