@@ -170,14 +170,14 @@ class Watch:
     def __init__(self, place):
         # Somebody who never logs in, and says who they are.
         spoofed = {"kubeflow_userid": "admin@example.com"}
-        pipeline = {"path": "/pipeline/apis", "pause": 0.03, **spoofed}
+        pipeline = {"path": "/pipeline/apis", "pause": 0.05, **spoofed}
         self.tenants = [
             place.hammer(pause=0.1, host=visitors.TENANT, fresh=fresh) for fresh in (False, True)
         ]
         self.intruders = [
             place.hammer(**pipeline),
             place.hammer(fresh=True, **pipeline),
-            place.hammer(path="/", pause=0.1, **spoofed),
+            place.hammer(path="/", pause=0.2, **spoofed),
             place.hammer(path="/pipeline/apis", pause=0.5, fresh=True, tls=True, **spoofed),
         ]
 
