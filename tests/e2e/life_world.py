@@ -1,0 +1,170 @@
+"""A model with the charm in it, and what may happen to an application in its life."""
+
+import asyncio
+import contextlib
+import hashlib
+
+from prometheus_client import parser
+
+from demo import juju, kubernetes, objects, observer, workloads
+from testbed.juju import bootstrap, client
+
+MARK = "example.com/version"
+
+
+@contextlib.asynccontextmanager
+async def model(node, api, name):
+    """Set a model up that is called after a test, and take it away afterwards."""
+    digest = hashlib.sha256(name.encode()).hexdigest()[:6]
+    made = World(node, api, f"life-{digest}")
+    await made.set_up()
+    yield made
+    with contextlib.suppress(client.JujuError):
+        await made.do("destroy_model", force=True)
+
+    async def is_gone():
+        return not await api.find("Namespace", made.model)
+
+    await observer.eventually(is_gone, 60, "the model gone")
+
+
+class World:
+    """A model with one application that should be in the mesh, and the charm's life in it."""
+
+    def __init__(self, node, api, model):
+        self.node, self.api, self.model = node, api, model
+        self.juju = node.juju(model)
+        self.before = {}
+
+    async def set_up(self):
+        """Add the model and wait until nobody else changes anything."""
+        await self.juju.add_model()
+        image = self.node.charms.payload_image
+        wait = ["python3", "-c", "import time; time.sleep(1e9)"]
+        template = workloads.template([workloads.container("main", image, wait)])
+        await self.api.apply(workloads.deployment("stays", self.model, template))
+        name = f"juju-model-admission-{self.model}"
+
+        async def is_at_rest():
+            return await self.api.find("MutatingWebhookConfiguration", name)
+
+        await observer.eventually(is_at_rest, 60, "Juju's webhook")
+        self.before = await objects.snapshot(self.api)
+
+    async def deploy(self, charm=None, name=juju.APPLICATION):
+        """Deploy the charm, or another revision of it."""
+        await self.juju.deploy(charm or self.node.charms.integrator, name)
+
+    async def do(self, name, *arguments, **options):
+        """Run one of Juju's commands that the demo has no word for."""
+        found = await asyncio.to_thread(bootstrap.juju, self.node.testbed, self.model)
+        return await asyncio.to_thread(getattr(found, name), *arguments, **options)
+
+    async def active(self, within=300, name=juju.APPLICATION, in_mesh=1):
+        """Wait until every unit is Active and idle with a true count."""
+        last = None
+
+        async def is_active():
+            nonlocal last
+            document = await self.juju.document()
+            last = juju.parse_status(document, name)
+            counted = last is not None and last.in_mesh == (in_mesh, in_mesh)
+            return last if counted and juju.is_settled(document, name) else None
+
+        try:
+            return await observer.eventually(is_active, within, f"{name} Active", every=0.25)
+        except observer.NotObserved as error:
+            raise observer.NotObserved(f"{error}: {last}") from None
+
+    async def settings_arrive(self, value):
+        """Wait until new pods get an annotation of this value."""
+        body = workloads.template(
+            [workloads.container("main", "unused", ["true"])], labels=workloads.NO_SIDECAR
+        )
+        trial = workloads.pod("trial", self.model, body)
+
+        async def is_there():
+            created = await self.api.create(trial, dry_run=True)
+            return created["metadata"].get("annotations", {}).get(MARK) == value
+
+        await observer.eventually(is_there, 180, f"new pods with {MARK}={value}")
+
+    async def mark(self, value):
+        """Have new pods get an annotation of this value, whatever the agent is doing."""
+        await self.juju.set(juju.APPLICATION, pod_annotations=f"{{{MARK}: {value}}}")
+
+    async def pod(self, unit=0):
+        """The unit's pod; None while there is none."""
+        return await self.api.find("Pod", f"{juju.APPLICATION}-{unit}", self.model)
+
+    async def kill(self, unit=0):
+        """Kill a unit's pod as a node that dies would; return its uid."""
+        pod = await self.pod(unit)
+        path = (await self.api.resource("Pod")).path(self.model, pod["metadata"]["name"])
+        body = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
+        with contextlib.suppress(kubernetes.ApiError):
+            await self.api.request("DELETE", path, body=body)
+        return pod["metadata"]["uid"]
+
+    async def running(self, hook, within=180, unit=0):
+        """Wait until the unit's agent is in this hook."""
+
+        async def is_in_it():
+            document = await self.juju.document()
+            units = document["applications"][juju.APPLICATION].get("units") or {}
+            found = units.get(f"{juju.APPLICATION}/{unit}", {}).get("juju-status", {})
+            return hook in found.get("message", "") and found["current"] == "executing"
+
+        await observer.eventually(is_in_it, within, f"the agent in {hook}", every=0.05)
+
+    async def ran(self, hook):
+        """Count the hooks of this name that came to their end."""
+        log = await self.do("debug_log")
+        return sum(f'ran "{hook}" hook' in line for line in log.splitlines())
+
+    async def acting(self, units):
+        """Ask every unit's workload whether it acts; None for one that does not answer."""
+        return {unit: await self._acts(unit) for unit in range(units)}
+
+    async def _acts(self, unit):
+        pod = f"{juju.APPLICATION}-{unit}"
+        path = f"/api/v1/namespaces/{self.model}/pods/{pod}:8080/proxy/metrics"
+        try:
+            text = await self.api.request("GET", path, accept="text/plain")
+        except kubernetes.ApiError:
+            return None
+        values = {
+            sample.name: sample.value
+            for family in parser.text_string_to_metric_families(text)
+            for sample in family.samples
+        }
+        return values["sidecar_lifecycle_leader"] == 1
+
+    async def one_acts(self, units, *, not_unit=None):
+        """Wait until one workload of all acts, and return which."""
+
+        async def is_one():
+            found = await self.acting(units)
+            leaders = [unit for unit, acts in found.items() if acts]
+            is_it = len(leaders) == 1 and None not in found.values()
+            return leaders if is_it and leaders[0] != not_unit else None
+
+        (unit,) = await observer.eventually(is_one, 180, f"one of {units} workloads acts")
+        lease = await self.api.get("Lease", f"{juju.APPLICATION}-lifecycle", self.model)
+        assert lease["spec"]["holderIdentity"].startswith(f"{juju.APPLICATION}/{unit}_")
+        return unit
+
+    async def is_clean(self, recreated=()):
+        """Wait until the cluster is as it was before the charm."""
+        await objects.until_same(self.api, self.before, 90, recreated=recreated)
+
+    async def no_surprises(self):
+        """See that no hook failed and nothing broke off with a traceback."""
+        log = await self.do("debug_log")
+        assert "Traceback" not in log
+        assert [line for line in log.splitlines() if 'hook "' in line and "failed" in line] == []
+
+    async def labels(self, namespace=""):
+        """The labels of a namespace."""
+        found = await self.api.get("Namespace", namespace or self.model)
+        return found["metadata"].get("labels", {})
