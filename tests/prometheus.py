@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import pathlib
 import re
 import socket
@@ -11,7 +12,7 @@ import subprocess
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -21,7 +22,6 @@ from tests import missing
 
 DASHBOARD = paths.SOURCE / "src" / "grafana_dashboards" / "istio-integrator.json"
 _INTERVAL = "1s"
-_RANGE = "30s"
 
 
 def program(name: str) -> pathlib.Path:
@@ -83,6 +83,8 @@ class Prometheus:
 
     def __init__(self, address: str) -> None:
         self._address = address
+        self.strict = False
+        """Whether NaN, a quantile of nothing yet, counts as no data."""
 
     def get(self, path: str, **query: str) -> Any:
         """Ask its HTTP API."""
@@ -94,12 +96,16 @@ class Prometheus:
         """Evaluate an expression now; each sample has `metric` and `value`."""
         return self.get("query", query=expression)["result"]
 
+    def _numbers(self, expression: str) -> list[float]:
+        values = [float(sample["value"][1]) for sample in self.query(expression)]
+        return [value for value in values if not (self.strict and math.isnan(value))]
+
     def without_data(self, expressions: Mapping[str, str], seconds: float) -> list[str]:
         """Name the expressions for which no number has come in this time."""
         left = dict(expressions)
         end = time.monotonic() + seconds
         while left and time.monotonic() < end:
-            left = {name: text for name, text in left.items() if not self.query(text)}
+            left = {name: text for name, text in left.items() if not self._numbers(text)}
             time.sleep(0.5)
         return sorted(left)
 
@@ -109,9 +115,6 @@ def serving(
     folder: pathlib.Path,
     scraped: list[dict[str, Any]],
     rules: dict[str, Any],
-    *,
-    within: Callable[[list[str]], list[str]] = list,
-    host: str = "127.0.0.1",
 ) -> Iterator[Prometheus]:
     """Run Prometheus while the block runs.
 
@@ -119,8 +122,6 @@ def serving(
         folder: For its files.
         scraped: Jobs.
         rules: Alert rules.
-        within: Makes a command one that runs where the targets can be reached.
-        host: Where it listens.
     """
     (folder / "rules.yaml").write_text(yaml.safe_dump(rules))
     interval = {"scrape_interval": _INTERVAL, "evaluation_interval": _INTERVAL}
@@ -128,7 +129,7 @@ def serving(
     (folder / "prometheus.yaml").write_text(yaml.safe_dump(config))
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        address = f"{host}:{listener.getsockname()[1]}"
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
     command = [
         str(program("prometheus")),
         f"--config.file={folder / 'prometheus.yaml'}",
@@ -137,7 +138,7 @@ def serving(
         "--log.level=warn",
     ]
     with (folder / "prometheus.log").open("wb") as log:
-        process = subprocess.Popen(within(command), stdout=log, stderr=log)
+        process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
         yield _ready(Prometheus(address), folder / "prometheus.log")
     finally:
@@ -158,12 +159,16 @@ def _ready(server: Prometheus, log: pathlib.Path) -> Prometheus:
             return server
 
 
-def dashboard_queries() -> dict[str, str]:
-    """Return the dashboard's expressions by panel, with Grafana's variables filled in."""
+def dashboard_queries(window: str = "30s") -> dict[str, str]:
+    """Return the dashboard's expressions by panel, with Grafana's variables filled in.
+
+    Args:
+        window: What rates are taken over.
+    """
     board = json.loads(DASHBOARD.read_text())
     return {
         f"{panel['title']} ({target['refId']})": re.sub(
-            r"\$juju_\w+", ".*", target["expr"].replace("$__rate_interval", _RANGE)
+            r"\$juju_\w+", ".*", target["expr"].replace("$__rate_interval", window)
         )
         for panel in board["panels"]
         for target in panel.get("targets", [])

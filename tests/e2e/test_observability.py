@@ -1,0 +1,84 @@
+"""What the stack is told leads a real Prometheus to units and webhook, and to all the figures."""
+
+import asyncio
+import json
+
+import pytest
+
+from demo import juju, steps, workloads
+from testbed import paths
+from testbed.juju import bootstrap, charmcraft
+from tests import prometheus
+
+APP = juju.APPLICATION
+MODEL = "kubeflow"
+HEALTHY = {"Without their sidecar, by reason (A)"}
+"""Has nothing to show where every pod is in the mesh; the functional tier sees it filled."""
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.cluster("today"),
+    pytest.mark.usefixtures("integrated"),
+    pytest.mark.timeout(900),
+]
+
+
+@pytest.fixture
+def model(node):
+    """The stand-in's client."""
+    return bootstrap.juju(node.testbed, MODEL)
+
+
+@pytest.fixture
+def told(model):
+    """What the application and its unit say to a Prometheus that is related."""
+    model.fake_app("prometheus", {"metrics-endpoint": {"role": "requires"}})
+    model.integrate(f"{APP}:metrics-endpoint", "prometheus:metrics-endpoint")
+
+    def bags():
+        for relation in model.show_unit(f"{APP}/0")["relation-info"]:
+            if relation["endpoint"] == "metrics-endpoint":
+                return relation["local-application-data"], relation["local-unit"]["data"]
+        return {}, {}
+
+    yield lambda: bags() if "scrape_jobs" in bags()[0] else None
+    model.remove_application("prometheus")
+
+
+async def eventually(condition, seconds=60):
+    async with asyncio.timeout(seconds):
+        while not (found := await asyncio.to_thread(condition)):  # noqa: ASYNC110 - a question
+            await asyncio.sleep(0.5)
+    return found
+
+
+async def test_every_panel_has_numbers_after_a_few_jobs(on, told, tmp_path):
+    await on.juju.wait_until_in_mesh(120)
+    application, unit = await eventually(told)
+    jobs = prometheus.jobs(application, [unit])
+    rules = json.loads(application["alert_rules"])
+    with prometheus.serving(tmp_path, jobs, rules) as found:
+        found.strict = True
+        await eventually(lambda: len(found.query("up == 1")) == 3)
+        names = [f"seen-{number}" for number in range(4)]
+        outside = {"sidecar.istio.io/inject": "false"}
+        sleepers = [workloads.sleeper(name, on.model, on.image) for name in names]
+        sleepers.append(workloads.sleeper("unseen", on.model, on.image, labels=outside))
+        await on.api.apply(*sleepers)
+        queries = prometheus.dashboard_queries("5m")
+        assert set(await asyncio.to_thread(found.without_data, queries, 180)) <= HEALTHY
+        answers = found.query("sidecar_lifecycle_admission_answers == 1")
+        assert [each["metric"]["backend"] for each in answers] == ["webhook"]
+        assert found.query('ALERTS{alertstate="firing"}') == []
+    await steps.clear_jobs(on.api, on.model)
+
+
+async def test_charm_that_charmcraft_packed_takes_over(on, model, tmp_path):
+    packed = await asyncio.to_thread(charmcraft.build, paths.SOURCE, tmp_path)
+    before = model.debug_log().count('ran "upgrade-charm" hook')
+    model.refresh(APP, packed)
+    await eventually(
+        lambda: model.debug_log().count('ran "upgrade-charm" hook') > before, seconds=180
+    )
+    status = await on.juju.wait_until_in_mesh(120)
+    assert on.kind.backend in status.message
