@@ -102,8 +102,12 @@ def ours(guard, hosts):
 @pytest.mark.parametrize("hosts", [(), ("kf.example.com",)], ids=["alone", "shared"])
 @pytest.mark.parametrize(
     "guard",
-    [authentication.Guard(), authentication.Guard(service=SERVICE)],
-    ids=["closed", "asking"],
+    [
+        authentication.Guard(),
+        authentication.Guard(service=SERVICE),
+        authentication.Guard(service=SERVICE, provider="oidc"),
+    ],
+    ids=["closed", "asking", "by a provider"],
 )
 def test_istioctl_analyze_has_nothing_to_say(tmp_path, guard, hosts):
     objects = list(ours(guard, hosts))
