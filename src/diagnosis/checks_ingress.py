@@ -132,7 +132,7 @@ def _issuers(look: Look, pod: cluster.Object, location: str) -> Iterable[guard.I
 
 def profiles(look: Look) -> Iterable[Finding]:
     """Look at the policies of profile namespaces."""
-    if look.target is None or not look.profiles:
+    if not look.profiles or look.target is None:
         return
     for pod in look.gateway_pods[:1]:
         account = cluster.at(pod, "spec").get("serviceAccountName", "default")
