@@ -33,6 +33,14 @@ debian_packages() {
         >/dev/null
 }
 
+fetch_package() {
+    local download=(apt-get download -qq "$2")
+    cd "$1"
+    "${download[@]}" >/dev/null 2>&1 && return
+    # Lists that are old name packages that are gone.
+    [ "$(id -u)" -eq 0 ] && apt-get update -qq && "${download[@]}" >/dev/null 2>&1
+}
+
 # Programs of Debian packages that would start a service if they were installed.
 unpacked_programs() {
     local package place scratch
@@ -43,9 +51,9 @@ unpacked_programs() {
         mkdir -p "$1"
         scratch=$(mktemp -d "$1/.unpacking-XXXX")
         chmod 755 "$scratch"
-        if (cd "$scratch" && apt-get download -qq "$package" >/dev/null 2>&1 \
-            && dpkg-deb --extract "$package"_*.deb tree); then
-            mv "$scratch/tree" "$place" 2>/dev/null || true
+        if (fetch_package "$scratch" "$package"); then
+            dpkg-deb --extract "$scratch"/*.deb "$scratch/tree"
+            mv --no-target-directory "$scratch/tree" "$place" 2>/dev/null || true
         else
             say "$package can't be fetched; as root, run: apt-get update"
         fi
