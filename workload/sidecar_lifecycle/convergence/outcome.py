@@ -66,8 +66,9 @@ class Summary:
     """The counts behind the status."""
 
     eligible: int
-    """Pods in the mesh, and those that are ours to bring there."""
+    """Pods in the mesh, and those that are ours to bring there, also while they are replaced."""
     in_mesh: int
+    """Without those that come in place of an evicted one and do not serve yet."""
     converging: int
     """Pods being replaced, or that will be without anyone asking."""
     proposed: int

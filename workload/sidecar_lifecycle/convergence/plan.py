@@ -259,6 +259,23 @@ class _Planner:
             answered=self.memory.answered,
         )
 
+    def _is_coming(self, replica: Replica) -> bool:
+        """Tell whether the pod replaces one that we took, and does not serve yet."""
+        current = self.past.rounds.get(replica.workload)
+        return (
+            current is not None
+            and replica.injected
+            and not (replica.ready or replica.terminating)
+            and replica.uid not in current.known
+        )
+
+    def _coming(self, workload: str) -> int:
+        """Count the pods that a round still owes its workload and that are no rows."""
+        pods = self.past.workloads.get(workload, [])
+        live = sum(not each.terminating for each in pods)
+        absent = live < self.snapshot.desired.get(workload, 0)
+        return absent + sum(map(self._is_coming, pods))
+
     def _row(self, replica: Replica) -> Row:
         if not replica.fixable:
             return Row(replica, replica.reason, replica.message)
@@ -266,7 +283,10 @@ class _Planner:
 
     def _summary(self, rows: tuple[Row, ...], settled: bool) -> Summary:
         fixable = [row for row in rows if row.replica.fixable]
-        in_mesh = sum(each.injected and not each.terminating for each in self.snapshot.replicas)
+        in_mesh = sum(
+            each.injected and not each.terminating and not self._is_coming(each)
+            for each in self.snapshot.replicas
+        )
         proposed = sum(row.reason in ("SettledBefore", "NotAsked") for row in fixable)
         guarded = [
             Trouble(workload, guard.reason, guard.message)
@@ -281,16 +301,13 @@ class _Planner:
             for row in fixable
         )
         stuck = {each.workload for each in self.past.stuck}
-        absent = {
-            workload
-            for workload in self.past.rounds
-            if workload not in stuck
-            and not any(row.replica.workload == workload for row in fixable)
-        }
+        coming = {workload: self._coming(workload) for workload in self.past.rounds}
+        on_the_way = sum(coming.values())
+        overdue = sum(count for workload, count in coming.items() if workload in stuck)
         return Summary(
-            eligible=in_mesh + len(fixable),
+            eligible=in_mesh + on_the_way + len(fixable),
             in_mesh=in_mesh,
-            converging=len(fixable) - proposed - held + len(absent),
+            converging=len(fixable) - proposed - held + on_the_way - overdue,
             proposed=proposed,
             guarded=(*guarded, *self.past.stuck),
             paused=tuple(paused),

@@ -202,6 +202,23 @@ def test_the_slot_is_held_until_the_replacement_is_ready(pods, open_):
     assert bool(decided.evict) is not open_
 
 
+@pytest.mark.parametrize(
+    "pods",
+    [
+        pytest.param([replica()], id="eviction-not-seen-yet"),
+        pytest.param([replica(terminating=True)], id="terminating"),
+        pytest.param([], id="gone"),
+        pytest.param([replacement(ready_since=None)], id="starting"),
+    ],
+)
+def test_a_pod_that_is_being_replaced_is_counted_once(pods):
+    others = [replica("b-0", injected=True), replica("c-0")]
+    shot = snapshot(*pods, *others, desired={"StatefulSet/a": 1})
+    summary = decide(shot, remembering()).summary
+
+    assert (summary.in_mesh, summary.converging, summary.eligible) == (1, 2, 3)
+
+
 def test_a_crash_looping_pods_round_ends_when_its_replacement_is_there():
     shot = snapshot(replacement(ready_since=None), desired={"StatefulSet/a": 1})
 

@@ -141,6 +141,15 @@ class Convergence(RuleBasedStateMachine):
         assert not any(each.injected for each in self.world.evictions)
 
     @invariant()
+    def counts_add_up(self):
+        summary = self.world.decide().summary
+        pods = [each for each in self.world.pods.values() if not each.terminating]
+        assert summary.in_mesh + summary.converging <= summary.eligible
+        assert summary.in_mesh <= sum(each.injected for each in pods)
+        if not summary.guarded and not summary.paused:
+            assert summary.in_mesh + summary.converging == summary.eligible
+
+    @invariant()
     def no_more_rounds_than_slots(self):
         remembered = memory.decode({memory.STATE: self.world.state or "{}"})
         assert len(remembered.rounds) <= self.world.limits.max_unavailable
