@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from sidecar_lifecycle.admission import probe
+from sidecar_lifecycle.kube import client as kube_client
 
 import cluster
 import errors
@@ -101,3 +103,12 @@ def test_what_cannot_be_served_is_told_from_what_is_absent(world):
     assert world.api.get(cluster.kind("v1", "Pod"), "none", "policy-hold") is None
     with pytest.raises(errors.ApiError):
         world.try_pod({**table.Case(id="").pod("policy-hold"), "spec": {"containers": []}})
+
+
+async def test_workload_sees_that_it_answers(world, kubeconfig):
+    connection = kube_client.connect(str(kubeconfig))
+    try:
+        assert await probe.ask(connection, world.model("hold"), "policy")
+        assert not await probe.ask(connection, world.model("hold"), "webhook")
+    finally:
+        await connection.close()

@@ -7,6 +7,8 @@ import signal
 import time
 
 import pytest
+from sidecar_lifecycle.admission import probe
+from sidecar_lifecycle.kube import client as kube_client
 
 import certificates
 import cluster
@@ -145,3 +147,12 @@ def wait_for(look):
             return found
         time.sleep(0.1)
     raise AssertionError("it did not happen in 10 s")
+
+
+async def test_workload_sees_that_it_answers(world, kubeconfig):
+    connection = kube_client.connect(str(kubeconfig))
+    try:
+        assert await probe.ask(connection, world.model("hold"), "webhook")
+        assert not await probe.ask(connection, world.model("hold"), "policy")
+    finally:
+        await connection.close()

@@ -85,3 +85,18 @@ async def test_unit_that_stands_by_asks_nothing(
         await until(lambda: answers(registry) == {})
         leader.is_leader = True
         await until(lambda: answers(registry) != {})
+
+
+async def test_injector_that_is_down_has_no_say(
+    cluster: FakeApiserver, registry: prometheus_client.CollectorRegistry
+):
+    asked: list[dict[str, str]] = []
+
+    def admit(pod: dict[str, Any]) -> dict[str, Any]:
+        asked.append(pod["metadata"]["labels"])
+        return pod
+
+    cluster.admission = admit
+    async with running_task(probe.run(cluster.client, "kubeflow", Leader(), registry=registry)):
+        await until(lambda: len(asked) >= 2)
+    assert all(labels["sidecar.istio.io/inject"] == "false" for labels in asked)

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import prometheus_client
 import structlog
 
+from sidecar_lifecycle import names
 from sidecar_lifecycle.kube import client, errors, types
 from sidecar_lifecycle.rules import mutate
 
@@ -67,7 +68,8 @@ def pod(backend: str) -> dict[str, Any]:
         "kind": "Pod",
         "metadata": {
             "generateName": "istio-integrator-probe-",
-            "labels": {mutate.PROBE: backend},
+            # An injector that is down would refuse it.
+            "labels": {mutate.PROBE: backend, names.INJECT: "false"},
         },
         "spec": {"automountServiceAccountToken": False, "containers": [container]},
     }
