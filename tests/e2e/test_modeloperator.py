@@ -1,0 +1,228 @@
+"""Juju's modeloperator and its admission webhook go on, whatever the mesh asks of its members.
+
+The webhook lets everything pass that it does not see, so what shows that it works is the label
+which it puts on what an application's account changes.
+"""
+
+import asyncio
+import json
+
+import pytest
+
+import modeloperator
+from demo import juju, kubernetes, observer
+from testbed import istio, mesh
+from tests.e2e import juju_world
+from tests.e2e.juju_world import BARE, MEMBER, WEB
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(500)]
+
+MODEL = BARE
+CREATED_BY = "app.juju.is/created-by"
+PORT = 17071
+ITS_OWN = {"selector": {"matchLabels": modeloperator.SELECTOR}}
+WEB_ONLY = {"selector": {"matchLabels": {"app.kubernetes.io/name": WEB}}}
+
+
+def peers(name, mode, namespace=istio.SYSTEM, **spec):
+    """Write a PeerAuthentication."""
+    return _policy("PeerAuthentication", name, namespace, {"mtls": {"mode": mode}, **spec})
+
+
+def access(name, namespace=BARE, **spec):
+    """Write an AuthorizationPolicy; without anything else it allows nothing."""
+    return _policy("AuthorizationPolicy", name, namespace, spec)
+
+
+def _policy(kind, name, namespace, spec):
+    return {
+        "apiVersion": "security.istio.io/v1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": spec,
+    }
+
+
+STRICT = peers("default", "STRICT")
+CLOSED = access("nothing", istio.SYSTEM)
+
+
+async def removed(api, *policies):
+    """Take policies away."""
+    for one in policies:
+        await api.delete(one["kind"], one["metadata"]["name"], one["metadata"]["namespace"])
+
+
+@pytest.fixture
+async def models(cni_node, cni_api):
+    """Both models, istiod at work, and no policy left behind."""
+    await juju_world.set_up(cni_node, cni_api)
+    await juju_world.set_mesh(cni_node.testbed, cni_api, juju_world.Mesh(cni=True, native=True))
+    yield cni_node
+    mesh.start(cni_node.testbed)
+    for kind in ("PeerAuthentication", "AuthorizationPolicy"):
+        for one in await cni_api.list(kind):
+            await removed(cni_api, {**one, "kind": kind})
+
+
+def is_called(testbed, model):
+    """Tell whether Kubernetes gets an answer of the model's webhook."""
+    account = ("serviceaccount", WEB, f"--namespace={model}")
+    uid = testbed.kubectl("get", *account, "--output=jsonpath={.metadata.uid}").stdout
+    patched = testbed.kubectl(
+        "patch",
+        "service",
+        WEB,
+        f"--namespace={model}",
+        f"--as=system:serviceaccount:{model}:{WEB}",
+        f"--as-uid={uid}",
+        "--type=merge",
+        '--patch={"metadata": {"annotations": {"seen": "yes"}}}',
+        "--dry-run=server",
+        "--output=json",
+    )
+    return json.loads(patched.stdout)["metadata"]["labels"].get(CREATED_BY) == WEB
+
+
+async def until_called(testbed, model, want=True, within=30):
+    """Wait until calls of the webhook arrive, or don't, twice in a row."""
+
+    async def is_so():
+        for _ in range(2):
+            if await asyncio.to_thread(is_called, testbed, model) is not want:
+                return False
+        return True
+
+    await observer.eventually(is_so, within, f"webhook of {model} called: {want}", every=0.2)
+
+
+async def until_open(api, model, want):
+    """Wait until the web server of a model answers those outside of the mesh, or does not."""
+    path = f"/api/v1/namespaces/{model}/pods/{WEB}-0:8080/proxy/"
+
+    async def is_so():
+        try:
+            await api.request("GET", path, accept="*/*")
+        except kubernetes.ApiError:
+            return not want
+        return want
+
+    await observer.eventually(is_so, 30, f"{model}'s web server open: {want}")
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        pytest.param(STRICT, id="strict"),
+        pytest.param(CLOSED, id="closed-mesh"),
+        pytest.param(access("nothing", MEMBER), id="closed-model"),
+    ],
+)
+async def test_webhook_is_called_behind_any_policy_and_after_a_reschedule(models, cni_api, policy):
+    await until_open(cni_api, MEMBER, True)
+    await cni_api.apply(policy)
+    await until_open(cni_api, MEMBER, False)
+    await until_called(models.testbed, MEMBER)
+    pod = await juju_world.reschedule_modeloperator(cni_api, MEMBER)
+    assert not modeloperator.is_in_mesh(pod)
+    await until_called(models.testbed, MEMBER)
+
+
+async def test_modeloperator_is_rescheduled_and_called_while_istiod_is_down(models, cni_api):
+    await cni_api.apply(STRICT, CLOSED)
+    await asyncio.to_thread(mesh.stop, models.testbed)
+    await until_called(models.testbed, MEMBER)
+    pod = await juju_world.reschedule_modeloperator(cni_api, MEMBER)
+    assert not modeloperator.is_in_mesh(pod)
+    await until_called(models.testbed, MEMBER)
+    # Where nobody keeps pods outside, none is created.
+    with pytest.raises(kubernetes.ApiError, match="failed calling webhook"):
+        await juju_world.tried(cni_api, BARE)
+
+
+@pytest.fixture
+async def inside(models, cni_api):
+    """The bare model's modeloperator with a sidecar."""
+    pod = await juju_world.reschedule_modeloperator(cni_api, BARE)
+    assert modeloperator.is_in_mesh(pod)
+    return pod
+
+
+MESH_ONLY = [{"from": [{"source": {"principals": ["*"]}}]}]
+NOT_THE_MESH = [{"from": [{"source": {"notPrincipals": ["*"]}}]}]
+ITS_PORT = [{"to": [{"operation": {"ports": [str(PORT)]}}]}]
+ANOTHER_PORT = [{"to": [{"operation": {"ports": ["8080"]}}]}]
+GET_ONLY = [{"to": [{"operation": {"methods": ["GET"]}}]}]
+FROM_ANYWHERE = [{"from": [{"source": {"ipBlocks": ["0.0.0.0/0"]}}]}]
+FROM_NOWHERE = [{"from": [{"source": {"ipBlocks": ["192.0.2.0/24"]}}]}]
+WAYPOINT = {"targetRefs": [{"kind": "Service", "group": "", "name": WEB}]}
+
+POLICIES = {
+    "strict mesh": [STRICT],
+    "strict model": [peers("default", "STRICT", BARE)],
+    "strict mesh, permissive model": [STRICT, peers("default", "PERMISSIVE", BARE)],
+    "strict mesh, unset model": [STRICT, peers("default", "UNSET", BARE)],
+    "strict mesh, its own disabled": [STRICT, peers("own", "DISABLE", BARE, **ITS_OWN)],
+    "strict for the web server": [peers("web", "STRICT", BARE, **WEB_ONLY)],
+    "strict but for its port": [
+        peers("own", "STRICT", BARE, **ITS_OWN, portLevelMtls={PORT: {"mode": "PERMISSIVE"}})
+    ],
+    "strict for its port": [
+        peers("own", "PERMISSIVE", BARE, **ITS_OWN, portLevelMtls={PORT: {"mode": "STRICT"}})
+    ],
+    "closed mesh": [CLOSED],
+    "closed model": [access("nothing")],
+    "closed web server": [access("nothing", **WEB_ONLY)],
+    "closed but for everyone": [CLOSED, access("all", rules=[{}])],
+    "closed but for its port": [CLOSED, access("port", rules=ITS_PORT)],
+    "closed but for another port": [access("port", rules=ANOTHER_PORT)],
+    "closed but for the mesh": [access("mesh", rules=MESH_ONLY)],
+    "closed but for addresses": [access("addresses", rules=FROM_ANYWHERE)],
+    "closed but for requests": [access("get", rules=GET_ONLY)],
+    "closed but for those outside": [access("outside", rules=NOT_THE_MESH)],
+    "closed waypoint": [access("waypoint", **WAYPOINT)],
+    "deny everything": [access("deny", action="DENY", rules=[{}])],
+    "deny the mesh": [access("deny", action="DENY", rules=MESH_ONLY)],
+    "deny those outside": [access("deny", action="DENY", rules=NOT_THE_MESH)],
+    "deny its port": [access("deny", action="DENY", rules=ITS_PORT)],
+    "deny another port": [access("deny", action="DENY", rules=ANOTHER_PORT)],
+    "deny requests": [access("deny", action="DENY", rules=GET_ONLY)],
+    "deny addresses elsewhere": [access("deny", action="DENY", rules=FROM_NOWHERE)],
+    "deny nobody": [access("deny", action="DENY")],
+}
+
+
+async def test_what_cuts_it_off_is_what_the_charm_says(models, cni_api, inside):
+    opposite = peers("opposite", "STRICT", BARE, **ITS_OWN)
+    differ = {}
+    for name, policies in POLICIES.items():
+        said = modeloperator.obstacle(inside, policies, root_namespace=istio.SYSTEM, port=PORT)
+        # Each begins from the other state, so that the last one's end is not taken for its own.
+        await cni_api.apply(*([] if said else [opposite]))
+        await until_called(models.testbed, BARE, bool(said))
+        await cni_api.apply(*policies)
+        await removed(cni_api, opposite)
+        try:
+            await until_called(models.testbed, BARE, not said, within=10)
+        except observer.NotObserved:
+            differ[name] = said
+        await removed(cni_api, *policies)
+    assert differ == {}
+
+
+async def test_status_names_the_policy_and_its_command_helps(models, cni_api, inside):
+    await cni_api.apply(STRICT)
+    await until_called(models.testbed, BARE, False)
+    controller = models.juju(BARE)
+    await controller.deploy(models.charms.integrator, juju.APPLICATION)
+    try:
+        status = await controller.wait_for("blocked", 240, words="modeloperator is in the mesh")
+        assert f"PeerAuthentication {istio.SYSTEM}/default asks for mutual TLS" in status.message
+        _, _, command = status.message.partition("run: kubectl ")
+        models.testbed.kubectl(*command.partition(";")[0].split())
+        await until_called(models.testbed, BARE, within=60)
+        await controller.wait_until_in_mesh(120)
+    finally:
+        await removed(cni_api, STRICT)
+        await controller.remove(juju.APPLICATION)
+        await juju_world.label(cni_api, BARE, "enabled")
