@@ -17,11 +17,15 @@ class WebApp(ops.CharmBase):
     def __init__(self, framework: ops.Framework) -> None:
         super().__init__(framework)
         framework.observe(self.on.install, self._on_install)
+        framework.observe(self.on.config_changed, self._on_config_changed)
         framework.observe(self.on.web_pebble_ready, self._on_ready)
         framework.observe(self.on.collect_unit_status, self._on_collect_status)
 
     def _on_install(self, _: ops.InstallEvent) -> None:
         self._work("install")
+
+    def _on_config_changed(self, _: ops.ConfigChangedEvent) -> None:
+        self._work("setup")
 
     def _on_ready(self, event: ops.PebbleReadyEvent) -> None:
         service: ops.pebble.ServiceDict = {
@@ -32,7 +36,6 @@ class WebApp(ops.CharmBase):
         event.workload.add_layer("web", {"services": {"web": service}}, combine=True)
         event.workload.replan()
         self.unit.set_ports(PORT)
-        self._work("setup")
 
     def _work(self, what: str) -> None:
         """Take as long as the option says; Juju's log keeps what a killed hook said, too."""
