@@ -32,3 +32,29 @@ def test_only_active_with_all_pods_is_complete(current, message, complete):
     status = juju.parse_status(document(current, message), "istio-integrator")
     assert status is not None
     assert status.is_complete is complete
+
+
+def units(*states):
+    found = {
+        f"app/{number}": {
+            "workload-status": {"current": workload},
+            "juju-status": {"current": agent},
+        }
+        for number, (workload, agent) in enumerate(states)
+    }
+    return {"applications": {"app": {"scale": 2, "units": found}}}
+
+
+@pytest.mark.parametrize(
+    ("document", "want"),
+    [
+        pytest.param(units(("active", "idle"), ("active", "idle")), True, id="all"),
+        pytest.param(units(("active", "idle"), ("active", "executing")), False, id="busy"),
+        pytest.param(units(("active", "idle"), ("waiting", "idle")), False, id="one waits"),
+        pytest.param(units(("active", "idle")), False, id="one is to come"),
+        pytest.param(units(), False, id="none"),
+        pytest.param({"applications": {}}, False, id="no application"),
+    ],
+)
+def test_application_is_settled_when_each_unit_is(document, want):
+    assert juju.is_settled(document, "app") is want
