@@ -154,6 +154,15 @@ class World:
 
         await observer.eventually(is_started, 240, f"{application} started")
 
+    async def aged(self, seconds: float) -> None:
+        """Wait until every pod of the bundle has been Ready for so long."""
+
+        async def is_aged():
+            ready = [pod.ready_since for each in ALL for pod in self.ledger.of(each.workload)]
+            return all(since and time.time() - since > seconds for since in ready)
+
+        await observer.eventually(is_aged, 300, "pods of age")
+
     async def integrator(self) -> None:
         charm = self.node.charms.integrator
         await self.juju.deploy(charm, juju.APPLICATION)
