@@ -364,6 +364,7 @@ async def test_watch_interruptions_lose_nothing(cluster: FakeApiserver, how: str
     cluster.streaming_lists = how != "unstreamed"
     cluster.put("pods", finished_pod(main=pods.running()))
     cluster.put("pods", finished_pod(name="goes", uid="uid-goes", main=pods.running()))
+    relists = metrics.RELISTS._value.get()
     async with reconciler(cluster) as controller:
         await until(lambda: len(controller.view) == 2)
         cluster.end_watches()
@@ -373,6 +374,7 @@ async def test_watch_interruptions_lose_nothing(cluster: FakeApiserver, how: str
             cluster.compact()
         await until(lambda: phase(cluster) == "Succeeded")
         await until(lambda: len(controller.view) == 0)
+    assert metrics.RELISTS._value.get() - relists == (how != "ended")
 
 
 @pytest.mark.parametrize(

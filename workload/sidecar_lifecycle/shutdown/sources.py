@@ -135,7 +135,7 @@ class Pods:
         state = self.states[namespace] = watch.WatchState()
         self._started = True
         listed: set[str] | None = set()
-        relists = 0
+        relists = 1  # the first list is none
         try:
             changes = watch.watch(
                 self._client,
