@@ -203,7 +203,7 @@ async def test_what_cuts_it_off_is_what_the_charm_says(models, cni_api, inside):
         await cni_api.apply(*policies)
         await removed(cni_api, opposite)
         try:
-            await until_called(models.testbed, BARE, not said, within=10)
+            await until_called(models.testbed, BARE, not said, within=20)
         except observer.NotObserved:
             differ[name] = said
         await removed(cni_api, *policies)
