@@ -188,12 +188,12 @@ def _app() -> Recipe:
         layers=[
             _base(),
             _packages("numpy", numpy, "/usr/local/lib/python{}/dist-packages"),
-            _layer("payload", lambda tree, _: tree.update(payload), payload.digest()),
             _layer(
                 "lookup",
                 lambda tree, _: tree.file("usr/local/bin/nslookup", _LOOKUP, mode=0o755),
                 _LOOKUP,
             ),
+            _layer("payload", lambda tree, _: tree.update(payload), payload.digest()),
         ],
         config={
             "Cmd": ["/usr/bin/python3", "/opt/payload/server.py"],
