@@ -7,6 +7,7 @@ import yaml
 
 import authentication
 import gateway
+import gateway_workload
 import ingress
 import manifests
 import relations
@@ -99,6 +100,22 @@ def ours(guard, hosts):
     yield from manifests.render(ingress.ROUTES_FOLDER, routes)
 
 
+def workload():
+    """A gateway workload of our own, and a pod of it."""
+    context = gateway_workload.Context(
+        name="own",
+        model="kubeflow",
+        pod_labels={"istio": "own"},
+        inject_labels={"sidecar.istio.io/inject": "true"},
+    )
+    for obj in manifests.render(gateway_workload.FOLDER, context):
+        yield obj
+        if obj["kind"] == "Deployment":
+            template = obj["spec"]["template"]
+            pod = {"apiVersion": "v1", "kind": "Pod", **template}
+            yield {**pod, "metadata": {**template["metadata"], "name": "own-0"}}
+
+
 @pytest.mark.parametrize("hosts", [(), ("kf.example.com",)], ids=["alone", "shared"])
 @pytest.mark.parametrize(
     "guard",
@@ -110,7 +127,7 @@ def ours(guard, hosts):
     ids=["closed", "asking", "by a provider"],
 )
 def test_istioctl_analyze_has_nothing_to_say(tmp_path, guard, hosts):
-    objects = list(ours(guard, hosts))
+    objects = [*ours(guard, hosts), *workload()]
     for obj in objects:
         obj["metadata"].setdefault("namespace", "kubeflow")
     path = tmp_path / "objects.yaml"

@@ -1,0 +1,367 @@
+"""A gateway workload of the model's own, then somebody else's, with exactly the shipped roles."""
+
+import contextlib
+import datetime
+import functools
+import json
+import pathlib
+import shutil
+import subprocess
+import time
+from concurrent import futures
+
+import pytest
+import yaml
+from cryptography import x509
+
+from testbed import istio, programs
+from testbed.juju import bootstrap, pack
+from tests import echo, envoy_dump, visitors
+from tests.e2e import ingress_world as world
+
+ROOT = pathlib.Path(__file__).parents[2]
+MODEL = "edge"
+APP = world.APP
+NEIGHBOUR = "neighbour"
+OWN = f"{APP}-gateway"
+SHARED = f"{istio.INGRESS}/{istio.GATEWAY}"
+ROUTES = len(world.CONSUMERS)
+KINDS = "deployments,services,poddisruptionbudgets,serviceaccounts,roles,rolebindings"
+OURS = "istio-integrator.charmhub.io"
+pytestmark = [
+    pytest.mark.cluster("tomorrow"),
+    pytest.mark.long,
+    pytest.mark.timeout(600),
+]
+
+
+# A hook takes half a minute on a busy machine.
+eventually = functools.partial(visitors.eventually, timeout=120)
+
+
+def roles():
+    """The shipped roles, for the names of this test."""
+    texts = [
+        (ROOT / "rbac" / name).read_text() for name in ("roles.yaml", "gateway-namespace.yaml")
+    ]
+    return "\n---\n".join(texts).replace("kubeflow", MODEL)
+
+
+@pytest.fixture(scope="module")
+def neighbour(tmp_path_factory):
+    """A charm with the libraries of the registry and ours, packed."""
+    source = tmp_path_factory.mktemp("charms") / NEIGHBOUR
+    shutil.copytree(pathlib.Path(__file__).parent / "charms" / NEIGHBOUR, source)
+    shutil.copytree(ROOT / "lib", source / "lib")
+    return pack.pack(source, ROOT / "build" / "charms")
+
+
+@pytest.fixture(scope="module")
+def place(node, neighbour):
+    """The charm without trust beside Kubeflow's applications, with a gateway of its own."""
+    testbed = node.testbed
+    juju = bootstrap.juju(testbed, MODEL)
+    # So that nothing but what wakes the charm can be what it noticed a change by.
+    juju.add_model({"update-status-hook-interval": "1h"})
+    testbed.kubectl("apply", "-f", "-", text=roles())
+    charm = node.charms.integrator
+    options = {**charm.config, "gateway-workload": "true", "hosts": visitors.HOST}
+    juju.deploy(charm.path, APP, config=options, resources=charm.resources)
+    juju.deploy(neighbour, NEIGHBOUR)
+    services = {consumer: world.port_of(consumer) for consumer in world.CONSUMERS}
+    testbed.apply(world.servers(MODEL, services, node.charms.payload_image))
+    juju.wait_for(APP)
+    juju.wait_for(NEIGHBOUR)
+    found = world.Place(node, juju, "")
+    for consumer in world.CONSUMERS:
+        script = {"ingress": world.ingress_script(consumer)}
+        if consumer == "oidc-gatekeeper":
+            script["ingress-auth"] = world.auth_script()
+        juju.fake_app(consumer, script)
+    juju.integrate(f"{APP}:ingress-auth", "oidc-gatekeeper:ingress-auth")
+    for consumer in world.CONSUMERS:
+        juju.integrate(f"{APP}:ingress", f"{consumer}:ingress")
+    juju.integrate(f"{APP}:mesh-info", f"{NEIGHBOUR}:mesh-info")
+    yield found
+    found.close()
+    juju.destroy_model(force=True)
+    testbed.kubectl("delete", "-f", "-", text=roles(), check=False)
+
+
+def address_of(place, namespace, name):
+    query = ("get", "service", "-n", namespace, name, "-o", "jsonpath={.spec.clusterIP}")
+    return place.kubectl(*query)
+
+
+def wait_for_gateway(place):
+    place.kubectl("rollout", "status", "-n", MODEL, f"deployment/{OWN}", "--timeout=90s")
+
+
+@pytest.fixture(scope="module")
+def opened(place):
+    """The model, reached through a gateway of its own."""
+    place.says(f"{ROUTES} routes by {MODEL}/{OWN}")
+    # Nobody has an event for it but the one that the workload's notice of the pods is.
+    place.says("active:")
+    place.address = address_of(place, MODEL, OWN)
+    assert eventually(place.is_open)
+    return place
+
+
+@contextlib.contextmanager
+def restricted(place):
+    """Pod security that refuses whatever is not hardened."""
+    label = "pod-security.kubernetes.io/enforce"
+    place.kubectl("label", "namespace", MODEL, f"{label}=restricted")
+    try:
+        yield
+    finally:
+        place.kubectl("label", "namespace", MODEL, f"{label}-")
+
+
+def test_gateway_of_our_own_runs_where_pods_must_be_restricted(opened):
+    def server():
+        return opened.kubectl("get", "pods", "-n", MODEL, "-l", "app=servers", "-o", "name")
+
+    with restricted(opened):
+        opened.kubectl("delete", "pods", "-n", MODEL, "-l", f"istio={OWN}")
+        wait_for_gateway(opened)
+        # What is not hardened does not come back, so the label was in force.
+        opened.kubectl("delete", "pods", "-n", MODEL, "-l", "app=servers")
+        events = ("get", "events", "-n", MODEL, "-o", "jsonpath={.items[*].message}")
+        assert eventually(lambda: "violates PodSecurity" in opened.kubectl(*events))
+        assert server() == ""
+    opened.kubectl("delete", "replicasets", "-n", MODEL, "-l", "app=servers")
+    opened.kubectl("rollout", "status", "-n", MODEL, "deployment/servers", "--timeout=60s")
+    query = ("get", "pods", "-n", MODEL, "-l", f"istio={OWN}", "-o", "json")
+    pods = json.loads(opened.kubectl(*query))["items"]
+    assert len(pods) == 2
+    for pod in pods:
+        assert pod["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in pod["spec"]["containers"]:
+            security = container["securityContext"]
+            assert (security["runAsNonRoot"], security["readOnlyRootFilesystem"]) == (True, True)
+    assert eventually(opened.is_open)
+
+
+def routes_of(place, pod):
+    """The routes to our host that a gateway's Envoy has."""
+    ask = ("pilot-agent", "request", "GET", envoy_dump.ROUTES)
+    dump = place.kubectl("exec", "-n", MODEL, pod, "-c", "istio-proxy", "--", *ask)
+    return envoy_dump.virtual_hosts(json.loads(dump))[f"{visitors.HOST}:80"]
+
+
+def test_every_gateway_pod_holds_each_route_in_the_order_of_precedence(opened):
+    pods = opened.kubectl("get", "pods", "-n", MODEL, "-l", f"istio={OWN}", "-o", "name").split()
+    assert len(pods) == 2
+    for pod in pods:
+        routes = routes_of(opened, pod)
+        for consumer, data in world.CONSUMERS.items():
+            port, host = world.port_of(consumer), f"{consumer}.{MODEL}.svc.cluster.local"
+            path = f"{data['prefix']}x" if data["prefix"].endswith("/") else f"{data['prefix']}/x"
+            assert envoy_dump.cluster_for(routes, path) == f"outbound|{port}||{host}"
+        # Nothing ends a request that takes long.
+        assert {route["route"]["timeout"] for route in routes} == {"0s"}
+
+
+def test_websocket_passes_the_gateway_once_its_upgrade_has_been_asked_about(opened):
+    page = "/pipeline/socket"
+    assert visitors.talk(opened.address, page, "hello", Cookie=echo.COOKIE) == "hello"
+    assert " 302 " in visitors.talk(opened.address, page, "hello")
+
+
+def shown(place):
+    """The certificate that a new visitor is shown; None while there is none."""
+    with contextlib.suppress(OSError):
+        return visitors.Visitor(place.address, tls=True).certificate()
+
+
+@pytest.fixture(scope="module")
+def secured(opened):
+    """HTTPS beside HTTP, by the relation."""
+    opened.juju.integrate(f"{APP}:certificates", f"{NEIGHBOUR}:certificates")
+    # By chance or by the next pod: each of the two has to have heard of it.
+    assert eventually(lambda: all(shown(opened) for _ in range(12))), opened.message()
+    return opened
+
+
+def steady(place):
+    """Visitors over TLS: on one connection, and on a new one for each request."""
+    request = {"path": "/pipeline/x", "Cookie": echo.COOKIE, "pause": 0.03}
+    visitor = visitors.Visitor(place.address, tls=True)
+    fresh = visitors.Visitor(place.address, tls=True)
+    return (
+        visitor,
+        visitors.Hammer(visitor, **request),
+        visitors.Hammer(fresh, fresh=True, **request),
+    )
+
+
+SLOW = 65
+
+
+def slow_request(place):
+    """A request of more than a minute: its answer, the time it took, and the connections."""
+    visitor = visitors.Visitor(place.address, tls=True, timeout=SLOW + 25)
+    began = time.monotonic()
+    answer = visitor.get(f"/pipeline/x?seconds={SLOW}", Cookie=echo.COOKIE)
+    visitor.close()
+    return answer.status, time.monotonic() - began, visitor.opened
+
+
+def test_certificate_of_a_related_charm_is_rotated_without_a_dropped_connection(secured):
+    first = shown(secured)
+    names = first.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == [visitors.HOST]
+    assert "neighbour" in first.issuer.rfc4514_string()
+    assert secured.is_open()
+    visitor, one, many = steady(secured)
+    with futures.ThreadPoolExecutor() as pool, one, many:
+        slow = pool.submit(slow_request, secured)
+        secured.juju.run(f"{NEIGHBOUR}/0", "rotate")
+        assert eventually(lambda: shown(secured) not in (None, first))
+        second = shown(secured)
+        # Short-lived from now on: ours asks for another one when two thirds of it are over.
+        secured.juju.config(NEIGHBOUR, {"validity": 45})
+        secured.juju.run(f"{NEIGHBOUR}/0", "rotate")
+        assert eventually(lambda: shown(secured) not in (None, second))
+        third = shown(secured)
+        secured.juju.config(NEIGHBOUR, {"validity": 86400})
+        due = third.not_valid_before_utc + datetime.timedelta(seconds=32)
+        time.sleep(max(0, (due - datetime.datetime.now(datetime.UTC)).total_seconds()))
+        secured.touch()
+        assert eventually(lambda: shown(secured) not in (None, third))
+        status, took, opened = slow.result()
+    assert (status, opened) == (200, 1)
+    assert took > SLOW
+    assert (set(one.answers), set(many.answers)) == ({200}, {200})
+    assert visitor.opened == 1
+    assert shown(secured).public_key() == first.public_key()
+
+
+def test_plain_requests_are_redirected_by_option(secured):
+    secured.juju.config(APP, {"https-redirect": True})
+    plain = secured.browser()
+    assert eventually(lambda: plain.get("/pipeline/x").status == 301)
+    assert plain.get("/pipeline/x").headers["location"] == f"https://{visitors.HOST}/pipeline/x"
+    assert secured.browser(tls=True).get("/pipeline/x", Cookie=echo.COOKIE).status == 200
+    secured.juju.config(APP, {"https-redirect": False})
+    assert eventually(secured.is_open)
+
+
+def test_related_charm_reads_mesh_and_gateway_by_our_library(opened):
+    unit = opened.juju.status()["applications"][NEIGHBOUR]["units"][f"{NEIGHBOUR}/0"]
+    told = json.loads(unit["workload-status"]["message"])
+    assert told == {
+        "root_namespace": istio.SYSTEM,
+        "istiod_namespace": istio.SYSTEM,
+        "revision": "default",
+        "version": told["version"],
+        "gateway_name": "kubeflow-gateway",
+        "gateway_namespace": MODEL,
+        "gateway_workload_namespace": MODEL,
+    }
+    assert told["version"].startswith("1.")
+
+
+def test_istioctl_has_nothing_to_say_about_the_model(secured):
+    config = f"--kubeconfig={secured.node.testbed.kubeconfig}"
+    argv = [programs.binary("istioctl"), "analyze", "-n", MODEL, "--output=json", config]
+    run = subprocess.run(argv, capture_output=True, text=True, check=False)
+    # Without any message there is no text at all.
+    messages = json.loads(run.stdout or "[]")
+    # What Juju's own objects and the fake applications are told about is not ours.
+    kinds = ("Gateway ", "VirtualService ", "EnvoyFilter ", "AuthorizationPolicy ", f"{OWN}")
+    assert [one for one in messages if any(kind in one["origin"] for kind in kinds)] == []
+
+
+def test_other_gateway_takes_over_and_ours_leaves_no_trace(secured):
+    secured.juju.config(APP, {"gateway-workload": False})
+    secured.says(f"{ROUTES} routes by {SHARED}")
+    secured.address = address_of(secured, istio.INGRESS, istio.GATEWAY)
+    assert eventually(secured.is_open)
+    assert eventually(lambda: shown(secured))
+    label = ("-l", f"{OURS}/component=gateway-workload", "-o", "name")
+    assert secured.kubectl("get", KINDS, "-n", MODEL, *label) == ""
+    homes = (
+        "-l",
+        f"{OURS}/component=gateway-tls",
+        "-o",
+        "jsonpath={.items[*].metadata.namespace}",
+    )
+    assert secured.kubectl("get", "secrets", "-A", *homes) == istio.INGRESS
+
+
+def annotations(place):
+    query = ("get", "service", "-n", istio.INGRESS, istio.GATEWAY, "-o", "json")
+    return json.loads(place.kubectl(*query))["metadata"].get("annotations", {})
+
+
+def test_annotations_of_the_named_service_come_and_go(secured):
+    key = "external-dns.alpha.kubernetes.io/hostname"
+    own = f"{key}-of-the-team"
+    service = ("-n", istio.INGRESS, "service", istio.GATEWAY)
+    secured.kubectl("annotate", *service, f"{key}=before.example.com", f"{own}=kept")
+    before = annotations(secured)
+    secured.juju.config(
+        APP,
+        {
+            "gateway-service": SHARED,
+            "gateway-service-annotations": yaml.safe_dump({key: visitors.HOST}),
+        },
+    )
+    assert eventually(lambda: annotations(secured)[key] == visitors.HOST)
+    assert annotations(secured)[own] == "kept"
+    secured.juju.config(APP, {"gateway-service-annotations": ""})
+    assert eventually(lambda: annotations(secured) == before), annotations(secured)
+    secured.kubectl("annotate", *service, f"{key}-", f"{own}-")
+
+
+def test_status_follows_the_gateway_without_waiting_for_update_status(secured):
+    query = ("get", "service", "-n", istio.INGRESS, istio.GATEWAY, "-o", "yaml")
+    service = yaml.safe_load(secured.kubectl(*query))
+    secured.says("active:")
+    secured.kubectl("delete", "service", "-n", istio.INGRESS, istio.GATEWAY)
+    secured.says(f"waiting for Service {SHARED}")
+    del service["metadata"]["resourceVersion"], service["metadata"]["uid"]
+    secured.kubectl("create", "-f", "-", text=yaml.safe_dump(service))
+    secured.says("active:")
+    scale = ("scale", "-n", istio.INGRESS, f"deployment/{istio.GATEWAY}")
+    secured.kubectl(*scale, "--replicas=0")
+    secured.says(f"gateway {SHARED} is not ready")
+    secured.kubectl(*scale, "--replicas=1")
+    secured.says("active:")
+    secured.kubectl("apply", "-f", "-", text=world.TENANT)
+    secured.juju.config(APP, {"hosts": ""})
+    secured.says("blocked: Gateway shop/web is on the same workload")
+    secured.kubectl("delete", "gateway", "-n", "shop", "web")
+    secured.says("active:")
+    secured.juju.config(APP, {"hosts": visitors.HOST})
+    secured.kubectl("delete", "namespace", "shop", "--wait=false")
+    secured.says("active:")
+
+
+def test_istiod_that_scopes_gateways_blocks_all_but_a_gateway_of_our_own(secured):
+    setting = "PILOT_SCOPE_GATEWAY_TO_NAMESPACE"
+    istiod = ("-n", istio.SYSTEM, "deployment/istiod")
+    secured.kubectl("set", "env", *istiod, f"{setting}=true")
+    try:
+        secured.kubectl("rollout", "status", *istiod, "--timeout=90s")
+        secured.says(f"blocked: istiod has {setting}")
+        secured.juju.config(APP, {"gateway-service": "", "gateway-workload": True})
+        secured.says(f"{ROUTES} routes by {MODEL}/{OWN}")
+        secured.says("active:")
+        secured.address = address_of(secured, MODEL, OWN)
+        assert eventually(secured.is_open)
+    finally:
+        secured.kubectl("set", "env", *istiod, f"{setting}-")
+        secured.kubectl("rollout", "status", *istiod, "--timeout=90s")
+    secured.says("active:")
+
+
+def test_removal_leaves_nothing_of_gateway_and_certificate(secured):
+    secured.juju.remove_application(APP)
+    secured.juju.wait_gone(APP)
+    kinds = f"{KINDS},secrets,gateways,virtualservices,envoyfilters,authorizationpolicies"
+    label = ("-l", f"{OURS}/owner={MODEL}.{APP}", "-o", "name")
+    assert eventually(lambda: secured.kubectl("get", kinds, "-A", *label) == "")
