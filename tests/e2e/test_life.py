@@ -1,0 +1,278 @@
+"""The life of the application: units come and go, hooks are cut short, revisions follow.
+
+Each test has a model of its own, which in the end holds what it held before the charm.
+"""
+
+import asyncio
+import json
+
+import pytest
+
+from demo import istiod, juju, objects, observer, workloads
+from testbed import istio, mesh
+from tests.e2e import conftest, ingress_world, life_world, variants
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
+
+OURS = "istio-integrator.charmhub.io"
+SERVED_BY = f"{OURS}/served-by"
+
+
+@pytest.fixture
+async def world(node, api, request):
+    """A model of the test's own, gone afterwards."""
+    async with life_world.model(node, api, request.node.name) as made:
+        yield made
+
+
+@pytest.mark.cluster("today")
+async def test_units_come_and_go_with_one_of_them_acting(world):
+    await world.deploy()
+    await world.active()
+    assert await world.one_acts(1) == 0
+    await world.juju.add_unit(juju.APPLICATION, 2)
+    await world.active()
+    assert await world.one_acts(3) == 0
+    await world.do("lead", f"{juju.APPLICATION}/2")
+    await world.mark("by-2")
+    await world.settings_arrive("by-2")
+    await world.active()
+    await world.kill(0)
+    assert await world.one_acts(3, not_unit=0) in (1, 2)
+    await world.active()
+    await world.kill(2)
+    await world.active()
+    await world.one_acts(3)
+    await world.do("remove_unit", juju.APPLICATION, 2)
+    await world.active()
+    assert await world.one_acts(1) == 0
+    await world.mark("by-0")
+    await world.settings_arrive("by-0")
+    await world.no_surprises()
+    await world.juju.remove(juju.APPLICATION)
+    await world.is_clean()
+
+
+@pytest.mark.cluster("tomorrow")
+async def test_pod_that_is_killed_in_any_hook_starts_over(world):
+    slow = variants.slow(
+        world.node.charms.integrator, conftest.BUILD / "slow" / "istio-integrator.charm", 0.2
+    )
+    await world.deploy(slow)
+    # After the first three no hook of the unit is new: a pod that comes back is upgraded.
+    hooks = ("install", "leader-elected", "upgrade-charm", "config-changed", "start")
+    for hook in hooks:
+        await world.running(hook)
+        ran = await world.ran(hook)
+        gone = await world.kill()
+
+        async def is_replaced(gone=gone):
+            pod = await world.pod()
+            return pod and pod["metadata"]["uid"] != gone
+
+        await observer.eventually(is_replaced, 60, "another pod")
+        assert await world.ran(hook) == ran, f"{hook} was over before the pod was killed"
+    await world.running("pebble-ready")
+    await world.kill()
+    await world.active()
+    await world.no_surprises()
+    await world.juju.remove(juju.APPLICATION)
+    await world.is_clean()
+
+
+@pytest.mark.cluster("tomorrow")
+async def test_refresh_adopts_what_is_still_made_and_prunes_the_rest(world):
+    charm = world.node.charms.integrator
+    folder = "templates/admission-policy"
+    bindings = variants.read(charm, f"{folder}/20-bindings.yaml.j2")
+    settings = (
+        "\n---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: of-an-older-revision\n"
+        "data: {}\n"
+    )
+    older = variants.with_files(
+        charm,
+        conftest.BUILD / "older" / "istio-integrator.charm",
+        {
+            f"{folder}/20-bindings.yaml.j2": bindings.replace('"." ~ kind', '".older-" ~ kind'),
+            f"{folder}/30-settings.yaml.j2": settings,
+        },
+    )
+    await world.deploy(older)
+    await world.active()
+    names = await policies(world)
+    assert any(".older-model" in name for name in names["MutatingAdmissionPolicyBinding"])
+    assert await world.api.find("ConfigMap", "of-an-older-revision", world.model)
+    (uid,) = names["MutatingAdmissionPolicy"].values()
+    await world.do("refresh", juju.APPLICATION, charm.path)
+    # What is changed while the pod is being replaced is not lost.
+    await world.running("upgrade-charm")
+    await world.mark("meanwhile")
+    await world.settings_arrive("meanwhile")
+    await world.active()
+
+    async def is_pruned():
+        return not await world.api.find("ConfigMap", "of-an-older-revision", world.model)
+
+    await observer.eventually(is_pruned, 30, "the older revision's ConfigMap gone")
+    names = await policies(world)
+    assert not any(".older-" in name for name in names["MutatingAdmissionPolicyBinding"])
+    assert any(name.endswith(".model") for name in names["MutatingAdmissionPolicyBinding"])
+    assert list(names["MutatingAdmissionPolicy"].values()) == [uid]
+    await world.no_surprises()
+    await world.juju.remove(juju.APPLICATION)
+    await world.is_clean()
+
+
+async def policies(world):
+    """The uids of the model's policies and bindings, by kind and name."""
+    owner = f"{OURS}/owner={world.model}.{juju.APPLICATION}"
+    return {
+        kind: {
+            item["metadata"]["name"]: item["metadata"]["uid"]
+            for item in await world.api.list(kind, labels=owner)
+        }
+        for kind in ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
+    }
+
+
+@pytest.mark.cluster("today")
+async def test_option_that_changes_while_a_hook_runs_is_followed(world):
+    await world.deploy()
+    await world.running("install")
+    await world.mark("first")
+    await world.active()
+    await world.settings_arrive("first")
+    for value in ("second", "third", "fourth"):
+        await world.mark(value)
+        await world.running("config-changed")
+    await world.mark("last")
+    await world.settings_arrive("last")
+    await world.active()
+    await world.no_surprises()
+    await world.juju.remove(juju.APPLICATION)
+    await world.is_clean()
+
+
+@pytest.mark.cluster("today")
+async def test_removal_when_istiod_has_gone_before_leaves_nothing(world, api):
+    await world.deploy()
+    await world.active()
+    mesh_away = istiod.Istiod(api)
+    await mesh_away.remove()
+    try:
+        await world.juju.wait_for("waiting", 60, words="istiod")
+        await world.juju.remove(juju.APPLICATION)
+    finally:
+        await mesh_away.install()
+    await world.is_clean(mesh_away.keys)
+
+
+@pytest.mark.cluster("tomorrow")
+async def test_all_units_of_several_leave_together(world):
+    """None of them leads when its time has come: leadership is lost before the last hook."""
+    await world.deploy()
+    await world.juju.add_unit(juju.APPLICATION)
+    await world.active()
+    slow = world.do("lead", f"{juju.APPLICATION}/1")
+    await asyncio.gather(slow, world.juju.remove(juju.APPLICATION))
+    await world.is_clean()
+
+
+@pytest.mark.cluster("today", "tomorrow")
+async def test_removal_by_force_leaves_labels_which_the_next_one_inherits(world, api):
+    """No hook runs: Kubernetes deletes what goes with the application's own role."""
+    profile = f"{world.model}-alice"
+    part_of = {"app.kubernetes.io/part-of": "kubeflow-profile"}
+    await api.apply(workloads.namespace(profile, part_of))
+    try:
+        await world.deploy()
+        await world.active()
+        owner = f"{world.model}.{juju.APPLICATION}"
+        await observer.eventually(lambda: served_by(world, profile, owner), 30, "a claim")
+        await world.juju.remove(juju.APPLICATION, force=True)
+        await observer.eventually(lambda: only_labels(world, profile), 90, "only labels are left")
+        assert (await world.labels())["istio-injection"] == "enabled"
+        assert (await world.labels(profile))[SERVED_BY] == owner
+
+        await world.deploy(name="successor")
+        await world.active(name="successor")
+        await observer.eventually(
+            lambda: served_by(world, profile, f"{world.model}.successor"), 30, "the claim taken"
+        )
+        await world.juju.remove("successor")
+        assert "istio-injection" not in await world.labels()
+        assert SERVED_BY not in await world.labels(profile)
+    finally:
+        await api.delete("Namespace", profile)
+    await world.is_clean()
+
+
+async def served_by(world, namespace, owner):
+    """Whether an application has claimed a namespace."""
+    return (await world.labels(namespace)).get(SERVED_BY) == owner
+
+
+async def only_labels(world, profile):
+    """Whether nothing differs from before but a model's and a profile's namespace."""
+    now = await objects.snapshot(world.api)
+    differing = [
+        str(each)
+        for each in objects.compare(world.before, now)
+        if each.key.namespace != profile and each.key.name not in (world.model, profile)
+    ]
+    text = json.dumps([item for key, item in now.items() if key.name != world.model])
+    return not differing and f"{OURS}/owner" not in text.replace(SERVED_BY, "")
+
+
+@pytest.mark.cluster("today")
+async def test_istios_own_kinds_may_come_late_and_go_early(world, api, node):
+    """What waits for them says so; what needs them not goes on."""
+    definitions = [
+        item["metadata"]["name"]
+        for item in await api.list("CustomResourceDefinition")
+        if item["metadata"]["name"].endswith(".istio.io")
+    ]
+    assert definitions
+    await gone(api, definitions)
+    try:
+        await world.deploy()
+        await world.active()
+        # Its Service does not matter: what is to be seen is the route.
+        script = ingress_world.ingress_script("kubeflow-dashboard")
+        await world.do("fake_app", "dashboard", {"ingress": script})
+        await world.juju.set(juju.APPLICATION, hosts="life.example", strict_ingress_auth="false")
+        await world.do("integrate", f"{juju.APPLICATION}:ingress", "dashboard:ingress")
+        await world.juju.wait_for("waiting", 180, words="Istio's CRDs")
+    finally:
+        await back(node)
+    await world.mark("afterwards")
+
+    async def is_routed():
+        return await api.list("VirtualService", world.model)
+
+    await observer.eventually(is_routed, 180, "a route")
+    await gone(api, definitions)
+    try:
+        await world.juju.remove(juju.APPLICATION)
+    finally:
+        await back(node)
+    await world.no_surprises()
+    assert await api.list("Gateway", world.model) == []
+
+
+async def gone(api, definitions):
+    """Take the kinds away, with all objects of them."""
+    for name in definitions:
+        await api.delete("CustomResourceDefinition", name)
+
+    async def are_gone():
+        left = {item["metadata"]["name"] for item in await api.list("CustomResourceDefinition")}
+        return not left & set(definitions)
+
+    await observer.eventually(are_gone, 60, "no kinds of Istio")
+
+
+async def back(node):
+    """Bring the kinds back, as an installation of Istio would."""
+    wanted = mesh.installation(revision="", classic_sidecars=not node.kind.native)
+    await asyncio.to_thread(node.testbed.apply_file, istio.render(wanted).definitions)
