@@ -126,14 +126,25 @@ def _bare_fails(world: World, name: str) -> list[Object]:
 
 
 def _training(
-    kind: str, replica: str, container: str, policy: str, codes: str
+    kind: str, role: str, policy: str, codes: str, *, workers: int = 0
 ) -> Callable[[World, str], list[Object]]:
-    def make(world: World, name: str) -> list[Object]:
-        port = {"containerPort": 2222, "name": f"{kind.lower()}-port"}
-        main = world.tries(name, codes, container=container, ports=[port])
+    """One replica that ends with these codes; with workers they do, and the role outlasts them."""
+    container = {"TFJob": "tensorflow", "PyTorchJob": "pytorch"}[kind]
+
+    def replica(world: World, main: Object, count: int = 1) -> Object:
         template = world.template(main)
         del template["spec"]["restartPolicy"]
-        replicas = {replica: {"replicas": 1, "restartPolicy": policy, "template": template}}
+        return {"replicas": count, "restartPolicy": policy, "template": template}
+
+    def make(world: World, name: str) -> list[Object]:
+        port = {"containerPort": 2222, "name": f"{kind.lower()}-port"}
+        own = {"container": container, "ports": [port]}
+        replicas = {role: replica(world, world.tries(name, codes, **own))}
+        if workers:
+            replicas = {
+                role: replica(world, world.tries(name, "0", 40, **own)),
+                "Worker": replica(world, world.tries(f"{name}-worker", codes, **own), workers),
+            }
         field = f"{kind.removesuffix('Job').lower()}ReplicaSpecs"
         return [
             {
@@ -256,30 +267,58 @@ CASES = (
     Case(name="failing-bare", make=_bare_fails, want="Failed", tries={"": 1}),
     Case(
         name="tf-on-failure",
-        make=_training("TFJob", "Worker", "tensorflow", "OnFailure", "1,0"),
+        make=_training("TFJob", "Worker", "OnFailure", "1,0"),
         want="Succeeded",
         tries={"": 2},
     ),
     Case(
         name="tf-exit-code",
         # From 128 on the operator deletes the pod and makes one of the same name.
-        make=_training("TFJob", "Worker", "tensorflow", "ExitCode", "130,0"),
+        make=_training("TFJob", "Worker", "ExitCode", "130,0"),
         want="Succeeded",
         tries={"": 2},
         pods=2,
     ),
     Case(
         name="pytorch-on-failure",
-        make=_training("PyTorchJob", "Master", "pytorch", "OnFailure", "1,0"),
+        make=_training("PyTorchJob", "Master", "OnFailure", "1,0"),
         want="Succeeded",
         tries={"": 2},
     ),
     Case(
         name="pytorch-exit-code",
-        make=_training("PyTorchJob", "Master", "pytorch", "ExitCode", "130,0"),
+        make=_training("PyTorchJob", "Master", "ExitCode", "130,0"),
         want="Succeeded",
         tries={"": 2},
         pods=2,
+    ),
+    Case(
+        name="pytorch-workers-on-failure",
+        make=_training("PyTorchJob", "Master", "OnFailure", "1,0", workers=1),
+        want="Succeeded",
+        tries={"": 1, "-worker": 2},
+        pods=2,
+    ),
+    Case(
+        name="pytorch-workers-exit-code",
+        make=_training("PyTorchJob", "Master", "ExitCode", "130,0", workers=1),
+        want="Succeeded",
+        tries={"": 1, "-worker": 2},
+        pods=3,
+    ),
+    Case(
+        name="tf-workers-on-failure",
+        make=_training("TFJob", "Chief", "OnFailure", "1,1,0", workers=2),
+        want="Succeeded",
+        # Two workers share the count: the first codes fall to one or the other.
+        tries={"": 1, "-worker": 4},
+        pods=3,
+    ),
+    Case(
+        name="tf-never",
+        make=_training("TFJob", "Worker", "Never", "1"),
+        want="Failed",
+        tries={"": 1},
     ),
     Case(name="two-payloads", make=_two("other"), tries={"": 1, "-other": 1}),
     Case(name="argo", make=_two("wait"), tries={"": 1, "-wait": 1}),
