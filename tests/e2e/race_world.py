@@ -280,7 +280,7 @@ class World:
         workload = f"StatefulSet/{BUSY}"
         await self.watcher.until(
             lambda: any(taken.pod.workload == workload for taken in self.ledger.taken),
-            400,
+            900,
             f"{BUSY} replaced",
         )
         await asyncio.to_thread(self.raw.config, BUSY, {"setup-seconds": "1"})

@@ -28,7 +28,7 @@ METRICS = "/api/v1/namespaces/{}/pods/{}-0:8080/proxy/metrics"
 REFUSED = re.compile(r'sidecar_lifecycle_evictions_total\{result="budget"\} (\S+)')
 READY_FOR = 60
 """Seconds that a pod has been Ready before it may be replaced."""
-WITHIN = 300
+WITHIN = 480
 """Seconds until the last pod is in the mesh."""
 SAID = 240
 """Seconds until the charm says so: a hook takes a second or two, on a crowded machine a minute."""
