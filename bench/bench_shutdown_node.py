@@ -16,6 +16,7 @@ import argparse
 import asyncio
 import contextlib
 import dataclasses
+import itertools
 import os
 import statistics
 import subprocess
@@ -34,14 +35,15 @@ GAP = 5.206
 """Seconds between Jobs that end one by one. The kubelet looks once a second: with three kinds in
 turn, those of one kind are 15.618 s apart, and so end at moments spread over its second."""
 PEERS = {"exec, one at a time": "exec", "port-forward, all at once": "forward"}
-STAGES = (
-    ("payload_exit", "payload_seen"),
-    ("payload_seen", "acknowledged"),
-    ("acknowledged", "proxy_exit"),
-    ("proxy_exit", "proxy_seen"),
-    ("proxy_seen", "pod_ended"),
-    ("pod_ended", "complete"),
-)
+MOMENTS = {
+    "none": ("payload_exit", "payload_seen", "pod_ended", "complete"),
+    "native": ("payload_exit", "payload_seen", "proxy_exit", "pod_ended", "complete"),
+    "classic": (
+        *("payload_exit", "payload_seen", "acknowledged"),
+        *("proxy_exit", "proxy_seen", "pod_ended", "complete"),
+    ),
+}
+"""What happens one after the other, by kind of sidecar."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,7 +182,7 @@ async def feel(bench: rounds.Bench, ours: Candidate, each: int, together: int) -
         for kind in rounds.KINDS:
             chosen = [ending for ending in endings if ending.kind == kind]
             print(f"{kind:<10}{four(chosen, 'payload_exit', 'complete')}")
-            for first, second in STAGES:
+            for first, second in itertools.pairwise(MOMENTS[kind]):
                 print(f"  {f'{first} → {second}':<34}{four(chosen, first, second)}")
     sys.stdout.flush()
 
