@@ -36,8 +36,6 @@ class Application(http.server.BaseHTTPRequestHandler):
             return
         asked = {"port": self.server.server_port, "path": self.path, "headers": headers}
         self.server.asked.append(asked)
-        query = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query)
-        time.sleep(float(query.get("seconds", ["0"])[0]))
         status, extra = self.decide(headers)
         body = json.dumps(asked).encode()
         self.send_response(status)
@@ -50,7 +48,9 @@ class Application(http.server.BaseHTTPRequestHandler):
     do_POST = do_PUT = do_GET  # noqa: N815 (the names are http.server's)
 
     def decide(self, headers):
-        """Answer everybody."""
+        """Answer everybody, after as long as they ask for."""
+        query = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query)
+        time.sleep(float(query.get("seconds", ["0"])[0]))
         return 200, {}
 
     def _talk(self, headers):

@@ -6,6 +6,7 @@ import itertools
 import json
 import time
 import urllib.request
+from http import client
 
 import httpx2
 import pytest
@@ -523,6 +524,27 @@ def test_gateway_holds_each_route_in_the_order_of_precedence_and_without_a_timeo
     }
     # Nothing ends a request that takes long.
     assert {route["route"]["timeout"] for route in routes} == {"0s"}
+
+
+@pytest.mark.long
+def test_request_of_more_than_a_minute_is_answered(asking):
+    asking.reconcile()
+    asking.eventually(200, Cookie=COOKIE)
+    visitor = visitors.Visitor(port=asking.port, timeout=90)
+
+    def slow():
+        began = time.monotonic()
+        status = visitor.get("/kfp/x?seconds=65", Cookie=COOKIE).status
+        return status, time.monotonic() - began
+
+    try:
+        status, took = slow()
+    except client.RemoteDisconnected:
+        # A connection from before a change of the filters ends after 45 s, Istio's drainDuration.
+        status, took = slow()
+    assert status == 200
+    assert took > 65
+    visitor.close()
 
 
 def test_websocket_passes_once_somebody_has_been_asked_about_it(asking):
