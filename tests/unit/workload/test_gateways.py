@@ -145,7 +145,7 @@ async def test_charm_is_told_of_gateways_that_go_and_not_of_their_services_after
         assert len(told) == 2
 
 
-def guard(age: float, owner: str = OWNER) -> dict[str, Any]:
+def guard(age: float, owner: str) -> dict[str, Any]:
     since = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=age)
     labels = {"istio-integrator.charmhub.io/owner": owner}
     metadata = {"name": "guard", "namespace": SPACE, "generation": 1, "labels": labels}
@@ -153,17 +153,17 @@ def guard(age: float, owner: str = OWNER) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("item", "want"),
+    ("age", "owner", "want"),
     [
-        pytest.param(guard(20), True, id="young"),
-        pytest.param(guard(90), False, id="old"),
-        pytest.param(guard(20, "somebody.else"), False, id="of-somebody-else"),
+        pytest.param(20, OWNER, True, id="young"),
+        pytest.param(90, OWNER, False, id="old"),
+        pytest.param(20, "somebody.else", False, id="of-somebody-else"),
     ],
 )
 async def test_charm_is_told_when_the_connections_from_before_its_guard_have_ended(
-    item: dict[str, Any], want: bool
+    age: float, owner: str, want: bool
 ):
-    async with observing(("envoyfilters", item)) as (_, told):
+    async with observing(("envoyfilters", guard(age, owner))) as (_, told):
         began = asyncio.get_running_loop().time()
         await asyncio.sleep(120)
         assert bool(told) is want
