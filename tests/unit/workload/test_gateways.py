@@ -172,7 +172,7 @@ async def test_charm_is_told_when_the_connections_from_before_its_guard_have_end
 
 
 async def test_guard_that_went_wakes_nobody():
-    async with observing(("envoyfilters", guard(0))) as (cluster, told):
+    async with observing(("envoyfilters", guard(0, OWNER))) as (cluster, told):
         cluster.delete("envoyfilters", SPACE, "guard")
         await until(lambda: told)
         told.clear()
