@@ -14,6 +14,7 @@ import cluster as charm_cluster
 import manifests
 import owners
 import policy
+import webhook
 from tests.functional import charm_runs
 
 IGNORED_KINDS = {"Pod", "Event", "Lease", "EndpointSlice", "Node"}
@@ -65,6 +66,13 @@ def test_charm_in_a_steady_state_writes_nothing(api, namespace, monkeypatch, bac
     eventually(lambda: _account(api, namespace))
     api.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
     charm_runs.run("start", namespace, admission=backend)
+    if backend == "webhook":
+        # Steady is what it is when the servers have come and know what they serve.
+        own = manifests.Manifests(api, model=namespace, application="istio-integrator")
+        servers = webhook.pod_labels(own.owner)
+        pods = {"namespace": namespace, "labels": servers}
+        assert eventually(lambda: len(api.list(charm_cluster.POD, **pods)) == 2)
+        charm_runs.run("update_status", namespace, admission=backend)
     written: list[str] = []
     patch = api._patch
 
