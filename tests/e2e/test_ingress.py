@@ -352,7 +352,7 @@ def real(opened):
     for old, new in (("dex-auth", "dex"), (AUTH, "authservice")):
         opened.juju.remove_relation(f"{APP}:ingress", f"{old}:ingress")
         opened.juju.integrate(f"{APP}:ingress", f"{new}:ingress")
-    opened.says(f"{ROUTES} routes", 120)
+    opened.says(f"{ROUTES} routes", 300)
     asked = opened.browser()
     assert visitors.eventually(lambda: oidc.STATE in str(asked.get("/").headers))
     opened.watch.go_on()
