@@ -174,7 +174,7 @@ def _model_config(session: Session) -> None:
     reset = tuple(filter(None, arguments.reset.split(",")))
     values = session.juju.model_config(_pairs(arguments.values), reset)
     if not arguments.values and not reset:
-        print(yaml.safe_dump(values), end="")
+        print(display.document(values), end="")
 
 
 def _deploy(session: Session) -> None:
@@ -335,4 +335,4 @@ def _show(value: Any, arguments: argparse.Namespace) -> None:
     if getattr(arguments, "format", "yaml") == "json":
         print(json.dumps(value))
     else:
-        print(yaml.safe_dump(value, sort_keys=False), end="")
+        print(display.document(value), end="")

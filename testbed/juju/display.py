@@ -1,7 +1,26 @@
-"""Print a model's status as a table."""
+"""Print what Juju's command line prints: a model's status as a table, answers as YAML."""
 
 from collections.abc import Sequence
 from typing import Any
+
+import yaml
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes text of several lines as a block, as Juju's own library does."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def document(value: Any) -> str:
+    """Render the answer of an action, or anything else that is shown as YAML."""
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000)
 
 
 def status(found: dict[str, Any]) -> str:
