@@ -5,7 +5,7 @@ import json
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import config
@@ -63,6 +63,7 @@ def test_what_is_switched_off_is_not_in_the_policy():
         assert word not in text
 
 
+@settings(deadline=None)
 @given(value=st.text(max_size=40))
 def test_a_value_stays_one_string_of_cel(value):
     options = {"pod-annotations": json.dumps({"a": value})}

@@ -20,7 +20,7 @@ ODD = r"[\x{85}\x{2028}\x{2029}]|\r[^\n]|\\[xuU\r\n]"
 # Protobuf takes both spellings and refuses a value that has both, so the second one counts
 # wherever it stands; of two values under the first one, the last wins.
 PRESENT = (
-    r"""(?:^|[^A-Za-z0-9_.-])holdApplicationUntilProxyStarts["']?[ \t\r\n]*:"""
+    r"""(?:^|[^A-Za-z0-9_.-])holdApplicationUntilProxyStarts["']?[ \t\r\n]*[:,}]"""
     r"|hold_application_until_proxy_starts"
 )
 BLANK = r"^[ \t\r\n]*$"
