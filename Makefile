@@ -6,6 +6,9 @@ CLUSTER ?= today
 PYTEST := $(PY) -m pytest
 COVERAGE := --cov --cov-report=term:skip-covered
 
+# The tests start Python some thousand times, and compiling a charm's modules takes seconds.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The end-to-end tier needs root. Without it the tier is left out aloud, and in CI that is a failure.
 ifeq ($(shell id -u),0)
 TIERS := tests/unit tests/functional tests/e2e

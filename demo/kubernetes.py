@@ -136,7 +136,7 @@ class Api:
                 async with self._session.request(
                     method, path, data=data, params=params, headers=headers
                 ) as answer:
-                    text = await answer.text()
+                    text = await answer.text(errors="replace")
                     if answer.status >= 400:
                         raise ApiError(method, path, answer.status, _message(text))
                     return text

@@ -19,7 +19,6 @@ from sidecar_lifecycle.rules import finished
 from sidecar_lifecycle.shutdown import stop
 
 from demo import juju, kubernetes, observer, timeline, workloads
-from testbed import limits
 from tests.e2e import shutdown_cases as cases
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
@@ -112,8 +111,7 @@ def run(node, world, request):
                 pods = list(watching.timeline.pods.values())
                 return Run(world, pods, found, counted, events, seconds)
 
-    with limits.many_sidecars():
-        return asyncio.run(play())
+    return asyncio.run(play())
 
 
 async def start(api, world, chosen):

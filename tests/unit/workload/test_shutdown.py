@@ -11,6 +11,7 @@ import pytest
 from sidecar_lifecycle import metrics
 from sidecar_lifecycle import settings as options
 from sidecar_lifecycle.kube import events, lease
+from sidecar_lifecycle.rules import finished
 from sidecar_lifecycle.shutdown import controller as shutdown
 from sidecar_lifecycle.shutdown import slots
 
@@ -24,7 +25,7 @@ NAMESPACE = "kubeflow"
 class AlwaysLeader:
     """Stands for a Leadership that has won."""
 
-    is_leader = True
+    is_elected = True
     reachable = True
 
     def __init__(self) -> None:
@@ -484,6 +485,34 @@ async def test_stand_by_takes_over_when_the_leader_is_killed(cluster: FakeApiser
         await until(lambda: phase(cluster) == "Succeeded", seconds=20)
         killed.cancel()
         await asyncio.gather(killed, return_exceptions=True)
+
+
+async def test_pod_that_finishes_while_the_renewal_is_late_completes(cluster: FakeApiserver):
+    starved, late = False, 0.0
+    loop = asyncio.get_running_loop()
+
+    def clock() -> float:
+        nonlocal late
+        late += lease.Timing().deadline if starved else 0.0
+        return loop.time() + late
+
+    leadership = lease.Leadership(
+        cluster.client, namespace=NAMESPACE, name="x", identity="first", clock=clock
+    )
+    cluster.put("pods", finished_pod(main=pods.running()))
+    async with (
+        running_task(leadership.run()),
+        reconciler(cluster, leadership=leadership) as controller,
+    ):
+        await leadership.wait_elected()
+        await until(lambda: len(controller.view) == 1)
+        (tracked,) = controller.view
+        starved = True
+        cluster.set_state(NAMESPACE, "job-x", "main", pods.ended())
+        await until(lambda: tracked.decision.action is finished.Action.STOP)
+        assert not leadership.is_leader
+        starved = False
+        await until(lambda: phase(cluster) == "Succeeded")
 
 
 async def test_two_leaders_at_once_do_no_harm(cluster: FakeApiserver):

@@ -31,7 +31,11 @@ class Timing:
 
 
 class Leadership:
-    """Takes part in the election while `run` runs; `is_leader` says whether to act."""
+    """Takes part in the election while `run` runs.
+
+    `is_leader` says whether to do what only one may do. `is_elected` turns exactly when
+    `wait_elected` and `wait_deposed` say so, and may be true for two during some seconds.
+    """
 
     def __init__(
         self,
@@ -75,10 +79,15 @@ class Leadership:
         """The last look at the Lease succeeded."""
 
     @property
+    def is_elected(self) -> bool:
+        """Whether we lead as far as we know; a renewal may be late."""
+        return self._elected.is_set()
+
+    @property
     def is_leader(self) -> bool:
         """Whether we lead, and renewed recently enough that nobody else can."""
         fresh = self._clock() - self._renewed_at < self._timing.deadline
-        return self._elected.is_set() and fresh
+        return self.is_elected and fresh
 
     @property
     def holder(self) -> str:

@@ -148,7 +148,9 @@ class Controller:
                 tracked.report.cancel()
 
     def _consider(self, tracked: Tracked) -> None:
-        if not self._leadership.is_leader:
+        # A late renewal elects nobody, so what were passed over now would never be looked at
+        # again; and two who stop the same proxy do no harm.
+        if not self._leadership.is_elected:
             return
         self._reporter.considered(tracked)
         if tracked.decision.action is not finished.Action.STOP:
