@@ -87,6 +87,16 @@ PRODUCTS: Mapping[str, Product] = {
         },
         share={"manifests": ("github.com/kubeflow/training-operator", "manifests")},
     ),
+    # The kind that owns the pods of pipelines: its definition alone.
+    "argo-workflows": Product(
+        packages={},
+        share={
+            "workflows.yaml": (
+                "github.com/argoproj/argo-workflows/v3",
+                "manifests/base/crds/minimal/argoproj.io_workflows.yaml",
+            )
+        },
+    ),
     # Older ones, for tests that run the same against them.
     **{
         f"kubernetes-{version.rpartition('.')[0].removeprefix('v')}": Product(
@@ -103,8 +113,8 @@ PRODUCTS: Mapping[str, Product] = {
     "istio-oracle": Product(packages={"istio-oracle": "."}),
 }
 
-ON_DEMAND = ("kubernetes-1.34", "kubernetes-1.35")
-"""Minutes of compiling for a few tests: built when one asks, not with all the others."""
+ON_DEMAND = ("argo-workflows", "kubernetes-1.34", "kubernetes-1.35")
+"""For a few tests, some after minutes of compiling: built when one asks, not with all others."""
 DEFAULT = tuple(product for product in PRODUCTS if product not in ON_DEMAND)
 CONTROL_PLANE = ("etcd", "kubernetes")
 NODE = (*CONTROL_PLANE, "coredns")
@@ -277,17 +287,18 @@ def _compile(
 
 
 def _module_directory(go: Path, product: str, module: str) -> Path:
+    # Nothing is compiled of some modules, so they may have to be fetched.
     run = subprocess.run(
-        [go, "list", "-m", "-f", "{{.Dir}}", module],
+        [go, "mod", "download", "-json", module],
         cwd=_PINS / product,
         env=_environment(),
         capture_output=True,
         text=True,
         check=False,
     )
-    if run.returncode or not run.stdout.strip():
-        raise ProgramError(f"{module} is not in the module cache: {run.stderr.strip()}")
-    return Path(run.stdout.strip())
+    if run.returncode:
+        raise ProgramError(f"{module} can't be fetched: {run.stderr.strip()}\n{run.stdout}")
+    return Path(json.loads(run.stdout)["Dir"])
 
 
 def _copy_writable(source: Path, target: Path) -> None:
