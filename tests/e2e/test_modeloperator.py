@@ -84,7 +84,7 @@ def is_called(testbed, model):
     return json.loads(patched.stdout)["metadata"]["labels"].get(CREATED_BY) == WEB
 
 
-async def until_called(testbed, model, want=True, within=30):
+async def until_called(testbed, model, want=True, within=60):
     """Wait until calls of the webhook arrive, or don't, twice in a row."""
 
     async def is_so():
@@ -192,6 +192,7 @@ POLICIES = {
 }
 
 
+@pytest.mark.timeout(1500)
 async def test_what_cuts_it_off_is_what_the_charm_says(models, cni_api, inside):
     opposite = peers("opposite", "STRICT", BARE, **ITS_OWN)
     differ = {}
@@ -203,7 +204,7 @@ async def test_what_cuts_it_off_is_what_the_charm_says(models, cni_api, inside):
         await cni_api.apply(*policies)
         await removed(cni_api, opposite)
         try:
-            await until_called(models.testbed, BARE, not said, within=20)
+            await until_called(models.testbed, BARE, not said)
         except observer.NotObserved:
             differ[name] = said
         await removed(cni_api, *policies)
@@ -220,7 +221,7 @@ async def test_status_names_the_policy_and_its_command_helps(models, cni_api, in
         assert f"PeerAuthentication {istio.SYSTEM}/default asks for mutual TLS" in status.message
         _, _, command = status.message.partition("run: kubectl ")
         models.testbed.kubectl(*command.partition(";")[0].split())
-        await until_called(models.testbed, BARE, within=60)
+        await until_called(models.testbed, BARE)
         await controller.wait_until_in_mesh(120)
     finally:
         await removed(cni_api, STRICT)

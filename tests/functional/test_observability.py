@@ -14,12 +14,10 @@ import sys
 
 import pytest
 import yaml
-from sidecar_lifecycle.kube import client as kube_client
 
 import observability
 from tests import prometheus
-from tests.functional import admission_world, loopback_webhook
-from tests.functional.test_convergence import World
+from tests.functional import admission_world, convergence_world, loopback_webhook
 from tests.functional.test_workload_reconciler import create
 from tests.unit.workload import pods
 
@@ -72,11 +70,8 @@ def test_every_rule_has_a_case(rules):
 
 @pytest.fixture
 async def world(kubeconfig, namespace):
-    client = kube_client.connect(str(kubeconfig))
-    world = World(client, namespace)
-    yield world
-    await world.remove()
-    await client.close()
+    async with convergence_world.living(kubeconfig, namespace) as world:
+        yield world
 
 
 @contextlib.contextmanager

@@ -126,7 +126,7 @@ class Leadership:
             conflict = isinstance(error, errors.StatusError) and error.code == 409
             self.reachable = conflict
             level = log.debug if conflict else log.warning
-            level("lease not renewed", lease=self._name, error=str(error))
+            level("lease not renewed", lease=self._name, error=str(error) or "no answer in time")
             if not conflict and self.is_leader:
                 return
         if held:

@@ -1,0 +1,326 @@
+"""A namespace of a real control plane whose pods converge, and what plays the missing parts.
+
+The workloads' own controllers and the disruption controller are real. A policy plays Istio's
+injector, and `World.kubelet` reports pods as Ready, since there is no node.
+"""
+
+import asyncio
+import contextlib
+import datetime
+import json
+
+import prometheus_client
+from sidecar_lifecycle.convergence import controller, resources
+from sidecar_lifecycle.convergence.settings import Settings
+from sidecar_lifecycle.kube import client as kube_client
+from sidecar_lifecycle.kube import errors, types
+from sidecar_lifecycle.kube.client import path
+
+APPLICATION = "istio-integrator"
+POLICIES = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
+BINDINGS = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings"
+BUDGETS = "/apis/policy/v1/namespaces/{}/poddisruptionbudgets"
+SPEC = {"containers": [{"name": "main", "image": "x.invalid/x"}]}
+
+
+class Impatient:
+    """A clock that does not wait long for anything, and says that it did."""
+
+    def __init__(self):
+        self.skew = 0.0
+
+    def now(self):
+        return datetime.datetime.now(tz=datetime.UTC).timestamp() + self.skew
+
+    async def wait(self, event, seconds):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(seconds, 0.05)):
+                await event.wait()
+                return
+        self.skew += max(0.0, seconds - 0.05)
+
+
+class Leader:
+    is_leader = True
+
+
+class World:
+    """The namespace, the stand-in for its injector, and the hands of the other controllers."""
+
+    def __init__(self, client, namespace):
+        self.client = client
+        self.namespace = namespace
+        self.reported = []
+        """Names of the pods that came up, in order."""
+
+    async def request(self, method, where, body=None, **arguments):
+        data = await self.client.transport.request(method, where, body=body, **arguments)
+        return json.loads(data)
+
+    async def join(self):
+        name = f"injector-{self.namespace}"
+        honest = "object.metadata.?labels['lies'].orValue('') != 'yes'"
+        policy = {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "MutatingAdmissionPolicy",
+            "metadata": {"name": name},
+            "spec": {
+                "failurePolicy": "Fail",
+                "reinvocationPolicy": "Never",
+                "matchConstraints": {
+                    "namespaceSelector": {
+                        "matchLabels": {"kubernetes.io/metadata.name": self.namespace}
+                    },
+                    "resourceRules": [
+                        {
+                            "apiGroups": [""],
+                            "apiVersions": ["v1"],
+                            "operations": ["CREATE"],
+                            "resources": ["pods"],
+                        }
+                    ],
+                },
+                "matchConditions": [
+                    {
+                        "name": "not-lying",
+                        "expression": f"{honest} || request.dryRun",
+                    },
+                    {
+                        "name": "not-skipped",
+                        "expression": "object.metadata.?labels['skip'].orValue('') != 'yes'",
+                    },
+                ],
+                "mutations": [
+                    {
+                        "patchType": "JSONPatch",
+                        "jsonPatch": {
+                            "expression": '[JSONPatch{op: "add", path: "/spec/containers/-", '
+                            'value: Object.spec.containers{name: "istio-proxy", '
+                            'image: "x:1.30.4"}}]'
+                        },
+                    }
+                ],
+            },
+        }
+        await self.request("POST", POLICIES, policy)
+        await self.bind()
+        labels = {"metadata": {"labels": {"istio-injection": "enabled"}}}
+        await self.request(
+            "PATCH",
+            path(types.Namespace, name=self.namespace),
+            labels,
+            content_type="application/merge-patch+json",
+        )
+
+    async def bind(self):
+        name = f"injector-{self.namespace}"
+        binding = {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "MutatingAdmissionPolicyBinding",
+            "metadata": {"name": name},
+            "spec": {"policyName": name},
+        }
+        await self.request("POST", BINDINGS, binding)
+        await self.until_injecting(True)
+
+    async def unbind(self):
+        await self.request("DELETE", f"{BINDINGS}/injector-{self.namespace}")
+        await self.until_injecting(False)
+
+    async def until_injecting(self, wanted):
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"generateName": "try-"},
+            "spec": SPEC,
+        }
+        for _ in range(200):
+            with contextlib.suppress(errors.StatusError):
+                created = await self.request(
+                    "POST", path(types.Pod, self.namespace), pod, params={"dryRun": "All"}
+                )
+                if (len(created["spec"]["containers"]) == 2) is wanted:
+                    return
+            await asyncio.sleep(0.05)
+        raise AssertionError(f"the injector's stand-in injects: {not wanted}")
+
+    async def upgrade(self, version):
+        """Have pods get a newer proxy from now on."""
+        name = f"{POLICIES}/injector-{self.namespace}"
+        policy = await self.request("GET", name)
+        patch = policy["spec"]["mutations"][0]["jsonPatch"]
+        patch["expression"] = patch["expression"].replace("1.30.4", version)
+        await self.request("PUT", name, policy)
+        pod = {"kind": "Pod", "metadata": {"generateName": "try-"}, "spec": SPEC}
+
+        async def upgraded():
+            created = await self.request(
+                "POST",
+                path(types.Pod, self.namespace),
+                {"apiVersion": "v1", **pod},
+                params={"dryRun": "All"},
+            )
+            return created["spec"]["containers"][1]["image"].endswith(version)
+
+        await self.until(upgraded)
+
+    async def remove(self):
+        for where in (BINDINGS, POLICIES):
+            with contextlib.suppress(errors.StatusError):
+                await self.request("DELETE", f"{where}/injector-{self.namespace}")
+
+    async def workload(self, kind, name, *, replicas=1, owner=None, labels=None, annotations=None):
+        """Create a workload and see its pods Ready."""
+        body = {
+            "apiVersion": "apps/v1",
+            "kind": kind,
+            "metadata": {
+                "name": name,
+                "annotations": annotations or {},
+                "ownerReferences": [owner] if owner else [],
+            },
+            "spec": {
+                "replicas": replicas,
+                "selector": {"matchLabels": {"app": name}},
+                "template": {
+                    "metadata": {"labels": {"app": name, **(labels or {})}},
+                    "spec": SPEC,
+                },
+            },
+        }
+        if kind == "StatefulSet":
+            body["spec"] |= {"serviceName": name, "podManagementPolicy": "Parallel"}
+        plural = f"/apis/apps/v1/namespaces/{self.namespace}/{kind.lower()}s"
+        created = await self.request("POST", plural, body)
+
+        async def ready():
+            status = (await self.request("GET", f"{plural}/{name}"))["status"]
+            return status.get("readyReplicas") == replicas
+
+        async with self.kubelet():
+            await self.until(ready)
+        return _reference("apps/v1", created)
+
+    async def owner(self, name):
+        """Create something that can own a workload."""
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
+        created = await self.request("POST", path(resources.ConfigMap, self.namespace), body)
+        return _reference("v1", created)
+
+    async def bare_pod(self, name):
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": SPEC}
+        await self.request("POST", path(types.Pod, self.namespace), body)
+
+    @contextlib.asynccontextmanager
+    async def kubelet(self):
+        """Report every pod as Ready for two minutes."""
+
+        async def report():
+            while True:
+                listing = await self.request("GET", path(types.Pod, self.namespace))
+                for pod in listing["items"]:
+                    if pod["status"].get("phase") != "Running":
+                        with contextlib.suppress(errors.StatusError):
+                            await self.report_ready(pod["metadata"])
+                await asyncio.sleep(0.05)
+
+        task = asyncio.create_task(report())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def report_ready(self, metadata):
+        when = datetime.datetime.now(tz=datetime.UTC) - datetime.timedelta(minutes=2)
+        ready = {
+            "type": "Ready",
+            "status": "True",
+            "lastTransitionTime": when.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        }
+        await self.request(
+            "PATCH",
+            path(types.Pod, self.namespace, metadata["name"], "status"),
+            {"status": {"phase": "Running", "conditions": [ready]}},
+            content_type="application/merge-patch+json",
+        )
+        self.reported.append(metadata["name"])
+
+    async def budget(self, name, available):
+        """Have so many pods be available; the disruption controller does the rest."""
+        where = BUDGETS.format(self.namespace)
+        spec = {"minAvailable": available, "selector": {"matchLabels": {"app": name}}}
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+        params = {"fieldManager": "test", "force": "true"}
+        await self.request(
+            "PATCH",
+            f"{where}/{name}",
+            body,
+            params=params,
+            content_type="application/apply-patch+yaml",
+        )
+
+        async def counted():
+            status = (await self.request("GET", f"{where}/{name}")).get("status", {})
+            return status.get("disruptionsAllowed") == 2 - available
+
+        await self.until(counted)
+
+    async def injected(self):
+        """Return which pods have the sidecar."""
+        listing = await self.request("GET", path(types.Pod, self.namespace))
+        return {
+            each["metadata"]["name"]: len(each["spec"]["containers"]) == 2
+            for each in listing["items"]
+        }
+
+    async def remembered(self):
+        name = f"{APPLICATION}-convergence"
+        return await self.request("GET", path(resources.ConfigMap, self.namespace, name))
+
+    @contextlib.asynccontextmanager
+    async def converging(self, **settings):
+        """Run the controller and what stands in for the others."""
+        registry = prometheus_client.CollectorRegistry()
+        clock = Impatient()
+        wishes = Settings(model=self.namespace, application=APPLICATION, **settings)
+
+        running = controller.run(self.client, wishes, Leader(), registry=registry, clock=clock)
+        async with self.kubelet():
+            task = asyncio.create_task(running)
+            yield registry
+            task.cancel()
+            (result,) = await asyncio.gather(task, return_exceptions=True)
+            assert isinstance(result, asyncio.CancelledError), result
+
+    async def until(self, condition, seconds=30.0):
+        for _ in range(int(seconds * 10)):
+            if await condition():
+                return
+            await asyncio.sleep(0.1)
+        raise AssertionError("it did not become true in time")
+
+
+def _reference(version, created):
+    return {
+        "apiVersion": version,
+        "kind": created["kind"],
+        "name": created["metadata"]["name"],
+        "uid": created["metadata"]["uid"],
+        "controller": True,
+    }
+
+
+@contextlib.asynccontextmanager
+async def living(kubeconfig, namespace):
+    """Connect to the namespace, and take everything out of it at the end."""
+    client = kube_client.connect(str(kubeconfig))
+    world = World(client, namespace)
+    yield world
+    await world.remove()
+    await client.close()
