@@ -1,20 +1,25 @@
-"""Draw docs/pictures from what a running testbed shows and from the report of a demo.
+"""Draw docs/pictures from a running testbed, the report of a demo, and a dashboard's figures.
 
-Usage: python docs/pictures.py [--name TESTBED] [--model MODEL] [--report PAGE]
+Usage: python docs/pictures.py [--name TESTBED] [--model MODEL] [--report PAGE] [--dashboard JSON]
 
 example: make demo && make testbed-up, the tutorial up to its third step, and then
-  python docs/pictures.py --report build/demo-today/index.html
+  python docs/pictures.py --name default --report build/demo-today/index.html
+The dashboard's figures are what its queries return on a testbed, as a test has kept them:
+  .venv/bin/pytest tests/e2e/test_observability.py
+  python docs/pictures.py --dashboard build/e2e/dashboard.json
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import json
 import pathlib
 import re
 import subprocess
 import sys
 
+import dashboard_picture
 import rich.console
 import rich.text
 
@@ -42,29 +47,44 @@ def drawings(page: str) -> list[str]:
     return _DRAWING.findall(page)
 
 
-def main() -> int:
-    """Write what can be had; the exit code is 1 when a command has nothing to show."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--name", default="default", help="the running testbed")
-    parser.add_argument("--model", default="kubeflow")
-    parser.add_argument("--report", type=pathlib.Path, help="index.html of a demo")
-    arguments = parser.parse_args()
-    PICTURES.mkdir(exist_ok=True)
-    juju = [sys.executable, "-m", "testbed", "--name", arguments.name, "juju"]
-    for name, words in COMMANDS.items():
-        argv = [*juju, words[0], "--model", arguments.model, *words[1:]]
+def commands(name: str, model: str) -> bool:
+    """Draw what Juju's commands show; False when one has nothing to show."""
+    juju = [sys.executable, "-m", "testbed", "--name", name, "juju"]
+    for picture, words in COMMANDS.items():
+        argv = [*juju, words[0], "--model", model, *words[1:]]
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
         if not done.stdout.strip():
             print(f"pictures: juju {' '.join(words)}: {done.stderr.strip()}", file=sys.stderr)
-            return 1
-        (PICTURES / f"{name}.svg").write_text(terminal(f"juju {' '.join(words)}", done.stdout))
-        print(f"docs/pictures/{name}.svg written")
+            return False
+        write(picture, terminal(f"juju {' '.join(words)}", done.stdout))
+    return True
+
+
+def write(picture: str, drawing: str) -> None:
+    """Write a picture."""
+    (PICTURES / f"{picture}.svg").write_text(drawing)
+    print(f"docs/pictures/{picture}.svg written")
+
+
+def main() -> int:
+    """Write what is asked for; the exit code is 1 when a command has nothing to show."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--name", help="a running testbed; `default` if nothing is given")
+    parser.add_argument("--model", default="kubeflow")
+    parser.add_argument("--report", type=pathlib.Path, help="index.html of a demo")
+    parser.add_argument("--dashboard", type=pathlib.Path, help="what its queries have returned")
+    arguments = parser.parse_args()
+    PICTURES.mkdir(exist_ok=True)
     if arguments.report:
         for number, drawing in enumerate(drawings(arguments.report.read_text()), start=1):
-            (PICTURES / f"demo-{number}.svg").write_text(drawing)
-            print(f"docs/pictures/demo-{number}.svg written")
+            write(f"demo-{number}", drawing)
+    if arguments.dashboard:
+        panels = json.loads(arguments.dashboard.read_text())
+        write("dashboard", dashboard_picture.draw(panels))
+    if arguments.name or not (arguments.report or arguments.dashboard):
+        return 0 if commands(arguments.name or "default", arguments.model) else 1
     return 0
 
 

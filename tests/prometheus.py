@@ -96,6 +96,12 @@ class Prometheus:
         """Evaluate an expression now; each sample has `metric` and `value`."""
         return self.get("query", query=expression)["result"]
 
+    def series(self, expression: str, seconds: int) -> list[dict[str, Any]]:
+        """Evaluate an expression over the last seconds; each has `metric` and `values`."""
+        end = time.time()
+        span = {"start": f"{end - seconds}", "end": f"{end}", "step": "1"}
+        return self.get("query_range", query=expression, **span)["result"]
+
     def _numbers(self, expression: str) -> list[float]:
         values = [float(sample["value"][1]) for sample in self.query(expression)]
         return [value for value in values if not (self.strict and math.isnan(value))]
@@ -159,17 +165,50 @@ def _ready(server: Prometheus, log: pathlib.Path) -> Prometheus:
             return server
 
 
+def filled(expression: str, window: str) -> str:
+    """Return an expression of the dashboard with Grafana's variables filled in."""
+    return re.sub(r"\$juju_\w+", ".*", expression.replace("$__rate_interval", window))
+
+
+def dashboard_panels() -> list[dict[str, Any]]:
+    """Return the dashboard's panels as Grafana has them."""
+    return json.loads(DASHBOARD.read_text())["panels"]
+
+
 def dashboard_queries(window: str = "30s") -> dict[str, str]:
     """Return the dashboard's expressions by panel, with Grafana's variables filled in.
 
     Args:
         window: What rates are taken over.
     """
-    board = json.loads(DASHBOARD.read_text())
     return {
-        f"{panel['title']} ({target['refId']})": re.sub(
-            r"\$juju_\w+", ".*", target["expr"].replace("$__rate_interval", window)
-        )
-        for panel in board["panels"]
+        f"{panel['title']} ({target['refId']})": filled(target["expr"], window)
+        for panel in dashboard_panels()
         for target in panel.get("targets", [])
     }
+
+
+def shown(server: Prometheus, window: str, seconds: int) -> list[dict[str, Any]]:
+    """Return what Grafana would show of the last seconds, panel by panel, for a picture."""
+    return [
+        {
+            "title": panel["title"],
+            "type": panel["type"],
+            "place": panel["gridPos"],
+            "unit": panel.get("fieldConfig", {}).get("defaults", {}).get("unit", ""),
+            "series": [
+                {
+                    "name": legend(target.get("legendFormat", ""), found["metric"]),
+                    "values": [(time, float(value)) for time, value in found["values"]],
+                }
+                for target in panel.get("targets", [])
+                for found in server.series(filled(target["expr"], window), seconds)
+            ],
+        }
+        for panel in dashboard_panels()
+    ]
+
+
+def legend(text: str, labels: Mapping[str, str]) -> str:
+    """Return a series' name as Grafana makes it of the panel's format."""
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: labels.get(found[1], ""), text)

@@ -1,0 +1,102 @@
+"""The picture of the dashboard names each panel and its last values."""
+
+import json
+import math
+import re
+import runpy
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from tests import prometheus
+
+DRAWING = prometheus.paths.SOURCE / "docs" / "dashboard_picture.py"
+NS = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def drawing():
+    return runpy.run_path(str(DRAWING))
+
+
+def panel(**fields):
+    place = {"x": 0, "y": 0, "w": 8, "h": 8}
+    return {
+        "title": "A",
+        "type": "timeseries",
+        "place": place,
+        "unit": "s",
+        "series": [],
+        **fields,
+    }
+
+
+def words(svg):
+    return [each.text for each in ET.fromstring(svg).iter(f"{NS}text")]
+
+
+def test_picture_has_each_panel_of_the_dashboard(drawing):
+    panels = [
+        panel(title=each["title"], type=each["type"], place=each["gridPos"])
+        for each in prometheus.dashboard_panels()
+    ]
+    told = words(drawing["draw"](panels))
+    assert [each["title"] for each in panels] == [word for word in told if word != "no data"]
+    assert told.count("no data") == sum(each["type"] != "row" for each in panels)
+
+
+@pytest.mark.parametrize(
+    ("number", "unit", "want"),
+    [
+        (3.0, "short", "3"),
+        (0.25, "short", "0.25"),
+        (0.0123, "s", "12 ms"),
+        (61.5, "s", "61.50 s"),
+        (150 * 2**20, "bytes", "150 MiB"),
+        (2.0, "reqps", "2 /s"),
+        (math.nan, "s", "no value"),
+    ],
+)
+def test_number_has_its_unit(drawing, number, unit, want):
+    assert drawing["value"](number, unit) == want
+
+
+def test_line_has_a_gap_where_there_is_no_number(drawing):
+    values = [(0.0, 1.0), (1.0, 2.0), (2.0, math.nan), (3.0, 0.0)]
+    svg = drawing["draw"]([panel(series=[{"name": "median", "values": values}])])
+    (path,) = [
+        each.get("d") for each in ET.fromstring(svg).iter(f"{NS}path") if each.get("stroke")
+    ]
+    assert len(re.findall("M", path)) == 2
+    assert "median: 0 ms" in words(svg)
+
+
+def test_panel_shows_first_what_was_not_always_0(drawing):
+    series = [
+        {"name": f"{number}", "values": [(0.0, 0.0), (1.0, float(number == 6))]}
+        for number in range(7)
+    ]
+    told = words(drawing["draw"]([panel(unit="short", series=series)]))
+    assert told[2:] == ["6: 1", "0: 0", "1: 0", "2: 0"]
+
+
+def test_figure_shows_the_last_value_and_its_name(drawing):
+    series = [{"name": "webhook <1>", "values": [(0.0, 0.0), (1.0, 1.0)]}]
+    told = words(drawing["draw"]([panel(type="stat", unit="short", series=series)]))
+    assert told == ["A", "1", "webhook <1>"]
+
+
+@pytest.mark.parametrize(
+    ("text", "want"), [("{{juju_unit}}{{pod}}", "app/0"), ("median", "median"), ("", "")]
+)
+def test_legend_is_filled_in_as_grafana_does(text, want):
+    assert prometheus.legend(text, {"juju_unit": "app/0"}) == want
+
+
+def test_figures_are_kept_as_json(tmp_path):
+    class Server(prometheus.Prometheus):
+        def get(self, path, **query):
+            return {"result": [{"metric": {"reason": "r"}, "values": [[1.0, "NaN"]]}]}
+
+    shown = prometheus.shown(Server("nowhere"), "30s", 60)
+    assert json.loads(json.dumps(shown))[1]["type"] == "stat"
