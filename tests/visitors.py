@@ -9,7 +9,6 @@ import os
 import socket
 import ssl
 import threading
-import time
 
 from cryptography import x509
 
@@ -177,16 +176,3 @@ def talk(address, path, message, host=HOST, port=80, **headers):
             connection.sendall(bytes([0x81, 0x80 | len(body)]) + mask + body)
             _, length = answer.read(2)
             return answer.read(length).decode()
-
-
-def eventually(check, timeout=30):
-    """Wait until a check holds, which may fail to connect; its last value comes back."""
-    deadline = time.monotonic() + timeout
-    while True:
-        try:
-            value = check()
-        except (OSError, http.client.HTTPException):
-            value = None
-        if value or time.monotonic() > deadline:
-            return value
-        time.sleep(0.2)

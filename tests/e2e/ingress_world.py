@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from testbed.juju import client
-from tests import echo, visitors
+from tests import echo, visitors, waiting
 from tests.visitors import HOST, TENANT
 
 APP = "istio-integrator"
@@ -144,7 +144,7 @@ class Place:
         return f"{status['current']}: {status.get('message', '')}"
 
     def says(self, words, timeout=180):
-        assert visitors.eventually(lambda: words in self.message(), timeout), self.message()
+        assert waiting.eventually(lambda: words in self.message(), timeout), self.message()
 
     def touch(self):
         """Have an event, as update-status is one every five minutes."""
@@ -193,7 +193,7 @@ class Watch:
             counts = zip(self.everybody, before, strict=True)
             return all(hammer.count >= count + requests for hammer, count in counts)
 
-        assert visitors.eventually(have_asked, 60)
+        assert waiting.eventually(have_asked, 60)
 
     @property
     def asked_in_vain(self):

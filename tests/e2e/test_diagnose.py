@@ -9,7 +9,7 @@ import pytest
 from demo import workloads
 from testbed import istio as testbed_istio
 from testbed.juju import bootstrap, client
-from tests import visitors
+from tests import waiting
 from tests.e2e import diagnose_world as world
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
@@ -59,7 +59,7 @@ class Place:
                 if each["level"] == level and words in each["seen"]
             ]
 
-        found = visitors.eventually(said, timeout)
+        found = waiting.eventually(said, timeout)
         assert found, (check, last.get(check), sorted(last))
         return found[0]["next"]
 
@@ -120,7 +120,7 @@ def test_healthy_model_gives_only_check_marks(place):
 
 @pytest.mark.cluster("tomorrow")
 def test_healthy_ingress_gives_only_check_marks(opened):
-    visitors.eventually(lambda: "authservice" in opened.diagnose(), 30)
+    waiting.eventually(lambda: "authservice" in opened.diagnose(), 30)
     found = opened.diagnose()
     unwell = [each for lines in found.values() for each in lines if each["level"] != "fine"]
     assert unwell == []

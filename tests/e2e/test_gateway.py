@@ -16,7 +16,7 @@ from cryptography import x509
 
 from testbed import istio, programs
 from testbed.juju import bootstrap, pack
-from tests import echo, envoy_dump, visitors
+from tests import echo, envoy_dump, visitors, waiting
 from tests.e2e import ingress_world as world
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -36,7 +36,7 @@ pytestmark = [
 
 
 # A hook takes half a minute on a busy machine.
-eventually = functools.partial(visitors.eventually, timeout=120)
+eventually = functools.partial(waiting.eventually, timeout=120)
 
 
 def roles():

@@ -19,7 +19,7 @@ import yaml
 
 from testbed import istio, programs
 from testbed.juju import bootstrap, pack
-from tests import echo, oidc, tricks, visitors
+from tests import echo, oidc, tricks, visitors, waiting
 from tests.e2e import ingress_world as world
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -85,7 +85,7 @@ def place(node, kubeflow_app):
     address = testbed.kubectl(*service, "-o", "jsonpath={.spec.clusterIP}").stdout
     found = world.Place(node, juju, address)
     tenant = found.browser()
-    assert visitors.eventually(lambda: tenant.get(host=visitors.TENANT).status == 200, 60)
+    assert waiting.eventually(lambda: tenant.get(host=visitors.TENANT).status == 200, 60)
     charm = node.charms.integrator
     juju.add_model()
     with extension_provider(testbed):
@@ -136,7 +136,7 @@ def opened(place):
     # The workload tells the charm when connections from before the guard have ended.
     place.says(f"{ROUTES} routes by istio-ingress/istio-ingressgateway", 240)
     assert made(place, "gateways") - made(place, "envoyfilters") >= datetime.timedelta(seconds=60)
-    assert visitors.eventually(place.is_open)
+    assert waiting.eventually(place.is_open)
     place.watch.go_on()
     place.watch.assert_that_all_is_well()
     return place
@@ -220,7 +220,7 @@ def test_route_of_somebody_else_on_our_gateway_is_guarded_too(opened):
         return answer.status == 200 and answer.echo["port"] == world.FIRST_PORT
 
     try:
-        assert visitors.eventually(reached)
+        assert waiting.eventually(reached)
         assert browser.get("/notebook/x").status == 302
     finally:
         opened.kubectl("delete", "virtualservice", "-n", "shop", "notebook")
@@ -252,7 +252,7 @@ def test_https_beside_http_and_a_rotation_that_drops_nothing(opened):
         except OSError:
             return False
 
-    assert visitors.eventually(lambda: shows(first))
+    assert waiting.eventually(lambda: shows(first))
     assert secure.get("/pipeline/x").status == 302
     for path, consumer, asked in world.PATHS:
         answer = secure.get(path, Cookie=echo.COOKIE)
@@ -264,15 +264,15 @@ def test_https_beside_http_and_a_rotation_that_drops_nothing(opened):
         for _ in range(3):
             secret, serial = world.tls_secret(istio.INGRESS, "kubeflow-tls")
             opened.kubectl("apply", "-f", "-", text=secret)
-            assert visitors.eventually(lambda serial=serial: shows(serial))
+            assert waiting.eventually(lambda serial=serial: shows(serial))
             opened.watch.go_on()
     print("rotations of a certificate:", visitor.answers, newcomer.answers)
     assert (set(visitor.answers), set(newcomer.answers)) == ({200}, {200})
     opened.juju.config(APP, {"https-redirect": True})
-    assert visitors.eventually(lambda: opened.browser().get("/dex/x").status == 301)
+    assert waiting.eventually(lambda: opened.browser().get("/dex/x").status == 301)
     assert secure.get("/pipeline/x", Cookie=echo.COOKIE).status == 200
     opened.juju.config(APP, {"https-redirect": False})
-    assert visitors.eventually(opened.is_open)
+    assert waiting.eventually(opened.is_open)
     opened.watch.assert_that_all_is_well()
 
 
@@ -305,7 +305,7 @@ def policies(place):
 def test_provider_of_the_mesh_asks_in_our_place(opened):
     # istiod has had the time by now in which a change of its ConfigMap becomes a file of its pod.
     opened.touch()
-    assert visitors.eventually(lambda: policies(opened), 120)
+    assert waiting.eventually(lambda: policies(opened), 120)
     ask = ("pilot-agent", "request", "GET", "config_dump?resource=dynamic_listeners")
     gateway = ("-n", istio.INGRESS, f"deployment/{istio.GATEWAY}", "-c", "istio-proxy")
     rule = f"istio-ext-authz-oidc-ns[{istio.INGRESS}]-policy[istio-integrator.{MODEL}.{APP}]"
@@ -313,7 +313,7 @@ def test_provider_of_the_mesh_asks_in_our_place(opened):
     def is_there():
         return rule in opened.kubectl("exec", *gateway, "--", *ask)
 
-    assert visitors.eventually(is_there)
+    assert waiting.eventually(is_there)
     opened.watch.go_on()
     assert opened.is_open()
     stranger = opened.browser().get("/pipeline/x", **CLAIM)
@@ -326,12 +326,12 @@ def test_provider_of_the_mesh_asks_in_our_place(opened):
 def test_broken_relation_closes_and_a_removed_one_takes_its_route(opened):
     opened.juju.remove_relation(f"{APP}:ingress-auth", f"{AUTH}:ingress-auth")
     opened.says("ingress is closed: integrate ingress-auth")
-    assert visitors.eventually(lambda: not opened.is_open())
+    assert waiting.eventually(lambda: not opened.is_open())
     assert opened.kubectl("get", "virtualservices", "-n", MODEL, "-o", "name") == ""
     assert policies(opened) == ""
     opened.juju.integrate(f"{APP}:ingress-auth", f"{AUTH}:ingress-auth")
     opened.says(f"{ROUTES} routes")
-    assert visitors.eventually(opened.is_open)
+    assert waiting.eventually(opened.is_open)
     opened.juju.remove_relation(f"{APP}:ingress", "katib-ui:ingress")
     opened.says(f"{ROUTES - 1} routes")
     opened.watch.go_on()
@@ -354,7 +354,7 @@ def real(opened):
         opened.juju.integrate(f"{APP}:ingress", f"{new}:ingress")
     opened.says(f"{ROUTES} routes", 300)
     asked = opened.browser()
-    assert visitors.eventually(lambda: oidc.STATE in str(asked.get("/").headers))
+    assert waiting.eventually(lambda: oidc.STATE in str(asked.get("/").headers))
     opened.watch.go_on()
     return opened
 
@@ -374,9 +374,9 @@ def test_service_that_is_asked_goes_away_and_nobody_gets_in(real):
     """As when its pod is replaced: the sessions are gone with it, and logging in works again."""
     real.kubectl("delete", "pod", "-n", MODEL, "authservice-0", "--grace-period=1")
     stranger = real.browser()
-    assert visitors.eventually(lambda: stranger.get("/pipeline/x").status in (403, 503))
+    assert waiting.eventually(lambda: stranger.get("/pipeline/x").status in (403, 503))
     real.watch.go_on()
-    assert visitors.eventually(lambda: stranger.get("/pipeline/x").status == 302, 120)
+    assert waiting.eventually(lambda: stranger.get("/pipeline/x").status == 302, 120)
     real.watch.assert_that_all_is_well()
 
 
@@ -391,7 +391,7 @@ def test_removal_leaves_the_gateway_as_it_was(opened):
 
 
 def test_no_intruder_was_served_and_no_tenant_harmed_in_all_that_time(opened):
-    assert visitors.eventually(lambda: opened.watch.asked_in_vain >= REQUESTS, 300)
+    assert waiting.eventually(lambda: opened.watch.asked_in_vain >= REQUESTS, 300)
     for who, hammers in (("tenant", opened.watch.tenants), ("intruder", opened.watch.intruders)):
         for hammer in hammers:
             print(who, hammer.answers)

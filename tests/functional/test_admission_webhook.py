@@ -14,6 +14,7 @@ import certificates
 import cluster
 import owners
 import webhook
+from tests import waiting
 from tests.functional import admission_cases as table
 from tests.functional import admission_world
 from tests.functional.loopback_webhook import NAME, configure, now, worlds
@@ -66,15 +67,15 @@ def test_changed_settings_take_effect_without_a_restart(world, servers):
     assert "annotations" not in world.try_pod(pod)["metadata"]
 
     servers["neither"].settle(dataclasses.replace(known, hold_application=True).settings())
-    world_says = wait_for(lambda: world.try_pod(pod)["metadata"].get("annotations"))
+    world_says = waiting.eventually(lambda: world.try_pod(pod)["metadata"].get("annotations"))
     servers["neither"].settle({"broken": True})
     failed = 'sidecar_lifecycle_admission_reloads_total{file="settings",result="failed"}'
-    wait_for(lambda: servers["neither"].metric(failed) >= 2)
+    assert waiting.eventually(lambda: servers["neither"].metric(failed) >= 2)
     still = world.try_pod(pod)["metadata"].get("annotations")
     servers["neither"].settle(known.settings())
 
     assert world_says == still == {table.CONFIG: table.HOLD, table.APPLIED: "hold"}
-    wait_for(lambda: "annotations" not in world.try_pod(pod)["metadata"])
+    assert waiting.eventually(lambda: "annotations" not in world.try_pod(pod)["metadata"])
 
 
 def test_a_rotation_under_load_skips_no_pod(world, servers):
@@ -124,7 +125,7 @@ def test_a_server_that_ends_says_so_first_and_still_answers(world, servers):
 
     server.stop()
 
-    wait_for(lambda: server.get("/readyz")[0] == 503)
+    assert waiting.eventually(lambda: server.get("/readyz")[0] == 503)
     assert server.get("/livez")[0] == 200
     assert table.APPLIED in world.try_pod(pod)["metadata"]["annotations"]
     assert server.process.wait(10) == 0
@@ -139,14 +140,6 @@ def test_the_configuration_sorts_before_every_injector(application, model):
     assert name < "istio-revision-tag-default"
     assert name < "istio-sidecar-injector"
     assert len(name) < 250
-
-
-def wait_for(look):
-    for _ in range(100):
-        if found := look():
-            return found
-        time.sleep(0.1)
-    raise AssertionError("it did not happen in 10 s")
 
 
 async def test_workload_sees_that_it_answers(world, kubeconfig):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-import time
 
 import pytest
 from ops import testing
@@ -20,6 +19,7 @@ import injectors
 import membership
 import mesh
 from testbed import istio, programs
+from tests import waiting
 from tests.functional import charm_runs, loopback_istiod
 
 CONTROLLER = "controller.juju.is/id"
@@ -102,14 +102,6 @@ def discover(api, model, *, hint="", **options):
     discovery = mesh.Discovery(api, wish, model=model, application="istio-integrator", hint=hint)
     discovery.reconcile()
     return discovery
-
-
-def until(ask, within=20):
-    """Ask until the answer is true: istiod reads its files when the system tells it to."""
-    deadline = time.monotonic() + within
-    while not (answer := ask()) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    return answer
 
 
 def said(discovery):
@@ -260,10 +252,10 @@ def test_what_the_installation_is_like_is_seen(api, namespace, default, case):
     assert before != want
     default.configure(*settings)
     try:
-        assert until(lambda: shown() == want), shown()
+        assert waiting.eventually(lambda: shown() == want), shown()
     finally:
         default.configure()
-        assert until(lambda: shown() == before), shown()
+        assert waiting.eventually(lambda: shown() == before), shown()
 
 
 @pytest.mark.long

@@ -1,9 +1,7 @@
 """The whole charm on a real API server: what it writes, and leaves behind: nothing."""
 
 import json
-import time
 import uuid
-from collections.abc import Callable
 from typing import Any
 
 import lightkube
@@ -15,6 +13,7 @@ import manifests
 import owners
 import policy
 import webhook
+from tests import waiting
 from tests.functional import charm_runs
 
 IGNORED_KINDS = {"Pod", "Event", "Lease", "EndpointSlice", "Node"}
@@ -42,13 +41,6 @@ def everything(api: charm_cluster.Cluster) -> set[str]:
     return found
 
 
-def eventually(check: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + 30
-    while not (value := check()) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    return value
-
-
 def test_charm_without_istio_waits_with_its_policy_at_work(api, namespace):
     out = charm_runs.run("start", namespace)
     assert out.unit_status == testing.WaitingStatus(
@@ -63,7 +55,7 @@ def test_charm_without_istio_waits_with_its_policy_at_work(api, namespace):
 def test_charm_in_a_steady_state_writes_nothing(api, namespace, monkeypatch, backend):
     metadata = {"name": "istio-integrator-0", "namespace": namespace}
     spec = {"containers": [{"name": "lifecycle", "image": "workload:1"}]}
-    eventually(lambda: _account(api, namespace))
+    waiting.eventually(lambda: _account(api, namespace))
     api.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
     charm_runs.run("start", namespace, admission=backend)
     if backend == "webhook":
@@ -71,7 +63,7 @@ def test_charm_in_a_steady_state_writes_nothing(api, namespace, monkeypatch, bac
         own = manifests.Manifests(api, model=namespace, application="istio-integrator")
         servers = webhook.pod_labels(own.owner)
         pods = {"namespace": namespace, "labels": servers}
-        assert eventually(lambda: len(api.list(charm_cluster.POD, **pods)) == 2)
+        assert waiting.eventually(lambda: len(api.list(charm_cluster.POD, **pods)) == 2)
         charm_runs.run("update_status", namespace, admission=backend)
     written: list[str] = []
     patch = api._patch
@@ -106,13 +98,13 @@ def _account(api: charm_cluster.Cluster, namespace: str) -> Any:
 
 
 def test_charm_that_is_removed_leaves_the_cluster_as_it_was(api, namespace):
-    eventually(lambda: api.get(charm_cluster.CONFIG_MAP, "kube-root-ca.crt", namespace))
-    assert eventually(lambda: _settled(api)), "other tests' namespaces do not go away"
+    waiting.eventually(lambda: api.get(charm_cluster.CONFIG_MAP, "kube-root-ca.crt", namespace))
+    assert waiting.eventually(lambda: _settled(api)), "other tests' namespaces do not go away"
     before = everything(api)
     charm_runs.run("start", namespace)
     assert everything(api) != before
     charm_runs.run("remove", namespace, units=0)
-    assert eventually(lambda: everything(api) == before), everything(api) ^ before
+    assert waiting.eventually(lambda: everything(api) == before), everything(api) ^ before
 
 
 def test_model_that_is_deleted_without_any_hook_leaves_nothing_of_ours(api):
@@ -122,13 +114,13 @@ def test_model_that_is_deleted_without_any_hook_leaves_nothing_of_ours(api):
     own = manifests.Manifests(api, model=model, application="istio-integrator")
     assert own.owned()
     api.delete(created)
-    assert eventually(lambda: own.owned() == []), own.owned()
+    assert waiting.eventually(lambda: own.owned() == []), own.owned()
 
 
 def test_application_that_is_removed_by_force_leaves_labels_which_the_next_one_inherits(
     api, namespace
 ):
-    eventually(lambda: api.get(charm_cluster.CONFIG_MAP, "kube-root-ca.crt", namespace))
+    waiting.eventually(lambda: api.get(charm_cluster.CONFIG_MAP, "kube-root-ca.crt", namespace))
     profile = f"{namespace}-alice"
     metadata = {"name": profile, "labels": {"app.kubernetes.io/part-of": "kubeflow-profile"}}
     api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
@@ -137,7 +129,7 @@ def test_application_that_is_removed_by_force_leaves_labels_which_the_next_one_i
     own = manifests.Manifests(api, model=namespace, application="istio-integrator")
     assert own.owned()
     charm_runs.delete(api, namespace)
-    assert eventually(lambda: own.owned() == []), own.owned()
+    assert waiting.eventually(lambda: own.owned() == []), own.owned()
 
     def holder():
         return api.get(charm_cluster.NAMESPACE, profile)["metadata"]["labels"].get(

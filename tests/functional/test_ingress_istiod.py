@@ -19,7 +19,7 @@ import ingress
 import manifests
 import mesh
 import relations
-from tests import echo, envoy_dump, oidc, tricks, visitors
+from tests import echo, envoy_dump, oidc, tricks, visitors, waiting
 from tests.functional import istiod_world as world
 
 MODEL = "ai-hammered"
@@ -280,7 +280,7 @@ def test_nothing_of_ours_is_served_unasked_and_the_neighbour_never_notices(place
         def go_on(requests=100):
             """Let everybody ask on."""
             before = [hammer.count for hammer in (*neighbours, *strangers)]
-            assert visitors.eventually(
+            assert waiting.eventually(
                 lambda: all(
                     hammer.count >= count + requests
                     for hammer, count in zip((*neighbours, *strangers), before, strict=True)
@@ -347,7 +347,7 @@ def test_each_request_is_asked_about_once(asking):
         (asked,) = asking.asked
         return "x-shown" in asked["headers"]
 
-    assert visitors.eventually(lambda: shown() is by_provider)
+    assert waiting.eventually(lambda: shown() is by_provider)
     visitor.close()
 
 
@@ -396,8 +396,8 @@ def test_visitor_logs_in_is_known_to_the_page_and_logs_out(place):
     ]
     place.reconcile()
     stranger = place.visitor()
-    assert visitors.eventually(lambda: "/dex/auth?" in str(stranger.get("/").headers))
-    assert visitors.eventually(lambda: stranger.get("/dex/none").status == 404)
+    assert waiting.eventually(lambda: "/dex/auth?" in str(stranger.get("/").headers))
+    assert waiting.eventually(lambda: stranger.get("/dex/none").status == 404)
     stranger.close()
 
     def client():
@@ -424,9 +424,9 @@ def test_policy_alone_would_take_a_client_at_its_word(place):
         headers = {"Kubeflow-UserID": "admin"}
         return "admin" in visitor.get("/public/x", **headers).text
 
-    assert visitors.eventually(taken_at_its_word)
+    assert waiting.eventually(taken_at_its_word)
     place.reconcile()
-    assert visitors.eventually(lambda: not taken_at_its_word())
+    assert waiting.eventually(lambda: not taken_at_its_word())
     visitor.close()
 
 
@@ -450,9 +450,9 @@ def test_neighbour_whose_policy_asks_somebody_else_is_not_refused_for_ours(place
     try:
         # istiod takes one provider for a workload, and refuses what two of them guard.
         known = {"host": visitors.TENANT, "Cookie": COOKIE}
-        assert visitors.eventually(lambda: visitor.get(**known).status == 403)
+        assert waiting.eventually(lambda: visitor.get(**known).status == 403)
         place.reconcile()
-        assert visitors.eventually(lambda: visitor.get(**known).status == 200)
+        assert waiting.eventually(lambda: visitor.get(**known).status == 200)
         assert visitor.get(host=visitors.TENANT).status == 302
         assert visitor.get("/kfp/x").status == 302
         assert visitor.get("/kfp/x", Cookie=COOKIE).status == 200
@@ -474,7 +474,7 @@ def test_connection_from_before_the_guard_is_not_served_past_it(place):
     try:
         place.auths = [COMPLETE]
         assert any("earlier connections" in message for message in place.reconcile())
-        assert visitors.eventually(lambda: early.get("/kfp/x").status != 200)
+        assert waiting.eventually(lambda: early.get("/kfp/x").status != 200)
         late = place.visitor()
         assert late.get("/kfp/x", Cookie=COOKIE).status != 200
         # A minute later it is somebody else's turn to ask, on new connections.
@@ -614,14 +614,14 @@ def test_gateway_of_our_own_guards_hosts_that_others_bind_to_it(asking):
             # A policy's host may have one wildcard, so with a port it is our filter that asks.
             for host in ("sneaky.example.com", "sneaky.example.com:8080"):
                 known = {"host": host, "Cookie": COOKIE}
-                assert visitors.eventually(lambda known=known: visitor.get(**known).status == 200)
+                assert waiting.eventually(lambda known=known: visitor.get(**known).status == 200)
                 assert visitor.get(host=host).status == 302
         # Somebody comes to the gateway that was ours alone: the operator has to say something,
         # and until then they are served as if we were not there, and our model as before.
         for obj in tenant():
             asking.api.create(obj)
         assert any("shared gateway" in message for message in asking.reconcile())
-        assert visitors.eventually(lambda: visitor.get(host=visitors.TENANT).status == 200)
+        assert waiting.eventually(lambda: visitor.get(host=visitors.TENANT).status == 200)
         assert visitor.get(host="sneaky.example.com").status == 302
         assert visitor.get("/kfp/x").status == 302
         assert visitor.get("/kfp/x", Cookie=COOKIE).status == 200

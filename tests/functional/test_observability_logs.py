@@ -8,7 +8,6 @@ import json
 import os
 import subprocess
 import threading
-import time
 import types
 
 import ops
@@ -16,6 +15,7 @@ import pytest
 
 import observability
 from testbed import programs
+from tests import waiting
 from tests.functional.test_observability import UUID, topology
 
 TOPOLOGY = topology("kubeflow", UUID)
@@ -74,7 +74,7 @@ def pebble(tmp_path):
     )
     client = ops.pebble.Client(str(tmp_path / ".pebble.socket"))
     try:
-        until(lambda: _answers(client))
+        assert waiting.eventually(lambda: _answers(client))
         yield client
     finally:
         process.terminate()
@@ -87,13 +87,6 @@ def _answers(client):
     except ops.pebble.ConnectionError:
         return False
     return True
-
-
-def until(condition, seconds=60):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 class Related:
@@ -131,7 +124,7 @@ def test_lines_reach_loki_and_follow_it_when_it_moves(pebble, stand_ins):
     forward(pebble, loki_0=first)
     pebble.replan_services()
 
-    until(lambda: first.pushed)
+    assert waiting.eventually(lambda: first.pushed)
     labels, line = first.pushed[0]
     assert json.loads(line)["line"] >= 1
     assert labels == {
@@ -145,8 +138,8 @@ def test_lines_reach_loki_and_follow_it_when_it_moves(pebble, stand_ins):
     }
 
     forward(pebble, loki_1=second)
-    until(lambda: len(second.pushed) > 2)
+    assert waiting.eventually(lambda: len(second.pushed) > 2)
     before = len(first.pushed)
     known = len(second.pushed)
-    until(lambda: len(second.pushed) > known + 2)
+    assert waiting.eventually(lambda: len(second.pushed) > known + 2)
     assert len(first.pushed) == before

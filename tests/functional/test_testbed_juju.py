@@ -4,7 +4,6 @@ import pathlib
 import socket
 import subprocess
 import sys
-import time
 import zipfile
 
 import pytest
@@ -15,6 +14,7 @@ from lightkube.resources.core_v1 import ConfigMap, Namespace, Service, ServiceAc
 from lightkube.resources.rbac_authorization_v1 import ClusterRole, ClusterRoleBinding
 
 from testbed.juju import client as juju_client
+from tests import waiting
 
 ROOT = pathlib.Path(__file__).parents[2]
 MODEL = "juju-objects"
@@ -29,14 +29,6 @@ def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
-
-
-def eventually(check, seconds=30.0):
-    deadline = time.monotonic() + seconds
-    while not (found := check()):
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.1)
-    return found
 
 
 def find(client, kind, name, namespace=None):
@@ -59,14 +51,11 @@ def juju(kubeconfig, tmp_path):
     controller = juju_client.Controller(address, folder)
 
     def answers():
-        try:
-            return controller.command("models") == []
-        except OSError:
-            return False
+        return controller.command("models") == []
 
     with subprocess.Popen(argv, cwd=ROOT) as process:
         try:
-            eventually(answers)
+            assert waiting.eventually(answers)
             yield juju_client.Juju(controller, MODEL)
         finally:
             process.terminate()
@@ -83,14 +72,16 @@ def charm(tmp_path):
 def test_application_lives_and_leaves_nothing(juju, charm, client):
     juju.add_model()
     juju.deploy(charm)
-    eventually(lambda: find(client, StatefulSet, "plain", MODEL))
+    assert waiting.eventually(lambda: find(client, StatefulSet, "plain", MODEL))
     namespace = client.get(Namespace, MODEL)
     assert namespace.metadata.labels["model.juju.is/name"] == MODEL
     assert namespace.metadata.labels["app.kubernetes.io/managed-by"] == "juju"
     assert client.get(Service, "plain", namespace=MODEL).spec.ports[0].port == 65535
 
     juju.add_unit("plain")
-    eventually(lambda: client.get(StatefulSet, "plain", namespace=MODEL).spec.replicas == 2)
+    assert waiting.eventually(
+        lambda: client.get(StatefulSet, "plain", namespace=MODEL).spec.replicas == 2
+    )
 
     juju.trust("plain")
 
@@ -98,7 +89,7 @@ def test_application_lives_and_leaves_nothing(juju, charm, client):
         rules = client.get(ClusterRole, f"{MODEL}-plain").rules or []
         return [(r.apiGroups, r.resources, r.verbs) for r in rules] == [(["*"], ["*"], ["*"])]
 
-    eventually(is_trusted)
+    assert waiting.eventually(is_trusted)
 
     model = namespace.metadata.labels
     created_by = {

@@ -11,12 +11,12 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import zipfile
 
 import pytest
 
 from testbed.juju import client, pack
+from tests import waiting
 
 ROOT = pathlib.Path(__file__).parents[4]
 AGENT = ROOT / "testbed" / "juju" / "agent"
@@ -33,16 +33,6 @@ def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
-
-
-def eventually(check, seconds=30.0):
-    deadline = time.monotonic() + seconds
-    while True:
-        found = check()
-        if found or time.monotonic() > deadline:
-            assert found, "did not happen in time"
-            return found
-        time.sleep(0.05)
 
 
 @pytest.fixture(scope="session")
@@ -83,12 +73,9 @@ def running_controller(tmp_path):
 
     def answers():
         assert process.poll() is None, (tmp_path / "controller.log").read_text()
-        try:
-            return found.command("models") is not None
-        except OSError:
-            return False
+        return found.command("models") is not None
 
-    eventually(answers)
+    assert waiting.eventually(answers)
     yield found
     process.terminate()
     process.wait(10)
@@ -144,7 +131,7 @@ class Model:
     def start_pod(self, unit, *, containers=""):
         """Give a unit a new pod: charm-init, then the agent."""
         app, _, number = unit.partition("/")
-        password = eventually(lambda: self._password(app))
+        password = waiting.eventually(lambda: self._password(app))
         folder = self.folder / f"pod-{app}-{number}-{len(self.pods)}"
         folder.mkdir()
         environment = {
@@ -198,7 +185,7 @@ class Model:
 
     def wait_for_hook(self, unit, hook, count=1):
         """Wait until a unit has seen a hook so many times."""
-        eventually(lambda: self.hooks(unit).count(hook) >= count)
+        assert waiting.eventually(lambda: self.hooks(unit).count(hook) >= count)
 
     def wait_idle(self, app, status="active"):
         """Wait until an application is settled."""
