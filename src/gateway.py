@@ -207,6 +207,8 @@ def _choose(wishes: Wishes, found: Found) -> _Choice | Missing | Refusal:
             for service in found.services
             if _reference(service) == wishes.service and _serves(service, one)
         ]
+    if not candidates and wishes.service:
+        return Missing(f"waiting for Service {wishes.service} with the pods of an ingress gateway")
     if not candidates:
         return Missing(
             "waiting for an ingress gateway: install one, name it in gateway-selector, or set "

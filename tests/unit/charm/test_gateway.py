@@ -113,7 +113,7 @@ def test_selector_is_copied_from_the_gateway_that_is_named():
     [
         (wishes(gateway="a/b"), "waiting for Gateway a/b"),
         (wishes(selector="istio=nothing"), "none matches gateway-selector"),
-        (wishes(service="istio-ingress/other"), "waiting for an ingress gateway"),
+        (wishes(service="istio-ingress/other"), "waiting for Service istio-ingress/other"),
     ],
 )
 def test_what_is_not_there_is_waited_for(wanted, words):
