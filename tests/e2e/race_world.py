@@ -9,7 +9,7 @@ import time
 
 from demo import diagnostics, istiod, juju, kubernetes, observer, workloads
 from testbed.juju import bootstrap
-from tests.e2e import race_ledger
+from tests.e2e import kubeflow_kinds, race_ledger
 
 BUILD = pathlib.Path(__file__).parents[2] / "build" / "e2e"
 LIMIT = 2
@@ -18,29 +18,7 @@ BUSY = "pipelines"
 """The charm that is still at work in a hook when its pod is replaced."""
 BUDGET = "katib-db"
 DISABLED = {"istio-integrator.charmhub.io/convergence": "disabled"}
-NOTEBOOKS = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "notebooks.kubeflow.org"},
-    "spec": {
-        "group": "kubeflow.org",
-        "scope": "Namespaced",
-        "names": {"kind": "Notebook", "plural": "notebooks", "singular": "notebook"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "x-kubernetes-preserve-unknown-fields": True,
-                    }
-                },
-            }
-        ],
-    },
-}
+NOTEBOOKS = kubeflow_kinds.NOTEBOOKS
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,11 +12,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from demo import kubernetes, observer, workloads
+from tests.e2e import kubeflow_kinds
 
 Object = dict[str, Any]
 
 PREFIX = "istio-integrator.charmhub.io/"
 PEER = "tries"
+DB_MANAGER = 6789
+"""The peer's second port, which is that of Katib's DB manager."""
 NATIVE = {"sidecar.istio.io/nativeSidecar": "true"}
 CPU = {"sidecar.istio.io/proxyCPU": "10m"}
 FOREVER = ["python3", "/opt/payload/sleep.py", "100000"]
@@ -73,6 +76,10 @@ class Case:
     """The proxy's last state where it endures."""
     holding: str = ""
     """The container that, in the words of the Event, still holds the pod."""
+    main: str = "main"
+    """The container that ends where the pod endures."""
+    sidecar: str = "classic"
+    """Or native, or none."""
 
 
 def job(world: World, name: str, template: Object, **spec: Any) -> list[Object]:
@@ -126,7 +133,7 @@ def _bare_fails(world: World, name: str) -> list[Object]:
 
 
 def _training(
-    kind: str, role: str, policy: str, codes: str, *, workers: int = 0
+    kind: str, role: str, policy: str, codes: str, *, workers: int = 0, seconds: float = 0.3
 ) -> Callable[[World, str], list[Object]]:
     """One replica that ends with these codes; with workers they do, and the role outlasts them."""
     container = {"TFJob": "tensorflow", "PyTorchJob": "pytorch"}[kind]
@@ -139,7 +146,7 @@ def _training(
     def make(world: World, name: str) -> list[Object]:
         port = {"containerPort": 2222, "name": f"{kind.lower()}-port"}
         own = {"container": container, "ports": [port]}
-        replicas = {role: replica(world, world.tries(name, codes, **own))}
+        replicas = {role: replica(world, world.tries(name, codes, seconds, **own))}
         if workers:
             replicas = {
                 role: replica(world, world.tries(name, "0", 40, **own)),
@@ -162,6 +169,50 @@ def _two(second: str) -> Callable[[World, str], list[Object]]:
     def make(world: World, name: str) -> list[Object]:
         later = world.tries(f"{name}-{second}", "0", 5, container=second)
         return job(world, name, world.template(world.tries(name, "0"), later))
+
+    return make
+
+
+def _collected(world: World, template: Object, name: str, wait_for_all: bool) -> Object:
+    peer = f"{PEER}.{world.model}:{DB_MANAGER}"
+    return kubeflow_kinds.with_collector(template, name, peer, wait_for_all=wait_for_all)
+
+
+def _trial(
+    *, wait_for_all: bool = False, annotations: Mapping[str, str] | None = None
+) -> Callable[[World, str], list[Object]]:
+    def make(world: World, name: str) -> list[Object]:
+        # Whoever trains for less time than its collector takes to start fails with Katib.
+        training = world.tries(name, "0", 15, container="training-container")
+        template = world.template(training, **(annotations or {}))
+        (made,) = job(world, name, _collected(world, template, name, wait_for_all))
+        return kubeflow_kinds.trial(made)
+
+    return make
+
+
+def _trial_of_tf(world: World, name: str) -> list[Object]:
+    (made,) = _training("TFJob", "Worker", "Never", "0", seconds=15)(world, name)
+    replica = made["spec"]["tfReplicaSpecs"]["Worker"]
+    replica["template"] = _collected(world, replica["template"], name, False)
+    return kubeflow_kinds.trial(made)
+
+
+def _step(codes: str) -> Callable[[World, str], list[Object]]:
+    def make(world: World, name: str) -> list[Object]:
+        template = world.template(world.tries(name, codes))
+        step = kubeflow_kinds.step(template, name, f"{PEER}.{world.model}")
+        return kubeflow_kinds.workflow(workloads.pod(name, world.model, step))
+
+    return make
+
+
+def _pipelines(annotations: Mapping[str, str]) -> Callable[[World, str], list[Object]]:
+    def make(world: World, name: str) -> list[Object]:
+        template = world.template(world.tries(name, "0"), **annotations)
+        step = kubeflow_kinds.step(template, name, f"{PEER}.{world.model}")
+        step = kubeflow_kinds.pipelines(step, name)
+        return kubeflow_kinds.workflow(workloads.pod(name, world.model, step))
 
     return make
 
@@ -322,6 +373,78 @@ CASES = (
     ),
     Case(name="two-payloads", make=_two("other"), tries={"": 1, "-other": 1}),
     Case(name="argo", make=_two("wait"), tries={"": 1, "-wait": 1}),
+    Case(name="katib-job", make=_trial(), tries={"": 1, "-metrics": 1}),
+    Case(
+        name="katib-native",
+        make=_trial(annotations=NATIVE),
+        tries={"": 1, "-metrics": 1},
+        stopped=0,
+        sidecar="native",
+    ),
+    Case(
+        name="katib-tfjob",
+        make=_trial_of_tf,
+        want="Succeeded",
+        tries={"": 1, "-metrics": 1},
+    ),
+    Case(
+        # With Katib's default the collector waits for the proxy, too, so nobody's turn comes.
+        name="katib-waits-for-all",
+        make=_trial(wait_for_all=True),
+        want="Running",
+        tries={"": 1, "-metrics": 0},
+        stopped=0,
+        endures=True,
+        main="training-container",
+        proxy="running",
+    ),
+    Case(
+        # The report of a collector that outlives its proxy is lost, and the trial with it.
+        name="katib-not-waited-for",
+        make=_trial(annotations={f"{PREFIX}wait-for-containers": "training-container"}),
+        want="Failed",
+        tries={"": 1, "-metrics": 0},
+        holding=kubeflow_kinds.COLLECTOR,
+    ),
+    Case(
+        # The way out without a change to Katib: the report goes past the proxy.
+        name="katib-past-the-proxy",
+        make=_trial(
+            wait_for_all=True,
+            annotations={
+                f"{PREFIX}wait-for-containers": "training-container",
+                "traffic.sidecar.istio.io/excludeOutboundPorts": str(DB_MANAGER),
+            },
+        ),
+        tries={"": 1, "-metrics": 1},
+        holding=kubeflow_kinds.COLLECTOR,
+    ),
+    Case(
+        name="argo-step",
+        make=_step("0"),
+        want="Succeeded",
+        tries={"": 1, "-inputs": 1, "-outputs": 1},
+    ),
+    Case(
+        name="argo-step-failing",
+        make=_step("1"),
+        want="Failed",
+        tries={"": 1, "-inputs": 1, "-outputs": 1},
+    ),
+    Case(
+        name="pipelines-step",
+        make=_pipelines({}),
+        want="Succeeded",
+        tries={"": 1, "-inputs": 1, "-outputs": 1},
+        stopped=0,
+        sidecar="none",
+    ),
+    Case(
+        name="pipelines-step-in-the-mesh",
+        make=_pipelines({"sidecar.istio.io/inject": "true"}),
+        want="Succeeded",
+        tries={"": 1, "-inputs": 1, "-outputs": 1},
+    ),
     Case(
         name="ignored-agent",
         make=_ignored,
@@ -365,7 +488,7 @@ CASES = (
         endures=True,
         proxy="running",
     ),
-    Case(name="native", make=_native, tries={"": 1}, stopped=0),
+    Case(name="native", make=_native, tries={"": 1}, stopped=0, sidecar="native"),
     Case(name="by-revision", make=_by_revision, namespace="by_revision"),
     Case(name="status-port", make=_status_port, tries={"": 1}),
     Case(name="restart-rule", make=_rules("Restart"), want="Succeeded", tries={"": 2}),
@@ -396,7 +519,10 @@ def peer(world: World) -> list[Object]:
         "metadata": {"name": PEER, "namespace": world.model},
         "spec": {
             "selector": {"app": PEER},
-            "ports": [{"name": "http", "port": 80, "targetPort": 8080}],
+            "ports": [
+                {"name": "http", "port": 80, "targetPort": 8080},
+                {"name": "http-metrics", "port": DB_MANAGER, "targetPort": 8080},
+            ],
         },
     }
     template = workloads.template([server], annotations=CPU)

@@ -19,12 +19,14 @@ from sidecar_lifecycle.rules import finished
 from sidecar_lifecycle.shutdown import stop
 
 from demo import juju, kubernetes, observer, timeline, workloads
+from tests.e2e import kubeflow_kinds
 from tests.e2e import shutdown_cases as cases
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
 MODEL = "shutdown"
 WITHIN = 180
+JOBS = ("Job", "TFJob", "PyTorchJob")
 SETTLE = 3
 """Seconds for what must not happen to happen."""
 
@@ -66,6 +68,7 @@ def world(node):
 
     async def prepare():
         async with kubernetes.Api.from_kubeconfig(node.testbed.kubeconfig) as api:
+            await kubeflow_kinds.define(node.testbed)
             if not await api.find("Namespace", MODEL):
                 await controller.add_model()
                 await controller.deploy(node.charms.integrator, juju.APPLICATION)
@@ -100,14 +103,14 @@ def run(node, world, request):
         async with kubernetes.Api.from_kubeconfig(node.testbed.kubeconfig) as api:
             watching = observer.Observer()
             async with watching.following(api):
-                await start(api, world, chosen)
+                made = await start(api, world, chosen)
                 began = watching.now
                 found = await settled(api, chosen)
                 seconds = watching.now - began
                 await asyncio.sleep(SETTLE)
                 counted = await cases.counted(api, MODEL)
                 events = await api.list("Event")
-                await clear(api, found)
+                await clear(api, made)
                 pods = list(watching.timeline.pods.values())
                 return Run(world, pods, found, counted, events, seconds)
 
@@ -115,12 +118,13 @@ def run(node, world, request):
 
 
 async def start(api, world, chosen):
-    """Create all objects, their pods labelled by case."""
+    """Create all objects, their pods labelled by case, and return them."""
     assert await cases.counted(api, MODEL) == {}
-    made = [labelled(case, item) for case in chosen for item in case.make(world, case.name)]
-    await asyncio.gather(*(api.create(item) for item in made))
+    made = [[labelled(case, item) for item in case.make(world, case.name)] for case in chosen]
+    await asyncio.gather(*(kubeflow_kinds.create(api, items) for items in made))
+    created = [item for items in made for item in items]
     if not any(case.name == "cron" for case in chosen):
-        return
+        return created
     # As if a run had been due since.
     resource = await api.resource("CronJob")
     await api.request(
@@ -129,6 +133,7 @@ async def start(api, world, chosen):
         body={"status": {"lastScheduleTime": "2020-01-01T00:00:00Z"}},
         content_type="application/merge-patch+json",
     )
+    return created
 
 
 def labelled(case, item):
@@ -156,7 +161,9 @@ def conditions_of(item):
     status = item.get("status", {})
     if item["kind"] == "Pod":
         return {status.get("phase")}
-    return {each["type"] for each in status.get("conditions") or () if each["status"] == "True"}
+    conditions = status.get("conditions") or ()
+    found = {each["type"] for each in conditions if each["status"] == "True"}
+    return found | {"Running"} if status.get("active") else found
 
 
 async def settled(api, chosen):
@@ -164,21 +171,27 @@ async def settled(api, chosen):
     wanted = {case.name: case for case in chosen}
     found = {}
 
+    def add(kind, item):
+        metadata = item["metadata"]
+        found[metadata["namespace"], metadata["name"]] = {**item, "kind": kind}
+
     async def all_over():
         nonlocal found
         found = {}
-        for kind in ("Job", "TFJob", "PyTorchJob", "Pod"):
-            for item in await api.list(kind):
-                metadata = item["metadata"]
-                owned = metadata.get("ownerReferences")
-                if "case" in (metadata.get("labels") or {}) and not (owned and kind == "Pod"):
-                    found[metadata["namespace"], metadata["name"]] = {**item, "kind": kind}
+        pods = await api.list("Pod", labels="case")
+        for kind in JOBS:
+            for item in await api.list(kind, labels="case"):
+                add(kind, item)
+        for pod in pods:
+            if not any(owner["kind"] in JOBS for owner in owners_of(pod)):
+                add("Pod", pod)
         if {item["metadata"]["labels"]["case"] for item in found.values()} != set(wanted):
             return False
         for item in found.values():
             case = wanted[item["metadata"]["labels"]["case"]]
             ended = conditions_of(item) & {"Complete", "Failed", "Succeeded"}
-            is_over = stays(item, case) if case.endures else bool(ended)
+            its = [pod for pod in pods if pod["metadata"]["labels"]["case"] == case.name]
+            is_over = stays(its, case) if case.endures else bool(ended)
             if not is_over:
                 return False
         return True
@@ -190,10 +203,17 @@ async def settled(api, chosen):
     return found
 
 
-def stays(item, case):
-    """Whether a pod that does not end is where it should stay."""
-    states = states_of(item)
-    return "terminated" in states.get("main", {}) and case.proxy in states.get("istio-proxy", {})
+def owners_of(item):
+    return item["metadata"].get("ownerReferences", ())
+
+
+def stays(pods, case):
+    """Whether the pods of a case that does not end are where they should stay."""
+    states = [states_of(pod) for pod in pods]
+    return bool(states) and all(
+        "terminated" in each.get(case.main, {}) and case.proxy in each.get("istio-proxy", {})
+        for each in states
+    )
 
 
 def states_of(pod):
@@ -203,12 +223,13 @@ def states_of(pod):
     }
 
 
-async def clear(api, found):
+async def clear(api, made):
     """Delete what the cases made, so that a second run can begin."""
-    owners = {(item["kind"], name, namespace) for (namespace, name), item in found.items()}
-    owners.add(("CronJob", "cron", MODEL))
-    await asyncio.gather(*(api.delete(*key) for key in owners))
-    await api.delete("Deployment", cases.PEER, MODEL)
+    names = {
+        (each["kind"], each["metadata"]["name"], each["metadata"]["namespace"]) for each in made
+    }
+    names.add(("Deployment", cases.PEER, MODEL))
+    await asyncio.gather(*(api.delete(*name) for name in names))
 
 
 @pytest.fixture(params=[pytest.param(case, id=case.name) for case in cases.CASES])
@@ -227,7 +248,7 @@ def test_workload_comes_to_its_end_in_time(run, case):
 
 def test_each_try_had_its_network(run, case):
     for suffix, count in (case.tries or {}).items():
-        assert run.counted.get(f"{case.name}{suffix}") == count
+        assert run.counted.get(f"{case.name}{suffix}", 0) == count
     codes = {
         interval.seen.exit_code
         for pod in run.pods_of(case)
@@ -252,9 +273,15 @@ def test_proxy_ends_after_the_payload_and_is_stopped_once(run, case):
         proxy = states["istio-proxy"]["terminated"]
         assert proxy["exitCode"] == 0
         held = [name for name, state in states.items() if "terminated" not in state]
-        assert held == [case.holding] * bool(case.holding)
-        ends = [s["terminated"]["finishedAt"] for s in states.values() if "terminated" in s]
-        assert max(ends) == proxy["finishedAt"]
+        assert held == [case.holding] * case.endures
+        ends = {
+            name: state["terminated"]["finishedAt"]
+            for name, state in states.items()
+            if "terminated" in state
+        }
+        if case.holding and not case.endures:
+            assert ends.pop(case.holding) >= proxy["finishedAt"]
+        assert max(ends.values()) == proxy["finishedAt"]
         if case.holding:
             assert f"before {case.holding} ends" in stops[0]["message"]
 
@@ -262,8 +289,8 @@ def test_proxy_ends_after_the_payload_and_is_stopped_once(run, case):
 def test_sidecars_were_of_the_kind_that_was_meant(run, case):
     for pod in run.pods_of(case):
         names = [each["name"] for each in pod.pod["spec"]["containers"]]
-        assert ("istio-proxy" in names) == (case.name != "native")
-        assert pod.proxy is not None
+        assert ("istio-proxy" in names) == (case.sidecar == "classic")
+        assert (pod.proxy is None) == (case.sidecar == "none")
 
 
 def test_all_of_it_took_little_time(run, node, figures):

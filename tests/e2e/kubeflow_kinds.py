@@ -1,0 +1,281 @@
+"""Kubeflow's kinds, and the pods that their controllers make, without those controllers.
+
+Workflow is the definition that Argo ships. Those of Katib and of notebooks are minimal ones of our
+own: they take any content, and are there to own what their controllers would create. The pods have
+the containers, labels, volumes and owners that Katib's injector, Argo's workflow controller, the
+pipelines' API server and the notebook controller give them; what runs in them is our payload.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from demo import kubernetes, workloads
+from testbed import cluster, programs
+
+Object = dict[str, Any]
+
+KATIB = "kubeflow.org/v1beta1"
+ARGO = "argoproj.io/v1alpha1"
+METRICS = "/var/log/katib"
+COLLECTOR = "metrics-logger-and-collector"
+ARGO_FILES = {"name": "var-run-argo", "mountPath": "/var/run/argo"}
+OUTSIDE = {"sidecar.istio.io/inject": "false"}
+
+
+def minimal(kind: str, version: str) -> Object:
+    """A definition of a kind of kubeflow.org that takes any content."""
+    plural = f"{kind.lower()}s"
+    content = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.kubeflow.org"},
+        "spec": {
+            "group": "kubeflow.org",
+            "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
+            "versions": [
+                {
+                    "name": version,
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": content},
+                }
+            ],
+        },
+    }
+
+
+NOTEBOOKS = minimal("Notebook", "v1")
+
+
+def workflows() -> Object:
+    """Argo's own definition of Workflow."""
+    folder = programs.ensure(("argo-workflows",))["argo-workflows"]
+    return yaml.safe_load((folder / "share" / "workflows.yaml").read_text())
+
+
+def definitions() -> list[Object]:
+    """All of them."""
+    return [minimal("Experiment", "v1beta1"), minimal("Trial", "v1beta1"), NOTEBOOKS, workflows()]
+
+
+async def define(testbed: cluster.Testbed) -> None:
+    """Have the API server serve them."""
+    made = definitions()
+    names = [f"crd/{each['metadata']['name']}" for each in made]
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": made})
+    await asyncio.to_thread(testbed.apply, text)
+    wait = ("wait", "--for=condition=Established", *names)
+    await asyncio.to_thread(testbed.kubectl, *wait)
+
+
+async def create(api: kubernetes.Api, items: Sequence[Object]) -> None:
+    """Create objects; those that own others come before them."""
+    uids: dict[tuple[str, str], str] = {}
+    for item in items:
+        references = [
+            {**each, "uid": uids[each["kind"], each["name"]]}
+            for each in item["metadata"].get("ownerReferences", ())
+        ]
+        metadata = {**item["metadata"], "ownerReferences": references}
+        made = await api.create({**item, "metadata": metadata})
+        uids[item["kind"], made["metadata"]["name"]] = made["metadata"]["uid"]
+
+
+def owner(item: Object) -> Object:
+    """A reference to an object as its dependents' controller; the uid comes when it is created."""
+    return {
+        "apiVersion": item["apiVersion"],
+        "kind": item["kind"],
+        "name": item["metadata"]["name"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def owned(item: Object, by: Object) -> Object:
+    """The same object with an owner."""
+    return {**item, "metadata": {**item["metadata"], "ownerReferences": [owner(by)]}}
+
+
+def _object(version: str, kind: str, name: str, namespace: str, spec: Object) -> Object:
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def trial(job: Object) -> list[Object]:
+    """An Experiment, its one Trial, and the job that the Trial runs."""
+    metadata = job["metadata"]
+    experiment = _object(KATIB, "Experiment", metadata["name"], metadata["namespace"], {})
+    made = _object(KATIB, "Trial", metadata["name"], metadata["namespace"], {"runSpec": job})
+    return [experiment, owned(made, experiment), owned(job, made)]
+
+
+def with_collector(template: Object, name: str, peer: str, *, wait_for_all: bool) -> Object:
+    """A pod template after Katib's injector: its first container is wrapped, and collected from.
+
+    Args:
+        template: of a pod with one container, whose command has no quoted words.
+        name: of the Trial.
+        peer: host and port of what stands in for the DB manager.
+        wait_for_all: Katib's `waitAllProcesses`, which is true by default.
+    """
+    (training,) = template["spec"]["containers"]
+    mount = {"volumeMounts": [{"name": "metrics-volume", "mountPath": METRICS}]}
+    said = f"1>{METRICS}/metrics.log 2>&1"
+    # The kubelet makes $$ of it, which is the shell's own number.
+    mark = f"echo completed > {METRICS}/$$$$.pid"
+    wrapped = {
+        **training,
+        "command": ["sh", "-c"],
+        "args": [f"{' '.join(training['command'])} {said} && {mark}"],
+        **mount,
+    }
+    collector = workloads.container(
+        COLLECTOR,
+        training["image"],
+        ["python3", "/opt/payload/collector.py"],
+        args=[
+            *("-t", name, "-m", "accuracy", "-o-type", "maximize", "-s-db", peer),
+            *("-path", f"{METRICS}/metrics.log", "-format", "TEXT"),
+            *(() if wait_for_all else ("-w", "false")),
+        ],
+        **mount,
+    )
+    labels = {"katib.kubeflow.org/experiment": name, "katib.kubeflow.org/trial": name}
+    metadata = template["metadata"]
+    return {
+        "metadata": {**metadata, "labels": {**metadata["labels"], **labels}},
+        "spec": {
+            **template["spec"],
+            "shareProcessNamespace": True,
+            "containers": [wrapped, collector],
+            "volumes": [{"name": "metrics-volume", "emptyDir": {}}],
+        },
+    }
+
+
+def workflow(pod: Object) -> list[Object]:
+    """A Workflow and the pod of its one step."""
+    metadata = pod["metadata"]
+    made = _object(
+        ARGO, "Workflow", metadata["name"], metadata["namespace"], {"entrypoint": "one"}
+    )
+    return [made, owned(pod, made)]
+
+
+def step(template: Object, name: str, peer: str) -> Object:
+    """A pod template after Argo's workflow controller, with the emissary before its command."""
+    (main,) = template["spec"]["containers"]
+    meant = {"name": name, "archiveLocation": {"http": {"url": f"http://{peer}"}}}
+
+    def executor(part: str, container: Object) -> Object:
+        environment = {
+            "ARGO_CONTAINER_NAME": container["name"],
+            "ARGO_TEMPLATE": json.dumps(meant),
+        }
+        return {
+            **container,
+            "command": [*_argoexec(part), *(container["command"] if part == "emissary" else ())],
+            "env": [{"name": key, "value": value} for key, value in environment.items()],
+            "volumeMounts": [ARGO_FILES],
+        }
+
+    def ours(part: str) -> Object:
+        return executor(part, workloads.container(part, main["image"], ()))
+
+    metadata = template["metadata"]
+    said = {
+        "workflows.argoproj.io/node-name": name,
+        "workflows.argoproj.io/node-id": name,
+        "kubectl.kubernetes.io/default-container": "main",
+    }
+    labels = {"workflows.argoproj.io/workflow": name, "workflows.argoproj.io/completed": "false"}
+    return {
+        "metadata": {
+            "labels": {**metadata["labels"], **labels},
+            "annotations": {**metadata["annotations"], **said},
+        },
+        "spec": {
+            **template["spec"],
+            "initContainers": [ours("init")],
+            "containers": [ours("wait"), executor("emissary", {**main, "name": "main"})],
+            "volumes": [{"name": ARGO_FILES["name"], "emptyDir": {}}],
+        },
+    }
+
+
+def _argoexec(part: str) -> Sequence[str]:
+    if part == "emissary":
+        return ("/var/run/argo/argoexec", "emissary", "--")
+    return ("python3", "/opt/payload/argoexec.py", part)
+
+
+def pipelines(template: Object, run: str) -> Object:
+    """A step's template after the pipelines' API server and compiler (KFP v2).
+
+    The API server asks for no sidecar unless the pipeline says something about it itself.
+    """
+    metadata = template["metadata"]
+    main = template["spec"]["containers"][-1]
+    launcher = {"name": "kfp-launcher", "mountPath": "/kfp-launcher"}
+    copy = workloads.container(
+        "kfp-launcher",
+        main["image"],
+        ["touch", "/kfp-launcher/launch"],
+        volumeMounts=[launcher],
+    )
+    labels = {"pipelines.kubeflow.org/v2_component": "true", "pipeline/runid": run}
+    spec = template["spec"]
+    return {
+        "metadata": {
+            "labels": {**metadata["labels"], **labels},
+            "annotations": {
+                **OUTSIDE,
+                **metadata["annotations"],
+                "pipelines.kubeflow.org/v2_component": "true",
+            },
+        },
+        "spec": {
+            **spec,
+            "initContainers": [*spec["initContainers"], copy],
+            "containers": [
+                *spec["containers"][:-1],
+                {**main, "volumeMounts": [*main["volumeMounts"], launcher]},
+            ],
+            "volumes": [*spec["volumes"], {"name": "kfp-launcher", "emptyDir": {}}],
+        },
+    }
+
+
+def notebook(name: str, namespace: str, image: str, labels: Mapping[str, str]) -> list[Object]:
+    """A Notebook and the StatefulSet that its controller makes for it."""
+    server = workloads.container(
+        name,
+        image,
+        workloads.payload("server.py", "--port", 8888),
+        ports=[{"containerPort": 8888, "name": "notebook-port", "protocol": "TCP"}],
+        env=[{"name": "NB_PREFIX", "value": f"/notebook/{namespace}/{name}"}],
+        readinessProbe={"httpGet": {"path": "/", "port": 8888}, "periodSeconds": 1},
+    )
+    own = {"statefulset": name, "notebook-name": name, "app": name, **labels}
+    template = workloads.template([server], labels=own)
+    template["spec"]["securityContext"] = {"fsGroup": 100}
+    made = _object("kubeflow.org/v1", "Notebook", name, namespace, {"template": template})
+    stateful = _object(
+        "apps/v1",
+        "StatefulSet",
+        name,
+        namespace,
+        {
+            "replicas": 1,
+            "selector": {"matchLabels": {"statefulset": name}},
+            "template": template,
+        },
+    )
+    return [made, owned(stateful, made)]
