@@ -124,6 +124,9 @@ class IstioIntegrator(ops.CharmBase):
             return config.Config()
 
     def _on_collect_status(self, event: ops.CollectStatusEvent) -> None:
+        if not self._statuses:
+            # Not every event makes us look: what was said last still holds.
+            return
         phrases: list[str] = []
         for status in self._statuses:
             if isinstance(status, ops.ActiveStatus):

@@ -93,6 +93,18 @@ def test_status_names_what_classic_sidecars_lack(ctx, fake):
     assert "classic sidecars" in status(ctx, state()).message
 
 
+@pytest.mark.parametrize(
+    "said", [testing.WaitingStatus("waiting for istiod"), testing.ActiveStatus("14/14 pods")]
+)
+@pytest.mark.parametrize("event", ["relation_joined", "stop"])
+def test_event_that_asks_for_nothing_leaves_the_status_as_it_is(ctx, fake, event, said):
+    fake_cluster.install_istio(fake)
+    relation = testing.Relation("ingress")
+    given = dataclasses.replace(state(), unit_status=said, relations={relation})
+    arguments = () if event == "stop" else (relation,)
+    assert status(ctx, given, getattr(ctx.on, event)(*arguments)) == said
+
+
 EVENTS = [
     "install",
     "upgrade_charm",
