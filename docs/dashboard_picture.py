@@ -52,7 +52,8 @@ def value(number: float, unit: str) -> str:
     if unit == "bytes":
         return f"{number / 2**20:.0f} MiB"
     if unit == "s":
-        return f"{number:.2f} s" if number >= 1 else f"{number * 1000:.0f} ms"
+        thousandths = f"{number * 1000:.2g}" if number < 0.01 else f"{number * 1000:.0f}"
+        return f"{number:.2f} s" if number >= 1 else f"{thousandths} ms"
     suffix = " /s" if unit == "reqps" else ""
     return f"{number:.0f}{suffix}" if number == round(number) else f"{number:.2g}{suffix}"
 

@@ -52,6 +52,15 @@ async def eventually(condition, seconds=60):
     return found
 
 
+def keep(found, seconds):
+    """Write down what the dashboard shows, from which docs/pictures.py draws it."""
+    folder = paths.SOURCE / "build" / "e2e"
+    folder.mkdir(parents=True, exist_ok=True)
+    shown = prometheus.shown(found, "30s", seconds)
+    (folder / "dashboard.json").write_text(json.dumps(shown))
+    return shown
+
+
 async def test_every_panel_has_numbers_after_a_few_jobs(on, told, tmp_path):
     await on.juju.wait_until_in_mesh(120)
     application, unit = await eventually(told)
@@ -70,6 +79,16 @@ async def test_every_panel_has_numbers_after_a_few_jobs(on, told, tmp_path):
         answers = found.query("sidecar_lifecycle_admission_answers == 1")
         assert [each["metric"]["backend"] for each in answers] == ["webhook"]
         assert found.query('ALERTS{alertstate="firing"}') == []
+        for wave in range(4):
+            again = [
+                workloads.sleeper(f"wave-{wave}-{number}", on.model, on.image)
+                for number in range(2 + wave)
+            ]
+            await on.api.apply(*again)
+            await asyncio.sleep(15)
+        shown = await asyncio.to_thread(keep, found, 120)
+        empty = {each["title"] for each in shown if each["type"] != "row" and not each["series"]}
+        assert {f"{title} (A)" for title in empty} <= HEALTHY
     await steps.clear_jobs(on.api, on.model)
 
 

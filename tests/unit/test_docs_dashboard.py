@@ -51,6 +51,7 @@ def test_picture_has_each_panel_of_the_dashboard(drawing):
         (3.0, "short", "3"),
         (0.25, "short", "0.25"),
         (0.0123, "s", "12 ms"),
+        (0.00025, "s", "0.25 ms"),
         (61.5, "s", "61.50 s"),
         (150 * 2**20, "bytes", "150 MiB"),
         (2.0, "reqps", "2 /s"),
