@@ -142,7 +142,8 @@ def layer(argv: list[str]) -> ops.pebble.LayerDict:
     """Write the Pebble layer.
 
     The checks have no level: Juju's probes read the levels, and the kubelet would kill the
-    container where restarting the service is enough.
+    container where restarting the service is enough. On a starved node even a live service
+    answers late, and to restart it then would lose the stops under way.
     """
     return {
         "summary": "sidecar lifecycle",
@@ -159,7 +160,7 @@ def layer(argv: list[str]) -> ops.pebble.LayerDict:
             _LIVE: {
                 "override": "replace",
                 "period": "10s",
-                "timeout": "3s",
+                "timeout": "9s",
                 "threshold": 3,
                 "http": {"url": f"http://localhost:{PORT}/livez"},
             },
