@@ -77,6 +77,16 @@ async def load(api, workers=4, pause=0.02):
             stop.set()
 
 
+async def more(done, count=50):
+    """Wait until so many more pods were created."""
+    want = len(done) + count
+
+    async def are_created():
+        return len(done) >= want
+
+    await observer.eventually(are_created, 60, f"{count} more pods created", every=0.1)
+
+
 def summary(name, done):
     seconds = sorted(one.seconds for one in done)
     print(
@@ -228,7 +238,7 @@ async def test_certificates_rotate_while_pods_are_created_and_none_is_skipped(no
     before = await serial(api)
     client = await asyncio.to_thread(bootstrap.juju, node.testbed, MODEL)
     async with load(api) as done:
-        await asyncio.sleep(2)
+        await more(done)
         started = time.monotonic()
         await asyncio.to_thread(client.run, f"{APP}/0", "rotate-certificates")
 
@@ -237,7 +247,7 @@ async def test_certificates_rotate_while_pods_are_created_and_none_is_skipped(no
 
         await observer.eventually(is_shown, 120, "the new certificate on every server")
         print(f"every server shows the new certificate after {time.monotonic() - started:.1f} s")
-        await asyncio.sleep(3)
+        await more(done)
     summary("rotation", done)
     assert len(done) > 100
     assert [one for one in done if not one.held] == []
@@ -247,11 +257,9 @@ async def test_certificates_rotate_while_pods_are_created_and_none_is_skipped(no
 async def test_switching_the_backend_both_ways_misses_no_pod(charm, api):
     async with load(api) as done:
         for backend in ("policy", "webhook", "policy", "webhook"):
-            before = len(done)
             await charm.config(APP, admission=backend)
             await charm.wait_for("active", 60, words=backend)
-            await asyncio.sleep(1)
-            assert len(done) > before
+            await more(done)
     summary("switching", done)
     assert len(done) > 100
     assert [one for one in done if not one.held] == []
