@@ -207,12 +207,12 @@ def _choose(wishes: Wishes, found: Found) -> _Choice | Missing | Refusal:
             for service in found.services
             if _reference(service) == wishes.service and _serves(service, one)
         ]
-    if not candidates and wishes.service:
-        return Missing(f"waiting for Service {wishes.service} with the pods of an ingress gateway")
     if not candidates:
         return Missing(
-            "waiting for an ingress gateway: install one, name it in gateway-selector, or set "
-            "gateway-workload=true"
+            f"waiting for Service {wishes.service} with the pods of an ingress gateway"
+            if wishes.service
+            else "waiting for an ingress gateway: install one, name it in gateway-selector, or "
+            "set gateway-workload=true"
         )
     if len(candidates) > 1:
         names = ", ".join(sorted(one.reference for one in candidates))
