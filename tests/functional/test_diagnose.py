@@ -32,7 +32,7 @@ import webhook
 from diagnosis import access, checks, look, running
 from tests.functional import istiod_world
 from tests.functional.test_ingress_objects import Related
-from tests.visitors import eventually
+from tests.waiting import eventually
 
 APP = "istio-integrator"
 ROLES = pathlib.Path("rbac/roles.yaml")
