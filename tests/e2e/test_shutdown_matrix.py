@@ -22,10 +22,10 @@ from demo import juju, kubernetes, observer, timeline, workloads
 from tests.e2e import kubeflow_kinds
 from tests.e2e import shutdown_cases as cases
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 MODEL = "shutdown"
-WITHIN = 180
+WITHIN = 300
 JOBS = ("Job", "TFJob", "PyTorchJob")
 SETTLE = 3
 """Seconds for what must not happen to happen."""
