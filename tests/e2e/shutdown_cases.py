@@ -401,7 +401,10 @@ CASES = (
     Case(
         # The report of a collector that outlives its proxy is lost, and the trial with it.
         name="katib-not-waited-for",
-        make=_trial(annotations={f"{PREFIX}wait-for-containers": "training-container"}),
+        make=_trial(
+            wait_for_all=True,
+            annotations={f"{PREFIX}wait-for-containers": "training-container"},
+        ),
         want="Failed",
         tries={"": 1, "-metrics": 0},
         holding=kubeflow_kinds.COLLECTOR,
