@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from demo import kubernetes, workloads
+from demo import kubernetes, observer, workloads
 from testbed import cluster, programs
 
 Object = dict[str, Any]
@@ -72,6 +72,14 @@ async def define(testbed: cluster.Testbed) -> None:
     await asyncio.to_thread(testbed.apply, text)
     wait = ("wait", "--for=condition=Established", *names)
     await asyncio.to_thread(testbed.kubectl, *wait)
+    # For a moment more the API server answers 429, since it sets their storage up.
+    kinds = ",".join(each["metadata"]["name"] for each in made)
+
+    async def are_served() -> bool:
+        ask = ("get", kinds, "--all-namespaces")
+        return (await asyncio.to_thread(testbed.kubectl, *ask, check=False)).returncode == 0
+
+    await observer.eventually(are_served, 30, "the new kinds served")
 
 
 async def create(api: kubernetes.Api, items: Sequence[Object]) -> None:
