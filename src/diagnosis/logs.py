@@ -60,7 +60,8 @@ def log(name: str, lines: Iterable[str], *, look: str) -> Iterable[finding.Findi
     if not found:
         yield finding.fine(f"{name}: no error in {MINUTES} minutes")
         return
-    text, count = max(found.items(), key=lambda pair: pair[1])
+    # What a proxy does not take is the consequence; other lines may say why.
+    text, count = max(found.items(), key=lambda pair: (bool(_REJECTED.search(pair[0])), pair[1]))
     total = sum(found.values())
     times = f" ({count} times)" if count > 1 else ""
     yield finding.doubtful(f"{name}: {total} errors in {MINUTES} minutes: {text}{times}", look)

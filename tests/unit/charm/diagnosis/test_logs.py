@@ -51,6 +51,15 @@ def test_configuration_that_a_proxy_rejects_counts_though_it_is_a_warning(level,
     assert list(logs.errors_in([PLAIN.format(level, scope, text)])) == [f"{scope} {text}"]
 
 
+def test_rejected_configuration_is_shown_before_what_is_said_more_often():
+    rejected = "gRPC config for type.googleapis.com/x.Listener rejected: no"
+    lines = [PLAIN.format("error", "envoy lua", "script load error")] * 3
+    lines += [PLAIN.format("warning", "envoy config", rejected)]
+    (found,) = logs.log("the gateway", lines, look="kubectl logs")
+    assert "4 errors" in found.seen
+    assert rejected in found.seen
+
+
 def test_try_of_a_controller_that_is_repeated_is_no_error():
     text = "error handling istio-validator, retrying (retry count: 1): connection refused"
     assert logs.errors_in([PLAIN.format("error", "controllers", text)]) == {}
