@@ -19,6 +19,9 @@ from tests.functional import admission_cases as table
 from tests.functional import admission_world
 from tests.functional.loopback_webhook import NAME, configure, now, worlds
 
+TIMEOUT = 10
+"""Seconds for a server to take up what it was told."""
+
 
 @pytest.fixture(scope="module")
 def served(client, tmp_path_factory):
@@ -67,15 +70,19 @@ def test_changed_settings_take_effect_without_a_restart(world, servers):
     assert "annotations" not in world.try_pod(pod)["metadata"]
 
     servers["neither"].settle(dataclasses.replace(known, hold_application=True).settings())
-    world_says = waiting.eventually(lambda: world.try_pod(pod)["metadata"].get("annotations"))
+
+    def metadata():
+        return world.try_pod(pod)["metadata"]
+
+    world_says = waiting.eventually(lambda: metadata().get("annotations"), TIMEOUT)
     servers["neither"].settle({"broken": True})
     failed = 'sidecar_lifecycle_admission_reloads_total{file="settings",result="failed"}'
-    assert waiting.eventually(lambda: servers["neither"].metric(failed) >= 2)
-    still = world.try_pod(pod)["metadata"].get("annotations")
+    assert waiting.eventually(lambda: servers["neither"].metric(failed) >= 2, TIMEOUT)
+    still = metadata().get("annotations")
     servers["neither"].settle(known.settings())
 
     assert world_says == still == {table.CONFIG: table.HOLD, table.APPLIED: "hold"}
-    assert waiting.eventually(lambda: "annotations" not in world.try_pod(pod)["metadata"])
+    assert waiting.eventually(lambda: "annotations" not in metadata(), TIMEOUT)
 
 
 def test_a_rotation_under_load_skips_no_pod(world, servers):
@@ -125,7 +132,7 @@ def test_a_server_that_ends_says_so_first_and_still_answers(world, servers):
 
     server.stop()
 
-    assert waiting.eventually(lambda: server.get("/readyz")[0] == 503)
+    assert waiting.eventually(lambda: server.get("/readyz")[0] == 503, TIMEOUT)
     assert server.get("/livez")[0] == 200
     assert table.APPLIED in world.try_pod(pod)["metadata"]["annotations"]
     assert server.process.wait(10) == 0

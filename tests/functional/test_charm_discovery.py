@@ -252,10 +252,10 @@ def test_what_the_installation_is_like_is_seen(api, namespace, default, case):
     assert before != want
     default.configure(*settings)
     try:
-        assert waiting.eventually(lambda: shown() == want), shown()
+        assert waiting.eventually(lambda: shown() == want, 20), shown()
     finally:
         default.configure()
-        assert waiting.eventually(lambda: shown() == before), shown()
+        assert waiting.eventually(lambda: shown() == before, 20), shown()
 
 
 @pytest.mark.long

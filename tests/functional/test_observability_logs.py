@@ -74,7 +74,7 @@ def pebble(tmp_path):
     )
     client = ops.pebble.Client(str(tmp_path / ".pebble.socket"))
     try:
-        assert waiting.eventually(lambda: _answers(client))
+        assert waiting.eventually(lambda: _answers(client), 60)
         yield client
     finally:
         process.terminate()
@@ -124,7 +124,7 @@ def test_lines_reach_loki_and_follow_it_when_it_moves(pebble, stand_ins):
     forward(pebble, loki_0=first)
     pebble.replan_services()
 
-    assert waiting.eventually(lambda: first.pushed)
+    assert waiting.eventually(lambda: first.pushed, 60)
     labels, line = first.pushed[0]
     assert json.loads(line)["line"] >= 1
     assert labels == {
@@ -138,8 +138,8 @@ def test_lines_reach_loki_and_follow_it_when_it_moves(pebble, stand_ins):
     }
 
     forward(pebble, loki_1=second)
-    assert waiting.eventually(lambda: len(second.pushed) > 2)
+    assert waiting.eventually(lambda: len(second.pushed) > 2, 60)
     before = len(first.pushed)
     known = len(second.pushed)
-    assert waiting.eventually(lambda: len(second.pushed) > known + 2)
+    assert waiting.eventually(lambda: len(second.pushed) > known + 2, 60)
     assert len(first.pushed) == before

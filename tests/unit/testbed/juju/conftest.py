@@ -132,6 +132,7 @@ class Model:
         """Give a unit a new pod: charm-init, then the agent."""
         app, _, number = unit.partition("/")
         password = waiting.eventually(lambda: self._password(app))
+        assert password, f"{app} has no password in time"
         folder = self.folder / f"pod-{app}-{number}-{len(self.pods)}"
         folder.mkdir()
         environment = {
