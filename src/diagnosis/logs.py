@@ -17,6 +17,8 @@ _REJECTED = re.compile(r"config for \S+ rejected|ADS\S*: ACK ERROR")
 _RETRIED = re.compile(r"\bretrying\b")
 """istiod's controllers call each try of theirs an error, the next of which mostly succeeds."""
 _CHANGING = re.compile(r"\b[0-9a-f]{8,}\b|\d+")
+_SOURCE = re.compile(r"\S+\.cc:\d+\s+|\s+thread=\d+$")
+"""Envoy's own file and line, which tell the operator nothing and take half of what is shown."""
 _LONGEST = 160
 
 
@@ -28,13 +30,14 @@ def errors_in(lines: Iterable[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     texts: dict[str, str] = {}
     for line in lines:
-        level, text = _parsed(line)
+        level, message = _parsed(line)
+        text = " ".join(_SOURCE.sub("", message).split())
         if (level in _ERRORS and not _RETRIED.search(text)) or _REJECTED.search(text):
             key = _CHANGING.sub("#", text)
             # The last one of each kind is the one to show.
             texts[key] = text
             found[key] = found.get(key, 0) + 1
-    return {" ".join(texts[key].split())[:_LONGEST]: count for key, count in found.items()}
+    return {texts[key]: count for key, count in found.items()}
 
 
 def _parsed(line: str) -> tuple[str, str]:
@@ -63,5 +66,6 @@ def log(name: str, lines: Iterable[str], *, look: str) -> Iterable[finding.Findi
     # What a proxy does not take is the consequence; other lines may say why.
     text, count = max(found.items(), key=lambda pair: (bool(_REJECTED.search(pair[0])), pair[1]))
     total = sum(found.values())
+    shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
     times = f" ({count} times)" if count > 1 else ""
-    yield finding.doubtful(f"{name}: {total} errors in {MINUTES} minutes: {text}{times}", look)
+    yield finding.doubtful(f"{name}: {total} errors in {MINUTES} minutes: {shown}{times}", look)

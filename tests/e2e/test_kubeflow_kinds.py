@@ -159,7 +159,8 @@ def story(node):
         async with kubernetes.Api.from_kubeconfig(node.testbed.kubeconfig) as api:
             world = World(node, api, MODEL)
             try:
-                await live(world, told)
+                async with profiles_unclaimed(node):
+                    await live(world, told)
             except BaseException:
                 folder = race_world.BUILD / "failures"
                 folder.mkdir(parents=True, exist_ok=True)
@@ -172,6 +173,18 @@ def story(node):
 
     asyncio.run(tell())
     return told
+
+
+@contextlib.asynccontextmanager
+async def profiles_unclaimed(node) -> AsyncIterator[None]:
+    """Keep the model that other modules leave on the node from serving our profile."""
+    neighbour = node.juju()
+    present = await neighbour.status()
+    if present:
+        await neighbour.config(juju.APPLICATION, lifecycle_namespaces="model")
+    yield
+    if present:
+        await neighbour.config(juju.APPLICATION, lifecycle_namespaces="model,profiles,labelled")
 
 
 async def live(world: World, told: Story) -> None:

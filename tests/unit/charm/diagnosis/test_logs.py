@@ -60,6 +60,23 @@ def test_rejected_configuration_is_shown_before_what_is_said_more_often():
     assert rejected in found.seen
 
 
+def test_reason_is_shown_without_its_place_in_envoys_source():
+    path = f"external/envoy/source/{'extensions/config_subscription/' * 6}grpc.cc:138"
+    rejected = "gRPC config for type.googleapis.com/x.Listener rejected: no"
+    text = f"{path}\t{rejected}\tthread=21"
+    lines = [PLAIN.format("error", "envoy lua", "script load error")] * 3
+    lines += [PLAIN.format("warning", "envoy config", text)]
+    (found,) = logs.log("the gateway", lines, look="kubectl logs")
+    assert found.seen == f"the gateway: 4 errors in 5 minutes: envoy config {rejected}"
+
+
+def test_long_line_is_cut():
+    lines = [PLAIN.format("error", "ads", "never " * 100)]
+    (found,) = logs.log("istiod", lines, look="kubectl logs")
+    assert found.seen.endswith("…")
+    assert len(found.seen) < 220
+
+
 def test_try_of_a_controller_that_is_repeated_is_no_error():
     text = "error handling istio-validator, retrying (retry count: 1): connection refused"
     assert logs.errors_in([PLAIN.format("error", "controllers", text)]) == {}
