@@ -70,7 +70,8 @@ def _proxies(look: Look) -> Iterable[Finding]:
 
 def _finished(look: Look) -> Iterable[Finding]:
     ended = [pod for pod in look.finishing if sidecars.payload_end(pod)]
-    return sidecars.lingering(
+    yield from sidecars.collected(look.finishing, now=look.now())
+    yield from sidecars.lingering(
         ended,
         look.workload.explain(ended) if ended else (),
         now=look.now(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,9 @@ from . import finding
 
 GRACE = datetime.timedelta(seconds=30)
 """After a payload's end: by then its proxy has long been stopped."""
+
+_COLLECTOR = "metrics-logger-and-collector"
+"""Of Katib's trials; unless told `-w false` it waits for every process of its pod."""
 
 Line = Mapping[str, Any]
 """One of the workload's answers about a pod."""
@@ -54,20 +58,55 @@ def _by_message(rows: Iterable[Line]) -> dict[str, list[str]]:
 
 def payload_end(pod: cluster.Object) -> datetime.datetime | None:
     """Tell when the last container beside a running classic proxy ended; None where one runs."""
-    states = {
-        each["name"]: cluster.at(each, "state")
-        for each in cluster.items(cluster.at(pod, "status"), "containerStatuses")
-    }
+    states = _states(pod, "containerStatuses")
     proxy = states.pop(probe.PROXY, {})
-    if "running" not in proxy or not states:
+    return _last_end(states) if "running" in proxy else None
+
+
+def collector_waits_since(pod: cluster.Object) -> datetime.datetime | None:
+    """Tell since when Katib's collector and the proxy, of either kind, wait for each other.
+
+    The rule is Katib's `waitAllProcesses`: its collector looks at all processes of the pod, which
+    are one namespace. None where they don't wait.
+    """
+    containers = cluster.items(cluster.at(pod, "spec"), "containers")
+    collector = next((each for each in containers if each["name"] == _COLLECTOR), {})
+    if ("-w", "false") in itertools.pairwise(cluster.items(collector, "args")):
         return None
-    ends: list[datetime.datetime] = []
-    for state in states.values():
-        ended = cluster.at(state, "terminated").get("finishedAt")
-        if ended is None:
-            return None
-        ends.append(datetime.datetime.fromisoformat(ended))
-    return max(ends)
+    states = _states(pod, "containerStatuses")
+    proxies = {**_states(pod, "initContainerStatuses"), **states}
+    waiting = (states.pop(_COLLECTOR, {}), proxies.get(probe.PROXY, {}))
+    states.pop(probe.PROXY, None)
+    return _last_end(states) if all("running" in each for each in waiting) else None
+
+
+def _states(pod: cluster.Object, key: str) -> dict[str, Mapping[str, Any]]:
+    found = cluster.items(cluster.at(pod, "status"), key)
+    return {each["name"]: cluster.at(each, "state") for each in found}
+
+
+def _last_end(states: Mapping[str, Mapping[str, Any]]) -> datetime.datetime | None:
+    ends = [cluster.at(state, "terminated").get("finishedAt") for state in states.values()]
+    if not ends or None in ends:
+        return None
+    return max(datetime.datetime.fromisoformat(end) for end in ends)
+
+
+def collected(
+    pods: Iterable[cluster.Object], *, now: datetime.datetime
+) -> Iterable[finding.Finding]:
+    """Judge the trials whose collector waits for the proxy that waits for it."""
+    for pod in pods:
+        since = collector_waits_since(pod)
+        if since is None or now - since < GRACE:
+            continue
+        metadata = pod["metadata"]
+        yield finding.broken(
+            f"{metadata['namespace']}/{metadata['name']}: {_COLLECTOR} waits for every process, "
+            f"so for the proxy, which waits for it, {int((now - since).total_seconds())} s after "
+            "the training: tell Katib waitAllProcesses: false",
+            "kubectl get configmap --all-namespaces --field-selector metadata.name=katib-config",
+        )
 
 
 def lingering(

@@ -11,6 +11,7 @@ from testbed import istio as testbed_istio
 from testbed.juju import bootstrap, client
 from tests import waiting
 from tests.e2e import diagnose_world as world
+from tests.e2e import kubeflow_kinds
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
@@ -240,6 +241,15 @@ def test_proxies_that_outlive_their_payload_are_named(place):
     assert command == f"juju config {APP} proxy-shutdown=true"
     place.juju.config(APP, {"proxy-shutdown": True})
     place.juju.wait_for(APP)
+
+
+def test_collector_that_waits_for_the_proxy_that_waits_for_it_is_named(place):
+    image = place.node.charms.payload_image
+    main = workloads.container("main", image, workloads.payload("sleep.py", 1))
+    template = workloads.template([main], restart_policy="Never", annotations=workloads.CLASSIC)
+    trial = kubeflow_kinds.with_collector(template, "trial", "db:6789", wait_for_all=True)
+    with place.applied(json.dumps(workloads.job("trial", MODEL, trial))):
+        place.finds("finished pods", "broken", "waits for every process", timeout=120)
 
 
 def test_bare_pod_without_a_sidecar_is_reported_with_its_reason(place):

@@ -130,3 +130,50 @@ def test_proxy_after_its_payload_is_judged_by_the_rules(age, decision, is_stoppi
     if want != ["✓"]:
         assert f"{age} s after its payload: all done ({decision})" in found[0].seen
     assert ("proxy-shutdown=true" in found[0].next) == (want == ["✗"] and not is_stopping)
+
+
+COLLECTOR = "metrics_logger_and_collector"
+
+
+def trial(arguments, *, native=False, **states):
+    found = pod(**states)
+    found["spec"] = {
+        "containers": [{"name": COLLECTOR.replace("_", "-"), "args": arguments}, {"name": "main"}]
+    }
+    if native:
+        found["status"]["initContainerStatuses"] = [{"name": "istio-proxy", "state": RUNNING}]
+    return found
+
+
+BOTH = {"istio_proxy": RUNNING, COLLECTOR: RUNNING}
+
+
+@pytest.mark.parametrize(
+    ("given", "waits"),
+    [
+        pytest.param(trial(["-w", "true"], **BOTH, main=ended(31)), True, id="asked-to"),
+        pytest.param(trial([], **BOTH, main=ended(31)), True, id="by-default"),
+        pytest.param(
+            trial([], native=True, **{COLLECTOR: RUNNING}, main=ended(31)), True, id="native"
+        ),
+        pytest.param(trial(["-w", "false"], **BOTH, main=ended(31)), False, id="told-not-to"),
+        pytest.param(trial([], **BOTH, main=ended(29)), False, id="just-now"),
+        pytest.param(trial([], **BOTH, main=RUNNING), False, id="training"),
+        pytest.param(trial([], **{COLLECTOR: RUNNING}, main=ended(31)), False, id="no-proxy"),
+        pytest.param(
+            trial([], istio_proxy=RUNNING, **{COLLECTOR: ended(9)}, main=ended(31)),
+            False,
+            id="reported",
+        ),
+        pytest.param(trial([], **BOTH), False, id="not-begun"),
+        pytest.param(
+            {**pod(istio_proxy=RUNNING, main=ended(31)), "spec": {}}, False, id="no-collector"
+        ),
+    ],
+)
+def test_collector_and_proxy_that_wait_for_each_other_are_named(given, waits):
+    found = list(sidecars.collected([given], now=NOW))
+    assert [each.level.value for each in found] == (["✗"] if waits else [])
+    if waits:
+        assert "31 s after the training" in found[0].seen
+        assert "katib-config" in found[0].next
