@@ -20,7 +20,8 @@ logger = logging.getLogger(__name__)
 _INJECTED = "security.istio.io/tlsMode"
 _PART_OF = {"app.kubernetes.io/part-of": "kubeflow-profile"}
 _LABELLED = {f"{manifests.PREFIX}lifecycle": "enabled"}
-_REASON = "ProxyShutdownEnds"
+REASON = "ProxyShutdownEnds"
+"""Of that Event."""
 
 
 def say(scope: component.Scope, workload: lifecycle.Lifecycle) -> None:
@@ -78,7 +79,7 @@ def _event(line: dict[str, Any], pods: list[cluster.Object]) -> cluster.Object:
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": f"{name}.{_REASON.lower()}.{uid[:8]}", "namespace": namespace},
+        "metadata": {"name": f"{name}.{REASON.lower()}.{uid[:8]}", "namespace": namespace},
         "involvedObject": {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -87,7 +88,7 @@ def _event(line: dict[str, Any], pods: list[cluster.Object]) -> cluster.Object:
             "uid": uid,
         },
         "type": "Warning",
-        "reason": _REASON,
+        "reason": REASON,
         "message": (
             "istio-integrator is removed: nobody stops the proxy when the other containers are "
             f"done. Then run: kubectl exec -n {namespace} {name} -c istio-proxy -- "

@@ -51,7 +51,9 @@ def diagnose(
     shown = "\n".join(each.seen for each in found)
     rest = [
         each
-        for each in finding.of_statuses(said)
+        for each in finding.of_statuses(
+            said, f"juju debug-log --replay --include {look.application}"
+        )
         if each.level is not finding.Level.FINE and each.seen not in shown
     ]
     return Report([*found, *(_named(each, "status") for each in rest)])

@@ -107,6 +107,8 @@ class Call:
 
     source: cluster.Object
     """A pod."""
+    service: str
+    """The one called, in the pod's namespace."""
     url: str
 
 
@@ -146,7 +148,7 @@ def choose(
         return f"target={target}: Service {name} has no port; write it as {name}:PORT"
     number = int(port) if port else ports[0]
     host = f"{name}.{service['metadata']['namespace']}.svc.{domain}"
-    return Call(callers[0], f"http://{host}:{number}{slash}{path}")
+    return Call(callers[0], name, f"http://{host}:{number}{slash}{path}")
 
 
 def _is_called(pod: cluster.Object, name: str) -> bool:
@@ -183,7 +185,10 @@ def call(one: Call, answer: streams.Response | str) -> Iterable[finding.Finding]
     elif answer.status in (502, 503, 504) and from_proxy:
         yield finding.broken(f"{who} got {answer.status} from {one.url}: {text}", hint)
     elif answer.status >= 500:
-        yield finding.doubtful(f"{who} got {answer.status} from {one.url} itself: {text}")
+        yield finding.doubtful(
+            f"{who} got {answer.status} from {one.url} itself: {text}",
+            f"kubectl -n {pod['namespace']} logs service/{one.service}",
+        )
     else:
         way = "through a proxy" if from_proxy else "not through a proxy"
         yield finding.fine(f"{who} reached {one.url} {way}: {answer.status}")

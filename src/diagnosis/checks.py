@@ -28,13 +28,14 @@ Check = Callable[[Look], Iterable[Finding]]
 
 
 def _istiod(look: Look) -> Iterable[Finding]:
-    return control_plane.istiod(look.discovery.mesh, list(look.discovery.statuses()))
+    said = list(look.discovery.statuses())
+    return control_plane.istiod(look.discovery.mesh, said, application=look.application)
 
 
 def _versions(look: Look) -> Iterable[Finding]:
     kubelets = [node["status"]["nodeInfo"]["kubeletVersion"] for node in look.nodes]
     proxies = {cluster.reference(pod): control_plane.proxy_version(pod) for pod in look.pods}
-    return control_plane.versions(look.scope.mesh, kubelets, proxies)
+    return control_plane.versions(look.scope.mesh, kubelets, proxies, application=look.application)
 
 
 def _label(look: Look) -> Iterable[Finding]:
@@ -95,6 +96,7 @@ def _certificates(look: Look) -> Iterable[Finding]:
             preparation.Certificate(name="webhook", pem=material.leaf, next=rotate),
             preparation.Certificate(name="its authority", pem=material.ca, next=rotate),
         ]
+        yield from preparation.certificates(shown, now=look.now())
         configuration = webhook.configuration_name(look.given.manifests.owner)
         found = look.given.cluster.get(cluster.MUTATING_WEBHOOK, configuration)
         bundles = [
@@ -103,9 +105,8 @@ def _certificates(look: Look) -> Iterable[Finding]:
         ]
         wanted = certificates.encoded(material.bundle)
         yield from preparation.trust(bundles, wanted, application=look.application)
-    yield from preparation.certificates(
-        [*shown, *checks_ingress.certificates(look)], now=look.now()
-    )
+    # Last: the right to read a Secret in the gateway's namespace may be missing.
+    yield from preparation.certificates(checks_ingress.certificates(look), now=look.now())
     if not shown and look.opened is None:
         yield finding.fine("none in use")
 
@@ -201,7 +202,8 @@ def _clock(look: Look) -> Iterable[Finding]:
 def call(look: Look, source: str, target: str) -> Iterable[Finding]:
     """Have one application call another."""
     if not (source and target):
-        yield finding.broken("a call needs both", "juju run … diagnose source=NAME target=NAME")
+        run = f"juju run {look.application}/leader diagnose source=NAME target=NAME"
+        yield finding.broken("a call needs both", run)
         return
     chosen = calls.choose(
         source,

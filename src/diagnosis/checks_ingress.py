@@ -27,7 +27,8 @@ def gateway(look: Look) -> Iterable[Finding]:
         return
     target = look.resolved
     if not isinstance(target, gateways_room.Target):
-        yield from finding.of_statuses([ops.BlockedStatus(target.message)])
+        look_at = "kubectl get services --all-namespaces -l istio=ingressgateway"
+        yield from finding.of_statuses([ops.BlockedStatus(target.message)], look_at)
         return
     service = look.gateway_service
     yield from entry.address(service, target)

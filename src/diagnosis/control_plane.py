@@ -30,19 +30,22 @@ _EXCLUSIONS = (
 _OURS = "istio-"
 """Init containers of Istio itself begin so."""
 _UNKNOWN = (0, 0)
+_INJECTORS = "kubectl get mutatingwebhookconfigurations"
 
 
-def istiod(found: mesh.Mesh | None, said: Sequence[ops.StatusBase]) -> Iterable[finding.Finding]:
+def istiod(
+    found: mesh.Mesh | None, said: Sequence[ops.StatusBase], *, application: str
+) -> Iterable[finding.Finding]:
     """Judge whether there is an istiod that injects.
 
     Args:
         found: The one that was chosen.
         said: The statuses of the discovery.
+        application: Ours.
     """
-    findings = finding.of_statuses(said)
+    findings = finding.of_statuses(said, _INJECTORS)
     if found is None:
-        look = "kubectl get mutatingwebhookconfigurations"
-        yield from (finding.broken(each.seen, each.next or look) for each in findings)
+        yield from (finding.broken(each.seen, each.next) for each in findings)
         return
     for each in findings:
         if each.level is finding.Level.BROKEN:
@@ -53,13 +56,20 @@ def istiod(found: mesh.Mesh | None, said: Sequence[ops.StatusBase]) -> Iterable[
             look = f"kubectl get mutatingwebhookconfiguration {found.webhook_configuration}"
         yield finding.broken(f"{found.name} {found.problem}".strip(), look)
     elif not found.probed:
-        yield finding.doubtful(f"{found.name} is ready, but no dry-run pod could be tried")
+        yield finding.doubtful(
+            f"{found.name} is ready, but no dry-run pod could be tried",
+            f"juju debug-log --replay --include {application}",
+        )
     else:
         yield finding.fine(f"{found.name} gave a dry-run pod its sidecar")
 
 
 def versions(
-    found: mesh.Mesh | None, kubelets: Iterable[str], proxies: Mapping[str, str]
+    found: mesh.Mesh | None,
+    kubelets: Iterable[str],
+    proxies: Mapping[str, str],
+    *,
+    application: str,
 ) -> Iterable[finding.Finding]:
     """Judge versions by their known limits.
 
@@ -70,6 +80,7 @@ def versions(
         found: The istiod.
         kubelets: Versions.
         proxies: The version of each proxy, by its pod.
+        application: Ours.
     """
     if found is None:
         return
@@ -79,7 +90,7 @@ def versions(
     own = _minor(found.version)
     if own != _UNKNOWN:
         doubts += [
-            finding.doubtful(f"istiod {said} {lack}", "upgrade Istio")
+            finding.doubtful(f"istiod {said} {lack}", "istioctl x precheck, then upgrade Istio")
             for since, lack in _LIMITS
             if own < since
         ]
@@ -89,15 +100,17 @@ def versions(
             for pod, version in proxies.items()
             if _UNKNOWN != _minor(version) < (own[0], own[1] - 1)
         ]
+        restart = f"juju run {application}/leader restart-stale"
         if ahead:
             names = finding.listed(ahead)
-            doubts.append(finding.doubtful(f"proxies are newer than istiod {said}: {names}"))
+            text = f"proxies are newer than istiod {said}: {names}"
+            doubts.append(finding.doubtful(text, restart))
         if behind:
             names = finding.listed(behind)
             text = f"proxies are older than istiod {said} supports: {names}"
-            doubts.append(finding.doubtful(text, "juju run APPLICATION/leader restart-stale"))
+            doubts.append(finding.doubtful(text, restart))
     if found.native_warning:
-        doubts.append(finding.doubtful(found.native_warning))
+        doubts.append(finding.doubtful(found.native_warning, "kubectl get nodes"))
     yield from doubts
     if not doubts:
         yield finding.fine(f"istiod {said}, kubelets {', '.join(nodes)}, {found.sidecars}")
@@ -118,9 +131,10 @@ def label(
     if wanted != "namespace":
         yield finding.fine(f"mesh-membership={wanted}: namespace {model} has {has}")
     elif decision.blocked:
-        yield from finding.of_statuses([ops.BlockedStatus(decision.blocked)])
+        look = f"kubectl get namespace {model} --show-labels"
+        yield from finding.of_statuses([ops.BlockedStatus(decision.blocked)], look)
     elif decision.waiting:
-        yield finding.doubtful(f"namespace {model} has {has}: {decision.waiting}")
+        yield finding.doubtful(f"namespace {model} has {has}: {decision.waiting}", _INJECTORS)
     elif decision.labels:
         yield finding.broken(
             f"namespace {model} has {has}, which is not the mesh's", "juju debug-log --replay"
@@ -128,7 +142,8 @@ def label(
     elif decision.joined:
         yield finding.fine(f"namespace {model} has {has}")
     else:
-        yield finding.doubtful(f"namespace {model} has {has}: there is no Istio to join")
+        text = f"namespace {model} has {has}: there is no Istio to join"
+        yield finding.doubtful(text, _INJECTORS)
 
 
 def cni(

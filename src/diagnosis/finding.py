@@ -41,27 +41,32 @@ def fine(seen: str) -> Finding:
     return Finding(Level.FINE, seen)
 
 
-def doubtful(seen: str, next: str = "") -> Finding:  # noqa: A002 - the word of the report
+def doubtful(seen: str, next: str) -> Finding:  # noqa: A002 - the word of the report
     """Say what may be wrong, or is not known."""
     return Finding(Level.DOUBTFUL, seen, next)
 
 
-def broken(seen: str, next: str = "") -> Finding:  # noqa: A002 - the word of the report
+def broken(seen: str, next: str) -> Finding:  # noqa: A002 - the word of the report
     """Say what does not work."""
     return Finding(Level.BROKEN, seen, next)
 
 
-def of_statuses(statuses: Iterable[ops.StatusBase]) -> list[Finding]:
-    """Turn what the unit's status says into findings, the command apart."""
+def of_statuses(statuses: Iterable[ops.StatusBase], look: str) -> list[Finding]:
+    """Turn what the unit's status says into findings, the command apart.
+
+    Args:
+        statuses: What the unit says.
+        look: The next command for those that name none.
+    """
     found: list[Finding] = []
     for status in statuses:
         seen, _, command = status.message.partition(_RUN)
         if isinstance(status, ops.ActiveStatus):
             found.append(fine(status.message))
         elif isinstance(status, ops.BlockedStatus):
-            found.append(broken(seen.rstrip(" :;,") or status.message, command))
+            found.append(broken(seen.rstrip(" :;,") or status.message, command or look))
         else:
-            found.append(doubtful(seen.rstrip(" :;,") or status.message, command))
+            found.append(doubtful(seen.rstrip(" :;,") or status.message, command or look))
     return found
 
 

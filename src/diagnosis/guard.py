@@ -142,12 +142,13 @@ def in_force(
         return
     service = decision.guard.service
     if service is None:
+        related = f"juju status {application} --relations"
         if serving := [each.name for each in served if set(each.routes) & set(ours)]:
             yield finding.broken(f"the ingress is closed, but {', '.join(serving)} serves", look)
         elif decision.blocked:
-            yield from finding.of_statuses([ops.BlockedStatus(decision.blocked)])
+            yield from finding.of_statuses([ops.BlockedStatus(decision.blocked)], related)
         else:
-            yield finding.doubtful(decision.waiting)
+            yield finding.doubtful(decision.waiting, related)
         return
     wrong = [each.name for each in served if each.asked and service.cluster not in each.asked]
     where = f"{service.host}:{service.port}"

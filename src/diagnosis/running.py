@@ -28,5 +28,6 @@ def run(check: checks.Check, look: Look) -> Iterable[Finding]:
             )
         )
     except errors.CharmError as error:
-        found.append(finding.doubtful(f"not known: {error}"))
+        log = f"juju debug-log --replay --include {look.application}"
+        found.append(finding.doubtful(f"not known: {error}", log))
     return found

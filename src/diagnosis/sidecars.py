@@ -25,14 +25,12 @@ Line = Mapping[str, Any]
 
 def uninjected(answer: lifecycle.Answer, *, application: str) -> Iterable[finding.Finding]:
     """Judge the pods that lack the sidecar that they should have, by what keeps it from them."""
-    said = finding.of_statuses(lifecycle.progress(answer.summary, application=application))
+    look = f"juju run {application}/leader list-uninjected"
+    said = finding.of_statuses(lifecycle.progress(answer.summary, application=application), look)
     unmet = [each for each in said if each.level is not finding.Level.FINE]
     yield from unmet
     for message, pods in _by_message(answer.pods).items():
-        yield finding.doubtful(
-            f"no sidecar: {finding.listed(pods)}: {message}",
-            f"juju run {application}/leader list-uninjected",
-        )
+        yield finding.doubtful(f"no sidecar: {finding.listed(pods)}: {message}", look)
     if not unmet and not answer.pods:
         summary = answer.summary
         yield finding.fine(f"{summary.in_mesh}/{summary.eligible} pods in mesh")
@@ -69,10 +67,10 @@ def collector_waits_since(pod: cluster.Object) -> datetime.datetime | None:
     The rule is Katib's `waitAllProcesses`: its collector looks at all processes of the pod, which
     are one namespace. None where they don't wait.
     """
-    containers = cluster.items(cluster.at(pod, "spec"), "containers")
-    collector = next((each for each in containers if each["name"] == _COLLECTOR), {})
-    if ("-w", "false") in itertools.pairwise(cluster.items(collector, "args")):
-        return None
+    for each in cluster.items(cluster.at(pod, "spec"), "containers"):
+        arguments = cluster.items(each, "args") if each["name"] == _COLLECTOR else []
+        if ("-w", "false") in itertools.pairwise(arguments):
+            return None
     states = _states(pod, "containerStatuses")
     proxies = {**_states(pod, "initContainerStatuses"), **states}
     waiting = (states.pop(_COLLECTOR, {}), proxies.get(probe.PROXY, {}))
@@ -80,16 +78,19 @@ def collector_waits_since(pod: cluster.Object) -> datetime.datetime | None:
     return _last_end(states) if all("running" in each for each in waiting) else None
 
 
-def _states(pod: cluster.Object, key: str) -> dict[str, Mapping[str, Any]]:
+def _states(pod: cluster.Object, key: str) -> dict[str, cluster.Object]:
     found = cluster.items(cluster.at(pod, "status"), key)
     return {each["name"]: cluster.at(each, "state") for each in found}
 
 
-def _last_end(states: Mapping[str, Mapping[str, Any]]) -> datetime.datetime | None:
-    ends = [cluster.at(state, "terminated").get("finishedAt") for state in states.values()]
-    if not ends or None in ends:
-        return None
-    return max(datetime.datetime.fromisoformat(end) for end in ends)
+def _last_end(states: Mapping[str, cluster.Object]) -> datetime.datetime | None:
+    ends: list[datetime.datetime] = []
+    for state in states.values():
+        ended = cluster.at(state, "terminated").get("finishedAt")
+        if ended is None:
+            return None
+        ends.append(datetime.datetime.fromisoformat(ended))
+    return max(ends, default=None)
 
 
 def collected(

@@ -57,7 +57,7 @@ def test_call_is_chosen_by_names(source, target, want):
         assert (found.source["metadata"]["name"], found.url) == want
 
 
-CALL = calls.Call(PODS[1], "http://web.a.svc.k8s.io:80")
+CALL = calls.Call(PODS[1], "web", "http://web.a.svc.k8s.io:80")
 ENVOY = {"server": "envoy"}
 
 

@@ -50,14 +50,14 @@ def only(findings):
     ],
 )
 def test_istiod_is_judged_by_its_answer(found, said, level, words):
-    found = only(control_plane.istiod(found, said))
+    found = only(control_plane.istiod(found, said, application="app"))
     assert (found.level.value, words in found.seen) == (level, True)
-    assert bool(found.next) == (level == "✗")
+    assert bool(found.next) == (level != "✓")
 
 
 def test_several_istiods_are_broken_with_the_command_of_the_status():
     said = ops.BlockedStatus("several Istios: a, b; run: juju config app revision=a")
-    found = only(control_plane.istiod(None, [said]))
+    found = only(control_plane.istiod(None, [said], application="app"))
     assert (found.seen, found.next) == ("several Istios: a, b", "juju config app revision=a")
 
 
@@ -67,7 +67,11 @@ MINORS = st.tuples(st.just(1), st.integers(0, 40))
 @given(MINORS, MINORS)
 def test_proxy_is_supported_up_to_one_version_before_istiod(own, proxy):
     found = dataclasses.replace(ALIVE, version=f"{own[0]}.{own[1]}.0")
-    said = list(control_plane.versions(found, ["v1.36.3"], {"Pod a/b": f"1.{proxy[1]}.5"}))
+    said = list(
+        control_plane.versions(
+            found, ["v1.36.3"], {"Pod a/b": f"1.{proxy[1]}.5"}, application="app"
+        )
+    )
     text = " ".join(each.seen for each in said)
     assert ("older than" in text) == (proxy[1] < own[1] - 1)
     assert ("newer than" in text) == (proxy[1] > own[1])
@@ -84,14 +88,14 @@ def test_proxy_is_supported_up_to_one_version_before_istiod(own, proxy):
 )
 def test_version_is_judged_by_its_known_limits(version, words):
     found = dataclasses.replace(ALIVE, version=version)
-    said = list(control_plane.versions(found, ["v1.36.3", "v1.30.1"], {}))
+    said = list(control_plane.versions(found, ["v1.36.3", "v1.30.1"], {}, application="app"))
     assert words in said[0].seen
     assert (said[0].level.value == "!") == (version in ("1.23.4", "1.25.0"))
 
 
 def test_kubelet_that_is_too_old_for_the_wish_is_named():
     found = dataclasses.replace(ALIVE, native_warning="a node's kubelet is 1.30: beta there")
-    assert "1.30" in only(control_plane.versions(found, ["v1.30.0"], {})).seen
+    assert "1.30" in only(control_plane.versions(found, ["v1.30.0"], {}, application="app")).seen
 
 
 @pytest.mark.parametrize(

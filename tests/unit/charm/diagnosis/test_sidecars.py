@@ -21,6 +21,8 @@ SUMMARY = {
 }
 BARE = {"namespace": "a", "name": "bare", "message": "nothing would create it again"}
 
+LIST = "juju run app/leader list-uninjected"
+
 
 def judged(*pods, **summary):
     answer = lifecycle.Answer(list(pods), lifecycle.Summary(**{**SUMMARY, **summary}))
@@ -46,8 +48,8 @@ def test_pods_are_named_with_what_keeps_the_sidecar_from_them():
         pytest.param(
             {"in_mesh": 1, "proposed": 2}, "✗", "juju run app/leader restart-uninjected", id="ask"
         ),
-        pytest.param({"in_mesh": 2, "converging": 1}, "!", "", id="converging"),
-        pytest.param({"in_mesh": 2, "guarded": ("minio: again none",)}, "✗", "", id="guarded"),
+        pytest.param({"in_mesh": 2, "converging": 1}, "!", LIST, id="converging"),
+        pytest.param({"in_mesh": 2, "guarded": ("minio: again none",)}, "✗", LIST, id="guarded"),
     ],
 )
 def test_what_the_status_says_is_said(summary, level, command):
