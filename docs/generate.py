@@ -18,7 +18,7 @@ import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"
-_DEFAULT = re.compile(r"\(default[^)]*\)")
+_DEFAULT = re.compile(r"\s*\(default(?:%\(\w+\)s|[^)])*\)")
 """The table has a column of its own for it."""
 
 
@@ -82,7 +82,7 @@ def command_line() -> str:
     sections: list[str] = []
     for name, parser in commands.choices.items():
         rows = [
-            (_spelled(action), _DEFAULT.sub("", action.help or "").strip(), _default(action))
+            (_spelled(action), meaning(action), _default(action))
             for action in parser._actions  # noqa: SLF001
             if not isinstance(action, argparse._HelpAction)  # noqa: SLF001
         ]
@@ -101,6 +101,11 @@ def command_line() -> str:
         "Each command has `--help`; `sidecar-lifecycle --version` prints the version.\n\n"
     )
     return head + "\n".join(sections)
+
+
+def meaning(action: argparse.Action) -> str:
+    """Say what an argument means, without its default."""
+    return _DEFAULT.sub("", action.help or "").strip()
 
 
 def _examples(parser: argparse.ArgumentParser) -> str:

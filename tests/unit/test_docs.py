@@ -1,7 +1,9 @@
 """The documentation says what the sources say, and its links lead somewhere."""
 
+import argparse
 import pathlib
 import re
+import runpy
 import subprocess
 import sys
 
@@ -23,6 +25,25 @@ def test_reference_pages_say_what_the_sources_say():
     )
 
     assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("said", "meaning"),
+    [
+        ("a port, 0 for none (default %(default)s)", "a port, 0 for none"),
+        ("a port (default: %(default)s), read once", "a port, read once"),
+        ("or - (default)", "or -"),
+        ("(default: the ServiceAccount)", ""),
+        ("default: in-cluster", "default: in-cluster"),
+        (None, ""),
+    ],
+)
+def test_meaning_of_an_argument_leaves_its_default_to_the_column_for_it(
+    said: str | None, meaning: str
+):
+    generate = runpy.run_path(str(ROOT / "docs/generate.py"))
+
+    assert generate["meaning"](argparse.Action([], "port", help=said)) == meaning
 
 
 @pytest.mark.parametrize("page", [pytest.param(p, id=str(p.relative_to(ROOT))) for p in PAGES])
