@@ -195,8 +195,17 @@ def events() -> str:
         "On pods; see them with `kubectl events -n NAMESPACE --for pod/NAME`. The same Event is\n"
         "not written twice within some minutes.\n\n"
         + table(("reason", "meaning"), sorted(rows))
-        + "\nOne more is written by the charm when it is removed: `ProxyShutdownEnds`, on each\n"
+        + f"\nOne more is written by the charm when it is removed: `{_farewell()}`, on each\n"
         "unfinished pod whose proxy nobody will stop any more, with the command that does it.\n"
+    )
+
+
+def _farewell() -> str:
+    source = ast.parse((ROOT / "src/farewell.py").read_text())
+    return next(
+        ast.literal_eval(node.value)
+        for node in source.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "REASON"
     )
 
 
