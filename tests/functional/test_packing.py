@@ -133,4 +133,9 @@ def test_rock_runs_as_the_user_that_the_charm_and_the_testbed_say():
     assert user == f"{container['uid']}:{container['gid']}"
     # Rocks give this user that number.
     assert (ROCK["run-user"], container["uid"]) == ("_daemon_", 584792)
-    assert lifecycle.PROGRAM == "/usr/bin/sidecar-lifecycle"
+
+
+def test_rock_has_the_program_where_the_charm_runs_it():
+    (service,) = ROCK["services"].values()
+    assert service["command"].split()[0] == lifecycle.PROGRAM
+    assert f'launcher "$CRAFT_PART_INSTALL{lifecycle.PROGRAM}"' in PART["override-build"]
