@@ -1,6 +1,7 @@
 """The documentation says what the sources say, and its links lead somewhere."""
 
 import argparse
+import itertools
 import pathlib
 import re
 import runpy
@@ -9,6 +10,8 @@ import sys
 
 import pytest
 import yaml
+
+from diagnosis import checks
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -93,3 +96,16 @@ def test_every_relation_is_described():
         for side in ("provides", "requires")
         for endpoint, about in metadata[side].items()
     }
+
+
+BESIDE_CHECKS = ("call", "status")
+"""What the action puts below its checks: a call that was asked for, the rest of the status."""
+
+
+def test_every_check_of_diagnose_is_described():
+    page = (ROOT / "docs/how-to/debug.md").read_text()
+    _, _, table = page.partition("| check | what it asks | how |\n| --- | --- | --- |\n")
+    rows = itertools.takewhile(lambda line: line.startswith("| "), table.splitlines())
+    described = [name for row in rows for name in row.split(" | ")[0][2:].split(", ")]
+
+    assert described == [*checks.CHECKS, *BESIDE_CHECKS]
