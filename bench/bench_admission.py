@@ -8,7 +8,6 @@ its own time is in every figure alike; what counts is the difference to the firs
 
 from __future__ import annotations
 
-import argparse
 import base64
 import concurrent.futures
 import contextlib
@@ -35,6 +34,7 @@ import cluster  # noqa: E402
 import manifests  # noqa: E402
 import policy  # noqa: E402
 from testbed import cluster as testbed_cluster  # noqa: E402
+from testbed import command_line  # noqa: E402
 from tests.functional import admission_cases as table  # noqa: E402
 from tests.functional import admission_world, loopback_istiod, loopback_webhook  # noqa: E402
 
@@ -181,10 +181,8 @@ def _within(webhook: loopback_webhook.Server) -> str:
 
 def main() -> None:
     """Print the figures."""
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        epilog="example: python bench/bench_admission.py --count 200",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = command_line.parser(
+        "bench/bench_admission.py", __doc__, "python bench/bench_admission.py --count 200"
     )
     parser.add_argument("--count", type=int, default=1000, help="creations of each kind")
     arguments = parser.parse_args()

@@ -7,7 +7,6 @@ All times count from the first answer of /readyz that says ready.
 
 from __future__ import annotations
 
-import argparse
 import collections
 import concurrent.futures
 import contextlib
@@ -29,6 +28,7 @@ import errors  # noqa: E402
 import manifests  # noqa: E402
 import policy  # noqa: E402
 from testbed import cluster as testbed_cluster  # noqa: E402
+from testbed import command_line  # noqa: E402
 from tests.functional import admission_cases as table  # noqa: E402
 from tests.functional import admission_world  # noqa: E402
 
@@ -133,10 +133,10 @@ def _report(starts: list[dict[str, object]], *, has_policy: bool) -> None:
 
 def main() -> None:
     """Print what was answered."""
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        epilog="example: python bench/bench_admission_restart.py --starts 2",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = command_line.parser(
+        "bench/bench_admission_restart.py",
+        __doc__,
+        "python bench/bench_admission_restart.py --starts 2",
     )
     parser.add_argument("--starts", type=int, default=5, help="of each kind")
     parser.add_argument("--kubernetes", default="", help="an older apiserver", metavar="MINOR")

@@ -28,6 +28,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "workload")]
 
+from testbed import command_line  # noqa: E402
+
 NODES = 100
 FILLER = {f"filler-{number}": "x" * 200 for number in range(30)}
 
@@ -219,10 +221,8 @@ def profile(count: int) -> None:
 
 def main() -> int:
     """Measure each size in a process of its own and print a table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        epilog="example: python bench/bench_shutdown.py 100 1000",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = command_line.parser(
+        "bench/bench_shutdown.py", __doc__, "python bench/bench_shutdown.py 100 1000"
     )
     parser.add_argument("sizes", nargs="*", type=int, default=[100, 1000, 10000], metavar="PODS")
     parser.add_argument("--profile", type=int, metavar="PODS", help="show where the time goes")

@@ -31,6 +31,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "workload"), str(ROOT / "bench")]
 
 import rounds  # noqa: E402
 
+from testbed import command_line  # noqa: E402
+
 GAP = 5.206
 """Seconds between Jobs that end one by one. The kubelet looks once a second: with three kinds in
 turn, those of one kind are 15.618 s apart, and so end at moments spread over its second."""
@@ -212,10 +214,10 @@ async def measure(arguments: argparse.Namespace, testbed: Any, image: str) -> No
 
 def main() -> int:
     """Measure on a testbed."""
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        epilog="example: python bench/bench_shutdown_node.py --counts 10 --rounds 1",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = command_line.parser(
+        "bench/bench_shutdown_node.py",
+        __doc__,
+        "python bench/bench_shutdown_node.py --counts 10 --rounds 1",
     )
     parser.add_argument("--name", help="of a testbed that is up, instead of an own one")
     parser.add_argument("--counts", type=_numbers, default=[30, 50], metavar="N,…")

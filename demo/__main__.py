@@ -22,7 +22,7 @@ from demo import (
     view,
 )
 from testbed import cluster as testbed_cluster
-from testbed import images
+from testbed import command_line, images
 from testbed.juju import pack
 
 MODEL = "kubeflow"
@@ -37,15 +37,12 @@ SETUP_ERRORS = (
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(
-        prog="demo",
-        description="Watch the charm do its main job.",
-        epilog="""\
-examples:
-  python -m demo
-  python -m demo --cluster tomorrow --report build/demo-tomorrow
-  python -m demo --plain --keep""",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = command_line.parser(
+        "demo",
+        "Watch the charm do its main job.",
+        "python -m demo",
+        "python -m demo --cluster tomorrow --report build/demo-tomorrow",
+        "python -m demo --plain --keep",
     )
     parser.add_argument("--cluster", choices=sorted(stage.KINDS), default="today", help="its kind")
     parser.add_argument("--report", type=pathlib.Path, metavar="DIR", help="write the report here")

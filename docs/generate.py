@@ -272,15 +272,17 @@ PAGES = {
 
 def main() -> int:
     """Write the pages, or with `--check` compare them."""
-    parser = argparse.ArgumentParser(
-        prog="docs/generate.py",
-        description="Write docs/reference from the sources that hold the truth.",
-        epilog="examples:\n  python docs/generate.py\n  python docs/generate.py --check",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    sys.path[:0] = [str(ROOT), str(ROOT / "workload")]
+    import testbed.command_line  # noqa: PLC0415  (needs the project on the path)
+
+    parser = testbed.command_line.parser(
+        "docs/generate.py",
+        "Write docs/reference from the sources that hold the truth.",
+        "python docs/generate.py",
+        "python docs/generate.py --check",
     )
     parser.add_argument("--check", action="store_true", help="change nothing, exit 1 on change")
     check = parser.parse_args().check
-    sys.path.insert(0, str(ROOT / "workload"))
     stale = [name for name, page in PAGES.items() if not _is_current(name, page())]
     for name in stale:
         if not check:

@@ -1,17 +1,12 @@
 """Draw docs/pictures from a running testbed, the report of a demo, and a dashboard's figures.
 
-Usage: python docs/pictures.py [--name TESTBED] [--model MODEL] [--report PAGE] [--dashboard JSON]
-
-example: make demo && make testbed-up, the tutorial up to its third step, and then
-  python docs/pictures.py --name default --report build/demo-today/index.html
-The dashboard's figures are what its queries return on a testbed, as a test has kept them:
-  .venv/bin/pytest tests/e2e/test_observability.py
-  python docs/pictures.py --dashboard build/e2e/dashboard.json
+The testbed is as after `make testbed-up` and the tutorial up to its third step, the report is
+that of `make demo`. The dashboard's figures are what its queries return on a testbed, as
+tests/e2e/test_observability.py has kept them.
 """
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import pathlib
@@ -23,7 +18,12 @@ import dashboard_picture
 import rich.console
 import rich.text
 
-PICTURES = pathlib.Path(__file__).resolve().parent / "pictures"
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from testbed import command_line  # noqa: E402
+
+PICTURES = ROOT / "docs" / "pictures"
 COMMANDS = {
     "status": ("status",),
     "diagnose": ("run", "istio-integrator/leader", "diagnose"),
@@ -68,8 +68,11 @@ def write(picture: str, drawing: str) -> None:
 
 def main() -> int:
     """Write what is asked for; the exit code is 1 when a command has nothing to show."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    parser = command_line.parser(
+        "docs/pictures.py",
+        __doc__,
+        "python docs/pictures.py --name default --report build/demo-today/index.html",
+        "python docs/pictures.py --dashboard build/e2e/dashboard.json",
     )
     parser.add_argument("--name", help="a running testbed; `default` if nothing is given")
     parser.add_argument("--model", default="kubeflow")

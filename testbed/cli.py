@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 
-from testbed import cli_istio, cluster, errors, images, options, programs
+from testbed import cli_istio, cluster, command_line, errors, images, options, programs
 from testbed.images import command as images_command
 
 
@@ -17,7 +17,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if of_juju := split_juju(arguments):
             return _juju(*of_juju)
-        args = _parser().parse_args(arguments)
+        args = parser().parse_args(arguments)
         run: Callable[[argparse.Namespace], int] = args.main
         return run(args)
     except options.OptionsError as error:
@@ -31,70 +31,67 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="testbed",
-        description="A real Kubernetes node with a real Istio, in namespaces of its own.",
-        epilog="""\
-examples:
-  python -m testbed up --wait
-  python -m testbed status --output json
-  python -m testbed shell
-  python -m testbed juju deploy . --trust --resource lifecycle-image=workload
-  python -m testbed down""",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+def parser() -> argparse.ArgumentParser:
+    """Return the command line; what follows `juju` is of `testbed.juju.cli`."""
+    root = command_line.parser(
+        "testbed",
+        "A real Kubernetes node with a real Istio, in namespaces of its own.",
+        "python -m testbed up --wait",
+        "python -m testbed status --output json",
+        "python -m testbed shell",
+        "python -m testbed juju deploy . --trust --resource lifecycle-image=workload",
+        "python -m testbed down",
     )
-    parser.add_argument(
+    root.add_argument(
         "--name", default="default", help="several testbeds of different names run side by side"
     )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = root.add_subparsers(required=True, metavar="COMMAND")
     _add_up(commands)
 
-    down = commands.add_parser("down", help="end the testbed and remove what it left")
+    down = command_line.add(commands, "down", "end the testbed and remove what it left")
     down.set_defaults(main=_down)
 
-    status = commands.add_parser("status", help="show the components")
+    status = command_line.add(commands, "status", "show the components", "", "--output json")
     status.add_argument("--output", choices=("text", "json"), default="text")
     status.set_defaults(main=_status)
 
-    shell = commands.add_parser("shell", help="a shell with KUBECONFIG and PATH set")
+    shell = command_line.add(commands, "shell", "a shell with KUBECONFIG and PATH set")
     shell.set_defaults(main=_shell)
 
-    logs = commands.add_parser("logs", help="print a component's log")
+    logs = command_line.add(commands, "logs", "print a component's log", "kubelet --follow")
     logs.add_argument("component", help="as in `status`, or `supervisor`")
     logs.add_argument("-f", "--follow", action="store_true")
     logs.set_defaults(main=_logs)
 
-    execute = commands.add_parser("exec", help="run a command inside the node's namespaces")
+    text = "run a command inside the node's namespaces"
+    execute = command_line.add(commands, "exec", text, "-- kubectl get pods -A")
     execute.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD")
     execute.set_defaults(main=_exec)
 
-    restart = commands.add_parser("restart", help="kill a component, to see it come back")
+    text = "kill a component, to see it come back"
+    restart = command_line.add(commands, "restart", text, "kube-apiserver")
     restart.add_argument("component")
     restart.set_defaults(main=_restart)
 
-    builds = commands.add_parser("programs", help="the Go programs in the cache")
-    actions = builds.add_subparsers(required=True, metavar="ACTION", dest="action")
-    build = actions.add_parser("build", help="build what the cache lacks")
-    build.add_argument(
-        "products",
-        nargs="*",
-        metavar="PRODUCT",
-        help=f"default: all but {', '.join(programs.ON_DEMAND)}",
-    )
-    actions.add_parser("list", help="list the products and whether they are built")
-    builds.set_defaults(main=_programs, products=[])
-
+    _add_programs(commands)
     images_command.add_parser(commands)
     cli_istio.add_parser(commands)
     # Only listed here: `main` hands the rest of its line over before argparse sees it.
     juju = commands.add_parser("juju", help="the stand-in for Juju")
     juju.set_defaults(main=lambda args: _juju(args.name, []))
-    return parser
+    return root
 
 
 def _add_up(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    up = commands.add_parser("up", help="start the testbed")
+    up = command_line.add(
+        commands,
+        "up",
+        "start the testbed",
+        "--wait",
+        "--wait --classic-sidecars --disable-policy-api",
+        "--wait --with training-operator",
+        "--control-plane-only --kubernetes 1.34",
+    )
     up.add_argument("--wait", action="store_true", help="until everything is ready")
     up.add_argument(
         "--control-plane-only",
@@ -128,6 +125,23 @@ def _add_up(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
         help=f"install as well: {', '.join(options.EXTRAS)}",
     )
     up.set_defaults(main=_up)
+
+
+def _add_programs(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    text = "the Go programs in the cache"
+    parser = command_line.add(commands, "programs", text, "build", "list --output json")
+    actions = parser.add_subparsers(required=True, metavar="ACTION", dest="action")
+    build = command_line.add(actions, "build", "build what the cache lacks", "", "etcd istio")
+    build.add_argument(
+        "products",
+        nargs="*",
+        metavar="PRODUCT",
+        help=f"default: all but {', '.join(programs.ON_DEMAND)}",
+    )
+    text = "list the products and whether they are built"
+    listing = command_line.add(actions, "list", text, "", "--output json")
+    listing.add_argument("--output", choices=("text", "json"), default="text")
+    parser.set_defaults(main=_programs, products=[])
 
 
 def _up(args: argparse.Namespace) -> int:
@@ -205,8 +219,12 @@ def _programs(args: argparse.Namespace) -> int:
         programs.ensure(args.products or programs.DEFAULT)
         return 0
     missing = programs.missing(programs.PRODUCTS)
-    for product in programs.PRODUCTS:
-        print(f"{product:20} {'not built' if product in missing else 'built'}")
+    found = [{"name": name, "built": name not in missing} for name in programs.PRODUCTS]
+    if args.output == "json":
+        print(json.dumps(found, indent=2))
+        return 0
+    for product in found:
+        print(f"{product['name']:20} {'built' if product['built'] else 'not built'}")
     return 0
 
 

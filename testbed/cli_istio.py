@@ -3,7 +3,7 @@
 import argparse
 import time
 
-from testbed import cluster, mesh
+from testbed import cluster, command_line, mesh
 
 
 def add_switches(parser: argparse.ArgumentParser) -> None:
@@ -21,13 +21,14 @@ def add_switches(parser: argparse.ArgumentParser) -> None:
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command to the testbed's."""
-    parser = commands.add_parser("istio", help="istiod on a testbed that is up")
+    text = "istiod on a testbed that is up"
+    parser = command_line.add(commands, "istio", text, "install --revision canary", "stop")
     actions = parser.add_subparsers(required=True, metavar="ACTION", dest="action")
-    install = actions.add_parser("install", help="install istiod and the gateway")
-    add_switches(install)
-    actions.add_parser("uninstall", help="remove them and their webhooks")
-    actions.add_parser("stop", help="scale istiod to nothing; its webhooks stay")
-    actions.add_parser("start", help="scale it up again")
+    text = "install istiod and the gateway"
+    add_switches(command_line.add(actions, "install", text, "--cni", "--revision canary"))
+    command_line.add(actions, "uninstall", "remove istiod, the gateway and their webhooks")
+    command_line.add(actions, "stop", "scale istiod to nothing; its webhooks stay")
+    command_line.add(actions, "start", "scale istiod up again")
     parser.set_defaults(main=_main)
 
 

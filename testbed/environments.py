@@ -1,6 +1,5 @@
 """Python environments of tools that do not get along with the project's own."""
 
-import argparse
 import fcntl
 import hashlib
 import subprocess
@@ -8,7 +7,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from testbed import errors, paths
+from testbed import command_line, errors, paths
 
 
 class EnvironmentFailed(errors.TestbedError):
@@ -65,10 +64,10 @@ def _run(name: str, *command: str | Path) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Make an environment and print where it is: `python -m testbed.environments`."""
-    parser = argparse.ArgumentParser(
-        prog="testbed.environments",
-        description="Make the Python environment of requirements/NAME.txt and print where it is.",
-        epilog="example: python -m testbed.environments integration",
+    parser = command_line.parser(
+        "testbed.environments",
+        "Make the Python environment of requirements/NAME.txt and print where it is.",
+        "python -m testbed.environments integration",
     )
     parser.add_argument("name", metavar="NAME")
     try:

@@ -1,22 +1,27 @@
 """`python -m testbed images build|list|export`."""
 
 import argparse
+import json
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from testbed import images
+from testbed import command_line, images
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[Any]") -> None:
     """Add the command to the testbed's."""
-    parser = subparsers.add_parser("images", help="build and list the images")
+    text = "build and list the images"
+    parser = command_line.add(subparsers, "images", text, "build", "list --output json")
     commands = parser.add_subparsers(dest="images_command", required=True)
-    build = commands.add_parser("build", help="build what the cache lacks")
+    build = command_line.add(commands, "build", "build what the cache lacks", "", "app proxy")
     build.add_argument("names", nargs="*", metavar="NAME", help="default: all")
-    commands.add_parser("list", help="list the images, their size and whether they are built")
-    export = commands.add_parser("export", help="write one image as an OCI archive")
+    text = "list the images and whether they are built"
+    listing = command_line.add(commands, "list", text, "", "--output json")
+    listing.add_argument("--output", choices=("text", "json"), default="text")
+    text = "write one image as an OCI archive"
+    export = command_line.add(commands, "export", text, "workload build/workload.tar")
     export.add_argument("names", nargs=1, metavar="NAME")
     export.add_argument("file", type=Path)
     parser.set_defaults(main=main, names=[])
@@ -33,7 +38,7 @@ def main(args: argparse.Namespace) -> int:
         return 2
     try:
         if args.images_command == "list":
-            _list()
+            _list(args)
         else:
             _build(args)
     except images.ImageError as error:
@@ -55,7 +60,13 @@ def _build(args: argparse.Namespace) -> None:
     print(f"images: {len(built)} ready in {time.monotonic() - started:.1f} s", file=sys.stderr)
 
 
-def _list() -> None:
-    for name in images.NAMES:
-        state = "built" if images.is_built(name) else "not built"
-        print(f"{images.reference(name):60} {state}")
+def _list(args: argparse.Namespace) -> None:
+    found = [
+        {"name": name, "reference": images.reference(name), "built": images.is_built(name)}
+        for name in images.NAMES
+    ]
+    if args.output == "json":
+        print(json.dumps(found, indent=2))
+        return
+    for image in found:
+        print(f"{image['reference']:60} {'built' if image['built'] else 'not built'}")

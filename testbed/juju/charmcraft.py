@@ -5,7 +5,6 @@ charmcraft.yaml, and the result is what is published. Elsewhere a copy of the pr
 machine's release as a platform: the same recipe and content, for trying out only.
 """
 
-import argparse
 import os
 import platform
 import shutil
@@ -17,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from testbed import environments, errors, paths
+from testbed import command_line, environments, errors, paths
 from testbed.juju import pack
 
 _COPIED = (*pack.COPIED, "charmcraft.yaml", "requirements")
@@ -99,10 +98,10 @@ def environment() -> Path:
 
 def main(argv: list[str] | None = None) -> int:
     """Pack from the command line: `python -m testbed.juju.charmcraft`."""
-    parser = argparse.ArgumentParser(
-        prog="testbed.juju.charmcraft",
-        description="Pack the charm with charmcraft, for the release of this machine.",
-        epilog="example: python -m testbed.juju.charmcraft --output build",
+    parser = command_line.parser(
+        "testbed.juju.charmcraft",
+        "Pack the charm with charmcraft, for the release of this machine.",
+        "python -m testbed.juju.charmcraft --output build",
     )
     parser.add_argument("charm", type=Path, nargs="?", default=paths.SOURCE, help="its folder")
     parser.add_argument("--output", type=Path, default=Path("build"), metavar="FOLDER")

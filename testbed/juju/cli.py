@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from testbed import images, paths
+from testbed import command_line, images, paths
 from testbed.juju import bootstrap, display, pack
 from testbed.juju.client import ActionFailedError, Juju, JujuError
 
@@ -18,6 +18,36 @@ if TYPE_CHECKING:
     from testbed.cluster import Testbed
 
 FORMATS = ("json", "yaml", "tabular")
+EXAMPLES = {
+    "add-model": ["kubeflow"],
+    "destroy-model": ["kubeflow"],
+    "model-config": ["", "update-status-hook-interval=0"],
+    "deploy": [
+        ". --trust --resource lifecycle-image=workload",
+        "./build/istio-integrator.charm mesh --config hosts=kubeflow.example",
+    ],
+    "refresh": ["istio-integrator --path ."],
+    "config": ["istio-integrator --format json", "istio-integrator hosts=kubeflow.example"],
+    "trust": ["istio-integrator --scope cluster"],
+    "integrate": ["istio-integrator:ingress kfp-ui:ingress"],
+    "relate": ["istio-integrator:ingress kfp-ui:ingress"],
+    "remove-relation": ["istio-integrator:ingress kfp-ui:ingress"],
+    "add-unit": ["istio-integrator -n 2"],
+    "remove-unit": ["istio-integrator"],
+    "remove-application": ["istio-integrator --no-prompt"],
+    "run": [
+        "istio-integrator/0 list-uninjected",
+        "istio-integrator/leader diagnose format=json --format json",
+    ],
+    "resolved": ["istio-integrator/0"],
+    "status": ["", "--format json"],
+    "show-unit": ["istio-integrator/0 --format json"],
+    "debug-log": ["--tail --include istio-integrator/0"],
+    "wait-for": ["application istio-integrator --timeout 10m"],
+    "fake-app": ["kfp-ui --endpoint ingress --databag ingress.yaml --role requires"],
+    "lead": ["istio-integrator/1"],
+}
+"""What may follow each command's name, for its help."""
 
 
 class Session:
@@ -46,7 +76,7 @@ class Session:
 
 def main(testbed: "Testbed", argv: Sequence[str]) -> int:
     """Run one command; exit code 1 for what failed."""
-    arguments = _parser().parse_args(list(argv))
+    arguments = parser().parse_args(list(argv))
     try:
         result: int | None = arguments.main(Session(testbed, arguments))
     except ActionFailedError as error:
@@ -58,25 +88,23 @@ def main(testbed: "Testbed", argv: Sequence[str]) -> int:
     return result or 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="testbed juju",
-        description="A stand-in for Juju: enough of it for charms to live on the testbed.",
-        epilog="""\
-examples:
-  python -m testbed juju add-model kubeflow
-  python -m testbed juju deploy . --trust --resource lifecycle-image=workload
-  python -m testbed juju status --format json
-  python -m testbed juju run istio-integrator/0 list-uninjected""",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+def parser() -> argparse.ArgumentParser:
+    """Return the command line."""
+    root = command_line.parser(
+        "testbed juju",
+        "A stand-in for Juju: enough of it for charms to live on the testbed.",
+        "python -m testbed juju add-model kubeflow",
+        "python -m testbed juju deploy . --trust --resource lifecycle-image=workload",
+        "python -m testbed juju status --format json",
+        "python -m testbed juju run istio-integrator/0 list-uninjected",
     )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = root.add_subparsers(required=True, metavar="COMMAND")
 
     def add(
         name: str, run: Callable[[Session], int | None], text: str, *positional: str
     ) -> argparse.ArgumentParser:
-        command = commands.add_parser(name, help=text, description=text)
-        command.add_argument("-m", "--model", default="")
+        command = command_line.add(commands, name, text, *EXAMPLES.get(name, ()))
+        command.add_argument("-m", "--model", default="", help="default: the one last added")
         for argument in positional:
             if argument.endswith("*"):
                 command.add_argument(argument[:-1], nargs="*", default=[])
@@ -121,7 +149,7 @@ examples:
     command.add_argument("--force", action="store_true", help="run no hooks")
     command.add_argument("--no-prompt", action="store_true", help="accepted: there is no prompt")
     _add_observing(add)
-    return parser
+    return root
 
 
 def _add_observing(add: Callable[..., argparse.ArgumentParser]) -> None:

@@ -5,7 +5,6 @@ charmcraft's. What differs: packages come as wheels for the charm image's Python
 source, and the archive names no base.
 """
 
-import argparse
 import compileall
 import hashlib
 import platform
@@ -20,7 +19,7 @@ from pathlib import Path
 
 import yaml
 
-from testbed import paths
+from testbed import command_line, paths
 from testbed.images import debian
 
 COPIED = (
@@ -167,10 +166,10 @@ def _add(archive: zipfile.ZipFile, folder: Path, prefix: str) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Pack from the command line: `python -m testbed.juju.pack`."""
-    parser = argparse.ArgumentParser(
-        prog="testbed.juju.pack",
-        description="Pack a charm in a moment, for the testbed; see testbed.juju.charmcraft.",
-        epilog="example: python -m testbed.juju.pack . --output build",
+    parser = command_line.parser(
+        "testbed.juju.pack",
+        "Pack a charm in a moment, for the testbed; see testbed.juju.charmcraft.",
+        "python -m testbed.juju.pack . --output build",
     )
     parser.add_argument("charm", type=Path, nargs="?", default=Path(), help="its folder")
     parser.add_argument("--output", type=Path, default=Path("build"), metavar="FOLDER")

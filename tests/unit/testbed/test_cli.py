@@ -1,8 +1,9 @@
+import json
 from pathlib import Path
 
 import pytest
 
-from testbed import cli, paths
+from testbed import cli, images, paths, programs
 
 
 @pytest.fixture(autouse=True)
@@ -66,3 +67,21 @@ def test_split_juju_hands_over_what_is_jujus(argv: list[str], want: tuple[str, l
 def test_programs_of_an_unknown_product_names_the_known(capsys: pytest.CaptureFixture[str]):
     assert cli.main(["programs", "build", "nonesuch"]) == 2
     assert "kubernetes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("listed", "names"),
+    [
+        pytest.param("images", images.NAMES, id="images"),
+        pytest.param("programs", programs.PRODUCTS, id="programs"),
+    ],
+)
+def test_lists_are_the_same_in_json_as_in_lines(listed, names, capsys):
+    assert cli.main([listed, "list"]) == 0
+    lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
+    assert cli.main([listed, "list", "--output", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [one["name"] for one in found] == list(names)
+    shown = [one.get("reference", one["name"]) for one in found]
+    states = ["built" if one["built"] else "not built" for one in found]
+    assert lines == [list(pair) for pair in zip(shown, states, strict=True)]
