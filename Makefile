@@ -90,8 +90,11 @@ rock:  ## Build the workload's image with rockcraft (a snap; LXD)
 	@cd workload && rockcraft pack --verbosity=brief
 	@mkdir -p build && mv workload/*.rock build/ && rm workload/requirements.txt
 
-docs: python  ## Write docs/reference from the sources that hold the truth
+docs: python  ## Write docs/reference from its sources, and all pages as a site into build/docs
 	@$(PY) docs/generate.py
+	@rm -rf build/docs
+	@$(PY) -m sphinx --quiet --fail-on-warning --keep-going docs build/docs
+	@echo "build/docs/index.html"
 
 requirements: python  ## Compile requirements/*.in into hashed pins
 	@for name in bootstrap charm workload image dev charmcraft integration integration-operator; do \

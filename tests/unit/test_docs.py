@@ -8,15 +8,20 @@ import runpy
 import subprocess
 import sys
 
+import markdown_it.token
 import pytest
 import yaml
+from mdit_py_plugins.anchors import anchors_plugin
 
 from diagnosis import checks
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "terraform").glob("*.md")]
+)
 NAMED_TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
-LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(#[^)\s]*)?\)")
+MARKDOWN = markdown_it.MarkdownIt().enable("table").use(anchors_plugin, max_level=6)
+"""Headings get the names that GitHub and the site give them."""
 
 
 def test_reference_pages_say_what_the_sources_say():
@@ -56,14 +61,52 @@ def test_tests_that_a_page_names_are_there(page: pathlib.Path):
 
 
 @pytest.mark.parametrize("page", [pytest.param(p, id=str(p.relative_to(ROOT))) for p in PAGES])
-def test_links_between_pages_lead_to_a_file(page: pathlib.Path):
-    targets = [match[1] for match in LINK.finditer(page.read_text())]
+def test_links_between_pages_lead_somewhere(page: pathlib.Path):
+    assert astray(page) == []
 
-    missing = [
-        target for target in targets if "://" not in target and not (page.parent / target).exists()
-    ]
 
-    assert missing == []
+def astray(page: pathlib.Path) -> list[str]:
+    """List the links and pictures of a page that lead to no file, or to no heading in it."""
+    found: list[str] = []
+    for token in tokens(page):
+        target = str(token.attrs.get("href") or token.attrs.get("src") or "")
+        path, _, anchor = target.partition("#")
+        file = page.parent / path if path else page
+        if not target or "://" in target:
+            continue
+        if not file.exists() or (anchor and anchor not in anchors(file)):
+            found.append(target)
+    return found
+
+
+def anchors(page: pathlib.Path) -> set[str]:
+    return {str(token.attrs["id"]) for token in tokens(page) if "id" in token.attrs}
+
+
+def tokens(page: pathlib.Path) -> list[markdown_it.token.Token]:
+    blocks = MARKDOWN.parse(page.read_text())
+    return [token for block in blocks for token in (block, *(block.children or ()))]
+
+
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        ("[a](other.md), ![b](other.md), [c](#here), [d](other.md#there)\n# Here", []),
+        ("[elsewhere](https://example.com/a#b)", []),
+        ("`[code](a.md)`\n\n```text\n[more](b.md)\n```", []),
+        ("[a](gone.md)", ["gone.md"]),
+        ("![a](gone.svg)", ["gone.svg"]),
+        ("[a](#there)\n# Here", ["#there"]),
+        ("[a](other.md#here)\n# Here", ["other.md#here"]),
+        ("| a |\n| --- |\n| [b][c] |\n\n[c]: gone.md", ["gone.md"]),
+    ],
+)
+def test_link_that_leads_nowhere_is_found(tmp_path: pathlib.Path, text: str, missing: list[str]):
+    (tmp_path / "other.md").write_text("# There\n")
+    page = tmp_path / "page.md"
+    page.write_text(text)
+
+    assert astray(page) == missing
 
 
 OURS = re.compile(r"(?:istio-integrator\.charmhub\.io/|PREFIX\})([a-z][a-z-]*)")

@@ -1,0 +1,30 @@
+"""How Sphinx makes a site of these pages: `make docs`."""
+
+from __future__ import annotations
+
+import re
+
+import sphinx.application
+
+project = "istio-integrator"
+extensions = ["myst_parser", "sphinxcontrib.mermaid"]
+html_theme = "furo"
+html_title = project
+html_copy_source = False
+myst_heading_anchors = 4
+"""Down to this level headings can be linked to, by the names that GitHub gives them."""
+myst_fence_as_directive = ["mermaid"]
+
+_PAGE = re.compile(r"\]\(([\w/-]+)\.md\)")
+
+
+def setup(app: sphinx.application.Sphinx) -> None:
+    """Have Sphinx call what is below."""
+    app.connect("source-read", _menu)
+
+
+def _menu(_app: sphinx.application.Sphinx, page: str, source: list[str]) -> None:
+    """Make the menu of the lists in the index pages; a page that is in none is a warning."""
+    if page.rpartition("/")[2] == "index":
+        listed = "\n".join(_PAGE.findall(source[0]))
+        source[0] += f"\n```{{toctree}}\n:hidden:\n\n{listed}\n```\n"

@@ -1,0 +1,39 @@
+"""The pages are rendered without a warning, and what is wrong in one is a warning."""
+
+import pathlib
+import subprocess
+import sys
+
+DOCS = pathlib.Path(__file__).parents[2] / "docs"
+
+
+def build(pages: pathlib.Path, site: pathlib.Path) -> subprocess.CompletedProcess[str]:
+    strict = ("--quiet", "--fail-on-warning", "--keep-going")
+    return subprocess.run(
+        [sys.executable, "-m", "sphinx", *strict, "--conf-dir", DOCS, pages, site],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_site_has_every_page(tmp_path: pathlib.Path):
+    done = build(DOCS, tmp_path)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    written = {page.relative_to(tmp_path).with_suffix(".md") for page in tmp_path.rglob("*.html")}
+    assert {page.relative_to(DOCS) for page in DOCS.rglob("*.md")} <= written
+
+
+def test_link_that_leads_nowhere_and_page_in_no_list_fail_the_build(tmp_path: pathlib.Path):
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    (pages / "index.md").write_text("# Index\n\n[a](other.md) [b](gone.md) [c](other.md#gone)\n")
+    (pages / "other.md").write_text("# Other\n\n![a](gone.svg)\n")
+    (pages / "unlisted.md").write_text("# Unlisted\n")
+
+    done = build(pages, tmp_path / "site")
+
+    assert done.returncode == 1
+    for wrong in ("'gone.md'", "'other': 'gone'", "gone.svg", "unlisted.md"):
+        assert wrong in done.stderr
