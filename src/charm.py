@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import pathlib
+from collections.abc import Callable
+from typing import TypeVar
 
 import ops
 
@@ -36,6 +39,7 @@ for _library in ("httpx2", "httpcore2"):
 _RESOLVER = pathlib.Path("/etc/resolv.conf")
 _ATTEMPTS = 3
 """Tries at an object that somebody else keeps changing, before the next event tries again."""
+_T = TypeVar("_T")
 
 
 class IstioIntegrator(ops.CharmBase):
@@ -108,7 +112,7 @@ class IstioIntegrator(ops.CharmBase):
             claims.Claims(scope).remove,
         ):
             try:
-                remove()
+                _again(remove)
             except errors.CharmError as error:
                 logger.warning("%s: %s", remove.__qualname__, error)
                 failed.append(error)
@@ -149,9 +153,8 @@ class IstioIntegrator(ops.CharmBase):
         self._statuses = list(discovery.statuses())
         scope = self._scope(api, options, discovery.mesh)
         place = membership.Membership(scope)
-        if rival := place.rival():
-            # Two of us would each replace pods and prepare new ones in their own way.
-            self._statuses = [ops.BlockedStatus(rival)]
+        if refusal := _again(place.claim):
+            self._withdraw(scope, refusal)
             return
         self._run(claims.Claims(scope))
         self._run(admission.Admission(scope, self._image(scope)))
@@ -167,18 +170,21 @@ class IstioIntegrator(ops.CharmBase):
 
     def _run(self, part: component.Component) -> None:
         """Reconcile one part; what it can't do must not keep the others from their work."""
-        for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            _again(part.reconcile)
+        except errors.CharmError as error:
+            self._statuses.append(self._status_of(error))
+        self._statuses += part.statuses()
+
+    def _withdraw(self, scope: component.Scope, why: str) -> None:
+        """Do nothing in this model: two of us would each replace pods and prepare new ones."""
+        self._statuses = [ops.BlockedStatus(why)]
+        self._lifecycle(scope, None).stop()
+        if scope.leader:
             try:
-                part.reconcile()
-            except errors.ConflictError as error:
-                if attempt == _ATTEMPTS:
-                    self._statuses.append(self._status_of(error))
+                admission.Admission(scope, "").remove()
             except errors.CharmError as error:
                 self._statuses.append(self._status_of(error))
-                break
-            else:
-                break
-        self._statuses += part.statuses()
 
     def _image(self, scope: component.Scope) -> str:
         try:
@@ -246,6 +252,14 @@ class IstioIntegrator(ops.CharmBase):
     ) -> diagnosis.Look:
         container = self.unit.get_container(lifecycle.CONTAINER)
         return diagnosis.Look(scope, self._related, container, discovery=discovery)
+
+
+def _again(work: Callable[[], _T]) -> _T:
+    """Do something anew where somebody wrote in between: it depends on what they wrote."""
+    for _ in range(_ATTEMPTS - 1):
+        with contextlib.suppress(errors.ConflictError):
+            return work()
+    return work()
 
 
 if __name__ == "__main__":

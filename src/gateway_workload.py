@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 
 import component
+import errors
 import injectors
 import manifests
 import webhook
+
+logger = logging.getLogger(__name__)
 
 FOLDER = "gateway-workload"
 
@@ -52,4 +56,8 @@ class GatewayWorkload:
 
     def remove(self) -> None:
         """End it."""
-        self._scope.manifests.remove(FOLDER)
+        try:
+            self._scope.manifests.remove(FOLDER)
+        except errors.ForbiddenError as error:
+            # The role is only needed with gateway-workload; without it none was made.
+            logger.debug("No gateway of ours: %s", error)

@@ -46,9 +46,9 @@ class Joined:
 
         Args:
             scope: With the mesh that was found.
-            joined: Whether the model's namespace is a member.
+            joined: Whether the model's namespace is a member, or the selected ones of its pods.
         """
-        if scope.mesh is None or not (joined or scope.config.mesh_membership == "selected"):
+        if scope.mesh is None or not joined:
             return None
         return cls(namespace=scope.mesh.namespace, revision=scope.mesh.revision)
 
@@ -259,13 +259,17 @@ class Lifecycle:
         if self._container.can_connect():
             self._replan(command(self.scope, self._joined, converge=False))
 
-    def remove(self) -> None:
-        """Stop the service and delete what it keeps in the cluster."""
+    def stop(self) -> None:
+        """Stop the service, if it runs."""
         try:
             self._container.stop(SERVICE)
         except (ops.pebble.Error, ops.ModelError, RuntimeError) as error:
             # Juju stops the container anyway, and may have done so already.
             logger.debug("The service is not stopped: %s", error)
+
+    def remove(self) -> None:
+        """Stop the service and delete what it keeps in the cluster."""
+        self.stop()
         for each in self._kept():
             self.scope.cluster.delete(_named(*each))
 
@@ -372,7 +376,12 @@ class Lifecycle:
         return True
 
     def _is_ready(self) -> bool:
-        check = self._container.get_checks(_READY).get(_READY)
+        try:
+            check = self._container.get_checks(_READY).get(_READY)
+        except (ops.pebble.Error, TimeoutError) as error:
+            logger.warning("Whether the lifecycle service is ready: %s", error)
+            self._statuses.append(ops.WaitingStatus("waiting for Pebble in lifecycle"))
+            return False
         if check is not None and check.status is ops.pebble.CheckStatus.DOWN:
             self._statuses.append(ops.WaitingStatus("waiting for lifecycle to watch the cluster"))
             return False

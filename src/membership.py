@@ -25,6 +25,7 @@ RECORD = f"{manifests.PREFIX}membership"
 _MESH_LABELS = (injectors.INJECTION_LABEL, injectors.REVISION_LABEL)
 _CONTROLLER_LABEL = "controller.juju.is/id"
 """Juju labels only a controller's own model with it; other models have an annotation."""
+_CONTROLLER = "a controller model never joins a mesh: deploy into another model"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +113,7 @@ def decide(
     for key in {*present, *wanted}:
         before.setdefault(key, present.get(key) if record is None else None)
     patch: dict[str, str | None] = {key: None for key in present if key not in wanted}
-    restored = record is not None and not present
+    restored = bool(ours) and not present
     return Decision(
         labels={**patch, **wanted},
         record=Record(owner, wanted, before),
@@ -121,6 +122,37 @@ def decide(
         if restored
         else "",
     )
+
+
+def decide_apart(
+    *, namespace: str, labels: Mapping[str, str], record: Record | None, owner: str, wanted: str
+) -> Decision:
+    """Decide about a namespace that should have no label of the mesh through us.
+
+    Args:
+        namespace: Its name, for messages.
+        labels: All labels that it has.
+        record: What its annotation says.
+        owner: This application.
+        wanted: `selected`, where pods join one by one, which they only can where the namespace
+            says nothing; or `none`.
+    """
+    if record is not None and record.owner != owner:
+        return Decision(record=record, blocked=_rival(namespace, record.owner))
+    patch = leave(labels, record) if record else {}
+    given_back = Record(owner, {}, {}) if record else None
+    if wanted != "selected":
+        return Decision(labels=patch, record=given_back)
+    after = {key: value for key, value in {**labels, **patch}.items() if value is not None}
+    present = {key: after[key] for key in _MESH_LABELS if key in after}
+    obstacle = _obstacle(namespace, after, present)
+    if present and not obstacle:
+        obstacle = (
+            f"somebody else set {_text(present)} on namespace {namespace}, so every pod joins: "
+            "set mesh-membership=namespace, or run: "
+            f"kubectl label ns {namespace} {_removal(present)}"
+        )
+    return Decision(labels=patch, record=given_back, joined=not obstacle, blocked=obstacle)
 
 
 def _written(namespace: cluster.Object | None) -> Record | None:
@@ -142,7 +174,7 @@ def _rival(namespace: str, owner: str) -> str:
 
 def _obstacle(namespace: str, labels: Mapping[str, str], present: Mapping[str, str]) -> str:
     if _CONTROLLER_LABEL in labels:
-        return "a controller model never joins a mesh: deploy into another model"
+        return _CONTROLLER
     if labels.get(injectors.DATAPLANE_LABEL) == "ambient":
         return (
             f"namespace {namespace} is in ambient mode: set mesh-membership=none, or run: "
@@ -182,43 +214,71 @@ class Membership:
         """Whether new pods of the model are asked to join, and no other integrator sees to it."""
         return self._decision.joined
 
-    def rival(self) -> str:
-        """Name another integrator that serves the model already; empty where there is none."""
-        record = self._record(self._namespace())
-        if record is None or record.owner == self._scope.manifests.owner:
-            return ""
-        return _rival(self._scope.model, record.owner)
+    def claim(self) -> str:
+        """Record that this application serves the model.
 
-    def reconcile(self) -> None:
-        """Set the label, or give it back where membership is not wanted any more."""
+        Returns:
+            Why it is not ours to serve: it is a controller's, or another integrator does already.
+        """
         scope = self._scope
         namespace = self._namespace()
         if namespace is None:
+            return ""
+        if _CONTROLLER_LABEL in cluster.at(namespace, "metadata", "labels"):
+            return _CONTROLLER
+        record = self._record(namespace) or Record(scope.manifests.owner, {}, {})
+        if record.owner != scope.manifests.owner:
+            return _rival(scope.model, record.owner)
+        if scope.leader and record != _written(namespace):
+            try:
+                self._patch(namespace, {}, record)
+            except errors.ForbiddenError as error:
+                # One integrator needs no record, so the right to write it is optional.
+                logger.info("Model %s is served without a record: %s", scope.model, error)
+        return ""
+
+    def reconcile(self) -> None:
+        """Set the label, or give it back where membership is not wanted any more."""
+        namespace = self._namespace()
+        if namespace is None:
             return
-        if scope.config.mesh_membership != "namespace":
-            self._leave(namespace)
-            return
-        mesh = scope.mesh
-        record = self._record(namespace)
-        self._decision = decide(
-            namespace=scope.model,
-            labels=cluster.at(namespace, "metadata", "labels"),
-            record=record,
-            owner=scope.manifests.owner,
-            wanted=mesh.namespace_labels if mesh else None,
-            alive=mesh is not None and mesh.alive,
-        )
-        inherited = record != _written(namespace)
-        if (self._decision.labels or inherited) and scope.leader:
+        self._decision = self.decided(namespace)
+        changed = self._decision.labels or self._decision.record != _written(namespace)
+        if changed and self._scope.leader:
             self._patch(namespace, self._decision.labels, self._decision.record)
             if self._decision.log:
                 logger.warning("%s.", self._decision.log)
 
+    def decided(self, namespace: cluster.Object) -> Decision:
+        """Decide what the options and the mesh make of the model's namespace; nothing is written.
+
+        Args:
+            namespace: As it is now.
+        """
+        scope = self._scope
+        labels = cluster.at(namespace, "metadata", "labels")
+        record = self._record(namespace)
+        owner, wanted = scope.manifests.owner, scope.config.mesh_membership
+        if wanted != "namespace":
+            return decide_apart(
+                namespace=scope.model, labels=labels, record=record, owner=owner, wanted=wanted
+            )
+        return decide(
+            namespace=scope.model,
+            labels=labels,
+            record=record,
+            owner=owner,
+            wanted=scope.mesh.namespace_labels if scope.mesh else None,
+            alive=scope.mesh is not None and scope.mesh.alive,
+        )
+
     def remove(self) -> None:
-        """Give the namespace back as it was."""
+        """Give the namespace back as it was, whoever leads."""
         namespace = self._namespace()
-        if namespace is not None:
-            self._leave(namespace, forced=True)
+        record = self._record(namespace)
+        if namespace is not None and record and record.owner == self._scope.manifests.owner:
+            labels = cluster.at(namespace, "metadata", "labels")
+            self._patch(namespace, leave(labels, record), None)
 
     def statuses(self) -> Iterable[ops.StatusBase]:
         """Say what keeps the namespace out of the mesh."""
@@ -239,14 +299,6 @@ class Membership:
             return record
         return dataclasses.replace(record, owner=self._scope.manifests.owner)
 
-    def _leave(self, namespace: cluster.Object, *, forced: bool = False) -> None:
-        record = self._record(namespace)
-        if record is None or record.owner != self._scope.manifests.owner:
-            return
-        if self._scope.leader or forced:
-            labels = cluster.at(namespace, "metadata", "labels")
-            self._patch(namespace, leave(labels, record), None)
-
     def _patch(
         self, namespace: cluster.Object, labels: Mapping[str, Any], record: Record | None
     ) -> None:
@@ -265,4 +317,5 @@ class Membership:
                 "Namespace %s changed meanwhile: the next event decides.", self._scope.model
             )
             raise
-        logger.info("Namespace %s: labels %s.", self._scope.model, dict(labels))
+        if labels:
+            logger.info("Namespace %s: labels %s.", self._scope.model, dict(labels))

@@ -271,7 +271,7 @@ class Discovery:
             url=injector.url,
             webhook_configuration=injector.configuration,
             hold_by_default=defaults.get("holdApplicationUntilProxyStarts") is True,
-            status_port=int(defaults.get("statusPort", DEFAULT_STATUS_PORT)),
+            status_port=int(defaults.get("statusPort") or DEFAULT_STATUS_PORT),
             root_namespace=root_namespace,
             excluded_outbound_ports=meshconfig.excluded_ports(
                 self._config_map(injector, meshconfig.INJECTOR)

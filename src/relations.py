@@ -7,6 +7,7 @@ YAML list, `data` one YAML document, both in the application's data bag.
 from __future__ import annotations
 
 import dataclasses
+import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Generic, Self, TypeVar, cast
@@ -14,6 +15,8 @@ from typing import Annotated, Any, Generic, Self, TypeVar, cast
 import ops
 import pydantic
 import yaml
+
+logger = logging.getLogger(__name__)
 
 INGRESS = "ingress"
 INGRESS_AUTH = "ingress-auth"
@@ -322,8 +325,13 @@ class Relations:
             return {}
 
     def _write(self, relation: ops.Relation, bag: Mapping[str, str]) -> None:
-        if self._leader:
+        if not self._leader:
+            return
+        try:
             _update(relation.data[self._application], bag)
+        except ops.RelationDataAccessError as error:
+            # Leadership went to another unit during a long hook: that one writes.
+            logger.info("Relation %s is not written: %s", relation.name, error)
 
 
 def _update(own: ops.RelationDataContent, bag: Mapping[str, str]) -> None:

@@ -34,6 +34,8 @@ class Seen:
     """That charms need to reach Juju's controller, as far as the mesh would keep them from it."""
     mesh_ports: tuple[int, ...] = ()
     """That the mesh excludes everywhere, but for pods that name ports: they name these too."""
+    held: bool = False
+    """Whether the mesh holds applications by itself, so that no pod needs to ask for it."""
 
     @classmethod
     def of(cls, scope: component.Scope, before: Seen | None) -> Seen:
@@ -53,6 +55,7 @@ class Seen:
                 istiod_namespace=mesh.namespace,
                 controller_ports=seen.controller_ports,
                 mesh_ports=mesh.excluded_outbound_ports,
+                held=mesh.hold_by_default,
             )
             if is_known:
                 seen = dataclasses.replace(seen, controller_ports=_cut_off(scope, mesh))
@@ -78,6 +81,7 @@ class Seen:
                         istiod_namespace=namespace,
                         controller_ports=tuple(map(int, rest.get("controller-ports", ()))),
                         mesh_ports=tuple(map(int, rest.get("mesh-ports", ()))),
+                        held=rest.get("held") is True,
                     )
                 case _:
                     return None
@@ -92,6 +96,7 @@ class Seen:
             "istiod-namespace": self.istiod_namespace,
             "controller-ports": self.controller_ports,
             "mesh-ports": self.mesh_ports,
+            "held": self.held,
         }
         return json.dumps(values, sort_keys=True)
 
@@ -137,7 +142,7 @@ class Wishes:
             lifecycle_in_model=lifecycle_in_model,
             included_pods=options.included_pods if options.mesh_membership == "selected" else "",
             excluded_pods=options.excluded_pods,
-            hold_application=options.hold_application,
+            hold_application=options.hold_application and not seen.held,
             seen=seen,
             rules=rules,
         )

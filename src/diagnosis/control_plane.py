@@ -128,11 +128,11 @@ def label(
         model: The namespace.
     """
     has = " and ".join(f"{key}={value}" for key, value in sorted(marks.items())) or "no label"
-    if wanted != "namespace":
-        yield finding.fine(f"mesh-membership={wanted}: namespace {model} has {has}")
-    elif decision.blocked:
+    if decision.blocked:
         look = f"kubectl get namespace {model} --show-labels"
         yield from finding.of_statuses([ops.BlockedStatus(decision.blocked)], look)
+    elif wanted != "namespace":
+        yield finding.fine(f"mesh-membership={wanted}: namespace {model} has {has}")
     elif decision.waiting:
         yield finding.doubtful(f"namespace {model} has {has}: {decision.waiting}", _INJECTORS)
     elif decision.labels:

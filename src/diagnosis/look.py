@@ -125,15 +125,9 @@ class Look:
     @functools.cached_property
     def membership(self) -> membership.Decision:
         """What would be done with the model's namespace now."""
-        found = self.scope.mesh
-        return membership.decide(
-            namespace=self.model,
-            labels=cluster.at(self.namespace, "metadata", "labels"),
-            record=membership.Record.read(cluster.at(self.namespace, "metadata", "annotations")),
-            owner=self.scope.manifests.owner,
-            wanted=found.namespace_labels if found else None,
-            alive=found is not None and found.alive,
-        )
+        if self.namespace is None:
+            return membership.Decision()
+        return membership.Membership(self.scope).decided(self.namespace)
 
     @functools.cached_property
     def workload(self) -> lifecycle.Lifecycle:

@@ -331,6 +331,38 @@ def test_second_integrator_in_a_model_does_nothing_and_says_so(ctx, fake):
     assert isinstance(status(ctx, state()), testing.ActiveStatus)
 
 
+def test_integrator_that_served_before_another_withdraws(ctx, fake):
+    fake_cluster.install_istio(fake)
+    served = ctx.run(ctx.on.start(), state())
+    policies = {key[1] for key in fake.objects if key[0].startswith("admission")}
+    assert "mutatingadmissionpolicies" in policies
+    fake.application("first")
+    first = {"owner": "kubeflow.first", "set": {}, "before": {}}
+    model = fake.find("Namespace", "kubeflow")["metadata"]
+    model["annotations"] = {"istio-integrator.charmhub.io/membership": json.dumps(first)}
+    out = ctx.run(ctx.on.update_status(), served)
+    assert "kubeflow.first" in out.unit_status.message
+    services = out.get_container("lifecycle").service_statuses
+    assert set(services.values()) == {ops.pebble.ServiceStatus.INACTIVE}
+    left = {key[1] for key in fake.objects if key[0].startswith("admission")}
+    assert "mutatingadmissionpolicies" not in left
+    fake.delete("StatefulSet", "first", "kubeflow")
+    again = ctx.run(ctx.on.update_status(), out)
+    services = again.get_container("lifecycle").service_statuses
+    assert set(services.values()) == {ops.pebble.ServiceStatus.ACTIVE}
+
+
+def test_controller_model_is_left_alone(ctx, fake):
+    fake_cluster.install_istio(fake)
+    fake.labels("kubeflow")["controller.juju.is/id"] = "x"
+    out = ctx.run(ctx.on.start(), state(pod_labels="{a: b}"))
+    assert out.unit_status == testing.BlockedStatus(
+        "a controller model never joins a mesh: deploy into another model"
+    )
+    assert not out.get_container("lifecycle").plan.services
+    assert fake.writes == []
+
+
 def test_membership_none_looks_after_pods_without_joining(ctx, fake):
     fake_cluster.install_istio(fake)
     out = ctx.run(ctx.on.start(), state(mesh_membership="none"))

@@ -725,6 +725,12 @@ def test_gateway_workload_of_our_own_serves_the_routes(world):
     assert world.gateway()["spec"]["selector"] == {"istio": "ingressgateway"}
 
 
+def test_role_for_a_gateway_of_our_own_is_only_needed_with_one(world):
+    world.fake.forbidden |= {("list", "rolebindings"), ("list", "roles")}
+    world.related = [route(), auth()]
+    assert "1 route by istio-ingress/istio-ingressgateway" in world.status().message
+
+
 def test_other_charms_learn_mesh_and_gateway(world):
     world.related = [testing.Relation("mesh-info", remote_app_name="learner")]
     world.run()

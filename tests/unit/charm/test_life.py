@@ -139,6 +139,14 @@ def test_whatever_request_of_a_removal_fails_the_next_try_leaves_nothing(
         assert "istio-injection" not in fake.labels("kubeflow"), (verb, resource, code)
 
 
+def test_units_that_leave_at_once_do_not_fail_each_other(ctx, fake, monkeypatch):
+    fake_cluster.install_istio(fake)
+    run(ctx, fake, monkeypatch)
+    fake.interference.append(lambda: fake.add(fake.find("Namespace", "kubeflow")))
+    remove(ctx, fake, monkeypatch)
+    assert "istio-injection" not in fake.labels("kubeflow")
+
+
 ADMISSION = (
     "admission-certificates",
     "admission-policy",

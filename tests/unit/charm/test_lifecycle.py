@@ -225,8 +225,8 @@ def test_image_is_that_of_our_own_pod(fake):
 class Container:
     """A workload container in which something goes wrong."""
 
-    def __init__(self, *, replan=None, process=None, stop=None) -> None:
-        self.trouble = {"replan": replan, "process": process, "stop": stop}
+    def __init__(self, *, replan=None, process=None, stop=None, checks=None) -> None:
+        self.trouble = {"replan": replan, "process": process, "stop": stop, "checks": checks}
 
     def can_connect(self) -> bool:
         return True
@@ -242,6 +242,7 @@ class Container:
         self._raise("stop")
 
     def get_checks(self, _) -> dict:
+        self._raise("checks")
         return {}
 
     def exec(self, *_, **__) -> None:
@@ -277,6 +278,9 @@ GONE = ops.pebble.ConnectionError("no socket")
         ),
         pytest.param(
             Container(replan=GONE), "lifecycle does not start: no socket", id="container gone"
+        ),
+        pytest.param(
+            Container(checks=GONE), "waiting for Pebble in lifecycle", id="gone in between"
         ),
         pytest.param(
             Container(process=GONE), "the workload does not answer: no socket", id="no answer"

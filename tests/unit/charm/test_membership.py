@@ -101,7 +101,9 @@ def test_namespace_follows_a_change_of_revision(fake):
 
 
 def test_label_that_somebody_removed_comes_back(fake, caplog):
+    place(fake, DEFAULT).claim()
     reconciled(fake, DEFAULT)
+    assert "had been removed" not in caplog.text
     del fake.labels("kubeflow")["istio-injection"]
     reconciled(fake, DEFAULT)
     assert mesh_labels(fake) == ENABLED
@@ -170,7 +172,7 @@ def test_second_integrator_is_told_about_the_first(fake):
 def test_what_an_application_left_that_is_no_more_is_inherited(fake, found):
     reconciled(fake, DEFAULT)
     second = reconciled(fake, found, application="other")
-    assert second.rival() == ""
+    assert second.claim() == ""
     assert list(second.statuses()) == []
     assert record(fake)["owner"] == "kubeflow.other"
     fake.writes.clear()
@@ -185,7 +187,7 @@ def test_what_was_inherited_is_given_back_where_nobody_joins(fake):
     reconciled(fake, DEFAULT)
     reconciled(fake, DEFAULT, application="other", mesh_membership="none")
     assert mesh_labels(fake) == {}
-    assert record(fake) is None
+    assert record(fake) == {"owner": "kubeflow.other", "set": {}, "before": {}}
 
 
 def test_who_does_not_lead_inherits_nothing(fake):
@@ -220,8 +222,71 @@ def test_removal_where_the_namespace_is_gone_is_done(fake):
 def test_namespace_leaves_when_membership_changes(fake, wish):
     reconciled(fake, DEFAULT)
     made = reconciled(fake, DEFAULT, mesh_membership=wish, included_pods="a=b")
-    assert not made.joined
+    assert made.joined == (wish == "selected")
     assert mesh_labels(fake) == {}
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        pytest.param(ENABLED, "so every pod joins: set mesh-membership=namespace", id="enabled"),
+        pytest.param({"istio.io/rev": "x"}, "kubectl label ns kubeflow istio.io/rev-", id="rev"),
+        pytest.param({"istio-injection": "disabled"}, "istio-injection=disabled", id="disabled"),
+        pytest.param({"istio.io/dataplane-mode": "ambient"}, "is in ambient mode", id="ambient"),
+    ],
+)
+def test_pods_join_one_by_one_only_where_the_namespace_says_nothing(fake, labels, words):
+    fake.labels("kubeflow").update(labels)
+    made = reconciled(fake, DEFAULT, mesh_membership="selected", included_pods="a=b")
+    assert words in blocked(made)
+    assert not made.joined
+    assert fake.writes == []
+
+
+def test_label_that_was_there_before_us_keeps_pods_from_joining_one_by_one(fake):
+    fake.labels("kubeflow").update(ENABLED)
+    place(fake, DEFAULT).claim()
+    reconciled(fake, DEFAULT)
+    made = reconciled(fake, DEFAULT, mesh_membership="selected", included_pods="a=b")
+    assert "every pod joins" in blocked(made)
+    assert mesh_labels(fake) == ENABLED
+
+
+@pytest.mark.parametrize("wish", ["namespace", "selected", "none"])
+@pytest.mark.parametrize("found", [DEFAULT, DEAD, None], ids=["alive", "dead", "none"])
+@pytest.mark.parametrize("labels", [{}, ENABLED], ids=["", "labelled"])
+def test_first_integrator_serves_the_model_whatever_it_does_there(fake, wish, found, labels):
+    fake.application()
+    fake.labels("kubeflow").update(labels)
+    first = place(fake, found, mesh_membership=wish, included_pods="a=b")
+    assert first.claim() == ""
+    first.reconcile()
+    fake.writes.clear()
+    assert first.claim() == ""
+    words = "namespace kubeflow is in the care of kubeflow.istio-integrator: remove one of us"
+    assert place(fake, found, application="other").claim() == words
+    assert fake.writes == []
+    first.remove()
+    assert mesh_labels(fake) == labels
+    assert record(fake) is None
+
+
+def test_controller_model_is_nobodys_to_serve(fake):
+    fake.labels("kubeflow")["controller.juju.is/id"] = "x"
+    assert "a controller model never joins a mesh" in place(fake, DEFAULT).claim()
+    assert fake.writes == []
+
+
+def test_model_is_served_without_the_right_to_say_so(fake, caplog):
+    fake.forbidden.add(("patch", "namespaces"))
+    caplog.set_level("INFO")
+    assert place(fake, DEFAULT).claim() == ""
+    assert "served without a record" in caplog.text
+
+
+def test_who_does_not_lead_claims_nothing(fake):
+    assert place(fake, DEFAULT, leader=False).claim() == ""
+    assert fake.writes == []
 
 
 def test_change_in_between_is_a_conflict(fake):
@@ -245,7 +310,7 @@ WANTED = st.sampled_from([None, ENABLED, {"istio.io/rev": "canary"}])
 RECORDS = st.none() | st.builds(
     membership.Record,
     owner=st.sampled_from(["me", "other"]),
-    labels=st.sampled_from([ENABLED, {"istio.io/rev": "canary"}]),
+    labels=st.sampled_from([{}, ENABLED, {"istio.io/rev": "canary"}]),
     before=st.just({"istio-injection": None}),
 )
 

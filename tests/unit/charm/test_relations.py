@@ -172,6 +172,16 @@ def test_unit_that_does_not_lead_writes_nothing():
     assert out.get_relation(relation.id).local_app_data == {}
 
 
+def test_leader_that_is_none_any_more_leaves_writing_to_the_next(monkeypatch):
+    def refuse(*_):
+        raise ops.RelationDataAccessError("kubeflow is not leader")
+
+    monkeypatch.setattr(ops.RelationDataContent, "__setitem__", refuse)
+    relation = remote("ingress")
+    _, out = provide(relation, act=lambda related: related.announce_versions())
+    assert out.get_relation(relation.id).local_app_data == {}
+
+
 @pytest.mark.parametrize("endpoint", ["ingress", "ingress-auth"])
 @pytest.mark.parametrize(
     ("application", "namespace", "problem"),

@@ -88,6 +88,24 @@ def test_charms_reach_their_controller(found, before, want):
     assert rules == ([own] if want is CUT else [])
 
 
+@pytest.mark.parametrize("option", [True, False])
+@pytest.mark.parametrize("found", [ALIVE, AWAY, None], ids=["alive", "away", "gone"])
+@pytest.mark.parametrize("held", [True, False])
+def test_pods_ask_for_the_hold_unless_the_mesh_holds_them_anyway(found, option, held):
+    before = dataclasses.replace(NATIVE, held=held)
+    if found is not None:
+        found = dataclasses.replace(found, hold_by_default=held)
+    where = scope(found)
+    where = dataclasses.replace(where, config=config.Config(hold_application=option))
+    seen = wishes.Seen.of(where, before)
+    assert (
+        wishes.Seen.read({"metadata": {"annotations": {wishes.SEEN_ANNOTATION: seen.text()}}})
+        == seen
+    )
+    wanted = wishes.Wishes.of(where, seen, lifecycle_in_model=True)
+    assert wanted.settings()["hold-application"] == (option and not held)
+
+
 @pytest.mark.parametrize(
     ("addresses", "want"),
     [
