@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 _PART_OF = "app.kubernetes.io/part-of"
 _PROFILE = "kubeflow-profile"
 _CONTROLLER = "controller.juju.is/id"
+_NOUNS = ("namespace", "namespaces")
 
 
 def group(namespace: cluster.Object, *, never: Collection[str]) -> str:
@@ -76,7 +77,7 @@ class Claims:
         """Say what is left to others."""
         if self._left:
             others = ", ".join(sorted(self._others))
-            yield ops.ActiveStatus(f"{self._left} namespaces left to {others}")
+            yield ops.ActiveStatus(f"{self._left} {_NOUNS[self._left > 1]} left to {others}")
 
     @property
     def _owner(self) -> str:

@@ -65,7 +65,7 @@ def test_first_one_keeps_what_it_serves_and_the_second_says_so(fake):
     fake.namespace("bob", **PROFILE)
     other = shared(fake, model="second")
     assert (holder(fake, "alice"), holder(fake, "bob")) == (OWNER, "second.istio-integrator")
-    assert [status.message for status in other.statuses()] == [f"1 namespaces left to {OWNER}"]
+    assert [status.message for status in other.statuses()] == [f"1 namespace left to {OWNER}"]
     first = shared(fake)
     first.remove()
     assert (holder(fake, "alice"), holder(fake, "bob")) == (None, "second.istio-integrator")
