@@ -32,6 +32,8 @@ from tests import missing
 
 MODEL = "kubeflow"
 BUILD = pathlib.Path(__file__).parents[2] / "build" / "e2e"
+ROLES = pathlib.Path(__file__).parents[2] / "rbac" / "roles.yaml"
+"""For the application `istio-integrator` in the model `kubeflow`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,9 +44,37 @@ class Node:
     testbed: testbed_cluster.Testbed
     charms: steps.Charms
 
-    def juju(self, model=MODEL):
-        """Juju, with a model of that name."""
-        return juju.Juju(self.testbed, model)
+    def juju(self, model=MODEL, *, roles=True):
+        """Juju, with a model of that name, and with the shipped roles in place of trust."""
+        kind = Untrusting if roles else juju.Juju
+        return kind(self.testbed, model)
+
+
+class Untrusting(juju.Juju):
+    """Juju for those who deploy without `--trust`: each application has the shipped roles."""
+
+    async def add_model(self):
+        """Add the model, with the roles of the application that is mostly deployed."""
+        await super().add_model()
+        await self._kubectl("apply", juju.APPLICATION)
+
+    async def deploy(self, charm, application, *, trust=True):
+        """Deploy a charm; what would be trusted gets its roles."""
+        if trust and charm.trust and application != juju.APPLICATION:
+            await self._kubectl("apply", application)
+        await super().deploy(charm, application, trust=False)
+
+    async def remove(self, application, *, force=False):
+        """Remove an application, then the roles that came with it."""
+        await super().remove(application, force=force)
+        if application != juju.APPLICATION:
+            await self._kubectl("delete", application, "--ignore-not-found")
+
+    async def _kubectl(self, verb, application, *flags):
+        text = ROLES.read_text().replace(juju.APPLICATION, application)
+        text = text.replace(MODEL, self.model)
+        argv = (verb, *flags, "-f", "-")
+        await asyncio.to_thread(self._testbed.kubectl, *argv, text=text)
 
 
 @pytest.fixture(scope="session")

@@ -2,10 +2,12 @@
 
 import contextlib
 import dataclasses
+import datetime
 import json
 
 import pytest
 
+import certificates
 from demo import workloads
 from testbed import istio as testbed_istio
 from testbed.juju import bootstrap, client
@@ -205,6 +207,31 @@ def test_configuration_that_the_gateway_rejects_is_in_its_log(opened):
     )
     with opened.applied(bad):
         opened.finds("gateway's log", "doubtful", "rejected")
+        opened.finds("istiod's log", "doubtful", "ACK ERROR")
+
+
+@pytest.mark.cluster("tomorrow")
+def test_certificate_that_ended_and_a_port_at_which_nobody_listens_yet(opened):
+    long_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=400)
+    old = certificates.decide(None, ["kubeflow.example.com"], long_ago)
+    namespace, _ = GATEWAY
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "kubernetes.io/tls",
+        "metadata": {"name": "old", "namespace": namespace},
+        "stringData": {"tls.crt": old.leaf, "tls.key": old.leaf_key},
+    }
+    with opened.applied(json.dumps(secret)):
+        # Nobody tells the gateway about what opens meanwhile.
+        opened.kubectl("scale", "-n", "istio-system", "deployment/istiod", "--replicas=0")
+        opened.juju.config(APP, {"tls-secret": "old"})
+        opened.finds("certificates", "broken", "gateway (old): the certificate ended")
+        opened.finds("gateway", "broken", "has port 443, and", timeout=60)
+        opened.kubectl("scale", "-n", "istio-system", "deployment/istiod", "--replicas=1")
+        opened.finds("gateway", "fine", "listens at 80, 443", timeout=90)
+        opened.juju.config(APP, {"tls-secret": ""})
+        opened.finds("gateway", "fine", "listens at 80", timeout=60)
 
 
 @pytest.mark.cluster("tomorrow")

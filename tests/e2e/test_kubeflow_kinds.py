@@ -159,7 +159,7 @@ def story(node):
         async with kubernetes.Api.from_kubeconfig(node.testbed.kubeconfig) as api:
             world = World(node, api, MODEL)
             try:
-                async with profiles_unclaimed(node):
+                async with profiles_unclaimed(world):
                     await live(world, told)
             except BaseException:
                 folder = race_world.BUILD / "failures"
@@ -176,10 +176,10 @@ def story(node):
 
 
 @contextlib.asynccontextmanager
-async def profiles_unclaimed(node) -> AsyncIterator[None]:
+async def profiles_unclaimed(world: World) -> AsyncIterator[None]:
     """Keep the model that other modules leave on the node from serving our profile."""
-    neighbour = node.juju()
-    present = await neighbour.status()
+    neighbour = world.node.juju()
+    present = await world.api.find("Namespace", neighbour.model) and await neighbour.status()
     if present:
         await neighbour.config(juju.APPLICATION, lifecycle_namespaces="model")
     yield

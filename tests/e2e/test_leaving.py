@@ -25,7 +25,7 @@ def is_of_juju(item):
 
 async def deploy(node, model, *, trust=True):
     """Add a model and deploy the charm into it."""
-    controller = node.juju(model)
+    controller = node.juju(model, roles=False)
     await controller.add_model()
     await controller.deploy(node.charms.integrator, OURS, trust=trust)
     return controller

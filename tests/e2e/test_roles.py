@@ -23,7 +23,7 @@ async def others_are_done(api, model):
 
 @pytest.mark.cluster("today", "tomorrow")
 async def test_shipped_roles_are_enough_from_the_deployment_to_the_removal(node, api, watcher):
-    controller = node.juju(MODEL)
+    controller = node.juju(MODEL, roles=False)
     await controller.add_model()
     roles = ROLES.read_text().replace("kubeflow", MODEL)
     node.testbed.kubectl("apply", "-f", "-", text=roles)
@@ -61,7 +61,7 @@ async def test_shipped_roles_are_enough_from_the_deployment_to_the_removal(node,
 @pytest.mark.cluster("today")
 async def test_a_rule_that_is_missing_is_named_until_it_is_there(node, api):
     model = f"{MODEL}-less"
-    controller = node.juju(model)
+    controller = node.juju(model, roles=False)
     await controller.add_model()
     roles = ROLES.read_text().replace("kubeflow", model)
     pods = '- apiGroups: [""]\n  resources: [pods]\n  verbs: [create, patch]\n'

@@ -316,13 +316,14 @@ def test_model_joins_and_leaves_as_it_was(connected, namespace, default):
 )
 def test_model_with_a_place_of_its_own_is_left_there(connected, namespace, default, labels, words):
     labelled(connected, namespace, **labels)
-    before = mesh_labels(connected, namespace)
+    before, _ = mesh_labels(connected, namespace)
     out = charm_runs.run("start", namespace)
     assert isinstance(out.unit_status, testing.BlockedStatus)
     assert words in out.unit_status.message
-    assert mesh_labels(connected, namespace) == before
+    # The record says who serves the model; a controller's is served by nobody.
+    assert mesh_labels(connected, namespace) == (before, CONTROLLER not in labels)
     charm_runs.run("remove", namespace, units=0)
-    assert mesh_labels(connected, namespace) == before
+    assert mesh_labels(connected, namespace) == (before, False)
 
 
 # The last one: it takes the place of the module's own installation.

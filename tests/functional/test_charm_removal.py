@@ -74,8 +74,8 @@ def test_charm_in_a_steady_state_writes_nothing(api, namespace, monkeypatch, bac
 
     monkeypatch.setattr(api, "_patch", spy)
     charm_runs.run("update_status", namespace, admission=backend)
-    charm_runs.run("remove", namespace, units=0)
     assert written == []
+    charm_runs.run("remove", namespace, units=0)
 
 
 def _settled(api: charm_cluster.Cluster) -> bool:

@@ -340,6 +340,14 @@ def test_proxy_that_outlives_its_payload(world, annotations, stopping, level):
     assert ("proxy-shutdown=true" in found.next) == (not stopping)
 
 
+def test_webhook_whose_servers_are_not_there(world):
+    world.options["admission"] = "webhook"
+    admission.Admission(world.look().scope, "none:1").reconcile()
+    level, seen = world.worst("admission")
+    assert (level, "new pods are not prepared (webhook: " in seen) == ("✗", True)
+    admission.Admission(world.look().scope, "").remove()
+
+
 def test_policy_that_does_not_reach_pods(world):
     scope = world.look().scope
     admission.Admission(scope, "").reconcile()
@@ -378,9 +386,9 @@ def test_certificate_that_ended_and_one_that_nobody_trusts(world):
     }
     world.api.create(configuration)
     try:
-        found = world.says("certificates")
-        assert found[0].next == f"juju run {APP}/leader rotate-certificates"
-        assert "trusts another authority" in found[0].seen
+        (found,) = [each for each in world.says("certificates") if "trusts" in each.seen]
+        assert found.next == f"juju run {APP}/leader rotate-certificates"
+        assert "trusts another authority" in found.seen
     finally:
         world.api.delete(configuration)
 
@@ -451,7 +459,20 @@ def test_filter_and_policy_of_others(world):
     assert f"{world.root}/nobody lets nobody be a caller of 1 pods" in found[1].seen
 
 
-def test_webhook_that_a_strict_mesh_cuts_off(world):
+STRICT = ("PeerAuthentication", {"mtls": {"mode": "STRICT"}})
+PERMITTED = ("PeerAuthentication", {"portLevelMtls": {"8443": {"mode": "PERMISSIVE"}}})
+CLOSED = ("AuthorizationPolicy", {})
+OPEN = ("AuthorizationPolicy", {"rules": [{"to": [{"operation": {"ports": ["8443"]}}]}]})
+
+
+@pytest.mark.parametrize(
+    ("closing", "opening"),
+    [
+        pytest.param(STRICT, PERMITTED, id="strict-mesh"),
+        pytest.param(CLOSED, OPEN, id="closed-mesh"),
+    ],
+)
+def test_webhook_that_the_mesh_cuts_off(world, closing, opening):
     labels = {"app": "katib"}
     world.pod("katib-1", "main", "istio-proxy", labels=labels, annotations=INJECTED)
     world.create(
@@ -470,14 +491,14 @@ def test_webhook_that_a_strict_mesh_cuts_off(world):
             }
         ],
     )
-    strict = {"mtls": {"mode": "STRICT"}}
-    world.create("PeerAuthentication", "default", world.root, spec=strict)
+    kind, spec = closing
+    world.create(kind, "default", world.root, spec=spec)
     found = world.says("webhooks")[0]
     assert found.level.value == "✗"
     assert f"webhook {world.model}.katib can't be called" in found.seen
     assert "excluded-pods=app=katib" in found.next
-    own = {"selector": {"matchLabels": labels}, "portLevelMtls": {"8443": {"mode": "PERMISSIVE"}}}
-    world.create("PeerAuthentication", "katib", spec=own)
+    kind, spec = opening
+    world.create(kind, "katib", spec={"selector": {"matchLabels": labels}, **spec})
     assert world.worst("webhooks")[0] == "✓"
     name = f"{world.model}.katib"
     world.kubectl("delete", "validatingwebhookconfiguration", name)
