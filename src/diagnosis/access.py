@@ -25,7 +25,7 @@ OPTIONAL = {
     "-replace": "deleting broken pods",
     "-gateway": "a gateway of our own",
     "-claims": "claims on profile namespaces",
-    "-diagnose": "logs and what else only diagnose reads",
+    "-diagnose": "logs, validating webhooks and ServiceEntries",
 }
 """The ends of the names of roles that may be left out, and what goes without."""
 

@@ -155,8 +155,9 @@ class World:
         return unit
 
     async def is_clean(self, recreated=()):
-        """Wait until the cluster is as it was before the charm."""
+        """Wait until the cluster is as it was before the charm, which came and went in peace."""
         await objects.until_same(self.api, self.before, 90, recreated=recreated)
+        await self.no_surprises()
 
     async def no_surprises(self):
         """See that no hook failed and nothing broke off with a traceback."""

@@ -33,6 +33,9 @@ TOGGLES = (
     {"proxy_shutdown": "true", "hold_application": "true"},
     {"lifecycle_namespaces": "model", "pod_labels": "{kept: 'yes'}"},
     {"lifecycle_namespaces": "model,profiles,labelled", "sidecar_mode": "classic"},
+    {"admission": "webhook", "mesh_membership": "none"},
+    {"included_pods": "app=nobody", "mesh_membership": "selected"},
+    {"admission": "auto", "mesh_membership": "namespace"},
 )
 
 
@@ -213,6 +216,9 @@ async def live(world: World, told: Story) -> None:
         await world.do("refresh", juju.APPLICATION, world.node.charms.integrator.path)
     await world.juju.wait_for("active", HOOK)
     await note("refreshed")
+    await world.juju.add_unit(juju.APPLICATION)
+    await world.juju.wait_for("active", HOOK)
+    await note("two units")
     await world.juju.remove(juju.APPLICATION)
     await note("removed")
     told.injected = {name for name, pod in (await world.pods()).items() if is_injected(pod)}

@@ -48,7 +48,6 @@ async def test_units_come_and_go_with_one_of_them_acting(world):
     assert await world.one_acts(1) == 0
     await world.mark("by-0")
     await world.settings_arrive("by-0")
-    await world.no_surprises()
     await world.juju.remove(juju.APPLICATION)
     await world.is_clean()
 
@@ -75,8 +74,15 @@ async def test_pod_that_is_killed_in_any_hook_starts_over(world):
     await world.running("pebble-ready")
     await world.kill()
     await world.active()
-    await world.no_surprises()
-    await world.juju.remove(juju.APPLICATION)
+    await world.do("fake_app", "learner", {"mesh-info": {"role": "requires"}})
+    await world.do("integrate", f"{juju.APPLICATION}:mesh-info", "learner:mesh-info")
+    await world.running("mesh-info-relation")
+    await world.kill()
+    await world.active()
+    removal = asyncio.create_task(world.juju.remove(juju.APPLICATION))
+    await world.running("remove")
+    await world.kill()
+    await removal
     await world.is_clean()
 
 
@@ -118,7 +124,6 @@ async def test_refresh_adopts_what_is_still_made_and_prunes_the_rest(world):
     assert not any(".older-" in name for name in names["MutatingAdmissionPolicyBinding"])
     assert any(name.endswith(".model") for name in names["MutatingAdmissionPolicyBinding"])
     assert list(names["MutatingAdmissionPolicy"].values()) == [uid]
-    await world.no_surprises()
     await world.juju.remove(juju.APPLICATION)
     await world.is_clean()
 
@@ -148,7 +153,6 @@ async def test_option_that_changes_while_a_hook_runs_is_followed(world):
     await world.mark("last")
     await world.settings_arrive("last")
     await world.active()
-    await world.no_surprises()
     await world.juju.remove(juju.APPLICATION)
     await world.is_clean()
 
@@ -257,7 +261,14 @@ async def test_istios_own_kinds_may_come_late_and_go_early(world, api, node):
     finally:
         await back(node)
     await world.no_surprises()
-    assert await api.list("Gateway", world.model) == []
+    owner = f"{OURS}/owner={world.model}.{juju.APPLICATION}"
+    left = [
+        str(item["metadata"]["name"])
+        for resource in await api.resources()
+        if {"list", "get"} <= resource.verbs and resource.kind != "Event"
+        for item in await api.list(resource.kind, labels=owner)
+    ]
+    assert left == []
 
 
 async def gone(api, definitions):
