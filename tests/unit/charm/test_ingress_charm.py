@@ -18,6 +18,7 @@ import ingress
 import relations_certificates
 from tests.unit.charm import fake_cluster
 
+TIMEOUT = 0
 LABELS = {"app": "istio-ingressgateway", "istio": "ingressgateway"}
 AUTH = {
     "service": "oidc",
@@ -729,6 +730,57 @@ def test_role_for_a_gateway_of_our_own_is_only_needed_with_one(world):
     world.fake.forbidden |= {("list", "rolebindings"), ("list", "roles")}
     world.related = [route(), auth()]
     assert "1 route by istio-ingress/istio-ingressgateway" in world.status().message
+
+
+def reached(monkeypatch):
+    """Set up another cluster with a model that wants to be reached, over HTTPS too."""
+    fake = fake_cluster.FakeCluster()
+    for name in ("kubeflow", "default"):
+        fake.namespace(name)
+    fake.node()
+    fake_cluster.install_istio(fake)
+    install_gateway(fake)
+    monkeypatch.setattr(charm_cluster, "connect", fake.api)
+    world = World(fake)
+    world.config = {
+        "hosts": "kubeflow.example.com",
+        "gateway_service": "istio-ingress/istio-ingressgateway",
+        "gateway_service_annotations": "{a.b/c: d}",
+    }
+    world.related = [route(), auth(), testing.Relation("certificates", remote_app_name="ca")]
+    return world
+
+
+@pytest.fixture
+def of_the_ingress(monkeypatch):
+    """What is asked of the API server only for the sake of the ingress, by verb and resource."""
+    world = reached(monkeypatch)
+    world.run()
+    asked = set(world.fake.asked)
+    alone = reached(monkeypatch)
+    alone.related = []
+    alone.run()
+    return sorted(asked - alone.fake.asked)
+
+
+@pytest.mark.parametrize("code", [403, 404, 409, 429, 500, TIMEOUT])
+def test_whatever_request_for_the_ingress_fails_is_a_status_and_is_repaired(
+    monkeypatch, of_the_ingress, code
+):
+    assert {resource for _, resource in of_the_ingress} >= {"envoyfilters", "secrets", "services"}
+    for verb, resource in of_the_ingress:
+        world = reached(monkeypatch)
+        if code == TIMEOUT:
+            world.fake.timeouts.add((verb, resource))
+        else:
+            world.fake.broken[verb, resource] = code
+        said = world.status()
+        assert said.name in {"active", "blocked", "waiting"}, (verb, resource, said)
+        world.fake.timeouts.clear()
+        world.fake.broken.clear()
+        world.run(lambda ctx: ctx.on.update_status())
+        assert len(world.routes()) == 1, (verb, resource)
+        assert world.guard(), (verb, resource)
 
 
 def test_other_charms_learn_mesh_and_gateway(world):
