@@ -14,8 +14,9 @@ _PLAIN = re.compile(r"^\S+\s+(?P<level>\w+)\s+(?P<rest>.*)$")
 _ERRORS = frozenset({"error", "fatal", "critical"})
 _REJECTED = re.compile(r"config for \S+ rejected|ADS\S*: ACK ERROR")
 """A proxy that does not take what it was sent says so as a warning, istiod too."""
-_RETRIED = re.compile(r"\bretrying\b")
-"""istiod's controllers call each try of theirs an error, the next of which mostly succeeds."""
+_RETRIED = re.compile(r"\bretrying\b|Operation cannot be fulfilled on")
+"""istiod's controllers call each try of theirs an error, the next of which mostly succeeds. The
+second is what Kubernetes says to whom another writer was quicker (apimachinery, NewConflict)."""
 _CHANGING = re.compile(r"\b[0-9a-f]{8,}\b|\d+")
 _SOURCE = re.compile(r"\S+\.cc:\d+\s+|\s+thread=\d+$")
 """Envoy's own file and line, which tell the operator nothing and take half of what is shown."""

@@ -77,8 +77,16 @@ def test_long_line_is_cut():
     assert len(found.seen) < 220
 
 
-def test_try_of_a_controller_that_is_repeated_is_no_error():
-    text = "error handling istio-validator, retrying (retry count: 1): connection refused"
+@pytest.mark.parametrize(
+    "text",
+    [
+        "error handling istio-validator, retrying (retry count: 1): connection refused",
+        "failed to update: Operation cannot be fulfilled on "
+        'validatingwebhookconfigurations.admissionregistration.k8s.io "istio-validator": the '
+        "object has been modified; please apply your changes to the latest version and try again",
+    ],
+)
+def test_try_of_a_controller_that_is_repeated_is_no_error(text):
     assert logs.errors_in([PLAIN.format("error", "controllers", text)]) == {}
 
 
