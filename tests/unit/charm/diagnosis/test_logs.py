@@ -81,9 +81,7 @@ def test_long_line_is_cut():
     "text",
     [
         "error handling istio-validator, retrying (retry count: 1): connection refused",
-        "failed to update: Operation cannot be fulfilled on "
-        'validatingwebhookconfigurations.admissionregistration.k8s.io "istio-validator": the '
-        "object has been modified; please apply your changes to the latest version and try again",
+        'failed: Operation cannot be fulfilled on validatingwebhookconfigurations.k8s.io "x": y',
     ],
 )
 def test_try_of_a_controller_that_is_repeated_is_no_error(text):
