@@ -50,6 +50,12 @@ class World:
         await self.juju.deploy(self.node.charms.integrator, juju.APPLICATION)
         await self.juju.add_unit(juju.APPLICATION)
         await self.active(in_mesh=1)
+        await observer.eventually(self.is_at_rest, WITHIN, "no replacement under way")
+
+    async def is_at_rest(self):
+        """Whether convergence remembers no round; a pod counts before its round is over."""
+        memory = await self.api.get("ConfigMap", f"{juju.APPLICATION}-convergence", MODEL)
+        return '"rounds"' not in memory["data"]["state"]
 
     async def cycle(self, number):
         """Let everything happen once, much of it at the same time."""
