@@ -89,9 +89,9 @@ class Juju:
         self._testbed = testbed
         self._client: client.Juju | None = None
 
-    async def add_model(self) -> None:
-        """Add the model."""
-        await self._call(lambda juju: juju.add_model())
+    async def add_model(self, config: Mapping[str, str] | None = None) -> None:
+        """Add the model, with some of its settings."""
+        await self._call(lambda juju: juju.add_model(config))
 
     async def deploy(self, charm: Deployable, application: str, *, trust: bool = True) -> None:
         """Deploy a packed charm."""

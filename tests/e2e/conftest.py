@@ -53,9 +53,9 @@ class Node:
 class Untrusting(juju.Juju):
     """Juju for those who deploy without `--trust`: each application has the shipped roles."""
 
-    async def add_model(self):
+    async def add_model(self, config=None):
         """Add the model, with the roles of the application that is mostly deployed."""
-        await super().add_model()
+        await super().add_model(config)
         await self._kubectl("apply", juju.APPLICATION)
 
     async def deploy(self, charm, application, *, trust=True):

@@ -325,7 +325,7 @@ async def model(node, api, name: str, *, notices: bool, options: dict[str, dict[
         "testbed-workload-notices": str(notices).lower(),
     }
     async with watcher.following(api):
-        await asyncio.to_thread(world.raw.add_model, config)
+        await world.juju.add_model(config)
         try:
             yield world
         except BaseException:
