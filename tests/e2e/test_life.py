@@ -261,13 +261,16 @@ async def test_istios_own_kinds_may_come_late_and_go_early(world, api, node):
         await back(node)
     await world.no_surprises()
     owner = f"{OURS}/owner={world.model}.{juju.APPLICATION}"
-    left = [
-        str(item["metadata"]["name"])
-        for resource in await api.resources()
-        if {"list", "get"} <= resource.verbs and resource.kind != "Event"
-        for item in await api.list(resource.kind, labels=owner)
-    ]
-    assert left == []
+
+    async def nothing_is_left():
+        kinds = [
+            resource.kind
+            for resource in await api.resources(refresh=True)
+            if {"list", "get"} <= resource.verbs and resource.kind != "Event"
+        ]
+        return not any([await api.list(kind, labels=owner) for kind in kinds])
+
+    await observer.eventually(nothing_is_left, 60, "nothing of ours left")
 
 
 async def gone(api, definitions):
