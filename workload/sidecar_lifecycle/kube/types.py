@@ -26,6 +26,7 @@ class OwnerReference(Model):
     name: str = ""
     uid: str = ""
     controller: bool | None = None
+    blockOwnerDeletion: bool | None = None
 
 
 class ObjectMeta(Model):
