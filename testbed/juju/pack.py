@@ -67,8 +67,10 @@ def pack(source: Path, out: Path) -> Path:
     name = yaml.safe_load((source / "metadata.yaml").read_text())["name"]
     target = out / f"{name}.charm" if out.suffix != ".charm" else out
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as scratch:
-        stage = Path(scratch)
+    # Beside the target, which another process may be writing at the same time.
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        stage = Path(scratch) / "stage"
+        stage.mkdir()
         for entry in COPIED:
             if (source / entry).is_dir():
                 shutil.copytree(source / entry, stage / entry, ignore=IGNORED, symlinks=True)
@@ -78,7 +80,7 @@ def pack(source: Path, out: Path) -> Path:
         (stage / "dispatch").write_text(DISPATCH)
         (stage / "dispatch").chmod(0o755)
         (stage / "manifest.yaml").write_text(_manifest())
-        partial = target.with_suffix(".partial")
+        partial = Path(scratch) / target.name
         with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
             _add(archive, stage, "")
             environment = _environment(_requirements(source))
