@@ -9,6 +9,7 @@ import yaml
 
 import admission
 import cluster
+import errors
 import lifecycle
 
 Parameters = Mapping[str, Any]
@@ -32,6 +33,19 @@ def _rotate(workload: lifecycle.Lifecycle, _: Parameters) -> dict[str, str]:
     return admission.Admission(scope, lifecycle.image(scope)).rotate()
 
 
+def _stop(workload: lifecycle.Lifecycle, parameters: Parameters) -> dict[str, str]:
+    namespace = parameters.get("namespace") or workload.scope.model
+    answer = workload.stop_proxy(namespace, parameters["pod"])
+    where = f"{namespace}/{parameters['pod']}"
+    if "result" not in answer:
+        raise errors.LifecycleError(
+            f"{where}: its proxy is not stopped: {answer['message']} ({answer['decision']})"
+        )
+    if answer["result"] != "acknowledged":
+        raise errors.LifecycleError(f"{where}: {answer['result']}: {answer['detail']}")
+    return {"stopped": f"{where}: {answer['message']} (by {answer['transport']})"}
+
+
 def _show(workload: lifecycle.Lifecycle, _: Parameters) -> dict[str, str]:
     return shown(workload.scope.manifests.owned())
 
@@ -42,6 +56,7 @@ ANSWERS: dict[str, Answer] = {
     "restart-stale": _restart(stale=True),
     "rotate-certificates": _rotate,
     "show-manifests": _show,
+    "stop-proxy": _stop,
 }
 """By the action's name; each may raise a CharmError, which fails the action."""
 

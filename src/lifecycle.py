@@ -322,13 +322,29 @@ class Lifecycle:
             LifecycleError: There is no answer.
         """
         document = json.dumps({"apiVersion": "v1", "kind": "List", "items": pods})
-        options = self.scope.config
-        argv = [
-            *(PROGRAM, "explain", "-", "--output", "json"),
+        argv = [PROGRAM, "explain", "-", "--output", "json", *self._rules()]
+        return _lines(self._exec(argv, document))
+
+    def stop_proxy(self, namespace: str, pod: str) -> dict[str, Any]:
+        """Stop the proxy of one pod now, if the rules say that it may end.
+
+        Returns:
+            What the rules say and, where they say stop, the `result` of it.
+
+        Raises:
+            LifecycleError: There is no answer, as for a pod that is not there.
+        """
+        argv = [PROGRAM, "stop", pod, "--namespace", namespace, "--output", "json"]
+        (answer,) = _lines(self._exec([*argv, *self._rules()]))
+        return answer
+
+    def _rules(self) -> list[str]:
+        options, found = self.scope.config, self.scope.mesh
+        return [
             *("--wait-for-containers", ",".join(options.wait_for_containers)),
             *("--ignore-containers", ",".join(options.ignore_containers)),
+            *(("--status-port", str(found.status_port)) if found else ()),
         ]
-        return _lines(self._exec(argv, document))
 
     def _ask(self, *more: str) -> str:
         now = self.scope.mesh

@@ -145,7 +145,8 @@ def lingering(
         if line["decision"] != "stop":
             yield finding.doubtful(seen, events)
         elif is_stopping:
-            yield finding.broken(seen, events)
+            pod_of = f"pod={metadata['name']} namespace={metadata['namespace']}"
+            yield finding.broken(seen, f"juju run {application}/leader stop-proxy {pod_of}")
         else:
             yield finding.broken(seen, f"juju config {application} proxy-shutdown=true")
     if not count:

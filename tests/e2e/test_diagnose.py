@@ -265,6 +265,11 @@ def test_proxies_that_outlive_their_payload_are_named(place):
     job = workloads.sleeper("left", MODEL, image, seconds=1, annotations=workloads.CLASSIC)
     with place.applied(json.dumps(job)):
         command = place.finds("finished pods", "broken", "its proxy still runs", timeout=120)
+        name = ("-l", "job-name=left", "-o", "jsonpath={.items[0].metadata.name}")
+        pod = place.kubectl("get", "pods", "-n", MODEL, *name)
+        place.juju.run(f"{APP}/0", "stop-proxy", {"pod": pod, "namespace": MODEL})
+        wait = ("--for=condition=Complete", "job/left", "--timeout=60s")
+        place.kubectl("wait", "-n", MODEL, *wait)
     assert command == f"juju config {APP} proxy-shutdown=true"
     place.juju.config(APP, {"proxy-shutdown": True})
     place.juju.wait_for(APP)

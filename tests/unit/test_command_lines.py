@@ -32,7 +32,9 @@ PROGRAMS = {
     **{(f"bench/{path.name}",): () for path in sorted((ROOT / "bench").glob("bench_*.py"))},
 }
 """How each is started, and what it can't do without."""
-COMMANDS = [(*WORKLOAD, each) for each in ("run", "admission", "explain", "uninjected", "mutate")]
+COMMANDS = [
+    (*WORKLOAD, each) for each in ("run", "admission", "explain", "uninjected", "mutate", "stop")
+]
 COLOURFUL = """
 from demo import report, view
 with view.showing(list, plain=False) as shown:

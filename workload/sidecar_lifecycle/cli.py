@@ -15,6 +15,7 @@ COMMANDS = {
     "admission": f"{_PACKAGE}.admission.command",
     "explain": f"{_PACKAGE}.explain",
     "mutate": f"{_PACKAGE}.admission.command",
+    "stop": f"{_PACKAGE}.shutdown.command",
     "uninjected": f"{_PACKAGE}.convergence.command",
 }
 """The module that brings each command; only the one asked for is imported, to start quickly."""

@@ -55,16 +55,21 @@ def add_policy_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def main(arguments: argparse.Namespace) -> int:
-    """Print a decision per pod."""
-    policy = finished.Policy(
+def policy(arguments: argparse.Namespace) -> finished.Policy:
+    """Return what those options say."""
+    return finished.Policy(
         wait_for=arguments.wait_for_containers,
         ignore=arguments.ignore_containers,
         status_port=arguments.status_port,
     )
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Print a decision per pod."""
+    rules = policy(arguments)
     for document in documents.read(arguments.source):
         pod = _pod(document)
-        decision = finished.finished(pod, policy)
+        decision = finished.finished(pod, rules)
         print(_as_json(pod, decision) if arguments.output == "json" else _as_text(pod, decision))
     sys.stdout.flush()
     return 0

@@ -566,6 +566,46 @@ def test_action_with_wrong_options_fails_with_them(ctx, fake):
         ctx.run(ctx.on.action("list-uninjected"), state(revision="1.31"))
 
 
+def stopping(answer) -> testing.State:
+    answers = {testing.Exec((PROGRAM, "stop"), stdout=_listing(answer))}
+    container = workload()
+    return state(dataclasses.replace(container, execs={*container.execs, *answers}))
+
+
+RULED = {"decision": "stop", "reason": "PayloadEnded", "message": "main has ended"}
+
+
+def test_stop_proxy_asks_the_workload(ctx, fake):
+    fake_cluster.install_istio(fake)
+    answer = {**RULED, "result": "acknowledged", "transport": "exec", "detail": ""}
+    ctx.run(ctx.on.action("stop-proxy", params={"pod": "job-x"}), stopping(answer))
+    asked = [one.command for one in ctx.exec_history["lifecycle"]][-1]
+    assert " ".join(asked).startswith(f"{PROGRAM} stop job-x --namespace kubeflow --output json")
+    assert ctx.action_results == {"stopped": "kubeflow/job-x: main has ended (by exec)"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        pytest.param(
+            {"decision": "wait", "reason": "PayloadRuns", "message": "main runs"},
+            "alice/job-x: its proxy is not stopped: main runs .wait.",
+            id="not-ended",
+        ),
+        pytest.param(
+            {**RULED, "result": "timeout", "transport": "exec", "detail": "10 s"},
+            "alice/job-x: timeout: 10 s",
+            id="no-answer",
+        ),
+    ],
+)
+def test_stop_proxy_fails_with_the_reason(ctx, fake, answer, words):
+    fake_cluster.install_istio(fake)
+    params = {"pod": "job-x", "namespace": "alice"}
+    with pytest.raises(testing.ActionFailed, match=words):
+        ctx.run(ctx.on.action("stop-proxy", params=params), stopping(answer))
+
+
 def test_show_manifests_shows_what_is_ours(ctx, fake):
     fake_cluster.install_istio(fake)
     ctx.run(ctx.on.action("show-manifests"), state())

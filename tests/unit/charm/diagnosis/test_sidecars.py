@@ -132,6 +132,8 @@ def test_proxy_after_its_payload_is_judged_by_the_rules(age, decision, is_stoppi
     if want != ["✓"]:
         assert f"{age} s after its payload: all done ({decision})" in found[0].seen
     assert ("proxy-shutdown=true" in found[0].next) == (want == ["✗"] and not is_stopping)
+    stop = "juju run app/leader stop-proxy pod=job namespace=a"
+    assert (found[0].next == stop) == (want == ["✗"] and is_stopping)
 
 
 COLLECTOR = "metrics_logger_and_collector"

@@ -1,0 +1,96 @@
+"""`sidecar-lifecycle stop`: stop the proxy of one pod now, if the rules say that it may end."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+
+import lightkube
+from lightkube.core import exceptions
+
+from sidecar_lifecycle import command, explain
+from sidecar_lifecycle.kube import client, errors, types
+from sidecar_lifecycle.rules import finished
+
+from . import stop
+
+
+def add_parser(subparsers: command.Subparsers) -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "stop",
+        help="stop the proxy of a pod whose payload has ended",
+        **command.texts(
+            "Stop the proxy of one pod now, also where nobody does so by itself. A pod whose "
+            "payload runs, or that says not to, is left alone, and why is said.",
+            "sidecar-lifecycle stop training-worker-0 --namespace alice",
+            "sidecar-lifecycle stop training-worker-0 --namespace alice --output json",
+        ),
+    )
+    parser.add_argument("pod", metavar="POD")
+    parser.add_argument("--namespace", required=True, metavar="NS")
+    parser.add_argument("--output", choices=("text", "json"), default="text")
+    parser.add_argument("--kubeconfig", metavar="FILE", help="default: in-cluster")
+    explain.add_policy_options(parser)
+    parser.set_defaults(main=main)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Stop it, and print what became of it."""
+    where = f"{arguments.namespace}/{arguments.pod}"
+    try:
+        pod, decision, outcome = asyncio.run(_run(arguments))
+    except errors.KubeError as error:
+        raise command.InputError(f"{where}: {error}") from error
+    except (exceptions.ConfigError, lightkube.LoadResourceError) as error:
+        raise command.InputError(str(error)) from error
+    row = {
+        "namespace": pod.metadata.namespace or "",
+        "name": pod.metadata.name,
+        "decision": decision.action,
+        "reason": decision.reason,
+        "message": decision.message,
+    }
+    if outcome is not None:
+        row |= {"result": outcome.result, "transport": outcome.transport, "detail": outcome.detail}
+    if arguments.output == "json":
+        print(json.dumps(row))
+    elif outcome is None:
+        print(f"{where}: {decision.action} ({decision.reason}): {decision.message}")
+    else:
+        detail = f": {outcome.detail}" if outcome.detail else ""
+        print(f"{where}: {outcome.result} by {outcome.transport}{detail}")
+    return 0
+
+
+async def _run(
+    arguments: argparse.Namespace,
+) -> tuple[types.Pod, finished.Decision, stop.Outcome | None]:
+    connection = client.connect(arguments.kubeconfig)
+    try:
+        return await _stop(
+            connection, arguments.namespace, arguments.pod, explain.policy(arguments)
+        )
+    finally:
+        await connection.close()
+
+
+async def _stop(
+    connection: client.Client, namespace: str, name: str, policy: finished.Policy
+) -> tuple[types.Pod, finished.Decision, stop.Outcome | None]:
+    data = await connection.transport.request("GET", client.path(types.Pod, namespace, name))
+    pod = types.decode_json(data, types.Pod)
+
+    def decide(now: types.Pod) -> finished.Decision:
+        return finished.finished(now, policy)
+
+    decision = decide(pod)
+    if decision.action is not finished.Action.STOP:
+        return pod, decision, None
+    stopper = stop.Stopper(connection)
+    outcome = await stopper.stop(pod, decision, stop.Transport.PORT_FORWARD, decide)
+    way = stop.next_transport(outcome, frozenset())
+    if outcome.failed and way is not outcome.transport:
+        outcome = await stopper.stop(pod, decision, way, decide)
+    return pod, decision, outcome
