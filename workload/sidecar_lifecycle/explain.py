@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from typing import Any
 
 import msgspec
 
@@ -70,7 +71,8 @@ def main(arguments: argparse.Namespace) -> int:
     for document in documents.read(arguments.source):
         pod = _pod(document)
         decision = finished.finished(pod, rules)
-        print(_as_json(pod, decision) if arguments.output == "json" else _as_text(pod, decision))
+        is_json = arguments.output == "json"
+        print(json.dumps(row(pod, decision)) if is_json else text(pod, decision))
     sys.stdout.flush()
     return 0
 
@@ -82,8 +84,9 @@ def _pod(document: documents.Document) -> types.Pod:
         raise command.InputError(f"{document.where} is no valid Pod: {error}") from error
 
 
-def _as_json(pod: types.Pod, decision: finished.Decision) -> str:
-    row = {
+def row(pod: types.Pod, decision: finished.Decision) -> dict[str, Any]:
+    """Write a decision about a pod for programs."""
+    found = {
         "namespace": pod.metadata.namespace or "",
         "name": pod.metadata.name,
         "decision": decision.action,
@@ -92,16 +95,17 @@ def _as_json(pod: types.Pod, decision: finished.Decision) -> str:
         "containers": decision.containers,
     }
     notes = {key: getattr(decision, key) for key in ("unknown", "holding")}
-    return json.dumps({**row, **{key: value for key, value in notes.items() if value}})
+    return {**found, **{key: value for key, value in notes.items() if value}}
 
 
-def _as_text(pod: types.Pod, decision: finished.Decision) -> str:
+def text(pod: types.Pod, decision: finished.Decision) -> str:
+    """Write a decision about a pod for people."""
     name = "/".join(filter(None, (pod.metadata.namespace, pod.metadata.name)))
-    text = f"{name}: {decision.action} ({decision.reason}): {decision.message}"
+    lines = [f"{name}: {decision.action} ({decision.reason}): {decision.message}"]
     if decision.containers:
-        text += f"\n  looked at: {', '.join(decision.containers)}"
+        lines.append(f"  looked at: {', '.join(decision.containers)}")
     if decision.unknown:
-        text += f"\n  no such container: {', '.join(decision.unknown)}"
+        lines.append(f"  no such container: {', '.join(decision.unknown)}")
     if decision.holding:
-        text += f"\n  still runs and holds the pod: {', '.join(decision.holding)}"
-    return text
+        lines.append(f"  still runs and holds the pod: {', '.join(decision.holding)}")
+    return "\n".join(lines)

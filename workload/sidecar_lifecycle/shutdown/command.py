@@ -45,19 +45,13 @@ def main(arguments: argparse.Namespace) -> int:
         raise command.InputError(f"{where}: {error}") from error
     except (exceptions.ConfigError, lightkube.LoadResourceError) as error:
         raise command.InputError(str(error)) from error
-    row = {
-        "namespace": pod.metadata.namespace or "",
-        "name": pod.metadata.name,
-        "decision": decision.action,
-        "reason": decision.reason,
-        "message": decision.message,
-    }
+    row = explain.row(pod, decision)
     if outcome is not None:
         row |= {"result": outcome.result, "transport": outcome.transport, "detail": outcome.detail}
     if arguments.output == "json":
         print(json.dumps(row))
     elif outcome is None:
-        print(f"{where}: {decision.action} ({decision.reason}): {decision.message}")
+        print(explain.text(pod, decision))
     else:
         detail = f": {outcome.detail}" if outcome.detail else ""
         print(f"{where}: {outcome.result} by {outcome.transport}{detail}")
