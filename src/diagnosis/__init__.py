@@ -51,9 +51,7 @@ def diagnose(
     shown = "\n".join(each.seen for each in found)
     rest = [
         each
-        for each in finding.of_statuses(
-            said, f"juju debug-log --replay --include {look.application}"
-        )
+        for each in finding.of_statuses(said, finding.own_log(look.application))
         if each.level is not finding.Level.FINE and each.seen not in shown
     ]
     return Report([*found, *(_named(each, "status") for each in rest)])

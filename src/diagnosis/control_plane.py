@@ -58,7 +58,7 @@ def istiod(
     elif not found.probed:
         yield finding.doubtful(
             f"{found.name} is ready, but no dry-run pod could be tried",
-            f"juju debug-log --replay --include {application}",
+            finding.own_log(application),
         )
     else:
         yield finding.fine(f"{found.name} gave a dry-run pod its sidecar")

@@ -51,6 +51,11 @@ def broken(seen: str, next: str) -> Finding:  # noqa: A002 - the word of the rep
     return Finding(Level.BROKEN, seen, next)
 
 
+def own_log(application: str) -> str:
+    """Return the command that shows what our units wrote."""
+    return f"juju debug-log --replay --include {application}"
+
+
 def of_statuses(statuses: Iterable[ops.StatusBase], look: str) -> list[Finding]:
     """Turn what the unit's status says into findings, the command apart.
 

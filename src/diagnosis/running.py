@@ -28,6 +28,5 @@ def run(check: checks.Check, look: Look) -> Iterable[Finding]:
             )
         )
     except errors.CharmError as error:
-        log = f"juju debug-log --replay --include {look.application}"
-        found.append(finding.doubtful(f"not known: {error}", log))
+        found.append(finding.doubtful(f"not known: {error}", finding.own_log(look.application)))
     return found

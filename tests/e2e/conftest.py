@@ -71,10 +71,14 @@ class Untrusting(juju.Juju):
             await self._kubectl("delete", application, "--ignore-not-found")
 
     async def _kubectl(self, verb, application, *flags):
-        text = ROLES.read_text().replace(juju.APPLICATION, application)
-        text = text.replace(MODEL, self.model)
         argv = (verb, *flags, "-f", "-")
+        text = shipped_roles(self.model, application)
         await asyncio.to_thread(self._testbed.kubectl, *argv, text=text)
+
+
+def shipped_roles(model, application=juju.APPLICATION):
+    """The roles for an application in a model, as their file says to make them."""
+    return ROLES.read_text().replace(juju.APPLICATION, application).replace(MODEL, model)
 
 
 @pytest.fixture(scope="session")

@@ -185,9 +185,13 @@ async def profiles_unclaimed(world: World) -> AsyncIterator[None]:
     present = await world.api.find("Namespace", neighbour.model) and await neighbour.status()
     if present:
         await neighbour.config(juju.APPLICATION, lifecycle_namespaces="model")
-    yield
-    if present:
-        await neighbour.config(juju.APPLICATION, lifecycle_namespaces="model,profiles,labelled")
+    try:
+        yield
+    finally:
+        if present:
+            await neighbour.config(
+                juju.APPLICATION, lifecycle_namespaces="model,profiles,labelled"
+            )
 
 
 async def live(world: World, told: Story) -> None:

@@ -1,15 +1,13 @@
 """The charm without trust, with exactly the roles that are shipped: all of the main job."""
 
-import pathlib
-
 import pytest
 
 from demo import juju, objects, observer, workloads
+from tests.e2e import conftest
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(500)]
 
 MODEL = "roles"
-ROLES = pathlib.Path(__file__).parents[2] / "rbac" / "roles.yaml"
 
 
 async def others_are_done(api, model):
@@ -25,7 +23,7 @@ async def others_are_done(api, model):
 async def test_shipped_roles_are_enough_from_the_deployment_to_the_removal(node, api, watcher):
     controller = node.juju(MODEL, roles=False)
     await controller.add_model()
-    roles = ROLES.read_text().replace("kubeflow", MODEL)
+    roles = conftest.shipped_roles(MODEL)
     node.testbed.kubectl("apply", "-f", "-", text=roles)
     image = node.charms.payload_image
     sleep = workloads.container("main", image, ["python3", "-c", "import time; time.sleep(9999)"])
@@ -63,7 +61,7 @@ async def test_a_rule_that_is_missing_is_named_until_it_is_there(node, api):
     model = f"{MODEL}-less"
     controller = node.juju(model, roles=False)
     await controller.add_model()
-    roles = ROLES.read_text().replace("kubeflow", model)
+    roles = conftest.shipped_roles(model)
     pods = '- apiGroups: [""]\n  resources: [pods]\n  verbs: [create, patch]\n'
     assert pods in roles
     try:
