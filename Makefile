@@ -5,20 +5,24 @@ PY := .venv/bin/python
 CLUSTER ?= today
 PYTEST := $(PY) -m pytest
 COVERAGE := --cov --cov-report=term:skip-covered
+# What waits waits side by side. Modules of the functional tier share an API server and a world, and
+# half of their time nothing computes.
+UNIT := $(PYTEST) tests/unit --numprocesses=auto --dist=worksteal
+FUNCTIONAL := $(PYTEST) tests/functional --numprocesses=$(shell expr $$(nproc) + 1) \
+	--dist=loadfile --no-loadscope-reorder
+E2E := $(PYTEST) tests/e2e
+QUICK := -m "not long"
+LONG := $(PY) -m tests.long_tests
+# Of the core of the end-to-end tier each cluster has a process; the long tests measure too much.
+SIDE_BY_SIDE := --numprocesses=2
 
 # The tests start Python some thousand times, and compiling a charm's modules takes seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-# The end-to-end tier needs root. Without it the tier is left out aloud, and in CI that is a failure.
-ifeq ($(shell id -u),0)
-TIERS := tests/unit tests/functional tests/e2e
-else
-TIERS := tests/unit tests/functional
-endif
-
 .PHONY: help setup demo test test-all lint format unit functional e2e integration bench bench-admission \
 	bench-shutdown \
-	testbed-up testbed-down pack rock docs requirements clean tiers python
+	testbed-up testbed-down pack rock docs requirements clean \
+	root python part
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,31 +36,44 @@ python:
 demo: setup  ## Watch the charm do its main job on a real node (CLUSTER=today|tomorrow)
 	@$(PY) -m demo --cluster $(CLUSTER) --report build/demo-$(CLUSTER)
 
-test: setup tiers lint  ## Everything that CI runs: lint, unit, functional, the core of e2e
-	@$(PYTEST) $(TIERS) -m "not long" $(COVERAGE)
+test: setup root lint  ## Everything that CI runs: lint, unit, functional, the core of e2e
+	@$(UNIT) $(QUICK) --cov --cov-report=
+	@$(FUNCTIONAL) $(QUICK) --cov-append $(COVERAGE)
+	@$(if $(IS_ROOT),$(E2E) $(QUICK) $(SIDE_BY_SIDE))
 
-test-all: setup tiers lint  ## The same with the long tests: chaos, matrices, soak
-	@$(PYTEST) $(TIERS) $(COVERAGE)
+test-all: $(if $(PART),part,setup root lint)  ## The same with the long tests and how they ended (PART=race: one part)
+ifdef PART
+	@$(LONG) $(PART)
+else
+	@trap '$(LONG)' EXIT \
+		&& $(UNIT) --cov --cov-report= \
+		&& $(FUNCTIONAL) --cov-append $(COVERAGE) \
+		$(if $(IS_ROOT),&& $(E2E))
+endif
+
+part: python
+	@$(LONG) --check $(PART)
+	@testbed/setup.sh all
 
 lint: python  ## Check style, types, spelling and the rooms' borders
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
 	@.venv/bin/codespell
-	@PYTHONPATH=.:workload .venv/bin/lint-imports --no-cache
+	@PYTHONPATH=.:lib:src:workload .venv/bin/lint-imports --no-cache
 	@.venv/bin/pyright --warnings
 
 format: python  ## Let ruff fix and format the code
 	@.venv/bin/ruff check --fix .
 	@.venv/bin/ruff format .
 
-unit: python  ## Tests of our own decisions, in seconds
-	@$(PYTEST) tests/unit $(COVERAGE)
+unit: python  ## Tests of our own decisions, in two minutes
+	@$(UNIT) $(QUICK)
 
 functional: setup  ## Tests against a real etcd and kube-apiserver, no root needed
-	@$(PYTEST) tests/functional -m "not long"
+	@$(FUNCTIONAL) $(QUICK)
 
 e2e: setup  ## Tests on a real node with a real istiod and Envoy, as root
-	@$(PYTEST) tests/e2e -m "not long"
+	@$(E2E) $(QUICK) $(SIDE_BY_SIDE)
 
 integration: python  ## Scenarios on a real Juju: CHARM, LIFECYCLE_IMAGE, a bootstrapped controller
 	@environment=$$($(PY) -m testbed.environments integration) \
@@ -87,8 +104,10 @@ pack: python  ## Build the .charm file into build/, with charmcraft
 
 rock:  ## Build the workload's image with rockcraft (a snap; LXD)
 	@cp requirements/workload.txt workload/requirements.txt
+	@cp --recursive lib/integrator_contract workload/
 	@cd workload && rockcraft pack --verbosity=brief
-	@mkdir -p build && mv workload/*.rock build/ && rm workload/requirements.txt
+	@mkdir -p build && mv workload/*.rock build/
+	@rm --recursive workload/requirements.txt workload/integrator_contract
 
 docs: python  ## Write docs/reference from its sources, and all pages as a site into build/docs
 	@$(PY) docs/generate.py
@@ -106,8 +125,10 @@ requirements: python  ## Compile requirements/*.in into hashed pins
 clean:  ## Remove what the targets above left in the checkout
 	rm -rf .venv .tox build dist reports .coverage .pytest_cache .ruff_cache .hypothesis
 
-tiers:
-ifneq ($(shell id -u),0)
+# The end-to-end tier needs root. Without it the tier is left out aloud, and in CI that is a failure.
+IS_ROOT := $(filter 0,$(shell id -u))
+root:
+ifndef IS_ROOT
 	@echo "make: tests/e2e is left out: starting a node needs root (sudo make test)"
 	@test "$$CI" != true || { echo "make: in CI that is a failure"; exit 1; }
 endif

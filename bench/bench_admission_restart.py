@@ -18,15 +18,13 @@ import time
 from collections.abc import Iterator
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "src"), str(ROOT / "workload")]
+sys.path[:0] = [str(ROOT / each) for each in (".", "src", "lib", "workload")]
 
 import lightkube  # noqa: E402
 from lightkube.config.kubeconfig import KubeConfig  # noqa: E402
 
-import cluster  # noqa: E402
-import errors  # noqa: E402
-import manifests  # noqa: E402
-import policy  # noqa: E402
+from istio_integrator.admission import policy  # noqa: E402
+from istio_integrator.kube import cluster, errors, manifests  # noqa: E402
 from testbed import cluster as testbed_cluster  # noqa: E402
 from testbed import command_line  # noqa: E402
 from tests.functional import admission_cases as table  # noqa: E402

@@ -5,6 +5,8 @@ sends watch events of the size of a real injected pod (some 8 KB), answers the p
 WebSocket and reports the proxy's end at once. So wall time is mostly the simulation's; what counts
 is the CPU time of the reconciler's process per pod, which must not grow with their number.
 
+`--others` adds pods that do not concern it, and one change of each while the proxies are stopped.
+
 `--profile` shows instead where that time goes (a profiled run takes about twice as long).
 """
 
@@ -26,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "workload")]
+sys.path[:0] = [str(ROOT), str(ROOT / "lib"), str(ROOT / "workload")]
 
 from testbed import command_line  # noqa: E402
 
@@ -34,8 +36,8 @@ NODES = 100
 FILLER = {f"filler-{number}": "x" * 200 for number in range(30)}
 
 
-async def simulate(count: int) -> None:
-    """Serve that many pods; finish them all when a line comes in."""
+async def simulate(count: int, others: int) -> None:
+    """Serve that many pods; change the others and finish them all when a line comes in."""
     from tests.unit.workload import fake_apiserver, pods  # noqa: PLC0415
 
     cluster = fake_apiserver.FakeApiserver()
@@ -44,8 +46,14 @@ async def simulate(count: int) -> None:
         cluster.namespace("bench")
         for number in range(count):
             cluster.put("pods", injected(pods, number))
-        print(client.transport.server, flush=True)
+        for number in range(others):
+            cluster.put("pods", unconcerned(pods, number))
+        print(client.server, flush=True)
         await loop.run_in_executor(None, sys.stdin.readline)
+        for number in range(others):
+            cluster.put("pods", unconcerned(pods, number))
+            if number % 50 == 0:
+                await asyncio.sleep(0)
         for number in range(count):
             cluster.set_state("bench", f"job-{number}", "main", pods.ended())
             if number % 50 == 0:
@@ -89,25 +97,39 @@ def injected(pods: Any, number: int) -> dict[str, Any]:
     return pod
 
 
+def unconcerned(pods: Any, number: int) -> dict[str, Any]:
+    """Return a pod of a Deployment without a sidecar, as large."""
+    pod = injected(pods, number)
+    pod["metadata"] |= {"name": f"web-{number}", "uid": f"web-{number}", "labels": {"app": "web"}}
+    pod["metadata"]["ownerReferences"][0] |= {"kind": "ReplicaSet"}
+    pod["spec"]["restartPolicy"] = "Always"
+    del pod["spec"]["containers"][1]
+    del pod["status"]["containerStatuses"][1]
+    return pod
+
+
 def _megabytes() -> float:
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * 4096 / 1e6
 
 
-async def measure(count: int, profiler: cProfile.Profile | None = None) -> dict[str, float]:
+async def measure(
+    count: int, others: int = 0, profiler: cProfile.Profile | None = None
+) -> dict[str, float]:
     """Run the reconciler against that many pods and return the figures."""
     import prometheus_client  # noqa: PLC0415
     from lightkube.config.kubeconfig import KubeConfig  # noqa: PLC0415
     from lightkube.config.models import Cluster, User  # noqa: PLC0415
-    from sidecar_lifecycle import logs, run  # noqa: PLC0415
-    from sidecar_lifecycle import settings as options  # noqa: PLC0415
-    from sidecar_lifecycle.kube.client import Client  # noqa: PLC0415
+    from sidecar_lifecycle.shell import logs  # noqa: PLC0415
+    from sidecar_lifecycle.shell import settings as options  # noqa: PLC0415
+    from sidecar_lifecycle.shell.commands import run  # noqa: PLC0415
+    from sidecar_lifecycle.shell.kube.client import Client  # noqa: PLC0415
 
     logs.configure("error")
     run.tune_garbage_collection()
     figures = {"pods": count, "rss_idle_mb": _megabytes()}
     simulation = subprocess.Popen(  # noqa: ASYNC220 - before anything is measured
-        [sys.executable, __file__, "--simulate", str(count)],
+        [sys.executable, __file__, "--simulate", str(count), "--others", str(others)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -122,9 +144,10 @@ async def measure(count: int, profiler: cProfile.Profile | None = None) -> dict[
     )
     program = run.Program(Client(config), settings, prometheus_client.CollectorRegistry())
     task = asyncio.create_task(program.run())
-    view = program.shutdown.view
-    while len(view) < count or not program.leadership.is_leader:  # noqa: ASYNC110 - plain state
-        await asyncio.sleep(0.05)
+    view, began = program.shutdown.view, time.process_time()
+    leadership, source = program.leadership, program.shutdown.pods
+    await _until(lambda: len(view) == count and source.live and leadership.is_leader)
+    figures["cpu_listing_s"] = time.process_time() - began
     figures["rss_watching_mb"] = _megabytes()
     cpu, wall = time.process_time(), time.monotonic()
     if profiler is not None:
@@ -162,7 +185,7 @@ async def takeover(number: signal.Signals) -> float:
             cluster.put("pods", running)
         with tempfile.TemporaryDirectory() as folder:
             kubeconfig = Path(folder, "kubeconfig")
-            text = _KUBECONFIG.format(server=client.transport.server)
+            text = _KUBECONFIG.format(server=client.server)
             kubeconfig.write_text(text)  # noqa: ASYNC240 - before anything is measured
             leader = _unit(0, kubeconfig)
             await _until(lambda: _holder(cluster) == "bench/0")
@@ -194,8 +217,8 @@ def _unit(number: int, kubeconfig: Path) -> subprocess.Popen[bytes]:
     options = ["--model=bench", "--application=bench", f"--unit=bench/{number}"]
     options += [f"--kubeconfig={kubeconfig}", "--listen=127.0.0.1:0", "--log-level=error"]
     return subprocess.Popen(
-        [sys.executable, "-m", "sidecar_lifecycle.cli", "run", *options],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "workload")},
+        [sys.executable, "-m", "sidecar_lifecycle.shell.cli", "run", *options],
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'workload'}:{ROOT / 'lib'}"},
     )
 
 
@@ -212,7 +235,7 @@ async def _until(condition: Callable[[], bool]) -> None:
 def profile(count: int) -> None:
     """Print where the time goes while that many proxies are stopped."""
     profiler = cProfile.Profile()
-    figures = asyncio.run(measure(count, profiler))
+    figures = asyncio.run(measure(count, profiler=profiler))
     print(f"{count} proxies, {figures['cpu_ms_per_pod']:.2f} ms each with the profiler at work")
     statistics = pstats.Stats(profiler)
     for order in ("cumulative", "tottime"):
@@ -225,24 +248,25 @@ def main() -> int:
         "bench/bench_shutdown.py", __doc__, "python bench/bench_shutdown.py 100 1000"
     )
     parser.add_argument("sizes", nargs="*", type=int, default=[100, 1000, 10000], metavar="PODS")
+    parser.add_argument("--others", type=int, default=0, metavar="PODS", help="without a sidecar")
     parser.add_argument("--profile", type=int, metavar="PODS", help="show where the time goes")
     parser.add_argument("--simulate", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.simulate:
-        asyncio.run(simulate(arguments.simulate))
+        asyncio.run(simulate(arguments.simulate, arguments.others))
         return 0
     if arguments.profile:
         profile(arguments.profile)
         return 0
     if arguments.one:
-        print(json.dumps(asyncio.run(measure(arguments.one))))
+        print(json.dumps(asyncio.run(measure(arguments.one, arguments.others))))
         return 0
     print("A simulated cluster: CPU time and memory of the reconciler's process")
     print("  pods   stops/core·s   CPU ms/pod   wall s   idle MB   watching MB   most MB")
     for size in arguments.sizes:
         output = subprocess.run(
-            [sys.executable, __file__, "--one", str(size)],
+            [sys.executable, __file__, "--one", str(size), "--others", str(arguments.others)],
             stdout=subprocess.PIPE,
             text=True,
             check=True,

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "workload"), str(ROOT / "bench")]
+sys.path[:0] = [str(ROOT / each) for each in (".", "lib", "workload", "bench")]
 
 import rounds  # noqa: E402
 
@@ -59,10 +59,11 @@ class Candidate:
 async def reconciler(kubeconfig: str, per_node: int) -> None:
     """Run ours with that many stops in flight on a node."""
     import prometheus_client  # noqa: PLC0415
-    from sidecar_lifecycle import logs, run  # noqa: PLC0415
-    from sidecar_lifecycle import settings as options  # noqa: PLC0415
-    from sidecar_lifecycle.kube import client  # noqa: PLC0415
-    from sidecar_lifecycle.shutdown import controller, slots  # noqa: PLC0415
+    from sidecar_lifecycle.shell import logs  # noqa: PLC0415
+    from sidecar_lifecycle.shell import settings as options  # noqa: PLC0415
+    from sidecar_lifecycle.shell.commands import run  # noqa: PLC0415
+    from sidecar_lifecycle.shell.kube import client  # noqa: PLC0415
+    from sidecar_lifecycle.shell.shutdown import controller, slots  # noqa: PLC0415
 
     logs.configure("info")
     run.tune_garbage_collection()
@@ -76,7 +77,10 @@ async def reconciler(kubeconfig: str, per_node: int) -> None:
     program = run.Program(
         client.connect(kubeconfig), settings, prometheus_client.CollectorRegistry()
     )
-    limits = slots.Limits(per_node=per_node) if per_node else slots.Limits()
+    limits = slots.Limits()
+    if per_node:
+        first = dataclasses.replace(limits.first, per_node=per_node, namespace_per_node=per_node)
+        limits = dataclasses.replace(limits, first=first)
     program.shutdown = controller.Controller(
         program.client, settings, program.leadership, program.recorder, limits=limits
     )
@@ -111,18 +115,20 @@ def usage(process: subprocess.Popen[bytes]) -> tuple[float, float]:
     return ticks / os.sysconf("SC_CLK_TCK"), pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-def quantile(values: list[float], share: float) -> float:
-    """Return the nearest-rank quantile of sorted values."""
-    return values[min(len(values) - 1, int(share * len(values)))]
-
-
 def four(endings: Sequence[rounds.Ending], first: str, second: str) -> str:
     """Return minimum, median, 99th percentile and maximum of a time in milliseconds."""
     found = [each.between(first, second) for each in endings]
     values = sorted(value for value in found if value is not None)
     if not values:
         return f"{'-':>23}"
-    picked = (values[0], quantile(values, 0.5), quantile(values, 0.99), values[-1])
+    from testbed.kit import timeline  # noqa: PLC0415
+
+    picked = (
+        values[0],
+        timeline.quantile(values, 0.5),
+        timeline.quantile(values, 0.99),
+        values[-1],
+    )
     return " ".join(f"{value * 1000:5.0f}" for value in picked).rjust(23)
 
 
@@ -191,7 +197,8 @@ async def feel(bench: rounds.Bench, ours: Candidate, each: int, together: int) -
 
 async def measure(arguments: argparse.Namespace, testbed: Any, image: str) -> None:
     """Run all rounds and print them."""
-    from demo import kubernetes, workloads  # noqa: PLC0415
+    from testbed import kubernetes  # noqa: PLC0415
+    from testbed.kit import workloads  # noqa: PLC0415
 
     kubeconfig = str(testbed.kubeconfig)
     ours = [__file__, "--reconciler", kubeconfig]

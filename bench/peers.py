@@ -18,12 +18,13 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "workload")]
+sys.path[:0] = [str(ROOT / "lib"), str(ROOT / "workload")]
 
 import structlog  # noqa: E402
-from sidecar_lifecycle import logs  # noqa: E402
-from sidecar_lifecycle.kube import client, errors, streams, types, watch  # noqa: E402
-from sidecar_lifecycle.shutdown import sources, stop  # noqa: E402
+from sidecar_lifecycle.model import types  # noqa: E402
+from sidecar_lifecycle.shell import logs  # noqa: E402
+from sidecar_lifecycle.shell.kube import client, errors, streams, watch  # noqa: E402
+from sidecar_lifecycle.shell.shutdown import sources, stop  # noqa: E402
 
 PROXY = "istio-proxy"
 PORT = 15020
@@ -104,7 +105,6 @@ async def by_port_forward(connection: client.Client) -> None:
             connection,
             types.Pod,
             namespace="*",
-            labels=sources.LABELS,
             fields=sources.FIELDS,
         )
         async for change in pods:

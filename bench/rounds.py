@@ -81,7 +81,7 @@ class Round:
 
 def job(name: str, image: str, kind: str, go: str, delay: float) -> dict[str, Any]:
     """Return a Job that ends so many seconds after the time in a file, once that is there."""
-    from demo import workloads  # noqa: PLC0415
+    from testbed.kit import workloads  # noqa: PLC0415
 
     main = workloads.container("main", image, ["python3", "-c", WAIT, str(delay)])
     main["volumeMounts"] = [{"name": "go", "mountPath": "/go"}]
@@ -130,7 +130,7 @@ class Exits:
 
 def watcher(ended: dict[str, float]) -> Any:
     """Return an observer that also notes when pods have first been seen to have Succeeded."""
-    from demo import observer  # noqa: PLC0415
+    from testbed.kit import observer  # noqa: PLC0415
 
     class Watcher(observer.Observer):
         async def add(self, event: str, item: dict[str, Any]) -> None:

@@ -8,27 +8,15 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from demo import (
-    cluster,
-    diagnostics,
-    istiod,
-    juju,
-    kubernetes,
-    observer,
-    report,
-    stage,
-    steps,
-    timeline,
-    view,
-)
-from testbed import cluster as testbed_cluster
-from testbed import command_line, images
+from demo import report, stage, steps, view
+from testbed import cluster, command_line, images, kubernetes
 from testbed.juju import pack
+from testbed.kit import bundle, clusters, diagnostics, istiod, juju, observer, timeline
 
 MODEL = "kubeflow"
 
 SETUP_ERRORS = (
-    testbed_cluster.ClusterError,
+    cluster.ClusterError,
     images.ImageError,
     juju.JujuError,
     pack.PackError,
@@ -44,7 +32,9 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         "python -m demo --cluster tomorrow --report build/demo-tomorrow",
         "python -m demo --plain --keep",
     )
-    parser.add_argument("--cluster", choices=sorted(stage.KINDS), default="today", help="its kind")
+    parser.add_argument(
+        "--cluster", choices=sorted(clusters.KINDS), default="today", help="its kind"
+    )
     parser.add_argument("--report", type=pathlib.Path, metavar="DIR", help="write the report here")
     parser.add_argument("--plain", action="store_true", help="lines instead of a live view")
     parser.add_argument("--name", default=f"demo-{os.getpid()}", help="of the testbed")
@@ -55,16 +45,16 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the demo and return 0 only if each step was observed."""
     args = parse(argv)
-    kind = stage.KINDS[args.cluster]
+    kind = clusters.KINDS[args.cluster]
     folder = args.report or pathlib.Path("build") / f"demo-{kind.name}"
     # The testbed is ended on the way out, also when somebody ends the demo.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    testbed = testbed_cluster.Testbed(args.name)
-    record = report.Report(kind.name, kind.description, steps.COUNT)
+    testbed = cluster.Testbed(args.name)
+    record = report.Report(kind.name, kind.description, len(steps.STEPS))
     try:
-        took = testbed.up(cluster.options(kind))
+        took = testbed.up(kind.options)
         record.figures.append(report.Figure("Start of the testbed", f"{took:.1f} s"))
-        charms = cluster.charms(kind, testbed)
+        charms = clusters.charms(kind, testbed)
         asyncio.run(perform(testbed, kind, charms, record, plain=args.plain))
     except SETUP_ERRORS as error:
         print(f"demo: {error}", file=sys.stderr)
@@ -79,9 +69,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 async def perform(
-    testbed: testbed_cluster.Testbed,
-    kind: stage.Kind,
-    charms: steps.Charms,
+    testbed: cluster.Testbed,
+    kind: clusters.Kind,
+    charms: clusters.Charms,
     record: report.Report,
     *,
     plain: bool,
@@ -90,7 +80,7 @@ async def perform(
     watcher = observer.Observer()
 
     def pods() -> list[timeline.PodLine]:
-        namespaces = (MODEL, steps.OUTSIDE)
+        namespaces = (MODEL, bundle.OUTSIDE)
         lines = watcher.timeline.pods.values()
         return [line for line in lines if line.namespace in namespaces and line.deleted is None]
 
@@ -100,18 +90,17 @@ async def perform(
                 kind=kind,
                 api=api,
                 juju=juju.Juju(testbed, MODEL),
-                istiod=istiod.Istiod(api),
+                charms=charms,
                 observer=watcher,
                 report=record,
                 view=shown,
-                image=charms.payload_image,
             )
             async with watcher.following(api):
                 try:
-                    await steps.run(on, charms)
+                    await steps.run(on)
                 except stage.ERRORS:
                     record.evidence = await diagnostics.collect(
-                        api, on.juju, (MODEL, steps.OUTSIDE, istiod.NAMESPACE)
+                        api, on.juju, (MODEL, bundle.OUTSIDE, istiod.NAMESPACE)
                     )
 
 

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 
-from demo import timeline
+from testbed.kit import timeline
 
 LABELS = 330
 WIDTH = 1080

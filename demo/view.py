@@ -10,9 +10,9 @@ import rich.live
 import rich.table
 import rich.text
 
-from demo import report, timeline
+from demo import report
+from testbed.kit import stage, timeline
 
-MARKS = {"note": "·", "seen": "✓", "missed": "✗"}
 COLOURS = {"note": "", "seen": "green", "missed": "bold red"}
 MOST_PODS = 24
 
@@ -38,7 +38,7 @@ class PlainView:
 
     def line(self, line: report.Line) -> None:
         """Say one line of the current step."""
-        print(f"{line.at:7.1f} s  {MARKS[line.kind]} {line.text}", flush=True)
+        print(f"{line.at:7.1f} s  {stage.MARKS[line.kind]} {line.text}", flush=True)
 
 
 class LiveView:
@@ -56,7 +56,7 @@ class LiveView:
 
     def line(self, line: report.Line) -> None:
         """Say one line of the current step."""
-        text = rich.text.Text(f"{line.at:7.1f} s  {MARKS[line.kind]} ")
+        text = rich.text.Text(f"{line.at:7.1f} s  {stage.MARKS[line.kind]} ")
         self._console.print(text.append(line.text, style=COLOURS[line.kind]))
 
     def __rich__(self) -> rich.table.Table:

@@ -17,7 +17,6 @@ import prometheus_client
 import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-REFERENCE = ROOT / "docs" / "reference"
 _DEFAULT = re.compile(r"\s*\(default(?:%\(\w+\)s|[^)])*\)")
 """The table has a column of its own for it."""
 
@@ -70,7 +69,8 @@ def _value(value: object) -> str:
 
 def command_line() -> str:
     """Describe the workload's program from its own parsers."""
-    from sidecar_lifecycle import cli  # noqa: PLC0415  (needs workload/ on the path)
+    from sidecar_lifecycle.model import bounded  # noqa: PLC0415  (needs workload/ on the path)
+    from sidecar_lifecycle.shell import cli  # noqa: PLC0415
 
     root = cli.parser()
     commands = next(
@@ -97,7 +97,13 @@ def command_line() -> str:
         "uses it in the Pebble layer\nand by Pebble exec; an operator can, too:\n"
         "`juju ssh --container lifecycle istio-integrator/0 sidecar-lifecycle …`\n\n"
         "Exit codes: 0 done, 1 failed or not all done, 2 bad arguments or input, which the\n"
-        "message names.\n"
+        "message names.\n\n"
+        f"`explain` and `mutate` read JSON or YAML of at most {bounded.LARGEST >> 20} MiB and "
+        f"{bounded.DEEPEST} levels,\nwith {bounded.MOST_VALUES:,} values in JSON or "
+        f"{bounded.MOST_EVENTS:,} in YAML (some 1,000 or 300 pods).\nYAML has no aliases, merge "
+        "keys, directives or tags (but `!!str`) there. Anything else is\nbad input. Values that "
+        "Kubernetes takes for texts are texts, such as `22:00` and `=`, and so are\nthe keys `1` "
+        "and `true`. Names are printed with control characters escaped.\n\n"
         "Each command has `--help`; `sidecar-lifecycle --version` prints the version.\n\n"
     )
     return head + "\n".join(sections)
@@ -132,9 +138,9 @@ def _default(action: argparse.Action) -> str:
 
 def metrics() -> str:
     """Describe what `/metrics` serves."""
-    from sidecar_lifecycle import metrics as reconciler  # noqa: PLC0415
-    from sidecar_lifecycle.admission import probe, server  # noqa: PLC0415
-    from sidecar_lifecycle.convergence import metrics as convergence  # noqa: PLC0415
+    from sidecar_lifecycle.shell import metrics as reconciler  # noqa: PLC0415
+    from sidecar_lifecycle.shell.admission import probe, server  # noqa: PLC0415
+    from sidecar_lifecycle.shell.convergence import metrics as convergence  # noqa: PLC0415
 
     own = prometheus_client.CollectorRegistry()
     convergence.Metrics(own)
@@ -174,34 +180,68 @@ def _buckets(collector: object) -> str:
 
 def events() -> str:
     """Describe the Events that are written on pods."""
-    source = (ROOT / "workload/sidecar_lifecycle/names.py").read_text()
-    reasons = next(
-        node
-        for node in ast.parse(source).body
-        if isinstance(node, ast.ClassDef) and node.name == "EventReason"
-    )
-    rows: list[tuple[str, str]] = []
-    for name, meaning in zip(reasons.body[1::2], reasons.body[2::2], strict=True):
-        match name, meaning:
-            case (
-                ast.Assign(value=ast.Constant(value=str(reason))),
-                ast.Expr(value=ast.Constant(value=str(text))),
-            ):
-                rows.append((f"`{reason}`", text))
-            case _:
-                raise ValueError(f"EventReason: {ast.unparse(name)} has no docstring below it")
+    from integrator_contract.reasons import Topic  # noqa: PLC0415
+
     return (
         "# Events\n\n"
         "On pods; see them with `kubectl events -n NAMESPACE --for pod/NAME`. The same Event is\n"
         "not written twice within some minutes.\n\n"
-        + table(("reason", "meaning"), sorted(rows))
-        + f"\nOne more is written by the charm when it is removed: `{_farewell()}`, on each\n"
-        "unfinished pod whose proxy nobody will stop any more, with the command that does it.\n"
+        + _reasons_of(Topic.EVENT)
+        + f"\nOne more is written by the charm when it is removed: `{_notice()}`, on each\n"
+        "unfinished pod whose proxy nobody will stop any more, with the command that does it."
+        " Namespaces\nwhose proxies were never stopped get none, such as those with"
+        " `lifecycle=disabled`.\n"
     )
 
 
-def _farewell() -> str:
-    source = ast.parse((ROOT / "src/farewell.py").read_text())
+def reasons() -> str:
+    """Describe why pods and workloads are left alone, or not."""
+    from integrator_contract.reasons import Topic  # noqa: PLC0415
+
+    sections = {
+        "Why a proxy is stopped, or not": (
+            (
+                "As `sidecar-lifecycle explain` and `stop` say it, the logs and the metric"
+                " `sidecar_lifecycle_pods`."
+            ),
+            Topic.PROXY,
+        ),
+        "Why a pod should have a sidecar, or not": (
+            "As the action `list-uninjected` has it of pods that it names.",
+            Topic.SIDECAR,
+        ),
+        "Why a pod without its sidecar is not replaced": (
+            (
+                "As `sidecar-lifecycle uninjected` says it, the unit's status, the logs and the"
+                " metric of uninjected pods."
+            ),
+            Topic.REPLACEMENT,
+        ),
+        "What a new pod does not get": (
+            "As `sidecar-lifecycle mutate` says it, and the metric of changes that were not made.",
+            Topic.ADMISSION,
+        ),
+    }
+    return (
+        "# Reasons\n\n"
+        "Each is one word, the same wherever it appears; beside it stands a message about the\n"
+        "pod at hand. Those that are also written as Events are [there](events.md), too.\n\n"
+        + "\n".join(
+            f"## {title}\n\n{where}\n\n{_reasons_of(topic)}"
+            for title, (where, topic) in sections.items()
+        )
+    )
+
+
+def _reasons_of(topic: Any) -> str:
+    from integrator_contract.reasons import Reason  # noqa: PLC0415
+
+    rows = [(f"`{each}`", each.meaning) for each in Reason if topic in each.topics]
+    return table(("reason", "meaning"), sorted(rows))
+
+
+def _notice() -> str:
+    source = ast.parse((ROOT / "src/istio_integrator/lifecycle/removal_notice.py").read_text())
     return next(
         ast.literal_eval(node.value)
         for node in source.body
@@ -210,10 +250,11 @@ def _farewell() -> str:
 
 
 def access() -> str:
-    """Describe the rights in rbac/roles.yaml, with the comments that give their reasons."""
-    text = (ROOT / "rbac/roles.yaml").read_text()
+    """Describe the files of rbac/, with the comments that give the reasons of each right."""
     sections: list[str] = []
-    for document in text.split("\n---\n"):
+    files = ("roles.yaml", "gateway-namespace.yaml")
+    documents = [part for file in files for part in _shipped(file).split("\n---\n")]
+    for document in documents:
         role: dict[str, Any] = yaml.safe_load(document)
         if "rules" not in role:
             continue
@@ -228,11 +269,36 @@ def access() -> str:
             + table(("why", "resources", "verbs"), rows)
         )
     head = (
-        "# Access\n\nThe rights of `rbac/roles.yaml`, for an application `istio-integrator` in "
-        "the model `kubeflow`.\n`juju trust` gives all of them and more; see\n"
+        "# Access\n\nThe rights of `rbac/roles.yaml` and, last, `rbac/gateway-namespace.yaml`, "
+        "for an application\n`istio-integrator` in the model `kubeflow` and the gateway "
+        "`istio-ingress/istio-ingressgateway`.\n`juju trust` gives all of them and more; see\n"
         "[Deploy without `--trust`](../how-to/without-trust.md).\n\n"
     )
-    return head + "\n".join(sections)
+    return head + "\n".join([*sections, _limits()])
+
+
+def _limits() -> str:
+    """Describe what rbac/admission-policy.yaml leaves of the rights, by its own messages."""
+    policy = next(yaml.safe_load_all(_shipped("admission-policy.yaml")))
+    said = [f"- {each['message']}\n" for each in policy["spec"]["validations"]]
+    head = (
+        f"## {policy['metadata']['name']}\n\n{policy['kind']}, in `rbac/admission-policy.yaml`, "
+        "for administrators who want it\n\n"
+    )
+    return head + "".join(said)
+
+
+def _shipped(file: str) -> str:
+    """Read a file of rbac/ with the names that its head gives as an example."""
+    text = (ROOT / "rbac" / file).read_text()
+    for placeholder, name in (
+        ("MODEL", "kubeflow"),
+        ("APPLICATION", "istio-integrator"),
+        ("NAMESPACE", "istio-ingress"),
+        ("SERVICE", "istio-ingressgateway"),
+    ):
+        text = text.replace(placeholder, name)
+    return text
 
 
 def _resources(rule: dict[str, Any]) -> str:
@@ -256,28 +322,79 @@ def _reasons(document: str) -> list[str]:
             reasons.append(" ".join(comment) or "\N{DITTO MARK}")
             comment = []
     if reasons[:1] == ["\N{DITTO MARK}"]:
-        raise ValueError(f"rbac/roles.yaml: no comment says why:{document}")
+        raise ValueError(f"rbac: no comment says why:{document}")
     return reasons
 
 
+def checks() -> str:
+    """Describe what the action `diagnose` looks at, as each check says it of itself."""
+    from istio_integrator.diagnosis import checks, report  # noqa: PLC0415  (needs src/ on the path)
+
+    known = [
+        (each.name, each.question, each.reads, "yes" if each.feeds_status else "")
+        for each in checks.CHECKS.values()
+    ]
+    beside = [
+        (
+            report.ODD_OBJECTS,
+            "which objects of others can't be read, so that nothing else here speaks of them",
+            "all that was looked at",
+            "",
+        ),
+        (report.STATUS, "what the unit's status says beside", "the parts of the charm", ""),
+    ]
+    return (
+        "# Checks\n\n"
+        "What `juju run istio-integrator/leader diagnose` looks at, in the order in which a "
+        "request meets\nit; [Find out why it is not working](../how-to/debug.md) shows how to "
+        "read the report.\n\n"
+        + table(("check", "what it asks", "how", "feeds the status"), [*known, *beside])
+    )
+
+
+def terraform_variables() -> str:
+    """Return terraform/variables.tf with the options of config.yaml in its list."""
+    options = yaml.safe_load((ROOT / "config.yaml").read_text())["options"]
+    known = "".join(f'      "{name}",\n' for name in sorted(options))
+    text = (ROOT / "terraform" / "variables.tf").read_text()
+    return re.sub(r'(contains\(\[\n)(?: +"[^"\n]+",\n)*', rf"\g<1>{known}", text)
+
+
+def terraform_outputs() -> str:
+    """Return terraform/outputs.tf with the endpoints of metadata.yaml in its maps."""
+    metadata = yaml.safe_load((ROOT / "metadata.yaml").read_text())
+    text = (ROOT / "terraform" / "outputs.tf").read_text()
+    for side in ("provides", "requires"):
+        keys = {name.replace("-", "_"): name for name in sorted(metadata[side])}
+        width = max(map(len, keys))
+        lines = "".join(f'    {key:<{width}} = "{name}"\n' for key, name in keys.items())
+        before = rf'(output "{side}" {{\n[^}}]*value = {{\n)(?: +\w+ += "[^"\n]+"\n)*'
+        text = re.sub(before, rf"\g<1>{lines}", text)
+    return text
+
+
 PAGES = {
-    "access.md": access,
-    "events.md": events,
-    "configuration.md": configuration,
-    "actions.md": actions,
-    "command-line.md": command_line,
-    "metrics.md": metrics,
+    "docs/reference/access.md": access,
+    "docs/reference/checks.md": checks,
+    "docs/reference/events.md": events,
+    "docs/reference/reasons.md": reasons,
+    "docs/reference/configuration.md": configuration,
+    "docs/reference/actions.md": actions,
+    "docs/reference/command-line.md": command_line,
+    "docs/reference/metrics.md": metrics,
+    "terraform/variables.tf": terraform_variables,
+    "terraform/outputs.tf": terraform_outputs,
 }
 
 
 def main() -> int:
     """Write the pages, or with `--check` compare them."""
-    sys.path[:0] = [str(ROOT), str(ROOT / "workload")]
+    sys.path[:0] = [str(ROOT / folder) for folder in ("", "src", "lib", "workload")]
     import testbed.command_line  # noqa: PLC0415  (needs the project on the path)
 
     parser = testbed.command_line.parser(
         "docs/generate.py",
-        "Write docs/reference from the sources that hold the truth.",
+        "Write docs/reference and the lists of terraform from the sources that hold the truth.",
         "python docs/generate.py",
         "python docs/generate.py --check",
     )
@@ -286,13 +403,13 @@ def main() -> int:
     stale = [name for name, page in PAGES.items() if not _is_current(name, page())]
     for name in stale:
         if not check:
-            (REFERENCE / name).write_text(PAGES[name]())
-        print(f"docs/reference/{name} {'differs: run make docs' if check else 'written'}")
+            (ROOT / name).write_text(PAGES[name]())
+        print(f"{name} {'differs: run make docs' if check else 'written'}")
     return 1 if check and stale else 0
 
 
 def _is_current(name: str, text: str) -> bool:
-    path = REFERENCE / name
+    path = ROOT / name
     return path.exists() and path.read_text() == text
 
 

@@ -43,14 +43,23 @@ class Pair:
 
 
 class Authority:
-    """The one certificate authority of a testbed, writing into one directory."""
+    """A certificate authority in a directory, made at the first use, which it writes into."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         directory.mkdir(parents=True, exist_ok=True)
-        self._key = ec.generate_private_key(ec.SECP256R1())
         self._subject = _name("testbed")
         self._start = datetime.datetime.now(datetime.UTC) - datetime.timedelta(minutes=5)
+        self.pair = Pair(directory / "ca.crt", directory / "ca.key")
+        if self.pair.certificate.exists():
+            key = serialization.load_pem_private_key(self.pair.key.read_bytes(), None)
+            assert isinstance(key, ec.EllipticCurvePrivateKey)
+            self._key = key
+        else:
+            self._key = ec.generate_private_key(ec.SECP256R1())
+            self._sign_itself()
+
+    def _sign_itself(self) -> None:
         usage = x509.KeyUsage(
             digital_signature=True,
             key_cert_sign=True,
@@ -67,7 +76,7 @@ class Authority:
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
             .add_extension(usage, critical=True)
         )
-        self.pair = self._sign("ca", builder, self._key)
+        self._sign("ca", builder, self._key)
 
     def _builder(
         self, subject: x509.Name, key: ec.EllipticCurvePublicKey

@@ -1,12 +1,9 @@
 """Installing istiod on a running testbed, and taking it away again."""
 
 import json
-from typing import TYPE_CHECKING
 
 from testbed import images, istio
-
-if TYPE_CHECKING:
-    from testbed.cluster import Testbed
+from testbed.running import RunningTestbed
 
 _RECORD = "istio.json"
 
@@ -24,7 +21,7 @@ def installation(
     )
 
 
-def apply_settings(testbed: "Testbed", wanted: istio.Installation) -> None:
+def apply_settings(testbed: RunningTestbed, wanted: istio.Installation) -> None:
     """Apply everything that starts no pod, so that it needs no image yet."""
     manifests = istio.render(wanted)
     testbed.apply(json.dumps(istio.namespaces()))
@@ -33,7 +30,7 @@ def apply_settings(testbed: "Testbed", wanted: istio.Installation) -> None:
     _record(testbed, wanted)
 
 
-def apply_workloads(testbed: "Testbed", wanted: istio.Installation) -> None:
+def apply_workloads(testbed: RunningTestbed, wanted: istio.Installation) -> None:
     """Start istiod and the gateway."""
     testbed.apply_file(istio.render(wanted).workloads)
     # What a cloud's load balancer would do: the gateway answers at the node's address.
@@ -43,7 +40,7 @@ def apply_workloads(testbed: "Testbed", wanted: istio.Installation) -> None:
     testbed.kubectl("patch", *service, "--subresource=status", "--type=merge", f"--patch={patch}")
 
 
-def install(testbed: "Testbed", wanted: istio.Installation) -> None:
+def install(testbed: RunningTestbed, wanted: istio.Installation) -> None:
     """Install istiod and the gateway, and wait until both serve."""
     testbed.load_images(istio.images(cni=bool(wanted.cni_image)))
     apply_settings(testbed, wanted)
@@ -51,7 +48,7 @@ def install(testbed: "Testbed", wanted: istio.Installation) -> None:
     wait(testbed, wanted)
 
 
-def wait(testbed: "Testbed", wanted: istio.Installation) -> None:
+def wait(testbed: RunningTestbed, wanted: istio.Installation) -> None:
     """Wait until istiod and the gateway are available, and the CNI plugin is installed."""
     if wanted.cni_image:
         _available(testbed, f"daemonset/{istio.CNI}", istio.SYSTEM)
@@ -59,7 +56,7 @@ def wait(testbed: "Testbed", wanted: istio.Installation) -> None:
     _available(testbed, f"deployment/{istio.GATEWAY}", istio.INGRESS)
 
 
-def uninstall(testbed: "Testbed") -> None:
+def uninstall(testbed: RunningTestbed) -> None:
     """Remove istiod, its webhooks and the gateway; definitions stay, as with istioctl."""
     manifests = istio.render(_recorded(testbed))
     for place in (manifests.workloads, manifests.settings):
@@ -68,7 +65,7 @@ def uninstall(testbed: "Testbed") -> None:
     testbed.kubectl("delete", "namespace", "--ignore-not-found", *names)
 
 
-def stop(testbed: "Testbed") -> None:
+def stop(testbed: RunningTestbed) -> None:
     """Scale istiod to nothing and wait until it is gone; its webhooks stay."""
     wanted = _recorded(testbed)
     _scale(testbed, wanted.deployment, 0)
@@ -76,19 +73,19 @@ def stop(testbed: "Testbed") -> None:
     testbed.kubectl("delete", *pods, "--grace-period=1", "--ignore-not-found")
 
 
-def start(testbed: "Testbed") -> None:
+def start(testbed: RunningTestbed) -> None:
     """Scale a stopped istiod up and wait until it serves."""
     wanted = _recorded(testbed)
     _scale(testbed, wanted.deployment, 1)
     _available(testbed, f"deployment/{wanted.deployment}", istio.SYSTEM)
 
 
-def _scale(testbed: "Testbed", deployment: str, replicas: int) -> None:
+def _scale(testbed: RunningTestbed, deployment: str, replicas: int) -> None:
     where = f"--namespace={istio.SYSTEM}"
     testbed.kubectl("scale", "deployment", deployment, where, f"--replicas={replicas}")
 
 
-def _available(testbed: "Testbed", workload: str, namespace: str) -> None:
+def _available(testbed: RunningTestbed, workload: str, namespace: str) -> None:
     testbed.kubectl(
         "rollout",
         "status",
@@ -98,7 +95,7 @@ def _available(testbed: "Testbed", workload: str, namespace: str) -> None:
     )
 
 
-def _record(testbed: "Testbed", wanted: istio.Installation) -> None:
+def _record(testbed: RunningTestbed, wanted: istio.Installation) -> None:
     switches = {
         "revision": wanted.revision,
         "classic_sidecars": wanted.classic_sidecars,
@@ -107,7 +104,7 @@ def _record(testbed: "Testbed", wanted: istio.Installation) -> None:
     (testbed.state_dir / _RECORD).write_text(json.dumps(switches))
 
 
-def _recorded(testbed: "Testbed") -> istio.Installation:
+def _recorded(testbed: RunningTestbed) -> istio.Installation:
     try:
         switches = json.loads((testbed.state_dir / _RECORD).read_text())
     except FileNotFoundError:

@@ -4,7 +4,6 @@ import concurrent.futures
 import os
 import shutil
 import time
-from typing import TYPE_CHECKING
 
 from testbed import (
     addons,
@@ -18,10 +17,8 @@ from testbed import (
     namespaces,
     programs,
 )
-
-if TYPE_CHECKING:
-    from testbed.cluster import Testbed
-    from testbed.options import Options
+from testbed.options import Options
+from testbed.running import RunningTestbed
 
 _SYSTEM_PROGRAMS = {
     "containerd": "containerd",
@@ -58,19 +55,19 @@ def check_needs() -> None:
         raise NeedsError(f"missing; run: apt-get install --no-install-recommends {packages}")
 
 
-def products(wanted: "Options") -> tuple[str, ...]:
+def products(wanted: Options) -> tuple[str, ...]:
     """Return the Go products of a node with these options."""
     # Without Istio now, it may still be installed later.
     return (*programs.NODE, "istio", *wanted.extras)
 
 
-def wanted_images(wanted: "Options") -> tuple[str, ...]:
+def wanted_images(wanted: Options) -> tuple[str, ...]:
     """Return the images to load before the first pod starts."""
     mesh_images = () if wanted.without_istio else istio.images(cni=wanted.cni)
     return (*_ALWAYS, *mesh_images, *wanted.extras)
 
 
-def layout(testbed: "Testbed", wanted: "Options", slot: int) -> components.Layout:
+def layout(testbed: RunningTestbed, wanted: Options, slot: int) -> components.Layout:
     """Return the facts of a node's components."""
     return components.Layout(
         name=testbed.name,
@@ -82,7 +79,7 @@ def layout(testbed: "Testbed", wanted: "Options", slot: int) -> components.Layou
     )
 
 
-def furnish(testbed: "Testbed", wanted: "Options", *, wait: bool) -> dict[str, float]:
+def furnish(testbed: RunningTestbed, wanted: Options) -> dict[str, float]:
     """Load images and install what the options ask for, on components that are starting.
 
     Returns:
@@ -99,13 +96,7 @@ def furnish(testbed: "Testbed", wanted: "Options", *, wait: bool) -> dict[str, f
         testbed.load_images(wanted_images(wanted))
         mark("images")
 
-    mesh_wanted = None
-    if not wanted.without_istio:
-        mesh_wanted = mesh.installation(
-            revision=wanted.revision,
-            classic_sidecars=wanted.classic_sidecars,
-            cni=wanted.cni,
-        )
+    mesh_wanted = _mesh(wanted)
     with concurrent.futures.ThreadPoolExecutor() as pool:
         loading = pool.submit(load)
         testbed.wait_for("kube-apiserver")
@@ -125,15 +116,23 @@ def furnish(testbed: "Testbed", wanted: "Options", *, wait: bool) -> dict[str, f
         if late:
             testbed.apply(addons.dump(late))
     mark("installed")
-    if wait:
-        testbed.wait_for(*testbed.components())
-        testbed.kubectl("wait", "--for=condition=Ready", "node", "--all", "--timeout=120s")
-        mark("node")
-        if mesh_wanted:
-            mesh.wait(testbed, mesh_wanted)
-            mark("istiod")
-        if late:
-            where = ("--namespace", addons.TRAINING_OPERATOR, "--timeout=120s")
-            testbed.kubectl("rollout", "status", f"deployment/{addons.TRAINING_OPERATOR}", *where)
-            mark("training-operator")
     return marks
+
+
+def settle(testbed: RunningTestbed, wanted: Options) -> None:
+    """Wait until everything that the options ask for is ready."""
+    testbed.wait_for(*testbed.components())
+    testbed.kubectl("wait", "--for=condition=Ready", "node", "--all", "--timeout=120s")
+    if mesh_wanted := _mesh(wanted):
+        mesh.wait(testbed, mesh_wanted)
+    if "training-operator" in wanted.extras:
+        where = ("--namespace", addons.TRAINING_OPERATOR, "--timeout=120s")
+        testbed.kubectl("rollout", "status", f"deployment/{addons.TRAINING_OPERATOR}", *where)
+
+
+def _mesh(wanted: Options) -> istio.Installation | None:
+    if wanted.without_istio:
+        return None
+    return mesh.installation(
+        revision=wanted.revision, classic_sidecars=wanted.classic_sidecars, cni=wanted.cni
+    )

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import socket
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,18 +15,6 @@ _USERS = {
     "coredns": ("testbed:coredns", ""),
 }
 """Certificate file to the user and group of its component."""
-
-
-def free_ports(count: int) -> list[int]:
-    """Return loopback ports that nothing listens on at the moment."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
 
 
 def write(layout: components.Layout) -> None:

@@ -17,12 +17,11 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from testbed import errors, paths
-
-Progress = Callable[[str], None]
+from testbed.progress import Progress, say
 
 _PINS = Path(__file__).resolve().parent / "go"
 _KUBERNETES = "v1.36.3"
@@ -120,10 +119,6 @@ CONTROL_PLANE = ("etcd", "kubernetes")
 NODE = (*CONTROL_PLANE, "coredns")
 
 
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
 def key(product: str) -> str:
     """Return the content key of a product: its pins and its recipe."""
     digest = hashlib.sha256()
@@ -152,7 +147,7 @@ def missing(products: Iterable[str] = DEFAULT) -> list[str]:
     return [product for product in products if not directory(product).is_dir()]
 
 
-def ensure(products: Iterable[str] = DEFAULT, progress: Progress = _say) -> dict[str, Path]:
+def ensure(products: Iterable[str] = DEFAULT, progress: Progress = say) -> dict[str, Path]:
     """Build the products that the cache lacks.
 
     Args:

@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from testbed import paths
-from tests import missing
+from tests import needs
 
 DASHBOARD = paths.SOURCE / "src" / "grafana_dashboards" / "istio-integrator.json"
 _INTERVAL = "1s"
@@ -28,7 +28,7 @@ def program(name: str) -> pathlib.Path:
     """Return `prometheus` or `promtool`, which `make setup` unpacks."""
     found = paths.unpacked(name, "prometheus")
     if not found.exists():
-        missing.leave_out(f"{name} is missing: make setup unpacks it")
+        needs.leave_out(f"{name} is missing: make setup unpacks it")
     return found
 
 

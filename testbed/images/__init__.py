@@ -7,14 +7,14 @@ containerd only the layers that it does not have, so an edit of our code costs o
 import contextlib
 import io
 import subprocess
-import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from testbed import paths
 from testbed.images import archive, debian, python, recipes
 from testbed.images.archive import Image
 from testbed.images.errors import ImageError
 from testbed.images.store import Store
+from testbed.progress import Progress, say
 
 __all__ = [
     "NAMES", "Image", "ImageError", "archive", "build", "debian", "is_built", "load", "python",
@@ -23,10 +23,6 @@ __all__ = [
 
 NAMES = tuple(recipes.RECIPES)
 """Every image that there is."""
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def reference(name: str) -> str:
@@ -40,9 +36,7 @@ def is_built(name: str) -> bool:
     return all(store.find(layer) for layer in recipes.recipe(name).layers)
 
 
-def build(
-    names: Iterable[str] = NAMES, progress: Callable[[str], None] = _say
-) -> dict[str, Image]:
+def build(names: Iterable[str] = NAMES, progress: Progress = say) -> dict[str, Image]:
     """Build the layers that the cache lacks.
 
     Args:
@@ -68,9 +62,7 @@ def build(
     return images
 
 
-def load(
-    names: Iterable[str], ctr: Sequence[str], progress: Callable[[str], None] = _say
-) -> dict[str, str]:
+def load(names: Iterable[str], ctr: Sequence[str], progress: Progress = say) -> dict[str, str]:
     """Build images and load into containerd what it lacks of them.
 
     Args:
@@ -104,7 +96,7 @@ def prune() -> None:
     _store().prune()
 
 
-def _store(progress: Callable[[str], None] = _say) -> Store:
+def _store(progress: Progress = say) -> Store:
     return Store(paths.cache() / "images", progress)
 
 

@@ -279,11 +279,12 @@ def _workload() -> Recipe:
             _base(),
             _layer("daemon", make, debian.key()),
             _packages("workload-packages", (_REQUIREMENTS / "workload.txt").read_text(), library),
+            _code("contract", paths.SOURCE / "lib" / "integrator_contract", library, {}),
             _code(
                 "workload-code",
                 paths.SOURCE / "workload" / "sidecar_lifecycle",
                 library,
-                {"usr/bin/sidecar-lifecycle": "sidecar_lifecycle.cli"},
+                {"usr/bin/sidecar-lifecycle": "sidecar_lifecycle.shell.cli"},
             ),
         ],
         config={

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from testbed.images import debian
 from testbed.images.tree import Digester, Tree
-
-Progress = Callable[[str], None]
+from testbed.progress import Progress
 
 _KEPT = 14 * 24 * 3600
 """Seconds after its last use that a layer which no image asks for stays in the cache."""

@@ -3,12 +3,9 @@
 import fcntl
 import sys
 import time
-from typing import TYPE_CHECKING
 
 from testbed.juju.client import Controller, Juju, JujuError
-
-if TYPE_CHECKING:
-    from testbed.cluster import Testbed
+from testbed.running import RunningTestbed
 
 PORT = 17070
 """Juju's own."""
@@ -17,12 +14,12 @@ START = 30.0
 """Seconds for the controller's start."""
 
 
-def controller(testbed: "Testbed") -> Controller:
+def controller(testbed: RunningTestbed) -> Controller:
     """Return the testbed's controller, started where it does not run yet.
 
     Raises:
         JujuError: when it does not start.
-        testbed.cluster.ClusterError: when the testbed is not up, or has no node.
+        testbed.running.ClusterError: when the testbed is not up, or has no node.
     """
     folder = testbed.state_dir / "juju"
     address = f"{testbed.plan.node}:{PORT}"
@@ -55,7 +52,7 @@ def controller(testbed: "Testbed") -> Controller:
     raise JujuError(f"the controller did not start\n{testbed.log_end('juju-controller')}")
 
 
-def juju(testbed: "Testbed", model: str) -> Juju:
+def juju(testbed: RunningTestbed, model: str) -> Juju:
     """Return one model of a testbed, which may not exist yet."""
     return Juju(controller(testbed), model)
 

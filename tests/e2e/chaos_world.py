@@ -9,19 +9,19 @@ import json
 import os
 import pathlib
 import signal
-import socket
 import subprocess
 import sys
 import time
 
 import aiohttp
-from prometheus_client import parser
 
-from demo import kubernetes, observer, workloads
-from tests.e2e import shutdown_cases as cases
+from testbed import kubernetes, loopback
+from testbed.kit import observer, workloads
+from tests.e2e import metrics, shutdown_world
 
 MODEL = "chaos"
-WORKLOAD = pathlib.Path(__file__).parents[2] / "workload"
+ROOT = pathlib.Path(__file__).parents[2]
+WORKLOAD = f"{ROOT / 'workload'}:{ROOT / 'lib'}"
 AWAY = (aiohttp.ClientError, kubernetes.ApiError, TimeoutError)
 STARTED = 60
 """Seconds for a dozen pods to start."""
@@ -31,12 +31,6 @@ HOLD = {"proxy.istio.io/config": "holdApplicationUntilProxyStarts: true"}
 """As the charm's admission would have it."""
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 @dataclasses.dataclass
 class Unit:
     """One `sidecar-lifecycle run`."""
@@ -44,7 +38,7 @@ class Unit:
     number: int
     kubeconfig: pathlib.Path
     log: pathlib.Path
-    port: int = dataclasses.field(default_factory=free_port)
+    port: int = dataclasses.field(default_factory=loopback.free_port)
     process: subprocess.Popen | None = None
 
     @property
@@ -65,8 +59,8 @@ class Unit:
         words = [word for key, value in options.items() for word in (f"--{key}", str(value))]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "sidecar_lifecycle.cli", "run", *words],
-                env={**os.environ, "PYTHONPATH": str(WORKLOAD)},
+                [sys.executable, "-m", "sidecar_lifecycle.shell.cli", "run", *words],
+                env={**os.environ, "PYTHONPATH": WORKLOAD},
                 stderr=log,
             )
 
@@ -89,12 +83,7 @@ class Unit:
         url = f"http://127.0.0.1:{self.port}/metrics"
         async with aiohttp.ClientSession() as session, session.get(url) as answer:
             text = await answer.text()
-        return {
-            sample.name.removeprefix("sidecar_lifecycle_"): sample.value
-            for family in parser.text_string_to_metric_families(text)
-            for sample in family.samples
-            if not sample.labels
-        }
+        return metrics.read(text)
 
     async def leads(self):
         with contextlib.suppress(aiohttp.ClientError):
@@ -127,7 +116,7 @@ async def start(api, world, count, *, seconds=lambda number: 3, prefix="job", as
             if asks
             else workloads.container("main", world.image, sleeps)
         )
-        await api.apply(*cases.job(world, name, world.template(main, **HOLD)))
+        await api.apply(*shutdown_world.job(world, name, world.template(main, **HOLD)))
 
     async def all_started():
         states = [state for state in await payloads(api) if state["job"] in names]
@@ -168,7 +157,7 @@ async def completed(api):
 
 async def none_was_early(api, names):
     """Each payload reached its peer at its end, and each proxy ended after it."""
-    counted = await cases.counted(api, MODEL)
+    counted = await shutdown_world.counted(api, MODEL)
     assert {name: counted.get(name) for name in names} == dict.fromkeys(names, 1)
     await proxies_ended_last(api)
 

@@ -1,5 +1,6 @@
 """Real nodes with a real istiod for the end-to-end tier: one cluster after the other.
 
+With pytest-xdist (`-n 2`) the clusters run side by side, each in a process.
 `E2E_TODAY=NAME`, `E2E_TOMORROW=NAME` or `E2E_CNI=NAME` takes a testbed of that name, starts it
 when it is down, and leaves it running, so that a second run begins at once.
 """
@@ -12,37 +13,25 @@ import os
 import pathlib
 
 import pytest
+import xdist.scheduler
 
-import demo.cluster
-from demo import (
-    diagnostics,
-    istiod,
-    juju,
-    kubernetes,
-    objects,
-    observer,
-    report,
-    stage,
-    steps,
-    view,
-)
 from testbed import cluster as testbed_cluster
-from testbed import limits
-from tests import missing
+from testbed import kubernetes, limits
+from testbed.juju import bootstrap
+from testbed.kit import bundle, clusters, diagnostics, juju, objects, observer, stage
+from tests import needs, rights
 
 MODEL = "kubeflow"
 BUILD = pathlib.Path(__file__).parents[2] / "build" / "e2e"
-ROLES = pathlib.Path(__file__).parents[2] / "rbac" / "roles.yaml"
-"""For the application `istio-integrator` in the model `kubeflow`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Node:
     """A running testbed of one kind, with what can be deployed on it."""
 
-    kind: stage.Kind
+    kind: clusters.Kind
     testbed: testbed_cluster.Testbed
-    charms: steps.Charms
+    charms: clusters.Charms
 
     def juju(self, model=MODEL, *, roles=True):
         """Juju, with a model of that name, and with the shipped roles in place of trust."""
@@ -72,20 +61,15 @@ class Untrusting(juju.Juju):
 
     async def _kubectl(self, verb, application, *flags):
         argv = (verb, *flags, "-f", "-")
-        text = shipped_roles(self.model, application)
+        text = rights.roles(self.model, application)
         await asyncio.to_thread(self._testbed.kubectl, *argv, text=text)
-
-
-def shipped_roles(model, application=juju.APPLICATION):
-    """The roles for an application in a model, as their file says to make them."""
-    return ROLES.read_text().replace(juju.APPLICATION, application).replace(MODEL, model)
 
 
 @pytest.fixture(scope="session")
 def root():
     """Leave the tier out without root, which in CI is a failure; with it, let many proxies run."""
     if os.geteuid() != 0:
-        missing.leave_out("starting a node needs root")
+        needs.leave_out("starting a node needs root")
     with limits.many_sidecars():
         yield
 
@@ -93,15 +77,15 @@ def root():
 @pytest.fixture(scope="session", params=["today", "tomorrow"])
 def node(request, root):
     """One of the two clusters that matter."""
-    kind = stage.KINDS[request.param]
-    with running(kind, demo.cluster.options(kind)) as found:
+    kind = clusters.KINDS[request.param]
+    with running(kind, kind.options) as found:
         yield found
 
 
 @pytest.fixture(scope="session")
 def cni_node(root):
     """A cluster like tomorrow's with Istio's CNI plugin, for what Juju and the mesh share."""
-    kind = dataclasses.replace(stage.KINDS["tomorrow"], name="cni")
+    kind = dataclasses.replace(clusters.KINDS["tomorrow"], name="cni")
     with running(kind, testbed_cluster.Options(cni=True)) as found:
         yield found
 
@@ -112,8 +96,11 @@ def running(kind, options):
     reused = os.environ.get(f"E2E_{kind.name.upper()}")
     testbed = testbed_cluster.Testbed(reused or f"e2e-{kind.name}-{os.getpid()}")
     try:
-        testbed.up(options)
-        yield Node(kind, testbed, demo.cluster.charms(kind, testbed))
+        testbed.up(options, wait=False)
+        charms = clusters.charms(kind, testbed)
+        bootstrap.controller(testbed)
+        testbed.settle()
+        yield Node(kind, testbed, charms)
     finally:
         if not reused:
             testbed.down()
@@ -123,16 +110,31 @@ def running(kind, options):
 def pytest_collection_modifyitems(config, items):
     """Run a test marked with `cluster` there alone, and use up one cluster before the other."""
 
-    def cluster_of(item):
-        return getattr(item, "callspec", None) and item.callspec.params.get("node")
-
     def is_wanted(item):
         marker = item.get_closest_marker("cluster")
         return marker is None or cluster_of(item) in marker.args
 
     elsewhere = [item for item in items if not is_wanted(item)]
     config.hook.pytest_deselected(items=elsewhere)
-    items[:] = sorted(filter(is_wanted, items), key=lambda item: cluster_of(item) or "")
+    items[:] = sorted(filter(is_wanted, items), key=lambda item: (cluster_of(item), item.path))
+
+
+class ByCluster(xdist.scheduler.LoadScopeScheduling):
+    """Lets all tests of a cluster run in the same process, in their order."""
+
+    def _split_scope(self, nodeid):
+        return "tomorrow" if "tomorrow" in nodeid.partition("[")[2] else "today"
+
+
+def pytest_xdist_make_scheduler(config, log):
+    return ByCluster(config, log)
+
+
+def cluster_of(item):
+    """The cluster that a test runs on, or beside which, where it needs none of these."""
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    marker = item.get_closest_marker("cluster")
+    return params.get("node") or (marker.args[0] if marker else "")
 
 
 @pytest.fixture
@@ -159,21 +161,18 @@ async def watcher(api):
 
 @pytest.fixture
 async def on(node, api, watcher):
-    """A stage as the demo has it, for the steps that demo and tests share."""
+    """A stage for the steps that demo and tests share."""
     return make_stage(node, api, watcher)
 
 
 def make_stage(node, api, watcher):
-    """Set up a stage of one step, whose lines pytest keeps and shows when a test fails."""
+    """Set up a stage whose lines pytest keeps and shows when a test fails."""
     return stage.Stage(
         kind=node.kind,
         api=api,
         juju=node.juju(),
-        istiod=istiod.Istiod(api),
+        charms=node.charms,
         observer=watcher,
-        report=report.Report(node.kind.name, "", 1, [report.Step("test")]),
-        view=view.PlainView(),
-        image=node.charms.payload_image,
     )
 
 
@@ -188,7 +187,7 @@ class Story:
 
 
 def played(node, *parts):
-    """Run steps of the demo outside of any test, and return the stage they left."""
+    """Run steps outside of any test, and return the stage they left."""
 
     async def play():
         async with kubernetes.Api.from_kubeconfig(node.testbed.kubeconfig) as api:
@@ -196,7 +195,7 @@ def played(node, *parts):
             async with watching.following(api):
                 on = make_stage(node, api, watching)
                 for part in parts:
-                    await part(on, node.charms)
+                    await part(on)
                 return on
 
     return asyncio.run(play())
@@ -206,9 +205,9 @@ def played(node, *parts):
 def prepared(node):
     """A model with applications and no charm; pods must be a minute old to be replaced."""
 
-    async def prepare(on, charms):
+    async def prepare(on):
         if not await on.api.find("Namespace", MODEL):
-            await steps.prepare(on, charms)
+            await bundle.prepare(on)
 
     played(node, prepare)
 
@@ -218,24 +217,44 @@ def integrated(node, prepared):
     """The charm in that model, deployed in the worst order."""
     story = Story(None, [])
 
-    async def deploy(on, charms):
+    async def deploy(on):
         nonlocal story
         if not await on.juju.status():
-            await steps.worst_order(on, charms)
+            await bundle.worst_order(on)
             story = Story(on.before, on.istiod.keys)
 
     played(node, deploy)
     return story
 
 
-@pytest.fixture(scope="session")
-def figures():
+@pytest.fixture
+def figures(request):
     """Measured values by name, written to build/e2e/figures.json at the end."""
     values = {}
     yield values
-    if values:
-        BUILD.mkdir(parents=True, exist_ok=True)
-        (BUILD / "figures.json").write_text(json.dumps(values, indent=2, sort_keys=True) + "\n")
+    request.node.user_properties += values.items()
+
+
+class Figures:
+    """Gathers what all tests measured, in whichever process they ran."""
+
+    def __init__(self):
+        self.values = {}
+
+    def pytest_runtest_logreport(self, report):
+        if report.when == "teardown":
+            self.values.update(report.user_properties)
+
+    def pytest_sessionfinish(self):
+        if self.values:
+            BUILD.mkdir(parents=True, exist_ok=True)
+            text = json.dumps(self.values, indent=2, sort_keys=True)
+            (BUILD / "figures.json").write_text(f"{text}\n")
+
+
+def pytest_configure(config):
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Figures())
 
 
 @pytest.hookimpl(wrapper=True)

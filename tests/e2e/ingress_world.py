@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from testbed.juju import client
-from tests import echo, visitors, waiting
-from tests.visitors import HOST, TENANT
+from tests import echo, gateway_client, waiting
+from tests.gateway_client import HOST, TENANT
 
 APP = "istio-integrator"
 
@@ -153,11 +153,11 @@ class Place:
 
     def browser(self, **how):
         """A new connection, closed with the place."""
-        self.browsers.append(visitors.Visitor(self.address, **how))
+        self.browsers.append(gateway_client.Client(self.address, **how))
         return self.browsers[-1]
 
     def hammer(self, *, tls=False, **request):
-        return visitors.Hammer(visitors.Visitor(self.address, tls=tls), **request)
+        return gateway_client.Hammer(gateway_client.Client(self.address, tls=tls), **request)
 
     def is_open(self):
         """Whether somebody who is logged in reaches an application."""
@@ -172,7 +172,8 @@ class Watch:
         spoofed = {"kubeflow_userid": "admin@example.com"}
         pipeline = {"path": "/pipeline/apis", "pause": 0.05, **spoofed}
         self.tenants = [
-            place.hammer(pause=0.1, host=visitors.TENANT, fresh=fresh) for fresh in (False, True)
+            place.hammer(pause=0.1, host=gateway_client.TENANT, fresh=fresh)
+            for fresh in (False, True)
         ]
         self.intruders = [
             place.hammer(**pipeline),

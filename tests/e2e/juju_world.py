@@ -9,9 +9,8 @@ import json
 
 import yaml
 
-from demo import juju, observer, workloads
 from testbed import istio, mesh
-from testbed.juju import bootstrap
+from testbed.kit import juju, observer, timeline, workloads
 
 MEMBER = "member"
 BARE = "bare"
@@ -145,19 +144,16 @@ async def shown(api):
 
 async def look_again(node):
     """Have the integrator see a mesh configuration that nobody told it about."""
-    model = bootstrap.juju(node.testbed, MEMBER)
     # Every action begins by bringing everything up to date.
-    await asyncio.to_thread(model.run, f"{juju.APPLICATION}/0", "list-uninjected")
+    await node.juju(MEMBER).do("run", f"{juju.APPLICATION}/0", "list-uninjected")
 
 
 async def replaced(api, namespace, name="", labels=""):
     """Delete a pod at once, and wait until another one is in its place."""
-    resource = await api.resource("Pod")
     found = [one for one in await api.list("Pod", namespace, labels) if _is(one, name)]
     before = {one["metadata"]["uid"] for one in found}
     for one in found:
-        path = resource.path(namespace, one["metadata"]["name"])
-        await api.request("DELETE", path, params={"gracePeriodSeconds": "1"})
+        await api.delete("Pod", one["metadata"]["name"], namespace, grace=1)
 
     async def new():
         pods = [one for one in await api.list("Pod", namespace, labels) if _is(one, name)]
@@ -181,8 +177,6 @@ async def until_ready(api, namespace, name, within=120):
 
     async def ready():
         pod = await api.find("Pod", name, namespace)
-        conditions = (pod or {}).get("status", {}).get("conditions", [])
-        is_ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
-        return pod if is_ready else None
+        return pod if pod and timeline.is_ready(pod) else None
 
     return await observer.eventually(ready, within, f"{namespace}/{name} ready")

@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
-from demo import kubernetes, observer, workloads
-from testbed import cluster, programs
+from testbed import cluster, kubernetes, programs
+from testbed.kit import observer, workloads
 
 Object = dict[str, Any]
 

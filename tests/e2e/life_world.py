@@ -1,13 +1,12 @@
 """A model with the charm in it, and what may happen to an application in its life."""
 
-import asyncio
 import contextlib
 import hashlib
 
-from prometheus_client import parser
-
-from demo import juju, kubernetes, objects, observer, workloads
-from testbed.juju import bootstrap, client
+from testbed import kubernetes
+from testbed.juju import client
+from testbed.kit import juju, objects, observer, workloads
+from tests.e2e import metrics
 
 MARK = "example.com/version"
 
@@ -20,7 +19,7 @@ async def model(node, api, name):
     await made.set_up()
     yield made
     with contextlib.suppress(client.JujuError):
-        await made.do("destroy_model", force=True)
+        await made.juju.do("destroy_model", force=True)
 
     async def is_gone():
         return not await api.find("Namespace", made.model)
@@ -55,26 +54,9 @@ class World:
         """Deploy the charm, or another revision of it."""
         await self.juju.deploy(charm or self.node.charms.integrator, name)
 
-    async def do(self, name, *arguments, **options):
-        """Run one of Juju's commands that the demo has no word for."""
-        found = await asyncio.to_thread(bootstrap.juju, self.node.testbed, self.model)
-        return await asyncio.to_thread(getattr(found, name), *arguments, **options)
-
     async def active(self, within=300, name=juju.APPLICATION, in_mesh=1):
         """Wait until every unit is Active and idle with a true count."""
-        last = None
-
-        async def is_active():
-            nonlocal last
-            document = await self.juju.document()
-            last = juju.parse_status(document, name)
-            counted = last is not None and last.in_mesh == (in_mesh, in_mesh)
-            return last if counted and juju.is_settled(document, name) else None
-
-        try:
-            return await observer.eventually(is_active, within, f"{name} Active", every=0.25)
-        except observer.NotObserved as error:
-            raise observer.NotObserved(f"{error}: {last}") from None
+        return await self.juju.wait_until_settled(within, in_mesh, name)
 
     async def settings_arrive(self, value):
         """Wait until new pods get an annotation of this value."""
@@ -100,17 +82,14 @@ class World:
     async def kill(self, unit=0):
         """Kill a unit's pod as a node that dies would; return its uid."""
         pod = await self.pod(unit)
-        path = (await self.api.resource("Pod")).path(self.model, pod["metadata"]["name"])
-        body = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
-        with contextlib.suppress(kubernetes.ApiError):
-            await self.api.request("DELETE", path, body=body)
+        await self.api.delete("Pod", pod["metadata"]["name"], self.model, grace=0)
         return pod["metadata"]["uid"]
 
     async def running(self, hook, within=180, unit=0):
         """Wait until the unit's agent is in this hook."""
 
         async def is_in_it():
-            document = await self.juju.document()
+            document = await self.juju.do("status")
             units = document["applications"][juju.APPLICATION].get("units") or {}
             found = units.get(f"{juju.APPLICATION}/{unit}", {}).get("juju-status", {})
             return hook in found.get("message", "") and found["current"] == "executing"
@@ -119,7 +98,7 @@ class World:
 
     async def ran(self, hook):
         """Count the hooks of this name that came to their end."""
-        log = await self.do("debug_log")
+        log = await self.juju.do("debug_log")
         return sum(f'ran "{hook}" hook' in line for line in log.splitlines())
 
     async def acting(self, units):
@@ -127,18 +106,10 @@ class World:
         return {unit: await self._acts(unit) for unit in range(units)}
 
     async def _acts(self, unit):
-        pod = f"{juju.APPLICATION}-{unit}"
-        path = f"/api/v1/namespaces/{self.model}/pods/{pod}:8080/proxy/metrics"
         try:
-            text = await self.api.request("GET", path, accept="text/plain")
+            return (await metrics.of_unit(self.api, self.model, unit))["leader"] == 1
         except kubernetes.ApiError:
             return None
-        values = {
-            sample.name: sample.value
-            for family in parser.text_string_to_metric_families(text)
-            for sample in family.samples
-        }
-        return values["sidecar_lifecycle_leader"] == 1
 
     async def one_acts(self, units, *, not_unit=None):
         """Wait until one workload of all acts, and return which."""
@@ -161,7 +132,7 @@ class World:
 
     async def no_surprises(self):
         """See that no hook failed and nothing broke off with a traceback."""
-        log = await self.do("debug_log")
+        log = await self.juju.do("debug_log")
         assert "Traceback" not in log
         assert [line for line in log.splitlines() if 'hook "' in line and "failed" in line] == []
 

@@ -7,8 +7,8 @@ import pathlib
 import re
 import time
 
-from demo import diagnostics, istiod, juju, kubernetes, observer, workloads
-from testbed.juju import bootstrap
+from testbed import kubernetes
+from testbed.kit import diagnostics, istiod, juju, observer, workloads
 from tests.e2e import kubeflow_kinds, race_ledger
 
 BUILD = pathlib.Path(__file__).parents[2] / "build" / "e2e"
@@ -94,11 +94,6 @@ class World:
     def ledger(self):
         return self.watcher.ledger
 
-    @property
-    def raw(self):
-        """The testbed's Juju for this model, whose calls block."""
-        return bootstrap.juju(self.node.testbed, self.model)
-
     # The parts, in any order
 
     async def applications(self, *which: Application) -> None:
@@ -121,14 +116,14 @@ class World:
     async def _occupy(self) -> None:
         """Have the busy charm, once it is started, run a hook that does not end by itself."""
         await self.started(BUSY)
-        await asyncio.to_thread(self.raw.config, BUSY, {"setup-seconds": "900"})
+        await self.juju.do("config", BUSY, {"setup-seconds": "900"})
 
     async def started(self, application: str) -> None:
         """Wait until a charm's first unit is through its first hooks."""
         line = f'unit.{application}/0.worker.uniter.operation ran "start" hook'
 
         async def is_started():
-            return line in await asyncio.to_thread(self.raw.debug_log)
+            return line in await self.juju.do("debug_log")
 
         await observer.eventually(is_started, 240, f"{application} started")
 
@@ -220,7 +215,7 @@ class World:
 
     async def hooks(self) -> dict[tuple[str, str], str]:
         """How the charms' hooks went so far."""
-        return hooks(await asyncio.to_thread(self.raw.debug_log))
+        return hooks(await self.juju.do("debug_log"))
 
     @property
     def replaced(self) -> list[race_ledger.Taken]:
@@ -230,12 +225,10 @@ class World:
     # What disturbs
 
     async def kill_integrator(self) -> None:
-        name = f"{juju.APPLICATION}-0"
-        path = f"/api/v1/namespaces/{self.model}/pods/{name}"
         await self.watcher.until(
             lambda: self.ledger.of(f"StatefulSet/{juju.APPLICATION}"), 60, "a pod to kill"
         )
-        await self.api.request("DELETE", path, params={"gracePeriodSeconds": "0"})
+        await self.api.delete("Pod", f"{juju.APPLICATION}-0", self.model, grace=0)
 
     async def scale_istiod(self, replicas: int) -> None:
         """Have it there or not, and wait for that."""
@@ -261,7 +254,7 @@ class World:
             900,
             f"{BUSY} replaced",
         )
-        await asyncio.to_thread(self.raw.config, BUSY, {"setup-seconds": "1"})
+        await self.juju.do("config", BUSY, {"setup-seconds": "1"})
 
     # To compare with
 
@@ -337,4 +330,4 @@ async def model(node, api, name: str, *, notices: bool, options: dict[str, dict[
         finally:
             if not await api.list("Deployment", istiod.NAMESPACE, labels="app=istiod"):
                 await world.istiod.install()
-            await asyncio.to_thread(world.raw.destroy_model, force=True)
+            await world.juju.do("destroy_model", force=True)

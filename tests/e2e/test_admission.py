@@ -1,6 +1,7 @@
 """Admission on a real node: without istiod, without its own servers, and while it changes.
 
-The model is of its own; the cluster has both backends, and begins with the webhook.
+The model is of its own; the cluster has both backends, and begins with the webhook. Meanwhile
+the applications that the main job needs grow a minute old.
 """
 
 import asyncio
@@ -12,11 +13,14 @@ import time
 
 import pytest
 
-from demo import juju, kubernetes, observer
-from testbed import mesh
-from testbed.juju import bootstrap
+from testbed import kubernetes, mesh
+from testbed.kit import juju, observer, timeline
 
-pytestmark = [pytest.mark.cluster("tomorrow"), pytest.mark.timeout(400)]
+pytestmark = [
+    pytest.mark.cluster("tomorrow"),
+    pytest.mark.usefixtures("prepared"),
+    pytest.mark.timeout(400),
+]
 
 MODEL = "admission"
 APP = juju.APPLICATION
@@ -128,13 +132,7 @@ async def settings(api, charm):
 async def ready_pods(api, labels):
     """The pods of a kind that are Ready and not on their way out."""
     return [
-        item
-        for item in await api.list("Pod", MODEL, labels=labels)
-        if "deletionTimestamp" not in item["metadata"]
-        and any(
-            one["type"] == "Ready" and one["status"] == "True"
-            for one in item.get("status", {}).get("conditions", [])
-        )
+        item for item in await api.list("Pod", MODEL, labels=labels) if timeline.is_ready(item)
     ]
 
 
@@ -236,11 +234,10 @@ async def serial(api):
 @pytest.mark.long
 async def test_certificates_rotate_while_pods_are_created_and_none_is_skipped(node, api, charm):
     before = await serial(api)
-    client = await asyncio.to_thread(bootstrap.juju, node.testbed, MODEL)
     async with load(api) as done:
         await more(done)
         started = time.monotonic()
-        await asyncio.to_thread(client.run, f"{APP}/0", "rotate-certificates")
+        await node.juju(MODEL).do("run", f"{APP}/0", "rotate-certificates")
 
         async def is_shown():
             return not (await serial(api) & before)

@@ -6,7 +6,8 @@ in the bare one charms either need no help, or are cut off and stay so.
 
 import pytest
 
-from demo import kubernetes, observer, workloads
+from testbed import kubernetes
+from testbed.kit import observer, workloads
 from tests.e2e import juju_world
 from tests.e2e.juju_world import BARE, MEMBER, WEB, Mesh
 

@@ -7,10 +7,10 @@ import json
 
 import pytest
 
-import certificates
-from demo import workloads
+from istio_integrator.admission import certificates
 from testbed import istio as testbed_istio
 from testbed.juju import bootstrap, client
+from testbed.kit import workloads
 from tests import waiting
 from tests.e2e import diagnose_world as world
 from tests.e2e import kubeflow_kinds

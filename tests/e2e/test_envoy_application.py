@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from demo import kubernetes, observer, workloads
-from testbed import images
+from testbed import images, kubernetes
+from testbed.kit import observer, workloads
 from tests.e2e import juju_world
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]

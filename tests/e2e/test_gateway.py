@@ -16,7 +16,7 @@ from cryptography import x509
 
 from testbed import istio, programs
 from testbed.juju import bootstrap, pack
-from tests import echo, envoy_dump, visitors, waiting
+from tests import echo, envoy_dump, gateway_client, rights, waiting
 from tests.e2e import ingress_world as world
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -40,11 +40,9 @@ eventually = functools.partial(waiting.eventually, timeout=120)
 
 
 def roles():
-    """The shipped roles, for the names of this test."""
-    texts = [
-        (ROOT / "rbac" / name).read_text() for name in ("roles.yaml", "gateway-namespace.yaml")
-    ]
-    return "\n---\n".join(texts).replace("kubeflow", MODEL)
+    """The shipped roles, and the policy that holds to what they are for."""
+    elsewhere = rights.gateway_namespace(MODEL, istio.INGRESS, istio.GATEWAY)
+    return "\n---\n".join((rights.roles(MODEL), elsewhere, rights.admission_policy(MODEL)))
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +63,7 @@ def place(node, neighbour):
     juju.add_model({"update-status-hook-interval": "1h"})
     testbed.kubectl("apply", "-f", "-", text=roles())
     charm = node.charms.integrator
-    options = {**charm.config, "gateway-workload": "true", "hosts": visitors.HOST}
+    options = {**charm.config, "gateway-workload": "true", "hosts": gateway_client.HOST}
     juju.deploy(charm.path, APP, config=options, resources=charm.resources)
     juju.deploy(neighbour, NEIGHBOUR)
     services = {consumer: world.port_of(consumer) for consumer in world.CONSUMERS}
@@ -148,7 +146,7 @@ def routes_of(place, pod):
     """The routes to our host that a gateway's Envoy has."""
     ask = ("pilot-agent", "request", "GET", envoy_dump.ROUTES)
     dump = place.kubectl("exec", "-n", MODEL, pod, "-c", "istio-proxy", "--", *ask)
-    return envoy_dump.virtual_hosts(json.loads(dump))[f"{visitors.HOST}:80"]
+    return envoy_dump.virtual_hosts(json.loads(dump))[f"{gateway_client.HOST}:80"]
 
 
 def test_every_gateway_pod_holds_each_route_in_the_order_of_precedence(opened):
@@ -166,14 +164,14 @@ def test_every_gateway_pod_holds_each_route_in_the_order_of_precedence(opened):
 
 def test_websocket_passes_the_gateway_once_its_upgrade_has_been_asked_about(opened):
     page = "/pipeline/socket"
-    assert visitors.talk(opened.address, page, "hello", Cookie=echo.COOKIE) == "hello"
-    assert " 302 " in visitors.talk(opened.address, page, "hello")
+    assert gateway_client.talk(opened.address, page, "hello", Cookie=echo.COOKIE) == "hello"
+    assert " 302 " in gateway_client.talk(opened.address, page, "hello")
 
 
 def shown(place):
     """The certificate that a new visitor is shown; None while there is none."""
     with contextlib.suppress(OSError):
-        return visitors.Visitor(place.address, tls=True).certificate()
+        return gateway_client.Client(place.address, tls=True).certificate()
 
 
 @pytest.fixture(scope="module")
@@ -188,12 +186,12 @@ def secured(opened):
 def steady(place):
     """Visitors over TLS: on one connection, and on a new one for each request."""
     request = {"path": "/pipeline/x", "Cookie": echo.COOKIE, "pause": 0.03}
-    visitor = visitors.Visitor(place.address, tls=True)
-    fresh = visitors.Visitor(place.address, tls=True)
+    visitor = gateway_client.Client(place.address, tls=True)
+    fresh = gateway_client.Client(place.address, tls=True)
     return (
         visitor,
-        visitors.Hammer(visitor, **request),
-        visitors.Hammer(fresh, fresh=True, **request),
+        gateway_client.Hammer(visitor, **request),
+        gateway_client.Hammer(fresh, fresh=True, **request),
     )
 
 
@@ -202,7 +200,7 @@ SLOW = 65
 
 def slow_request(place):
     """A request of more than a minute: its answer, the time it took, and the connections."""
-    visitor = visitors.Visitor(place.address, tls=True, timeout=SLOW + 25)
+    visitor = gateway_client.Client(place.address, tls=True, timeout=SLOW + 25)
     began = time.monotonic()
     answer = visitor.get(f"/pipeline/x?seconds={SLOW}", Cookie=echo.COOKIE)
     visitor.close()
@@ -212,7 +210,7 @@ def slow_request(place):
 def test_certificate_of_a_related_charm_is_rotated_without_a_dropped_connection(secured):
     first = shown(secured)
     names = first.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert names.get_values_for_type(x509.DNSName) == [visitors.HOST]
+    assert names.get_values_for_type(x509.DNSName) == [gateway_client.HOST]
     assert "neighbour" in first.issuer.rfc4514_string()
     assert secured.is_open()
     visitor, one, many = steady(secured)
@@ -243,7 +241,9 @@ def test_plain_requests_are_redirected_by_option(secured):
     secured.juju.config(APP, {"https-redirect": True})
     plain = secured.browser()
     assert eventually(lambda: plain.get("/pipeline/x").status == 301)
-    assert plain.get("/pipeline/x").headers["location"] == f"https://{visitors.HOST}/pipeline/x"
+    assert (
+        plain.get("/pipeline/x").headers["location"] == f"https://{gateway_client.HOST}/pipeline/x"
+    )
     assert secured.browser(tls=True).get("/pipeline/x", Cookie=echo.COOKIE).status == 200
     secured.juju.config(APP, {"https-redirect": False})
     assert eventually(secured.is_open)
@@ -268,6 +268,7 @@ def test_istioctl_has_nothing_to_say_about_the_model(secured):
     config = f"--kubeconfig={secured.node.testbed.kubeconfig}"
     argv = [programs.binary("istioctl"), "analyze", "-n", MODEL, "--output=json", config]
     run = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
     # Without any message there is no text at all.
     messages = json.loads(run.stdout or "[]")
     # What Juju's own objects and the fake applications are told about is not ours.
@@ -307,10 +308,10 @@ def test_annotations_of_the_named_service_come_and_go(secured):
         APP,
         {
             "gateway-service": SHARED,
-            "gateway-service-annotations": yaml.safe_dump({key: visitors.HOST}),
+            "gateway-service-annotations": yaml.safe_dump({key: gateway_client.HOST}),
         },
     )
-    assert eventually(lambda: annotations(secured)[key] == visitors.HOST)
+    assert eventually(lambda: annotations(secured)[key] == gateway_client.HOST)
     assert annotations(secured)[own] == "kept"
     secured.juju.config(APP, {"gateway-service-annotations": ""})
     assert eventually(lambda: annotations(secured) == before), annotations(secured)
@@ -336,8 +337,8 @@ def test_status_follows_the_gateway_without_waiting_for_update_status(secured):
     secured.says("blocked: Gateway shop/web is on the same workload")
     secured.kubectl("delete", "gateway", "-n", "shop", "web")
     secured.says("active:")
-    secured.juju.config(APP, {"hosts": visitors.HOST})
-    secured.kubectl("delete", "namespace", "shop", "--wait=false")
+    secured.juju.config(APP, {"hosts": gateway_client.HOST})
+    secured.kubectl("delete", "namespace", "shop", "--timeout=120s")
     secured.says("active:")
 
 

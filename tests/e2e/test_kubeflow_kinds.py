@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from demo import diagnostics, juju, kubernetes, observer, workloads
+from testbed import kubernetes
+from testbed.kit import diagnostics, juju, observer, timeline, workloads
 from tests.e2e import kubeflow_kinds, life_world, race_world
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
@@ -79,7 +80,7 @@ class World(life_world.World):
 
         async def are_ready():
             found = await self.pods()
-            return set(names) <= {name for name, pod in found.items() if is_ready(pod)}
+            return set(names) <= {name for name, pod in found.items() if timeline.is_ready(pod)}
 
         await observer.eventually(are_ready, READY, f"{', '.join(names)} Ready")
 
@@ -117,7 +118,7 @@ class World(life_world.World):
 
         async def is_replaced():
             pods = await self.api.list("Pod", self.model, labels="app=stays")
-            return len(pods) == 1 and is_injected(pods[0]) and is_ready(pods[0])
+            return len(pods) == 1 and is_injected(pods[0]) and timeline.is_ready(pods[0])
 
         await observer.eventually(is_replaced, REPLACED, "the Deployment in the mesh")
 
@@ -133,7 +134,7 @@ class World(life_world.World):
         await observer.eventually(has_run, HOOK, f"{name} run")
 
     async def act(self, action: str) -> dict[str, str]:
-        outcome = await self.do("run", f"{juju.APPLICATION}/0", action)
+        outcome = await self.juju.do("run", f"{juju.APPLICATION}/0", action)
         return outcome["results"]
 
 
@@ -142,11 +143,6 @@ def life(pod: kubernetes.Object) -> Life:
     both = (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ()))
     containers = {(each["name"], each["containerID"], each["restartCount"]) for each in both}
     return Life(pod["metadata"]["uid"], frozenset(containers))
-
-
-def is_ready(pod: kubernetes.Object) -> bool:
-    found = pod["status"].get("conditions", ())
-    return any((each["type"], each["status"]) == ("Ready", "True") for each in found)
 
 
 def is_injected(pod: kubernetes.Object) -> bool:
@@ -171,7 +167,7 @@ def story(node):
                 (folder / f"{MODEL}.txt").write_text(text)
                 raise
             finally:
-                await world.do("destroy_model", force=True)
+                await world.juju.do("destroy_model", force=True)
                 await api.delete("Namespace", PROFILE)
 
     asyncio.run(tell())
@@ -217,10 +213,10 @@ async def live(world: World, told: Story) -> None:
             await world.juju.set(juju.APPLICATION, **options)
         await note(f"{options}")
     async with world.hook("upgrade-charm"):
-        await world.do("refresh", juju.APPLICATION, world.node.charms.integrator.path)
+        await world.juju.do("refresh", juju.APPLICATION, world.node.charms.integrator.path)
     await world.juju.wait_for("active", HOOK)
     await note("refreshed")
-    await world.juju.add_unit(juju.APPLICATION)
+    await world.juju.do("add_unit", juju.APPLICATION)
     await world.juju.wait_for("active", HOOK)
     await note("two units")
     await world.juju.remove(juju.APPLICATION)

@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from demo import objects, observer
+from testbed.kit import objects, observer
 
 pytestmark = [pytest.mark.usefixtures("prepared"), pytest.mark.timeout(400)]
 
@@ -38,7 +38,7 @@ async def test_without_trust_the_charm_says_what_to_run_and_then_works(node, api
     assert "juju trust istio-integrator --scope=cluster" in status.message
     labels = (await api.get("Namespace", "untrusted"))["metadata"].get("labels", {})
     assert "istio-injection" not in labels
-    await controller.trust(OURS)
+    await controller.do("trust", OURS)
     await controller.wait_for("active", 120)
     labels = (await api.get("Namespace", "untrusted"))["metadata"].get("labels", {})
     assert labels["istio-injection"] == "enabled"

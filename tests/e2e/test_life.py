@@ -8,8 +8,9 @@ import json
 
 import pytest
 
-from demo import istiod, juju, kubernetes, objects, observer, workloads
-from testbed import istio, mesh
+from testbed import istio, kubernetes, mesh
+from testbed.kit import istiod, juju, objects, observer, workloads
+from tests import rights
 from tests.e2e import conftest, ingress_world, life_world, variants
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
@@ -30,10 +31,10 @@ async def test_units_come_and_go_with_one_of_them_acting(world):
     await world.deploy()
     await world.active()
     assert await world.one_acts(1) == 0
-    await world.juju.add_unit(juju.APPLICATION, 2)
+    await world.juju.do("add_unit", juju.APPLICATION, 2)
     await world.active()
     assert await world.one_acts(3) == 0
-    await world.do("lead", f"{juju.APPLICATION}/2")
+    await world.juju.do("lead", f"{juju.APPLICATION}/2")
     await world.mark("by-2")
     await world.settings_arrive("by-2")
     await world.active()
@@ -43,7 +44,7 @@ async def test_units_come_and_go_with_one_of_them_acting(world):
     await world.kill(2)
     await world.active()
     await world.one_acts(3)
-    await world.do("remove_unit", juju.APPLICATION, 2)
+    await world.juju.do("remove_unit", juju.APPLICATION, 2)
     await world.active()
     assert await world.one_acts(1) == 0
     await world.mark("by-0")
@@ -74,8 +75,8 @@ async def test_pod_that_is_killed_in_any_hook_starts_over(world):
     await world.running("pebble-ready")
     await world.kill()
     await world.active()
-    await world.do("fake_app", "learner", {"mesh-info": {"role": "requires"}})
-    await world.do("integrate", f"{juju.APPLICATION}:mesh-info", "learner:mesh-info")
+    await world.juju.do("fake_app", "learner", {"mesh-info": {"role": "requires"}})
+    await world.juju.do("integrate", f"{juju.APPLICATION}:mesh-info", "learner:mesh-info")
     await world.running("mesh-info-relation")
     await world.kill()
     await world.active()
@@ -101,13 +102,23 @@ async def test_refresh_adopts_what_is_still_made_and_prunes_the_rest(world):
             f"{folder}/30-settings.yaml.j2": settings,
         },
     )
+    ours = f"istio-integrator.{world.model}.{juju.APPLICATION}"
+    kinds = ("model", "profiles", "profiles-ours", "labelled", "labelled-ours")
+    roles = rights.roles(
+        world.model,
+        also={
+            f"{juju.APPLICATION}-convergence": "of-an-older-revision",
+            **{f"{ours}.{kind}": f"{ours}.older-{kind}" for kind in kinds},
+        },
+    )
+    await asyncio.to_thread(world.node.testbed.kubectl, "apply", "-f", "-", text=roles)
     await world.deploy(older)
     await world.active()
     names = await policies(world)
     assert any(".older-model" in name for name in names["MutatingAdmissionPolicyBinding"])
     assert await world.api.find("ConfigMap", "of-an-older-revision", world.model)
     (uid,) = names["MutatingAdmissionPolicy"].values()
-    await world.do("refresh", juju.APPLICATION, charm.path)
+    await world.juju.do("refresh", juju.APPLICATION, charm.path)
     # What is changed while the pod is being replaced is not lost.
     await world.running("upgrade-charm")
     await world.mark("meanwhile")
@@ -122,6 +133,8 @@ async def test_refresh_adopts_what_is_still_made_and_prunes_the_rest(world):
     assert not any(".older-" in name for name in names["MutatingAdmissionPolicyBinding"])
     assert any(name.endswith(".model") for name in names["MutatingAdmissionPolicyBinding"])
     assert list(names["MutatingAdmissionPolicy"].values()) == [uid]
+    shipped = rights.roles(world.model)
+    await asyncio.to_thread(world.node.testbed.kubectl, "apply", "-f", "-", text=shipped)
     await world.juju.remove(juju.APPLICATION)
     await world.is_clean()
 
@@ -173,9 +186,9 @@ async def test_removal_when_istiod_has_gone_before_leaves_nothing(world, api):
 async def test_all_units_of_several_leave_together(world):
     """None of them leads when its time has come: leadership is lost before the last hook."""
     await world.deploy()
-    await world.juju.add_unit(juju.APPLICATION)
+    await world.juju.do("add_unit", juju.APPLICATION)
     await world.active()
-    slow = world.do("lead", f"{juju.APPLICATION}/1")
+    slow = world.juju.do("lead", f"{juju.APPLICATION}/1")
     await asyncio.gather(slow, world.juju.remove(juju.APPLICATION))
     await world.is_clean()
 
@@ -242,9 +255,9 @@ async def test_istios_own_kinds_may_come_late_and_go_early(world, api, node):
         await world.active()
         # Its Service does not matter: what is to be seen is the route.
         script = ingress_world.ingress_script("kubeflow-dashboard")
-        await world.do("fake_app", "dashboard", {"ingress": script})
+        await world.juju.do("fake_app", "dashboard", {"ingress": script})
         await world.juju.set(juju.APPLICATION, hosts="life.example", strict_ingress_auth="false")
-        await world.do("integrate", f"{juju.APPLICATION}:ingress", "dashboard:ingress")
+        await world.juju.do("integrate", f"{juju.APPLICATION}:ingress", "dashboard:ingress")
         await world.juju.wait_for("waiting", 180, words="Istio's CRDs")
     finally:
         await back(node)

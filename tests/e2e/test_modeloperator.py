@@ -9,9 +9,9 @@ import json
 
 import pytest
 
-import modeloperator
-from demo import juju, kubernetes, observer
-from testbed import istio, mesh
+from istio_integrator.mesh import plaintext
+from testbed import istio, kubernetes, mesh
+from testbed.kit import juju, observer
 from tests.e2e import juju_world
 from tests.e2e.juju_world import BARE, MEMBER, WEB
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(500)]
 MODEL = BARE
 CREATED_BY = "app.juju.is/created-by"
 PORT = 17071
-ITS_OWN = {"selector": {"matchLabels": modeloperator.SELECTOR}}
+ITS_OWN = {"selector": {"matchLabels": {"operator.juju.is/name": "modeloperator"}}}
 WEB_ONLY = {"selector": {"matchLabels": {"app.kubernetes.io/name": WEB}}}
 
 
@@ -124,7 +124,7 @@ async def test_webhook_is_called_behind_any_policy_and_after_a_reschedule(models
     await until_open(cni_api, MEMBER, False)
     await until_called(models.testbed, MEMBER)
     pod = await juju_world.reschedule_modeloperator(cni_api, MEMBER)
-    assert not modeloperator.is_in_mesh(pod)
+    assert not plaintext.is_in_mesh(pod)
     await until_called(models.testbed, MEMBER)
 
 
@@ -133,7 +133,7 @@ async def test_modeloperator_is_rescheduled_and_called_while_istiod_is_down(mode
     await asyncio.to_thread(mesh.stop, models.testbed)
     await until_called(models.testbed, MEMBER)
     pod = await juju_world.reschedule_modeloperator(cni_api, MEMBER)
-    assert not modeloperator.is_in_mesh(pod)
+    assert not plaintext.is_in_mesh(pod)
     await until_called(models.testbed, MEMBER)
     # Where nobody keeps pods outside, none is created.
     with pytest.raises(kubernetes.ApiError, match="failed calling webhook"):
@@ -144,7 +144,7 @@ async def test_modeloperator_is_rescheduled_and_called_while_istiod_is_down(mode
 async def inside(models, cni_api):
     """The bare model's modeloperator with a sidecar."""
     pod = await juju_world.reschedule_modeloperator(cni_api, BARE)
-    assert modeloperator.is_in_mesh(pod)
+    assert plaintext.is_in_mesh(pod)
     return pod
 
 
@@ -194,7 +194,7 @@ POLICIES = {
 
 @pytest.mark.parametrize("policies", POLICIES.values(), ids=POLICIES)
 async def test_what_cuts_it_off_is_what_the_charm_says(models, cni_api, inside, policies):
-    said = modeloperator.obstacle(inside, policies, root_namespace=istio.SYSTEM, port=PORT)
+    said = plaintext.obstacle(inside, policies, root_namespace=istio.SYSTEM, port=PORT)
     # Each begins from the other state, so that the last one's end is not taken for its own.
     opposite = peers("opposite", "STRICT", BARE, **ITS_OWN)
     await cni_api.apply(*([] if said else [opposite]))
@@ -210,7 +210,7 @@ async def test_status_names_the_policy_and_its_command_helps(models, cni_api, in
     controller = models.juju(BARE)
     await controller.deploy(models.charms.integrator, juju.APPLICATION)
     try:
-        status = await controller.wait_for("blocked", 240, words="modeloperator is in the mesh")
+        status = await controller.wait_for("blocked", 240, words=" is in the mesh and ")
         assert f"PeerAuthentication {istio.SYSTEM}/default asks for mutual TLS" in status.message
         _, _, command = status.message.partition("run: kubectl ")
         models.testbed.kubectl(*command.partition(";")[0].split())

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from demo import juju, steps, workloads
 from testbed import paths
 from testbed.juju import bootstrap, charmcraft
+from testbed.kit import juju, training, workloads
 from tests import prometheus
 
 APP = juju.APPLICATION
@@ -90,7 +90,7 @@ async def test_every_panel_has_numbers_after_a_few_jobs(on, told, tmp_path):
         shown = await asyncio.to_thread(keep, found, 120)
         empty = {each["title"] for each in shown if each["type"] != "row" and not each["series"]}
         assert {f"{title} (A)" for title in empty} <= HEALTHY
-    await steps.clear_jobs(on.api, on.model)
+    await training.clear_jobs(on.api, on.model)
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,11 @@
 """The charm without trust, with exactly the roles that are shipped: all of the main job."""
 
+import json
+
 import pytest
 
-from demo import juju, objects, observer, workloads
-from tests.e2e import conftest
+from testbed.kit import juju, objects, observer, workloads
+from tests import rights
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(500)]
 
@@ -20,10 +22,12 @@ async def others_are_done(api, model):
 
 
 @pytest.mark.cluster("today", "tomorrow")
-async def test_shipped_roles_are_enough_from_the_deployment_to_the_removal(node, api, watcher):
+async def test_shipped_roles_are_enough_within_the_policy_from_deployment_to_removal(
+    node, api, watcher
+):
     controller = node.juju(MODEL, roles=False)
     await controller.add_model()
-    roles = conftest.shipped_roles(MODEL)
+    roles = "\n---\n".join((rights.roles(MODEL), rights.admission_policy(MODEL)))
     node.testbed.kubectl("apply", "-f", "-", text=roles)
     image = node.charms.payload_image
     sleep = workloads.container("main", image, ["python3", "-c", "import time; time.sleep(9999)"])
@@ -35,7 +39,8 @@ async def test_shipped_roles_are_enough_from_the_deployment_to_the_removal(node,
         await controller.deploy(node.charms.integrator, juju.APPLICATION, trust=False)
         status = await controller.wait_until_in_mesh(200)
         assert status.in_mesh == (1, 1)
-        (pod,) = await api.list("Pod", MODEL, "app=early")
+        pods = await api.list("Pod", MODEL, "app=early")
+        (pod,) = [each for each in pods if "deletionTimestamp" not in each["metadata"]]
         assert "sidecar.istio.io/status" in pod["metadata"]["annotations"]
 
         classic = workloads.CLASSIC if node.kind.native else {}
@@ -47,6 +52,9 @@ async def test_shipped_roles_are_enough_from_the_deployment_to_the_removal(node,
 
         await observer.eventually(is_complete, 60, "the classic Job complete")
         await api.delete("Job", "done", MODEL)
+        unit = f"{juju.APPLICATION}/0"
+        diagnosed = await controller.do("run", unit, "diagnose")
+        assert "not known" not in json.dumps(diagnosed), diagnosed
         log = await controller.report()
         assert "Traceback" not in log
         await controller.remove(juju.APPLICATION)
@@ -61,8 +69,8 @@ async def test_a_rule_that_is_missing_is_named_until_it_is_there(node, api):
     model = f"{MODEL}-less"
     controller = node.juju(model, roles=False)
     await controller.add_model()
-    roles = conftest.shipped_roles(model)
-    pods = '- apiGroups: [""]\n  resources: [pods]\n  verbs: [create, patch]\n'
+    roles = rights.roles(model)
+    pods = '- apiGroups: [""]\n  resources: [pods]\n  verbs: [create]\n'
     assert pods in roles
     try:
         node.testbed.kubectl("apply", "-f", "-", text=roles.replace(pods, ""))

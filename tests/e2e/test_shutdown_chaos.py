@@ -9,11 +9,11 @@ import signal
 import subprocess
 
 import pytest
-from sidecar_lifecycle.shutdown import slots
+from sidecar_lifecycle.shell.shutdown import slots
 
-from demo import observer, workloads
+from testbed.kit import observer, workloads
 from tests.e2e import chaos_world as chaos
-from tests.e2e import shutdown_cases as cases
+from tests.e2e import shutdown_world
 
 pytestmark = [pytest.mark.long, pytest.mark.cluster("today"), pytest.mark.timeout(300)]
 
@@ -21,12 +21,12 @@ pytestmark = [pytest.mark.long, pytest.mark.cluster("today"), pytest.mark.timeou
 @pytest.fixture
 async def world(node, api):
     """A namespace in the mesh with a fresh counting peer."""
-    made = cases.World(chaos.MODEL, "", "", node.charms.payload_image, {})
+    made = shutdown_world.World(chaos.MODEL, "", "", node.charms.payload_image, {})
     mesh = {"istio-injection": "enabled"}
-    await api.apply(workloads.namespace(chaos.MODEL, mesh), *cases.peer(made))
-    await cases.peer_is_ready(api, chaos.MODEL)
+    await api.apply(workloads.namespace(chaos.MODEL, mesh), *shutdown_world.peer(made))
+    await shutdown_world.peer_is_ready(api, chaos.MODEL)
     yield made
-    await api.delete("Deployment", cases.PEER, chaos.MODEL)
+    await api.delete("Deployment", shutdown_world.PEER, chaos.MODEL)
     for job in await api.list("Job", chaos.MODEL):
         await api.delete("Job", job["metadata"]["name"], chaos.MODEL)
 
@@ -135,7 +135,7 @@ async def test_watch_that_can_not_be_resumed_is_listed_anew(api, world, units, n
 async def test_stopped_proxies_delay_nobody_else(api, world, units, figures):
     """More than a node has places for are frozen, while their payloads and others' end."""
     before = await units[0].usage()
-    count = slots.Limits().per_node + 1
+    count = slots.Limits().first.per_node + 1
     stuck = await chaos.start(
         api, world, count, seconds=lambda number: 30, prefix="stuck", asks=False
     )

@@ -6,13 +6,12 @@ removed; the next begins when the status is Active again with a true count.
 """
 
 import asyncio
-import contextlib
 import os
 import time
 
 import pytest
 
-from demo import juju, kubernetes, objects, observer, workloads
+from testbed.kit import juju, objects, observer, timeline, workloads
 from tests.e2e import soak
 
 CYCLES = int(os.environ.get("SOAK_CYCLES", "200"))
@@ -48,7 +47,7 @@ class World:
         template = workloads.template([workloads.container("main", image, wait)])
         await self.api.apply(workloads.deployment("stays", MODEL, template))
         await self.juju.deploy(self.node.charms.integrator, juju.APPLICATION)
-        await self.juju.add_unit(juju.APPLICATION)
+        await self.juju.do("add_unit", juju.APPLICATION)
         await self.active(in_mesh=1)
         await observer.eventually(self.is_at_rest, WITHIN, "no replacement under way")
 
@@ -71,11 +70,11 @@ class World:
     async def kill_unit(self):
         """Kill a unit's pod as a node that dies would, and wait until another runs its hooks."""
         before = (await self.api.get("Pod", KILLED, MODEL))["metadata"]["uid"]
-        await self.delete_now(KILLED, MODEL)
+        await self.api.delete("Pod", KILLED, MODEL, grace=0)
 
         async def is_back():
             pod = await self.api.find("Pod", KILLED, MODEL)
-            return pod and pod["metadata"]["uid"] != before and is_ready(pod)
+            return pod and pod["metadata"]["uid"] != before and timeline.is_ready(pod)
 
         await observer.eventually(is_back, WITHIN, f"{KILLED} Ready again")
 
@@ -108,37 +107,20 @@ class World:
         namespace, labels = "istio-system", "app=istiod"
         before = await self.api.list("Pod", namespace, labels=labels)
         for pod in before:
-            await self.delete_now(pod["metadata"]["name"], namespace)
+            await self.api.delete("Pod", pod["metadata"]["name"], namespace, grace=0)
         gone = {pod["metadata"]["uid"] for pod in before}
 
         async def is_back():
             pods = await self.api.list("Pod", namespace, labels=labels)
-            return any(is_ready(pod) and pod["metadata"]["uid"] not in gone for pod in pods)
+            return any(
+                timeline.is_ready(pod) and pod["metadata"]["uid"] not in gone for pod in pods
+            )
 
         await observer.eventually(is_back, WITHIN, "istiod Ready again")
 
-    async def delete_now(self, name, namespace):
-        """Delete a pod without grace."""
-        path = (await self.api.resource("Pod")).path(namespace, name)
-        body = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
-        with contextlib.suppress(kubernetes.ApiError):
-            await self.api.request("DELETE", path, body=body)
-
     async def active(self, *, in_mesh):
         """Wait until all units are Active and idle, and the leader counts the pods right."""
-        last = None
-
-        async def is_active():
-            nonlocal last
-            document = await self.juju.document()
-            last = juju.parse_status(document, juju.APPLICATION)
-            counted = last is not None and last.in_mesh == (in_mesh, in_mesh)
-            return counted and juju.is_settled(document, juju.APPLICATION)
-
-        try:
-            await observer.eventually(is_active, WITHIN, "Active", every=0.25)
-        except observer.NotObserved as error:
-            raise observer.NotObserved(f"{error}: {last}") from None
+        await self.juju.wait_until_settled(WITHIN, in_mesh)
 
     async def sample(self):
         """Measure processes now and then, until cancelled."""
@@ -166,13 +148,6 @@ class World:
             if {"list", "get"} <= resource.verbs and resource.kind not in UNCOUNTED:
                 counted += len(await self.api.list(resource.kind, labels=OWNED))
         self.record.add("cluster", "objects", counted)
-
-
-def is_ready(pod):
-    """Whether a pod is Ready and stays."""
-    conditions = pod.get("status", {}).get("conditions", ())
-    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
-    return ready and "deletionTimestamp" not in pod["metadata"]
 
 
 @pytest.mark.cluster("today")

@@ -6,8 +6,9 @@ import subprocess
 
 import pytest
 
-from demo import istiod, juju, observer, workloads
 from testbed import istio, mesh, programs
+from testbed.kit import istiod, juju, observer, workloads
+from tests import rights
 from tests.e2e import life_world
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200), pytest.mark.cluster("tomorrow")]
@@ -66,18 +67,11 @@ def istioctl(testbed, *arguments):
 
 async def settled(world, words="", without="\0", within=240):
     """Wait until the unit is Active and says so."""
-    last = None
 
-    async def is_settled():
-        nonlocal last
-        last = await world.juju.status()
-        fits = last is not None and words in last.message and without not in last.message
-        return fits and last.is_complete and last
+    def fits(status):
+        return status.is_complete and words in status.message and without not in status.message
 
-    try:
-        return await observer.eventually(is_settled, within, f"Active, {words}")
-    except observer.NotObserved as error:
-        raise observer.NotObserved(f"{error}: {last}") from None
+    return await world.juju.until(fits, within, f"Active, {words}")
 
 
 async def revisions(world):
@@ -95,10 +89,10 @@ async def renew(world, revision):
     """Have old proxies renewed by the action, first only as a rehearsal."""
     before = await revisions(world)
     unit = f"{juju.APPLICATION}/0"
-    rehearsal = await world.do("run", unit, "restart-stale", {"dry-run": True})
+    rehearsal = await world.juju.do("run", unit, "restart-stale", {"dry-run": True})
     assert all(name in json.dumps(rehearsal["results"]) for name in ("stays", "goes"))
     assert await revisions(world) == before
-    outcome = await world.do("run", unit, "restart-stale")
+    outcome = await world.juju.do("run", unit, "restart-stale")
     assert outcome["status"] == "completed"
     await settled(world, without="old proxy", within=300)
     assert await revisions(world) == {"stays": revision, "goes": revision}
@@ -112,6 +106,9 @@ async def incarnation(world):
 
 
 async def test_canary_upgrade_and_a_new_installation_are_followed(world, api, node):
+    names = {name: f"{name}-{CANARY}" for name in ("istio", "istio-sidecar-injector")}
+    roles = rights.roles(world.model, also=names)
+    await asyncio.to_thread(node.testbed.kubectl, "apply", "-f", "-", text=roles)
     await world.deploy()
     await world.active(in_mesh=2)
     before = await incarnation(world)

@@ -5,7 +5,7 @@ import pathlib
 import zipfile
 from collections.abc import Mapping
 
-from demo import juju
+from testbed.kit import juju
 
 SLOW = """\
 # Each request to the API server takes longer, as with one that has much to do.

@@ -9,12 +9,11 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import cluster
-import errors
-import manifests
-import podrules
-import policy
-import wishes
+import msgspec
+
+from integrator_contract import namespaces, pods
+from istio_integrator.admission import policy, settings
+from istio_integrator.kube import cluster, errors, manifests
 from tests.functional import admission_cases as table
 
 OUT_OF_SCOPE = {
@@ -37,45 +36,13 @@ IN_SCOPE = {
 }
 
 
-def entries(rules: list[dict[str, Any]]) -> tuple[podrules.Entries, ...]:
-    return tuple(
-        podrules.Entries(selector=rule.get("pods", ""), add=tuple(rule["add"].items()))
-        for rule in rules
-    )
-
-
-def wanted(name: str, model: str) -> wishes.Wishes:
+def wanted(name: str, model: str) -> settings.Preparation:
     """Put one of the table's settings into the charm's words."""
-    values = table.SETTINGS[name]
-    return wishes.Wishes(
-        model=model,
-        application=table.APPLICATION,
-        membership=values.get("membership", "namespace"),
-        lifecycle_in_model=values.get("lifecycle-in-model", True),
-        included_pods=values.get("included-pods", ""),
-        excluded_pods=values.get("excluded-pods", ""),
-        hold_application=values.get("hold-application", True),
-        seen=wishes.Seen(
-            native=values.get("native", False),
-            inject_label=next(iter(values.get("inject-label", {table.INJECT: "true"}).items())),
-        ),
-        rules=podrules.PodRules(
-            labels=entries(values.get("pod-labels", [])),
-            annotations=entries(values.get("pod-annotations", [])),
-            excluded_outbound_ports=tuple(
-                podrules.Ports(selector=rule.get("pods", ""), ports=tuple(rule["ports"]))
-                for rule in values.get("excluded-outbound-ports", [])
-            ),
-            image_registries=tuple(
-                podrules.Registries(
-                    selector=rule["pods"],
-                    prefixes=tuple(
-                        sorted(rule["prefixes"].items(), key=lambda pair: -len(pair[0]))
-                    ),
-                )
-                for rule in values.get("image-registries", [])
-            ),
-        ),
+    values = {**table.SETTINGS[name], "model": model, "application": table.APPLICATION}
+    known = settings.revised(msgspec.convert(pods.named(values), pods.Settings))
+    (inject_label,) = known.inject_label.items()
+    return settings.Preparation(
+        known, settings.Seen(native=known.native, inject_label=inject_label)
     )
 
 
@@ -127,8 +94,9 @@ class World:
                 self.api.delete(namespace)
 
     def namespaces_of(self, settings: str) -> policy.Namespaces:
-        groups = ("profiles", "labelled") if settings == "hold" else ()
-        return policy.namespace_selectors(self.model(settings), groups)
+        kinds = namespaces.KINDS if settings == "hold" else ()
+        served = namespaces.Served(model=self.model(settings), kinds=frozenset(kinds))
+        return policy.namespace_selectors(served)
 
     def try_pod(self, pod: dict[str, Any]) -> dict[str, Any]:
         """Have a pod created without keeping it."""

@@ -1,22 +1,19 @@
 """Run the charm for one event, with a workload that has nothing to say."""
 
 import json
-import pathlib
 
 from ops import testing
 
 import charm
-import cluster
-
-ROLES = pathlib.Path(__file__).parents[2] / "rbac" / "roles.yaml"
-"""What is shipped for an application without trust."""
+from istio_integrator.kube import cluster
+from tests import asked
 
 
 def run(event: str, model: str, *, units: int = 1, **options: str) -> testing.State:
     summary = {"eligible": 0, "in_mesh": 0, "converging": 0, "proposed": 0, "guarded": []}
     line = json.dumps({"summary": {**summary, "reported": 0, "settled_before_us": False}})
     answer = testing.Exec(("/usr/bin/sidecar-lifecycle", "uninjected"), stdout=line)
-    container = testing.Container("lifecycle", can_connect=True, execs={answer})
+    container = testing.Container("lifecycle", can_connect=True, execs={answer, asked.version()})
     given = testing.State(
         leader=True,
         planned_units=units,

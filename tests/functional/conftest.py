@@ -13,7 +13,28 @@ from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Namespace
 
 from testbed import cluster
-from tests.functional import charm_runs
+from tests import rights
+from tests.functional import ingress_world
+
+# So that what they assert is told as fully as what a test does.
+pytest.register_assert_rewrite("tests.functional.tenant_world", "tests.functional.tenant_envoy")
+
+LONGEST = (
+    "test_admission_floods",
+    "test_tenants",
+    "test_guard_tenants",
+    "test_admission_choice",
+    "test_rights_life",
+    "test_tenants_gateway",
+    "test_tenant_gateways",
+    "test_charm_roles",
+)
+"""The modules that take longest start first, so that none of them runs alone at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.stem, len(order)))
 
 
 @pytest.fixture(scope="session")
@@ -38,13 +59,23 @@ def client(kubeconfig: Path) -> Iterator[lightkube.Client]:
         yield client
 
 
+@pytest.fixture(scope="module")
+def place(
+    client: lightkube.Client, kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ingress_world.Place]:
+    """A shared gateway with a model's ingress, applications and a neighbour."""
+    folder = tmp_path_factory.mktemp("istiod")
+    with ingress_world.serving(client, kubeconfig, folder) as found:
+        yield found
+
+
 @pytest.fixture
 def untrusted(
     control_plane: cluster.Testbed, kubeconfig: Path, namespace: str
 ) -> Iterator[SingleConfig]:
     """How an application without trust connects, which has the shipped roles in the namespace."""
     control_plane.kubectl("-n", namespace, "create", "serviceaccount", "istio-integrator")
-    roles = charm_runs.ROLES.read_text().replace("kubeflow", namespace)
+    roles = rights.roles(namespace)
     control_plane.kubectl("apply", "-f", "-", text=roles)
     made = control_plane.kubectl("-n", namespace, "create", "token", "istio-integrator")
     admin = KubeConfig.from_file(kubeconfig).get()

@@ -10,11 +10,12 @@ import datetime
 import json
 
 import prometheus_client
-from sidecar_lifecycle.convergence import controller, resources
-from sidecar_lifecycle.convergence.settings import Settings
-from sidecar_lifecycle.kube import client as kube_client
-from sidecar_lifecycle.kube import errors, types
-from sidecar_lifecycle.kube.client import path
+from sidecar_lifecycle.decide.convergence.settings import Settings
+from sidecar_lifecycle.model import resources, types
+from sidecar_lifecycle.shell.convergence import controller
+from sidecar_lifecycle.shell.kube import client as kube_client
+from sidecar_lifecycle.shell.kube import errors
+from sidecar_lifecycle.shell.kube.client import path
 
 APPLICATION = "istio-integrator"
 POLICIES = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
@@ -28,11 +29,14 @@ class Impatient:
 
     def __init__(self):
         self.skew = 0.0
+        self.waits = 0
+        """How often somebody waited: twice between two looks."""
 
     def now(self):
         return datetime.datetime.now(tz=datetime.UTC).timestamp() + self.skew
 
     async def wait(self, event, seconds):
+        self.waits += 1
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(min(seconds, 0.05)):
                 await event.wait()
@@ -54,7 +58,7 @@ class World:
         """Names of the pods that came up, in order."""
 
     async def request(self, method, where, body=None, **arguments):
-        data = await self.client.transport.request(method, where, body=body, **arguments)
+        data = await self.client.request(method, where, body=body, **arguments)
         return json.loads(data)
 
     async def join(self):
@@ -284,19 +288,41 @@ class World:
         return await self.request("GET", path(resources.ConfigMap, self.namespace, name))
 
     @contextlib.asynccontextmanager
-    async def converging(self, **settings):
-        """Run the controller and what stands in for the others."""
+    async def converging(self, client=None, **settings):
+        """Run the controller, over a connection of its own, and what stands in for the others."""
         registry = prometheus_client.CollectorRegistry()
         clock = Impatient()
         wishes = Settings(model=self.namespace, application=APPLICATION, **settings)
 
-        running = controller.run(self.client, wishes, Leader(), registry=registry, clock=clock)
+        running = controller.run(
+            client or self.client, wishes, Leader(), registry=registry, clock=clock
+        )
         async with self.kubelet():
             task = asyncio.create_task(running)
+            self.clock, self.registry = clock, registry
             yield registry
             task.cancel()
             (result,) = await asyncio.gather(task, return_exceptions=True)
             assert isinstance(result, asyncio.CancelledError), result
+
+    async def goes_on_with(self, **reasons):
+        """Wait until so many pods lack a sidecar for each reason, and for a few looks more."""
+
+        async def shown():
+            sample = "sidecar_lifecycle_uninjected_pods"
+            values = {
+                reason: self.registry.get_sample_value(sample, {"reason": reason})
+                for reason in reasons
+            }
+            return values == reasons
+
+        await self.until(shown)
+        before = self.clock.waits
+
+        async def looked():
+            return self.clock.waits >= before + 10
+
+        await self.until(looked)
 
     async def until(self, condition, seconds=30.0):
         for _ in range(int(seconds * 10)):

@@ -12,9 +12,14 @@ import envoy
 import httpx2
 import lightkube
 import yaml
+from lightkube.models.authentication_v1 import TokenRequestSpec
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.models.rbac_v1 import PolicyRule, RoleRef, Subject
+from lightkube.resources import core_v1
+from lightkube.resources import rbac_authorization_v1 as rbac
 
-import cluster as charm_cluster
-from testbed import programs
+from istio_integrator.kube import cluster as charm_cluster
+from testbed import loopback, programs
 
 GATEWAY_NAMESPACE = "istio-ingress"
 LABELS = {"istio": "ingressgateway"}
@@ -52,17 +57,6 @@ def _is_served(client, kind):
     return True
 
 
-def free_ports(count):
-    """Ports that nobody listens on now."""
-    with contextlib.ExitStack() as held:
-        found = []
-        for _ in range(count):
-            one = held.enter_context(socket.socket())
-            one.bind(("127.0.0.1", 0))
-            found.append(one.getsockname()[1])
-        return found
-
-
 def own_address():
     """An address of this machine that is not loopback, which no EndpointSlice may have."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -97,7 +91,7 @@ def istiod(folder, kubeconfig, settings=None):
         kubeconfig: Of the API server.
         settings: Of the mesh, beside our own.
     """
-    xds, web, metrics = free_ports(3)
+    xds, web, metrics = loopback.free_ports(3)
     mesh = folder / "mesh.yaml"
     # There is nobody to give out certificates.
     own = {"rootNamespace": "istio-system", "enableAutoMtls": False}
@@ -121,6 +115,8 @@ def istiod(folder, kubeconfig, settings=None):
         "ENABLE_CA_SERVER": "false",
         "INJECT_ENABLED": "false",
         "VALIDATION_ENABLED": "false",
+        # A gateway is given the certificates of its Gateways if it says who it is.
+        "XDS_AUTH_PLAINTEXT": "true",
         "PILOT_ENABLE_ALPN_FILTER": "false",
         "PILOT_ENABLE_METADATA_EXCHANGE": "false",
         "PILOT_ENABLE_GATEWAY_API": "false",
@@ -130,8 +126,23 @@ def istiod(folder, kubeconfig, settings=None):
         yield xds
 
 
+def gateway_token(client):
+    """The token of a ServiceAccount that istiod lets have the Secrets beside the gateway."""
+    metadata = ObjectMeta(name="gateway", namespace=GATEWAY_NAMESPACE)
+    client.apply(core_v1.ServiceAccount(metadata=metadata), field_manager="test")
+    rule = PolicyRule(apiGroups=[""], resources=["secrets"], verbs=["get", "list", "watch"])
+    client.apply(rbac.Role(metadata=metadata, rules=[rule]), field_manager="test")
+    subject = Subject(kind="ServiceAccount", name="gateway", namespace=GATEWAY_NAMESPACE)
+    role = RoleRef(apiGroup="rbac.authorization.k8s.io", kind="Role", name="gateway")
+    binding = rbac.RoleBinding(metadata=metadata, roleRef=role, subjects=[subject])
+    client.apply(binding, field_manager="test")
+    spec = TokenRequestSpec(audiences=["istio-ca"])
+    wanted = core_v1.ServiceAccountToken(metadata=ObjectMeta(), spec=spec)
+    return client.create(wanted, "gateway", namespace=GATEWAY_NAMESPACE).status.token
+
+
 @contextlib.contextmanager
-def gateway(folder, xds, admin):
+def gateway(folder, xds, admin, token):
     """Envoy as a gateway workload of that istiod."""
     domain = f"{GATEWAY_NAMESPACE}.svc.cluster.local"
     node = {
@@ -168,7 +179,12 @@ def gateway(folder, xds, admin):
             "ads_config": {
                 "api_type": "GRPC",
                 "transport_api_version": "V3",
-                "grpc_services": [{"envoy_grpc": {"cluster_name": "xds-grpc"}}],
+                "grpc_services": [
+                    {
+                        "envoy_grpc": {"cluster_name": "xds-grpc"},
+                        "initial_metadata": [{"key": "authorization", "value": f"Bearer {token}"}],
+                    }
+                ],
             },
             "lds_config": {**ads, "initial_fetch_timeout": "0s"},
             "cds_config": {**ads, "initial_fetch_timeout": "0s"},

@@ -20,8 +20,8 @@ from typing import Any
 
 import yaml
 
-import cluster
-from testbed import certificates, istio, prepare, programs
+from istio_integrator.kube import cluster
+from testbed import certificates, istio, loopback, programs
 
 Manifests = dict[tuple[str, str], cluster.Object]
 """Objects by kind and name."""
@@ -69,7 +69,7 @@ def _running(
     """Run istiod on its files; what comes is the process, the injector's URL and authority."""
     programs.ensure(["istio"])
     create_namespace(api)
-    ports = prepare.free_ports(6)
+    ports = loopback.free_ports(6)
     authority = certificates.Authority(directory / "pki")
     names = [
         _NAME,

@@ -8,7 +8,6 @@ import datetime
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,21 +17,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import certificates
-import cluster
-import manifests
-import webhook
+from istio_integrator.admission import certificates, webhook
+from istio_integrator.kube import cluster, manifests
+from testbed import loopback
 from tests.functional import admission_cases as table
 from tests.functional import admission_world
 
-WORKLOAD = Path(__file__).parents[2] / "workload"
+ROOT = Path(__file__).parents[2]
+WORKLOAD = f"{ROOT / 'workload'}:{ROOT / 'lib'}"
 NAME = "localhost"
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def now():
@@ -83,17 +76,17 @@ class Server:
 def serving(directory, values):
     directory.mkdir()
     material = certificates.decide(None, [NAME], now())
-    server = Server(directory, free_port(), free_port(), material, None)
+    server = Server(directory, loopback.free_port(), loopback.free_port(), material, None)
     server.show(material)
     server.settle(values)
     command = [
-        *(sys.executable, "-m", "sidecar_lifecycle.cli", "admission"),
+        *(sys.executable, "-m", "sidecar_lifecycle.shell.cli", "admission"),
         *("--settings", directory / "settings.json", "--tls-dir", directory),
         *("--listen", f"127.0.0.1:{server.port}", "--health", f"127.0.0.1:{server.health}"),
     ]
     log = (directory / "log").open("w")
     with log:
-        env = {**os.environ, "PYTHONPATH": str(WORKLOAD)}
+        env = {**os.environ, "PYTHONPATH": WORKLOAD}
         server.process = subprocess.Popen(command, env=env, stderr=log, cwd=directory)
     try:
         for _ in range(200):
@@ -145,7 +138,7 @@ def worlds(
     owners = []
     with contextlib.ExitStack() as stack:
         for name in table.SETTINGS:
-            values = admission_world.wanted(name, world.model(name)).settings()
+            values = admission_world.wanted(name, world.model(name)).settings.document()
             servers[name] = stack.enter_context(serving(root / name, values))
         for name, server in servers.items():
             owners.append(configure(world, name, server, server.material.bundle))

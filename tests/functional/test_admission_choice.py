@@ -15,16 +15,12 @@ import ops
 import pytest
 from lightkube.config.kubeconfig import KubeConfig
 
-import admission
-import cluster
-import component
-import config
-import errors
-import manifests
-import mesh
-import policy
-import probe
-import webhook
+from integrator_contract import names
+from istio_integrator import parts
+from istio_integrator.admission import admission, policy, webhook
+from istio_integrator.config import config
+from istio_integrator.kube import cluster, errors, manifests, owners
+from istio_integrator.mesh import installation, probe
 from testbed import cluster as testbed_cluster
 
 MODEL = "kubeflow"
@@ -87,7 +83,7 @@ def model(api):
             webhook.CERTIFICATES_FOLDER,
         )
         for kind in manifests.kinds(folder)
-        for obj in reach.list(kind, labels={manifests.COMPONENT: folder})
+        for obj in reach.list(kind, labels={names.COMPONENT: folder})
         if "deletionTimestamp" not in obj["metadata"]
     ]
     assert left == []
@@ -95,17 +91,17 @@ def model(api):
 
 def wait_until_unchanged(reach):
     """Wait until the API server has noticed that the policy is gone."""
-    probe_pod = probe.pod(MODEL, {admission.PROBE_LABEL: "policy"}, native=False)
+    probe_pod = probe.pod(MODEL, {names.PROBE: "policy"}, native=False)
     for _ in range(100):
         created = reach.create(probe_pod, dry_run=True)
-        if admission.SETTINGS_ANNOTATION not in created["metadata"]["annotations"]:
+        if names.SETTINGS not in created["metadata"]["annotations"]:
             return
         time.sleep(0.05)
     raise AssertionError("the policy still changes pods")
 
 
 def subject(reach, *, leader=True, found=None, **options):
-    scope = component.Scope(
+    scope = parts.Context(
         cluster=reach,
         manifests=manifests.Manifests(reach, model=MODEL, application=APPLICATION),
         config=config.Config(**options),
@@ -115,7 +111,7 @@ def subject(reach, *, leader=True, found=None, **options):
         unit=f"{APPLICATION}/0",
         leader=leader,
     )
-    return admission.Admission(scope, "registry.example/lifecycle:1")
+    return admission.Admission(scope, lambda: "registry.example/lifecycle:1")
 
 
 def said(subject):
@@ -124,10 +120,10 @@ def said(subject):
 
 def make_ready(reach):
     """Say what a kubelet would of the webhook's pods, and wait until that is known."""
-    name = webhook.object_name(APPLICATION, "admission")
+    name = owners.object_name(APPLICATION, "admission")
     ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     for _ in range(200):
-        labels = {manifests.COMPONENT: webhook.WORKLOAD_FOLDER}
+        labels = {names.COMPONENT: webhook.WORKLOAD_FOLDER}
         for pod in reach.list(cluster.POD, MODEL, labels):
             if "deletionTimestamp" not in pod["metadata"]:
                 reach.client.patch(
@@ -236,7 +232,7 @@ def test_a_second_reconcile_writes_nothing(api, monkeypatch):
         obj
         for folder in folders
         for of in manifests.kinds(folder)
-        for obj in reach.list(of, labels={manifests.COMPONENT: folder})
+        for obj in reach.list(of, labels={names.COMPONENT: folder})
     ]
     written = []
     apply = cluster.Cluster.apply
@@ -323,7 +319,7 @@ def test_a_rotation_replaces_what_servers_show_and_what_clients_trust(api):
 @pytest.mark.usefixtures("model")
 def test_an_absent_istiod_changes_nothing(api):
     kind, reach = api
-    found = mesh.Mesh(
+    found = installation.Mesh(
         namespace="istio-system",
         revision="canary",
         is_default=False,

@@ -8,7 +8,7 @@ import subprocess
 import hypothesis
 import pytest
 from hypothesis import strategies as st
-from sidecar_lifecycle.rules import hold
+from sidecar_lifecycle.decide import hold
 
 from testbed import programs
 from tests.functional import admission_cases as table
@@ -89,6 +89,14 @@ def test_configurations_are_what_they_were_plus_the_hold(judge):
 
     assert changed > 500
     assert fine > 0.6 * changed
+
+
+def test_configurations_that_name_the_hold_anywhere_are_what_they_were_plus_the_hold(judge):
+    values = examples(texts.naming(CONFIGURATIONS), 3000)
+
+    fine, _ = assert_istiod_agrees(judge, values)
+
+    assert fine > 300
 
 
 def test_text_of_any_kind_is_what_it_was_plus_the_hold(judge):

@@ -10,12 +10,10 @@ import ops
 import pytest
 from lightkube.config.kubeconfig import KubeConfig
 
-import admission
-import cluster
-import component
-import config
-import manifests
-import policy
+from istio_integrator import parts
+from istio_integrator.admission import admission, policy
+from istio_integrator.config import config
+from istio_integrator.kube import cluster, manifests
 from testbed import cluster as testbed_cluster
 from testbed import options
 from tests.functional import admission_cases as table
@@ -66,7 +64,7 @@ def test_a_pod_gets_what_the_table_says(version, world, case):
 def test_the_charm_chooses_the_beta_if_it_changes_every_pod(version, api):
     model = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kubeflow"}}
     api.create(model)
-    scope = component.Scope(
+    scope = parts.Context(
         cluster=api,
         manifests=manifests.Manifests(api, model="kubeflow", application="istio-integrator"),
         config=config.Config(),
@@ -76,7 +74,7 @@ def test_the_charm_chooses_the_beta_if_it_changes_every_pod(version, api):
         unit="istio-integrator/0",
         leader=True,
     )
-    choice = admission.Admission(scope, "registry.example/lifecycle:1")
+    choice = admission.Admission(scope, lambda: "registry.example/lifecycle:1")
 
     choice.reconcile()
 

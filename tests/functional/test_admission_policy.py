@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
-from sidecar_lifecycle.admission import probe
-from sidecar_lifecycle.kube import client as kube_client
+from sidecar_lifecycle.shell.admission import probe
+from sidecar_lifecycle.shell.kube import client as kube_client
 
-import cluster
-import errors
-import manifests
-import policy
+from istio_integrator.admission import policy, settings
+from istio_integrator.kube import cluster, errors, manifests
 from tests.functional import admission_cases as table
 from tests.functional import admission_world
 
@@ -91,7 +90,8 @@ def test_a_policy_changes_in_place_without_a_gap(world):
     for number in range(6):
         wanted = admission_world.wanted("hold" if number % 2 == 0 else "neither", model)
         selector = "alone" if number % 2 == 0 else "alone,!other"
-        wanted = admission_world.dataclasses.replace(wanted, excluded_pods=selector)
+        changed = dataclasses.replace(wanted.settings, excluded_pods=selector)
+        wanted = wanted._replace(settings=settings.revised(changed))
         context = policy.context(wanted, world.namespaces_of("neither"), owner=owner.owner)
         owner.apply(policy.FOLDER, context)
         seen += [world.try_pod(pod)["metadata"]["labels"].get(table.INJECT) for _ in range(15)]

@@ -7,16 +7,15 @@ import signal
 import time
 
 import pytest
-from sidecar_lifecycle.admission import probe
-from sidecar_lifecycle.kube import client as kube_client
+from sidecar_lifecycle.shell.admission import probe
+from sidecar_lifecycle.shell.kube import client as kube_client
 
-import certificates
-import cluster
-import owners
-import webhook
+from integrator_contract import names
+from istio_integrator.admission import certificates, settings, webhook
+from istio_integrator.kube import cluster
 from tests import waiting
 from tests.functional import admission_cases as table
-from tests.functional import admission_world
+from tests.functional import admission_world, floods
 from tests.functional.loopback_webhook import NAME, configure, now, worlds
 
 TIMEOUT = 10
@@ -69,7 +68,8 @@ def test_changed_settings_take_effect_without_a_restart(world, servers):
     known = admission_world.wanted("neither", world.model("neither"))
     assert "annotations" not in world.try_pod(pod)["metadata"]
 
-    servers["neither"].settle(dataclasses.replace(known, hold_application=True).settings())
+    changed = settings.revised(dataclasses.replace(known.settings, hold_application=True))
+    servers["neither"].settle(changed.document())
 
     def metadata():
         return world.try_pod(pod)["metadata"]
@@ -79,7 +79,7 @@ def test_changed_settings_take_effect_without_a_restart(world, servers):
     failed = 'sidecar_lifecycle_admission_reloads_total{file="settings",result="failed"}'
     assert waiting.eventually(lambda: servers["neither"].metric(failed) >= 2, TIMEOUT)
     still = metadata().get("annotations")
-    servers["neither"].settle(known.settings())
+    servers["neither"].settle(known.settings.document())
 
     assert world_says == still == {table.CONFIG: table.HOLD, table.APPLIED: "hold"}
     assert waiting.eventually(lambda: "annotations" not in metadata(), TIMEOUT)
@@ -106,6 +106,17 @@ def test_a_rotation_under_load_skips_no_pod(world, servers):
     ok = 'sidecar_lifecycle_admission_reloads_total{file="certificate",result="ok"}'
     assert server.metric(ok) == 1
     world.wait_until_mutated(model)
+
+
+def test_a_flood_from_another_address_skips_no_pod(world, servers):
+    server = servers["hold"]
+    pod = table.Case(id="").pod(world.model("hold"))
+    with floods.Flood(server) as flood:
+        flood.hold(300)
+        flood.hold(100, floods.post(2 * 1024 * 1024) + b"x" * 1024 * 1024)
+        skipped = ["annotations" not in world.try_pod(pod)["metadata"] for _ in range(20)]
+
+    assert not any(skipped)
 
 
 def test_a_server_that_is_gone_refuses_no_pod(world, servers):
@@ -142,7 +153,7 @@ def test_a_server_that_ends_says_so_first_and_still_answers(world, servers):
 @pytest.mark.parametrize("application", ["a", "zz", "0", "istio-sidecar", "x" * 60])
 @pytest.mark.parametrize("model", ["istio-system", "zz", "a", "m" * 63])
 def test_the_configuration_sorts_before_every_injector(application, model):
-    name = webhook.configuration_name(owners.label(model, application))
+    name = webhook.configuration_name(names.owner(model, application))
 
     assert name < "istio-revision-tag-default"
     assert name < "istio-sidecar-injector"

@@ -2,10 +2,9 @@
 
 import pytest
 
-import cluster as charm_cluster
-import manifests
-import owners
-import policy
+from integrator_contract import names
+from istio_integrator.kube import cluster as charm_cluster
+from istio_integrator.kube import manifests
 from tests.functional import charm_runs
 
 
@@ -43,9 +42,9 @@ def test_first_of_two_models_serves_a_profile_until_it_goes(
 
     def holder():
         found = api.get(charm_cluster.NAMESPACE, profile)
-        return found["metadata"]["labels"].get(policy.SERVED_BY)
+        return found["metadata"]["labels"].get(names.SERVED_BY)
 
-    first = owners.label(namespace, "istio-integrator")
+    first = names.owner(namespace, "istio-integrator")
     charm_runs.run("start", namespace)
     assert holder() == first
     said = charm_runs.run("start", other)
@@ -60,7 +59,7 @@ def test_first_of_two_models_serves_a_profile_until_it_goes(
     charm_runs.run("remove", namespace, units=0)
     assert holder() is None
     charm_runs.run("update_status", other)
-    assert holder() == owners.label(other, "istio-integrator")
+    assert holder() == names.owner(other, "istio-integrator")
     charm_runs.run("remove", other, units=0)
     assert holder() is None
     assert own.owned() == []

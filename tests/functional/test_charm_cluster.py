@@ -11,13 +11,12 @@ import pytest
 from lightkube.config.kubeconfig import KubeConfig
 from lightkube.config.models import User
 
-import cluster as charm_cluster
-import component
-import config
-import errors
-import manifests
-import membership
-import mesh
+from istio_integrator import parts
+from istio_integrator.config import config
+from istio_integrator.kube import cluster as charm_cluster
+from istio_integrator.kube import errors, manifests
+from istio_integrator.membership import model_namespace
+from istio_integrator.mesh import discovery, installation
 
 TEMPLATE = """\
 apiVersion: v1
@@ -135,19 +134,19 @@ def test_cluster_scoped_object_names_the_model_as_its_owner(api, own, values, na
     assert (owner["kind"], owner["uid"]) == ("Namespace", model["metadata"]["uid"])
 
 
-def test_kind_without_its_crd_is_nothing(api, namespace):
-    gateway = charm_cluster.kind("networking.istio.io/v1", "Gateway")
-    assert api.list(gateway) == []
-    assert api.get(gateway, "kubeflow-gateway", namespace) is None
-    obj = {"apiVersion": gateway.api_version, "kind": "Gateway", "metadata": {"name": "x"}}
-    obj["metadata"]["namespace"] = namespace
+def test_kind_that_is_not_served_is_nothing(api):
+    version = "admissionregistration.k8s.io/v1beta1"
+    policy = charm_cluster.kind(version, "MutatingAdmissionPolicy")
+    assert api.list(policy) == []
+    assert api.get(policy, "x") is None
+    obj = {"apiVersion": version, "kind": policy.name, "metadata": {"name": "x"}}
     api.delete(obj)
     with pytest.raises(errors.KindAbsentError):
         api.apply(obj)
 
 
-def scope(api, namespace, found) -> component.Scope:
-    return component.Scope(
+def scope(api, namespace, found) -> parts.Context:
+    return parts.Context(
         cluster=api,
         manifests=manifests.Manifests(api, model=namespace, application="app"),
         config=config.Config(),
@@ -159,7 +158,9 @@ def scope(api, namespace, found) -> component.Scope:
     )
 
 
-ALIVE = mesh.Mesh(namespace="istio-system", revision="default", is_default=True, alive=True)
+ALIVE = installation.Mesh(
+    namespace="istio-system", revision="default", is_default=True, alive=True
+)
 CANARY = dataclasses.replace(ALIVE, revision="canary", is_default=False)
 
 
@@ -169,12 +170,12 @@ def labels_of(api, namespace) -> dict[str, str]:
 
 def test_membership_comes_and_goes_without_a_trace(api, namespace):
     before = _essence(api, namespace)
-    membership.Membership(scope(api, namespace, ALIVE)).reconcile()
+    model_namespace.Membership(scope(api, namespace, ALIVE)).reconcile()
     assert labels_of(api, namespace)["istio-injection"] == "enabled"
-    membership.Membership(scope(api, namespace, CANARY)).reconcile()
+    model_namespace.Membership(scope(api, namespace, CANARY)).reconcile()
     assert labels_of(api, namespace)["istio.io/rev"] == "canary"
     assert "istio-injection" not in labels_of(api, namespace)
-    membership.Membership(scope(api, namespace, None)).remove()
+    model_namespace.Membership(scope(api, namespace, None)).remove()
     assert _essence(api, namespace) == before
 
 
@@ -188,7 +189,7 @@ def _essence(api, namespace):
 def test_membership_sees_that_somebody_wrote_in_between(api, namespace):
     found = api.get(charm_cluster.NAMESPACE, namespace)
     api.merge_patch(found, {"metadata": {"labels": {"team": "a"}}})
-    stale = membership.Membership(scope(api, namespace, ALIVE))
+    stale = model_namespace.Membership(scope(api, namespace, ALIVE))
     with pytest.raises(errors.ConflictError):
         stale._patch(found, {"istio-injection": "enabled"}, None)
 
@@ -246,17 +247,17 @@ def test_probe_is_no_reason_for_a_pod_security_standard_to_refuse(api, namespace
     assert discovery.mesh.problem.endswith("the injector was not asked for the pod")
 
 
-def discover(api, namespace, configuration) -> mesh.Discovery:
+def discover(api, namespace, configuration) -> discovery.Discovery:
     created = api.create(configuration)
     try:
-        discovery = mesh.Discovery(
+        search = discovery.Discovery(
             api,
             config.Config(istiod_namespace=f"istio-{namespace}"),
             model=namespace,
             application="app",
         )
-        discovery.reconcile()
-        return discovery
+        search.reconcile()
+        return search
     finally:
         api.delete(created)
 

@@ -8,11 +8,10 @@ import lightkube
 import pytest
 from ops import testing
 
-import cluster as charm_cluster
-import manifests
-import owners
-import policy
-import webhook
+from integrator_contract import names
+from istio_integrator.admission import webhook
+from istio_integrator.kube import cluster as charm_cluster
+from istio_integrator.kube import manifests
 from tests import waiting
 from tests.functional import charm_runs
 
@@ -132,16 +131,14 @@ def test_application_that_is_removed_by_force_leaves_labels_which_the_next_one_i
     assert waiting.eventually(lambda: own.owned() == []), own.owned()
 
     def holder():
-        return api.get(charm_cluster.NAMESPACE, profile)["metadata"]["labels"].get(
-            policy.SERVED_BY
-        )
+        return api.get(charm_cluster.NAMESPACE, profile)["metadata"]["labels"].get(names.SERVED_BY)
 
     assert holder() == own.owner
     other = f"{namespace}-other"
     api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}})
     charm_runs.deploy(api, other)
     charm_runs.run("start", other)
-    assert holder() == owners.label(other, "istio-integrator")
+    assert holder() == names.owner(other, "istio-integrator")
     charm_runs.run("remove", other, units=0)
     charm_runs.delete(api, other)
     assert holder() is None
@@ -154,7 +151,7 @@ def test_every_kind_of_this_api_server_can_be_looked_through(api, namespace, ver
     """What an older revision left is looked for in all kinds that the charm knows."""
     name = {"name": "of-an-older-revision", "namespace": namespace}
     own = manifests.Manifests(api, model=namespace, application="istio-integrator")
-    labels = {manifests.OWNER: own.owner, manifests.COMPONENT: "admission-policy"}
+    labels = {names.OWNER: own.owner, names.COMPONENT: "admission-policy"}
     left = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {**name, "labels": labels}}
     api.create(left)
     charm_runs.run(verb, namespace, units=0 if verb == "remove" else 1)

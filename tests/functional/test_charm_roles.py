@@ -1,5 +1,6 @@
 """The charm without trust, with exactly the roles that are shipped."""
 
+import contextlib
 import time
 from collections.abc import Iterator
 
@@ -8,18 +9,40 @@ import pytest
 import yaml
 from ops import testing
 
-import cluster as charm_cluster
-import manifests
-import webhook
-from tests.functional import charm_runs
+from integrator_contract import names
+from istio_integrator.admission import webhook
+from istio_integrator.diagnosis.checks import rights as needed_rights
+from istio_integrator.kube import cluster as charm_cluster
+from istio_integrator.kube import manifests
+from tests import rights, waiting
+from tests.functional import charm_runs, limits_world
 
 
-@pytest.fixture
-def restricted(untrusted, monkeypatch) -> Iterator[None]:
+def rules_for_ingress(roles: list[dict]) -> Iterator[dict]:
+    """The rules that may be left out where no application is related to ingress."""
+    for role in roles:
+        for rule in list(role.get("rules", ())):
+            needs = needed_rights.needs([{**role, "rules": [rule]}], model="")
+            if all(map(needed_rights.is_for_ingress, needs)):
+                role["rules"].remove(rule)
+                yield rule
+
+
+@pytest.fixture(params=["roles", "roles without ingress", "roles and policy"])
+def restricted(request, namespace, untrusted, monkeypatch) -> Iterator[None]:
     """Connect the charm as its ServiceAccount, which has the shipped roles in the namespace."""
-    with lightkube.Client(config=untrusted) as client:
-        made = charm_cluster.Cluster(client)
+    with contextlib.ExitStack() as stack:
+        made = charm_cluster.Cluster(stack.enter_context(lightkube.Client(config=untrusted)))
         monkeypatch.setattr(charm_cluster, "connect", lambda: made)
+        testbed = request.getfixturevalue("control_plane")
+        if request.param == "roles without ingress":
+            roles = list(yaml.safe_load_all(rights.roles(namespace)))
+            assert len(list(rules_for_ingress(roles))) == 9
+            testbed.kubectl("apply", "-f", "-", text=yaml.safe_dump_all(roles))
+        if request.param == "roles and policy":
+            admin = charm_cluster.Cluster(request.getfixturevalue("client"))
+            world = limits_world.World(namespace, admin, made)
+            stack.enter_context(limits_world.limited(testbed, world))
         yield
 
 
@@ -56,7 +79,7 @@ def test_shipped_roles_suffice_for_the_webhook(restricted, own, namespace, clien
     assert {"Secret", "Deployment", "Service", "PodDisruptionBudget"} <= kinds
 
     def servers():
-        labels = {manifests.COMPONENT: webhook.WORKLOAD_FOLDER}
+        labels = {names.COMPONENT: webhook.WORKLOAD_FOLDER}
         return charm_cluster.Cluster(client).list(charm_cluster.POD, namespace, labels)
 
     for _ in range(100):
@@ -64,9 +87,33 @@ def test_shipped_roles_suffice_for_the_webhook(restricted, own, namespace, clien
             break
         time.sleep(0.1)
     charm_runs.run("config_changed", namespace, admission="webhook")
-    annotated = [webhook.REFRESH_ANNOTATION in one["metadata"]["annotations"] for one in servers()]
+    annotated = [names.REFRESH in one["metadata"]["annotations"] for one in servers()]
     assert annotated == [True, True]
     charm_runs.run("remove", namespace, units=0)
+    assert own.owned() == []
+
+
+def test_webhook_needs_no_right_to_write_policies(untrusted, own, namespace, monkeypatch, request):
+    testbed = request.getfixturevalue("control_plane")
+    roles = list(yaml.safe_load_all(rights.roles(namespace)))
+    (policy,) = (
+        role for role in roles if role["metadata"]["name"].endswith("-policy") and "rules" in role
+    )
+    policy["rules"] = []
+    testbed.kubectl("apply", "-f", "-", text=yaml.safe_dump_all(roles))
+    account = f"--as=system:serviceaccount:{namespace}:istio-integrator"
+    name = f"mutatingadmissionpolicies/istio-integrator.{namespace}.istio-integrator"
+    asked = ("auth", "can-i", "patch", name, account)
+    assert waiting.eventually(lambda: testbed.kubectl(*asked, check=False).stdout.strip() == "no")
+    with lightkube.Client(config=untrusted) as client:
+        made = charm_cluster.Cluster(client)
+        monkeypatch.setattr(charm_cluster, "connect", lambda: made)
+        out = charm_runs.run("start", namespace, admission="webhook")
+        assert isinstance(out.unit_status, testing.WaitingStatus), out.unit_status
+        blocked = charm_runs.run("start", namespace).unit_status
+        assert isinstance(blocked, testing.BlockedStatus)
+        assert "may not get mutatingadmissionpolicybindings" in blocked.message
+        charm_runs.run("remove", namespace, units=0)
     assert own.owned() == []
 
 
@@ -91,7 +138,7 @@ def test_without_the_optional_roles_nothing_is_executed_and_no_other_pod_is_chan
     control_plane, namespace
 ):
     """The oldest peer may execute in, delete and patch every pod, and does not need to."""
-    shipped = yaml.safe_load_all(charm_runs.ROLES.read_text().replace("kubeflow", namespace))
+    shipped = yaml.safe_load_all(rights.roles(namespace))
     needed = [
         role
         for role in shipped

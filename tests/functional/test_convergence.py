@@ -5,11 +5,13 @@ import contextlib
 import json
 
 import pytest
-from sidecar_lifecycle import cli, names
-from sidecar_lifecycle.convergence import memory
-from sidecar_lifecycle.kube import errors, types
-from sidecar_lifecycle.kube.client import path
+from sidecar_lifecycle.decide.convergence import memory
+from sidecar_lifecycle.model import types
+from sidecar_lifecycle.shell import cli
+from sidecar_lifecycle.shell.kube import errors
+from sidecar_lifecycle.shell.kube.client import path
 
+from integrator_contract import names
 from tests.functional import convergence_world
 from tests.functional.convergence_world import APPLICATION, World
 
@@ -81,8 +83,15 @@ async def test_a_disruption_budget_is_waited_for(world, kubeconfig, capsys):
         assert stored.pauses["Deployment/web"].reason == "DisruptionBudget"
         scope = ["--model", world.namespace, "--application", APPLICATION, "--output", "json"]
         command = ["uninjected", *scope, "--kubeconfig", str(kubeconfig)]
-        assert await asyncio.to_thread(cli.main, command) == 0
-        summary = json.loads(capsys.readouterr().out.splitlines()[-1])["summary"]
+        summary = {}
+
+        async def other_counts():
+            nonlocal summary
+            assert await asyncio.to_thread(cli.main, command) == 0
+            summary = json.loads(capsys.readouterr().out.splitlines()[-1])["summary"]
+            return summary["in_mesh"]
+
+        await world.until(other_counts)
         assert (summary["in_mesh"], summary["eligible"], summary["converging"]) == (1, 3, 0)
         (paused,) = summary["paused"]
         assert paused["reason"] == "DisruptionBudget"
@@ -117,7 +126,7 @@ async def test_a_replacement_without_sidecar_ends_it_also_for_the_next_leader(wo
     assert made.count("skipped-0") == 1
 
     async with world.converging():
-        await asyncio.sleep(2)
+        await world.goes_on_with(StillNoSidecar=1, InjectorSkips=1)
     assert world.reported == made
 
 
@@ -127,7 +136,7 @@ async def test_nothing_is_evicted_while_the_mesh_is_away(world):
     await world.unbind()
 
     async with world.converging():
-        await asyncio.sleep(2)
+        await world.goes_on_with(MeshDown=1)
         assert world.reported == ["one-0"]
         await world.bind()
 
@@ -145,7 +154,7 @@ async def test_a_restart_by_hand_is_done_by_the_leader(world, kubeconfig, capsys
     command = ["uninjected", *scope, "--convergence", "manual", "--kubeconfig", str(kubeconfig)]
 
     async with world.converging(mode="manual"):
-        await asyncio.sleep(1)
+        await world.goes_on_with(NotAsked=2)
         assert not any((await world.injected()).values())
         assert await asyncio.to_thread(cli.main, [*command, "--output", "json"]) == 0
         *rows, last = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

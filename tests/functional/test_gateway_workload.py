@@ -5,11 +5,9 @@ import uuid
 
 import pytest
 
-import cluster
-import errors
-import gateway_workload
-import injectors
-import manifests
+from integrator_contract import names
+from istio_integrator.ingress import own_gateway
+from istio_integrator.kube import cluster, errors, manifests
 from tests.functional import loopback_istiod
 
 LEVEL = "pod-security.kubernetes.io/enforce"
@@ -27,7 +25,7 @@ def api(client, kubeconfig, tmp_path_factory):
 def model(request, api):
     """A member of the mesh whose pods must be of that level."""
     name = f"edge-{uuid.uuid4().hex[:6]}"
-    labels = {LEVEL: request.param, injectors.INJECTION_LABEL: "enabled"}
+    labels = {LEVEL: request.param, names.INJECTION: "enabled"}
     metadata = {"name": name, "labels": labels}
     created = api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
     with contextlib.suppress(errors.ConflictError):
@@ -38,13 +36,13 @@ def model(request, api):
 
 
 def deployment(model):
-    context = gateway_workload.Context(
+    context = own_gateway.Context(
         name="gateway",
         model=model,
         pod_labels={"istio": "gateway"},
-        inject_labels={injectors.INJECT_LABEL: "true"},
+        inject_labels={names.INJECT: "true"},
     )
-    rendered = manifests.render(gateway_workload.FOLDER, context)
+    rendered = manifests.render(own_gateway.FOLDER, context)
     return {obj["kind"]: obj for obj in rendered}
 
 
@@ -75,7 +73,7 @@ def test_pod_of_our_gateway_is_completed_by_istiod_and_accepted_where_pods_are_r
 
 @pytest.mark.parametrize("model", ["restricted"], indirect=True)
 def test_pod_that_is_not_hardened_is_refused_there(api, model):
-    metadata = {"name": "plain", "namespace": model, "labels": {injectors.INJECT_LABEL: "false"}}
+    metadata = {"name": "plain", "namespace": model, "labels": {names.INJECT: "false"}}
     spec = {"containers": [{"name": "main", "image": "none"}]}
     with pytest.raises(errors.ApiError, match="violates PodSecurity"):
         api.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})

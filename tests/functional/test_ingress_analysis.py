@@ -1,17 +1,14 @@
 """What Istio's own tool says about what we apply: nothing."""
 
+import dataclasses
 import subprocess
 
 import pytest
 import yaml
 
-import authentication
-import gateway
-import gateway_workload
-import ingress
-import manifests
-import relations
-import routing
+from istio_integrator.ingress import gateway, guards, own_gateway, routes
+from istio_integrator.kube import manifests
+from istio_integrator.relations import kubeflow
 from testbed import programs
 
 TARGET = gateway.Target(
@@ -21,7 +18,7 @@ TARGET = gateway.Target(
     http_port=80,
     https_port=443,
 )
-SERVICE = authentication.Service(
+SERVICE = guards.Service(
     host="oidc.kubeflow.svc.cluster.local",
     port=80,
     request_headers=("cookie",),
@@ -68,19 +65,23 @@ def world():
 
 
 def ours(guard, hosts):
-    name = f"kubeflow/{ingress.GATEWAY_NAME}"
+    name = f"kubeflow/{gateway.NAME}"
     requests = [
-        relations.Received(number, app, relations.IngressRequest(service=app, port=80, **request))
+        kubeflow.Received(number, app, kubeflow.IngressRequest(service=app, port=80, **request))
         for number, (app, request) in enumerate(REQUESTS.items())
     ]
-    context = authentication.context(
-        guard, TARGET, owner="kubeflow.istio-integrator", gateway=name, hosts=hosts
+    context = guards.context(
+        guard,
+        dataclasses.replace(TARGET, hosts=tuple(hosts)),
+        owner="kubeflow.istio-integrator",
+        model="kubeflow",
+        domain="cluster.local",
     )
-    yield from manifests.render(authentication.FOLDER, context)
+    yield from manifests.render(guards.FOLDER, context)
     yield from manifests.render(
-        ingress.GATEWAY_FOLDER,
-        ingress.GatewayContext(
-            name=ingress.GATEWAY_NAME,
+        gateway.FOLDER,
+        gateway.Context(
+            name=gateway.NAME,
             selector=TARGET.selector,
             hosts=hosts or ("*",),
             http_port=80,
@@ -89,26 +90,26 @@ def ours(guard, hosts):
             credential="tls",
         ),
     )
-    routes = ingress.RoutesContext(
-        routes=routing.routes(
+    context = routes.Context(
+        routes=routes.from_requests(
             requests, model="kubeflow", application="istio-integrator", domain="cluster.local"
         ),
         gateway=name,
         hosts=hosts or ("*",),
         export_to=(".", "istio-ingress"),
     )
-    yield from manifests.render(ingress.ROUTES_FOLDER, routes)
+    yield from manifests.render(routes.FOLDER, context)
 
 
 def workload():
     """A gateway workload of our own, and a pod of it."""
-    context = gateway_workload.Context(
+    context = own_gateway.Context(
         name="own",
         model="kubeflow",
         pod_labels={"istio": "own"},
         inject_labels={"sidecar.istio.io/inject": "true"},
     )
-    for obj in manifests.render(gateway_workload.FOLDER, context):
+    for obj in manifests.render(own_gateway.FOLDER, context):
         yield obj
         if obj["kind"] == "Deployment":
             template = obj["spec"]["template"]
@@ -120,11 +121,10 @@ def workload():
 @pytest.mark.parametrize(
     "guard",
     [
-        authentication.Guard(),
-        authentication.Guard(service=SERVICE),
-        authentication.Guard(service=SERVICE, provider="oidc"),
+        guards.Guard(),
+        guards.Guard(service=SERVICE),
     ],
-    ids=["closed", "asking", "by a provider"],
+    ids=["closed", "asking"],
 )
 def test_istioctl_analyze_has_nothing_to_say(tmp_path, guard, hosts):
     objects = [*ours(guard, hosts), *workload()]

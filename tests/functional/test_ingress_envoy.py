@@ -1,19 +1,20 @@
 """What our filters do in a real Envoy, which gets them as istiod merges them."""
 
 import contextlib
+import dataclasses
 import json
 
 import httpx2
 import pytest
 
-import authentication
-import gateway
-import manifests
-from tests import echo, visitors
+from istio_integrator.ingress import gateway, guards
+from istio_integrator.kube import manifests
+from testbed import loopback
+from tests import echo, gateway_client
 from tests.functional import istiod_world as world
 
-HOST = visitors.HOST
-TENANT = visitors.TENANT
+HOST = gateway_client.HOST
+TENANT = gateway_client.TENANT
 OWNER = "kubeflow.istio-integrator"
 TARGET = gateway.Target(
     namespace="istio-ingress",
@@ -22,7 +23,7 @@ TARGET = gateway.Target(
     http_port=80,
     https_port=443,
 )
-SERVICE = authentication.Service(
+SERVICE = guards.Service(
     host="oidc.kubeflow.svc.cluster.local",
     port=8080,
     request_headers=("cookie", "x-auth-token"),
@@ -31,18 +32,15 @@ SERVICE = authentication.Service(
 TYPES = "type.googleapis.com/envoy.extensions"
 
 
-def patched(envoy_filter, vhost):
-    """Do with a virtual host what istiod does with the patches for it."""
-    host = {**vhost, "typed_per_filter_config": {}}
-    filters = []
+def patched(envoy_filter):
+    """Do with a route configuration of HTTP what istiod does with the patches for it."""
+    filters, routes = [], {}
     for patch in envoy_filter["spec"]["configPatches"]:
-        value = patch["patch"]["value"]
-        match = patch["match"].get("routeConfiguration", {})
         if patch["applyTo"] == "HTTP_FILTER":
-            filters.append(value)
-        elif match.get("vhost", {}).get("name") == f"{vhost['domains'][0]}:80":
-            host["typed_per_filter_config"].update(value["typed_per_filter_config"])
-    return host, filters
+            filters.append(patch["patch"]["value"])
+        elif patch["applyTo"] == "ROUTE_CONFIGURATION":
+            routes.update(patch["patch"]["value"])
+    return filters, routes
 
 
 def cluster(name, port):
@@ -59,13 +57,19 @@ def cluster(name, port):
 
 def configuration(guard, hosts, ports, application, authorization):
     """Configure a gateway that serves our host and a tenant's."""
-    context = authentication.context(
-        guard, TARGET, owner=OWNER, gateway="kubeflow/kubeflow-gateway", hosts=hosts
+    context = guards.context(
+        guard,
+        dataclasses.replace(TARGET, hosts=tuple(hosts)),
+        owner=OWNER,
+        model="kubeflow",
+        domain="cluster.local",
     )
-    (envoy_filter,) = manifests.render(authentication.FOLDER, context)
+    (envoy_filter,) = manifests.render(guards.FOLDER, context)
+    filters, routes = patched(envoy_filter)
     route = {"match": {"prefix": "/"}, "route": {"cluster": "application"}}
-    ours, filters = patched(envoy_filter, {"name": "ours", "domains": [HOST], "routes": [route]})
-    theirs, _ = patched(envoy_filter, {"name": "theirs", "domains": [TENANT], "routes": [route]})
+    # As istiod names it where a port is also the target of another.
+    ours = {"name": f"{HOST}:8080", "domains": [HOST], "routes": [route]}
+    theirs = {"name": f"{TENANT}:80", "domains": [TENANT], "routes": [route]}
     router = {
         "name": "envoy.filters.http.router",
         "typed_config": {"@type": f"{TYPES}.filters.http.router.v3.Router"},
@@ -76,7 +80,12 @@ def configuration(guard, hosts, ports, application, authorization):
         "normalize_path": True,
         "http_protocol_options": {"accept_http_10": True},
         "http_filters": [*filters, router],
-        "route_config": {"name": "http.80", "virtual_hosts": [ours, theirs]},
+        "route_config": {
+            "name": "http.80",
+            "virtual_hosts": [ours, theirs],
+            "ignore_port_in_host_matching": True,
+            **routes,
+        },
     }
     name = "envoy.filters.network.http_connection_manager"
     chain = {"filters": [{"name": name, "typed_config": manager}]}
@@ -97,7 +106,7 @@ def configuration(guard, hosts, ports, application, authorization):
     }
 
 
-class Gateway(visitors.Visitor):
+class Gateway(gateway_client.Client):
     """A running Envoy between two servers of ours."""
 
     def __init__(self, port, application, authorization):
@@ -112,7 +121,7 @@ def running(tmp_path, guard, hosts=(HOST,)):
     with contextlib.ExitStack() as stack:
         application = stack.enter_context(echo.serving(echo.Application))
         authorization = stack.enter_context(echo.serving(echo.Authorization))
-        ports = world.free_ports(2)
+        ports = loopback.free_ports(2)
         servers = (application.server_port, authorization.server_port)
         path = tmp_path / "envoy.json"
         path.write_text(json.dumps(configuration(guard, hosts, ports, *servers)))
@@ -124,8 +133,8 @@ def running(tmp_path, guard, hosts=(HOST,)):
         )
 
 
-ASKING = authentication.Guard(service=SERVICE)
-CLOSED = authentication.Guard()
+ASKING = guards.Guard(service=SERVICE)
+CLOSED = guards.Guard()
 COOKIE = echo.COOKIE
 
 
@@ -180,7 +189,7 @@ def test_name_that_a_client_claims_reaches_nobody(asking, claim, path):
     asking.application.clear()
     asking.authorization.clear()
     request_text = f"GET {path} HTTP/1.1\r\nHost: {HOST}\r\nCookie: {COOKIE}\r\n{claim}\r\n\r\n"
-    answer = visitors.raw("127.0.0.1", request_text, asking.port)
+    answer = gateway_client.raw("127.0.0.1", request_text, asking.port)
     assert answer.startswith(b"HTTP/1.1 200 ")
     (asked,) = asking.application
     assert "admin" not in json.dumps([asked, asking.authorization])
@@ -209,7 +218,7 @@ def test_name_that_a_client_claims_reaches_nobody(asking, claim, path):
 )
 def test_no_way_of_asking_passes_the_service(asking, request_text):
     asking.application.clear()
-    answer = visitors.raw("127.0.0.1", request_text, asking.port)
+    answer = gateway_client.raw("127.0.0.1", request_text, asking.port)
     assert answer.startswith(b"HTTP/1.")
     assert b" 200 " not in answer.partition(b"\r\n")[0]
     assert asking.application == []
@@ -250,18 +259,7 @@ def test_closed_guard_refuses_everybody(tmp_path, hosts):
 
 
 def test_service_that_is_away_refuses_everybody(tmp_path):
-    service = authentication.Service(host="gone.kubeflow.svc.cluster.local", port=1)
-    with running(tmp_path, authentication.Guard(service=service)) as found:
+    service = guards.Service(host="gone.kubeflow.svc.cluster.local", port=1)
+    with running(tmp_path, guards.Guard(service=service)) as found:
         assert found.get("/pipeline", Cookie=COOKIE).status == 403
         assert found.application == []
-
-
-def test_tenant_that_came_later_is_spared_on_a_gateway_of_our_own(tmp_path, monkeypatch):
-    server = gateway.Server(80, (TENANT,))
-    later = gateway.Target(
-        **{**vars(TARGET), "neighbours": (gateway.Neighbour("shop/web", (server,)),)}
-    )
-    monkeypatch.setitem(globals(), "TARGET", later)
-    with running(tmp_path, ASKING, ()) as found:
-        assert found.get("/", host=TENANT).status == 200
-        assert found.get("/").status == 302

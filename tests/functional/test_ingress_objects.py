@@ -6,19 +6,19 @@ import time
 import lightkube
 import pytest
 
-import authentication
-import cluster as charm_cluster
-import component
-import config
-import gateway
-import ingress
-import manifests
-import mesh
-import relations
+from integrator_contract import names as known
+from istio_integrator import parts
+from istio_integrator.config import config
+from istio_integrator.ingress import exposure, gateway, guards
+from istio_integrator.kube import cluster as charm_cluster
+from istio_integrator.kube import manifests
+from istio_integrator.mesh import installation
+from istio_integrator.relations import kubeflow
 from tests.functional import istiod_world
+from tests.functional.ingress_world import Related
 
 LABELS = {"app": "gateway", "istio": "ingressgateway"}
-AUTH = relations.AuthRequest(
+AUTH = kubeflow.AuthRequest(
     service="oidc-gatekeeper",
     port=8080,
     allowed_request_headers=("cookie", "x-auth-token"),
@@ -32,32 +32,13 @@ def api(client: lightkube.Client) -> charm_cluster.Cluster:
     return istiod_world.install_definitions(client)
 
 
-class Related:
-    """Relations of one application, as the test has them."""
-
-    def __init__(self):
-        self.requests = []
-        self.auths = []
-        self.published = None
-
-    def ingress(self):
-        return self.requests
-
-    def ingress_auth(self):
-        return self.auths
-
-    def is_related(self, *endpoints):
-        said = {"ingress": self.requests, "ingress-auth": self.auths}
-        return any(said.get(endpoint) for endpoint in endpoints)
-
-    def publish_gateway(self, **values):
-        self.published = values
-
-    def publish_pilot(self, **values):
-        pass
-
-    def publish_mesh(self, info):
-        pass
+def authorize(api, related, model, relation=9):
+    """Relate an authorization service that there is."""
+    metadata = {"name": AUTH.service, "namespace": model}
+    ports = [{"name": "http", "port": AUTH.port}]
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": metadata}
+    api.create({**service, "spec": {"ports": ports}})
+    related.auths = [kubeflow.Received(relation, "oidc-gatekeeper", AUTH)]
 
 
 @pytest.fixture
@@ -121,9 +102,11 @@ class Writes:
 
 
 def part(api, model, gateway_namespace, related, **options):
-    found = mesh.Mesh(namespace="istio-system", revision="default", is_default=True, alive=True)
+    found = installation.Mesh(
+        namespace="istio-system", revision="default", is_default=True, alive=True
+    )
     options = {"gateway_service": f"{gateway_namespace}/gateway", **options}
-    scope = component.Scope(
+    scope = parts.Context(
         cluster=api,
         manifests=manifests.Manifests(api, model=model, application="istio-integrator"),
         config=config.Config.model_validate(options),
@@ -134,12 +117,12 @@ def part(api, model, gateway_namespace, related, **options):
         leader=True,
     )
     later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)
-    return ingress.Ingress(scope, related, sleep=lambda _: None, now=lambda: later)
+    return exposure.Ingress(scope, related, sleep=lambda _: None, now=lambda: later)
 
 
 def request(number, **changes):
     values = {"service": f"app-{number}", "port": 80, "prefix": f"/app-{number}/", **changes}
-    return relations.Received(number, f"app-{number}", relations.IngressRequest(**values))
+    return kubeflow.Received(number, f"app-{number}", kubeflow.IngressRequest(**values))
 
 
 def names(api, model):
@@ -149,7 +132,7 @@ def names(api, model):
         charm_cluster.kind("networking.istio.io/v1alpha3", "EnvoyFilter"),
     ]
     own = manifests.Manifests(api, model=model, application="istio-integrator").owner
-    return {kind.name: len(api.list(kind, labels={manifests.OWNER: own})) for kind in kinds}
+    return {kind.name: len(api.list(kind, labels={known.OWNER: own})) for kind in kinds}
 
 
 def test_api_server_takes_every_object_that_we_render(api, namespace, gateway_namespace):
@@ -160,7 +143,7 @@ def test_api_server_takes_every_object_that_we_render(api, namespace, gateway_na
         request(3, prefix="/a/b", rewrite="/"),
     ]
     related.requests = nested
-    related.auths = [relations.Received(9, "oidc-gatekeeper", AUTH)]
+    authorize(api, related, namespace)
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "tls"}}
     secret["metadata"]["namespace"] = gateway_namespace
     api.create(secret)
@@ -183,7 +166,7 @@ def test_two_hundred_relations_take_no_more_requests_than_one_and_are_written_on
 ):
     related = Related()
     related.requests = [request(0)]
-    related.auths = [relations.Received(999, "oidc-gatekeeper", AUTH)]
+    authorize(api, related, namespace, relation=999)
     part(api, namespace, gateway_namespace, related).reconcile()
     writes = Writes(api, monkeypatch)
     part(api, namespace, gateway_namespace, related).reconcile()
@@ -215,9 +198,10 @@ def test_routes_close_before_and_open_after_their_guard(
     related.requests = [request(1)]
     writes = Writes(api, monkeypatch)
     part(api, namespace, gateway_namespace, related).reconcile()
-    assert [name.split()[1] for name in writes.names] == ["EnvoyFilter", "Gateway"]
+    kinds = [name.split()[1] for name in writes.names]
+    assert kinds == ["ConfigMap", "EnvoyFilter", "Gateway"]
+    authorize(api, related, namespace)
     writes.names.clear()
-    related.auths = [relations.Received(9, "oidc-gatekeeper", AUTH)]
     part(api, namespace, gateway_namespace, related).reconcile()
     assert [name.split()[1] for name in writes.names] == ["EnvoyFilter", "VirtualService"]
     writes.names.clear()
@@ -244,24 +228,25 @@ def test_deleted_model_takes_the_guard_in_another_namespace_along(api, gateway_n
 
 
 def test_gateway_workload_is_found_in_the_cluster(api, namespace, gateway_namespace):
-    found = gateway.look(api, istiod_namespace="", istiod="")
-    wishes = gateway.Wishes(
-        model=namespace, name="kubeflow-gateway", selector=f"istio={gateway_namespace}"
-    )
-    target = gateway.resolve(wishes, found)
+    options = {"gateway_service": "", "gateway_selector": f"istio={gateway_namespace}"}
+    choosing = part(api, namespace, gateway_namespace, Related(), **options)
+    missing = choosing.resolved()
+    assert isinstance(missing, gateway.Missing)
+    assert "has no ready router" in missing.message
+    target = part(api, namespace, gateway_namespace, Related()).resolved()
     assert isinstance(target, gateway.Target)
     assert (target.namespace, target.service, target.ready) == (
         gateway_namespace,
         "gateway",
         False,
     )
-    assert authentication.FOLDER in {path.name for path in manifests.TEMPLATES.iterdir()}
+    assert guards.FOLDER in {path.name for path in manifests.TEMPLATES.iterdir()}
 
 
 def test_gateway_workload_of_our_own_comes_and_goes(api, namespace, gateway_namespace):
     related = Related()
     related.requests = [request(1)]
-    related.auths = [relations.Received(9, "oidc-gatekeeper", AUTH)]
+    authorize(api, related, namespace)
     own = part(api, namespace, gateway_namespace, related, gateway_workload=True)
     own.reconcile()
     assert [status.name for status in own.statuses()] == ["active", "waiting"]

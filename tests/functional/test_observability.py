@@ -15,7 +15,8 @@ import sys
 import pytest
 import yaml
 
-import observability
+from istio_integrator.relations import observability
+from testbed import loopback
 from tests import prometheus
 from tests.functional import admission_world, convergence_world, loopback_webhook
 from tests.functional.test_workload_reconciler import create
@@ -77,14 +78,14 @@ async def world(kubeconfig, namespace):
 @contextlib.contextmanager
 def reconciler(folder, kubeconfig, model):
     """Run `sidecar-lifecycle run` as a process; yields its port."""
-    port = loopback_webhook.free_port()
+    port = loopback.free_port()
     command = [
-        *(sys.executable, "-m", "sidecar_lifecycle.cli", "run"),
+        *(sys.executable, "-m", "sidecar_lifecycle.shell.cli", "run"),
         *("--model", model, "--application", "app", "--unit", "app/0"),
-        *("--mesh-namespace", "istio-system", "--kubeconfig", kubeconfig),
+        *("--joined", "true", "--mesh-namespace", "istio-system", "--kubeconfig", kubeconfig),
         *("--listen", f"127.0.0.1:{port}"),
     ]
-    env = {**os.environ, "PYTHONPATH": str(loopback_webhook.WORKLOAD)}
+    env = {**os.environ, "PYTHONPATH": loopback_webhook.WORKLOAD}
     with (folder / "run.log").open("wb") as log:
         process = subprocess.Popen(command, env=env, stderr=log)
     try:
@@ -113,7 +114,7 @@ def review(server, pod):
 def scraped(model, port, server):
     """Say what is scraped as the charm does; only the ports are those of this machine."""
     told = topology(model, UUID)
-    jobs = json.dumps(observability.scrape_jobs({"admission-x": "127.0.0.1"}))
+    jobs = json.dumps(observability.scrape_jobs({"admission-x": "127.0.0.1"}, 8080))
     jobs = jobs.replace("*:8080", f"*:{port}").replace("127.0.0.1:8080", server)
     application = {"scrape_metadata": json.dumps(told.metadata), "scrape_jobs": jobs}
     unit = {"prometheus_scrape_unit_address": "127.0.0.1", "prometheus_scrape_unit_name": "app/0"}
@@ -129,7 +130,7 @@ async def test_every_query_of_the_dashboard_has_an_answer(world, client, kubecon
     done["metadata"]["annotations"]["istio-integrator.charmhub.io/applied"] = "hold"
     create(client, done)
     await world.join()
-    settings = admission_world.wanted("hold", model).settings()
+    settings = admission_world.wanted("hold", model).settings.document()
     rules = observability.alert_rules(topology(model, UUID), "")
     with (
         loopback_webhook.serving(tmp_path / "admission", settings) as server,

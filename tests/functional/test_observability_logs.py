@@ -13,7 +13,7 @@ import types
 import ops
 import pytest
 
-import observability
+from istio_integrator import observability as part
 from testbed import programs
 from tests import waiting
 from tests.functional.test_observability import UUID, topology
@@ -113,7 +113,7 @@ def forward(client, **units):
         _juju_context=types.SimpleNamespace(version=ops.JujuVersion("3.6.0"))
     )
     container = ops.Container("lifecycle", juju, pebble_client=client)
-    observability.Observability(Follower(), Related(**units), container, TOPOLOGY).reconcile()
+    part.Observability(Follower(), Related(**units), container, TOPOLOGY).reconcile()
 
 
 def test_lines_reach_loki_and_follow_it_when_it_moves(pebble, stand_ins):

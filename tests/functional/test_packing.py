@@ -11,7 +11,7 @@ import zipfile
 import pytest
 import yaml
 
-import lifecycle
+from istio_integrator.lifecycle import command_line
 from testbed import environments, paths
 from testbed.images import recipes
 from testbed.juju import charmcraft, pack
@@ -81,7 +81,7 @@ ROCK = yaml.safe_load((paths.SOURCE / "workload" / "rockcraft.yaml").read_text()
 
 def test_rock_starts_the_program_as_the_testbeds_image_does():
     launcher = recipes.LAUNCHER.format(
-        library="/opt/sidecar-lifecycle", module="sidecar_lifecycle.cli"
+        library="/opt/sidecar-lifecycle", module="sidecar_lifecycle.shell.cli"
     )
     assert (paths.SOURCE / "workload" / "launcher").read_text() == launcher
 
@@ -137,5 +137,5 @@ def test_rock_runs_as_the_user_that_the_charm_and_the_testbed_say():
 
 def test_rock_has_the_program_where_the_charm_runs_it():
     (service,) = ROCK["services"].values()
-    assert service["command"].split()[0] == lifecycle.PROGRAM
-    assert f'launcher "$CRAFT_PART_INSTALL{lifecycle.PROGRAM}"' in PART["override-build"]
+    assert service["command"].split()[0] == command_line.PROGRAM
+    assert f'launcher "$CRAFT_PART_INSTALL{command_line.PROGRAM}"' in PART["override-build"]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from sidecar_lifecycle import gateways
-from sidecar_lifecycle.kube import client as kube
+from sidecar_lifecycle.shell.kube import client as kube
+from sidecar_lifecycle.shell.observers import gateways
 
-import cluster as charm_cluster
+from integrator_contract import names
+from istio_integrator.kube import cluster as charm_cluster
 from tests.functional import istiod_world
 from tests.unit.workload.fake_apiserver import running_task
 
@@ -71,11 +74,6 @@ async def test_shipped_roles_let_the_charm_be_woken_by_everything_that_a_gateway
         made(
             "networking.istio.io/v1/Gateway", namespace, {"selector": LABELS, "servers": SERVERS}
         ),
-        made(
-            "security.istio.io/v1/AuthorizationPolicy",
-            namespace,
-            {"action": "CUSTOM", "provider": {"name": "theirs"}, "rules": [{}]},
-        ),
     ]
     for obj in objects:
         await asyncio.to_thread(api.create, obj)
@@ -90,3 +88,26 @@ async def test_shipped_roles_let_the_charm_be_woken_by_everything_that_a_gateway
     for obj in reversed(objects):
         await asyncio.to_thread(api.delete, obj)
         await told.again()
+
+
+async def test_envoyfilter_that_a_tenant_nests_a_thousand_deep_ends_no_observer(
+    api: charm_cluster.Cluster, namespace: str, told: Told, control_plane: Any
+) -> None:
+    gateway = made(
+        "networking.istio.io/v1/Gateway", namespace, {"selector": LABELS, "servers": SERVERS}
+    )
+    patch = {"operation": "MERGE", "value": {"deep": "DEEP"}}
+    hostile = made(
+        "networking.istio.io/v1alpha3/EnvoyFilter",
+        namespace,
+        {"configPatches": [{"applyTo": "CLUSTER", "patch": patch}]},
+    )
+    hostile["metadata"]["labels"] = {names.OWNER: f"{namespace}.istio-integrator"}
+    text = json.dumps(hostile).replace('"DEEP"', "[" * 1000 + "]" * 1000)
+    await asyncio.to_thread(control_plane.kubectl, "create", "-f", "-", text=text)
+    await asyncio.to_thread(api.create, gateway)
+    with contextlib.suppress(TimeoutError):
+        # What is there when a kind is listed for the first time wakes nobody.
+        await told.again(5)
+    await asyncio.to_thread(api.delete, gateway)
+    await told.again()

@@ -13,9 +13,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from sidecar_lifecycle.kube import types
-from sidecar_lifecycle.rules import finished
+from sidecar_lifecycle.decide import finished
+from sidecar_lifecycle.model import types
 
+from integrator_contract.answers import Action
 from testbed import programs
 from tests.unit.workload import pods
 
@@ -84,7 +85,7 @@ def test_decisions_agree_with_kubernetes_on_generated_pods(oracle: str):
     wrong: list[str] = []
     for pod, answer in zip(generated, answers, strict=True):
         decision = finished.finished(msgspec.convert(pod, types.Pod), policy)
-        stop = decision.action is finished.Action.STOP
+        stop = decision.action is Action.STOP
         tally[answer, stop] += 1
         if stop is not (answer == "done"):
             wrong.append(f"{answer}, we say {decision}: {json.dumps(pod)}")

@@ -19,12 +19,14 @@ from lightkube.config.models import User
 from lightkube.core.exceptions import ApiError
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.models.rbac_v1 import PolicyRule, RoleRef, Subject
-from lightkube.resources.core_v1 import Pod, PodStatus, Secret, ServiceAccount
+from lightkube.resources.coordination_v1 import Lease
+from lightkube.resources.core_v1 import Event, Pod, PodStatus, Secret, ServiceAccount
 from lightkube.resources.rbac_authorization_v1 import Role, RoleBinding
-from sidecar_lifecycle import run
-from sidecar_lifecycle import settings as options
-from sidecar_lifecycle.kube import client as kube
-from sidecar_lifecycle.kube import lease, types, watch
+from sidecar_lifecycle.model import types
+from sidecar_lifecycle.shell import settings as options
+from sidecar_lifecycle.shell.commands import run
+from sidecar_lifecycle.shell.kube import client as kube
+from sidecar_lifecycle.shell.kube import lease, watch
 
 from tests.unit.workload import pods
 
@@ -99,17 +101,21 @@ async def test_pods_are_selected_and_judged_as_the_server_reports_them(
     client: Cluster, kubeconfig: Path, account: str
 ):
     create(client, pods.pod_json(pods.running(), name="busy", namespace=account))
+    create(client, pods.pod_json(pods.running(), name="unlabelled", namespace=account, labels={}))
     create(client, pods.pod_json(name="always", policy="Always", namespace=account))
+    web = pods.pod_json(pods.running(), name="web", namespace=account)
+    del web["spec"]["containers"][1], web["status"]["containerStatuses"][1]
+    create(client, web)
     connection = kube.connect(str(kubeconfig))
     async with program(connection, account) as subject:
         await until(lambda: all(subject.ready().values()))
-        await until(lambda: decisions(subject) == {"busy": "wait"})
+        await until(lambda: decisions(subject) == {"busy": "wait", "unlabelled": "wait"})
         ended = pods.pod_json(name="busy", namespace=account)
         report(client, account, "busy", ended["status"])
-        await until(lambda: decisions(subject) == {"busy": "stop"})
+        await until(lambda: decisions(subject) == {"busy": "stop", "unlabelled": "wait"})
         both = pods.pod_json(name="busy", namespace=account, proxy=pods.ended(), phase="Succeeded")
         report(client, account, "busy", both["status"])
-        await until(lambda: decisions(subject) == {})
+        await until(lambda: decisions(subject) == {"unlabelled": "wait"})
 
 
 async def test_stop_that_can_not_reach_a_node_is_retried_and_said(
@@ -119,7 +125,7 @@ async def test_stop_that_can_not_reach_a_node_is_retried_and_said(
     connection = kube.connect(str(kubeconfig))
 
     def said() -> list[str]:
-        events = client.list(types.Event, namespace=account)  # type: ignore[type-var]
+        events = client.list(Event, namespace=account)
         return [event.reason or "" for event in events]
 
     async with program(connection, account):
@@ -180,7 +186,7 @@ async def test_watch_lists_follows_and_resumes(
     monkeypatch.setattr(watch, "PAGE", 2)
     for number in range(5):
         create(client, pods.pod_json(name=f"pod-{number}", namespace=account))
-    request = admin.transport.stream
+    request = admin.stream
 
     def stream(path: str, *, params: dict[str, str], idle: float) -> Any:
         if not streaming:
@@ -192,7 +198,7 @@ async def test_watch_lists_follows_and_resumes(
         # The server ends the watch each second, so that following means resuming.
         return request(path, params={**params, "timeoutSeconds": "1"}, idle=idle)
 
-    monkeypatch.setattr(admin.transport, "stream", stream)
+    monkeypatch.setattr(admin, "stream", stream)
     said: list[str] = []
 
     async def follow() -> None:
@@ -238,7 +244,7 @@ async def new_token(admin: kube.Client, namespace: str, bound_to: Secret | None 
         meta = bound_to.metadata
         reference = {"apiVersion": "v1", "kind": "Secret", "name": meta.name, "uid": meta.uid}
         spec["boundObjectRef"] = reference
-    answer = await admin.transport.request(
+    answer = await admin.request(
         "POST",
         f"/api/v1/namespaces/{namespace}/serviceaccounts/default/token",
         body={"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec},
@@ -278,8 +284,8 @@ async def test_token_that_is_renewed_on_disk_is_used_when_the_old_one_ends(
     async def is_refused() -> bool:
         """A raw request: the apiserver remembers a good token for some seconds."""
         bearer = {"Authorization": f"Bearer {old}"}
-        async with connection.transport.session().get(
-            f"{connection.transport.server}/api/v1/namespaces/{account}/pods", headers=bearer
+        async with connection.session().get(
+            f"{connection.server}/api/v1/namespaces/{account}/pods", headers=bearer
         ) as response:
             return response.status == 401
 
@@ -293,11 +299,10 @@ async def test_token_that_is_renewed_on_disk_is_used_when_the_old_one_ends(
                 await asyncio.sleep(0.5)
         create(client, pods.pod_json(namespace=account))
         await until(lambda: decisions(subject) == {"job-x": "stop"})
-        renewed = client.get(types.Lease, "app-lifecycle", namespace=account).spec.renewTime
+        renewed = client.get(Lease, "app-lifecycle", namespace=account).spec.renewTime
         await until(
             lambda: (
-                client.get(types.Lease, "app-lifecycle", namespace=account).spec.renewTime
-                != renewed
+                client.get(Lease, "app-lifecycle", namespace=account).spec.renewTime != renewed
             ),
             seconds=30,
         )
@@ -306,7 +311,7 @@ async def test_token_that_is_renewed_on_disk_is_used_when_the_old_one_ends(
 def test_explain_reads_what_kubectl_prints(
     client: Cluster, control_plane: Any, account: str, capsys: pytest.CaptureFixture[str]
 ):
-    from sidecar_lifecycle import cli  # noqa: PLC0415
+    from sidecar_lifecycle.shell import cli  # noqa: PLC0415
 
     create(client, pods.pod_json(namespace=account))
     for form in ("json", "yaml"):

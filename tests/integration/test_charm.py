@@ -43,6 +43,30 @@ def settled(*apps: str) -> Callable[[jubilant.Status], bool]:
     return lambda status: jubilant.all_active(status, *apps)
 
 
+def last_hook(status: jubilant.Status, app: str) -> dict[str, str]:
+    """When the agent of each unit began to do what it does, or has nothing to do since."""
+    return {name: unit.juju_status.since for name, unit in status.apps[app].units.items()}
+
+
+def configure(juju: jubilant.Juju, app: str, values: dict[str, bool | str]) -> None:
+    """Change options, and wait until the units have seen them and are settled again."""
+    before = last_hook(juju.status(), app)
+    juju.config(app, values)
+    wait_for_hooks(juju, app, before)
+
+
+def wait_for_hooks(juju: jubilant.Juju, app: str, before: dict[str, str]) -> None:
+    """Wait until the units have run hooks since then, and are settled again."""
+    juju.wait(
+        lambda status: (
+            not last_hook(status, app).items() & before.items()
+            and jubilant.all_agents_idle(status, app)
+            and jubilant.all_active(status, app)
+        ),
+        error=jubilant.any_error,
+    )
+
+
 @pytest.fixture(scope="module")
 def deployed(juju: jubilant.Juju, charm: pathlib.Path, resources: dict[str, str]) -> str:
     juju.deploy(charm, APP, resources=resources, trust=True)
@@ -63,7 +87,13 @@ def test_application_that_comes_later_is_in_the_mesh_and_gets_its_route(
     juju.deploy(WEB, trust=True)
     juju.config(deployed, {"strict-ingress-auth": False})
     juju.integrate(f"{deployed}:ingress", f"{WEB}:ingress")
-    juju.wait(settled(deployed, WEB), error=jubilant.any_error)
+    juju.wait(
+        lambda status: (
+            jubilant.all_active(status, deployed, WEB)
+            and "1 route " in status.apps[deployed].app_status.message
+        ),
+        error=jubilant.any_error,
+    )
     answer = juju.run(f"{deployed}/0", "list-uninjected").results
     assert answer["pods"] == "none"
 
@@ -72,9 +102,15 @@ def test_certificate_of_a_relation_reaches_the_gateway(juju: jubilant.Juju, depl
     juju.deploy(CERTIFICATES)
     juju.config(deployed, {"hosts": "kubeflow.example.test"})
     juju.integrate(f"{deployed}:certificates", f"{CERTIFICATES}:certificates")
-    juju.wait(settled(deployed, CERTIFICATES), error=jubilant.any_error)
-    manifests = juju.run(f"{deployed}/0", "show-manifests").results["manifests"]
-    assert "kubernetes.io/tls" in manifests
+    juju.wait(settled(CERTIFICATES), error=jubilant.any_error)
+
+    def has_certificate(status: jubilant.Status) -> bool:
+        if not jubilant.all_active(status, deployed):
+            return False
+        manifests = juju.run(f"{deployed}/0", "show-manifests").results["manifests"]
+        return "kubernetes.io/tls" in manifests
+
+    juju.wait(has_certificate, error=jubilant.any_error)
 
 
 @pytest.mark.parametrize(
@@ -85,10 +121,10 @@ def test_options_can_be_toggled(
     juju: jubilant.Juju, deployed: str, option: str, value: bool | str
 ):
     before = juju.config(deployed)[option]
-    juju.config(deployed, {option: value})
-    juju.wait(settled(deployed), error=jubilant.any_error)
-    juju.config(deployed, {option: before})
-    juju.wait(settled(deployed), error=jubilant.any_error)
+    assert isinstance(before, bool | str)
+    configure(juju, deployed, {option: value})
+    assert juju.config(deployed)[option] == value
+    configure(juju, deployed, {option: before})
 
 
 def test_bad_option_blocks_and_names_itself(juju: jubilant.Juju, deployed: str):
@@ -103,8 +139,9 @@ def test_refreshed_charm_changes_nothing(
     juju: jubilant.Juju, deployed: str, charm: pathlib.Path, resources: dict[str, str]
 ):
     labels = namespace_labels(juju)
+    before = last_hook(juju.status(), deployed)
     juju.refresh(deployed, path=charm, resources=resources)
-    juju.wait(settled(deployed), error=jubilant.any_error)
+    wait_for_hooks(juju, deployed, before)
     assert namespace_labels(juju) == labels
 
 

@@ -14,11 +14,12 @@ import pytest
 import sidecar_lifecycle
 import yaml
 
+import integrator_contract
 from testbed import cli as testbed_cli
 from testbed.juju import cli as juju_cli
 
 ROOT = pathlib.Path(__file__).parents[2]
-WORKLOAD = ("-m", "sidecar_lifecycle.cli")
+WORKLOAD = ("-m", "sidecar_lifecycle.shell.cli")
 PROGRAMS = {
     WORKLOAD: ("explain",),
     ("-m", "testbed"): ("status",),
@@ -43,7 +44,7 @@ with view.showing(list, plain=False) as shown:
 
 
 def environment():
-    path = os.pathsep.join(map(str, (ROOT / "workload", ROOT)))
+    path = os.pathsep.join(map(str, (ROOT / "lib", ROOT / "workload", ROOT)))
     return {**os.environ, "PYTHONPATH": path, "COLUMNS": "100"}
 
 
@@ -79,7 +80,9 @@ def test_help_has_examples_that_name_the_program(cli):
 def test_version_is_that_of_the_product(cli):
     done = run(*cli, "--version")
     assert done.returncode == 0, done.stderr
-    assert done.stdout == f"{name(cli).removeprefix('-m ')} {sidecar_lifecycle.__version__}\n"
+    contract = f" (contract {integrator_contract.SCHEMA})" if cli[:2] == WORKLOAD else ""
+    program = name(cli).removeprefix("-m ")
+    assert done.stdout == f"{program} {sidecar_lifecycle.__version__}{contract}\n"
 
 
 @each(PROGRAMS)

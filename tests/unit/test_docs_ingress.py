@@ -1,18 +1,22 @@
 """The reference page of the ingress knows every field that we apply there, and no others."""
 
+import dataclasses
 import pathlib
 import re
 
 import pytest
 
-import authentication
-import gateway
-import gateway_workload
-import ingress
-import manifests
-import relations
-import routing
-import tls
+from istio_integrator.ingress import (
+    certificate,
+    gateway,
+    guards,
+    memory,
+    observed,
+    own_gateway,
+    routes,
+)
+from istio_integrator.kube import manifests
+from istio_integrator.relations import kubeflow
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs/reference/ingress-objects.md"
 TARGET = gateway.Target(
@@ -21,30 +25,39 @@ TARGET = gateway.Target(
     service="gw",
     http_port=80,
     https_port=443,
-    neighbours=(gateway.Neighbour("shop/web", (gateway.Server(80, ("shop.example",)),)),),
+    neighbours=(observed.Neighbour("shop/web", (observed.Server(80, ("shop.example",)),)),),
 )
-SERVICE = authentication.Service(
+SERVICE = guards.Service(
     host="oidc.kubeflow.svc.cluster.local",
     port=8080,
     request_headers=("cookie",),
     response_headers=("kubeflow-userid",),
 )
-GUARDS = (authentication.Guard(), authentication.Guard(service=SERVICE, provider="oidc"))
+GUARDS = (guards.Guard(), guards.Guard(service=SERVICE))
 
 
-def guards():
+def guards_applied():
     for guard in GUARDS:
         for hosts in ((), ("kf.example",), ("*.kf.example",)):
-            context = authentication.context(
-                guard, TARGET, owner="kubeflow.app", gateway="kubeflow/gateway", hosts=hosts
+            context = guards.context(
+                guard,
+                dataclasses.replace(TARGET, hosts=hosts, only_https=True),
+                owner="kubeflow.app",
+                model="kubeflow",
+                domain="cluster.local",
             )
-            yield from manifests.render(authentication.FOLDER, context)
+            yield from manifests.render(guards.FOLDER, context)
+
+
+def places():
+    context = memory.Context(name="app-gateway-place", place="{}")
+    return manifests.render(memory.FOLDER, context)
 
 
 def gateways():
     for credential in ("", "tls"):
-        context = ingress.GatewayContext(
-            name=ingress.GATEWAY_NAME,
+        context = gateway.Context(
+            name=gateway.NAME,
             selector=TARGET.selector,
             hosts=("*",),
             http_port=80,
@@ -52,34 +65,34 @@ def gateways():
             redirect=bool(credential),
             credential=credential,
         )
-        yield from manifests.render(ingress.GATEWAY_FOLDER, context)
+        yield from manifests.render(gateway.FOLDER, context)
 
 
-def routes():
+def routes_applied():
     prefixes = ("/", "/a", "/a/b")
     received = [
-        relations.Received(
-            n, f"a{n}", relations.IngressRequest(service="a", port=80, prefix=prefix, rewrite="/")
+        kubeflow.Received(
+            n, f"a{n}", kubeflow.IngressRequest(service="a", port=80, prefix=prefix, rewrite="/")
         )
         for n, prefix in enumerate(prefixes)
     ]
-    found = routing.routes(
+    found = routes.from_requests(
         received, model="kubeflow", application="istio-integrator", domain="cluster.local"
     )
-    context = ingress.RoutesContext(
+    context = routes.Context(
         routes=found, gateway="kubeflow/gateway", hosts=("*",), export_to=(".",)
     )
-    yield from manifests.render(ingress.ROUTES_FOLDER, context)
+    yield from manifests.render(routes.FOLDER, context)
 
 
 def workload(kind):
-    context = gateway_workload.Context(
+    context = own_gateway.Context(
         name="gateway",
         model="kubeflow",
         pod_labels={"istio": "x"},
         inject_labels={"inject": "true"},
     )
-    objects = manifests.render(gateway_workload.FOLDER, context)
+    objects = manifests.render(own_gateway.FOLDER, context)
     return [obj for obj in objects if obj["kind"] == kind]
 
 
@@ -116,10 +129,10 @@ def said_of(path, rows):
 @pytest.mark.parametrize(
     ("title", "objects"),
     [
-        ("EnvoyFilter", lambda: [one for one in guards() if one["kind"] == "EnvoyFilter"]),
-        ("AuthorizationPolicy", lambda: [one for one in guards() if "action" in one["spec"]]),
+        ("ConfigMap", places),
+        ("EnvoyFilter", lambda: [one for one in guards_applied() if one["kind"] == "EnvoyFilter"]),
         ("Gateway", gateways),
-        ("VirtualService", routes),
+        ("VirtualService", routes_applied),
         ("Deployment", lambda: workload("Deployment")),
         ("Service", lambda: workload("Service")),
         ("PodDisruptionBudget", lambda: workload("PodDisruptionBudget")),
@@ -130,11 +143,9 @@ def test_every_field_of_what_we_apply_is_explained(title, objects):
     paths = {
         path
         for obj in objects()
-        for path in leaves({key: obj[key] for key in ("metadata", "spec")})
+        for path in leaves({key: obj[key] for key in ("metadata", "spec", "data") if key in obj})
         if path != "metadata.name"
     }
-    if title == "AuthorizationPolicy":
-        paths = {path.removesuffix("[]") for path in paths}
     said = {path: said_of(path, rows) for path in paths}
     assert [path for path, row in said.items() if row is None] == []
     assert set(rows) == set(said.values())
@@ -142,7 +153,7 @@ def test_every_field_of_what_we_apply_is_explained(title, objects):
 
 def test_secrets_are_explained():
     rows = re.findall(r"^\| `(gateway-[a-z]+)` `([^`]+)` \|", PAGE.read_text(), re.MULTILINE)
-    for folder in (tls.KEY_FOLDER, tls.SECRET_FOLDER):
+    for folder in (certificate.KEY_FOLDER, certificate.SECRET_FOLDER):
         (template,) = (manifests.TEMPLATES / folder).glob("*.j2")
         text = template.read_text()
         fields = set(re.findall(r"^(type|data):", text, re.MULTILINE))

@@ -23,10 +23,6 @@ class Controller:
         self._identity = identity
         self._tls = ssl.create_default_context(cadata=ca_certificate)
 
-    def speak_for(self, unit: str) -> None:
-        """Name the unit in the calls that follow."""
-        self._identity = {**self._identity, "unit": unit}
-
     def call(self, method: str, **parameters: Any) -> Any:
         """Call a method of the controller's agent interface.
 

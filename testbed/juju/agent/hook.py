@@ -3,7 +3,6 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-RELATION_KINDS = ("created", "joined", "changed", "departed", "broken")
 PEBBLE_KINDS = (
     "pebble-ready",
     "pebble-custom-notice",

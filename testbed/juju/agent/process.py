@@ -1,6 +1,7 @@
 """Run the charm: one fresh process per hook, in Juju's environment and nothing else."""
 
 import os
+import select
 import signal
 import subprocess
 import threading
@@ -18,6 +19,8 @@ KUBERNETES = (
 )
 OUTPUT_WAIT = 0.2
 """Seconds for the rest of a hook's output once its process has ended."""
+LOOK_UP = 0.5
+"""Seconds after which a signal is noticed that did not interrupt the waiting."""
 
 LogLine = Callable[[str, str, str], None]
 Result = subprocess.CompletedProcess[str]
@@ -141,6 +144,21 @@ def _hook_variables(context: HookContext) -> dict[str, str]:
     return result
 
 
+def _wait(process: subprocess.Popen[str]) -> int:
+    """Wait for a process, and look up now and then.
+
+    A signal that comes right before the waiting begins, or to another thread, interrupts nothing,
+    and Python's handler would not run before the process ends.
+    """
+    descriptor = os.pidfd_open(process.pid)
+    try:
+        while not select.select([descriptor], [], [], LOOK_UP)[0]:
+            pass
+    finally:
+        os.close(descriptor)
+    return process.wait()
+
+
 class Runner:
     """Starts the charm's processes, one at a time, and can end the one that runs."""
 
@@ -183,7 +201,7 @@ class Runner:
         ]
         for reader in readers:
             reader.start()
-        code = process.wait()
+        code = _wait(process)
         for reader in readers:
             # A child left in the background may hold the pipes for longer than the hook lasts.
             reader.join(OUTPUT_WAIT)

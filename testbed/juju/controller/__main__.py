@@ -7,17 +7,16 @@ import secrets
 import signal
 import ssl
 import sys
-import tempfile
 from pathlib import Path
 
 from aiohttp import web
 
+from testbed import certificates, kubernetes
+
 from .commands import Commands
-from .kube import Kube
 from .server import Server
 from .store import Store
 from .substrate import Substrate
-from .tls import Authority
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
@@ -42,10 +41,15 @@ def password(state: Path) -> str:
 
 async def serve(arguments: argparse.Namespace, stop: asyncio.Event) -> None:
     """Serve until told to stop."""
-    authority = Authority(arguments.state)
-    client = Kube(arguments.kubeconfig) if arguments.kubeconfig else None
+    authority = certificates.Authority(arguments.state)
+    certificate = authority.pair.certificate.read_text()
+    client = (
+        kubernetes.Api.from_kubeconfig(arguments.kubeconfig, field_manager="juju")
+        if arguments.kubeconfig
+        else None
+    )
     substrate = (
-        Substrate(client, arguments.charm_image, arguments.address, authority.certificate)
+        Substrate(client, arguments.charm_image, arguments.address, certificate)
         if client
         else None
     )
@@ -67,13 +71,10 @@ async def serve(arguments: argparse.Namespace, stop: asyncio.Event) -> None:
                 await client.close()
 
 
-def _tls(authority: Authority, host: str) -> ssl.SSLContext:
-    certificate, key = authority.issue((host, "localhost", "127.0.0.1"))
+def _tls(authority: certificates.Authority, host: str) -> ssl.SSLContext:
+    pair = authority.server("controller", ["localhost"], [host, "127.0.0.1"])
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
-        file.write(certificate + key)
-        file.flush()
-        context.load_cert_chain(file.name)
+    context.load_cert_chain(pair.certificate, pair.key)
     return context
 
 

@@ -9,11 +9,12 @@ from typing import Any
 
 from aiohttp import web
 
+from testbed import certificates
+
 from . import calls, relation_calls, secret_calls, unit_calls
 from .calls import CallError
 from .commands import Commands
 from .store import Store
-from .tls import Authority
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +29,7 @@ class Server:
     """Routes of the controller."""
 
     def __init__(
-        self, store: Store, commands: Commands, authority: Authority, password: str
+        self, store: Store, commands: Commands, authority: certificates.Authority, password: str
     ) -> None:
         self._store = store
         self._commands = commands
@@ -71,8 +72,8 @@ class Server:
             if model is None or model.password != body["password"]:
                 raise CallError("invalid entity name or password")
             names = (f"modeloperator.{model.name}.svc", f"modeloperator.{model.name}")
-            certificate, key = self._authority.issue(names)
-            return {"certificate": certificate, "key": key}
+            pair = self._authority.server("modeloperator", names, ())
+            return {"certificate": pair.certificate.read_text(), "key": pair.key.read_text()}
 
         return await _answer(answer)
 

@@ -5,7 +5,9 @@ import json
 import logging
 from typing import Any
 
-from . import kube, objects
+from testbed import kubernetes
+
+from . import objects
 from .state import Application, Model
 
 logger = logging.getLogger(__name__)
@@ -43,7 +45,7 @@ DELETED_WITH_MODEL = (
 class Substrate:
     """The Kubernetes side of the controller."""
 
-    def __init__(self, client: kube.Kube, image: str, address: str, certificate: str) -> None:
+    def __init__(self, client: kubernetes.Api, image: str, address: str, certificate: str) -> None:
         self._client = client
         self._image = image
         self._address = address
@@ -52,16 +54,19 @@ class Substrate:
 
     async def version(self) -> str:
         """The cluster's version, which charms see as CLOUD_API_VERSION."""
-        return await self._client.version()
+        answer = json.loads(await self._client.request("GET", "/version"))
+        return answer["gitVersion"].removeprefix("v")
 
     async def has_namespace(self, name: str) -> bool:
         """Whether a namespace of this name exists."""
-        return await self._client.get("Namespace", name) is not None
+        return await self._client.find("Namespace", name) is not None
 
     async def ensure_model(self, model: Model) -> None:
         """Create the namespace once, and the model operator."""
         if not model.has_namespace:
-            await self._client.create(objects.namespace(model))
+            # One that was there before keeps its labels.
+            if not await self.has_namespace(model.name):
+                await self._client.create(objects.namespace(model))
             model.has_namespace = True
         operator = objects.model_operator(model, self._image, self._address, self._certificate)
         await self._apply((model.uuid, ""), operator)
@@ -77,7 +82,7 @@ class Substrate:
         )
         await self._apply((model.uuid, application.name), wanted)
         if not application.service_address:
-            service = await self._client.get("Service", application.name, model.name)
+            service = await self._client.find("Service", application.name, model.name)
             application.service_address = service["spec"]["clusterIP"] if service else ""
 
     async def delete_application(self, model: Model, application: Application) -> None:
@@ -88,7 +93,7 @@ class Substrate:
             )
         ):
             meta = wanted["metadata"]
-            await self._client.delete(wanted["kind"], meta["name"], meta.get("namespace"))
+            await self._client.delete(wanted["kind"], meta["name"], meta.get("namespace", ""))
         own = objects.model_labels(model)
         selectors = (
             {"app.kubernetes.io/name": application.name, **own},
@@ -96,7 +101,7 @@ class Substrate:
         )
         for kind in DELETED_WITH_APPLICATION:
             for selector in selectors:
-                await self._delete_all(kind, selector, model.name if kube.KINDS[kind][2] else None)
+                await self._delete_all(kind, selector, model.name)
         self._applied.pop((model.uuid, application.name), None)
 
     async def delete_model(self, model: Model) -> None:
@@ -116,9 +121,7 @@ class Substrate:
             await self._client.apply(thing)
         self._applied[key] = digest
 
-    async def _delete_all(
-        self, kind: str, labels: dict[str, str], namespace: str | None = None
-    ) -> None:
+    async def _delete_all(self, kind: str, labels: dict[str, str], namespace: str = "") -> None:
         selector = ",".join(f"{key}={value}" for key, value in labels.items())
         for found in await self._client.list(kind, namespace, selector):
             logger.info("deleting %s %s", kind, found["metadata"]["name"])

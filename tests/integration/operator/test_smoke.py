@@ -30,6 +30,11 @@ async def test_relate(ops_test: OpsTest):
 async def test_toggle(ops_test: OpsTest):
     assert ops_test.model is not None
     application = ops_test.model.applications[APP]
+    shown = []
     for value in ("false", "true"):
         await application.set_config({"hold-application": value})
         await ops_test.model.wait_for_idle(apps=[APP], status="active", timeout=5 * 60)
+        action = await application.units[0].run_action("show-manifests")
+        await action.wait()
+        shown.append(action.results["manifests"])
+    assert shown[0] != shown[1]

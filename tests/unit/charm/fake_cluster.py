@@ -19,12 +19,10 @@ from lightkube.config.kubeconfig import SingleConfig
 from lightkube.config.models import Cluster as ClusterConfig
 from lightkube.config.models import Context, User
 
-import cluster as charm_cluster
+from istio_integrator.kube import cluster as charm_cluster
+from tests.unit import api_objects
+from tests.unit.charm import istio_objects
 
-_ADDRESS = re.compile(
-    r"/(?:api/(?P<core>v1)|apis/(?P<group>[^/]+/[^/]+))"
-    r"(?:/namespaces/(?P<namespace>[^/]+)(?=/[^/]+))?/(?P<plural>[^/]+)(?:/(?P<name>[^/]+))?"
-)
 Key = tuple[str, str, str, str]
 
 
@@ -36,23 +34,24 @@ class StatusError(Exception):
         self.message = message
 
 
-class FakeCluster:
+class FakeCluster(api_objects.Objects):
     """Keeps objects by kind, namespace and name."""
 
     def __init__(self) -> None:
-        self.objects: dict[Key, dict[str, Any]] = {}
+        super().__init__()
         self.writes: list[str] = []
         self.asked: set[tuple[str, str]] = set()
         self.forbidden: set[tuple[str, ...]] = set()
         self.absent: set[str] = set()
-        self.broken: dict[tuple[str, str], int] = {}
+        self.broken: dict[tuple[str, ...], int] = {}
+        self.refused: set[str] = set()
+        self.spelled: dict[str, str] = {}
         self.timeouts: set[tuple[str, str]] = set()
         self.unreachable = False
         self.interference: list[Any] = []
         self.policies_work = True
         self.now = lambda: datetime.datetime.now(datetime.UTC)
         self._applied: dict[Key, dict[str, Any]] = {}
-        self._version = 100
 
     def client(self) -> lightkube.Client:
         config = SingleConfig(
@@ -132,42 +131,40 @@ class FakeCluster:
                 del self.objects[key]
 
     def _store(self, key: Key, obj: dict[str, Any]) -> dict[str, Any]:
-        self._version += 1
-        metadata = obj["metadata"]
-        metadata.setdefault("uid", f"uid-{self._version}")
+        obj = self.keep(key, obj)
         # What is created later is younger, also within one second.
-        now = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=self._version)
-        metadata.setdefault("creationTimestamp", now.strftime("%Y-%m-%dT%H:%M:%SZ"))
-        metadata["resourceVersion"] = str(self._version)
-        self.objects[key] = obj
+        now = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=self.version)
+        obj["metadata"].setdefault("creationTimestamp", now.strftime("%Y-%m-%dT%H:%M:%SZ"))
         return obj
 
     def _answer(self, request: httpx2.Request) -> httpx2.Response:
         if self.unreachable:
             raise httpx2.ConnectError("connection refused")
         try:
-            return httpx2.Response(200, json=self._handle(request), request=request)
+            answer = httpx2.Response(200, json=self._handle(request), request=request)
+            if not self.spelled:
+                return answer
+            # What no program of ours could write, answers may say all the same.
+            text = answer.text
+            for placeholder, instead in self.spelled.items():
+                text = text.replace(placeholder, instead)
+            headers = {"Content-Type": "application/json"}
+            return httpx2.Response(200, text=text, headers=headers, request=request)
         except StatusError as status:
             if status.code == 404 and not status.message:
                 return httpx2.Response(404, text="404 page not found", request=request)
-            body = {
-                "kind": "Status",
-                "apiVersion": "v1",
-                "status": "Failure",
-                "code": status.code,
-                "message": status.message,
-            }
+            body = api_objects.refusal(status.code, status.message)
             return httpx2.Response(status.code, json=body, request=request)
 
     def _handle(self, request: httpx2.Request) -> dict[str, Any]:
-        match = _ADDRESS.fullmatch(request.url.path)
-        assert match, request.url.path
-        api_version = match["core"] or match["group"]
-        if api_version in self.absent:
+        address = api_objects.Address.of(request.url.path)
+        if address.part:
+            raise StatusError(404, "no pod runs here")
+        if address.api_version in self.absent:
             raise StatusError(404, "")
-        key = (api_version, match["plural"], match["namespace"] or "", match["name"] or "")
+        key = address[:4]
         verb = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}.get(
-            request.method, "get" if match["name"] else "list"
+            request.method, "get" if address.name else "list"
         )
         self._check(verb, key)
         content = json.loads(request.content) if request.content else {}
@@ -212,20 +209,17 @@ class FakeCluster:
             )
         if plural == "selfsubjectaccessreviews" and verb != "create":
             raise StatusError(405, "the server does not allow this method on the resource")
-        if (verb, plural) in self.broken:
-            raise StatusError(self.broken[verb, plural], "the server says no")
+        for broken in ((verb, plural), (verb, plural, key[3])):
+            if broken in self.broken:
+                raise StatusError(self.broken[broken], "the server says no")
 
     def _list(self, key: Key, selector: str) -> dict[str, Any]:
-        parts = [part.partition("=") for part in selector.split(",") if part]
-        wanted = {key: value for key, equals, value in parts if equals}
-        there = {key for key, equals, _ in parts if not equals}
         items = [
             obj
             for found, obj in self.objects.items()
             if found[:2] == key[:2]
             and key[2] in ("", found[2])
-            and wanted.items() <= obj["metadata"].get("labels", {}).items()
-            and there <= obj["metadata"].get("labels", {}).keys()
+            and api_objects.has_labels(obj, selector)
         ]
         return {"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items}
 
@@ -239,6 +233,8 @@ class FakeCluster:
             self._inject(key[2], obj)
         name = metadata.get("name") or metadata["generateName"] + "x7k2p"
         key = (*key[:3], name)
+        if name in self.refused:
+            raise StatusError(422, f'{key[1]} "{name}" is invalid')
         if key in self.objects:
             raise StatusError(409, f'{key[1]} "{name}" already exists')
         metadata["name"] = name
@@ -258,11 +254,11 @@ class FakeCluster:
         if content_type == "application/merge-patch+json":
             if live is None:
                 raise StatusError(404, f'{key[1]} "{key[3]}" not found')
-            return self._store(key, _merged(live, content))
+            return self._store(key, api_objects.merged(live, content))
         assert content_type == "application/apply-patch+yaml", content_type
-        base = _without(live or {"metadata": {}}, self._applied.get(key, {}), content)
+        base = api_objects.without(live or {"metadata": {}}, self._applied.get(key, {}), content)
         self._applied[key] = copy.deepcopy(content)
-        return self._store(key, _merged(base, content))
+        return self._store(key, api_objects.merged(base, content))
 
     def _mutate(self, pod: dict[str, Any]) -> None:
         """Do what a policy does to a probe: show that it is at work, keep istiod out of it."""
@@ -284,9 +280,9 @@ class FakeCluster:
             if plural != "mutatingwebhookconfigurations":
                 continue
             for hook in obj["webhooks"]:
-                if _selects(hook["namespaceSelector"], namespace_labels) and _selects(
-                    hook["objectSelector"], pod_labels
-                ):
+                if istio_objects.selects(
+                    hook["namespaceSelector"], namespace_labels
+                ) and istio_objects.selects(hook["objectSelector"], pod_labels):
                     self._call(hook, pod)
                     return
 
@@ -321,43 +317,6 @@ class FakeCluster:
         pod["spec"]["containers"].insert(0, proxy)
 
 
-def _merged(live: Any, patch: Any) -> Any:
-    if not isinstance(patch, dict):
-        return copy.deepcopy(patch)
-    merged = dict(live) if isinstance(live, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = _merged(merged.get(key), value)
-    return merged
-
-
-def _without(live: Any, applied: Any, wanted: Any) -> Any:
-    """Take away what the same manager applied before and does not want any more."""
-    if not isinstance(live, dict) or not isinstance(applied, dict):
-        return live
-    return {
-        key: _without(value, applied.get(key), (wanted or {}).get(key))
-        for key, value in live.items()
-        if key not in applied or key in (wanted or {})
-    }
-
-
-def _selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
-    for expression in selector.get("matchExpressions", ()):
-        value = labels.get(expression["key"])
-        held = {
-            "In": value in expression.get("values", ()),
-            "NotIn": value not in expression.get("values", ()),
-            "Exists": value is not None,
-            "DoesNotExist": value is None,
-        }[expression["operator"]]
-        if not held:
-            return False
-    return True
-
-
 def install_istio(
     cluster: FakeCluster,
     *,
@@ -365,7 +324,6 @@ def install_istio(
     tags: Iterator[str] | tuple[str, ...] = (),
     namespace: str = "istio-system",
     mesh_config: str = "",
-    environment: dict[str, str] | None = None,
     **behaviour: Any,
 ) -> None:
     """Install what Istio's own charts render for a revision; `behaviour` is the istiod's."""
@@ -388,20 +346,26 @@ def install_istio(
             "data": {"mesh": mesh_config or f"rootNamespace: {namespace}\n"},
         }
     )
-    env = [{"name": key, "value": value} for key, value in (environment or {}).items()]
-    template = {"spec": {"containers": [{"name": "discovery", "env": env}]}}
     cluster.add(
         {
             "apiVersion": "apps/v1",
             "kind": "Deployment",
             "metadata": {"name": f"istiod{suffix}", "namespace": namespace},
-            "spec": {"template": template},
+            "spec": {"template": {"spec": {"containers": [{"name": "discovery"}]}}},
         }
     )
     place = "" if namespace == "istio-system" else f"-{namespace}"
-    cluster.add(_configuration(f"istio-sidecar-injector{suffix}{place}", revision, "", namespace))
+    cluster.add(
+        istio_objects.configuration(
+            f"istio-sidecar-injector{suffix}{place}", revision, "", namespace
+        )
+    )
     for tag in tags:
-        cluster.add(_configuration(f"istio-revision-tag-{tag}{place}", revision, tag, namespace))
+        cluster.add(
+            istio_objects.configuration(
+                f"istio-revision-tag-{tag}{place}", revision, tag, namespace
+            )
+        )
 
 
 def set_istiod(cluster: FakeCluster, name: str = "istiod", **behaviour: Any) -> None:
@@ -416,46 +380,3 @@ def uninstall_istio(cluster: FakeCluster, *, revision: str = "") -> None:
     cluster.delete("Service", f"istiod{suffix}", "istio-system")
     cluster.delete("ConfigMap", f"istio{suffix}", "istio-system")
     cluster.delete("MutatingWebhookConfiguration", f"istio-sidecar-injector{suffix}")
-
-
-def _expression(key: str, operator: str, *values: str) -> dict[str, Any]:
-    expression: dict[str, Any] = {"key": key, "operator": operator}
-    return {**expression, "values": list(values)} if values else expression
-
-
-def _configuration(name: str, revision: str, tag: str, namespace: str) -> dict[str, Any]:
-    service = f"istiod-{revision}" if revision else "istiod"
-    label = tag or revision or "default"
-    injection, rev, inject = "istio-injection", "istio.io/rev", "sidecar.istio.io/inject"
-    none = (_expression(rev, "DoesNotExist"), _expression(injection, "DoesNotExist"))
-    wanted = _expression(inject, "NotIn", "false")
-    hooks = [
-        (
-            "rev.namespace.",
-            (_expression(rev, "In", label), _expression(injection, "DoesNotExist")),
-            (wanted,),
-        ),
-        ("rev.object.", none, (wanted, _expression(rev, "In", label))),
-    ]
-    if label == "default":
-        hooks += [
-            ("namespace.", (_expression(injection, "In", "enabled"),), (wanted,)),
-            ("object.", none, (_expression(inject, "In", "true"), none[0])),
-        ]
-    labels = {"app": "sidecar-injector", "istio.io/rev": revision or "default"}
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "MutatingWebhookConfiguration",
-        "metadata": {"name": name, "labels": {**labels, **({"istio.io/tag": tag} if tag else {})}},
-        "webhooks": [
-            {
-                "name": f"{prefix}sidecar-injector.istio.io",
-                "clientConfig": {
-                    "service": {"name": service, "namespace": namespace, "path": "/inject"}
-                },
-                "namespaceSelector": {"matchExpressions": list(namespaces)},
-                "objectSelector": {"matchExpressions": list(pods)},
-            }
-            for prefix, namespaces, pods in hooks
-        ],
-    }

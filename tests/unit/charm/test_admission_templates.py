@@ -5,15 +5,13 @@ import json
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-import config
-import labels
-import manifests
-import policy
-import webhook
-import wishes
+from integrator_contract import namespaces, pods, selectors
+from istio_integrator.admission import policy, settings, webhook
+from istio_integrator.config import config
+from istio_integrator.kube import manifests, owners
 
 OPTIONS = {
     "included-pods": "team in (a, b)",
@@ -28,19 +26,27 @@ OPTIONS = {
 
 def context(options, version="v1", *, native=True, groups=("profiles", "labelled")):
     known = config.Config.load(options)
-    wanted = wishes.Wishes(
-        model="m",
-        application="app",
-        membership=known.mesh_membership,
-        lifecycle_in_model=True,
-        included_pods=known.included_pods,
-        excluded_pods=known.excluded_pods,
-        hold_application=known.hold_application,
-        seen=wishes.Seen(native=native),
-        rules=known.pod_rules,
+    prepared = settings.Preparation(
+        pods.Settings(
+            model="m",
+            application="app",
+            membership=known.mesh_membership,
+            included_pods=known.included_pods,
+            excluded_pods=known.excluded_pods,
+            hold_application=known.hold_application,
+            native=native,
+            **vars(known.pod_rules),
+        ),
+        settings.Seen(native=native),
     )
-    namespaces = policy.namespace_selectors("m", groups, istiod_namespace="istio-system")
-    return policy.context(wanted, namespaces, owner="m.app", version=version)
+    return policy.context(prepared, selected(groups), owner="m.app", version=version)
+
+
+def selected(kinds=("profiles", "labelled"), owner=""):
+    served = namespaces.Served(
+        model="m", mesh_namespace="istio-system", owner=owner, kinds=frozenset(kinds)
+    )
+    return policy.namespace_selectors(served)
 
 
 @pytest.mark.parametrize("options", [{}, OPTIONS], ids=["plain", "everything"])
@@ -63,7 +69,6 @@ def test_what_is_switched_off_is_not_in_the_policy():
         assert word not in text
 
 
-@settings(deadline=None)
 @given(value=st.text(max_size=40))
 def test_a_value_stays_one_string_of_cel(value):
     options = {"pod-annotations": json.dumps({"a": value})}
@@ -75,75 +80,21 @@ def test_a_value_stays_one_string_of_cel(value):
     assert yaml.safe_load(written) == value
 
 
-SELECTORS = dict(policy.namespace_selectors("m", ("profiles", "labelled"), istiod_namespace="i"))
-NAMESPACE_LABELS = st.fixed_dictionaries(
-    {"kubernetes.io/metadata.name": st.sampled_from(["m", "i", "kube-system", "x"])},
-    optional={
-        "app.kubernetes.io/part-of": st.sampled_from(["kubeflow-profile", "other"]),
-        policy.LIFECYCLE_LABEL: st.sampled_from(["enabled", "disabled", "odd"]),
-        "controller.juju.is/id": st.just("x"),
-    },
-)
-
-
-OWNED = dict(
-    policy.namespace_selectors("m", ("profiles", "labelled"), istiod_namespace="i", owner="m.a")
-)
-
-
-def selects(expressions, found):
-    def meets(expression):
-        value, values = found.get(expression["key"]), expression.get("values", [])
-        return {
-            "In": value in values,
-            "NotIn": value not in values,
-            "DoesNotExist": value is None,
-        }[expression["operator"]]
-
-    return all(map(meets, expressions))
-
-
-@given(NAMESPACE_LABELS)
-def test_no_namespace_is_of_two_kinds(found):
-    kinds = [kind for kind, expressions in SELECTORS.items() if selects(expressions, found)]
-
-    assert len(kinds) <= 1
-    name = found["kubernetes.io/metadata.name"]
-    assert (name == "m") == (kinds == ["model"])
-    if name in ("i", "kube-system") or ("controller.juju.is/id" in found and name != "m"):
-        assert kinds == []
-    if found.get(policy.LIFECYCLE_LABEL) == "disabled" and name != "m":
-        assert kinds == []
-
-
-@given(NAMESPACE_LABELS, st.sampled_from(["", "m.a", "n.a"]))
-def test_a_namespace_is_served_unless_another_integrator_does(found, holder):
-    marks = {**found, **({policy.SERVED_BY: holder} if holder else {})}
-    kinds = [kind for kind, expressions in OWNED.items() if selects(expressions, marks)]
-    alone = [kind for kind, expressions in SELECTORS.items() if selects(expressions, found)]
-
-    if alone in ([], ["model"]):
-        assert kinds == alone
-    else:
-        want = {"": alone, "m.a": [f"{alone[0]}-ours"], "n.a": []}
-        assert kinds == want[holder]
-
-
 @pytest.mark.parametrize("application", ["a", "x" * 63, "a-" * 40 + "b"])
 def test_names_of_the_webhooks_objects_are_dns_labels(application):
-    name = webhook.object_name(application, "admission")
+    name = owners.object_name(application, "admission")
 
     assert len(name) <= 63
-    assert labels.is_value(name)
-    assert webhook.object_name(application, "admission-tls") != name
+    assert selectors.is_value(name)
+    assert owners.object_name(application, "admission-tls") != name
 
 
 def test_the_webhook_asks_at_creation_only_and_fails_open():
-    namespaces = policy.namespace_selectors("m", ("labelled",))
+    hooked = selected(["labelled"])
     fields = {"name": "0-x", "service": "s", "model": "m", "ca_bundle": "Yg=="}
     rendered = manifests.render(
         "admission-webhook-configuration",
-        webhook.ConfigurationContext(**fields, namespace_selectors=namespaces),
+        webhook.ConfigurationContext(**fields, namespace_selectors=hooked),
     )
 
     hooks = rendered[0]["webhooks"]

@@ -5,12 +5,13 @@ import datetime
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 from cryptography.x509 import verification
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-import certificates
+from istio_integrator.admission import certificates
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 NAMES = ["a-admission.m.svc", "a-admission.m.svc.cluster.local"]
@@ -31,6 +32,11 @@ def is_trusted(bundle, leaf, when, name=NAMES[0]):
     except verification.VerificationError:
         return False
     return True
+
+
+def fits(leaf, key):
+    found = serialization.load_pem_private_key(key.encode(), password=None)
+    return x509.load_pem_x509_certificate(leaf.encode()).public_key() == found.public_key()
 
 
 def test_new_certificates_are_trusted_for_each_name_and_no_other(material):
@@ -94,6 +100,7 @@ def test_what_is_broken_is_made_anew(material, field, broken):
     healed = certificates.decide(dataclasses.replace(material, **{field: text}), NAMES, NOW)
 
     assert is_trusted(healed.bundle, healed.leaf, NOW)
+    assert fits(healed.leaf, healed.leaf_key)
     assert certificates.decide(healed, NAMES, NOW) is healed
 
 
@@ -106,7 +113,7 @@ def test_a_secret_without_certificates_is_none(data):
     assert certificates.Material.read(data) is None
 
 
-@hypothesis_settings(max_examples=15, deadline=None)
+@hypothesis_settings(max_examples=15)
 @given(st.lists(st.tuples(st.integers(0, 4000), st.booleans()), max_size=5))
 def test_at_any_time_the_leaf_in_use_is_trusted_before_and_after_each_change(steps):
     now, found = NOW, certificates.decide(None, NAMES, NOW)

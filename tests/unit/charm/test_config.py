@@ -5,9 +5,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-import config
-import errors
+from istio_integrator.config import config
+from istio_integrator.kube import errors
 
+LONGEST_HOST = ("a" * 62 + ".") * 4 + "m"
+"""253 characters, the most that DNS allows."""
 WRONG = [
     pytest.param({"istiod-namespace": "Istio_System"}, "istiod-namespace='Istio_System'", id="ns"),
     pytest.param({"revision": "1.31"}, "revision='1.31'", id="revision with a dot"),
@@ -19,6 +21,9 @@ WRONG = [
     pytest.param({"lifecycle-namespaces": "model,all"}, "'all' is none of", id="namespaces"),
     pytest.param({"wait-for-containers": "main,B"}, "'B' is not the name", id="container"),
     pytest.param({"convergence-max-unavailable": 0}, "greater than or equal to 1", id="limit"),
+    pytest.param({"hosts": "a.example,B_C"}, "'B_C' is not a host name", id="host"),
+    pytest.param({"hosts": "https://a.example"}, "is not a host name", id="host with a scheme"),
+    pytest.param({"hosts": LONGEST_HOST + "m"}, "is not a host name", id="host too long"),
     pytest.param({"log-level": "trace"}, "log-level='trace'", id="level"),
 ]
 
@@ -43,6 +48,11 @@ def test_config_defaults_are_those_of_config_yaml_and_no_option_is_missing_in_ei
     shipped = {name: option["default"] for name, option in options.items()}
     assert config.Config.load(shipped) == config.Config()
     assert set(shipped) == {name.replace("_", "-") for name in config.Config.model_fields}
+
+
+def test_config_hosts_may_be_as_long_as_dns_allows_and_are_written_small():
+    assert len(LONGEST_HOST) == 253
+    assert config.Config.load({"hosts": LONGEST_HOST.upper()}).hosts == (LONGEST_HOST,)
 
 
 def test_config_lists_are_split_and_trimmed():

@@ -16,13 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ops import testing
 
-import admission
 import charm
-import cluster as charm_cluster
-import observability
-import webhook
+from istio_integrator.admission import admission, webhook
+from istio_integrator.kube import cluster as charm_cluster
+from istio_integrator.relations import observability
 from tests.unit.charm import fake_cluster
-from tests.unit.charm.test_charm import state, workload
+from tests.unit.charm.charm_world import state, workload
 
 ROOT = pathlib.Path(__file__).parents[3]
 UUID = "00000000-0000-4000-8000-000000000000"

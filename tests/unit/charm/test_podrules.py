@@ -3,11 +3,11 @@
 import json
 
 import pytest
-from sidecar_lifecycle.admission import settings
+from sidecar_lifecycle.shell.admission import settings
 
-import config
-import errors
-import podrules
+from integrator_contract import pods
+from istio_integrator.config import config
+from istio_integrator.kube import errors
 
 
 def load(**options):
@@ -15,21 +15,21 @@ def load(**options):
 
 
 def test_nothing_is_wanted_by_default():
-    assert load().pod_rules == podrules.PodRules()
+    assert load().pod_rules == pods.PodRules()
 
 
 def test_a_mapping_is_for_every_pod():
     rules = load(pod_labels="{team: ml, example.com/cost: '7'}").pod_labels
 
-    assert rules == (podrules.Entries(add=(("team", "ml"), ("example.com/cost", "7"))),)
+    assert rules == (pods.Entries(add={"team": "ml", "example.com/cost": "7"}),)
 
 
 def test_rules_have_a_selector_each():
     text = "- {pods: app=web, add: {a: b}}\n- add: {c: d}\n"
 
     assert load(pod_annotations=text).pod_annotations == (
-        podrules.Entries(selector="app=web", add=(("a", "b"),)),
-        podrules.Entries(add=(("c", "d"),)),
+        pods.Entries(pods="app=web", add={"a": "b"}),
+        pods.Entries(add={"c": "d"}),
     )
 
 
@@ -37,13 +37,13 @@ def test_rules_have_a_selector_each():
 def test_ports_are_written_as_one_likes(text):
     rules = load(excluded_outbound_ports=text).excluded_outbound_ports
 
-    assert rules == (podrules.Ports(ports=(5432, 6379)),)
+    assert rules == (pods.Ports(ports=(5432, 6379)),)
 
 
 def test_registries_are_tried_from_the_longest():
     text = "[{pods: '!x', prefixes: {a.io: m.io/a, a.io/library: m.io/b}}]"
 
-    assert [old for old, _ in load(image_registries=text).image_registries[0].prefixes] == [
+    assert [old for old, _ in load(image_registries=text).image_registries[0].pairs] == [
         "a.io/library",
         "a.io",
     ]
@@ -111,14 +111,6 @@ def test_every_rule_is_understood_by_the_workload():
         excluded_outbound_ports="5432",
         image_registries="[{pods: '!x', prefixes: {docker.io: localhost/x}}]",
     ).pod_rules
-    values = {
-        "pod-labels": [rule.as_setting() for rule in rules.labels],
-        "pod-annotations": [rule.as_setting() for rule in rules.annotations],
-        "excluded-outbound-ports": [rule.as_setting() for rule in rules.excluded_outbound_ports],
-        "image-registries": [rule.as_setting() for rule in rules.image_registries],
-    }
+    wanted = pods.Settings(application="a", model="m", **vars(rules))
 
-    known = settings.load(json.dumps({"application": "a", "model": "m", **values}))
-
-    assert known.pod_labels[0].add == {"team": "ml"}
-    assert known.image_registries[0].prefixes == (("docker.io", "localhost/x"),)
+    assert settings.load(json.dumps(wanted.document())) == wanted

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from demo import chart, report, timeline
+from demo import chart, report
+from testbed.kit import timeline
 
 
 def line(*containers):

@@ -2,7 +2,8 @@ import io
 
 import rich.console
 
-from demo import report, timeline, view
+from demo import report, view
+from testbed.kit import timeline
 
 
 def pod(name, *states, proxy=None):

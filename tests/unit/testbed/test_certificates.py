@@ -21,6 +21,13 @@ def test_server_certificate_is_valid_for_its_names_and_addresses(tmp_path: Path)
     assert verifier.verify(load(pair.certificate), [])
 
 
+def test_authority_of_a_directory_outlives_the_process_that_made_it(tmp_path: Path):
+    first = load(certificates.Authority(tmp_path).pair.certificate)
+    again = certificates.Authority(tmp_path)
+    assert load(again.pair.certificate) == first
+    load(again.server("late", ["late.example"], []).certificate).verify_directly_issued_by(first)
+
+
 def test_client_certificate_carries_user_and_group(tmp_path: Path):
     pair = certificates.Authority(tmp_path).client("admin", "alice", "system:masters")
     subject = load(pair.certificate).subject.rfc4514_string()

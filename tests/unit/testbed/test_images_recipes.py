@@ -4,7 +4,7 @@ import pytest
 
 from testbed import images, paths
 from testbed.images import recipes
-from tests import missing
+from tests import needs
 
 SHELLS = {"sh", "bash", "dash", "ash", "busybox", "curl", "wget", "perl", "python3"}
 
@@ -72,7 +72,7 @@ def test_images_that_must_not_run_as_root_have_a_numeric_user(name):
 
 def test_built_proxy_has_what_istio_needs_and_no_shell():
     if not images.is_built("proxy"):
-        missing.leave_out("the proxy image is not built yet")
+        needs.leave_out("the proxy image is not built yet")
     image = images.build(["proxy"])["proxy"]
     names: dict[str, tarfile.TarInfo] = {}
     for layer in image.layers:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 
 import pytest
-import structlog
 
+from tests.unit.workload.fake_apiserver import FakeApiserver
+from tests.unit.workload.shutdown_world import NAMESPACE
 from tests.unit.workload.virtual_time import VirtualLoop
 
 
@@ -20,8 +21,10 @@ def pytest_asyncio_loop_factories(
     return {"real": asyncio.new_event_loop}
 
 
-@pytest.fixture(autouse=True)
-def logging_as_before() -> Iterator[None]:
-    """Undo what a command under test configured: it logs to a stream that the test closes."""
-    yield
-    structlog.reset_defaults()
+@pytest.fixture
+async def cluster() -> AsyncIterator[FakeApiserver]:
+    """An API server that has the model's namespace."""
+    fake = FakeApiserver()
+    async with fake:
+        fake.namespace(NAMESPACE)
+        yield fake

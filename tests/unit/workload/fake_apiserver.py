@@ -9,43 +9,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import functools
 import json
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from aiohttp import WSMsgType, web
+from aiohttp import web
 from lightkube.config.kubeconfig import KubeConfig
 from lightkube.config.models import Cluster, User
-from sidecar_lifecycle.kube.client import Client
+from sidecar_lifecycle.shell.kube.client import Client
 
-Object = dict[str, Any]
+from tests.unit import api_objects
+from tests.unit.api_objects import Object
+from tests.unit.workload.fake_proxy import Proxy
+
 Key = tuple[str, str, str]
 """Plural, namespace, name."""
 PROXY = "istio-proxy"
 
 
-class Proxy:
-    """How one pod's proxy takes a stop."""
-
-    def __init__(self) -> None:
-        self.mode = "ok"
-        """ok, deaf (200, but runs on), mute (ends, no answer), lingers (ends, but the connection
-        does not), 403, 500, refused, hang, vanish, no-http."""
-        self.exec_mode = "ok"
-        """ok, exit-1, missing, hang, forbidden."""
-        self.release = asyncio.Event()
-        """Ends a hang."""
-        self.requests: list[str] = []
-        """What arrived at the proxy, by transport."""
-
-
-class FakeApiserver:
+class FakeApiserver(api_objects.Objects):
     """The server; `async with` runs it and gives a client."""
 
     def __init__(self) -> None:
-        self.objects: dict[Key, Object] = {}
-        self.version = 100
+        super().__init__()
         self.history: list[tuple[int, str, str, Object, Object | None]] = []
         self.compacted = 0
         self.watchers: dict[asyncio.Queue[Any], str] = {}
@@ -92,12 +80,7 @@ class FakeApiserver:
         meta = item["metadata"]
         key = (plural, meta.get("namespace") or "", meta["name"])
         before = self.objects.get(key)
-        self.version += 1
-        item = copy.deepcopy(item)
-        item["metadata"]["resourceVersion"] = str(self.version)
-        same = before["metadata"]["uid"] if before else f"uid-of-{meta['name']}-{self.version}"
-        item["metadata"].setdefault("uid", same)
-        self.objects[key] = item
+        item = self.keep(key, copy.deepcopy(item))
         self._publish(plural, "MODIFIED" if before else "ADDED", item, before)
         return item
 
@@ -161,7 +144,7 @@ class FakeApiserver:
                 return _status(status, "Injected", headers)
         if self.denied(request.method, path):
             return _status(403, "Forbidden")
-        plural, namespace, name, sub = _split(path)
+        _, plural, namespace, name, sub = api_objects.Address.of(path)
         if sub in ("portforward", "exec"):
             return await self._stream(request, namespace, name, sub)
         if request.method == "GET" and not name:
@@ -201,15 +184,14 @@ class FakeApiserver:
         return _status(200, "")
 
     def _select(self, request: web.Request, namespace: str) -> Callable[[Object], bool]:
-        labels = [part for part in request.query.get("labelSelector", "").split(",") if part]
+        labels = request.query.get("labelSelector", "")
         fields = [part for part in request.query.get("fieldSelector", "").split(",") if part]
 
         def matches(item: Object) -> bool:
             meta = item["metadata"]
             if namespace and meta.get("namespace") != namespace:
                 return False
-            own = meta.get("labels", {})
-            return all(_label(part, own) for part in labels) and all(
+            return api_objects.has_labels(item, labels) and all(
                 _field(part, item) for part in fields
             )
 
@@ -288,95 +270,26 @@ class FakeApiserver:
         proxy = self.proxies[name]
         if sub == "exec" and proxy.exec_mode == "forbidden":
             return _status(403, "Forbidden")
+        quits = functools.partial(self._quit, namespace, name)
         socket = web.WebSocketResponse(protocols=("v4.channel.k8s.io",))
         await socket.prepare(request)
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
         try:
             if sub == "portforward":
-                await self._port_forward(request, socket, proxy, (namespace, name))
+                await proxy.port_forward(request, socket, quits)
             else:
-                await self._exec(request, socket, proxy, (namespace, name))
+                await proxy.exec(request, socket, quits)
         finally:
             self.in_flight -= 1
         await socket.close()
         return socket
-
-    async def _port_forward(
-        self, request: web.Request, socket: web.WebSocketResponse, proxy: Proxy, pod: Any
-    ) -> None:
-        port = int(request.query["ports"]).to_bytes(2, "little")
-        await socket.send_bytes(b"\x00" + port)
-        await socket.send_bytes(b"\x01" + port)
-        if proxy.mode == "refused":
-            await socket.send_bytes(b"\x01" + b"connect: connection refused")
-            return
-        received = b""
-        while b"\r\n\r\n" not in received:
-            message = await socket.receive()
-            if message.type is not WSMsgType.BINARY:
-                return
-            assert message.data[0] == 0
-            received += message.data[1:]
-        proxy.requests.append("port-forward")
-        assert received.startswith(b"POST /quitquitquit HTTP/1.1\r\n")
-        if proxy.mode == "vanish":
-            return
-        if proxy.mode == "mute":
-            self._quit(*pod)
-            await proxy.release.wait()
-        if proxy.mode == "hang":
-            await proxy.release.wait()
-        answers = {"403": b"403 Forbidden", "500": b"500 Oh", "no-http": None}
-        answer = answers.get(proxy.mode, b"200 OK")
-        head = b"HTTP/1.1 " + answer if answer else b"SSH-2.0-x"
-        # In pieces, as a stream may come.
-        for piece in (head[:5], head[5:], b"\r\nContent-Length: 2\r\n\r\nOK"):
-            await socket.send_bytes(b"\x00" + piece)
-        if proxy.mode in ("ok", "hang", "lingers"):
-            self._quit(*pod)
-        if proxy.mode == "lingers":
-            await proxy.release.wait()
-
-    async def _exec(
-        self, request: web.Request, socket: web.WebSocketResponse, proxy: Proxy, pod: Any
-    ) -> None:
-        assert request.query.getall("command")[0] == "pilot-agent"
-        proxy.requests.append("exec")
-        if proxy.exec_mode == "hang":
-            await proxy.release.wait()
-        await socket.send_bytes(b"\x01OK\n")
-        if proxy.exec_mode == "ok":
-            self._quit(*pod)
-            await socket.send_bytes(b"\x03" + b'{"status":"Success"}')
-        elif proxy.exec_mode == "exit-1":
-            cause = {"reason": "ExitCode", "message": "1"}
-            status = {"status": "Failure", "details": {"causes": [cause]}}
-            await socket.send_bytes(b"\x02no admin port\n")
-            await socket.send_bytes(b"\x03" + json.dumps(status).encode())
-        else:
-            status = {"status": "Failure", "message": "executable file not found"}
-            await socket.send_bytes(b"\x03" + json.dumps(status).encode())
 
     def _quit(self, namespace: str, name: str) -> None:
         ended = {"terminated": {"exitCode": 0, "finishedAt": "2026-01-01T00:02:00Z"}}
         # A pod deleted meanwhile has no kubelet to report.
         with contextlib.suppress(KeyError):
             self.set_state(namespace, name, PROXY, ended)
-
-
-def _split(path: str) -> tuple[str, str, str, str]:
-    parts = path.strip("/").split("/")
-    parts = parts[2:] if parts[0] == "api" else parts[3:]
-    namespace = ""
-    if parts[0] == "namespaces" and len(parts) > 2:
-        namespace, parts = parts[1], parts[2:]
-    return (parts[0], namespace, *([*parts[1:], "", ""][:2]))  # type: ignore[return-value]
-
-
-def _label(part: str, labels: dict[str, str]) -> bool:
-    key, equals, value = part.partition("=")
-    return labels.get(key) == value if equals else key in labels
 
 
 def _field(part: str, item: Object) -> bool:
@@ -388,7 +301,7 @@ def _field(part: str, item: Object) -> bool:
 
 
 def _status(code: int, reason: str, headers: dict[str, str] | None = None) -> web.Response:
-    body = {"kind": "Status", "code": code, "reason": reason, "message": f"fake: {reason}"}
+    body = api_objects.refusal(code, f"fake: {reason}", reason)
     return web.json_response(body, status=code, headers=headers)
 
 

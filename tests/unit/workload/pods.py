@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from sidecar_lifecycle.kube import types
+from sidecar_lifecycle.model import types
 
 PROXY = "istio-proxy"
 

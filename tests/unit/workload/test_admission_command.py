@@ -1,10 +1,19 @@
 """The settings file and the command line of `mutate` and `admission`."""
 
+import asyncio
+import base64
+import datetime
 import json
+import logging
 
+import prometheus_client
 import pytest
-from sidecar_lifecycle import cli
-from sidecar_lifecycle.admission import settings
+import structlog
+from sidecar_lifecycle.shell import cli, logs
+from sidecar_lifecycle.shell.admission import server, settings
+
+from istio_integrator.admission import certificates
+from tests.unit.workload.fake_apiserver import until
 
 MINIMAL = {"application": "a", "model": "m"}
 
@@ -17,12 +26,21 @@ MINIMAL = {"application": "a", "model": "m"}
         ({"membership": "all"}, "Invalid enum value 'all'"),
         ({"excluded-pods": "a in b"}, "excluded-pods: 'a in b' is not a requirement"),
         ({"inject-label": {}}, "exactly one label"),
-        ({"pod-labels": [{"pods": "=", "add": {}}]}, "pod-labels[0]: '='"),
-        ({"excluded-outbound-ports": [{"ports": [0]}]}, "Expected `int` >= 1"),
-        ({"image-registries": [{"prefixes": {}}]}, "missing required field `pods`"),
+        (
+            {"pod-labels": [{"pods": "=", "add": {}}]},
+            "'=' is not a requirement",
+        ),
+        (
+            {"excluded-outbound-ports": [{"ports": [0]}]},
+            "0 is not a port - at `$.excluded_outbound_ports[0]`",
+        ),
+        (
+            {"image-registries": [{"prefixes": {}}]},
+            "'' is not a label selector - at `$.image_registries[0]`",
+        ),
         (
             {"image-registries": [{"pods": "a", "prefixes": {"docker.io/": "x"}}]},
-            "image-registries[0]: 'docker.io/' is not a registry",
+            "'docker.io/' is not a registry",
         ),
         (
             {"image-registries": [{"pods": "a", "prefixes": {"a.io": "b.io/x", "b.io": "c.io"}}]},
@@ -85,7 +103,7 @@ def test_mutate_says_it_to_people(files, capsys):
         '  add /metadata/annotations {"istio-integrator.charmhub.io/applied": "excluded"}',
         '  add /metadata/labels/sidecar.istio.io~1inject "false"',
         "other/two-…: nothing",
-        "  no hold (HostNetwork): pods on the node's network never get a sidecar",
+        "  no hold (HostNetwork): Pods on the node's network never get a sidecar.",
     ]
 
 
@@ -130,3 +148,31 @@ def test_an_address_without_host_or_port_is_refused(address, capsys):
 
     assert caught.value.code == 2
     assert "is not HOST:PORT" in capsys.readouterr().err
+
+
+async def test_level_of_the_servers_log_changes_while_they_serve(tmp_path, capsys):
+    wanted = certificates.decide(None, ["webhook"], datetime.datetime.now(datetime.UTC))
+    for name, encoded in wanted.data().items():
+        (tmp_path / name).write_bytes(base64.b64decode(encoded))
+    (tmp_path / "settings.json").write_text(json.dumps(MINIMAL))
+    level = tmp_path / "log-level"
+    level.write_text("error")
+    options = server.Options(
+        settings_file=tmp_path / "settings.json",
+        tls_dir=tmp_path,
+        listen=("127.0.0.1", 0),
+        health="127.0.0.1:0",
+        log_level_file=level,
+    )
+    logs.configure("info")
+    said = ""
+    serving = server.Server(options, prometheus_client.CollectorRegistry()).serving()
+    async with serving, asyncio.timeout(30):
+        await until(lambda: not structlog.get_logger().is_enabled_for(logging.WARNING))
+        level.write_text("debug")
+        while '"level": "debug"' not in said:
+            structlog.get_logger().debug("heard")
+            said += capsys.readouterr().err
+            await asyncio.sleep(0.05)
+
+    assert '"message": "heard"' in said

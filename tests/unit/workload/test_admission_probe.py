@@ -7,7 +7,7 @@ from typing import Any
 
 import prometheus_client
 import pytest
-from sidecar_lifecycle.admission import probe
+from sidecar_lifecycle.shell.admission import probe
 
 from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
 

@@ -6,7 +6,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sidecar_lifecycle.admission import review, settings
+from sidecar_lifecycle.shell.admission import review, settings
 
 KNOWN = settings.load('{"application": "a", "model": "m"}')
 POD = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main", "image": "x"}]}}
@@ -98,6 +98,24 @@ def test_whoever_creates_the_pod_is_warned_of_a_hold_that_is_not_possible():
 
 
 @pytest.mark.parametrize(
+    "pod",
+    [
+        pytest.param({"labels": {"sidecar.istio.io/inject": "false"}}, id="not injected"),
+        pytest.param(
+            {"annotations": {"proxy.istio.io/config": "holdApplicationUntilProxyStarts: false"}},
+            id="says itself",
+        ),
+        pytest.param({"annotations": {"kubernetes.io/config.mirror": "0123"}}, id="mirror"),
+    ],
+)
+def test_nobody_is_warned_of_a_hold_that_is_not_meant_for_the_pod(pod):
+    answer = ask(object={**POD, "metadata": pod})
+
+    assert answer.mutation.skipped
+    assert "warnings" not in response(answer)
+
+
+@pytest.mark.parametrize(
     "body",
     [
         b"",
@@ -115,6 +133,45 @@ def test_what_is_no_review_is_a_bad_request_that_says_why(body):
 
     assert (answer.status, answer.outcome) == (400, "malformed")
     assert answer.body.startswith(b"this is no AdmissionReview")
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        pytest.param(
+            '{"metadata": {}, "spec": {"containers": [' + "{}," * 20_001 + "{}]}}", id="many"
+        ),
+        pytest.param(
+            '{"metadata": {"annotations": {"traffic.sidecar.istio.io/excludeOutboundPorts": "'
+            + r"\u0001" * 200_000
+            + '"}}, "spec": {"containers": [{}]}}',
+            id="much to answer",
+        ),
+        pytest.param(
+            '{"metadata": {"labels": {"a": ' + "[" * 20_000 + "]" * 20_000 + "}}}", id="deep"
+        ),
+        pytest.param(
+            r'{"metadata": {"name": "\ud800"}, "spec": {"containers": []}}', id="surrogate"
+        ),
+        pytest.param('{"metadata": {"name": ' + "1" * 5000 + "}}", id="long number"),
+    ],
+)
+def test_a_pod_beyond_a_bound_is_allowed_as_it_is_or_no_review(pod):
+    ports = settings.load(
+        '{"application": "a", "model": "m", "excluded-outbound-ports": [{"ports": [1]}]}'
+    )
+    body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
+    text = json.dumps({**body, "request": request(object="@")}).replace('"@"', pod)
+
+    answer = review.answer(text.encode(), ports, "model")
+
+    if answer.status == 200:
+        found = response(answer)
+        assert (found["allowed"], answer.outcome) == (True, "not-understood")
+        assert "left the pod as it is" in found["warnings"][0]
+        assert "patch" not in found
+    else:
+        assert answer.outcome == "malformed"
 
 
 def test_another_version_of_reviews_is_a_bad_request():

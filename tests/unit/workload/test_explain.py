@@ -12,10 +12,11 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from sidecar_lifecycle import cli
+from sidecar_lifecycle.shell import cli
 
 from tests.unit.workload import pods
 
+ENDED = {"stop": "2026-01-01T00:01:00Z", "wait": ""}
 FIELDS = {"namespace", "name", "decision", "reason", "message", "containers"}
 
 
@@ -67,6 +68,7 @@ def test_pods_are_read_however_they_are_given(
     assert (code, err) == (0, "")
     assert [row["decision"] for row in rows] == want
     assert all(set(row) >= FIELDS for row in rows)
+    assert [row.get("ended", "") for row in rows] == [ENDED[each] for each in want]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +123,7 @@ def test_options_decide_as_in_run(tmp_path: Path, capsys: pytest.CaptureFixture[
         ([], "wait"),
         (["--ignore-containers", "agent"], "stop"),
         (["--wait-for-containers", "main, x"], "stop"),
-        (["--status-port", "0"], "ignore"),
+        (["--wait-for-containers", "main", "--status-port", "0"], "stop"),
     ):
         _, out, _ = explain(text, "--output", "json", *options, tmp_path=tmp_path, capsys=capsys)
         assert json.loads(out)["decision"] == want

@@ -9,14 +9,16 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from sidecar_lifecycle import gateways
+from sidecar_lifecycle.model import types
+from sidecar_lifecycle.shell.kube import watch
+from sidecar_lifecycle.shell.observers import gateways
 
 from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
 
 VIRTUAL_TIME = True
 OWNER = "kubeflow.istio-integrator"
 SPACE = "istio-ingress"
-KINDS = 6
+KINDS = 5
 ROUTER = {"name": "istio-proxy", "args": ["proxy", "router"]}
 SIDECAR = {"name": "istio-proxy", "args": ["proxy", "sidecar"]}
 
@@ -94,10 +96,6 @@ BY_TEMPLATE = {"inject.istio.io/templates": "gateway"}
         pytest.param("gateways", None, versioned(), True, id="neighbour-comes"),
         pytest.param("gateways", versioned(), versioned(2), True, id="neighbour-changes"),
         pytest.param("gateways", versioned(), versioned(), False, id="neighbour-is-touched"),
-        pytest.param(
-            "authorizationpolicies", None, versioned(action="CUSTOM"), True, id="who-else-asks"
-        ),
-        pytest.param("authorizationpolicies", None, versioned(), False, id="who-decides-alone"),
     ],
 )
 async def test_charm_is_told_of_a_gateways_change_that_matters(
@@ -178,3 +176,30 @@ async def test_guard_that_went_wakes_nobody():
         told.clear()
         await asyncio.sleep(120)
         assert told == []
+
+
+class Counting(dict[str, str]):
+    """Labels that count how often they are looked at."""
+
+    looks = 0
+
+    def items(self):  # type: ignore[no-untyped-def]
+        Counting.looks += 1
+        return super().items()
+
+
+def test_thousands_of_look_alikes_make_a_service_no_more_work():
+    observer = gateways.Observer(None, OWNER, lambda: None)  # type: ignore[arg-type]
+    for number in range(5000):
+        item = gateways.Deployment(
+            metadata=types.ObjectMeta(name=f"gateway-{number}", namespace="tenant")
+        )
+        item.spec.template.metadata.annotations = BY_TEMPLATE
+        item.spec.template.metadata.labels = Counting(app=str(number))
+        observer._note_workload(watch.Change("added", item))
+    for namespace in ("tenant", "istio-ingress"):
+        beside = gateways.Service(metadata=types.ObjectMeta(name="x", namespace=namespace))
+        beside.spec.selector = {"app": "none"}
+        assert observer._service_fingerprint(beside) is None
+
+    assert Counting.looks <= gateways.MOST_WORKLOADS

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from sidecar_lifecycle.kube import events, types
+from sidecar_lifecycle.model import types
+from sidecar_lifecycle.shell.kube import events
 
 from tests.unit.workload import pods
 from tests.unit.workload.fake_apiserver import FakeApiserver

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from sidecar_lifecycle.kube import lease
+from sidecar_lifecycle.shell.kube import lease
 
 from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
 
@@ -117,6 +117,21 @@ async def test_leader_whose_lease_another_took_steps_back(cluster: FakeApiserver
         cluster.put("leases", stolen)
         await first.wait_deposed()
         assert first.holder == "app/9"
+
+
+async def test_leader_that_ends_gives_away_no_lease_that_another_took(cluster: FakeApiserver):
+    first = member(cluster, "app/0")
+    async with running_task(first.run()):
+        await first.wait_elected()
+        await until(lambda: first.reachable)
+        stolen = cluster.get("leases", "model", "app-lifecycle")
+        stolen["spec"]["holderIdentity"] = "app/9"
+        cluster.put("leases", stolen)
+        # It ends before it has looked again.
+        assert first.is_leader
+
+    spec = cluster.get("leases", "model", "app-lifecycle")["spec"]
+    assert spec["holderIdentity"] == "app/9"
 
 
 async def test_stand_by_that_ends_leaves_the_lease_alone(cluster: FakeApiserver):

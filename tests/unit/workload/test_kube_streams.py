@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
-from sidecar_lifecycle.kube import errors, streams
+from sidecar_lifecycle.shell.kube import errors, streams
 
 from tests.unit.workload import pods
 from tests.unit.workload.fake_apiserver import FakeApiserver
@@ -89,6 +89,20 @@ async def test_command_that_can_not_be_started_is_an_error(cluster: FakeApiserve
         )
 
 
+async def test_command_that_never_stops_talking_is_given_up_at_once(cluster: FakeApiserver):
+    cluster.proxies["job-x"].exec_mode = "talks"
+    with pytest.raises(errors.StreamError, match="says more"):
+        await streams.run_command(
+            cluster.client, "kubeflow", "job-x", "istio-proxy", ["pilot-agent"], deadline=5
+        )
+
+
+async def test_status_code_of_thousands_of_digits_is_no_http(cluster: FakeApiserver):
+    cluster.proxies["job-x"].mode = "digits"
+    with pytest.raises(errors.StreamError, match="does not speak HTTP"):
+        await post(cluster)
+
+
 @pytest.mark.parametrize(
     ("payload", "code"),
     [
@@ -108,7 +122,13 @@ def test_last_frame_of_exec_tells_the_exit_code(payload: object, code: int):
     assert streams.exit_code(msgspec.json.encode(payload)) == code
 
 
-@pytest.mark.parametrize("payload", [b"not json", b'{"status": "Failure", "message": "no"}'])
+DIGITS = b'{"details":{"causes":[{"reason":"ExitCode","message":"%s"}]}}' % (b"1" * 5000)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b"not json", b'{"status": "Failure", "message": "no"}', b'{"a":' + b"[" * 2000, DIGITS],
+)
 def test_last_frame_without_exit_code_is_an_error(payload: bytes):
     with pytest.raises(errors.StreamError):
         streams.exit_code(payload)

@@ -11,7 +11,8 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sidecar_lifecycle.kube import errors, types, watch
+from sidecar_lifecycle.model import types
+from sidecar_lifecycle.shell.kube import errors, watch
 
 from tests.unit.workload import pods
 from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
@@ -33,12 +34,12 @@ class Follower:
         self.said: list[str] = []
         self.names: dict[str, str] = {}
         self.state = watch.WatchState()
-        self._cluster = cluster
+        self._client = cluster.client
         self._selectors = selectors
 
     async def run(self) -> None:
         async for change in watch.watch(
-            self._cluster.client, types.Pod, state=self.state, **self._selectors
+            self._client, types.Pod, state=self.state, **self._selectors
         ):
             if change.object is None:
                 self.said.append("synced")
@@ -151,15 +152,80 @@ async def test_what_waiting_does_not_heal_is_raised(cluster: FakeApiserver, code
 
 
 async def test_server_that_is_away_is_asked_again(cluster: FakeApiserver):
-    server = cluster.client.transport.server
-    cluster.client.transport.server = "http://127.0.0.1:1"
+    server = cluster.client.server
+    cluster.client.server = "http://127.0.0.1:1"
     follower = Follower(cluster)
     async with running_task(follower.run()):
         await asyncio.sleep(120)
         assert not follower.state.live
         assert "refused" in follower.state.failure or "Connect" in follower.state.failure
-        cluster.client.transport.server = server
+        cluster.client.server = server
         await until(lambda: "synced" in follower.said)
+
+
+async def test_peer_that_has_gone_silent_is_left_for_another(cluster: FakeApiserver):
+    async with following(cluster) as follower:
+        # As behind a firewall that forgot the connection: it stands, and nothing comes.
+        cluster.watchers.clear()
+        asked = len(cluster.requests)
+        await asyncio.sleep(70)
+        assert len(cluster.requests) == asked, "bookmarks come every minute"
+        cluster.put("pods", pod("a"))
+        await until(lambda: "added a" in follower.said, seconds=120)
+
+
+class Script:
+    """Stands for an apiserver whose watches say just this, one after the other."""
+
+    def __init__(self, *watches: list[tuple[str, str, str]]) -> None:
+        self.client = self
+        self.watches = list(watches)
+        self.params: list[dict[str, str]] = []
+        self.opened: list[float] = []
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, path: str, *, params: dict[str, str], idle: float
+    ) -> AsyncIterator[Script]:
+        self.params.append(params)
+        self.opened.append(asyncio.get_running_loop().time())
+        assert len(self.opened) < 1000, "the server is asked without a pause"
+        yield self
+
+    async def iter_any(self) -> AsyncIterator[bytes]:
+        for kind, name, version in self.watches.pop(0) if self.watches else ():
+            metadata: dict[str, Any] = {"name": name, "resourceVersion": version, "uid": name}
+            if kind == "BOOKMARK":
+                metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
+            yield msgspec.json.encode({"type": kind, "object": {"metadata": metadata}}) + b"\n"
+
+
+async def test_list_that_breaks_off_is_asked_for_from_its_beginning():
+    script = Script(
+        [("ADDED", "new", "900"), ("ADDED", "old", "7")],
+        [("ADDED", "old", "7"), ("ADDED", "new", "900"), ("BOOKMARK", "", "901")],
+        [("MODIFIED", "old", "902")],
+    )
+    async with running_task(Follower(script).run()):  # type: ignore[arg-type]
+        await until(lambda: len(script.params) == 4)
+
+    asked = [("sendInitialEvents" in each, each.get("resourceVersion")) for each in script.params]
+    assert asked == [(True, None), (True, None), (False, "901"), (False, "902")]
+
+
+async def test_server_that_ends_each_watch_at_once_is_asked_ever_more_slowly():
+    script = Script()
+    async with running_task(Follower(script).run()) as following_it:  # type: ignore[arg-type]
+        await asyncio.sleep(300)
+        assert not following_it.done()
+
+    pauses = [
+        after - before for before, after in zip(script.opened, script.opened[1:], strict=False)
+    ]
+    assert 5 <= len(pauses) < 60
+    # The first end may be the usual one, and costs no time.
+    assert pauses[0] < 0.1
+    assert min(pauses[-5:]) > 10
 
 
 async def test_null_where_a_list_belongs_is_an_empty_one(cluster: FakeApiserver):

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from sidecar_lifecycle import observe
+from sidecar_lifecycle.shell.observers import observe
 
 from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
 
@@ -40,6 +40,15 @@ def deployment(name: str, namespace: str, ready: int, **labels: str) -> dict[str
         "metadata": {"name": name, "namespace": namespace, "generation": 1, "labels": labels},
         "status": {"readyReplicas": ready},
     }
+
+
+def ours(generation: int = 1, *, applied: str = "a", ready: int = 1) -> dict[str, Any]:
+    """Return the Deployment of our webhook, after so many changes of its specification."""
+    component = {"istio-integrator.charmhub.io/component": "admission-webhook"}
+    made = deployment("x", "kubeflow", ready, **component)
+    annotations = {"istio-integrator.charmhub.io/applied-hash": applied}
+    made["metadata"].update(generation=generation, uid="x", annotations=annotations)
+    return made
 
 
 @contextlib.asynccontextmanager
@@ -111,6 +120,34 @@ async def test_charm_is_told_of_a_change_that_matters(
         cluster.put(plural, after)
         await asyncio.sleep(5)
         assert bool(told) is want
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "want"),
+    [
+        pytest.param(None, ours(ready=0), False, id="made"),
+        pytest.param(ours(ready=0), ours(), True, id="answers"),
+        pytest.param(ours(), ours(ready=0), True, id="answers-no-more"),
+        pytest.param(ours(ready=2), ours(ready=3), False, id="rolling"),
+        pytest.param(ours(), ours(2, applied="b"), False, id="written-by-the-charm"),
+        pytest.param(ours(), ours(2), True, id="edited-by-another"),
+        pytest.param(ours(ready=0), ours(2, ready=0), True, id="edited-before-it-answers"),
+    ],
+)
+async def test_charm_is_told_of_its_webhook_only_what_it_did_not_write(
+    before: dict[str, Any] | None, after: dict[str, Any], want: bool
+):
+    async with observing(*([("deployments", before)] if before else [])) as (cluster, told):
+        cluster.put("deployments", after)
+        await asyncio.sleep(5)
+        assert bool(told) is want
+
+
+async def test_webhook_that_is_deleted_is_told():
+    async with observing(("deployments", ours())) as (cluster, told):
+        cluster.delete("deployments", "kubeflow", "x")
+        await asyncio.sleep(5)
+        assert told
 
 
 async def test_istiod_behind_the_injector_is_observed_wherever_it_is():

@@ -3,9 +3,10 @@
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
-from sidecar_lifecycle import names
-from sidecar_lifecycle.kube import types
-from sidecar_lifecycle.rules import eligible, selectors
+from sidecar_lifecycle.decide import eligible
+from sidecar_lifecycle.model import types
+
+from integrator_contract import names, selectors
 
 ENABLED = {"istio-injection": "enabled"}
 
@@ -167,6 +168,9 @@ def test_another_applications_integrator_label_does_not_make_it_ours_elsewhere()
     assert eligible.wanted(other, scope()).wanted
 
 
+CUSTOMISED = types.Container(name="istio-proxy", image="auto")
+
+
 @pytest.mark.parametrize(
     ("subject", "want"),
     [
@@ -177,6 +181,12 @@ def test_another_applications_integrator_label_does_not_make_it_ours_elsewhere()
             pod(initContainers=[types.Container(name="istio-init")]), False, id="init-only"
         ),
         pytest.param(pod(annotations={names.SIDECAR_STATUS: "{}"}), True, id="status"),
+        pytest.param(pod(initContainers=[CUSTOMISED]), False, id="customised-not-injected"),
+        pytest.param(
+            pod(annotations={names.SIDECAR_STATUS: "{}"}, initContainers=[CUSTOMISED]),
+            True,
+            id="customised-and-injected",
+        ),
     ],
 )
 def test_a_sidecar_is_recognised_in_any_form(subject, want):
@@ -232,6 +242,12 @@ def lookup(kind, name):
         ),
         pytest.param(
             [ref("StatefulSet", uid="older")], "OwnerUnknown", "StatefulSet/x", id="recreated"
+        ),
+        pytest.param(
+            [ref("ReplicaSet", "x-1", uid="older")],
+            "OwnerUnknown",
+            "ReplicaSet/x-1",
+            id="replicaset-recreated",
         ),
         pytest.param(
             [ref("ReplicaSet", "gone")], "OwnerUnknown", "ReplicaSet/gone", id="replicaset-gone"

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
-from sidecar_lifecycle import names
-from sidecar_lifecycle.kube import types
-from sidecar_lifecycle.rules import finished
+from sidecar_lifecycle.decide import finished
+from sidecar_lifecycle.model import types
 
+from integrator_contract import names
+from integrator_contract.answers import Action
 from tests.unit.workload import pods
 from tests.unit.workload.pods import ended, pod, rule, running, waiting
 
@@ -140,7 +142,13 @@ CASES = [
         "NativeSidecar",
         id="native-proxy",
     ),
-    pytest.param(pod(proxy=waiting()), "wait", "ProxyNotRunning", id="proxy-crash-loop"),
+    pytest.param(pod(proxy=waiting()), "report", "ProxyNotRunning", id="proxy-crash-loop"),
+    pytest.param(
+        pod(proxy=waiting("ErrImagePull"), proxy_spec={"image": "auto"}),
+        "report",
+        "ProxyNotRunning",
+        id="proxy-customised-and-never-injected",
+    ),
     pytest.param(pod(proxy=ended()), "ignore", "ProxyEnded", id="proxy-already-stopped"),
     pytest.param(
         pod(policy="OnFailure", proxy=ended(1)), "wait", "ProxyRestarting", id="proxy-comes-back"
@@ -203,9 +211,7 @@ CASES = [
     pytest.param(
         pod(annotations=annotated(shutdown="disabled")), "ignore", "Disabled", id="disabled"
     ),
-    pytest.param(
-        pod(annotations=annotated(port="0")), "ignore", "StatusPortDisabled", id="port-0"
-    ),
+    pytest.param(pod(annotations=annotated(port="0")), "stop", "PayloadFinished", id="port-0"),
     pytest.param(pod(annotations=annotated(port="x")), "report", "BadStatusPort", id="port-x"),
     pytest.param(
         pod(others={"agent": running()}, annotations=annotated(ignore="agent")),
@@ -278,10 +284,12 @@ def test_pod_of_proxy_alone_is_reported_as_nothing_to_wait_for():
 
 
 def test_running_ephemeral_container_does_not_hold_the_proxy():
-    subject = pod()
-    subject.spec.ephemeralContainers = [types.Container(name="debug")]
+    subject = pods.pod_json()
+    subject["spec"]["ephemeralContainers"] = [{"name": "debug"}]
+    debug = pods.status("debug", pods.running())
+    subject["status"]["ephemeralContainerStatuses"] = [debug]
 
-    assert decide(subject).action is finished.Action.STOP
+    assert decide(msgspec.convert(subject, types.Pod)).action is Action.STOP
 
 
 def test_stop_names_port_and_proxy_of_the_pod():
@@ -290,9 +298,21 @@ def test_stop_names_port_and_proxy_of_the_pod():
     assert (decision.port, decision.proxy_id) == (16020, "containerd://istio-proxy-0")
 
 
+@pytest.mark.parametrize(
+    ("text", "port"),
+    [("1", 1), (" 15020 ", 15020), ("65535", 65535), ("65536", None), ("-1", None)],
+)
+def test_status_port_of_the_pod_is_one_that_there_is(text: str, port: int | None):
+    decision = decide(pod(annotations=annotated(port=text)))
+
+    assert (decision.reason, decision.port) == (
+        ("PayloadFinished", port) if port else ("BadStatusPort", 0)
+    )
+
+
 def test_status_port_of_the_mesh_is_the_default():
     assert decide(pod(), status_port=17020).port == 17020
-    assert decide(pod(), status_port=0).reason == "StatusPortDisabled"
+    assert decide(pod(), status_port=0).port == 0
 
 
 def test_ignored_container_that_runs_on_is_named_as_holding_the_pod():
@@ -336,7 +356,7 @@ def test_options_apply_where_annotations_say_nothing(
 def test_annotation_beats_option():
     subject = pod(others={"agent": running()}, annotations=annotated(wait="agent"))
 
-    assert decide(subject, wait_for=("main",)).action is finished.Action.WAIT
+    assert decide(subject, wait_for=("main",)).action is Action.WAIT
 
 
 def test_switched_off_and_disabled_namespace_leave_the_pod_alone():
@@ -362,3 +382,19 @@ def test_pod_that_the_kubelet_evicts_is_no_lost_proxy():
     subject.status.reason = "Evicted"
 
     assert decide(subject).reason == "Disrupted"
+
+
+@pytest.mark.parametrize(
+    ("condition", "status", "want"),
+    [
+        pytest.param("DisruptionTarget", "True", "Disrupted", id="disrupted"),
+        pytest.param("DisruptionTarget", "False", "ProxyLost", id="not-any-more"),
+        pytest.param("PodScheduled", "True", "ProxyLost", id="another-condition"),
+    ],
+)
+def test_only_a_disruption_that_goes_on_explains_a_lost_proxy(
+    condition: str, status: str, want: str
+):
+    subject = pod(running(), proxy=ended(), conditions=[{"type": condition, "status": status}])
+
+    assert decide(subject).reason == want

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sidecar_lifecycle.kube import types
-from sidecar_lifecycle.rules import finished, restart
-from sidecar_lifecycle.shutdown import sources
+from sidecar_lifecycle.decide import finished, restart
+from sidecar_lifecycle.model import types
+from sidecar_lifecycle.shell.shutdown import sources
 
+from integrator_contract.answers import Action
 from tests.unit.workload import pods
 
 POLICIES = ("Always", "OnFailure", "Never")
@@ -42,34 +44,70 @@ states = st.one_of(
 listed = st.lists(st.sampled_from(["main", "side", "nobody", "istio-proxy"]), max_size=2)
 
 
+annotated = st.fixed_dictionaries(
+    {},
+    optional={
+        f"istio-integrator.charmhub.io/{key}": listed.map(",".join)
+        for key in ("wait-for-containers", "ignore-containers")
+    },
+)
+ODD = {
+    "main": states,
+    "proxy": states,
+    "others": st.fixed_dictionaries({}, optional={"side": st.none() | states}),
+    "policy": st.sampled_from(POLICIES),
+    "phase": st.sampled_from(["Pending", "Succeeded", "Failed"]),
+    "main_spec": specs,
+    "annotations": annotated,
+    "deletionTimestamp": st.just("2026-01-01T00:02:00Z"),
+}
+"""What may be unusual about a pod whose payload has ended."""
+
+
 @st.composite
 def any_pod(draw: st.DrawFn) -> types.Pod:
-    annotations = {}
-    for key in ("wait-for-containers", "ignore-containers"):
-        if names := draw(listed):
-            annotations[f"istio-integrator.charmhub.io/{key}"] = ",".join(names)
-    extra: dict[str, Any] = {}
-    if draw(st.booleans()):
-        extra["deletionTimestamp"] = "2026-01-01T00:02:00Z"
-    return pods.pod(
-        draw(states),
-        proxy=draw(states),
-        others=draw(st.dictionaries(st.just("side"), st.one_of(st.none(), states))),
-        policy=draw(st.sampled_from(POLICIES)),
-        phase=draw(st.sampled_from(["Running"] * 4 + ["Pending", "Succeeded", "Failed"])),
-        main_spec=draw(specs),
-        annotations=annotations,
-        **extra,
-    )
+    """Return a pod to stop, up to a few things about it."""
+    values: dict[str, Any] = {
+        "policy": draw(st.sampled_from(["Never", "OnFailure"])),
+        "main": draw(CODES.map(pods.ended)),
+        "others": {"side": draw(CODES.map(pods.ended))} if draw(st.booleans()) else {},
+    }
+    for name in draw(st.lists(st.sampled_from(sorted(ODD)), unique=True, max_size=3)):
+        values[name] = draw(ODD[name])
+    return pods.pod(values.pop("main"), **values)
+
+
+def test_most_kinds_of_decision_are_reached():
+    """The properties below say something about a stop only where there is one."""
+    reached: Counter[str] = Counter()
+
+    @settings(max_examples=500, derandomize=True, database=None)
+    @given(any_pod())
+    def look(pod: types.Pod) -> None:
+        reached[finished.finished(pod, finished.Policy()).action] += 1
+        reached["never forgotten"] += _has_ended(pod)
+
+    look()
+    assert reached[Action.STOP] >= 50, reached
+    assert reached["never forgotten"] >= 50, reached
+    assert all(reached[action] for action in Action), reached
 
 
 def _kubelet_restarts(pod: types.Pod, name: str) -> bool:
+    """Say what `ContainerShouldRestart` of the kubelet does, in its words and order."""
     container = next(each for each in pod.spec.containers if each.name == name)
     status = next(each for each in pod.status.containerStatuses if each.name == name)
     assert status.state.terminated is not None
-    return restart.will_restart(
-        container, pod.spec.restartPolicy, status.state.terminated.exitCode
-    )
+    code = status.state.terminated.exitCode
+    for one in container.restartPolicyRules:
+        assert one.exitCodes is not None
+        if one.exitCodes.operator == "In" and code in one.exitCodes.values:
+            return True
+        if one.exitCodes.operator == "NotIn" and code not in one.exitCodes.values:
+            return True
+    # An empty one is none.
+    policy = container.restartPolicy or pod.spec.restartPolicy
+    return policy == "Always" or (policy == "OnFailure" and code != 0)
 
 
 def _is_stale(pod: types.Pod, ended: types.Terminated | None) -> bool:
@@ -81,7 +119,7 @@ def _is_stale(pod: types.Pod, ended: types.Terminated | None) -> bool:
 @given(any_pod())
 def test_stop_only_when_the_facts_allow_it(pod: types.Pod):
     decision = finished.finished(pod, finished.Policy())
-    if decision.action is not finished.Action.STOP:
+    if decision.action is not Action.STOP:
         return
 
     by_name = {status.name: status.state for status in pod.status.containerStatuses}
@@ -96,12 +134,11 @@ def test_stop_only_when_the_facts_allow_it(pod: types.Pod):
         assert not _kubelet_restarts(pod, name)
 
 
-@settings(max_examples=500)
-@given(any_pod())
-def test_never_forgotten_when_everything_has_ended_for_good(pod: types.Pod):
+def _has_ended(pod: types.Pod) -> bool:
+    """Tell whether nothing but the proxy is left, for good."""
     by_name = {status.name: status.state for status in pod.status.containerStatuses}
     payload = [each.name for each in pod.spec.containers if each.name != "istio-proxy"]
-    done = (
+    return (
         pod.metadata.deletionTimestamp is None
         and pod.status.phase == "Running"
         and pod.spec.restartPolicy != "Always"
@@ -110,9 +147,15 @@ def test_never_forgotten_when_everything_has_ended_for_good(pod: types.Pod):
         and not any(_kubelet_restarts(pod, name) for name in payload)
         and not any(_is_stale(pod, by_name[name].terminated) for name in payload)
     )
-    if done:
-        decision = finished.finished(pod, finished.Policy())
-        assert decision.action is finished.Action.STOP or decision.reason == "NothingToWaitFor"
+
+
+@settings(max_examples=500)
+@given(any_pod())
+def test_never_forgotten_when_everything_has_ended_for_good(pod: types.Pod):
+    if not _has_ended(pod):
+        return
+    decision = finished.finished(pod, finished.Policy())
+    assert decision.action is Action.STOP or decision.reason == "NothingToWaitFor"
 
 
 @given(any_pod())

@@ -1,5 +1,6 @@
 """The text rule for proxy.istio.io/config, against a YAML parser and on text of any kind."""
 
+import contextlib
 import json
 import re
 
@@ -8,9 +9,9 @@ import pytest
 import yaml
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
-from sidecar_lifecycle.rules import hold
+from sidecar_lifecycle.decide import hold
 
-import manifests
+from istio_integrator.kube import manifests
 
 CAMEL = hold.HOLD
 SNAKE = "hold_application_until_proxy_starts"
@@ -24,9 +25,25 @@ def parse(text):
     try:
         for document in yaml.safe_load_all(text):
             return {} if document is None else document if isinstance(document, dict) else None
-    except (yaml.YAMLError, ValueError, KeyError):  # a KeyError for `!!bool x`
+    # A KeyError for `!!bool x`, an IndexError for an empty `!!int`.
+    except (yaml.YAMLError, ValueError, KeyError, IndexError):
         return None
     return {}
+
+
+def has_outdented_text(text):
+    """Whether a quoted text goes on in a column where YAML says it can't and parsers let it."""
+    lines = text.splitlines()
+    column = None
+    with contextlib.suppress(yaml.YAMLError):
+        for event in yaml.parse(text):
+            if column is None and isinstance(event, yaml.MappingStartEvent):
+                column = event.start_mark.column
+            if isinstance(event, yaml.ScalarEvent) and event.style in ("'", '"'):
+                rest = lines[event.start_mark.line + 1 : event.end_mark.line + 1]
+                if any(len(line) - len(line.lstrip(" ")) <= (column or 0) for line in rest):
+                    return True
+    return False
 
 
 NAMES = st.sampled_from(
@@ -71,11 +88,20 @@ def documents(draw, mappings=MAPPINGS):
     return text.replace("\n", "\r\n") if draw(st.booleans()) else text
 
 
+def assert_reason_is_true(text, reason):
+    before = parse(text)
+    names = CAMEL in text or SNAKE in text
+    assert names or reason not in ("ConfigSaysItself", "ConfigUnclear")
+    if reason == "ConfigSaysItself" and before is not None and not has_outdented_text(text):
+        assert CAMEL in before or SNAKE in before, text
+
+
 def assert_rule_holds(text):
     before = parse(text)
     merge = hold.merge(text)
     if merge.value is None:
         assert merge.reason
+        assert_reason_is_true(text, merge.reason)
         return
     after = parse(merge.value)
     if before is None:
@@ -90,6 +116,47 @@ def assert_rule_holds(text):
 @given(documents())
 def test_a_document_parses_to_what_it_did_plus_the_hold(text):
     assert_rule_holds(text)
+
+
+NAMINGS = [
+    CAMEL,
+    SNAKE,
+    f"# {CAMEL}: false\n",
+    f"\n{CAMEL}: false\n",
+    f" {SNAKE}: x",
+    f'"{CAMEL}": false, ',
+    f"{{{CAMEL}: 1}}",
+    f"'{SNAKE}'",
+    f"<<: {{{CAMEL}: 1}}",
+]
+
+
+@st.composite
+def naming(draw, mappings=MAPPINGS):
+    """Write a mapping, and name the hold anywhere in it."""
+    text = draw(documents(mappings))
+    for _ in range(draw(st.integers(1, 2))):
+        at = draw(st.integers(0, len(text)))
+        text = text[:at] + draw(st.sampled_from(NAMINGS)) + text[at:]
+    return text
+
+
+@given(naming())
+@example("a b:\n  concurrency: '\nholdApplicationUntilProxyStarts: false\n'\n")
+def test_a_value_that_names_the_hold_anywhere_is_left_with_a_true_reason_or_held(text):
+    assert_rule_holds(text)
+
+
+NESTED = MAPPINGS.filter(lambda mapping: mapping.keys().isdisjoint((CAMEL, SNAKE)))
+
+
+@given(documents(st.fixed_dictionaries({"proxyMetadata": NESTED, "a": st.just({CAMEL: "x"})})))
+def test_a_nested_key_is_no_reason_against_the_hold(text):
+    merge = hold.merge(text)
+
+    assert merge.reason != "ConfigSaysItself"
+    if merge.value is not None and parse(text) is not None:
+        assert parse(merge.value)[CAMEL] is True
 
 
 PIECES = [*"{}[]:,-#'\"\\&*?|>%!@` \t\r\n\x85\u2028ab1.", CAMEL, "a: 1", "\n---\n", ": ", "  "]
@@ -112,6 +179,7 @@ def test_text_of_any_kind_is_left_or_still_parses(text):
 
 
 @given(documents(), documents())
+@example('"a": !!int "', '"\n')
 def test_documents_cut_and_glued_are_left_or_still_parse(first, second):
     assert_rule_holds(first[: len(first) // 2] + second[len(second) // 3 :])
 
@@ -133,9 +201,23 @@ def test_the_other_spelling_is_never_joined_by_ours(mapping, value, seed):
     assert hold.merge(text).value is None
 
 
+@pytest.mark.parametrize("text", ["--- a: 1", "---  a:\n  b: 1\n"])
+def test_a_block_beside_the_document_start_is_left_for_istiod_to_report(text):
+    assert hold.merge(text) == (None, "ConfigNotMergeable")
+
+
 PATTERNS = {
     "ODD": hold.ODD,
-    "PRESENT": hold.PRESENT,
+    "NAMED": hold.NAMED,
+    "FIRST": hold.FIRST,
+    "KEY_LINE": hold.KEY_LINE,
+    "ODD_LINE": hold.ODD_LINE,
+    "PIECE": hold.PIECE,
+    "KEY": hold.KEY,
+    "KEY_WITH_COLON": hold.KEY_WITH_COLON,
+    "ODD_PIECE": hold.ODD_PIECE,
+    "KEY_IN_FLOW": hold.KEY_IN_FLOW,
+    "PLAIN_FLOW": hold.PLAIN_FLOW,
     "BLANK": hold.BLANK,
     "HEAD": hold.HEAD,
     "FLOW": hold.FLOW,
@@ -158,4 +240,5 @@ def test_the_policy_has_the_same_words():
 
     assert jinja2.Environment(autoescape=True).parse(template)
     assert f"'{hold.ALONE}'" in template
-    assert f"> {hold.LONGEST}" in template
+    for bound in (hold.LONGEST, hold.LONGEST_NAMED, hold.DEEPEST_NAMED):
+        assert f"> {bound}" in template

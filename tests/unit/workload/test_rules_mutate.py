@@ -6,9 +6,10 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sidecar_lifecycle.admission import settings
-from sidecar_lifecycle.rules import creation, mutate
+from sidecar_lifecycle.decide import creation, mutate
+from sidecar_lifecycle.shell.admission import settings
 
+from integrator_contract import names
 from tests.functional import admission_cases as table
 
 
@@ -45,6 +46,13 @@ def test_a_pod_gets_what_the_table_says(case):
     assert tuple(f"{skip.change}:{skip.reason}" for skip in result.skipped) == case.skipped
 
 
+def test_the_words_for_changes_are_those_that_pods_get():
+    applied = [run(case)[1].applied for case in table.CASES]
+
+    assert {word for words in applied for word in words} == set(creation.CHANGES)
+    assert all(list(words) == sorted(words, key=creation.CHANGES.index) for words in applied)
+
+
 @pytest.mark.parametrize("case", table.CASES, ids=lambda case: case.id)
 def test_doing_it_twice_is_the_same_as_once(case):
     _, _, after = run(case)
@@ -57,14 +65,25 @@ def test_doing_it_twice_is_the_same_as_once(case):
 
 
 def test_a_probe_gets_back_which_settings_are_in_effect():
-    pod = table.Case(id="probe", labels={mutate.PROBE: "policy"}).pod("m")
+    pod = table.Case(id="probe", labels={names.PROBE: "policy"}).pod("m")
     known = settings.load('{"application": "a", "model": "m", "revision": "r1"}')
 
     result = mutate.mutate(msgspec.convert(pod, creation.Pod), known)
 
     after = table.patched(pod, result.patch)["metadata"]
-    assert after["annotations"][mutate.SETTINGS] == "r1"
+    assert after["annotations"][names.SETTINGS] == "r1"
     assert after["labels"]["sidecar.istio.io/inject"] == "false"
+
+
+@pytest.mark.parametrize("name", sorted(table.SETTINGS))
+def test_the_mirror_of_a_static_pod_is_left_as_it_is(name):
+    mirror = {"kubernetes.io/config.mirror": "0123"}
+    pod = table.Case(id="mirror", annotations=mirror).pod("m")
+
+    result = mutate.mutate(msgspec.convert(pod, creation.Pod), load(name))
+
+    assert result.patch == []
+    assert [skip.reason for skip in result.skipped] == ["MirrorPod"]
 
 
 KEYS = st.sampled_from(
@@ -85,7 +104,7 @@ PODS = st.builds(
             st.builds(
                 creation.Container,
                 name=st.sampled_from(["a", "b", "istio-proxy"]),
-                image=st.none() | st.sampled_from(["", "python", "quay.io/a", "docker.io/b/c"]),
+                image=st.none() | st.sampled_from(["", "auto", "quay.io/a", "docker.io/b/c"]),
             ),
             min_size=1,
             max_size=3,
@@ -117,5 +136,19 @@ def test_any_pod_is_mutated_once_by_adding_only(pod, name, kind):
         assert {k: v for k, v in old.items() if k not in exempt}.items() <= new.items()
     assert bool(result.patch) == bool(result.applied)
     assert mutate.mutate(msgspec.convert(after, creation.Pod), known, kind).patch == []
-    if any(container.name == "istio-proxy" for container in pod.spec.containers):
+    assert set(result.applied) <= set(creation.CHANGES)
+    proxies = [each for each in pod.spec.containers if each.name == "istio-proxy"]
+    if any(proxy.image != "auto" for proxy in proxies) or proxies == pod.spec.containers:
         assert result.patch == []
+
+
+@given(room=st.integers(-5, 400), name=st.sampled_from(sorted(table.SETTINGS)))
+def test_a_pod_that_is_acceptable_stays_so_however_little_place_its_annotations_have(room, name):
+    pod = table.Case(id="", annotations=table.filler(room)).pod("m")
+
+    result = mutate.mutate(msgspec.convert(pod, creation.Pod), load(name))
+
+    after = table.patched(pod, result.patch)["metadata"]["annotations"]
+    size = sum(len(text.encode()) for text in (*after, *after.values()))
+    assert size <= table.MOST_BYTES - min(room, 0)
+    assert after == pod["metadata"]["annotations"] or table.APPLIED in after

@@ -5,8 +5,8 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sidecar_lifecycle.convergence import facts
-from sidecar_lifecycle.rules import eligible, stale
+from sidecar_lifecycle.decide import eligible, stale
+from sidecar_lifecycle.decide.convergence import facts
 
 from tests.unit.workload import pods
 
@@ -38,6 +38,9 @@ def pod(revision="1-31", image="registry.invalid:5000/istio/proxyv2:1.31.1", **v
         pytest.param({"image": "proxyv2@sha256:1231"}, "", id="only a digest"),
         pytest.param({"image": "registry.invalid:1.2/proxyv2:latest"}, "", id="tag without one"),
         pytest.param({"image": None}, "", id="no image"),
+        pytest.param({"image": f"proxyv2:1.{'1' * 5000}"}, "", id="tag of 5,000 digits"),
+        pytest.param({"image": ":1.1" * 100_000 + "/x"}, "", id="nothing but tags"),
+        pytest.param({"revision": "x" * 64}, "", id="revision that is no label"),
     ],
 )
 def test_proxy_is_behind(values, want):
@@ -52,7 +55,16 @@ def test_native_sidecar_is_read_too():
     assert "1.30.4" in stale.behind(native, NOW)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"revision": 1}'])
+HOSTILE = [
+    '{"revision":"other"' + " " * stale.LONGEST_STATUS + "}",
+    "[" * 2000,
+    '{"a":' + "[" * 2000 + "]" * 2000 + "}",
+    "1" * 5000,
+    "\ud800",
+]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"revision": 1}', *HOSTILE])
 def test_status_that_says_nothing_is_no_reason(text):
     unclear = pods.pod(annotations={"sidecar.istio.io/status": text})
     assert stale.behind(unclear, NOW) == ""

@@ -7,27 +7,25 @@ import asyncio
 import json
 import os
 import subprocess
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
 import prometheus_client
 import pytest
 import structlog
-from sidecar_lifecycle import cli, health, logs, notices, run
+from sidecar_lifecycle.shell import cli, logs
+from sidecar_lifecycle.shell.commands import run
+from sidecar_lifecycle.shell.kube import lease
+from sidecar_lifecycle.shell.observers import notices
+from sidecar_lifecycle.shell.serving import health
 
+import integrator_contract
+from integrator_contract import names
 from tests.unit.workload import pods
 from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
 
 VIRTUAL_TIME = True
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[FakeApiserver]:
-    fake = FakeApiserver()
-    async with fake:
-        fake.namespace("kubeflow")
-        yield fake
+RUNS = pods.running()
 
 
 def arguments(*extra: str) -> argparse.Namespace:
@@ -55,6 +53,60 @@ async def test_program_leads_acts_and_gives_the_lease_away(cluster: FakeApiserve
     assert not lease["spec"].get("holderIdentity")
 
 
+async def test_of_two_units_one_acts_and_the_other_takes_over(cluster: FakeApiserver):
+    loop = asyncio.get_running_loop()
+    other = lease.Leadership(
+        cluster.client, namespace="kubeflow", name="app-lifecycle", identity="x", clock=loop.time
+    )
+
+    def written() -> set[tuple[str, str]]:
+        return {each for each in cluster.requests if each[0] != "GET" and "/leases" not in each[1]}
+
+    cluster.namespace("kubeflow", labels={"istio-injection": "enabled"})
+    cluster.put("pods", pods.pod_json())
+    cluster.put("pods", pods.pod_json(name="lost", uid="uid-l", proxy=pods.ended(), main=RUNS))
+    async with running_task(other.run()) as leading:
+        await other.wait_elected()
+        program = program_of(
+            cluster,
+            "--joined=true",
+            "--mesh-namespace=istio-system",
+            "--replace-broken-pods=true",
+        )
+        async with running_task(program.run()):
+            await until(lambda: all(program.ready().values()))
+            await asyncio.sleep(120)
+            assert written() == set()
+            leading.cancel()
+            await until(
+                lambda: cluster.get("pods", "kubeflow", "job-x")["status"]["phase"] != "Running"
+            )
+            # Stopping a proxy writes nothing; what replaces the lost pod does, later.
+            await until(written)
+
+
+@pytest.mark.parametrize(
+    ("options", "want"),
+    [
+        pytest.param(["--joined=true", "--mesh-namespace=istio-system"], 1, id="joined"),
+        pytest.param(["--joined=true"], 1, id="istiod-outside-the-cluster"),
+        pytest.param(["--joined=false", "--mesh-namespace=istio-system"], 0, id="not-joined"),
+    ],
+)
+async def test_model_that_has_joined_is_converged_wherever_istiod_is(
+    cluster: FakeApiserver, options: list[str], want: int
+):
+    cluster.namespace("kubeflow", labels={"istio-injection": "enabled"})
+    cluster.put("pods", pods.pod_json(main=RUNS, policy="Always"))
+    program = program_of(cluster, *options)
+    async with running_task(program.run()):
+        await until(lambda: all(program.ready().values()))
+        await asyncio.sleep(60)
+        found = program.registry.get_sample_value("sidecar_lifecycle_in_mesh_pods") or 0
+
+    assert found == want
+
+
 @pytest.mark.parametrize("wanted", [True, False])
 async def test_gateways_are_watched_only_where_somebody_is_to_be_reached(
     cluster: FakeApiserver, wanted: bool
@@ -68,12 +120,12 @@ async def test_gateways_are_watched_only_where_somebody_is_to_be_reached(
 
 
 async def test_program_is_not_ready_while_the_apiserver_is_away(cluster: FakeApiserver):
-    server, cluster.client.transport.server = cluster.client.transport.server, "http://127.0.0.1:1"
+    server, cluster.client.server = cluster.client.server, "http://127.0.0.1:1"
     program = program_of(cluster)
     async with running_task(program.run()):
         await asyncio.sleep(60)
         assert program.ready() == {"lease": False, "watch": False}
-        cluster.client.transport.server = server
+        cluster.client.server = server
         await until(lambda: all(program.ready().values()))
 
 
@@ -125,7 +177,55 @@ def test_options_become_typed_settings():
     assert settings.lifecycle_namespaces == {"model", "labelled"}
     assert settings.policy().enabled is False
     assert settings.policy().status_port == 16020
-    assert settings.scope().mesh_namespace == "istio-system"
+    assert settings.served().mesh_namespace == "istio-system"
+
+
+@pytest.mark.parametrize(
+    ("given", "want"),
+    [
+        pytest.param((), False, id="nothing"),
+        pytest.param(("--mesh-namespace=istio-system",), True, id="before the contract"),
+        pytest.param(("--joined=false", "--mesh-namespace=istio-system"), False, id="not joined"),
+        pytest.param(("--joined=true",), True, id="istiod outside of the cluster"),
+    ],
+)
+def test_model_has_joined_when_the_charm_says_so_in_its_revisions_words(
+    given: tuple[str, ...], want: bool
+):
+    assert run.settings_of(arguments(*given)).joined is want
+
+
+def test_charm_of_another_contract_is_refused_by_name(capsys: pytest.CaptureFixture[str]):
+    other = integrator_contract.SCHEMA + 1
+    with pytest.raises(SystemExit, match="2"):
+        arguments(f"--contract={other}")
+
+    assert f"the charm keeps to contract {other}, this image" in capsys.readouterr().err
+
+
+def test_charm_of_the_same_contract_is_served():
+    assert arguments(f"--contract={integrator_contract.SCHEMA}").contract
+
+
+BEFORE_THE_CONTRACT = (
+    "run --model kubeflow --application app --unit app/0 --mesh-namespace istio-system"
+    " --mesh-revision default --membership namespace --included-pods= --excluded-pods="
+    " --lifecycle-namespaces model,profiles,labelled --proxy-shutdown true"
+    " --wait-for-containers= --ignore-containers= --status-port 15020"
+    " --replace-broken-pods false --observe-gateways false --convergence auto"
+    " --convergence-max-unavailable 2 --listen 0.0.0.0:8080"
+)
+"""The layer of the last charm that names no contract."""
+
+
+@pytest.mark.parametrize("level", ["--log-level debug", "--log-level-file /tmp/level"])
+def test_options_of_a_charm_from_before_the_contract_are_understood(level: str):
+    options = f"{BEFORE_THE_CONTRACT} {level}".split()
+
+    settings = run.settings_of(cli.parser("run").parse_args(options))
+
+    assert settings.joined
+    assert settings.mesh_namespace == "istio-system"
 
 
 def test_selector_that_can_not_be_read_is_bad_input(capsys: pytest.CaptureFixture[str]):
@@ -178,10 +278,10 @@ async def test_many_wishes_within_the_gap_are_one_notice(pebble: Path):
     notifier = notices.Notifier(pebble)
     async with running_task(notifier.run()):
         for _ in range(50):
-            notifier.notify(notices.MESH)
+            notifier.notify(names.MESH_NOTICE)
         await until(calls.exists)
         for _ in range(50):
-            notifier.notify(notices.MESH)
+            notifier.notify(names.MESH_NOTICE)
         await until(lambda: len(calls.read_text().splitlines()) == 2)
         await asyncio.sleep(30)
 
@@ -193,7 +293,7 @@ async def test_progress_is_told_at_once_and_then_seldom(pebble: Path):
     notifier = notices.Notifier(pebble)
     async with running_task(notifier.run()):
         for _ in range(60):
-            notifier.notify(notices.PROGRESS)
+            notifier.notify(names.PROGRESS_NOTICE)
             await asyncio.sleep(0.5)
         await asyncio.sleep(30)
 
@@ -204,7 +304,7 @@ async def test_failing_pebble_is_no_reason_to_end(pebble: Path, monkeypatch: pyt
     monkeypatch.setenv("FAIL", "1")
     notifier = notices.Notifier(pebble)
     async with running_task(notifier.run()) as task:
-        notifier.notify(notices.PROGRESS)
+        notifier.notify(names.PROGRESS_NOTICE)
         await until((pebble.parent / "calls").exists)
         await asyncio.sleep(5)
         assert not task.done()
@@ -214,7 +314,7 @@ async def test_without_pebble_nothing_is_sent(tmp_path: Path, monkeypatch: pytes
     monkeypatch.delenv("PEBBLE_SOCKET", raising=False)
     notifier = notices.Notifier(tmp_path / "absent")
     async with running_task(notifier.run()) as task:
-        notifier.notify(notices.MESH)
+        notifier.notify(names.MESH_NOTICE)
         await asyncio.sleep(5)
         assert not task.done()
         assert not notifier.available

@@ -3,84 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from sidecar_lifecycle import metrics
-from sidecar_lifecycle import settings as options
-from sidecar_lifecycle.kube import events, lease
-from sidecar_lifecycle.rules import finished
-from sidecar_lifecycle.shutdown import controller as shutdown
-from sidecar_lifecycle.shutdown import slots
+from sidecar_lifecycle.shell import metrics
+from sidecar_lifecycle.shell.shutdown import slots
 
 from tests.unit.workload import pods
-from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
+from tests.unit.workload.fake_apiserver import FakeApiserver, until
+from tests.unit.workload.shutdown_world import (
+    NAMESPACE,
+    event_reasons,
+    finished_pod,
+    phase,
+    reconciler,
+)
 
 VIRTUAL_TIME = True
-NAMESPACE = "kubeflow"
 
 
-class AlwaysLeader:
-    """Stands for a Leadership that has won."""
-
-    is_elected = True
-    reachable = True
-
-    def __init__(self) -> None:
-        self.elected = asyncio.Event()
-        self.elected.set()
-        self.deposed = asyncio.Event()
-
-    async def wait_elected(self) -> None:
-        await self.elected.wait()
-
-    async def wait_deposed(self) -> None:
-        await self.deposed.wait()
-
-
-@contextlib.asynccontextmanager
-async def reconciler(
-    cluster: FakeApiserver,
-    *,
-    leadership: Any = None,
-    limits: slots.Limits | None = None,
-    **extra: Any,
-) -> AsyncIterator[shutdown.Controller]:
-    loop = asyncio.get_running_loop()
-    settings = options.Settings(
-        model=NAMESPACE, application="istio-integrator", unit="istio-integrator/0", **extra
+def at_most(per_node: int) -> slots.Limits:
+    share = slots.Share(
+        per_node=per_node, total=64, namespace_per_node=per_node, namespace_total=64
     )
-    controller = shutdown.Controller(
-        cluster.client,
-        settings,
-        leadership or AlwaysLeader(),
-        events.Recorder(cluster.client, clock=loop.time),
-        limits=limits,
-    )
-    async with running_task(controller.run()):
-        yield controller
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[FakeApiserver]:
-    fake = FakeApiserver()
-    async with fake:
-        fake.namespace(NAMESPACE)
-        yield fake
-
-
-def phase(cluster: FakeApiserver, name: str = "job-x") -> str:
-    return cluster.get("pods", NAMESPACE, name)["status"]["phase"]
-
-
-def event_reasons(cluster: FakeApiserver) -> list[str]:
-    return sorted(each["reason"] for each in cluster.all("events"))
-
-
-def finished_pod(**extra: Any) -> dict[str, Any]:
-    return pods.pod_json(**extra)
+    return slots.Limits(first=share)
 
 
 async def test_pod_that_finishes_under_watch_completes(cluster: FakeApiserver):
@@ -168,44 +114,6 @@ async def test_forbidden_port_forward_is_remembered_for_other_pods(cluster: Fake
     assert len(asked) == 1
 
 
-async def test_pod_recreated_under_the_same_name_before_sending_is_left_alone(
-    cluster: FakeApiserver,
-):
-    cluster.put("pods", finished_pod())
-
-    def recreate(method: str, path: str) -> None:
-        if path.endswith("/portforward"):
-            cluster.before_answer = lambda method, path: None
-            cluster.delete("pods", NAMESPACE, "job-x")
-            cluster.put("pods", finished_pod(main=pods.running(), uid="uid-2"))
-
-    cluster.before_answer = recreate
-    async with reconciler(cluster):
-        await until(
-            lambda: ("GET", f"/api/v1/namespaces/{NAMESPACE}/pods/job-x") in cluster.requests
-        )
-        await asyncio.sleep(60)
-
-    assert cluster.proxies["job-x"].requests == []
-
-
-async def test_proxy_started_anew_before_sending_is_judged_anew(cluster: FakeApiserver):
-    cluster.put("pods", finished_pod(policy="OnFailure"))
-
-    def restart(method: str, path: str) -> None:
-        if path.endswith("/portforward"):
-            cluster.before_answer = lambda method, path: None
-            pod = finished_pod(policy="OnFailure")
-            pod["status"]["containerStatuses"][1]["containerID"] = "containerd://proxy-1"
-            cluster.put("pods", pod)
-
-    cluster.before_answer = restart
-    async with reconciler(cluster):
-        await until(lambda: phase(cluster) == "Succeeded")
-
-    assert cluster.proxies["job-x"].requests == ["port-forward"]
-
-
 async def test_hung_proxy_delays_no_other_pod_of_its_node(cluster: FakeApiserver):
     for number in range(4):
         proxy = cluster.proxies[f"hung-{number}"]
@@ -224,7 +132,7 @@ async def test_hung_proxies_that_ask_first_hold_the_places_of_their_node_for_a_m
     cluster: FakeApiserver,
 ):
     limits = slots.Limits()
-    for number in range(limits.per_node):
+    for number in range(limits.first.per_node):
         cluster.proxies[f"hung-{number}"].mode = "hang"
         cluster.put("pods", finished_pod(name=f"hung-{number}", uid=f"hung-{number}"))
     cluster.put("pods", finished_pod())
@@ -240,7 +148,7 @@ async def test_connection_that_is_slow_to_end_holds_no_place(cluster: FakeApiser
         cluster.proxies[f"job-{number}"].mode = "lingers"
         cluster.put("pods", finished_pod(name=f"job-{number}", uid=f"uid-{number}"))
     loop = asyncio.get_running_loop()
-    async with reconciler(cluster, limits=slots.Limits(per_node=1)):
+    async with reconciler(cluster, limits=at_most(1)):
         began = loop.time()
         await until(lambda: all(p["status"]["phase"] == "Succeeded" for p in cluster.all("pods")))
         assert loop.time() - began < 1
@@ -249,7 +157,7 @@ async def test_connection_that_is_slow_to_end_holds_no_place(cluster: FakeApiser
 async def test_few_stops_are_in_flight_per_node(cluster: FakeApiserver):
     for number in range(20):
         cluster.put("pods", finished_pod(name=f"job-{number}", uid=f"uid-{number}"))
-    async with reconciler(cluster, limits=slots.Limits(per_node=3)):
+    async with reconciler(cluster, limits=at_most(3)):
         await until(lambda: all(p["status"]["phase"] == "Succeeded" for p in cluster.all("pods")))
 
     assert cluster.most_in_flight <= 3
@@ -296,37 +204,6 @@ async def test_kubelet_that_ends_a_pod_proxy_first_is_no_lost_proxy(cluster: Fak
         cluster.set_state(NAMESPACE, "job-x", "main", pods.ended(143))
         await asyncio.sleep(60)
         assert event_reasons(cluster) == []
-
-
-@pytest.mark.parametrize(
-    ("owners", "replaced"),
-    [
-        pytest.param(
-            [{"kind": "Job", "name": "j", "uid": "u", "controller": True}], True, id="job"
-        ),
-        pytest.param([], False, id="bare"),
-    ],
-)
-async def test_broken_pod_is_replaced_if_asked_and_owned(
-    cluster: FakeApiserver, owners: list[Any], replaced: bool
-):
-    cluster.put(
-        "pods", finished_pod(main=pods.running(), proxy=pods.ended(), ownerReferences=owners)
-    )
-    async with reconciler(cluster, replace_broken_pods=True):
-        await until(lambda: event_reasons(cluster) == ["ProxyLost"])
-        await asyncio.sleep(5)
-        assert (cluster.all("pods") == []) is replaced
-
-
-async def test_broken_pod_that_may_not_be_deleted_says_so(cluster: FakeApiserver):
-    owners = [{"kind": "Job", "name": "j", "uid": "u", "controller": True}]
-    cluster.denied = lambda method, path: method == "DELETE"
-    cluster.put(
-        "pods", finished_pod(main=pods.running(), proxy=pods.ended(), ownerReferences=owners)
-    )
-    async with reconciler(cluster, replace_broken_pods=True):
-        await until(lambda: event_reasons(cluster) == ["PodNotReplaced", "ProxyLost"])
 
 
 async def test_container_that_an_annotation_names_and_the_pod_lacks_is_said_once(
@@ -462,74 +339,6 @@ async def test_switched_off_stops_nothing(cluster: FakeApiserver):
         await asyncio.sleep(60)
 
     assert cluster.proxies["job-x"].requests == []
-
-
-async def test_stand_by_takes_over_when_the_leader_is_killed(cluster: FakeApiserver):
-    loop = asyncio.get_running_loop()
-
-    def member(name: str) -> lease.Leadership:
-        return lease.Leadership(
-            cluster.client, namespace=NAMESPACE, name="x", identity=name, clock=loop.time
-        )
-
-    first, second = member("first"), member("second")
-    async with running_task(second.run()), reconciler(cluster, leadership=second):
-        killed = asyncio.create_task(first.run())
-        await until(lambda: first.is_leader or second.is_leader)
-        leader = second if second.is_leader else first
-        if leader is first:
-            # As SIGKILL leaves it: no release.
-            first._release = lambda: asyncio.sleep(0)  # type: ignore[method-assign]
-            killed.cancel()
-        cluster.put("pods", finished_pod())
-        await until(lambda: phase(cluster) == "Succeeded", seconds=20)
-        killed.cancel()
-        await asyncio.gather(killed, return_exceptions=True)
-
-
-async def test_pod_that_finishes_while_the_renewal_is_late_completes(cluster: FakeApiserver):
-    starved, late = False, 0.0
-    loop = asyncio.get_running_loop()
-
-    def clock() -> float:
-        nonlocal late
-        late += lease.Timing().deadline if starved else 0.0
-        return loop.time() + late
-
-    leadership = lease.Leadership(
-        cluster.client, namespace=NAMESPACE, name="x", identity="first", clock=clock
-    )
-    cluster.put("pods", finished_pod(main=pods.running()))
-    async with (
-        running_task(leadership.run()),
-        reconciler(cluster, leadership=leadership) as controller,
-    ):
-        await leadership.wait_elected()
-        await until(lambda: len(controller.view) == 1)
-        (tracked,) = controller.view
-        starved = True
-        cluster.set_state(NAMESPACE, "job-x", "main", pods.ended())
-        await until(lambda: tracked.decision.action is finished.Action.STOP)
-        assert not leadership.is_leader
-        starved = False
-        await until(lambda: phase(cluster) == "Succeeded")
-
-
-async def test_two_leaders_at_once_do_no_harm(cluster: FakeApiserver):
-    for number in range(20):
-        busy = finished_pod(name=f"job-{number}", uid=f"uid-{number}", main=pods.running())
-        cluster.put("pods", busy)
-    async with reconciler(cluster) as first, reconciler(cluster) as second:
-        await until(lambda: len(first.view) == len(second.view) == 20)
-        for number in range(20):
-            assert cluster.proxies[f"job-{number}"].requests == []
-            cluster.set_state(NAMESPACE, f"job-{number}", "main", pods.ended())
-        await until(lambda: all(p["status"]["phase"] == "Succeeded" for p in cluster.all("pods")))
-        await until(lambda: len(cluster.all("events")) == 20)
-        await asyncio.sleep(60)
-
-    assert set(event_reasons(cluster)) == {"ProxyStopped"}
-    assert len(cluster.all("events")) == 20
 
 
 async def test_stop_under_way_finishes_when_asked_to_end(cluster: FakeApiserver):

@@ -1,58 +1,70 @@
-"""Places: few per node, many in total, nobody forgotten."""
+"""Places: few per node, many in total, shared between namespaces, nobody forgotten."""
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
-from sidecar_lifecycle.shutdown import slots
+from sidecar_lifecycle.shell.shutdown import slots
+from sidecar_lifecycle.shell.shutdown.slots import Place
 
-NODES = ("a", "b", "c")
+PLACES = [Place(node, namespace) for node in "abc" for namespace in "xyz"]
+SMALL = slots.Share(per_node=3, total=5, namespace_per_node=2, namespace_total=4)
 
 
-@given(st.lists(st.sampled_from(NODES), max_size=40), st.randoms(use_true_random=False))
-def test_limits_hold_and_everybody_gets_a_place(asked: list[str], rand: object):
-    limits = slots.Limits(per_node=2, total=3)
-    started: list[tuple[str, int]] = []
-    served: list[tuple[str, int]] = []
+def full(places: list[Place], share: slots.Share) -> bool:
+    """Tell whether more places are held than there are, on a node or by a namespace."""
+    return (
+        len(places) > share.total
+        or max(Counter(place.node for place in places).values(), default=0) > share.per_node
+        or max(Counter(place.namespace for place in places).values(), default=0)
+        > share.namespace_total
+        or max(Counter(places).values(), default=0) > share.namespace_per_node
+    )
 
-    def start(item: tuple[str, int]) -> bool:
+
+@given(st.lists(st.sampled_from(PLACES), max_size=60), st.randoms(use_true_random=False))
+def test_limits_hold_and_everybody_gets_a_place(asked: list[Place], rand: random.Random):
+    started: list[tuple[Place, int]] = []
+    served: list[tuple[Place, int]] = []
+
+    def start(item: tuple[Place, int]) -> bool:
         if item[1] % 7 == 3:
             served.append(item)
             return False
         started.append(item)
         return True
 
-    subject = slots.Slots[tuple[str, int]](start, limits)
-    for number, node in enumerate(asked):
-        subject.ask(node, (node, number))
-        assert len(started) <= limits.total
-        assert max(Counter(node for node, _ in started).values(), default=0) <= limits.per_node
+    lane = slots.Lane[tuple[Place, int]](SMALL, start)
+    for number, place in enumerate(asked):
+        lane.ask(place, (place, number))
+        assert not full([place for place, _ in started], SMALL)
     while started:
-        item = started.pop(rand.randrange(len(started)))  # type: ignore[attr-defined]
+        item = started.pop(rand.randrange(len(started)))
         served.append(item)
-        subject.free(item[0])
-        assert len(started) <= limits.total
-        assert max(Counter(node for node, _ in started).values(), default=0) <= limits.per_node
+        lane.free(item[0])
+        assert not full([place for place, _ in started], SMALL)
 
     assert sorted(served, key=lambda item: item[1]) == [
-        (node, number) for number, node in enumerate(asked)
+        (place, number) for number, place in enumerate(asked)
     ]
 
 
-def test_pods_of_a_node_go_in_order_of_arrival():
+def test_pods_of_a_namespace_go_in_order_of_arrival():
     started: list[int] = []
 
     def start(number: int) -> bool:
         started.append(number)
         return True
 
-    subject = slots.Slots[int](start, slots.Limits(per_node=1))
+    share = slots.Share(per_node=1, total=1, namespace_per_node=1, namespace_total=1)
+    lane = slots.Lane[int](share, start)
     for number in range(5):
-        subject.ask("a", number)
+        lane.ask(PLACES[0], number)
     for _ in range(4):
-        subject.free("a")
+        lane.free(PLACES[0])
 
     assert started == [0, 1, 2, 3, 4]
 
@@ -64,9 +76,70 @@ def test_full_node_leaves_the_places_of_others_alone():
         started.append(name)
         return True
 
-    subject = slots.Slots[str](start, slots.Limits(per_node=2, total=4))
+    subject = slots.Lane[str](slots.Limits().first, start)
     for number in range(10):
-        subject.ask("hung", f"hung-{number}")
-    subject.ask("well", "well-0")
+        subject.ask(Place("hung", "x"), f"hung-{number}")
+    subject.ask(Place("well", "x"), "well-0")
 
-    assert started == ["hung-0", "hung-1", "well-0"]
+    assert started == [*(f"hung-{number}" for number in range(4)), "well-0"]
+
+
+def test_namespaces_with_hundreds_waiting_take_turns_with_another():
+    started: list[str] = []
+
+    def start(name: str) -> bool:
+        started.append(name)
+        return True
+
+    subject = slots.Lane[str](slots.Limits().first, start)
+    for _ in range(400):
+        for namespace in ("tenant", "tenants-other"):
+            subject.ask(Place("node", namespace), namespace)
+    subject.ask(Place("node", "honest"), "honest")
+    held = list(started)
+    assert "honest" not in held
+
+    # By turns: one place for each of the two that came before.
+    for namespace in held[:3]:
+        subject.free(Place("node", namespace))
+
+    assert "honest" in started
+
+
+def test_namespace_with_pods_on_every_node_leaves_places_to_another():
+    started: list[str] = []
+
+    def start(name: str) -> bool:
+        started.append(name)
+        return True
+
+    subject = slots.Lane[str](slots.Limits().first, start)
+    for number in range(100):
+        for _ in range(20):
+            subject.ask(Place(f"node-{number}", "tenant"), "tenant")
+    subject.ask(Place("node-99", "honest"), "honest")
+
+    assert started[-1] == "honest"
+
+
+def test_retry_of_another_namespace_does_not_wait_for_hundreds():
+    ran: list[str] = []
+    left: set[str] = set()
+
+    def start(name: str) -> bool:
+        if name in left:
+            return False
+        ran.append(name)
+        return True
+
+    subject = slots.Lane[str](slots.Limits().retries, start)
+    for number in range(400):
+        subject.ask(Place("node", "tenant"), f"tenant-{number}")
+    subject.ask(Place("node", "honest"), "honest")
+    assert ran == ["tenant-0", "honest"]
+
+    # Who has left while it waited leaves its turn to the next.
+    left |= {f"tenant-{number}" for number in range(1, 9)}
+    subject.free(Place("node", "tenant"))
+    subject.free(Place("node", "honest"))
+    assert ran == ["tenant-0", "honest", "tenant-9"]

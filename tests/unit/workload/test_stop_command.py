@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 import yaml
-from sidecar_lifecycle import cli
+from sidecar_lifecycle.shell import cli
+from sidecar_lifecycle.shell.shutdown import stops
 
 from tests.unit.workload import fake_apiserver, pods
 
@@ -22,7 +23,7 @@ async def ask(
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": "x",
-            "clusters": [{"name": "x", "cluster": {"server": client.transport.server}}],
+            "clusters": [{"name": "x", "cluster": {"server": client.server}}],
             "users": [{"name": "x", "user": {"token": "none"}}],
             "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
         }
@@ -69,6 +70,19 @@ async def test_the_other_way_is_taken_where_one_is_closed(
     assert await ask(cluster, tmp_path, "done") == 0
     assert capsys.readouterr().out == "default/done: acknowledged by exec\n"
     assert phase(cluster, "done") == "Succeeded"
+
+
+async def test_proxy_that_ends_before_its_answer_is_out_counts_as_stopped(
+    cluster: fake_apiserver.FakeApiserver,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(stops, "CATCH_UP", 2.5)
+    cluster.proxies["done"].mode = "cut"
+    assert await ask(cluster, tmp_path, "done") == 0
+    assert capsys.readouterr().out == "default/done: acknowledged by port-forward\n"
+    assert cluster.proxies["done"].requests == ["port-forward"]
 
 
 @pytest.mark.parametrize(("name", "decision"), [("busy", "wait"), ("kept", "ignore")])

@@ -6,11 +6,11 @@ import json
 import pytest
 from ops import testing
 
-import admission
 import charm
-import cluster as charm_cluster
+from istio_integrator.admission import admission
+from istio_integrator.kube import cluster as charm_cluster
 from tests.unit.charm import fake_cluster
-from tests.unit.charm.test_charm import POD, state, workload
+from tests.unit.charm.charm_world import POD, state, workload
 
 MODEL = "kubeflow"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from diagnosis import egress
+from istio_integrator.diagnosis.checks import egress
 
 OUT = {"namespace": "a", "name": "default"}
 
@@ -34,7 +34,7 @@ def sidecar(**spec):
     ],
 )
 def test_what_proxies_let_out(sidecars, entries, registry_only, level, words):
-    (found,) = egress.registry(
+    (found,) = egress.judge_registry(
         sidecars, entries, registry_only=registry_only, namespaces=("a", "istio-system")
     )
     assert (found.level.value, words in found.seen) == (level, True)
@@ -42,7 +42,7 @@ def test_what_proxies_let_out(sidecars, entries, registry_only, level, words):
 
 def test_sidecar_of_another_namespace_says_nothing():
     one = {**sidecar(egress=[{"hosts": ["./*"]}]), "metadata": {"namespace": "b", "name": "x"}}
-    (found,) = egress.registry([one], [], registry_only=False, namespaces=("a",))
+    (found,) = egress.judge_registry([one], [], registry_only=False, namespaces=("a",))
     assert found.level.value == "✓"
 
 
@@ -58,7 +58,7 @@ def test_sidecar_of_another_namespace_says_nothing():
 )
 def test_protocol_of_a_service_where_the_server_speaks_first(port, wrong):
     service = {"kind": "Service", "metadata": OUT, "spec": {"ports": [port]}}
-    assert bool(list(egress.protocols([service]))) == wrong
+    assert bool(list(egress.judge_protocols([service]))) == wrong
 
 
 def charm(**annotations):
@@ -88,6 +88,6 @@ PORTS = "traffic.sidecar.istio.io_excludeOutboundPorts"
     ],
 )
 def test_charm_must_reach_its_controller(pod, needed, cut):
-    found = list(egress.controller([pod], [17070], needed=needed))
+    found = list(egress.judge_controller([pod], [17070], needed=needed))
     assert bool(found) == cut
     assert all(each.next == "kubectl -n a delete pod minio-0" for each in found)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagnosis import logs
+from istio_integrator.diagnosis.checks import logs
 
 PLAIN = "2026-01-01T00:00:00.000000Z\t{}\t{}\t{}"
 LEVELS = ["debug", "info", "warn", "warning", "error", "fatal", "critical"]
@@ -22,7 +22,7 @@ def test_errors_are_counted_in_both_formats(lines):
     ]
     bad = sum(level in ("error", "fatal", "critical") for level, _ in lines)
     assert sum(logs.errors_in(log).values()) == bad
-    (found,) = logs.log("istiod", log, look="kubectl logs")
+    (found,) = logs.judge("istiod", log, show="kubectl logs")
     assert (found.level.value == "✓") == (bad == 0)
 
 
@@ -31,7 +31,7 @@ def test_the_most_frequent_error_is_shown_with_its_last_numbers():
         *(PLAIN.format("error", "ads", f"push {number} failed") for number in (1, 2, 3)),
         PLAIN.format("error", "x", "another"),
     ]
-    (found,) = logs.log("istiod", log, look="kubectl logs")
+    (found,) = logs.judge("istiod", log, show="kubectl logs")
     assert found.seen == "istiod: 4 errors in 5 minutes: ads push 3 failed (3 times)"
 
 
@@ -55,7 +55,7 @@ def test_rejected_configuration_is_shown_before_what_is_said_more_often():
     rejected = "gRPC config for type.googleapis.com/x.Listener rejected: no"
     lines = [PLAIN.format("error", "envoy lua", "script load error")] * 3
     lines += [PLAIN.format("warning", "envoy config", rejected)]
-    (found,) = logs.log("the gateway", lines, look="kubectl logs")
+    (found,) = logs.judge("the gateway", lines, show="kubectl logs")
     assert "4 errors" in found.seen
     assert rejected in found.seen
 
@@ -66,13 +66,13 @@ def test_reason_is_shown_without_its_place_in_envoys_source():
     text = f"{path}\t{rejected}\tthread=21"
     lines = [PLAIN.format("error", "envoy lua", "script load error")] * 3
     lines += [PLAIN.format("warning", "envoy config", text)]
-    (found,) = logs.log("the gateway", lines, look="kubectl logs")
+    (found,) = logs.judge("the gateway", lines, show="kubectl logs")
     assert found.seen == f"the gateway: 4 errors in 5 minutes: envoy config {rejected}"
 
 
 def test_long_line_is_cut():
     lines = [PLAIN.format("error", "ads", "never " * 100)]
-    (found,) = logs.log("istiod", lines, look="kubectl logs")
+    (found,) = logs.judge("istiod", lines, show="kubectl logs")
     assert found.seen.endswith("…")
     assert len(found.seen) < 220
 

@@ -3,11 +3,11 @@
 import contextlib
 import dataclasses
 import importlib.util
+import itertools
 import json
 import os
 import pathlib
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -15,6 +15,7 @@ import zipfile
 
 import pytest
 
+from testbed import loopback
 from testbed.juju import client, pack
 from tests import waiting
 
@@ -27,12 +28,6 @@ PACE = {
     "TESTBED_AGENT_FIRST_RETRY": "0.5",
     "TESTBED_AGENT_BOUNCE_PAUSE": "0.3",
 }
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @pytest.fixture(scope="session")
@@ -62,7 +57,7 @@ def plain(tmp_path_factory):
 @contextlib.contextmanager
 def running_controller(tmp_path):
     """The controller's process, and a client of it."""
-    folder, address = tmp_path / "controller", f"127.0.0.1:{free_port()}"
+    folder, address = tmp_path / "controller", f"127.0.0.1:{loopback.free_port()}"
     argv = [sys.executable, "-m", "testbed.juju.controller"]
     with (tmp_path / "controller.log").open("wb") as log:
         process = subprocess.Popen(
@@ -77,7 +72,8 @@ def running_controller(tmp_path):
 
     assert waiting.eventually(answers)
     yield found
-    process.terminate()
+    # Nobody looks at what it leaves, and an orderly end takes a second.
+    process.kill()
     process.wait(10)
 
 
@@ -126,6 +122,7 @@ class Model:
         self.juju.add_model({"update-status-hook-interval": "0"})
         self.controller = controller
         self.folder = folder
+        self.name = name
         self.pods = []
 
     def start_pod(self, unit, *, containers=""):
@@ -133,7 +130,7 @@ class Model:
         app, _, number = unit.partition("/")
         password = waiting.eventually(lambda: self._password(app))
         assert password, f"{app} has no password in time"
-        folder = self.folder / f"pod-{app}-{number}-{len(self.pods)}"
+        folder = self.folder / f"{self.name}-{app}-{number}-{len(self.pods)}"
         folder.mkdir()
         environment = {
             "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -142,13 +139,13 @@ class Model:
             "KUBERNETES_SERVICE_HOST": "192.0.2.1",
             "JUJU_K8S_CONTROLLER_CA_CERT": (self.folder / "controller" / "ca.crt").read_text(),
             "JUJU_K8S_CONTROLLER_ADDRESSES": self.controller.address,
-            "JUJU_K8S_MODEL": "m",
+            "JUJU_K8S_MODEL": self.name,
             "JUJU_K8S_APPLICATION": app,
             "JUJU_K8S_APPLICATION_PASSWORD": password,
             "JUJU_K8S_POD_NAME": f"{app}-{number}",
             "JUJU_K8S_POD_UUID": str(len(self.pods)),
             "JUJU_CONTAINER_NAMES": containers,
-            "HEALTH_PORT": str(free_port()),
+            "HEALTH_PORT": str(loopback.free_port()),
             **PACE,
         }
         subprocess.run(
@@ -167,7 +164,7 @@ class Model:
         return pod
 
     def _password(self, app):
-        saved = self.folder / "controller" / "models" / "m.json"
+        saved = self.folder / "controller" / "models" / f"{self.name}.json"
         applications = json.loads(saved.read_text())["applications"] if saved.exists() else {}
         return applications.get(app, {}).get("password")
 
@@ -194,23 +191,34 @@ class Model:
 
 
 @contextlib.contextmanager
+def short_folder():
+    """A folder with a short path: that of a Unix socket may have 107 characters."""
+    with tempfile.TemporaryDirectory(prefix="juju-", ignore_cleanup_errors=True) as name:
+        yield pathlib.Path(name)
+
+
+@contextlib.contextmanager
+def ended(model):
+    """A model whose pods are ended after the block."""
+    try:
+        yield model
+    finally:
+        # pytest shows it when the test has failed.
+        print(model.juju.debug_log())
+        for pod in model.pods:
+            if pod.process.poll() is None:
+                pod.kill()
+
+
+@contextlib.contextmanager
 def start_model():
     """A model without update-status, on a controller of its own."""
-    # The path of a Unix socket may have 107 characters: pytest's own folders are too deep.
     with (
-        tempfile.TemporaryDirectory(prefix="juju-", ignore_cleanup_errors=True) as name,
-        running_controller(pathlib.Path(name)) as controller,
+        short_folder() as folder,
+        running_controller(folder) as controller,
+        ended(Model(controller, folder)) as model,
     ):
-        folder = pathlib.Path(name)
-        found = Model(controller, folder)
-        try:
-            yield found
-        finally:
-            # pytest shows it when the test has failed.
-            print(found.juju.debug_log())
-            for pod in found.pods:
-                if pod.process.poll() is None:
-                    pod.kill()
+        yield model
 
 
 @pytest.fixture(scope="session")
@@ -219,17 +227,25 @@ def running_model():
     return start_model
 
 
+@pytest.fixture(scope="session")
+def new_model():
+    """Start models side by side on one controller."""
+    numbers = itertools.count(1)
+    with short_folder() as folder, running_controller(folder) as controller:
+        yield lambda: ended(Model(controller, folder, f"m{next(numbers)}"))
+
+
 @pytest.fixture
-def model():
+def model(new_model):
     """A model of the test's own."""
-    with start_model() as found:
+    with new_model() as found:
         yield found
 
 
 @pytest.fixture(scope="session")
-def settled(tiny):
+def settled(tiny, new_model):
     """A model with the tiny charm, active: for tests that leave it so."""
-    with start_model() as found:
+    with new_model() as found:
         found.juju.deploy(tiny)
         found.start_pod("tiny/0")
         found.wait_idle("tiny")

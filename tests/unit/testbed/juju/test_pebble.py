@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from testbed import programs
-from tests import missing
+from tests import needs
 
 # Only as process 1 of its namespace does Pebble give itself a boot id of its own.
 NEW_NAMESPACE = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child")
@@ -49,9 +49,9 @@ def workload(model, plain):
     try:
         programs.binary("pebble")
     except programs.ProgramError as error:
-        missing.leave_out(f"Pebble is not built: {error}")
+        needs.leave_out(f"Pebble is not built: {error}")
     if subprocess.run([*NEW_NAMESPACE, "true"], capture_output=True, check=False).returncode:
-        missing.leave_out("no user namespaces here")
+        needs.leave_out("no user namespaces here")
     model.juju.deploy(plain)
     pod = model.start_pod("plain/0", containers="workload")
     found = Workload(pod.folder)

@@ -9,9 +9,9 @@ EVALUATING = '[ -z "$JUJU_ACTION_NAME" ] || eval "$(action-get code)"'
 
 
 @pytest.fixture(scope="module")
-def shell(plain, running_model):
+def shell(plain, new_model):
     """Run code in an action of a leader: what the hook tools answer."""
-    with running_model() as model:
+    with new_model() as model:
         model.juju.deploy(plain, config={"script": EVALUATING})
         model.start_pod("plain/0")
         model.wait_for_hook("plain/0", "start")

@@ -1,8 +1,9 @@
 """How refusals of an eviction are taken; the rest runs against a real control plane."""
 
 import pytest
-from sidecar_lifecycle.convergence import controller, memory
-from sidecar_lifecycle.kube import errors
+from sidecar_lifecycle.decide.convergence import memory
+from sidecar_lifecycle.shell.convergence import controller
+from sidecar_lifecycle.shell.kube import errors
 
 NOW = 1_000.0
 

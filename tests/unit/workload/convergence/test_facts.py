@@ -1,10 +1,11 @@
 """The facts that the plan decides on, from pods as Kubernetes has them."""
 
 import pytest
-from sidecar_lifecycle.convergence import facts, trial
-from sidecar_lifecycle.kube import types
-from sidecar_lifecycle.rules import eligible, selectors
+from sidecar_lifecycle.decide import eligible
+from sidecar_lifecycle.decide.convergence import facts, trial
+from sidecar_lifecycle.model import types
 
+from integrator_contract import selectors
 from tests.unit.workload import pods
 
 WANTED = eligible.Wanted(True, "NamespaceInjection", "its namespace says so")

@@ -5,8 +5,8 @@ import json
 import hypothesis.strategies as st
 import msgspec
 from hypothesis import given
-from sidecar_lifecycle.convergence import memory, resources
-from sidecar_lifecycle.kube import types
+from sidecar_lifecycle.decide.convergence import memory
+from sidecar_lifecycle.model import resources, types
 
 ROUNDS = st.builds(
     memory.Round,

@@ -1,7 +1,7 @@
 """Figures about the model's pods."""
 
 import prometheus_client
-from sidecar_lifecycle.convergence import metrics
+from sidecar_lifecycle.shell.convergence import metrics
 
 
 def test_pods_are_counted_by_each_change_that_was_made_to_them():
@@ -15,3 +15,17 @@ def test_pods_are_counted_by_each_change_that_was_made_to_them():
         return registry.get_sample_value("sidecar_lifecycle_applied_pods", {"change": change})
 
     assert (value("hold"), value("labels"), value("excluded")) == (2, 1, None)
+
+
+def test_pods_that_claim_other_changes_make_no_labels():
+    registry = prometheus_client.CollectorRegistry()
+    figures = metrics.Metrics(registry)
+    figures.show_applied([",".join(f"x{number}" for number in range(30)), "hold," * 50_000])
+
+    shown = [
+        sample
+        for family in registry.collect()
+        for sample in family.samples
+        if sample.name == "sidecar_lifecycle_applied_pods"
+    ]
+    assert shown == []

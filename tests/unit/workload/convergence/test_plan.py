@@ -4,51 +4,20 @@ import dataclasses
 
 import msgspec
 import pytest
-from sidecar_lifecycle.convergence import facts, memory, outcome, plan
+from sidecar_lifecycle.decide.convergence import memory
 
-NOW = 1_000_000.0
-DAY = 86_400.0
-
-
-def replica(name="a-0", **values):
-    defaults = {
-        "uid": f"uid-{name}",
-        "created": NOW - 600,
-        "workload": f"StatefulSet/{name.rsplit('-', 1)[0]}",
-        "ready_since": NOW - 300,
-        "revision": "r1",
-    }
-    return facts.Replica(name=name, **{**defaults, **values})
-
-
-def snapshot(*replicas, desired=None, answers=(), **values):
-    counts = {}
-    for each in replicas:
-        counts[each.workload] = counts.get(each.workload, 0) + 1
-    return facts.Snapshot(
-        replicas=replicas,
-        desired={**counts, **(desired or {})},
-        fingerprint="f",
-        answers={
-            workload: facts.Answer(verdict=verdict, message="why", uid=uid, at=NOW)
-            for workload, verdict, uid in answers
-        },
-        **values,
-    )
-
-
-def decide(shot, remembered=None, *, mode="auto", now=NOW, **limits):
-    return plan.plan(
-        shot, remembered or memory.Memory(), mode=mode, limits=outcome.Limits(**limits), now=now
-    )
-
-
-def injecting(*workloads):
-    return [(each, "injects", "") for each in workloads]
-
-
-def reasons(decided):
-    return {row.replica.name: row.reason for row in decided.rows}
+from integrator_contract import answers
+from tests.unit.workload.convergence.plan_world import (
+    DAY,
+    NOW,
+    decide,
+    guarded,
+    injecting,
+    reasons,
+    replacement,
+    replica,
+    snapshot,
+)
 
 
 def test_a_first_look_asks_before_it_evicts():
@@ -162,148 +131,6 @@ def test_a_workload_that_the_injector_skips_is_guarded_without_an_eviction():
     assert [each.reason for each in decided.summary.guarded] == ["InjectorSkips"]
 
 
-def a_round(**values):
-    defaults = {
-        "pod": "a-0",
-        "uid": "uid-a-0",
-        "known": ("uid-a-0",),
-        "was_ready": True,
-        "ready_before": 1,
-        "since": NOW - 5,
-        "fingerprint": "f",
-    }
-    return memory.Round(**{**defaults, **values})
-
-
-def remembering(**values):
-    return memory.Memory(rounds={"StatefulSet/a": a_round(**values)}, settled=False)
-
-
-def replacement(**values):
-    return replica(**{"uid": "new", "injected": True, "created": NOW - 3, **values})
-
-
-@pytest.mark.parametrize(
-    ("pods", "open_"),
-    [
-        pytest.param([replica()], True, id="eviction-not-seen-yet"),
-        pytest.param([replica(terminating=True)], True, id="terminating"),
-        pytest.param([], True, id="gone"),
-        pytest.param([replacement(ready_since=None)], True, id="starting"),
-        pytest.param([replacement()], False, id="ready"),
-    ],
-)
-def test_the_slot_is_held_until_the_replacement_is_ready(pods, open_):
-    other = replica("b-0")
-    shot = snapshot(*pods, other, desired={"StatefulSet/a": 1}, answers=injecting("StatefulSet/b"))
-    decided = decide(shot, remembering(), max_unavailable=1)
-
-    assert ("StatefulSet/a" in decided.memory.rounds) is open_
-    assert bool(decided.evict) is not open_
-
-
-@pytest.mark.parametrize(
-    "pods",
-    [
-        pytest.param([replica()], id="eviction-not-seen-yet"),
-        pytest.param([replica(terminating=True)], id="terminating"),
-        pytest.param([], id="gone"),
-        pytest.param([replacement(ready_since=None)], id="starting"),
-    ],
-)
-def test_a_pod_that_is_being_replaced_is_counted_once(pods):
-    others = [replica("b-0", injected=True), replica("c-0")]
-    shot = snapshot(*pods, *others, desired={"StatefulSet/a": 1})
-    summary = decide(shot, remembering()).summary
-
-    assert (summary.in_mesh, summary.converging, summary.eligible) == (1, 2, 3)
-
-
-def test_a_crash_looping_pods_round_ends_when_its_replacement_is_there():
-    shot = snapshot(replacement(ready_since=None), desired={"StatefulSet/a": 1})
-
-    assert decide(shot, remembering(was_ready=False, ready_before=0)).memory.rounds == {}
-
-
-def test_an_eviction_that_never_happened_is_forgotten_after_a_while():
-    decided = decide(snapshot(replica()), remembering(since=NOW - 31))
-
-    assert decided.memory.rounds == {}
-
-
-@pytest.mark.parametrize("gone", [True, False], ids=["deleted", "switched-off"])
-def test_a_workload_that_is_not_ours_any_more_gives_its_slot_back(gone):
-    pods = () if gone else (replacement(ready_since=None, fixable=False),)
-    shot = facts.Snapshot(replicas=pods, desired={} if gone else {"StatefulSet/a": 1})
-
-    assert decide(shot, remembering()).memory.rounds == {}
-
-
-def test_a_workload_scaled_to_nothing_gives_its_slot_back():
-    shot = facts.Snapshot(desired={"StatefulSet/a": 0}, fingerprint="f")
-
-    assert decide(shot, remembering()).memory.rounds == {}
-
-
-def test_a_replacement_without_sidecar_is_asked_about_before_it_is_blamed():
-    shot = snapshot(replacement(injected=False))
-    decided = decide(shot, remembering())
-
-    assert [each.uid for each in decided.ask] == ["new"]
-    assert "StatefulSet/a" in decided.memory.rounds
-
-
-def test_a_replacement_without_sidecar_ends_it():
-    bad = replacement(injected=False)
-    shot = snapshot(bad, answers=[("StatefulSet/a", "injects", "new")])
-    decided = decide(shot, remembering())
-
-    assert decided.memory.guards["StatefulSet/a"].reason == "StillNoSidecar"
-    assert not decided.evict
-    assert reasons(decided) == {"a-0": "StillNoSidecar"}
-    assert [each.kind for each in decided.news] == ["guarded", "completed"]
-    assert decided.summary.converging == 0
-
-
-@pytest.mark.parametrize(
-    ("verdict", "fingerprint"), [("down", "f"), ("injects", "other")], ids=["outage", "changed"]
-)
-def test_a_replacement_made_while_the_injector_was_away_is_excused(verdict, fingerprint):
-    bad = replacement(injected=False, ready_since=None)
-    shot = snapshot(bad, answers=[("StatefulSet/a", verdict, "new")])
-    decided = decide(shot, remembering(fingerprint=fingerprint))
-
-    assert not decided.memory.guards
-    assert "new" in decided.memory.rounds["StatefulSet/a"].known
-
-
-def guarded(**values):
-    guard = {"reason": "StillNoSidecar", "message": "m", "since": NOW - 5, "revision": "r1"}
-    return memory.Memory(
-        guards={"StatefulSet/a": memory.Guard(**{**guard, "fingerprint": "f", **values})},
-        settled=False,
-    )
-
-
-@pytest.mark.parametrize(
-    ("remembered", "pods", "want"),
-    [
-        pytest.param(guarded(), [replica()], True, id="same"),
-        pytest.param(guarded(), [], True, id="no-pod-right-now"),
-        pytest.param(guarded(), [replica(terminating=True)], True, id="being-replaced"),
-        pytest.param(guarded(), [replica(revision="r2")], False, id="new-template"),
-        pytest.param(guarded(fingerprint="old"), [replica()], False, id="mesh-changed"),
-        pytest.param(guarded(), [replica(injected=True)], False, id="cured"),
-        pytest.param(guarded(until=NOW), [replica()], False, id="time-is-over"),
-    ],
-)
-def test_a_guard_holds_until_something_changes(remembered, pods, want):
-    shot = snapshot(*pods, desired={"StatefulSet/a": 1}, answers=injecting("StatefulSet/a"))
-    decided = decide(shot, remembered)
-
-    assert bool(decided.memory.guards) is want
-
-
 def test_a_pause_is_waited_for_and_takes_no_slot():
     pause = memory.Pause(reason="DisruptionBudget", message="m", until=NOW + 7)
     remembered = memory.Memory(pauses={"StatefulSet/a": pause}, settled=False)
@@ -316,12 +143,26 @@ def test_a_pause_is_waited_for_and_takes_no_slot():
     assert decided.memory.pauses == {"StatefulSet/a": pause}
 
 
+def test_a_pause_lasts_to_its_end_though_no_pod_is_missing_for_a_moment():
+    pause = memory.Pause(reason="DisruptionBudget", message="m", until=NOW + 7)
+    remembered = memory.Memory(pauses={"StatefulSet/a": pause}, settled=False)
+
+    decided = decide(snapshot(replica(injected=True)), remembered)
+    assert decided.summary.paused == ()
+    again = decide(snapshot(replica(), answers=injecting("StatefulSet/a")), decided.memory)
+    assert (again.ask, again.evict) == ((), ())
+
+    over = msgspec.structs.replace(pause, until=NOW)
+    ended = memory.Memory(pauses={"StatefulSet/a": over}, settled=False)
+    assert decide(snapshot(replica(injected=True)), ended).memory.pauses == {}
+
+
 def test_what_is_said_of_a_pause_does_not_change_while_it_is_tried_again():
     pause = memory.Pause(reason="DisruptionBudget", message="m", until=NOW + 7)
     remembered = memory.Memory(pauses={"StatefulSet/a": pause}, settled=False)
     shot = snapshot(replica(), answers=injecting("StatefulSet/a"))
     waiting = decide(shot, remembered).summary
-    assert waiting.paused == (outcome.Trouble("StatefulSet/a", "DisruptionBudget", "m"),)
+    assert waiting.paused == (answers.Trouble("StatefulSet/a", "DisruptionBudget", "m"),)
     assert waiting.converging == 0
 
     later = msgspec.structs.replace(pause, until=NOW)
@@ -332,16 +173,6 @@ def test_what_is_said_of_a_pause_does_not_change_while_it_is_tried_again():
     going = snapshot(replica(terminating=True), desired={"StatefulSet/a": 1})
     done = decide(going, tried.memory).summary
     assert (done.paused, done.converging) == ((), 1)
-
-
-def test_a_replacement_that_does_not_come_up_is_reported_and_holds_its_slot():
-    shot = snapshot(replacement(ready_since=None), desired={"StatefulSet/a": 1})
-    decided = decide(shot, remembering(since=NOW - 700))
-
-    (trouble,) = decided.summary.guarded
-    assert trouble.reason == "ReplacementNotReady"
-    assert "restart-uninjected" in trouble.message
-    assert decided.memory.rounds
 
 
 def test_a_model_settled_long_before_us_is_only_proposed():
@@ -444,30 +275,6 @@ def test_a_workload_that_is_scaled_to_nothing_is_left_to_go():
     shot = snapshot(replica(), desired={"StatefulSet/a": 0}, answers=injecting("StatefulSet/a"))
 
     assert reasons(decide(shot)) == {"a-0": "Changing"}
-
-
-def test_a_replacement_that_the_injector_skips_ends_it_for_a_while():
-    shot = snapshot(replacement(injected=False), answers=[("StatefulSet/a", "skips", "new")])
-    guard = decide(shot, remembering()).memory.guards["StatefulSet/a"]
-
-    assert (guard.reason, guard.until) == ("InjectorSkips", NOW + 600)
-
-
-def test_a_pod_that_does_not_go_away_is_reported():
-    shot = snapshot(replica(terminating=True))
-    (trouble,) = decide(shot, remembering(since=NOW - 700)).summary.guarded
-
-    assert "terminating" in trouble.message
-
-
-def test_a_missing_replacement_is_waited_for():
-    old = [replica("a-1"), replica("a-2")]
-    remembered = remembering(known=("uid-a-0", "uid-a-1", "uid-a-2"), ready_before=3)
-    shot = snapshot(*old, desired={"StatefulSet/a": 3}, answers=injecting("StatefulSet/a"))
-    decided = decide(shot, remembered)
-
-    assert not decided.evict
-    assert reasons(decided) == {"a-1": "Replacing", "a-2": "Replacing"}
 
 
 def test_pods_are_counted_by_reason():

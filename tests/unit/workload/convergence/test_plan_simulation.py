@@ -14,7 +14,7 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
-from sidecar_lifecycle.convergence import memory
+from sidecar_lifecycle.decide.convergence import memory
 
 from tests.unit.workload.convergence.world import Workload, World
 
@@ -185,7 +185,7 @@ def skipped_rows(decided, world):
     return any(world.workloads[row.replica.workload].skipped for row in decided.rows)
 
 
-Convergence.TestCase.settings = settings(max_examples=120, stateful_step_count=50, deadline=None)
+Convergence.TestCase.settings = settings(max_examples=120, stateful_step_count=50)
 TestConvergence = Convergence.TestCase
 
 

@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 from typing import Literal
 
-from sidecar_lifecycle.convergence import facts, memory, outcome, plan
+from sidecar_lifecycle.decide.convergence import facts, memory, outcome, plan
 
 EPOCH = 1_000_000.0
 BUDGET_PAUSE = 10.0

@@ -1,0 +1,105 @@
+"""What the workload's commands answer, one JSON object a line, and the charm reads.
+
+A newer workload may say more, and an earlier one less where there is a default.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import Any
+
+
+class Action(enum.StrEnum):
+    """What to do about a pod's proxy."""
+
+    WAIT = "wait"
+    STOP = "stop"
+    REPORT = "report"
+    IGNORE = "ignore"
+
+
+ACKNOWLEDGED = "acknowledged"
+"""The result of a stop that the proxy agreed to."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ProxyAnswer:
+    """What `explain` says about a pod's proxy, and `stop` with what came of it."""
+
+    namespace: str
+    name: str
+    decision: Action
+    reason: str
+    message: str
+    containers: tuple[str, ...]
+    """Those that were looked at."""
+    unknown: tuple[str, ...] = ()
+    """Names in the pod's annotations that no container of it has."""
+    holding: tuple[str, ...] = ()
+    """Containers that hold the pod after its proxy has gone."""
+    ended: str = ""
+    """When the last container that counts ended, as Kubernetes writes it; empty while one runs."""
+    result: str = ""
+    """Of the stop; empty where none was tried."""
+    transport: str = ""
+    """The way to the proxy."""
+    detail: str = ""
+
+    def line(self) -> dict[str, Any]:
+        """Write the answer for JSON, without what there is nothing to say about."""
+        values = dataclasses.asdict(self)
+        stop = ("result", "transport", "detail")
+        silent = {key for key in ("unknown", "holding", "ended") if not values[key]}
+        return {
+            key: value
+            for key, value in values.items()
+            if key not in silent and (self.result or key not in stop)
+        }
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PodAnswer:
+    """What `uninjected` says about a pod without its sidecar, or with an old one."""
+
+    namespace: str
+    name: str
+    workload: str
+    """Such as `StatefulSet/foo`; empty where none owns the pod."""
+    fixable: bool
+    """Whether it is ours to replace."""
+    reason: str
+    message: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Trouble:
+    """A workload whose pods can't be replaced now."""
+
+    workload: str
+    reason: str
+    message: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """How far the model is in the mesh: the last line of `uninjected`, under `summary`."""
+
+    eligible: int
+    """Pods in the mesh, and those that are ours to bring there, also while they are replaced."""
+    in_mesh: int
+    """Without those that come in place of an evicted one and do not serve yet."""
+    converging: int
+    """Pods being replaced, or that will be without anyone asking."""
+    proposed: int
+    """Pods that are replaced only when somebody asks for it."""
+    guarded: tuple[Trouble, ...]
+    """Workloads that again had no sidecar after their replacement, and need a person."""
+    paused: tuple[Trouble, ...] = ()
+    """Workloads that somebody else keeps us from, such as a PodDisruptionBudget."""
+    reported: int
+    """Pods without the sidecar that they should have, and not ours to evict."""
+    settled_before_us: bool
+    """The model ran long before we came: nothing is replaced unasked."""
+    stale: int = 0
+    """Pods in the mesh whose proxy is of another revision or of an earlier istiod."""

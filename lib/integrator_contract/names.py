@@ -1,0 +1,119 @@
+"""Labels, annotations and names by which the charm, the workload and people know things."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+PREFIX = "istio-integrator.charmhub.io/"
+MANAGER = "istio-integrator"
+"""Who manages what we create, and who writes it."""
+
+# What people set.
+WAIT_FOR_CONTAINERS = f"{PREFIX}wait-for-containers"
+IGNORE_CONTAINERS = f"{PREFIX}ignore-containers"
+PROXY_SHUTDOWN = f"{PREFIX}proxy-shutdown"
+CONVERGENCE = f"{PREFIX}convergence"
+LIFECYCLE = f"{PREFIX}lifecycle"
+"""On a namespace: `enabled` or `disabled`."""
+
+# What is found on objects of ours.
+OWNER = f"{PREFIX}owner"
+COMPONENT = f"{PREFIX}component"
+WEBHOOK_COMPONENT = "admission-webhook"
+"""The component whose pods serve the admission webhook."""
+APPLIED_HASH = f"{PREFIX}applied-hash"
+"""Of what was wanted when the charm last wrote the object."""
+REFRESH = f"{PREFIX}refresh"
+"""On the webhook's pods: when it changes, the kubelet brings their mounted files up to date."""
+SEEN = f"{PREFIX}seen"
+"""What the policy or the webhook's settings take from the mesh, kept while the mesh is silent."""
+RELATION = f"{PREFIX}relation"
+"""On a VirtualService: the relation that its route comes from."""
+CERTIFICATE_IN = f"{PREFIX}certificate-in"
+"""On the Secret of the gateway's key: the namespace that its certificate is in."""
+
+# What is found on objects of others.
+APPLIED = f"{PREFIX}applied"
+"""On a pod: what admission changed at its creation."""
+MEMBERSHIP = f"{PREFIX}membership"
+"""On the model's namespace: which mesh labels were set, by whom, and what was there before."""
+SERVED_BY = f"{PREFIX}served-by"
+"""On a namespace that several integrators could serve: the one that does."""
+ANNOTATED_BY = f"{PREFIX}annotated-by"
+ANNOTATIONS = f"{PREFIX}annotations"
+"""On the gateway's Service: by whom it was annotated, with what, and what was there before."""
+
+# What is found on dry-run pods.
+PROBE = f"{PREFIX}probe"
+"""Which backend of admission shall answer."""
+MESH_PROBE = f"{PREFIX}mesh-probe"
+SETTINGS = f"{PREFIX}settings"
+"""By which settings admission answered."""
+
+# Keys of the notices by which the workload wakes the charm.
+MESH_NOTICE = f"{PREFIX}mesh"
+"""istiod, its injector, the model's namespace or the ingress gateway changed."""
+PROGRESS_NOTICE = f"{PREFIX}progress"
+"""Convergence counts changed."""
+
+# Istio's.
+PROXY = "istio-proxy"
+"""The container that Istio's injector adds, whatever its image is."""
+AUTO_IMAGE = "auto"
+"""The image of a proxy that its pod customises and that the injector has yet to fill in."""
+INJECTION = "istio-injection"
+REVISION = "istio.io/rev"
+DATAPLANE_MODE = "istio.io/dataplane-mode"
+AMBIENT_REDIRECTION = "ambient.istio.io/redirection"
+DEACTIVATED = "istio.io/deactivated"
+DRY_RUN = "istio.io/dry-run"
+INJECT = "sidecar.istio.io/inject"
+SIDECAR_STATUS = "sidecar.istio.io/status"
+NATIVE_SIDECAR = "sidecar.istio.io/nativeSidecar"
+STATUS_PORT = "status.sidecar.istio.io/port"
+DEFAULT_STATUS_PORT = 15020
+PROXY_CONFIG = "proxy.istio.io/config"
+TEMPLATES = "inject.istio.io/templates"
+TLS_MODE = "security.istio.io/tlsMode"
+EXCLUDED_OUTBOUND_PORTS = "traffic.sidecar.istio.io/excludeOutboundPorts"
+EXCLUDED_OUTBOUND_RANGES = "traffic.sidecar.istio.io/excludeOutboundIPRanges"
+INCLUDED_OUTBOUND_RANGES = "traffic.sidecar.istio.io/includeOutboundIPRanges"
+
+# Kubernetes', Kubeflow's and Juju's.
+NAME = "app.kubernetes.io/name"
+MANAGED_BY = "app.kubernetes.io/managed-by"
+PART_OF = "app.kubernetes.io/part-of"
+PROFILE = "kubeflow-profile"
+NAMESPACE_NAME = "kubernetes.io/metadata.name"
+SERVICE_NAME = "kubernetes.io/service-name"
+MIRROR = "kubernetes.io/config.mirror"
+CONTROLLER_MODEL = "controller.juju.is/id"
+"""Juju labels the namespace of a controller model with it, other models only annotate it."""
+MODELOPERATOR = "modeloperator"
+MODELOPERATOR_LABELS = ("operator.juju.is/name", "juju-modeloperator")
+"""Either one names Juju's modeloperator, the newer Juju's and the older's."""
+
+LONGEST_LABEL = 63
+"""Characters of a label's value, and of a name in it."""
+KEPT_OF_LONG_OWNERS = 52
+"""Characters of an owner that its label begins with when it is too long for one."""
+
+
+def owner(model: str, application: str) -> str:
+    """Name an application uniquely, as the value of the label `OWNER`."""
+    value = f"{model}.{application}"
+    if len(value) <= LONGEST_LABEL:
+        return value
+    digest = hashlib.sha256(value.encode()).hexdigest()[:10]
+    return f"{value[:KEPT_OF_LONG_OWNERS].rstrip('-.')}-{digest}"
+
+
+def labels(model: str, application: str, component: str) -> dict[str, str]:
+    """Return the labels that everything we create carries."""
+    return {MANAGED_BY: MANAGER, OWNER: owner(model, application), COMPONENT: component}
+
+
+def is_modeloperator(labels: Mapping[str, str]) -> bool:
+    """Tell whether a pod with these labels is Juju's modeloperator."""
+    return any(labels.get(key) == MODELOPERATOR for key in MODELOPERATOR_LABELS)

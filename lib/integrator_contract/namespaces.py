@@ -1,0 +1,100 @@
+"""Which namespaces an application serves, for whoever asks: admission, proxies, diagnosis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from . import names, selectors
+
+Kind = Literal["model", "profiles", "labelled"]
+"""As what a namespace is served: as the model's, as one of Kubeflow's users, or by its label."""
+KINDS: tuple[Kind, ...] = get_args(Kind)
+MODEL_ONLY: frozenset[Kind] = frozenset(("model",))
+SYSTEM = "kube-system"
+
+
+def asked_kinds(labels: Mapping[str, str]) -> Iterator[Kind]:
+    """Yield as what a namespace beside the model's asks to be served, allowed or not."""
+    if labels.get(names.LIFECYCLE) == "enabled":
+        yield "labelled"
+    if labels.get(names.PART_OF) == names.PROFILE:
+        yield "profiles"
+
+
+def kinds(words: Iterable[str]) -> frozenset[Kind]:
+    """Read the names of kinds.
+
+    Raises:
+        ValueError: One of them is none.
+    """
+    chosen = tuple(words)
+    for word in chosen:
+        if word not in KINDS:
+            raise ValueError(f"'{word}' is none of {', '.join(KINDS)}")
+    return frozenset(kind for kind in KINDS if kind in chosen)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """The namespaces that an application serves."""
+
+    model: str
+    mesh_namespace: str = ""
+    """Where istiod is, which is never served; empty where that is not known."""
+    owner: str = ""
+    """This application, as its ownership label names it."""
+    kinds: frozenset[Kind] = frozenset(KINDS)
+    """Those that are served at all."""
+
+    def kind_of(self, name: str, labels: Mapping[str, str]) -> Kind | None:
+        """Return as what a namespace is served, None if it is left alone or to another."""
+        kind = self.allowed_kind(name, labels)
+        if kind != "model" and labels.get(names.SERVED_BY, self.owner) != self.owner:
+            return None
+        return kind
+
+    def allowed_kind(self, name: str, labels: Mapping[str, str]) -> Kind | None:
+        """Return as what a namespace may be served, whoever it is that serves it."""
+        if name in (SYSTEM, self.mesh_namespace) or names.CONTROLLER_MODEL in labels:
+            return None
+        if labels.get(names.LIFECYCLE) == "disabled":
+            return None
+        asked = ("model",) if name == self.model else asked_kinds(labels)
+        return next((kind for kind in asked if kind in self.kinds), None)
+
+    def is_tenants(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Tell whether people of their own work in a namespace, whether it is served or not."""
+        asks = next(asked_kinds(labels), None) is not None
+        return asks and name not in (self.model, SYSTEM, self.mesh_namespace)
+
+    def as_selectors(self) -> tuple[tuple[str, selectors.Selector], ...]:
+        """Write what `kind_of` says as selectors of namespaces, of which no two select the same.
+
+        A selector has no `or`: what nobody serves yet, and what we do, are two. The model's own
+        namespace always has one, since its pods' place in the mesh is decided at admission.
+        """
+        require = selectors.Requirement
+        never = tuple(sorted({self.model, SYSTEM, self.mesh_namespace} - {""}))
+        elsewhere = (
+            require(names.NAMESPACE_NAME, "NotIn", never),
+            require(names.CONTROLLER_MODEL, "DoesNotExist"),
+        )
+        labelled = ("enabled",) if "labelled" in self.kinds else ()
+        by_kind: dict[Kind, selectors.Selector] = {
+            "profiles": (
+                require(names.PART_OF, "In", (names.PROFILE,)),
+                require(names.LIFECYCLE, "NotIn", ("disabled", *labelled)),
+            ),
+            "labelled": (require(names.LIFECYCLE, "In", ("enabled",)),),
+        }
+        unclaimed = ("", (require(names.SERVED_BY, "DoesNotExist"),))
+        ours = ("-ours", (require(names.SERVED_BY, "In", (self.owner,)),))
+        model = ("model", (require(names.NAMESPACE_NAME, "In", (self.model,)),))
+        return model, *(
+            (f"{kind}{suffix}", (*selector, *elsewhere, *claim))
+            for kind, selector in by_kind.items()
+            if kind in self.kinds
+            for suffix, claim in ((unclaimed, ours) if self.owner else (("", ()),))
+        )

@@ -1,0 +1,266 @@
+"""What new pods get at their creation: the settings of admission, and their limits.
+
+The charm writes them as JSON with names as its options have them (`pod-labels`), the webhook reads
+that, and the policy is rendered from the same values.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, TypeGuard, TypeVar, cast
+
+from . import names, selectors
+
+Membership = Literal["namespace", "selected", "none"]
+"""How the model's pods join the mesh: by their namespace, by a selector, or not at all."""
+
+LONGEST_VALUE = 65536
+"""Characters of an annotation; all of a pod's together may be four times that."""
+HIGHEST_PORT = 65535
+
+_OTHERS = re.compile(r"(?:[^/]*\.)?(?:juju\.is|kubernetes\.io)/.*|pod-template-hash", re.DOTALL)
+"""Keys that Juju and Kubernetes use."""
+_OTHERS_LABELS = re.compile(rf"(?:[^/]*\.)?istio\.io/.*|{re.escape(names.PREFIX)}.*", re.DOTALL)
+_OUR_ANNOTATIONS = frozenset((names.APPLIED, names.SETTINGS))
+# With a dot, a port or localhost in front: anything else would be read as a name on docker.io.
+_REGISTRY = re.compile(
+    r"(?:localhost|[a-z0-9][-a-z0-9]*[.:][-a-z0-9.:]*[a-z0-9])(?:/[a-z0-9._-]+)*"
+)
+
+_T = TypeVar("_T")
+
+
+def is_port(value: object) -> TypeGuard[int]:
+    """Tell whether a value is the number of a port; a bool is an int to Python and none."""
+    return type(value) is int and 1 <= value <= HIGHEST_PORT
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rule:
+    """Something that selected pods get."""
+
+    pods: str = ""
+    """A label selector; empty: every pod."""
+
+    def __post_init__(self) -> None:
+        """Refuse a selector that is none."""
+        selectors.parse(self.pods)
+
+    @functools.cached_property
+    def selector(self) -> selectors.Selector:
+        """The selector's requirements."""
+        return selectors.parse(self.pods)
+
+    def selects(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether a pod with these labels is meant."""
+        return not self.selector or selectors.matches(self.selector, labels)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Entries(Rule):
+    """Labels or annotations that selected pods get where they don't have them."""
+
+    add: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Ports(Rule):
+    """Outbound ports that the proxy of selected pods leaves alone."""
+
+    ports: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse what is no port."""
+        super().__post_init__()
+        for port in self.ports:
+            if not is_port(port):
+                raise ValueError(f"{port!r} is not a port")
+
+    def beside(self, others: Iterable[int]) -> Ports:
+        """Return the rule with the ports that a pod loses by naming any."""
+        return dataclasses.replace(self, ports=tuple(dict.fromkeys((*self.ports, *others))))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Registries(Rule):
+    """Where the images of selected pods come from instead; they need a selector."""
+
+    prefixes: Mapping[str, str]
+    """Of an image's name, old and new."""
+
+    def __post_init__(self) -> None:
+        """Refuse what is no registry, and no selector."""
+        super().__post_init__()
+        if not self.pods.strip():
+            raise ValueError("'' is not a label selector")
+        for prefix in (part for pair in self.prefixes.items() for part in pair):
+            if not _REGISTRY.fullmatch(prefix):
+                raise ValueError(f"'{prefix}' is not a registry such as docker.io/library")
+
+    @functools.cached_property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """The old and the new prefixes, the longest old one first."""
+        return tuple(sorted(self.prefixes.items(), key=lambda pair: (-len(pair[0]), pair)))
+
+
+def check_labels(rules: Iterable[Entries]) -> None:
+    """Refuse labels that a pod can't have, or that are not an operator's to set.
+
+    Raises:
+        ValueError: Naming the label.
+    """
+    for key, value in _added(rules):
+        _check_key(key, taken=bool(_OTHERS_LABELS.fullmatch(key)))
+        if not selectors.is_value(value):
+            raise ValueError(f"{value!r} of {key} is not a label value")
+
+
+def check_annotations(rules: Iterable[Entries]) -> None:
+    """Refuse annotations that a pod can't have, or that are not an operator's to set.
+
+    Raises:
+        ValueError: Naming the annotation.
+    """
+    for key, value in _added(rules):
+        _check_key(key, taken=key in _OUR_ANNOTATIONS)
+        if len(value) > LONGEST_VALUE:
+            raise ValueError(f"the value of {key} is longer than {LONGEST_VALUE} characters")
+
+
+def check_registries(rules: Iterable[Registries]) -> None:
+    """Refuse new names that would be moved again: a pod may be mutated twice.
+
+    Raises:
+        ValueError: Naming both.
+    """
+    pairs = [pair for rule in rules for pair in rule.pairs]
+    moved = {old for old, _ in pairs}
+    for _, new in pairs:
+        parts = new.split("/")
+        for length in range(1, len(parts) + 1):
+            if (old := "/".join(parts[:length])) in moved:
+                raise ValueError(f"'{new}' would itself be moved by '{old}'")
+
+
+def _added(rules: Iterable[Entries]) -> Iterable[tuple[str, str]]:
+    return (pair for rule in rules for pair in rule.add.items())
+
+
+def _check_key(key: str, *, taken: bool) -> None:
+    if not selectors.is_key(key):
+        raise ValueError(f"'{key}' is not a key such as team or example.com/team")
+    if taken or _OTHERS.fullmatch(key):
+        raise ValueError(f"'{key}' is not yours to set: Juju, Kubernetes, Istio or we use it")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PodRules:
+    """What pods get beside their sidecar, each as the option of that name says."""
+
+    pod_labels: tuple[Entries, ...] = ()
+    pod_annotations: tuple[Entries, ...] = ()
+    excluded_outbound_ports: tuple[Ports, ...] = ()
+    image_registries: tuple[Registries, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what the rules can't say, naming the setting."""
+        _about("pod-labels", check_labels, self.pod_labels)
+        _about("pod-annotations", check_annotations, self.pod_annotations)
+        _about("image-registries", check_registries, self.image_registries)
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """All of them."""
+        return (
+            *self.pod_labels,
+            *self.pod_annotations,
+            *self.excluded_outbound_ports,
+            *self.image_registries,
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(PodRules):
+    """What new pods get, as the charm's options and the mesh have it."""
+
+    application: str
+    model: str
+    revision: str = ""
+    """Names these settings; the charm's probes get it back and so see that they are in effect."""
+    membership: Membership = "namespace"
+    lifecycle_in_model: bool = True
+    """Whether pods of the model get more than their place in or outside of the mesh."""
+    included_pods: str = ""
+    excluded_pods: str = ""
+    inject_label: Mapping[str, str] = dataclasses.field(
+        default_factory=lambda: {names.INJECT: "true"}
+    )
+    """The one label by which a pod is a member of the mesh in a namespace that is none."""
+    hold_application: bool = True
+    native: bool = False
+    """Whether pods that run to completion ask for a native sidecar."""
+
+    def __post_init__(self) -> None:
+        """Refuse what can't be settings, naming the setting."""
+        super().__post_init__()
+        _about("included-pods", selectors.parse, self.included_pods)
+        _about("excluded-pods", selectors.parse, self.excluded_pods)
+        if len(self.inject_label) != 1:
+            raise ValueError("inject-label: exactly one label is needed")
+
+    @functools.cached_property
+    def included(self) -> selectors.Selector:
+        """The requirements of `included_pods`; none select nothing."""
+        return selectors.parse(self.included_pods)
+
+    @functools.cached_property
+    def excluded(self) -> selectors.Selector:
+        """The requirements of `excluded_pods`; none select nothing."""
+        return selectors.parse(self.excluded_pods)
+
+    def document(self) -> dict[str, Any]:
+        """Write the settings for JSON."""
+        return {key.replace("_", "-"): value for key, value in dataclasses.asdict(self).items()}
+
+
+def _about(setting: str, check: Callable[[_T], object], value: _T) -> None:
+    try:
+        check(value)
+    except ValueError as error:
+        raise ValueError(f"{setting}: {error}") from error
+
+
+_RULES: Mapping[str, type[Rule]] = {
+    "pod-labels": Entries,
+    "pod-annotations": Entries,
+    "excluded-outbound-ports": Ports,
+    "image-registries": Registries,
+}
+
+
+def named(document: object) -> dict[str, Any]:
+    """Name what was read from JSON as `Settings` names its fields.
+
+    Raises:
+        ValueError: There is a name that no field has: a mistyped setting would have no effect.
+    """
+    if not isinstance(document, dict):
+        raise ValueError("the settings are no object")  # noqa: TRY004 - as for all else here
+    values = cast("dict[str, Any]", document)
+    _know(values, Settings)
+    for setting, kind in _RULES.items():
+        rules = values.get(setting)
+        for rule in cast("list[Any]", rules) if isinstance(rules, list) else ():
+            if isinstance(rule, dict):
+                _know(cast("dict[str, Any]", rule), kind)
+    return {key.replace("-", "_"): value for key, value in values.items()}
+
+
+def _know(values: Mapping[str, Any], kind: type[Rule | Settings]) -> None:
+    known = {field.name.replace("_", "-") for field in dataclasses.fields(kind)}
+    for key in values:
+        if key not in known:
+            raise ValueError(f"unknown field `{key}`")

@@ -1,0 +1,139 @@
+"""Label selectors as kubectl takes them: `app=web,tier in (a, b),!legacy`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple, TypeAlias
+
+LONGEST = 4096
+"""Characters of a selector."""
+LONGEST_PART = 63
+"""Characters of the name in a key, and of a value."""
+LONGEST_PREFIX = 253
+"""Characters of a key before its slash."""
+
+_PREFIX = r"[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?/"
+_WORD = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?"
+_KEY = rf"(?P<key>(?:{_PREFIX})?{_WORD})"
+_KEY_ALONE = re.compile(_KEY)
+_EQUALITY = re.compile(rf"{_KEY}\s*(?P<operator>==|=|!=)\s*(?P<value>{_WORD})?")
+_SET = re.compile(rf"{_KEY}\s+(?P<operator>in|notin)\s*\((?P<values>[^()]*)\)")
+_EXISTS = re.compile(rf"(?P<negated>!?)\s*{_KEY}")
+_VALUE = re.compile(rf"(?:{_WORD})?")
+_MARK = re.compile(r"[,()]")
+
+
+class Requirement(NamedTuple):
+    """One entry of a selector, as the `matchExpressions` of Kubernetes have it."""
+
+    key: str
+    operator: str
+    """`In`, `NotIn`, `Exists` or `DoesNotExist`."""
+    values: tuple[str, ...] = ()
+
+    @property
+    def is_negated(self) -> bool:
+        """Whether a label that is absent meets it."""
+        return self.operator in ("NotIn", "DoesNotExist")
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether labels meet the requirement."""
+        value = labels.get(self.key)
+        is_met = value is not None and (not self.values or value in self.values)
+        return is_met is not self.is_negated
+
+    def as_expression(self) -> dict[str, object]:
+        """Write the requirement as the API has it."""
+        expression: dict[str, object] = {"key": self.key, "operator": self.operator}
+        if self.values:
+            expression["values"] = list(self.values)
+        return expression
+
+
+Selector: TypeAlias = tuple[Requirement, ...]
+"""Requirements that all have to be met."""
+NOTHING: Selector = ()
+
+
+def matches(selector: Selector, labels: Mapping[str, str]) -> bool:
+    """Tell whether something with these labels is selected; no requirements select nothing."""
+    return bool(selector) and all(requirement.matches(labels) for requirement in selector)
+
+
+def parse(text: str) -> Selector:
+    """Parse a selector; an empty text gives one that selects nothing.
+
+    Raises:
+        ValueError: A part is not a requirement; the message quotes it.
+    """
+    if len(text) > LONGEST:
+        raise ValueError(f"a selector has at most {LONGEST} characters")
+    if not text.strip():
+        return NOTHING
+    return tuple(_requirement(part.strip()) for part in _parts(text))
+
+
+def equality(text: str) -> dict[str, str]:
+    """Parse `istio=ingressgateway,app=x`, the only kind of selector that Istio's objects have.
+
+    Raises:
+        ValueError: The selector says anything but KEY=VALUE.
+    """
+    pairs: dict[str, str] = {}
+    for requirement in parse(text):
+        if requirement.operator != "In" or len(requirement.values) != 1:
+            raise ValueError("only KEY=VALUE selects a gateway, several with commas")
+        pairs[requirement.key] = requirement.values[0]
+    return pairs
+
+
+def is_key(text: str) -> bool:
+    """Tell whether a label or annotation may be called that."""
+    prefix, _, name = text.rpartition("/")
+    is_short = len(name) <= LONGEST_PART and len(prefix) <= LONGEST_PREFIX
+    return is_short and bool(_KEY_ALONE.fullmatch(text))
+
+
+def is_value(text: str) -> bool:
+    """Tell whether a label may have that value."""
+    return len(text) <= LONGEST_PART and bool(_VALUE.fullmatch(text))
+
+
+def _parts(text: str) -> list[str]:
+    """Split at the commas that the next bracket does not show to be within brackets."""
+    parts: list[str] = []
+    start = 0
+    outside: list[int] = []
+    for mark in [*_MARK.finditer(text), None]:
+        if mark is not None and mark[0] == ",":
+            outside.append(mark.start())
+            continue
+        if mark is None or mark[0] == "(":
+            for comma in outside:
+                parts.append(text[start:comma])
+                start = comma + 1
+        outside.clear()
+    return [*parts, text[start:]]
+
+
+def _requirement(part: str) -> Requirement:
+    if match := _EQUALITY.fullmatch(part):
+        operator = "NotIn" if match["operator"] == "!=" else "In"
+        return _checked(part, match["key"], operator, match["value"] or "")
+    if match := _SET.fullmatch(part):
+        values = [value.strip() for value in match["values"].split(",")]
+        operator = "In" if match["operator"] == "in" else "NotIn"
+        return _checked(part, match["key"], operator, *values)
+    if match := _EXISTS.fullmatch(part):
+        return _checked(part, match["key"], "DoesNotExist" if match["negated"] else "Exists")
+    raise ValueError(f"'{part}' is not a requirement such as app=web, tier in (a,b) or !legacy")
+
+
+def _checked(part: str, key: str, operator: str, *values: str) -> Requirement:
+    if any(len(text) > LONGEST_PART for text in (key.rpartition("/")[2], *values)):
+        raise ValueError(f"'{part}' has a part longer than {LONGEST_PART} characters")
+    for value in values:
+        if not _VALUE.fullmatch(value):
+            raise ValueError(f"'{part}' has '{value}', which is not a label value")
+    return Requirement(key, operator, values)

@@ -1,0 +1,184 @@
+"""The options of `sidecar-lifecycle run`, which the charm writes and the workload reads.
+
+A field is an option: `lifecycle_namespaces` is `--lifecycle-namespaces`. The charm fills a field
+from its own option of the same name, where there is one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection
+from typing import Any, Literal, TypeVar, get_args
+
+from . import names, namespaces, pods
+
+Convergence = Literal["auto", "manual", "off"]
+_CONVERGENCES = get_args(Convergence)
+_MEMBERSHIPS = get_args(pods.Membership)
+
+ELIGIBILITY = (
+    *("model", "application", "mesh_revision", "membership", "included_pods", "excluded_pods"),
+    *("lifecycle_namespaces", "convergence"),
+)
+"""The options that tell which pods should have a sidecar: `uninjected` has them, too."""
+RULES = ("wait_for_containers", "ignore_containers", "status_port")
+"""The options that tune the rules about one pod's proxy: `explain` and `stop` have them, too."""
+DRAINED_AFTER = 60.0
+"""Seconds until connections from before a change of the gateway's filters have ended (Istio's
+default is 45): they would be served our routes without our guard. The charm opens then, and the
+workload tells it that the time has come."""
+
+_T = TypeVar("_T")
+
+
+def boolean(text: str) -> bool:
+    """Read `true` or `false`.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    if text.lower() not in ("true", "false"):
+        raise ValueError(f"{text!r} is neither true nor false")
+    return text.lower() == "true"
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Split a comma-separated list, as options and annotations have it."""
+    return tuple(filter(None, (part.strip() for part in text.split(","))))
+
+
+def kinds(text: str) -> frozenset[namespaces.Kind]:
+    """Read kinds of namespaces, with commas between them.
+
+    Raises:
+        ValueError: One is not known.
+    """
+    return namespaces.kinds(words(text))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Argument:
+    """How an option is read, and what its help says."""
+
+    read: Callable[[str], Any]
+    help: str
+    metavar: str
+    choices: tuple[str, ...] = ()
+
+
+def _required(help: str, metavar: str) -> str:  # noqa: A002  as argparse calls it
+    """Declare a text that has to be given."""
+    return dataclasses.field(metadata={"argument": Argument(read=str, help=help, metavar=metavar)})
+
+
+def _option(
+    default: _T,
+    help: str,  # noqa: A002  as argparse calls it
+    metavar: str,
+    read: Callable[[str], Any] = str,
+    choices: tuple[str, ...] = (),
+) -> _T:
+    argument = Argument(read=read, help=help, metavar=metavar, choices=choices)
+    return dataclasses.field(default=default, metadata={"argument": argument})
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the service is told."""
+
+    model: str = _required("namespace of the Juju model", "NAMESPACE")
+    application: str = _required("this application, as Juju names it", "NAME")
+    unit: str = _required("this unit, as Juju names it", "NAME/N")
+    joined: bool = _option(
+        default=False,
+        help="whether the model's pods are asked to join the mesh; before that, none lacks a"
+        " sidecar (default: whether --mesh-namespace is given)",
+        metavar="BOOL",
+        read=boolean,
+    )
+    mesh_namespace: str = _option(
+        "", "where istiod is, which is not served; empty where it is outside", "NAMESPACE"
+    )
+    mesh_revision: str = _option("", "of istiod; empty: the default one", "REVISION")
+    membership: pods.Membership = _option(  # noqa: RUF009  a Literal does not change
+        "namespace", "how the model's pods join the mesh", "HOW", choices=_MEMBERSHIPS
+    )
+    included_pods: str = _option("", "with --membership selected: those that join", "SELECTOR")
+    excluded_pods: str = _option("", "those that get no sidecar", "SELECTOR")
+    lifecycle_namespaces: frozenset[namespaces.Kind] = _option(
+        frozenset(namespaces.KINDS),
+        f"that are served, of {', '.join(namespaces.KINDS)} (default: all)",
+        "KIND,…",
+        kinds,
+    )
+    proxy_shutdown: bool = _option(
+        default=True,
+        help="whether proxies are stopped (default: true)",
+        metavar="BOOL",
+        read=boolean,
+    )
+    wait_for_containers: tuple[str, ...] = _option(
+        (), "stop the proxy when these have ended, in pods that have one of them", "NAME,…", words
+    )
+    ignore_containers: tuple[str, ...] = _option((), "do not wait for these", "NAME,…", words)
+    status_port: int = _option(
+        names.DEFAULT_STATUS_PORT,
+        "the mesh's status port, 0 when switched off (default: %(default)s)",
+        "PORT",
+        int,
+    )
+    replace_broken_pods: bool = _option(
+        default=False,
+        help="whether pods that lost their proxy are deleted (default: false)",
+        metavar="BOOL",
+        read=boolean,
+    )
+    observe_gateways: bool = _option(
+        default=False,
+        help="tell the charm when the ingress gateway changes",
+        metavar="BOOL",
+        read=boolean,
+    )
+    convergence: Convergence = _option(  # noqa: RUF009  a Literal does not change
+        "auto",
+        "whether pods without their sidecar are replaced unasked",
+        "HOW",
+        choices=_CONVERGENCES,
+    )
+    convergence_max_unavailable: int = _option(
+        2, "workloads that may miss a pod at once because of us (default: %(default)s)", "N", int
+    )
+    listen: str = _option("0.0.0.0:8080", "for metrics and health", "HOST:PORT")
+    log_level_file: str = _option(
+        "", "that names the level, read again every second while it runs", "FILE"
+    )
+
+
+def argument(field: dataclasses.Field[Any]) -> Argument:
+    """Return how the option of a field is read."""
+    return field.metadata["argument"]
+
+
+def flag(field: dataclasses.Field[Any]) -> str:
+    """Name the option of a field."""
+    return f"--{field.name.replace('_', '-')}"
+
+
+def chosen(*only: str) -> list[dataclasses.Field[Any]]:
+    """Return the fields of these names, all without any, in their order in `Options`."""
+    return [field for field in dataclasses.fields(Options) if not only or field.name in only]
+
+
+def command_line(options: Options, *only: str) -> list[str]:
+    """Write options as the workload reads them: those of these names, without any all."""
+    pairs = [(flag(field), _text(getattr(options, field.name))) for field in chosen(*only)]
+    return [word for pair in pairs for word in pair]
+
+
+def _text(value: str | bool | int | Collection[str]) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool | int):
+        return str(value).lower()
+    # A set has no order, and another order would look like another command line.
+    return ",".join(sorted(value) if isinstance(value, frozenset) else value)

@@ -1,0 +1,1 @@
+"""The charm's rooms; `charm.py` beside this package wires them."""

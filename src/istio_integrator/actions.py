@@ -1,0 +1,99 @@
+"""What actions answer, as text for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import yaml
+
+from istio_integrator import order, texts
+from istio_integrator.kube import cluster, errors
+from istio_integrator.lifecycle import answers
+
+Parameters = Mapping[str, Any]
+Answer = Callable[[order.Parts, Parameters], dict[str, str]]
+
+
+def _list(parts: order.Parts, _: Parameters) -> dict[str, str]:
+    return listed(parts.lifecycle.workload.uninjected())
+
+
+def _restart(*, stale: bool) -> Answer:
+    def answer(parts: order.Parts, parameters: Parameters) -> dict[str, str]:
+        dry_run = bool(parameters.get("dry-run", False))
+        pods = parts.lifecycle.workload.restart(dry_run=dry_run, stale=stale)
+        return restarted(pods, dry_run=dry_run)
+
+    return answer
+
+
+def _rotate(parts: order.Parts, _: Parameters) -> dict[str, str]:
+    return parts.admission.rotate()
+
+
+def _stop(parts: order.Parts, parameters: Parameters) -> dict[str, str]:
+    namespace = parameters.get("namespace") or parts.context.model
+    answer = parts.lifecycle.workload.stop_proxy(namespace, parameters["pod"])
+    where = f"{namespace}/{parameters['pod']}"
+    if "result" not in answer:
+        raise errors.LifecycleError(
+            f"{where}: its proxy is not stopped: {answer['message']} ({answer['decision']})"
+        )
+    if answer["result"] != "acknowledged":
+        raise errors.LifecycleError(f"{where}: {answer['result']}: {answer['detail']}")
+    return {"stopped": f"{where}: {answer['message']} (by {answer['transport']})"}
+
+
+def _show(parts: order.Parts, _: Parameters) -> dict[str, str]:
+    return shown(parts.context.manifests.owned())
+
+
+ANSWERS: dict[str, Answer] = {
+    "list-uninjected": _list,
+    "restart-uninjected": _restart(stale=False),
+    "restart-stale": _restart(stale=True),
+    "rotate-certificates": _rotate,
+    "show-manifests": _show,
+    "stop-proxy": _stop,
+}
+"""By the action's name; each may raise a CharmError, which fails the action."""
+
+
+def listed(answer: answers.Answer) -> dict[str, str]:
+    """Answer `list-uninjected`."""
+    summary = answer.summary
+    return {
+        "in-mesh": f"{summary.in_mesh}/{summary.eligible}",
+        "pods": "\n".join(map(_line, answer.pods)) or "none",
+    }
+
+
+def restarted(pods: list[dict[str, Any]], *, dry_run: bool) -> dict[str, str]:
+    """Answer `restart-uninjected` and `restart-stale`."""
+    ours = [pod for pod in pods if pod.get("fixable")]
+    others = [pod for pod in pods if not pod.get("fixable")]
+    key = "would-restart" if dry_run else "restarting"
+    return {
+        key: "\n".join(map(_line, ours)) or "none",
+        "not-ours-to-restart": "\n".join(map(_line, others)) or "none",
+    }
+
+
+def shown(objects: list[cluster.Object]) -> dict[str, str]:
+    """Answer `show-manifests` with live objects, without the API server's bookkeeping."""
+    cleaned: list[Any] = []
+    for obj in objects:
+        metadata = {key: obj["metadata"][key] for key in obj["metadata"] if key != "managedFields"}
+        head = {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata}
+        rest = {key: value for key, value in obj.items() if key not in (*head, "status")}
+        if obj["kind"] == "Secret":
+            rest["data"] = dict.fromkeys(cluster.at(obj, "data"), "(not shown)")
+        cleaned.append({**head, **rest})
+    return {"manifests": yaml.safe_dump_all(cleaned, sort_keys=False) if cleaned else "none"}
+
+
+def _line(pod: dict[str, Any]) -> str:
+    workload = pod.get("workload")
+    owner = f" ({workload})" if workload else ""
+    return texts.plain(f"{pod.get('namespace')}/{pod.get('name')}{owner}: {pod.get('message')}")

@@ -1,0 +1,1 @@
+"""What pods get when they are created, by a policy or by a webhook."""

@@ -1,0 +1,164 @@
+"""What new pods get: what the operator asks for, and what the mesh can do."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import pydantic
+
+from integrator_contract import names, pods
+from istio_integrator import parts
+from istio_integrator.kube import cluster, documents
+
+if TYPE_CHECKING:
+    from istio_integrator.mesh import installation
+
+
+_DNS = 53
+
+
+_Ports = Annotated[
+    tuple[Annotated[int, pydantic.Field(ge=0, le=65535)], ...], pydantic.Strict(False)
+]
+
+
+class _Written(pydantic.BaseModel):
+    """What `Seen.text` writes; what an earlier revision did not write yet has a default."""
+
+    model_config = pydantic.ConfigDict(
+        strict=True, alias_generator=lambda name: name.replace("_", "-")
+    )
+
+    native: bool
+    inject_label: Annotated[tuple[str, str], pydantic.Strict(False)]
+    istiod_namespace: str
+    controller_ports: _Ports = ()
+    mesh_ports: _Ports = ()
+    held: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What new pods get that depends on the mesh."""
+
+    native: bool = False
+    inject_label: tuple[str, str] = (names.INJECT, "true")
+    istiod_namespace: str = ""
+    controller_ports: tuple[int, ...] = ()
+    """That charms need to reach Juju's controller, as far as the mesh would keep them from it."""
+    mesh_ports: tuple[int, ...] = ()
+    """That the mesh excludes everywhere, but for pods that name ports: they name these too."""
+    held: bool = False
+    """Whether the mesh holds applications by itself, so that no pod needs to ask for it."""
+
+    @classmethod
+    def of(cls, scope: parts.Context, before: Seen | None) -> Seen:
+        """Keep what was seen last as far as the mesh can't be asked: it may be back soon.
+
+        Args:
+            scope: The mesh as it is now.
+            before: What was seen last, None if nothing.
+        """
+        mesh = scope.mesh
+        seen = before or cls()
+        if mesh is not None:
+            is_known = mesh.probed or before is None
+            seen = cls(
+                native=mesh.native_sidecars if is_known else seen.native,
+                inject_label=next(iter(mesh.pod_labels.items())),
+                istiod_namespace=mesh.namespace,
+                controller_ports=seen.controller_ports,
+                mesh_ports=mesh.excluded_outbound_ports,
+                held=mesh.hold_by_default,
+            )
+            if is_known:
+                seen = dataclasses.replace(seen, controller_ports=_cut_off(scope, mesh))
+        if scope.config.sidecar_mode == "classic":
+            return dataclasses.replace(seen, native=False)
+        return seen
+
+    @classmethod
+    def read(cls, obj: cluster.Object | None) -> Seen | None:
+        """Read what an applied object says; None if it says nothing that can be understood."""
+        text = cluster.at(obj, "metadata", "annotations").get(names.SEEN)
+        try:
+            found = _Written.model_validate(documents.read_json(text or "null"))
+        except ValueError:
+            return None
+        return cls(
+            native=found.native,
+            inject_label=found.inject_label,
+            istiod_namespace=found.istiod_namespace,
+            controller_ports=tuple(filter(pods.is_port, found.controller_ports)),
+            mesh_ports=tuple(filter(pods.is_port, found.mesh_ports)),
+            held=found.held,
+        )
+
+    def text(self) -> str:
+        """Write it for `read`."""
+        values = {
+            "native": self.native,
+            "inject-label": self.inject_label,
+            "istiod-namespace": self.istiod_namespace,
+            "controller-ports": self.controller_ports,
+            "mesh-ports": self.mesh_ports,
+            "held": self.held,
+        }
+        return json.dumps(values, sort_keys=True)
+
+
+def _cut_off(scope: parts.Context, found: installation.Mesh) -> tuple[int, ...]:
+    """Return the ports that charms need and that the mesh cuts off."""
+    ports = scope.controller.ports if found.cuts_off_controller else ()
+    if scope.controller.is_named and found.cuts_off_names:
+        ports = (*ports, _DNS)
+    return tuple(port for port in ports if port not in found.excluded_outbound_ports)
+
+
+class Preparation(NamedTuple):
+    """What new pods get, and what of it is the mesh's doing."""
+
+    settings: pods.Settings
+    seen: Seen
+
+    @classmethod
+    def of(cls, context: parts.Context, seen: Seen, *, lifecycle_in_model: bool) -> Preparation:
+        """Gather what new pods get from the options and from what was seen of the mesh."""
+        options = context.config
+        ports = options.pod_rules.excluded_outbound_ports
+        if seen.controller_ports:
+            # Juju labels the pods of its applications so; all of them call the controller.
+            ports = (*ports, pods.Ports(pods=names.NAME, ports=seen.controller_ports))
+        settings = pods.Settings(
+            model=context.model,
+            application=context.application,
+            membership=options.mesh_membership,
+            lifecycle_in_model=lifecycle_in_model,
+            included_pods=options.included_pods if options.mesh_membership == "selected" else "",
+            excluded_pods=options.excluded_pods,
+            inject_label=dict([seen.inject_label]),
+            hold_application=options.hold_application and not seen.held,
+            native=seen.native,
+            pod_labels=options.pod_labels,
+            pod_annotations=options.pod_annotations,
+            excluded_outbound_ports=tuple(rule.beside(seen.mesh_ports) for rule in ports),
+            image_registries=options.image_registries,
+        )
+        return cls(revised(settings), seen)
+
+    @property
+    def changes_lifecycle(self) -> bool:
+        """Whether anything happens to pods outside of the model."""
+        settings = self.settings
+        return settings.hold_application or settings.native or bool(settings.rules)
+
+
+def revised(settings: pods.Settings) -> pods.Settings:
+    """Name settings by all that they say."""
+    values = settings.document()
+    del values["revision"]
+    digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+    return dataclasses.replace(settings, revision=digest[:16])

@@ -1,0 +1,241 @@
+"""The charm's options: each one's grammar, and one line for each that does not follow it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, Self, cast
+
+import pydantic
+
+from integrator_contract import namespaces, pods, selectors, service
+from istio_integrator import texts
+from istio_integrator.config import pod_rules
+from istio_integrator.kube import documents, errors
+
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_HOST = re.compile(
+    r"(\*\.)?([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\.)+[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?",
+    re.IGNORECASE,
+)
+_ANNOTATION = re.compile(
+    r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+)
+_LONGEST_SHOWN = 80
+"""Characters of an option's value that a problem quotes."""
+_LONGEST_LINE = 400
+"""Characters of a problem."""
+
+
+def _name(value: str) -> str:
+    value = value.strip()
+    if value and not _DNS_LABEL.fullmatch(value):
+        raise ValueError("use lower-case letters, digits and inner hyphens, at most 63")
+    return value
+
+
+def _selector(value: str) -> str:
+    selectors.parse(value)
+    return value.strip()
+
+
+def _items(value: Any) -> Any:
+    if isinstance(value, str):
+        return service.words(value)
+    return value
+
+
+def _parsed(parse: Callable[[str], Any]) -> Callable[[Any], Any]:
+    return lambda value: parse(value) if isinstance(value, str) else value
+
+
+def _container_names(values: tuple[str, ...]) -> tuple[str, ...]:
+    for value in values:
+        if not _DNS_LABEL.fullmatch(value):
+            raise ValueError(f"'{value}' is not the name of a container")
+    return values
+
+
+def _namespace_kinds(values: tuple[str, ...]) -> tuple[str, ...]:
+    namespaces.kinds(values)
+    return values
+
+
+def _namespaced_name(value: str) -> str:
+    value = value.strip()
+    namespace, slash, name = value.partition("/")
+    if value and not (slash and _DNS_LABEL.fullmatch(namespace) and _DNS_NAME.fullmatch(name)):
+        raise ValueError("write it as NAMESPACE/NAME")
+    return value
+
+
+def _equality_selector(value: str) -> str:
+    selectors.equality(value)
+    return value.strip()
+
+
+def _hosts(values: tuple[str, ...]) -> tuple[str, ...]:
+    for value in values:
+        if len(value) > 253 or not _HOST.fullmatch(value):
+            raise ValueError(f"'{value}' is not a host name such as kubeflow.example.com")
+    return tuple(dict.fromkeys(value.lower() for value in values))
+
+
+Name = Annotated[str, pydantic.AfterValidator(_name)]
+Selector = Annotated[str, pydantic.AfterValidator(_selector)]
+ContainerNames = Annotated[
+    tuple[str, ...],
+    pydantic.BeforeValidator(_items),
+    pydantic.AfterValidator(_container_names),
+]
+NamespaceKinds = Annotated[
+    tuple[namespaces.Kind, ...],
+    pydantic.BeforeValidator(_namespace_kinds),
+    pydantic.BeforeValidator(_items),
+]
+
+LabelRules = Annotated[
+    tuple[pods.Entries, ...], pydantic.BeforeValidator(_parsed(pod_rules.parse_labels))
+]
+AnnotationRules = Annotated[
+    tuple[pods.Entries, ...], pydantic.BeforeValidator(_parsed(pod_rules.parse_annotations))
+]
+PortRules = Annotated[
+    tuple[pods.Ports, ...], pydantic.BeforeValidator(_parsed(pod_rules.parse_ports))
+]
+RegistryRules = Annotated[
+    tuple[pods.Registries, ...], pydantic.BeforeValidator(_parsed(pod_rules.parse_registries))
+]
+
+
+def _annotations(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        parsed: Any = documents.read_yaml(value, longest=documents.LONGEST_OBJECT) or {}
+    except documents.DocumentError as error:
+        raise ValueError(f"write a mapping such as {{a.b/key: value}}; this {error}") from error
+    if not isinstance(parsed, dict):
+        raise ValueError("write a mapping such as {a.b/key: value}")  # noqa: TRY004 (pydantic's)
+    for key, text in cast("dict[Any, Any]", parsed).items():
+        if not _ANNOTATION.fullmatch(str(key)) or not isinstance(text, str):
+            raise ValueError(f"'{key}' is not an annotation with a text (quote numbers)")
+    return cast("dict[str, str]", parsed)
+
+
+Annotations = Annotated[Mapping[str, str], pydantic.BeforeValidator(_annotations)]
+GatewayName = Annotated[str, pydantic.AfterValidator(_namespaced_name)]
+GatewaySelector = Annotated[str, pydantic.AfterValidator(_equality_selector)]
+Hosts = Annotated[
+    tuple[str, ...],
+    pydantic.BeforeValidator(_items),
+    pydantic.AfterValidator(_hosts),
+]
+
+
+class Config(pydantic.BaseModel):
+    """What the operator wants. Names are those of config.yaml with underscores."""
+
+    model_config = pydantic.ConfigDict(
+        frozen=True,
+        extra="ignore",
+        validate_default=True,
+        alias_generator=lambda name: name.replace("_", "-"),
+        populate_by_name=True,
+    )
+
+    istiod_namespace: Name = ""
+    """Where istiod runs; empty: discover it."""
+    revision: Name = ""
+    """An Istio revision or tag; empty: the default one, or the only one."""
+    mesh_membership: pods.Membership = "namespace"
+    included_pods: Selector = ""
+    """With `selected`: the pods that join."""
+    excluded_pods: Selector = ""
+    """Pods that get no sidecar."""
+    hold_application: bool = True
+    proxy_shutdown: bool = True
+    sidecar_mode: Literal["auto", "native", "classic"] = "auto"
+    admission: Literal["auto", "policy", "webhook"] = "auto"
+    lifecycle_namespaces: NamespaceKinds = namespaces.KINDS
+    wait_for_containers: ContainerNames = ()
+    ignore_containers: ContainerNames = ()
+    replace_broken_pods: bool = False
+    sidecar_convergence: Literal["auto", "manual"] = "auto"
+    convergence_max_unavailable: Annotated[int, pydantic.Field(ge=1, le=100)] = 2
+    """Workloads that may have a pod being replaced at the same time."""
+    pod_labels: LabelRules = ()
+    pod_annotations: AnnotationRules = ()
+    excluded_outbound_ports: PortRules = ()
+    image_registries: RegistryRules = ()
+    gateway: GatewayName = ""
+    """`namespace/name` of a Gateway to copy the selector from."""
+    gateway_selector: GatewaySelector = ""
+    """Labels that choose within a namespace, once there is one."""
+    gateway_service: GatewayName = ""
+    """`namespace/name` of the gateway's Service: where the model is to be served."""
+    gateway_service_annotations: Annotations = pydantic.Field(default_factory=dict[str, str])
+    """What the operator wants on that Service."""
+    gateway_workload: bool = False
+    """Whether the model has a gateway workload of its own."""
+    hosts: Hosts = ()
+    """Names that the model is reached by; none: any, with the gateway for itself."""
+    https_redirect: bool = False
+    tls_secret: Name = ""
+    """A Secret in the gateway's namespace."""
+    strict_ingress_auth: bool = True
+    """Whether nothing is reachable without ingress-auth."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @pydantic.model_validator(mode="after")
+    def _annotations_need_a_service(self) -> Self:
+        named = self.gateway_service or self.gateway_workload
+        if self.gateway_service_annotations and not named:
+            raise ValueError("gateway-service-annotations: name the Service in gateway-service")
+        return self
+
+    @pydantic.model_validator(mode="after")
+    def _selected_needs_a_selector(self) -> Self:
+        if self.mesh_membership == "selected" and not self.included_pods:
+            raise ValueError("included-pods: mesh-membership=selected needs a label selector")
+        return self
+
+    @pydantic.model_validator(mode="after")
+    def _selectors_stand_alone(self) -> Self:
+        pod_rules.check_selectors(self.pod_rules, self.included_pods, self.excluded_pods)
+        return self
+
+    @property
+    def pod_rules(self) -> pods.PodRules:
+        """What pods get beside their sidecar."""
+        return pods.PodRules(
+            pod_labels=self.pod_labels,
+            pod_annotations=self.pod_annotations,
+            excluded_outbound_ports=self.excluded_outbound_ports,
+            image_registries=self.image_registries,
+        )
+
+    @classmethod
+    def load(cls, options: Mapping[str, Any]) -> Config:
+        """Validate the options as Juju gives them.
+
+        Raises:
+            ConfigError: With one line for each option that is wrong.
+        """
+        try:
+            return cls.model_validate(dict(options))
+        except pydantic.ValidationError as error:
+            raise errors.ConfigError([_line(problem) for problem in error.errors()]) from error
+
+
+def _line(problem: Any) -> str:
+    message = re.sub(r"^(Value error, |Input should be )", "", problem["msg"])
+    if not problem["loc"]:
+        return message
+    expected = "" if problem["type"] == "value_error" else "must be "
+    shown = str(problem["input"])
+    if len(shown) > _LONGEST_SHOWN:
+        shown = f"{shown[:_LONGEST_SHOWN]}…"
+    line = f"{problem['loc'][0]}='{shown}': {expected}{message}"
+    return texts.plain(" ".join(line.split()), _LONGEST_LINE)

@@ -1,0 +1,54 @@
+"""Is there an istiod, and does it inject?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import ops
+
+from istio_integrator.diagnosis import registry, report
+from istio_integrator.diagnosis.facts import Facts
+from istio_integrator.diagnosis.report import Finding
+from istio_integrator.mesh import installation
+
+INJECTORS = "kubectl get mutatingwebhookconfigurations"
+
+
+@registry.check(
+    "istiod", place=10, question="is there one, and does it inject", reads="a dry-run pod"
+)
+def istiod(facts: Facts) -> Iterable[Finding]:
+    """Look at the istiod that was found, and at its answer to a dry-run pod."""
+    said = list(facts.discovery.statuses())
+    return judge(facts.mesh, said, application=facts.application)
+
+
+def judge(
+    istio: installation.Mesh | None, said: Sequence[ops.StatusBase], *, application: str
+) -> Iterable[Finding]:
+    """Judge whether there is an istiod that injects.
+
+    Args:
+        istio: The one that was chosen.
+        said: The statuses of the discovery.
+        application: Ours.
+    """
+    findings = report.of_statuses(said, INJECTORS)
+    if istio is None:
+        yield from (report.broken(each.seen, each.next) for each in findings)
+        return
+    for each in findings:
+        if each.level is report.Level.BROKEN:
+            yield each
+    if not istio.alive:
+        show = f"kubectl -n {istio.namespace} get pods,endpoints -l app=istiod"
+        if not istio.namespace:
+            show = f"kubectl get mutatingwebhookconfiguration {istio.webhook_configuration}"
+        yield report.broken(f"{istio.name} {istio.problem}".strip(), show)
+    elif not istio.probed:
+        yield report.doubtful(
+            f"{istio.name} is ready, but no dry-run pod could be tried",
+            report.own_log(application),
+        )
+    else:
+        yield report.fine(f"{istio.name} gave a dry-run pod its sidecar")

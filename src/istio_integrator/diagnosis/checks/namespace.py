@@ -1,0 +1,65 @@
+"""Is the model's namespace a member of the mesh, or does a label contradict another?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import ops
+
+from integrator_contract import names
+from istio_integrator.diagnosis import registry, report
+from istio_integrator.diagnosis.facts import Facts
+from istio_integrator.diagnosis.report import Finding
+from istio_integrator.kube import cluster
+from istio_integrator.membership import decision
+
+from .istiod import INJECTORS
+
+_MESH_LABELS = (names.INJECTION, names.REVISION)
+
+
+@registry.check(
+    "namespace",
+    place=30,
+    question="is the model a member, or does a label contradict another",
+    reads="its labels",
+)
+def namespace(facts: Facts) -> Iterable[Finding]:
+    """Look at the labels of the model's namespace, and at what we would make of them now."""
+    marks = cluster.at(facts.namespace, "metadata", "labels")
+    return judge(
+        facts.membership,
+        {key: marks[key] for key in _MESH_LABELS if key in marks},
+        mesh_membership=facts.config.mesh_membership,
+        model=facts.model,
+    )
+
+
+def judge(
+    decision: decision.Decision, marks: Mapping[str, str], *, mesh_membership: str, model: str
+) -> Iterable[Finding]:
+    """Judge the place of the model's namespace.
+
+    Args:
+        decision: What the charm would do with it now.
+        marks: The mesh's labels that the namespace has.
+        mesh_membership: The option.
+        model: The namespace.
+    """
+    has = " and ".join(f"{key}={value}" for key, value in sorted(marks.items())) or "no label"
+    if decision.blocked:
+        show = f"kubectl get namespace {model} --show-labels"
+        yield from report.of_statuses([ops.BlockedStatus(decision.blocked)], show)
+    elif mesh_membership != "namespace":
+        yield report.fine(f"mesh-membership={mesh_membership}: namespace {model} has {has}")
+    elif decision.waiting:
+        yield report.doubtful(f"namespace {model} has {has}: {decision.waiting}", INJECTORS)
+    elif decision.labels:
+        yield report.broken(
+            f"namespace {model} has {has}, which is not the mesh's", "juju debug-log --replay"
+        )
+    elif decision.joined:
+        yield report.fine(f"namespace {model} has {has}")
+    else:
+        text = f"namespace {model} has {has}: there is no Istio to join"
+        yield report.doubtful(text, INJECTORS)

@@ -1,0 +1,113 @@
+"""Do the policies of profile namespaces let the gateway in?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from istio_integrator.diagnosis import registry, report
+from istio_integrator.diagnosis.facts import Facts
+from istio_integrator.diagnosis.report import Finding
+from istio_integrator.kube import cluster, fences
+
+_USER_HEADER = "request.headers["
+_PRINCIPAL = re.compile(r"(?:.*/)?ns/([^/]+)/sa/([^/]+)")
+
+
+@registry.check(
+    "profiles",
+    place=180,
+    question="do the policies of profile namespaces let the real gateway in",
+    reads="AuthorizationPolicies, the gateway's pod",
+    feeds_status=True,
+)
+def profiles(facts: Facts) -> Iterable[Finding]:
+    """Look at the policies of profile namespaces."""
+    if not facts.profiles or facts.gateway is None:
+        return
+    for pod in facts.gateway_pods[:1]:
+        policies = facts.objects(cluster.AUTHORIZATION_POLICY)
+        yield from judge(
+            [each for each in policies if each["metadata"]["namespace"] in facts.profiles],
+            namespace=facts.gateway.namespace,
+            account=cluster.at(pod, "spec").get("serviceAccountName", "default"),
+        )
+
+
+def judge(
+    policies: Iterable[cluster.Object], *, namespace: str, account: str
+) -> Iterable[Finding]:
+    """Judge whether the policies of profile namespaces let the real gateway in.
+
+    kubeflow-profiles names the gateway's ServiceAccount in the rules that are about the header
+    with the user's name; with another one every page there answers 403 (kubeflow issue 7374).
+
+    Args:
+        policies: AuthorizationPolicies of profile namespaces.
+        namespace: Of the gateway workload.
+        account: Its ServiceAccount.
+    """
+    wrong: dict[str, list[str]] = {}
+    count = 0
+    for policy in policies:
+        with fences.around(cluster.reference(policy)):
+            for named in _gateways_named(policy):
+                count += 1
+                if not any(_admits(each, namespace, account) for each in named):
+                    place = policy["metadata"]["namespace"]
+                    wrong.setdefault(report.listed(named), []).append(place)
+    for named, places in wrong.items():
+        yield report.broken(
+            f"the policies of {report.listed(places)} let {named} in, and the gateway is "
+            f"{namespace}/{account}: every page there answers 403",
+            f"juju config kubeflow-profiles istio-gateway-namespace={namespace} "
+            f"istio-gateway-service-account={account}",
+        )
+    if not wrong:
+        yield report.fine(
+            f"{count} rules of profile namespaces let the gateway in"
+            if count
+            else "no profile namespace names the gateway in a policy"
+        )
+
+
+def _gateways_named(policy: cluster.Object) -> Iterable[list[str]]:
+    """List whom each rule lets in that is about the header with the user's name."""
+    spec = cluster.at(policy, "spec")
+    if spec.get("action", "ALLOW") != "ALLOW":
+        return
+    for rule in cluster.parts(spec, "rules"):
+        named = _principals(rule)
+        if named and _is_about_users(rule):
+            yield named
+
+
+def _principals(rule: cluster.Object) -> list[str]:
+    """List whom a rule is about."""
+    return [
+        str(principal)
+        for entry in cluster.parts(rule, "from")
+        for principal in cluster.items(cluster.at(entry, "source"), "principals")
+    ]
+
+
+def _is_about_users(rule: cluster.Object) -> bool:
+    return any(
+        str(condition.get("key", "")).startswith(_USER_HEADER)
+        for condition in cluster.parts(rule, "when")
+    )
+
+
+def _admits(principal: str, namespace: str, account: str) -> bool:
+    """Match as istiod does: exact, `*` at one end, or alone for everybody with an identity."""
+    real = f"ns/{namespace}/sa/{account}"
+    if principal == "*":
+        return True
+    if principal.startswith("*"):
+        return f"cluster.local/{real}".endswith(principal[1:])
+    if principal.endswith("*"):
+        # The trust domain before it may be any.
+        _, _, rest = principal[:-1].partition("/")
+        return real.startswith(rest)
+    match = _PRINCIPAL.fullmatch(principal)
+    return bool(match) and match.groups() == (namespace, account)

@@ -1,0 +1,74 @@
+"""Which of the model's pods have no sidecar, or an old one, and why?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from istio_integrator.diagnosis import registry, report
+from istio_integrator.diagnosis.facts import Facts
+from istio_integrator.diagnosis.report import Finding
+from istio_integrator.kube import fences
+from istio_integrator.lifecycle import answers
+
+Line = Mapping[str, Any]
+"""One of the workload's answers about a pod."""
+
+
+@registry.check(
+    "sidecars",
+    place=50,
+    question="which pods have none, and why",
+    reads="the workload's own rules",
+)
+def sidecars(facts: Facts) -> Iterable[Finding]:
+    """Ask the workload which pods lack the sidecar that they should have."""
+    if facts.mesh is None:
+        return ()
+    return judge(facts.uninjected, application=facts.application)
+
+
+@registry.check(
+    "old proxies",
+    place=60,
+    question="which are of another revision or version",
+    reads="the workload's own rules",
+)
+def old_proxies(facts: Facts) -> Iterable[Finding]:
+    """Ask the workload which pods have a sidecar that new pods would not get."""
+    if facts.mesh is None:
+        return ()
+    rows = facts.workload.stale() if facts.uninjected.summary.stale else ()
+    return judge_old(rows, application=facts.application)
+
+
+def judge(answer: answers.Answer, *, application: str) -> Iterable[Finding]:
+    """Judge the pods that lack the sidecar that they should have, by what keeps it from them."""
+    show = f"juju run {application}/leader list-uninjected"
+    said = report.of_statuses(answers.progress(answer.summary, application=application), show)
+    unmet = [each for each in said if each.level is not report.Level.FINE]
+    yield from unmet
+    for message, pods in _by_message(answer.pods).items():
+        yield report.doubtful(f"no sidecar: {report.listed(pods)}: {message}", show)
+    if not unmet and not answer.pods:
+        summary = answer.summary
+        yield report.fine(f"{summary.in_mesh}/{summary.eligible} pods in mesh")
+
+
+def judge_old(rows: Sequence[Line], *, application: str) -> Iterable[Finding]:
+    """Judge the proxies that are of another revision or version than new pods get."""
+    for message, pods in _by_message(rows).items():
+        yield report.doubtful(
+            f"old proxy: {report.listed(pods)}: {message}",
+            f"juju run {application}/leader restart-stale",
+        )
+    if not rows:
+        yield report.fine("every proxy is of istiod's revision and version")
+
+
+def _by_message(rows: Iterable[Line]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        with fences.around(f"Pod {row.get('namespace')}/{row.get('name')}"):
+            found.setdefault(str(row["message"]), []).append(f"{row['namespace']}/{row['name']}")
+    return found

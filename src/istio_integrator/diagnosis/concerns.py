@@ -1,0 +1,40 @@
+"""What the status takes from the diagnosis: the faults of others that break the model."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+import ops
+
+from . import checks, report
+from .facts import Facts
+
+logger = logging.getLogger(__name__)
+
+
+class Concerns:
+    """Looks whether what others wrote keeps API servers or users from the model.
+
+    It runs the checks that feed the status, whose objects no other part of the charm looks at.
+    """
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._statuses: list[ops.StatusBase] = []
+
+    def reconcile(self) -> None:
+        """Look again; nothing is written."""
+        self._statuses = []
+        if not self._facts.is_leader:
+            return
+        for check in checks.CHECKS.values():
+            for each in check.run(self._facts) if check.feeds_status else ():
+                if each.level is report.Level.BROKEN:
+                    self._statuses.append(ops.BlockedStatus(f"{each.seen}; run: {each.next}"))
+                elif each.level is report.Level.DOUBTFUL:
+                    logger.info("%s: %s.", check.name, each.seen)
+
+    def statuses(self) -> Iterable[ops.StatusBase]:
+        """Say what is broken, and how it is repaired."""
+        return tuple(self._statuses)

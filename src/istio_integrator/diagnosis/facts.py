@@ -1,0 +1,241 @@
+"""What more than one check looks at; each fact is read once, when it is first asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import ops
+
+from integrator_contract import names
+from istio_integrator import parts
+from istio_integrator.ingress import exposure, gateway, guards, observed
+from istio_integrator.kube import cluster, errors, streams
+from istio_integrator.lifecycle import answers, workload
+from istio_integrator.membership import decision, model_namespace
+from istio_integrator.mesh import discovery, installation
+from istio_integrator.relations import endpoints, kubeflow, mesh_facts
+
+_ENVOY = 15000
+"""The port of Envoy's administration, on loopback."""
+_PROFILE = {names.PART_OF: names.PROFILE}
+_LONGEST_LOG = 2000
+"""Lines of a log that are read."""
+
+
+class Facts:
+    """The cluster as the checks see it. Reading any of it may raise a CharmError.
+
+    Args:
+        context: What every part of the charm gets; the mesh in it is looked for anew.
+        related: The application's relations.
+        container: That of the workload.
+        discovery: The search for an Istio, where it has just been made.
+        now: The clock.
+        parameters: Those of the action.
+    """
+
+    def __init__(
+        self,
+        context: parts.Context,
+        related: endpoints.Relations,
+        container: ops.Container,
+        *,
+        discovery: discovery.Discovery | None = None,
+        now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
+        parameters: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._context = context
+        self._related = related
+        self._container = container
+        self._discovery = discovery
+        self._lists: dict[tuple[cluster.Kind, str], list[cluster.Object]] = {}
+        self.now = now
+        self.parameters = parameters or {}
+        self.cluster = context.cluster
+        self.streams = streams.Streams(context.cluster)
+        """The way into pods: their ports, programs and logs."""
+        self.config = context.config
+        self.manifests = context.manifests
+        self.model = context.model
+        """The model's name, which is its namespace."""
+        self.application = context.application
+        self.is_leader = context.leader
+        self.controller = context.controller
+        """Juju's."""
+        self.domain = context.cluster_domain
+        """What the names of Services end with."""
+        self.exposes = context.exposes
+        """Whether an application wants the model to be reached from outside."""
+
+    def objects(self, kind: cluster.Kind, namespace: str = "") -> list[cluster.Object]:
+        """List a kind, in one namespace or everywhere."""
+        key = (kind, namespace)
+        if key not in self._lists:
+            self._lists[key] = self.cluster.list(kind, namespace=namespace or None)
+        return self._lists[key]
+
+    @functools.cached_property
+    def discovery(self) -> discovery.Discovery:
+        """The search for an Istio."""
+        if self._discovery is not None:
+            return self._discovery
+        search = discovery.Discovery(
+            self.cluster,
+            self.config,
+            model=self.model,
+            application=self.application,
+            hint=mesh_facts.root_namespace(self._related),
+        )
+        search.reconcile()
+        return search
+
+    @property
+    def mesh(self) -> installation.Mesh | None:
+        """The Istio to join, None where there is none or none that can be chosen."""
+        return self.discovery.mesh
+
+    @functools.cached_property
+    def context(self) -> parts.Context:
+        """What every part of the charm gets, with the mesh that is there."""
+        return dataclasses.replace(self._context, mesh=self.mesh)
+
+    @functools.cached_property
+    def namespace(self) -> cluster.Object | None:
+        """The model's namespace."""
+        return self.cluster.get(cluster.NAMESPACE, self.model)
+
+    @functools.cached_property
+    def membership(self) -> decision.Decision:
+        """What would be done with the model's namespace now."""
+        if self.namespace is None:
+            return decision.Decision()
+        return model_namespace.Membership(self.context).decided(self.namespace)
+
+    @functools.cached_property
+    def workload(self) -> workload.Workload:
+        """The workload, which knows the rules about pods."""
+        return workload.Workload(self.context, self._container, joined=self.membership.joined)
+
+    @functools.cached_property
+    def uninjected(self) -> answers.Answer:
+        """The workload's answer about the model's pods."""
+        return self.workload.uninjected()
+
+    @functools.cached_property
+    def pods(self) -> list[cluster.Object]:
+        """The pods of the model."""
+        return self.objects(cluster.POD, self.model)
+
+    @functools.cached_property
+    def nodes(self) -> list[cluster.Object]:
+        """The cluster's nodes."""
+        return self.objects(cluster.NODE)
+
+    @functools.cached_property
+    def profiles(self) -> list[str]:
+        """The namespaces of Kubeflow's users."""
+        return [
+            each["metadata"]["name"]
+            for each in self.objects(cluster.NAMESPACE)
+            if _PROFILE.items() <= cluster.at(each, "metadata", "labels").items()
+        ]
+
+    @functools.cached_property
+    def policies(self) -> list[cluster.Object]:
+        """AuthorizationPolicies and PeerAuthentications, of any namespace."""
+        return [
+            *self.objects(cluster.AUTHORIZATION_POLICY),
+            *self.objects(cluster.PEER_AUTHENTICATION),
+        ]
+
+    @functools.cached_property
+    def gateway_choice(self) -> gateway.Target | gateway.Missing | gateway.Refusal:
+        """The gateway workload that serves the model, or why none does."""
+        return exposure.Ingress(self.context, self._related).resolved()
+
+    @property
+    def gateway(self) -> gateway.Target | None:
+        """The gateway workload that serves the model, where one does."""
+        if not self.exposes or self.mesh is None:
+            return None
+        choice = self.gateway_choice
+        return choice if isinstance(choice, gateway.Target) else None
+
+    @functools.cached_property
+    def gateway_pods(self) -> list[cluster.Object]:
+        """The pods of the gateway workload that are ready."""
+        if self.gateway is None:
+            return []
+        where, labels = self.gateway.namespace, self.gateway.selector
+        return list(filter(cluster.is_ready, self.cluster.list(cluster.POD, where, labels)))
+
+    @functools.cached_property
+    def own_gateway(self) -> cluster.Object | None:
+        """The Gateway that the charm creates in the model."""
+        return self.cluster.get(cluster.GATEWAY, gateway.NAME, self.model)
+
+    @functools.cached_property
+    def authentication(self) -> guards.Decision:
+        """Who should be asked about requests."""
+        return guards.decide(
+            kubeflow.ingress_auth(self._related),
+            strict=self.config.strict_ingress_auth,
+            model=self.model,
+            domain=self.domain,
+            services={observed.reference(one) for one in self.objects(cluster.SERVICE)},
+        )
+
+    def service(self, name: str, namespace: str) -> cluster.Object | None:
+        """Find a Service; the charm may list those of others, not get one."""
+        for each in self.objects(cluster.SERVICE):
+            metadata = each["metadata"]
+            if (metadata["name"], metadata["namespace"]) == (name, namespace):
+                return each
+        return None
+
+    def pods_of(self, service: str, namespace: str) -> list[cluster.Object]:
+        """List the pods behind a Service, the ready ones first."""
+        marks = {names.SERVICE_NAME: service}
+        found: list[cluster.Object] = []
+        for part in self.cluster.list(cluster.ENDPOINT_SLICE, namespace, marks):
+            for endpoint in cluster.parts(part, "endpoints"):
+                who = cluster.at(endpoint, "targetRef")
+                if who.get("kind") == "Pod":
+                    pod = self.cluster.get(cluster.POD, str(who.get("name")), namespace)
+                    found += [pod] if pod else []
+        return sorted(found, key=lambda pod: not cluster.is_ready(pod))
+
+    def envoy(self, pod: cluster.Object, path: str) -> str:
+        """Ask the administration of a pod's Envoy."""
+        metadata = pod["metadata"]
+        answer = self.streams.get(metadata["namespace"], metadata["name"], _ENVOY, path)
+        if answer.status != 200:
+            raise errors.UnreachableError(f"Envoy of {metadata['name']} answers {answer.status}")
+        return answer.text
+
+    def log(self, pod: cluster.Object, container: str, minutes: int) -> list[str]:
+        """Read the last of a container's log."""
+        metadata = pod["metadata"]
+        where = metadata["namespace"], metadata["name"], container
+        return self.streams.log(*where, since=minutes * 60, most=_LONGEST_LOG)
+
+
+def target_port(service: cluster.Object, pod: cluster.Object, port: int) -> int:
+    """Find the port at which a pod serves a port of its Service; the same where there is none."""
+    for entry in cluster.parts(cluster.at(service, "spec"), "ports"):
+        if entry.get("port") == port:
+            wanted = entry.get("targetPort", port)
+            return wanted if isinstance(wanted, int) else _named_port(pod, str(wanted), port)
+    return port
+
+
+def _named_port(pod: cluster.Object, name: str, otherwise: int) -> int:
+    for container in cluster.parts(cluster.at(pod, "spec"), "containers"):
+        for entry in cluster.parts(container, "ports"):
+            if entry.get("name") == name:
+                return int(entry["containerPort"])
+    return otherwise

@@ -1,0 +1,194 @@
+"""What checks find, and how a whole diagnosis reads."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+from collections.abc import Iterable, Mapping, Sequence
+
+import ops
+
+from istio_integrator import texts
+
+_RUN = "run: "
+"""Before the command in a status message."""
+LONGEST = 1000
+"""Characters of a line."""
+_MOST_ODD = 10
+"""Objects that can't be read which a report names."""
+ODD_OBJECTS = "odd objects"
+STATUS = "status"
+"""What stands below the checks: objects that they passed over, and the rest of the status."""
+_MOST = 3
+"""Names of a list that a line shows."""
+
+
+class Level(enum.Enum):
+    """How bad it is; in this order."""
+
+    BROKEN = "✗"
+    DOUBTFUL = "!"
+    FINE = "✓"
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One line of a diagnosis."""
+
+    level: Level
+    seen: str
+    """What was looked at and how it is, one sentence without a full stop."""
+    next: str = ""
+    """The command to run next, or what to do; nothing where all is well."""
+    check: str = ""
+    """Which check says so."""
+
+
+def fine(seen: str) -> Finding:
+    """Say that all is well."""
+    return Finding(Level.FINE, seen)
+
+
+def doubtful(seen: str, next: str) -> Finding:  # noqa: A002 - the word of the report
+    """Say what may be wrong, or is not known."""
+    return Finding(Level.DOUBTFUL, seen, next)
+
+
+def broken(seen: str, next: str) -> Finding:  # noqa: A002 - the word of the report
+    """Say what does not work."""
+    return Finding(Level.BROKEN, seen, next)
+
+
+def grant(application: str) -> str:
+    """Return the command that gives us our rights."""
+    return f"juju trust {application} --scope=cluster, or kubectl apply -f rbac/roles.yaml"
+
+
+def own_log(application: str) -> str:
+    """Return the command that shows what our units wrote."""
+    return f"juju debug-log --replay --include {application}"
+
+
+def of_statuses(statuses: Iterable[ops.StatusBase], otherwise: str) -> list[Finding]:
+    """Turn what the unit's status says into findings, the command apart.
+
+    Args:
+        statuses: What the unit says.
+        otherwise: The next command for those that name none.
+    """
+    found: list[Finding] = []
+    for status in statuses:
+        seen, _, command = status.message.partition(_RUN)
+        if isinstance(status, ops.ActiveStatus):
+            found.append(fine(status.message))
+        elif isinstance(status, ops.BlockedStatus):
+            found.append(broken(seen.rstrip(" :;,") or status.message, command or otherwise))
+        else:
+            found.append(doubtful(seen.rstrip(" :;,") or status.message, command or otherwise))
+    return found
+
+
+def unsaid(
+    statuses: Iterable[ops.StatusBase], found: Iterable[Finding], *, application: str
+) -> Iterable[Finding]:
+    """Return what the unit's status says and no check has found.
+
+    Args:
+        statuses: What the unit says.
+        found: By the checks.
+        application: Ours.
+    """
+    said = "\n".join(each.seen for each in found)
+    for each in of_statuses(statuses, own_log(application)):
+        if each.level is not Level.FINE and each.seen not in said:
+            yield dataclasses.replace(each, check=STATUS)
+
+
+def passed_over(noted: Mapping[str, str]) -> Iterable[Finding]:
+    """Name objects that could not be read, so that nothing else here speaks of them.
+
+    Args:
+        noted: Why not, by kind and name.
+    """
+    for reference, reason in list(noted.items())[:_MOST_ODD]:
+        kind, _, name = reference.rpartition(" ")
+        namespace, _, name = name.rpartition("/")
+        where = f"-n {namespace} " if namespace else ""
+        show = f"kubectl {where}get {kind.lower()} {name} -o yaml"
+        text = f"{reference} is passed over: {reason}"
+        yield Finding(Level.DOUBTFUL, text, show, ODD_OBJECTS)
+    if len(noted) > _MOST_ODD:
+        yield Finding(
+            Level.DOUBTFUL,
+            f"{len(noted)} objects are passed over, of which these are {_MOST_ODD}",
+            "delete or mend those above, then look again",
+            ODD_OBJECTS,
+        )
+
+
+def listed(names: Iterable[str], most: int = _MOST) -> str:
+    """Name the first few of many, each once: `a, b, c and 4 more`."""
+    known = list(dict.fromkeys(names))
+    rest = f" and {len(known) - most} more" if len(known) > most else ""
+    return ", ".join(known[:most]) + rest
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """A whole diagnosis."""
+
+    findings: Sequence[Finding]
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether anything does not work."""
+        return any(each.level is Level.BROKEN for each in self.findings)
+
+    @property
+    def summary(self) -> str:
+        """Count, the worst first."""
+        words = {
+            Level.BROKEN: "broken",
+            Level.DOUBTFUL: "to look at",
+            Level.FINE: "as it should be",
+        }
+        counts = {level: sum(each.level is level for each in self.findings) for level in words}
+        return ", ".join(f"{counts[level]} {words[level]}" for level in words if counts[level])
+
+    def results(self, how: str) -> dict[str, str]:
+        """Write it as the results of an action, `text` or `json`."""
+        written = self.json() if how == "json" else self.text()
+        return {"summary": self.summary, "report": written}
+
+    def text(self) -> str:
+        """Write it for people: the worst first, otherwise in the order of the checks."""
+        width = max((len(each.check) for each in self.findings), default=0)
+        lines: list[str] = []
+        for each in self._sorted():
+            lines.append(f"{each.level.value} {each.check:<{width}}  {_one_line(each.seen)}")
+            if each.next:
+                lines.append(f"  {'':<{width}}  → {_one_line(each.next)}")
+        return "\n".join(lines)
+
+    def json(self) -> str:
+        """Write it for programs, in the same order."""
+        rows = [
+            {
+                "check": each.check,
+                "level": each.level.name.lower(),
+                "seen": each.seen,
+                "next": each.next,
+            }
+            for each in self._sorted()
+        ]
+        # In ASCII, so that nothing in it moves the cursor of whoever looks at it.
+        return json.dumps(rows)
+
+    def _sorted(self) -> list[Finding]:
+        order = list(Level)
+        return sorted(self.findings, key=lambda each: order.index(each.level))
+
+
+def _one_line(text: str) -> str:
+    return texts.plain(" ".join(text.split()), LONGEST)

@@ -1,0 +1,1 @@
+"""The way into the model: gateway, routes, guard and certificate."""

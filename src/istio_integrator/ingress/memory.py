@@ -1,0 +1,68 @@
+"""Where the model is served, remembered in a ConfigMap of the model."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+
+import pydantic
+
+from istio_integrator import parts
+from istio_integrator.ingress import gateway
+from istio_integrator.kube import cluster, owners
+
+logger = logging.getLogger(__name__)
+
+FOLDER = "gateway-place"
+_KEY = "place"
+_LONGEST = 128 * 1024
+"""Characters of what is remembered; a thousand hosts take half of it."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Context:
+    """The variables of the templates in gateway-place."""
+
+    name: str
+    place: str
+
+
+class Memory:
+    """The place that was chosen once, which only the operator moves."""
+
+    def __init__(self, scope: parts.Context) -> None:
+        self._scope = scope
+        self._name = owners.object_name(scope.application, FOLDER)
+        self._written: gateway.Place | None = None
+        """What is remembered, as it was read last."""
+
+    def read(self) -> gateway.Place | None:
+        """Read the place; None where none is remembered, or none that can be read."""
+        self._written = self._read()
+        return self._written
+
+    def remember(self, target: gateway.Target) -> None:
+        """Write down where the model is served."""
+        if self._written == target.place:
+            return
+        logger.info("Gateway %s serves the model.", target.reference)
+        text = target.place.model_dump_json(exclude_defaults=True)
+        self._scope.manifests.apply(FOLDER, Context(name=self._name, place=text))
+        self._written = target.place
+
+    def forget(self) -> None:
+        """Have the next gateway be chosen anew."""
+        self._scope.manifests.remove(FOLDER)
+
+    def _read(self) -> gateway.Place | None:
+        found = self._scope.cluster.get(cluster.CONFIG_MAP, self._name, self._scope.model)
+        if not self._scope.manifests.is_ours(found):
+            return None
+        text = cluster.at(found, "data").get(_KEY)
+        if not isinstance(text, str) or len(text) > _LONGEST:
+            return None
+        try:
+            return gateway.Place.model_validate_json(text)
+        except pydantic.ValidationError as error:
+            logger.warning("What %s remembers is not readable: %s", self._name, error)
+            return None

@@ -1,0 +1,345 @@
+"""The charm's only way to the Kubernetes API: plain objects in, plain objects or errors out.
+
+Objects stay plain mappings, so that a field which this version of the client library does not
+know is neither lost on reading nor dropped on writing.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, cast
+
+import lightkube
+import lightkube.generic_resource
+import lightkube.types
+import msgspec
+
+from istio_integrator.kube import documents, errors, failures, fences, listing
+
+Object = dict[str, Any]
+
+FIELD_MANAGER = "istio-integrator"
+
+
+class Kind(NamedTuple):
+    """A kind of object and how the API server spells it in addresses."""
+
+    api_version: str
+    name: str
+    plural: str
+    namespaced: bool
+
+
+def _kinds(api_version: str, namespaced: bool, **names: str) -> list[Kind]:
+    return [Kind(api_version, name, plural, namespaced) for name, plural in names.items()]
+
+
+_ADMISSION = "admissionregistration.k8s.io/v1"
+_RBAC = "rbac.authorization.k8s.io/v1"
+
+KINDS: dict[tuple[str, str], Kind] = {
+    (kind.api_version, kind.name): kind
+    for kind in (
+        *_kinds("v1", False, Namespace="namespaces", Node="nodes"),
+        *_kinds(
+            "v1",
+            True,
+            ConfigMap="configmaps",
+            Pod="pods",
+            Secret="secrets",  # noqa: S106
+            Service="services",
+            ServiceAccount="serviceaccounts",
+            Event="events",
+        ),
+        *_kinds(
+            "apps/v1",
+            True,
+            Deployment="deployments",
+            DaemonSet="daemonsets",
+            StatefulSet="statefulsets",
+        ),
+        *_kinds("policy/v1", True, PodDisruptionBudget="poddisruptionbudgets"),
+        *_kinds("networking.k8s.io/v1", True, NetworkPolicy="networkpolicies"),
+        *_kinds("coordination.k8s.io/v1", True, Lease="leases"),
+        *_kinds("discovery.k8s.io/v1", True, EndpointSlice="endpointslices"),
+        *_kinds(
+            _ADMISSION,
+            False,
+            MutatingWebhookConfiguration="mutatingwebhookconfigurations",
+            ValidatingWebhookConfiguration="validatingwebhookconfigurations",
+            MutatingAdmissionPolicy="mutatingadmissionpolicies",
+            MutatingAdmissionPolicyBinding="mutatingadmissionpolicybindings",
+        ),
+        *_kinds(
+            "admissionregistration.k8s.io/v1beta1",
+            False,
+            MutatingAdmissionPolicy="mutatingadmissionpolicies",
+            MutatingAdmissionPolicyBinding="mutatingadmissionpolicybindings",
+        ),
+        *_kinds(_RBAC, True, Role="roles", RoleBinding="rolebindings"),
+        *_kinds(
+            _RBAC, False, ClusterRole="clusterroles", ClusterRoleBinding="clusterrolebindings"
+        ),
+        *_kinds(
+            "networking.istio.io/v1",
+            True,
+            Gateway="gateways",
+            VirtualService="virtualservices",
+            DestinationRule="destinationrules",
+            ServiceEntry="serviceentries",
+            Sidecar="sidecars",
+        ),
+        *_kinds("networking.istio.io/v1alpha3", True, EnvoyFilter="envoyfilters"),
+        *_kinds(
+            "security.istio.io/v1",
+            True,
+            AuthorizationPolicy="authorizationpolicies",
+            PeerAuthentication="peerauthentications",
+        ),
+        *_kinds(
+            "authorization.k8s.io/v1", False, SelfSubjectAccessReview="selfsubjectaccessreviews"
+        ),
+    )
+}
+
+
+def kind(api_version: str, name: str) -> Kind:
+    """Look up a kind that the charm knows."""
+    return KINDS[api_version, name]
+
+
+NAMESPACE = kind("v1", "Namespace")
+NODE = kind("v1", "Node")
+CONFIG_MAP = kind("v1", "ConfigMap")
+POD = kind("v1", "Pod")
+SECRET = kind("v1", "Secret")
+SERVICE = kind("v1", "Service")
+DEPLOYMENT = kind("apps/v1", "Deployment")
+DAEMON_SET = kind("apps/v1", "DaemonSet")
+STATEFUL_SET = kind("apps/v1", "StatefulSet")
+GATEWAY = kind("networking.istio.io/v1", "Gateway")
+ENVOY_FILTER = kind("networking.istio.io/v1alpha3", "EnvoyFilter")
+LEASE = kind("coordination.k8s.io/v1", "Lease")
+ENDPOINT_SLICE = kind("discovery.k8s.io/v1", "EndpointSlice")
+MUTATING_WEBHOOK = kind(_ADMISSION, "MutatingWebhookConfiguration")
+VALIDATING_WEBHOOK = kind(_ADMISSION, "ValidatingWebhookConfiguration")
+VIRTUAL_SERVICE = kind("networking.istio.io/v1", "VirtualService")
+SERVICE_ENTRY = kind("networking.istio.io/v1", "ServiceEntry")
+SIDECAR = kind("networking.istio.io/v1", "Sidecar")
+AUTHORIZATION_POLICY = kind("security.istio.io/v1", "AuthorizationPolicy")
+PEER_AUTHENTICATION = kind("security.istio.io/v1", "PeerAuthentication")
+
+
+@functools.cache
+def _resource(kind: Kind) -> Any:
+    group, _, version = kind.api_version.rpartition("/")
+    base = (
+        lightkube.generic_resource.GenericNamespacedResource
+        if kind.namespaced
+        else lightkube.generic_resource.GenericGlobalResource
+    )
+    create_api_info = cast("Any", lightkube.generic_resource).create_api_info
+    info = create_api_info(group, version, kind.name, kind.plural)
+    return type(kind.name, (base,), {"_api_info": info})
+
+
+def at(obj: Object | None, *path: str) -> Object:
+    """Follow a path to a mapping; what is absent or null is an empty one."""
+    value: Any = obj
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return cast("Object", value) if isinstance(value, dict) else {}
+
+
+def items(obj: Object, key: str) -> list[Any]:
+    """Read a list; what is none, as what is absent or null, is empty."""
+    found = obj.get(key)
+    return cast("list[Any]", found) if isinstance(found, list) else []
+
+
+def parts(obj: Object, key: str) -> list[Object]:
+    """Read a list of mappings; whatever else is in it is left out."""
+    return [each for each in items(obj, key) if isinstance(each, dict)]
+
+
+def is_ready(pod: Object) -> bool:
+    """Tell whether a pod serves."""
+    conditions = parts(at(pod, "status"), "conditions")
+    return any((each.get("type"), each.get("status")) == ("Ready", "True") for each in conditions)
+
+
+def reference(obj: Object) -> str:
+    """Name an object for people: `ConfigMap a-namespace/a-name`."""
+    metadata = at(obj, "metadata")
+    namespace = metadata.get("namespace")
+    name = metadata.get("name") or metadata.get("generateName", "")
+    return f"{obj.get('kind', 'object')} {f'{namespace}/' if namespace else ''}{name}"
+
+
+class Cluster:
+    """Reads and writes objects, and turns what the API server refuses into the charm's errors."""
+
+    def __init__(self, client: lightkube.Client) -> None:
+        # The library's annotations leave plain mappings partially unknown.
+        self.client: Any = client
+
+    def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object | None:
+        """Read one object; None where it, or its kind, does not exist."""
+        try:
+            with failures.mapped():
+                found = self.client.get(_resource(kind), name, namespace=namespace)
+        except errors.ApiError as error:
+            if error.code == 404:
+                return None
+            raise
+        except errors.GarbledError as error:
+            where = f"{namespace}/" if namespace else ""
+            raise errors.GarbledError(f"{kind.name} {where}{name}: {error}") from error
+        return _sound(kind, found)
+
+    def list(
+        self,
+        kind: Kind,
+        namespace: str | None = None,
+        labels: Mapping[str, str | None] | None = None,
+    ) -> list[Object]:
+        """Read the objects of a kind; nothing where the kind does not exist.
+
+        An object that can't be read is passed over.
+
+        Args:
+            kind: The kind.
+            namespace: Where to look, None for everywhere.
+            labels: Labels that each object must have, None for any value.
+        """
+        everywhere = "*" if kind.namespaced else None
+        try:
+            with failures.mapped():
+                found = self.client.list(
+                    _resource(kind), namespace=namespace or everywhere, labels=labels
+                )
+                return list(_all_sound(kind, found))
+        except errors.ApiError as error:
+            # Questions, such as reviews of access, can be asked and not listed.
+            if error.code in (404, 405):
+                return []
+            raise
+        except errors.TooDeepError:
+            with failures.mapped():
+                return self._list_apart(kind, namespace or everywhere, labels)
+
+    def _list_apart(
+        self, kind: Kind, namespace: str | None, labels: Mapping[str, str | None] | None
+    ) -> list[Object]:
+        """Read the objects of a kind one by one: some nest more than the decoder can follow."""
+        generic = self.client._client  # noqa: SLF001 - the only way to the answer as it came
+        selector = ",".join(
+            key if value is None else f"{key}={value}" for key, value in (labels or {}).items()
+        )
+        asked = generic.prepare_request(
+            "list",
+            _resource(kind),
+            namespace=namespace,
+            params={"labelSelector": selector or None},
+        )
+        answer = generic.send(generic.build_adapter_request(asked))
+        generic.raise_for_status(answer)
+        found: list[Any] = []
+        for item in listing.items(answer.content):
+            if item.depth > documents.DEEPEST:
+                metadata = {"namespace": item.namespace, "name": item.name}
+                fences.note(reference({"kind": kind.name, "metadata": metadata}), listing.TOO_DEEP)
+            else:
+                found.append(msgspec.json.decode(item.text))
+        return list(_all_sound(kind, found))
+
+    def create(self, obj: Object, *, dry_run: bool = False) -> Object:
+        """Create an object, or with `dry_run` learn what would be created."""
+        kind = KINDS[obj["apiVersion"], obj["kind"]]
+        resource = _resource(kind)
+        namespace = obj["metadata"].get("namespace")
+        with failures.mapped():
+            created = self.client.create(
+                resource(obj), namespace=namespace, field_manager=FIELD_MANAGER, dry_run=dry_run
+            )
+        return _plain(kind, created)
+
+    def apply(self, obj: Object) -> Object:
+        """Server-side apply an object that is ours."""
+        return self._patch(obj, obj, lightkube.types.PatchType.APPLY)
+
+    def merge_patch(self, obj: Object, patch: Object) -> Object:
+        """Merge a patch into an object, which may be somebody else's.
+
+        The patch may carry `metadata.resourceVersion`: a change in between is then a Conflict.
+        """
+        return self._patch(obj, patch, lightkube.types.PatchType.MERGE)
+
+    def delete(self, obj: Object) -> None:
+        """Delete an object; one that is not there is as good as deleted."""
+        kind = KINDS[obj["apiVersion"], obj["kind"]]
+        metadata = obj["metadata"]
+        try:
+            with failures.mapped():
+                self.client.delete(
+                    _resource(kind),
+                    metadata["name"],
+                    namespace=metadata.get("namespace"),
+                    cascade=lightkube.types.CascadeType.BACKGROUND,
+                )
+        except errors.ApiError as error:
+            if error.code != 404:
+                raise
+
+    def _patch(self, obj: Object, patch: Object, how: lightkube.types.PatchType) -> Object:
+        kind = KINDS[obj["apiVersion"], obj["kind"]]
+        metadata = obj["metadata"]
+        with failures.mapped():
+            patched = self.client.patch(
+                _resource(kind),
+                metadata["name"],
+                patch,
+                namespace=metadata.get("namespace"),
+                patch_type=how,
+                field_manager=FIELD_MANAGER,
+                force=how is lightkube.types.PatchType.APPLY,
+            )
+        return _plain(kind, patched)
+
+
+def connect() -> Cluster:
+    """Connect as the pod's ServiceAccount; hooks have no HOME, so no file of a user is looked at.
+
+    Raises:
+        UnreachableError: The pod has no token, or it can't be read.
+    """
+    try:
+        return Cluster(lightkube.Client(lightkube.KubeConfig.from_service_account()))
+    except (lightkube.ConfigError, KeyError, OSError) as error:
+        raise errors.UnreachableError(f"no access to the Kubernetes API: {error}") from error
+
+
+def _plain(kind: Kind, obj: Any) -> Object:
+    return {**obj, "apiVersion": kind.api_version, "kind": kind.name}
+
+
+def _sound(kind: Kind, obj: Any) -> Object:
+    """Return an object as it was answered.
+
+    Raises:
+        GarbledError: It is none.
+    """
+    found = _plain(kind, obj)
+    if said := listing.problem(found, is_namespaced=kind.namespaced):
+        raise errors.GarbledError(f"{reference(found)} can't be read: {said}")
+    return found
+
+
+def _all_sound(kind: Kind, found: Iterable[Any]) -> Iterable[Object]:
+    for each in found:
+        obj = _plain(kind, each)
+        if said := listing.problem(obj, is_namespaced=kind.namespaced):
+            fences.note(reference(obj), said)
+        else:
+            yield obj

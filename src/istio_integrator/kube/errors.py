@@ -1,0 +1,80 @@
+"""What can go wrong in the charm, each with what the operator needs to know."""
+
+from __future__ import annotations
+
+
+class CharmError(Exception):
+    """Base of every error that the charm turns into a status."""
+
+
+class ConfigError(CharmError):
+    """Options that do not follow their grammar.
+
+    Args:
+        problems: One line per option, naming the option, the value and what is accepted.
+    """
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = problems
+        super().__init__("; ".join(problems))
+
+
+class ApiError(CharmError):
+    """The API server refused a request.
+
+    Args:
+        code: The HTTP status code.
+        message: The server's own words.
+    """
+
+    def __init__(self, code: int, message: str) -> None:
+        self.code = code
+        self.message = message
+        super().__init__(f"{code}: {message}")
+
+
+class ForbiddenError(ApiError):
+    """Role-based access control does not let the charm do something."""
+
+
+class ConflictError(ApiError):
+    """Somebody else changed the object between our reading and our writing it."""
+
+
+class InvalidError(ApiError):
+    """The API server does not accept what an object says."""
+
+
+class KindAbsentError(ApiError):
+    """The API server does not serve this kind: a CRD is missing or an API is switched off."""
+
+
+class UnreachableError(CharmError):
+    """The API server did not answer."""
+
+
+class GarbledError(UnreachableError):
+    """The API server answered something that can't be read."""
+
+
+class TooDeepError(GarbledError):
+    """The API server answered something that nests more than a decoder can follow."""
+
+
+class ForeignError(CharmError):
+    """An object that the charm needs exists and belongs to somebody else.
+
+    Args:
+        reference: Kind and name, with the namespace where there is one.
+        owner: What the object's labels say about its owner, empty when they say nothing.
+    """
+
+    def __init__(self, reference: str, owner: str = "") -> None:
+        self.reference = reference
+        self.owner = owner
+        belongs = f"belongs to {owner}" if owner else "is not ours"
+        super().__init__(f"{reference} exists and {belongs}: rename or delete it")
+
+
+class LifecycleError(CharmError):
+    """The workload did not answer a question, or answered it with an error."""

@@ -1,0 +1,293 @@
+"""Render a folder of templates, apply what is ours, prune what is no longer wanted."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import logging
+import pathlib
+import re
+from collections.abc import Iterable
+from typing import Any, cast
+
+import jinja2
+import yaml
+
+from integrator_contract import names
+from istio_integrator.kube import cluster, errors, owners
+
+logger = logging.getLogger(__name__)
+
+TEMPLATES = pathlib.Path(__file__).parents[3] / "templates"
+
+_LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""A hook renders dozens of templates; libyaml reads them seven times as fast."""
+
+WORKLOAD_COMPONENTS = ("convergence", "lifecycle")
+"""What the workload labels its own objects with; they are not ours to prune."""
+
+_ELSEWHERE = ("EnvoyFilter", "AuthorizationPolicy")
+"""Kinds of ours that lie where the gateway is; all others lie in the model or in no namespace."""
+_KIND_LINES = re.compile(r"^apiVersion: (\S+)\nkind: (\S+)$", re.MULTILINE)
+
+
+def _to_yaml(value: Any) -> str:
+    """Write a value so that YAML reads it back as it was.
+
+    JSON's own escapes are surrogate pairs beyond the basic plane, which YAML takes for two
+    characters.
+    """
+    text = json.dumps(value, ensure_ascii=False)
+    return re.sub(r"[^ -~]", lambda match: f"\\U{ord(match[0]):08x}", text)
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    # The templates are YAML: values pass through `tojson`, so nothing is escaped as HTML.
+    environment = jinja2.Environment(  # noqa: S701
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["tojson"] = _to_yaml  # pyright: ignore[reportUnknownMemberType]
+    return environment
+
+
+def _folders() -> list[str]:
+    return sorted(path.name for path in TEMPLATES.iterdir() if path.is_dir())
+
+
+def _sources(folder: str) -> list[pathlib.Path]:
+    return sorted((TEMPLATES / folder).glob("*.yaml.j2"))
+
+
+def kinds(folder: str) -> list[cluster.Kind]:
+    """List the kinds that a folder's templates can ever render.
+
+    Templates write `apiVersion` and `kind` as the first two lines of each document, literally.
+    """
+    found: dict[cluster.Kind, None] = {}
+    for path in _sources(folder):
+        for api_version, name in _KIND_LINES.findall(path.read_text()):
+            found[cluster.kind(api_version, name)] = None
+    return list(found)
+
+
+def render(folder: str, context: Any) -> list[cluster.Object]:
+    """Render every template of a folder.
+
+    Args:
+        folder: Below `templates/`.
+        context: A dataclass; its fields are the templates' variables.
+    """
+    values = {field.name: getattr(context, field.name) for field in dataclasses.fields(context)}
+    objects: list[cluster.Object] = []
+    for path in _sources(folder):
+        template = _environment().get_template(f"{folder}/{path.name}")
+        objects += [obj for obj in yaml.load_all(template.render(values), Loader=_LOADER) if obj]
+    return objects
+
+
+class Manifests:
+    """The objects that one application owns in the cluster."""
+
+    def __init__(self, api: cluster.Cluster, *, model: str, application: str) -> None:
+        self._cluster = api
+        self._model = model
+        self._application = application
+        self.owner = names.owner(model, application)
+
+    @property
+    def secrets(self) -> dict[str, str]:
+        """The names of the application's Secrets, by the folder that makes each."""
+        return {
+            "admission-certificates": owners.object_name(self._application, "admission-tls"),
+            "gateway-key": owners.object_name(self._application, "gateway-key"),
+            "gateway-tls": f"istio-integrator.{self.owner}".lower(),
+        }
+
+    def is_ours(self, obj: cluster.Object | None) -> bool:
+        """Tell whether an object is the application's: anybody may write its labels.
+
+        Outside of the model it has to bear what all of ours do there, the UID of their owner.
+        """
+        metadata = cluster.at(obj, "metadata")
+        if cluster.at(metadata, "labels").get(names.OWNER) != self.owner:
+            return False
+        if metadata.get("namespace", self._model) == self._model:
+            return True
+        return any(
+            each.get("uid") in self._anchors for each in cluster.parts(metadata, "ownerReferences")
+        )
+
+    def apply(self, folder: str, context: Any) -> list[cluster.Object]:
+        """Make the cluster hold exactly what a folder renders to.
+
+        Every object is checked before the first is written: where one is foreign, nothing
+        changes. An object that is already as wanted is not written.
+
+        Returns:
+            The live objects, in the order of the templates.
+
+        Raises:
+            ForeignError: An object of that name exists and is not ours.
+        """
+        wanted = [self.prepared(folder, obj) for obj in render(folder, context)]
+        owned = self._owned_in(folder)
+        # A list for each kind tells of all that is there already, however many there are.
+        listed = {_identity(obj): obj for obj in owned}
+        live = [listed.get(_identity(obj)) or self._live(obj) for obj in wanted]
+        applied = [
+            found if found is not None and is_current(found, obj) else self._cluster.apply(obj)
+            for found, obj in zip(live, wanted, strict=True)
+        ]
+        self._delete(owned, keep=wanted)
+        return applied
+
+    def remove(self, folder: str) -> None:
+        """Delete whatever of a folder is in the cluster."""
+        self._delete(self._owned_in(folder))
+
+    def owned(self) -> list[cluster.Object]:
+        """List every object that the application owns, of all folders."""
+        return [obj for folder in _folders() for obj in self._owned_in(folder)]
+
+    def prune_retired(self) -> None:
+        """Delete what an older revision of the charm made of kinds or in folders that are no more.
+
+        What has become superfluous of a kind that its folder still has, goes when the folder is
+        applied.
+        """
+        made = {folder: {_spelled(kind) for kind in kinds(folder)} for folder in _folders()}
+        for kind in reversed(cluster.KINDS.values()):
+            try:
+                owned = self._owned(kind)
+            except errors.ForbiddenError as error:
+                # Without the right to list them, none were made.
+                logger.debug("Nothing to prune: %s", error)
+                continue
+            for obj in owned:
+                component = obj["metadata"]["labels"].get(names.COMPONENT, "")
+                spelled = made.get(component, set())
+                known = component in WORKLOAD_COMPONENTS or _spelled(kind) in spelled
+                if not known and not _goes_by_itself(obj):
+                    logger.info("%s is of an older revision.", cluster.reference(obj))
+                    self._cluster.delete(obj)
+
+    def prepared(self, folder: str, obj: cluster.Object) -> cluster.Object:
+        """Complete a rendered object with the marks of its owner."""
+        metadata = dict(obj["metadata"])
+        metadata["labels"] = {
+            **metadata.get("labels", {}),
+            names.MANAGED_BY: names.MANAGER,
+            names.OWNER: self.owner,
+            names.COMPONENT: folder,
+        }
+        if cluster.KINDS[obj["apiVersion"], obj["kind"]].namespaced:
+            metadata.setdefault("namespace", self._model)
+        if metadata.get("namespace") != self._model or not self._goes_with_the_model:
+            metadata["ownerReferences"] = [self.owner_reference]
+        canonical = json.dumps({**obj, "metadata": metadata}, sort_keys=True)
+        digest = hashlib.sha256(canonical.encode()).hexdigest()[:16]
+        metadata["annotations"] = {**metadata.get("annotations", {}), names.APPLIED_HASH: digest}
+        return {**obj, "metadata": metadata}
+
+    def tie(self, obj: cluster.Object) -> None:
+        """Let an object in the model that the workload writes go with the application, too."""
+        present = cluster.parts(obj["metadata"], "ownerReferences")
+        if self._goes_with_the_model or self.owner_reference in present:
+            return
+        self._cluster.merge_patch(obj, {"metadata": {"ownerReferences": [self.owner_reference]}})
+
+    @property
+    def _goes_with_the_model(self) -> bool:
+        """Whether nothing is known that ends earlier: what is in the model needs no owner then."""
+        return self._anchor["kind"] == cluster.NAMESPACE.name
+
+    @property
+    def owner_reference(self) -> cluster.Object:
+        """What bears it goes when the application goes, or at the latest when the model does."""
+        return owners.reference(self._anchor)
+
+    @functools.cached_property
+    def _anchors(self) -> frozenset[str]:
+        found = owners.anchors(self._cluster, model=self._model, application=self._application)
+        return frozenset(each["metadata"]["uid"] for each in found)
+
+    @functools.cached_property
+    def _anchor(self) -> cluster.Object:
+        return owners.anchor(self._cluster, model=self._model, application=self._application)
+
+    def _live(self, obj: cluster.Object) -> cluster.Object | None:
+        metadata = obj["metadata"]
+        kind = cluster.KINDS[obj["apiVersion"], obj["kind"]]
+        found = self._cluster.get(kind, metadata["name"], metadata.get("namespace"))
+        if found is not None:
+            owner = found["metadata"].get("labels", {}).get(names.OWNER, "")
+            if owner != self.owner and not (owner and owners.is_gone(self._cluster, owner)):
+                raise errors.ForeignError(cluster.reference(found), owner)
+        return found
+
+    def _delete(
+        self, owned: Iterable[cluster.Object], keep: Iterable[cluster.Object] = ()
+    ) -> None:
+        kept = {_identity(obj) for obj in keep}
+        for obj in owned:
+            if _identity(obj) not in kept and "deletionTimestamp" not in obj["metadata"]:
+                self._cluster.delete(obj)
+
+    def _owned_in(self, folder: str) -> list[cluster.Object]:
+        """List what is there of a folder, in the order in which it is to go."""
+        return [obj for kind in reversed(kinds(folder)) for obj in self._owned(kind, folder)]
+
+    def _owned(self, kind: cluster.Kind, folder: str = "") -> list[cluster.Object]:
+        if kind == cluster.SECRET:
+            return self._owned_secrets(folder)
+        labels = {names.OWNER: self.owner, **({names.COMPONENT: folder} if folder else {})}
+        is_in_model = kind.namespaced and kind.name not in _ELSEWHERE
+        found = self._cluster.list(kind, self._model if is_in_model else None, labels)
+        return [obj for obj in found if self.is_ours(obj)]
+
+    def _owned_secrets(self, folder: str) -> list[cluster.Object]:
+        """Read them by name: who may list Secrets sees everybody's."""
+        names = [name for component, name in self.secrets.items() if folder in ("", component)]
+        found = [self._cluster.get(cluster.SECRET, name, self._model) for name in names]
+        return [each for each in found if each is not None and self.is_ours(each)]
+
+
+def _spelled(kind: cluster.Kind) -> tuple[str, str]:
+    return kind.api_version.rpartition("/")[0], kind.plural
+
+
+def _goes_by_itself(obj: cluster.Object) -> bool:
+    """Tell whether an object is going, or a controller's, which has our labels from its owner."""
+    metadata = obj["metadata"]
+    controllers = (each.get("controller") for each in cluster.parts(metadata, "ownerReferences"))
+    return "deletionTimestamp" in metadata or any(controllers)
+
+
+def is_current(live: Any, wanted: Any) -> bool:
+    """Tell whether a live object already says everything that is wanted of it.
+
+    What others or the API server added beside it does not matter. A field that is no longer
+    wanted does: it shows in the hash annotation, which is part of what is wanted.
+    """
+    if isinstance(wanted, dict):
+        fields = cast("cluster.Object", wanted)
+        return isinstance(live, dict) and all(
+            key in live and is_current(live[key], value) for key, value in fields.items()
+        )
+    if isinstance(wanted, list):
+        items = cast("list[Any]", wanted)
+        found = cast("list[Any]", live) if isinstance(live, list) else []
+        return len(found) == len(items) and all(map(is_current, found, items))
+    return live == wanted
+
+
+def _identity(obj: cluster.Object) -> tuple[str, str, str]:
+    metadata = obj["metadata"]
+    return obj["kind"], metadata.get("namespace", ""), metadata["name"]

@@ -1,0 +1,138 @@
+"""What goes with an application when no hook of it can run, and which owners are no more.
+
+Objects of ours bear an ownerReference to the ClusterRole that Juju makes for the application.
+Juju deletes it whenever the application goes, by force too (`Delete` in juju's
+internal/provider/kubernetes/application/application.go), and Kubernetes then deletes ours. So
+that they also go with a namespace that is deleted without Juju, that ClusterRole in turn bears
+one to the model's Namespace.
+
+What is only a label or an annotation on somebody else's object can have no owner: it names one,
+and stops to count when that application is no more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Collection
+
+from integrator_contract import names
+from istio_integrator.kube import cluster, errors
+
+logger = logging.getLogger(__name__)
+
+
+_MAX_NAME = 63
+"""Characters of a DNS label."""
+_CLUSTER_ROLE = cluster.kind("rbac.authorization.k8s.io/v1", "ClusterRole")
+
+
+def object_name(application: str, suffix: str) -> str:
+    """Name an object of an application within the 63 characters of a DNS label."""
+    full = f"{application}-{suffix}"
+    if len(full) <= _MAX_NAME:
+        return full
+    digest = hashlib.sha256(application.encode()).hexdigest()[:8]
+    return f"{application[: _MAX_NAME - len(suffix) - 10].rstrip('-')}-{digest}-{suffix}"
+
+
+def models(owner: str, namespaces: Collection[str]) -> list[str]:
+    """List the models that an owner may be of, for its label may be cut and names have dots.
+
+    Args:
+        owner: As `names.owner` names it.
+        namespaces: The names of all there are.
+    """
+    return [name for name in namespaces if owner.startswith(_beginning(f"{name}."))]
+
+
+def _beginning(prefix: str) -> str:
+    """Cut a prefix as the label cuts what is too long for one."""
+    longest = names.KEPT_OF_LONG_OWNERS
+    return prefix if len(prefix) < longest else prefix[:longest].rstrip("-.")
+
+
+def is_gone(api: cluster.Cluster, owner: str) -> bool:
+    """Tell whether an application is no more: Juju runs each as a StatefulSet of its name.
+
+    One that we may not look for may still be there.
+
+    Args:
+        api: The API server.
+        owner: As `names.owner` names it.
+    """
+    namespaces = [each["metadata"]["name"] for each in api.list(cluster.NAMESPACE)]
+    for model in models(owner, namespaces):
+        try:
+            found = api.list(cluster.STATEFUL_SET, namespace=model)
+        except errors.ForbiddenError as error:
+            logger.debug("Whether %s is still there is not known: %s", owner, error)
+            return False
+        if any(names.owner(model, each["metadata"]["name"]) == owner for each in found):
+            return False
+    return True
+
+
+def reference(obj: cluster.Object) -> cluster.Object:
+    """Write an ownerReference to an object; what bears it goes with that object."""
+    return {
+        "apiVersion": obj["apiVersion"],
+        "kind": obj["kind"],
+        "name": obj["metadata"]["name"],
+        "uid": obj["metadata"]["uid"],
+        "blockOwnerDeletion": False,
+    }
+
+
+def anchor(api: cluster.Cluster, *, model: str, application: str) -> cluster.Object:
+    """Return what our objects are to go with: the application's ClusterRole, else the model.
+
+    Raises:
+        ApiError: The model's namespace does not exist.
+    """
+    first, *more = anchors(api, model=model, application=application)
+    try:
+        return _bound(api, first, more[0]) if more else first
+    except errors.ForbiddenError as error:
+        logger.debug("The application's ClusterRole can't be bound to the model: %s", error)
+        return more[0]
+
+
+def anchors(api: cluster.Cluster, *, model: str, application: str) -> list[cluster.Object]:
+    """List what an object of ours may go with, the model's namespace last; nothing is written.
+
+    Raises:
+        ApiError: The model's namespace does not exist.
+    """
+    namespace = api.get(cluster.NAMESPACE, model)
+    if namespace is None:
+        raise errors.ApiError(404, f"namespace {model} does not exist")
+    try:
+        role = api.get(_CLUSTER_ROLE, f"{model}-{application}")
+        if role is not None and _is_of_juju(role, application):
+            return [role, namespace]
+    except errors.ForbiddenError as error:
+        # Then a forced removal leaves what the model's end takes away.
+        logger.debug("The application's ClusterRole is out of reach: %s", error)
+    return [namespace]
+
+
+def _is_of_juju(role: cluster.Object, application: str) -> bool:
+    marks = cluster.at(role, "metadata", "labels")
+    by_juju = marks.get(names.MANAGED_BY) == "juju"
+    return by_juju and marks.get(names.NAME) == application
+
+
+def _bound(
+    api: cluster.Cluster, role: cluster.Object, namespace: cluster.Object
+) -> cluster.Object:
+    """See that the role goes with the model."""
+    wanted = reference(namespace)
+    present = cluster.parts(role["metadata"], "ownerReferences")
+    if any(each.get("uid") == wanted["uid"] for each in present):
+        return role
+    change = {
+        "resourceVersion": role["metadata"]["resourceVersion"],
+        "ownerReferences": [*present, wanted],
+    }
+    return api.merge_patch(role, {"metadata": change})

@@ -1,0 +1,1 @@
+"""The workload container: its Pebble layer, its answers, and what is said on removal."""

@@ -1,0 +1,90 @@
+"""The workload's answers about pods, and the statuses that their counts come to; pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any, cast
+
+import ops
+import pydantic
+
+from integrator_contract.answers import Summary, Trouble
+from integrator_contract.reasons import Reason
+from istio_integrator import statuses
+from istio_integrator.kube import documents, errors
+
+_SUMMARY = pydantic.TypeAdapter(Summary)
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """The workload's answer about pods without the sidecar that they should have."""
+
+    pods: list[dict[str, Any]]
+    summary: Summary
+
+
+def parse(output: str) -> Answer:
+    """Read what `uninjected --output json` printed.
+
+    Raises:
+        LifecycleError: It is not what the command line promises.
+    """
+    pods = lines(output)
+    try:
+        summary = _SUMMARY.validate_python(pods.pop()["summary"])
+    except (ValueError, KeyError, IndexError) as error:
+        raise errors.LifecycleError(
+            f"the workload's answer is not understood: {error!r}"
+        ) from error
+    return Answer(pods, summary)
+
+
+def lines(output: str) -> list[dict[str, Any]]:
+    """Read the objects that the workload printed, one a line.
+
+    Raises:
+        LifecycleError: Not every line is one.
+    """
+    try:
+        longest = documents.LONGEST_OBJECT
+        values = [
+            documents.read_json(line, longest=longest)
+            for line in output.split("\n")
+            if line.strip()
+        ]
+    except documents.DocumentError as error:
+        raise errors.LifecycleError(f"the workload's answer {error}") from error
+    for line in values:
+        if not isinstance(line, dict):
+            raise errors.LifecycleError("the workload's answer has a line that is no object")
+    return cast("list[dict[str, Any]]", values)
+
+
+def progress(summary: Summary, *, application: str) -> Iterable[ops.StatusBase]:
+    """Turn the workload's counts into what the operator sees."""
+    counts = f"{summary.in_mesh}/{summary.eligible} pods in mesh"
+    for guarded in summary.guarded[:1]:
+        more = f" (and {len(summary.guarded) - 1} more)" if len(summary.guarded) > 1 else ""
+        yield ops.BlockedStatus(f"{guarded.workload}: {guarded.message}{more}")
+    for paused in summary.paused[:1]:
+        yield _pause(paused, counts, application)
+    if summary.converging:
+        yield ops.MaintenanceStatus(f"{counts}, {summary.converging} being replaced")
+    elif summary.proposed:
+        why = ", settled before we came" if summary.settled_before_us else ""
+        restart = f"juju run {application}/leader restart-uninjected"
+        yield ops.BlockedStatus(f"{counts}{why}; run: {restart}")
+    elif summary.in_mesh < summary.eligible and not (summary.guarded or summary.paused):
+        yield ops.MaintenanceStatus(f"{counts}, the others are being brought in")
+    outside = f", {summary.reported} not ours to replace" if summary.reported else ""
+    old = f", {summary.stale} with an old proxy: restart-stale" if summary.stale else ""
+    yield ops.ActiveStatus(f"{counts}{outside}{old}")
+
+
+def _pause(paused: Trouble, counts: str, application: str) -> ops.StatusBase:
+    if paused.reason == Reason.FORBIDDEN.value:
+        error = errors.ForbiddenError(403, paused.message)
+        return statuses.of_error(error, application=application)
+    return ops.WaitingStatus(f"{counts}, {paused.workload} waits: {paused.message}")

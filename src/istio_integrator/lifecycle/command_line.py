@@ -1,0 +1,80 @@
+"""The command lines of the workload, as the options and the mesh make them; pure."""
+
+from __future__ import annotations
+
+import integrator_contract
+from integrator_contract import names, service
+from istio_integrator import parts
+from istio_integrator.lifecycle import layer
+
+PROGRAM = "/usr/bin/sidecar-lifecycle"
+LEVEL_FILE = "/tmp/sidecar-lifecycle.log-level"  # noqa: S108  the container's own, writable by all
+"""The workload reads it again and again: another level is no reason to restart it."""
+
+CONTRACT = ("--contract", str(integrator_contract.SCHEMA))
+VERSION = (PROGRAM, "--version")
+
+
+def run(context: parts.Context, *, joined: bool) -> list[str]:
+    """Write the command line of the service.
+
+    Args:
+        context: With the options, and the mesh that was found.
+        joined: Whether the model's namespace is a member of it, or the selected ones of its pods.
+    """
+    options = _options(context, joined=joined)
+    return [PROGRAM, "run", *CONTRACT, *service.command_line(options)]
+
+
+def uninjected(context: parts.Context, *more: str, joined: bool) -> list[str]:
+    """Write the question which pods lack a sidecar, or have an old one.
+
+    Args:
+        context: With the options, and the mesh that was found.
+        more: Which of them, and what to do about them.
+        joined: Whether the model's namespace is a member, or the selected ones of its pods.
+    """
+    mesh = context.mesh
+    return [
+        *(PROGRAM, "uninjected"),
+        *service.command_line(_options(context, joined=joined), *service.ELIGIBILITY),
+        *("--proxy-revision", mesh.proxy_revision if mesh else ""),
+        *("--proxy-version", mesh.version if mesh else ""),
+        *("--output", "json", *more),
+    ]
+
+
+def explain(context: parts.Context) -> list[str]:
+    """Write the question what the rules make of pods on standard input."""
+    return [PROGRAM, "explain", "-", "--output", "json", *_rules(context)]
+
+
+def stop(context: parts.Context, namespace: str, pod: str) -> list[str]:
+    """Write the request to stop one proxy now."""
+    which = ("stop", pod, "--namespace", namespace)
+    return [PROGRAM, *which, "--output", "json", *_rules(context)]
+
+
+def _rules(context: parts.Context) -> list[str]:
+    return service.command_line(_options(context, joined=False), *service.RULES)
+
+
+def _options(context: parts.Context, *, joined: bool) -> service.Options:
+    """Fill what the workload is told from options of the same names, and from what was found."""
+    mesh = context.mesh
+    known = {field.name for field in service.chosen()}
+    return service.Options(
+        **{name: value for name, value in context.config if name in known},
+        model=context.model,
+        application=context.application,
+        unit=context.unit,
+        joined=joined,
+        mesh_namespace=mesh.namespace if mesh else "",
+        mesh_revision=mesh.revision if mesh and joined else "",
+        membership=context.config.mesh_membership,
+        status_port=mesh.status_port if mesh else names.DEFAULT_STATUS_PORT,
+        observe_gateways=context.exposes,
+        convergence=context.config.sidecar_convergence if joined else "off",
+        listen=f"0.0.0.0:{layer.PORT}",
+        log_level_file=LEVEL_FILE,
+    )

@@ -1,0 +1,106 @@
+"""The Event that tells the owner of an unfinished pod that nobody will stop its proxy any more."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from integrator_contract import names
+from istio_integrator import parts
+from istio_integrator.kube import cluster, errors, fences
+from istio_integrator.lifecycle import workload
+from istio_integrator.membership import claims
+
+logger = logging.getLogger(__name__)
+
+REASON = "ProxyShutdownEnds"
+"""The reason that the Event names."""
+
+
+def leave(context: parts.Context, asked: workload.Workload) -> None:
+    """Leave an Event on each pod that will hang when its payload is done.
+
+    Which pods those are, the workload decides; without its answer nobody is told, which must not
+    keep the application from being removed.
+    """
+    try:
+        pods = candidates(context.cluster, claims.served(context))
+        for line in asked.explain(pods) if pods else ():
+            _tell(context.cluster, line, pods)
+    except errors.CharmError as error:
+        logger.warning("Unfinished pods are not told that we go: %s", error)
+
+
+def _tell(api: cluster.Cluster, line: dict[str, Any], pods: list[cluster.Object]) -> None:
+    """Leave an Event on one pod, if it will hang."""
+    with fences.around(f"Pod {line.get('namespace')}/{line.get('name')}"):
+        if line["decision"] != "wait":
+            return
+        try:
+            api.create(_event(line, pods))
+        except errors.ConflictError:
+            logger.debug("Another unit, which leaves at the same time, has said the same.")
+        except errors.ApiError as error:
+            # A namespace that is going takes no Events, and that of another pod may stay.
+            logger.warning("Pod %s/%s is not told: %s", line["namespace"], line["name"], error)
+
+
+def candidates(api: cluster.Cluster, namespaces: Iterable[str]) -> list[cluster.Object]:
+    """List the pods with a proxy that does not start again by itself.
+
+    The rest of the rules are the workload's. Neither a label nor the pod's own `restartPolicy`
+    tells: `istioctl kube-inject` sets no label on a CronJob's pods, and a container may have a
+    `restartPolicy` of its own.
+    """
+    pods: list[cluster.Object] = []
+    for namespace in namespaces:
+        for pod in api.list(cluster.POD, namespace=namespace):
+            with fences.around(cluster.reference(pod)):
+                if _has_ending_proxy(pod):
+                    pods.append(pod)
+    return pods
+
+
+def _has_ending_proxy(pod: cluster.Object) -> bool:
+    spec = cluster.at(pod, "spec")
+    policies = (
+        container.get("restartPolicy") or spec.get("restartPolicy", "Always")
+        for container in cluster.parts(spec, "containers")
+        if container.get("name") == names.PROXY
+    )
+    return next(policies, "Always") != "Always"
+
+
+def _event(line: dict[str, Any], pods: list[cluster.Object]) -> cluster.Object:
+    namespace, name = line["namespace"], line["name"]
+    uids = {
+        (pod["metadata"]["namespace"], pod["metadata"]["name"]): pod["metadata"].get("uid", "")
+        for pod in pods
+    }
+    uid = uids[namespace, name]
+    now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{name}.{REASON.lower()}.{uid[:8]}", "namespace": namespace},
+        "involvedObject": {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "namespace": namespace,
+            "name": name,
+            "uid": uid,
+        },
+        "type": "Warning",
+        "reason": REASON,
+        "message": (
+            "istio-integrator is removed: nobody stops the proxy when the other containers are "
+            f"done. Then run: kubectl exec -n {namespace} {name} -c istio-proxy -- "
+            "pilot-agent request POST quitquitquit"
+        ),
+        "source": {"component": "istio-integrator"},
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    }

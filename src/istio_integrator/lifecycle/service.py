@@ -1,0 +1,148 @@
+"""The workload as a part of the charm: it runs on every unit, and says how far the model is."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+import ops
+
+from istio_integrator import parts
+from istio_integrator.kube import cluster, errors
+from istio_integrator.lifecycle import (
+    answers,
+    command_line,
+    image,
+    layer,
+    removal_notice,
+    workload,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class Lifecycle:
+    """The service that runs the workload on every unit, and its progress with the model.
+
+    Args:
+        context: With the mesh that was found.
+        container: The workload's.
+        joined: Tells whether the model is asked to join that mesh, once membership is decided.
+    """
+
+    def __init__(
+        self, context: parts.Context, container: ops.Container, joined: Callable[[], bool]
+    ) -> None:
+        self.image = image.Image(context, container)
+        self._context = context
+        self._container = container
+        self._joined = joined
+        self._statuses: list[ops.StatusBase] = []
+
+    @property
+    def workload(self) -> workload.Workload:
+        """The program itself, to be asked about pods.
+
+        Raises:
+            LifecycleError: It is of another contract than the charm.
+        """
+        if problem := self.image.mismatch:
+            raise errors.LifecycleError(problem.message)
+        return self._workload
+
+    @property
+    def _workload(self) -> workload.Workload:
+        return workload.Workload(self._context, self._container, joined=self._joined())
+
+    def reconcile(self) -> None:
+        """Have the service run with the options as they are, and ask how far the model is."""
+        self._statuses = []
+        if not self._container.can_connect():
+            self._statuses.append(ops.WaitingStatus("waiting for the lifecycle container"))
+            return
+        if problem := self.image.mismatch:
+            self._statuses.append(problem)
+            return
+        asked = self._workload
+        if not self._replan(command_line.run(self._context, joined=asked.joined)):
+            return
+        if not self._is_ready():
+            return
+        if self._context.leader:
+            for each in self._kept():
+                if obj := self._context.cluster.get(*each):
+                    self._context.manifests.tie(obj)
+        if not asked.joined:
+            return
+        try:
+            summary = asked.uninjected().summary
+        except errors.LifecycleError as error:
+            logger.warning("%s", error)
+            self._statuses.append(ops.WaitingStatus(str(error)[:120]))
+        else:
+            self._statuses += answers.progress(summary, application=self._context.application)
+
+    def stop_convergence(self) -> None:
+        """Let no pod be replaced any more; the reconciler goes on."""
+        if self.image.fits:
+            self._replan(command_line.run(self._context, joined=False))
+
+    def give_notice(self) -> None:
+        """Tell the owners of unfinished pods that their proxies will not be stopped."""
+        removal_notice.leave(self._context, self._workload)
+
+    def stop(self) -> None:
+        """Stop the service, if it runs."""
+        try:
+            self._container.stop(layer.SERVICE)
+        except (ops.pebble.Error, ops.ModelError, RuntimeError) as error:
+            # Juju stops the container anyway, and may have done so already.
+            logger.debug("The service is not stopped: %s", error)
+
+    def remove(self) -> None:
+        """Stop the service and delete what it keeps in the cluster."""
+        self.stop()
+        for each in self._kept():
+            self._context.cluster.delete(_named(*each))
+
+    def _kept(self) -> Iterable[tuple[cluster.Kind, str, str]]:
+        """Name what the service keeps in the cluster."""
+        for kind, suffix in ((cluster.LEASE, "lifecycle"), (cluster.CONFIG_MAP, "convergence")):
+            yield kind, f"{self._context.application}-{suffix}", self._context.model
+
+    def statuses(self) -> Iterable[ops.StatusBase]:
+        """Say what sidecars finished pods get, and how far the model is or what is in the way."""
+        if self._context.mesh is not None:
+            yield ops.ActiveStatus(self._context.mesh.sidecars)
+        yield from self._statuses
+
+    def _replan(self, argv: list[str]) -> bool:
+        try:
+            self._container.push(
+                command_line.LEVEL_FILE, self._context.config.log_level, make_dirs=True
+            )
+            self._container.add_layer(layer.SERVICE, layer.pebble_layer(argv), combine=True)
+            self._container.replan()
+        except (ops.pebble.Error, TimeoutError) as error:
+            logger.warning("The lifecycle service does not start: %s", error)
+            first = str(error).splitlines()[0] if str(error) else type(error).__name__
+            self._statuses.append(ops.WaitingStatus(f"lifecycle does not start: {first[:100]}"))
+            return False
+        return True
+
+    def _is_ready(self) -> bool:
+        try:
+            check = self._container.get_checks(layer.READY).get(layer.READY)
+        except (ops.pebble.Error, TimeoutError) as error:
+            logger.warning("Whether the lifecycle service is ready: %s", error)
+            self._statuses.append(ops.WaitingStatus("waiting for Pebble in lifecycle"))
+            return False
+        if check is not None and check.status is ops.pebble.CheckStatus.DOWN:
+            self._statuses.append(ops.WaitingStatus("waiting for lifecycle to watch the cluster"))
+            return False
+        return True
+
+
+def _named(kind: cluster.Kind, name: str, namespace: str) -> cluster.Object:
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata}

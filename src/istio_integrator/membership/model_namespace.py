@@ -1,0 +1,146 @@
+"""The model's namespace as a member of the mesh: its label, and the record that undoes it."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import ops
+
+from integrator_contract import names
+from istio_integrator import parts
+from istio_integrator.kube import cluster, errors, owners, records
+from istio_integrator.membership import decision
+
+logger = logging.getLogger(__name__)
+
+
+class Membership:
+    """Makes the model's namespace a member, and remembers how to undo it."""
+
+    def __init__(self, context: parts.Context) -> None:
+        self._context = context
+        self._decision = decision.Decision()
+
+    @property
+    def joined(self) -> bool:
+        """Whether new pods of the model are asked to join, and no other integrator sees to it."""
+        return self._decision.joined
+
+    def claim(self) -> str:
+        """Record that this application serves the model.
+
+        Returns:
+            Why it may not: the model is a controller's, or another integrator serves it already.
+        """
+        context = self._context
+        namespace = self._namespace()
+        if namespace is None:
+            return ""
+        if names.CONTROLLER_MODEL in cluster.at(namespace, "metadata", "labels"):
+            return decision.CONTROLLER
+        record = self._record(namespace) or records.Record(context.manifests.owner, {}, {})
+        if record.owner != context.manifests.owner:
+            return decision.rival(context.model, record.owner)
+        if context.leader and record != _written(namespace):
+            try:
+                self._patch(namespace, {}, record)
+            except errors.ForbiddenError as error:
+                # One integrator needs no record, so the right to write it is optional.
+                logger.info("Model %s is served without a record: %s", context.model, error)
+        return ""
+
+    def reconcile(self) -> None:
+        """Set the label, or give it back where the option asks for no membership."""
+        namespace = self._namespace()
+        if namespace is None:
+            return
+        self._decision = self.decided(namespace)
+        changed = self._decision.labels or self._decision.record != _written(namespace)
+        if changed and self._context.leader:
+            self._patch(namespace, self._decision.labels, self._decision.record)
+            if self._decision.log:
+                logger.warning("%s.", self._decision.log)
+
+    def decided(self, namespace: cluster.Object) -> decision.Decision:
+        """Decide what the options and the mesh make of the model's namespace; nothing is written.
+
+        Args:
+            namespace: As it is now.
+        """
+        context = self._context
+        labels = cluster.at(namespace, "metadata", "labels")
+        record = self._record(namespace)
+        owner = context.manifests.owner
+        if context.config.mesh_membership != "namespace":
+            return decision.decide_apart(
+                namespace=context.model,
+                labels=labels,
+                record=record,
+                owner=owner,
+                membership=context.config.mesh_membership,
+            )
+        return decision.decide(
+            namespace=context.model,
+            labels=labels,
+            record=record,
+            owner=owner,
+            member_labels=context.mesh.namespace_labels if context.mesh else None,
+            alive=context.mesh is not None and context.mesh.alive,
+        )
+
+    def remove(self) -> None:
+        """Give the namespace back as it was, whoever leads."""
+        namespace = self._namespace()
+        record = self._record(namespace)
+        if namespace is not None and record and record.owner == self._context.manifests.owner:
+            labels = cluster.at(namespace, "metadata", "labels")
+            self._patch(namespace, decision.leave(labels, record), None)
+
+    def statuses(self) -> Iterable[ops.StatusBase]:
+        """Say what keeps the namespace out of the mesh."""
+        if self._decision.blocked:
+            yield ops.BlockedStatus(self._decision.blocked)
+        if self._decision.waiting:
+            yield ops.WaitingStatus(self._decision.waiting)
+
+    def _namespace(self) -> cluster.Object | None:
+        return self._context.cluster.get(cluster.NAMESPACE, self._context.model)
+
+    def _record(self, namespace: cluster.Object | None) -> records.Record | None:
+        """Read the record; that of an application which is no more has become ours."""
+        record = _written(namespace)
+        if record is None or record.owner == self._context.manifests.owner:
+            return record
+        if not owners.is_gone(self._context.cluster, record.owner):
+            return record
+        return dataclasses.replace(record, owner=self._context.manifests.owner)
+
+    def _patch(
+        self, namespace: cluster.Object, labels: Mapping[str, Any], record: records.Record | None
+    ) -> None:
+        patch: cluster.Object = {
+            "metadata": {
+                "resourceVersion": namespace["metadata"]["resourceVersion"],
+                "labels": dict(labels),
+                "annotations": {names.MEMBERSHIP: record.written() if record else None},
+            }
+        }
+        try:
+            self._context.cluster.merge_patch(namespace, patch)
+        except errors.ConflictError:
+            # Juju, or another integrator, wrote in between; what to do depends on what they wrote.
+            logger.info(
+                "Namespace %s changed meanwhile: the next event decides.", self._context.model
+            )
+            raise
+        if labels:
+            logger.info("Namespace %s: labels %s.", self._context.model, dict(labels))
+
+
+def _written(namespace: cluster.Object | None) -> records.Record | None:
+    return records.Record.read(
+        cluster.at(namespace, "metadata", "annotations").get(names.MEMBERSHIP)
+    )

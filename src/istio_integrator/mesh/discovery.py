@@ -1,0 +1,214 @@
+"""The search for the Istio that the model joins, and what a dry-run pod shows of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import re
+from collections.abc import Callable, Iterable
+
+import httpx2
+import ops
+
+from integrator_contract import names
+from istio_integrator.config import config
+from istio_integrator.kube import cluster, errors
+from istio_integrator.mesh import injectors, installation, meshconfig, native_sidecars, probe
+
+logger = logging.getLogger(__name__)
+
+_PROFILES = {
+    names.PART_OF: names.PROFILE,
+    names.INJECTION: "enabled",
+}
+"""Kubeflow labels the namespaces of its users so, whatever revisions there are."""
+_SIDECAR = cluster.kind("networking.istio.io/v1", "Sidecar")
+
+
+def istiod_version(namespace: str, service: str) -> str:
+    """Ask istiod itself for its version; empty when it can't be asked."""
+    if not namespace:
+        return ""
+    try:
+        answer = httpx2.get(f"http://{service}.{namespace}.svc:15014/version", timeout=2)
+    except httpx2.HTTPError as error:
+        logger.debug("istiod's version is not known: %s", error)
+        return ""
+    match = re.match(r"v?(\d{1,4}\.\d{1,4}(?:\.\d{1,4})?)", answer.text)
+    return match[1] if answer.is_success and match else ""
+
+
+class Discovery:
+    """Finds the Istio to join and has it answer.
+
+    Args:
+        api: The API server.
+        options: What the operator asks for.
+        model: The namespace that joins.
+        application: For the commands that statuses name.
+        hint: Where a charmed Istio says that istiod runs; the options come first.
+        ask_version: How istiod is asked for its version, by namespace and Service.
+    """
+
+    def __init__(
+        self,
+        api: cluster.Cluster,
+        options: config.Config,
+        *,
+        model: str,
+        application: str,
+        hint: str = "",
+        ask_version: Callable[[str, str], str] = istiod_version,
+    ) -> None:
+        self._cluster = api
+        self._config = options
+        self._model = model
+        self._application = application
+        self._namespace = options.istiod_namespace or hint
+        self._ask_version = ask_version
+        self._missing: injectors.NoInjector | injectors.Refusal | None = None
+        self._unserved: list[cluster.Object] = []
+        self.mesh: installation.Mesh | None = None
+
+    def reconcile(self) -> None:
+        """Look again; nothing is written."""
+        present = injectors.find(self._cluster.list(cluster.MUTATING_WEBHOOK))
+        chosen = injectors.choose(
+            present,
+            namespace=self._namespace,
+            revision=self._config.revision,
+            application=self._application,
+        )
+        if isinstance(chosen, injectors.Injector):
+            self.mesh = self._examine(chosen)
+            if not any(one.is_default for one in present):
+                self._unserved = self._cluster.list(cluster.NAMESPACE, labels=_PROFILES)
+            if self._config.hold_application and not self.mesh.hold_honoured:
+                logger.warning(
+                    "%s does not honour the hold of applications; its injectedAnnotations "
+                    "replace %s",
+                    self.mesh.name,
+                    ", ".join(self.mesh.overwritten) or "nothing",
+                )
+        else:
+            self._missing = chosen
+
+    def statuses(self) -> Iterable[ops.StatusBase]:
+        """Say which Istio it is, or what is missing."""
+        if isinstance(self._missing, injectors.Refusal):
+            yield ops.BlockedStatus(self._missing.message)
+        elif self._missing is not None:
+            yield ops.WaitingStatus(self._missing.message)
+        elif self.mesh is not None:
+            yield ops.ActiveStatus(self.mesh.name)
+            if not self.mesh.alive:
+                yield ops.WaitingStatus(f"{self.mesh.name} {self.mesh.problem}")
+            elif self.mesh.native_warning and not self.mesh.native_sidecars:
+                yield ops.BlockedStatus(self.mesh.native_warning)
+            if self._unserved:
+                yield ops.BlockedStatus(
+                    f"{len(self._unserved)} profile namespaces ask for the default revision and "
+                    f"there is none; run: istioctl tag set default --revision {self.mesh.revision}"
+                )
+
+    def _examine(self, injector: injectors.Injector) -> installation.Mesh:
+        settings = meshconfig.settings(self._config_map(injector, meshconfig.MESH))
+        defaults = cluster.at(settings, "defaultConfig")
+        named = settings.get("rootNamespace")
+        root_namespace = named if isinstance(named, str) and named else injector.namespace
+        mesh = installation.Mesh(
+            namespace=injector.namespace,
+            revision=injector.revision,
+            is_default=injector.is_default and self._config.revision in ("", "default"),
+            service=injector.service,
+            url=injector.url,
+            webhook_configuration=injector.configuration,
+            hold_by_default=defaults.get("holdApplicationUntilProxyStarts") is True,
+            status_port=meshconfig.port(defaults.get("statusPort"), names.DEFAULT_STATUS_PORT),
+            root_namespace=root_namespace,
+            excluded_outbound_ports=meshconfig.excluded_ports(
+                self._config_map(injector, meshconfig.INJECTOR)
+            ),
+            registry_only=meshconfig.is_registry_only(
+                settings, self._sidecars(root_namespace), model=self._model
+            ),
+        )
+        return self._probe(mesh)
+
+    def _sidecars(self, root_namespace: str) -> list[cluster.Object]:
+        try:
+            return [
+                each
+                for namespace in sorted({self._model, root_namespace} - {""})
+                for each in self._cluster.list(_SIDECAR, namespace=namespace)
+            ]
+        except errors.ForbiddenError as error:
+            logger.warning("Whether Sidecars keep charms from their controller: %s", error)
+            return []
+
+    def _config_map(self, injector: injectors.Injector, name: str) -> cluster.Object | None:
+        if not injector.namespace:
+            return None
+        if injector.istiod_revision != "default":
+            name = f"{name}-{injector.istiod_revision}"
+        return self._cluster.get(cluster.CONFIG_MAP, name, injector.namespace)
+
+    def _probe(self, mesh: installation.Mesh) -> installation.Mesh:
+        namespace, labels = self._place(mesh)
+        try:
+            native = probe.ask(self._cluster, namespace, labels, native=True)
+        except errors.ForbiddenError:
+            if namespace == self._model:
+                raise
+            # Without trust no other namespace can be asked; once the model has the label, it can.
+            return dataclasses.replace(mesh, alive=self._is_served(mesh))
+        # An istiod that is away for a moment says nothing about what it will inject: what new
+        # pods ask for stays as it is.
+        shown = native.native or not native.injected
+        kubelets = native_sidecars.kubelets(self._cluster.list(cluster.NODE))
+        decision, warning = native_sidecars.decide(
+            self._config.sidecar_mode, shown=shown, kubelets=kubelets
+        )
+        if not native.injected:
+            refused = "" if labels else ", new pods are refused"
+            problem = f"does not inject{refused}: {native.problem}"
+            return dataclasses.replace(mesh, problem=problem, native_sidecars=decision)
+        classic = probe.ask(self._cluster, namespace, labels, native=False)
+        default = probe.ask(self._cluster, namespace, labels, native=None)
+        return dataclasses.replace(
+            mesh,
+            alive=True,
+            probed=True,
+            native_sidecars=decision,
+            native_by_default=default.native,
+            native_warning=warning,
+            hold_honoured=classic.held,
+            overwritten=classic.overwritten,
+            cni=default.cni,
+            captures_outbound=default.captures_outbound,
+            captures_names=default.captures_names,
+            proxy_revision=default.revision,
+            version=native.version or self._ask_version(mesh.namespace, mesh.service),
+        )
+
+    def _place(self, mesh: installation.Mesh) -> tuple[str, dict[str, str]]:
+        """Choose the namespace of the probe, and the labels that it needs there."""
+        for name in (self._model, mesh.namespace, "default"):
+            namespace = self._cluster.get(cluster.NAMESPACE, name) if name else None
+            if namespace is None:
+                continue
+            labels = injectors.mesh_labels(cluster.at(namespace, "metadata", "labels"))
+            if labels == mesh.namespace_labels:
+                return name, {}
+            if not labels:
+                return name, mesh.pod_labels
+        return self._model, mesh.pod_labels
+
+    def _is_served(self, mesh: installation.Mesh) -> bool:
+        slices = self._cluster.list(
+            cluster.ENDPOINT_SLICE,
+            namespace=mesh.namespace,
+            labels={names.SERVICE_NAME: mesh.service},
+        )
+        endpoints = [one for part in slices for one in cluster.parts(part, "endpoints")]
+        return any(cluster.at(one, "conditions").get("ready") is True for one in endpoints)

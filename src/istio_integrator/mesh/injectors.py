@@ -1,0 +1,147 @@
+"""Which sidecar injectors a cluster has, read from their webhook configurations; pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from integrator_contract import names
+from istio_integrator.kube import cluster, fences
+
+MEMBERSHIP_LABELS = (names.INJECTION, names.REVISION)
+"""The labels by which a namespace joins a mesh or stays outside."""
+
+_WEBHOOK_SUFFIX = "sidecar-injector.istio.io"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, order=True)
+class Injector:
+    """One name under which an istiod can be asked for sidecars."""
+
+    namespace: str
+    """Of the istiod behind it; empty where it is addressed by URL."""
+    revision: str
+    """A revision or a tag; what a namespace names."""
+    istiod_revision: str
+    """The revision itself, which names the ConfigMap; differs from `revision` for a tag."""
+    is_default: bool
+    service: str = ""
+    url: str = ""
+    configuration: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class NoInjector:
+    """There is nothing to join yet."""
+
+    message: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Refusal:
+    """The operator must choose, or chose something that is not there."""
+
+    message: str
+
+
+def mesh_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return those of a namespace's labels that say whether it joins a mesh."""
+    return {key: labels[key] for key in MEMBERSHIP_LABELS if key in labels}
+
+
+def find(configurations: Iterable[cluster.Object]) -> list[Injector]:
+    """List the injectors among all webhook configurations of a cluster."""
+    injectors: set[Injector] = set()
+    for configuration in configurations:
+        with fences.around(cluster.reference(configuration)):
+            hooks = list(filter(_is_injector, cluster.parts(configuration, "webhooks")))
+            if hooks:
+                injectors.update(_injectors(configuration, hooks))
+    return sorted(injectors)
+
+
+def _is_injector(hook: cluster.Object) -> bool:
+    selected = _selected(hook, "namespaceSelector") | _selected(hook, "objectSelector")
+    return hook.get("name", "").endswith(_WEBHOOK_SUFFIX) and names.DEACTIVATED not in selected
+
+
+def _injectors(configuration: cluster.Object, hooks: list[Any]) -> Iterable[Injector]:
+    marks = cluster.at(configuration, "metadata", "labels")
+    name = configuration["metadata"]["name"]
+    is_default = any(
+        "enabled" in _selected(hook, "namespaceSelector").get(names.INJECTION, ())
+        for hook in hooks
+    )
+    revisions: set[str] = set()
+    for hook in hooks:
+        revisions |= _selected(hook, "namespaceSelector").get(names.REVISION, set())
+    client = cluster.at(hooks[0], "clientConfig")
+    service = cluster.at(client, "service")
+    for revision in revisions or {"default"}:
+        yield Injector(
+            namespace=service.get("namespace", ""),
+            revision=revision,
+            istiod_revision=marks.get(names.REVISION) or revision,
+            is_default=is_default,
+            service=service.get("name", ""),
+            url=client.get("url", ""),
+            configuration=name,
+        )
+
+
+def _selected(hook: cluster.Object, which: str) -> dict[str, set[str]]:
+    """Return the values that a selector asks for, by label; exclusions are left out."""
+    selector = cluster.at(hook, which)
+    values = {key: {str(value)} for key, value in cluster.at(selector, "matchLabels").items()}
+    for expression in cluster.parts(selector, "matchExpressions"):
+        if expression["operator"] == "In":
+            values.setdefault(expression["key"], set()).update(expression["values"])
+    return values
+
+
+def choose(
+    injectors: list[Injector], *, namespace: str, revision: str, application: str
+) -> Injector | NoInjector | Refusal:
+    """Decide which injector serves the model.
+
+    Args:
+        injectors: All there are.
+        namespace: Where istiod must run; empty for anywhere.
+        revision: The option `revision`: a revision or tag, empty where the operator leaves it.
+        application: For the command that a refusal names.
+    """
+    if not injectors:
+        return NoInjector("waiting for istiod: the cluster has no sidecar injector")
+    here = [one for one in injectors if namespace in ("", one.namespace)]
+    if not here:
+        places = _listed(one.namespace or one.url for one in injectors)
+        return NoInjector(f"waiting for an istiod in {namespace}; there is one in {places}")
+    if revision:
+        named = [one for one in here if revision in (one.revision, one.istiod_revision)]
+        # A tag shares its revision with the revision's own injector: the exact name wins.
+        candidates = [one for one in named if one.revision == revision] or named
+        if not candidates:
+            known = _listed(one.revision for one in here)
+            return Refusal(f"revision {revision} does not exist; there is {known}")
+    else:
+        candidates = [one for one in here if one.is_default] or here
+    if len(candidates) == 1:
+        return candidates[0]
+    return _ambiguous(candidates, application)
+
+
+def _ambiguous(candidates: list[Injector], application: str) -> Refusal:
+    namespaces = {one.namespace for one in candidates}
+    revisions = {one.revision for one in candidates}
+    if len(revisions) == 1 and len(namespaces) > 1:
+        option, values = "istiod-namespace", namespaces
+    else:
+        option, values = "revision", revisions
+    named = _listed(f"{one.revision} ({one.namespace or one.url})" for one in candidates)
+    example = min(values)
+    return Refusal(f"several Istios: {named}; run: juju config {application} {option}={example}")
+
+
+def _listed(words: Iterable[str]) -> str:
+    return ", ".join(sorted(set(words)))

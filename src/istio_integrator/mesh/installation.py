@@ -1,0 +1,107 @@
+"""The Istio that a model joins, as discovery found it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from integrator_contract import names
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Mesh:
+    """One Istio control plane, as found in the cluster and as a dry-run pod showed it."""
+
+    namespace: str
+    """Where istiod runs; empty when the injector is addressed by URL."""
+    revision: str
+    """What a namespace or pod names to get it: a revision or tag, `default` for the default."""
+    is_default: bool
+    """Whether it serves `istio-injection=enabled`."""
+    service: str = "istiod"
+    """The Service that the injector's webhook configuration points to."""
+    url: str = ""
+    """The injector's address where there is no Service."""
+    version: str = ""
+    """As the proxy's image or istiod itself says; empty when neither does."""
+    proxy_revision: str = ""
+    """The revision that new pods get, which a tag may move; empty while nobody answers."""
+    webhook_configuration: str = ""
+    """The name of the injector's MutatingWebhookConfiguration."""
+    hold_by_default: bool = False
+    """Whether the mesh's own configuration already holds applications."""
+    status_port: int = names.DEFAULT_STATUS_PORT
+    """Of the proxies, unless a pod says otherwise; 0 is switched off."""
+    root_namespace: str = "istio-system"
+    alive: bool = False
+    """Whether the injector answered the dry-run pod with a sidecar."""
+    problem: str = ""
+    """Why it is not alive, with the API server's words."""
+    probed: bool = False
+    """Whether a dry-run pod showed what it does; without, what follows is assumed."""
+    native_sidecars: bool = False
+    """Whether pods that run to completion get native sidecars: probe, nodes and option agree."""
+    native_by_default: bool = False
+    """Whether pods that ask for nothing get native sidecars."""
+    native_warning: str = ""
+    """What the operator should know about `native_sidecars`."""
+    hold_honoured: bool = True
+    """Whether a classic sidecar that is asked to hold the application does."""
+    overwritten: tuple[str, ...] = ()
+    """Annotations of pods that istiod's own `injectedAnnotations` replace."""
+    cni: bool = False
+    """Whether Istio's CNI plugin redirects the traffic of pods, from their first moment."""
+    captures_outbound: bool = True
+    """Whether calls of pods go through their proxies, which `injectedAnnotations` may end."""
+    captures_names: bool = False
+    """Whether look-ups of names go through them too (`ISTIO_META_DNS_CAPTURE`)."""
+    excluded_outbound_ports: tuple[int, ...] = ()
+    """That every proxy leaves alone, unless its pod names ports of its own: then only those."""
+    registry_only: bool = False
+    """Whether proxies let nothing out that Istio does not know."""
+
+    @property
+    def cuts_off_controller(self) -> bool:
+        """Whether charms would not reach Juju's controller through what their pods get.
+
+        The controller may be anywhere, so a proxy that lets nothing unknown out is in the way.
+        """
+        return self.captures_outbound and (self.registry_only or self._leads_nowhere)
+
+    @property
+    def cuts_off_names(self) -> bool:
+        """Whether the first look-up of a charm's pod gets no answer."""
+        return self.captures_names and self._leads_nowhere
+
+    @property
+    def _leads_nowhere(self) -> bool:
+        """Whether init containers call a proxy that starts after them, through the CNI plugin."""
+        return self.cni and not self.native_by_default
+
+    @property
+    def namespace_labels(self) -> dict[str, str]:
+        """The label that makes a namespace a member."""
+        if self.is_default:
+            return {names.INJECTION: "enabled"}
+        return {names.REVISION: self.revision}
+
+    @property
+    def pod_labels(self) -> dict[str, str]:
+        """The label that makes one pod a member in a namespace that is not."""
+        if self.is_default:
+            return {names.INJECT: "true"}
+        return {names.REVISION: self.revision}
+
+    @property
+    def sidecars(self) -> str:
+        """What kind pods that run to completion get, as status messages say it."""
+        return (
+            f"{'native' if self.native_sidecars or self.native_by_default else 'classic'} sidecars"
+        )
+
+    @property
+    def name(self) -> str:
+        """How status messages call it."""
+        where = f"{self.namespace}/{self.service}" if self.namespace else self.url
+        revision = "" if self.is_default else f" {self.revision}"
+        version = f" {'.'.join(self.version.split('.')[:2])}" if self.version else ""
+        return f"{where}{revision}{version}"

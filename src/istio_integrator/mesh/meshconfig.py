@@ -1,0 +1,80 @@
+"""What an installation of Istio says about itself, read from its own objects; pure."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from integrator_contract import pods
+from istio_integrator.kube import cluster, documents, fences
+
+logger = logging.getLogger(__name__)
+
+MESH = "istio"
+"""The ConfigMap with the mesh configuration, which a revision has under its own name."""
+INJECTOR = "istio-sidecar-injector"
+"""The ConfigMap with the template of sidecars and the values that fill it."""
+_PORT = re.compile(r"[0-9]{1,5}")
+_REGISTRY_ONLY = "REGISTRY_ONLY"
+
+
+def settings(config_map: cluster.Object | None) -> dict[str, Any]:
+    """Read the mesh configuration; empty where there is none that can be read."""
+    text = str(cluster.at(config_map, "data").get("mesh", ""))
+    try:
+        value = documents.read_yaml(text, longest=documents.LONGEST_OBJECT)
+    except documents.DocumentError as error:
+        logger.warning("The mesh configuration is not looked at: it %s.", error)
+        return {}
+    return cluster.at({"mesh": value}, "mesh")
+
+
+def port(value: Any, default: int) -> int:
+    """Read a port; the default where it is none."""
+    return value if pods.is_port(value) else default
+
+
+def is_registry_only(
+    settings: dict[str, Any], sidecars: Iterable[cluster.Object], *, model: str
+) -> bool:
+    """Tell whether proxies of the model, or some, let nothing out that Istio does not know.
+
+    A Sidecar for pods comes before one for their namespace, this before one in the root
+    namespace, and this before the mesh configuration.
+
+    Args:
+        settings: The mesh configuration.
+        sidecars: Those of the model and of the root namespace.
+        model: The model's namespace.
+    """
+    default = _mode(settings)
+    some: list[str] = []
+    all_of: dict[bool, str] = {}
+    for each in sidecars:
+        with fences.around(cluster.reference(each)):
+            spec = cluster.at(each, "spec")
+            is_own = each["metadata"]["namespace"] == model
+            if not cluster.at(spec, "workloadSelector", "labels"):
+                all_of[is_own] = _mode(spec) or default
+            elif is_own:
+                some.append(_mode(spec) or default)
+    return _REGISTRY_ONLY in (*some, all_of.get(True) or all_of.get(False) or default)
+
+
+def _mode(settings: cluster.Object) -> str:
+    return str(cluster.at(settings, "outboundTrafficPolicy").get("mode") or "")
+
+
+def excluded_ports(config_map: cluster.Object | None) -> tuple[int, ...]:
+    """Read `global.proxy.excludeOutboundPorts` of the injector's values."""
+    text = str(cluster.at(config_map, "data").get("values", "{}"))
+    try:
+        values = {"values": documents.read_json(text, longest=documents.LONGEST_OBJECT)}
+    except documents.DocumentError as error:
+        logger.warning("The injector's values are not looked at: they are a text that %s.", error)
+        return ()
+    ports = cluster.at(values, "values", "global", "proxy").get("excludeOutboundPorts")
+    numbers = (int(part) for part in str(ports or "").split(",") if _PORT.fullmatch(part.strip()))
+    return tuple(filter(pods.is_port, numbers))

@@ -1,0 +1,55 @@
+"""Whether pods that run to completion get native sidecars; pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from istio_integrator.kube import cluster, fences
+
+_NATIVE_DEFAULT = (1, 33)
+"""Kubelets from here on run native sidecars without a known fault (stable in 1.33)."""
+_NATIVE_POSSIBLE = (1, 29)
+"""Kubelets from here on have native sidecars switched on."""
+_UNKNOWN = (0, 0)
+_MINOR = re.compile(r"v?(\d{1,4})\.(\d{1,4})")
+
+
+def decide(mode: str, *, shown: bool, kubelets: Iterable[str]) -> tuple[bool, str]:
+    """Decide whether pods that run to completion get native sidecars.
+
+    Args:
+        mode: The option `sidecar-mode`.
+        shown: Whether a dry-run pod that asked for one got one.
+        kubelets: The version of every node's kubelet.
+
+    Returns:
+        The decision, and what the operator should know about it.
+    """
+    oldest = min([_minor(version) for version in kubelets] or [_UNKNOWN])
+    version = ".".join(map(str, oldest))
+    if mode == "classic":
+        return False, ""
+    if mode == "auto":
+        return shown and oldest >= _NATIVE_DEFAULT, ""
+    if not shown:
+        return False, "sidecar-mode=native, but istiod injects classic sidecars"
+    if oldest < _NATIVE_POSSIBLE:
+        return False, f"sidecar-mode=native, but a node's kubelet {version} has none"
+    if oldest < _NATIVE_DEFAULT:
+        return True, f"a node's kubelet is {version}: native sidecars are beta there"
+    return True, ""
+
+
+def _minor(version: str) -> tuple[int, ...]:
+    match = _MINOR.match(version)
+    return (int(match[1]), int(match[2])) if match else _UNKNOWN
+
+
+def kubelets(nodes: Iterable[cluster.Object]) -> list[str]:
+    """List the versions of the nodes' kubelets."""
+    found: list[str] = []
+    for node in nodes:
+        with fences.around(cluster.reference(node)):
+            found.append(str(node["status"]["nodeInfo"]["kubeletVersion"]))
+    return found

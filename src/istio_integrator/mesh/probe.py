@@ -1,0 +1,160 @@
+"""The dry-run pod that shows whether an injector is alive, and what pods get of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from typing import Any
+
+from integrator_contract import names
+from istio_integrator.kube import cluster, documents, errors
+
+_CNI_CHECK = "istio-validation"
+"""The init container that checks what Istio's CNI plugin did; without the plugin there is none."""
+
+_DNS_CAPTURE = "ISTIO_META_DNS_CAPTURE"
+"""In the proxy's environment; istio-init and the CNI plugin go by it as well."""
+_EVERYWHERE = "0.0.0.0/0"
+"""What Canonical's charms of Istio have every pod leave alone, by `injectedAnnotations`."""
+
+_WEBHOOK_FAILURE = re.compile(r'failed calling webhook "([^"]+)": (.+)', re.DOTALL)
+_VERSION_TAG = re.compile(r":(\d{1,4}\.\d{1,4}(?:\.\d{1,4})?)")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What became of a dry-run pod."""
+
+    injected: bool
+    native: bool = False
+    """The proxy is an init container that keeps running."""
+    held: bool = False
+    """The proxy comes first and keeps the application waiting."""
+    revision: str = ""
+    version: str = ""
+    """As the tag of the proxy's image tells it."""
+    cni: bool = False
+    """Traffic is redirected from the pod's first moment, by Istio's CNI plugin."""
+    captures_outbound: bool = True
+    """Whether its calls go through the proxy."""
+    captures_names: bool = False
+    """Whether its look-ups of names do."""
+    overwritten: tuple[str, ...] = ()
+    """Annotations that came back with another value than the pod asked for."""
+    problem: str = ""
+    """Why there is no sidecar."""
+
+
+def pod(namespace: str, labels: dict[str, str], *, native: bool | None) -> cluster.Object:
+    """Write the pod that is asked for; it would run under every pod security standard.
+
+    Args:
+        namespace: Where.
+        labels: Beside the one that marks it.
+        native: Which kind of sidecar it asks for, None for the injector's own choice.
+    """
+    kind = {} if native is None else {names.NATIVE_SIDECAR: json.dumps(native)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "generateName": "istio-integrator-probe-",
+            "namespace": namespace,
+            "labels": {names.MESH_PROBE: "true", **labels},
+            "annotations": {
+                **kind,
+                names.PROXY_CONFIG: '{"holdApplicationUntilProxyStarts": true}',
+            },
+        },
+        "spec": {
+            "automountServiceAccountToken": False,
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": 65534,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [
+                {
+                    "name": "probe",
+                    "image": "never-created.invalid/probe",
+                    "resources": {
+                        "requests": {"cpu": "1m", "memory": "1Mi"},
+                        "limits": {"cpu": "1m", "memory": "1Mi"},
+                    },
+                    "securityContext": {
+                        "allowPrivilegeEscalation": False,
+                        "capabilities": {"drop": ["ALL"]},
+                    },
+                }
+            ],
+        },
+    }
+
+
+def ask(
+    api: cluster.Cluster, namespace: str, labels: dict[str, str], *, native: bool | None
+) -> Answer:
+    """Have a pod created without keeping it.
+
+    Raises:
+        ForbiddenError: The charm may not create pods.
+    """
+    asked = pod(namespace, labels, native=native)
+    try:
+        created = api.create(asked, dry_run=True)
+    except errors.ForbiddenError:
+        raise
+    except errors.ApiError as error:
+        return Answer(injected=False, problem=_reason(error.message))
+    except errors.UnreachableError as error:
+        # An injector that takes connections and never answers takes the API server's time too.
+        return Answer(injected=False, problem=str(error))
+    before = asked["metadata"]["annotations"]
+    after = cluster.at(created, "metadata", "annotations")
+    overwritten = tuple(sorted(key for key in before if after.get(key) != before[key]))
+    return dataclasses.replace(read(created), overwritten=overwritten)
+
+
+def _reason(message: str) -> str:
+    """Keep of a webhook's failure its name and the last cause."""
+    failure = _WEBHOOK_FAILURE.search(message)
+    return f"{failure[1]}: {failure[2].rpartition(': ')[2]}" if failure else message
+
+
+def read(created: cluster.Object) -> Answer:
+    """Tell what the injector made of a pod."""
+    spec = cluster.at(created, "spec")
+    for container in cluster.parts(spec, "initContainers"):
+        if container.get("name") == names.PROXY and container.get("restartPolicy") == "Always":
+            return _injected(created, container, native=True, held=True)
+    for index, container in enumerate(cluster.parts(spec, "containers")):
+        if container.get("name") == names.PROXY:
+            waits = "postStart" in cluster.at(container, "lifecycle")
+            return _injected(created, container, native=False, held=index == 0 and waits)
+    return Answer(injected=False, problem="the injector was not asked for the pod")
+
+
+def _injected(created: cluster.Object, proxy: Any, *, native: bool, held: bool) -> Answer:
+    annotations = cluster.at(created, "metadata", "annotations")
+    try:
+        text = annotations.get(names.SIDECAR_STATUS, "{}")
+        status = {"status": documents.read_json(text, longest=documents.LONGEST_OBJECT)}
+    except documents.DocumentError:
+        status = {}
+    version = _VERSION_TAG.search(str(proxy.get("image", "")))
+    inits = cluster.parts(cluster.at(created, "spec"), "initContainers")
+    return Answer(
+        injected=True,
+        cni=any(each.get("name") == _CNI_CHECK for each in inits),
+        captures_outbound=_EVERYWHERE
+        not in annotations.get(names.EXCLUDED_OUTBOUND_RANGES, "").split(","),
+        captures_names=any(
+            each.get("name") == _DNS_CAPTURE and each.get("value") == "true"
+            for each in cluster.parts(proxy, "env")
+        ),
+        native=native,
+        held=held,
+        revision=str(cluster.at(status, "status").get("revision") or ""),
+        version=version[1] if version else "",
+    )

@@ -1,0 +1,120 @@
+"""The part that tells Prometheus, Grafana and Loki what there is to see here."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable
+
+import ops
+
+from istio_integrator import parts
+from istio_integrator.admission import webhook
+from istio_integrator.kube import cluster, errors
+from istio_integrator.lifecycle import layer, workload
+from istio_integrator.relations import endpoints, observability
+
+logger = logging.getLogger(__name__)
+
+_LAYER = "log-forwarding"
+
+
+class Observability:
+    """Tells the observability stack what there is to see here."""
+
+    def __init__(
+        self,
+        scope: parts.Context,
+        related: endpoints.Relations,
+        container: ops.Container,
+        topology: observability.Topology,
+        *,
+        source: str = "",
+    ) -> None:
+        self._scope = scope
+        self._related = related
+        self._container = container
+        self._topology = topology
+        self._source = source
+        self._lost: list[str] = []
+
+    @classmethod
+    def of(
+        cls, charm: ops.CharmBase, scope: parts.Context, related: endpoints.Relations
+    ) -> Observability:
+        """Take from a charm what it says about itself."""
+        topology = observability.Topology(
+            model=scope.model,
+            model_uuid=charm.model.uuid,
+            application=scope.application,
+            unit=scope.unit,
+            charm=charm.meta.name,
+        )
+        container = charm.unit.get_container(workload.CONTAINER)
+        source = next(iter(charm.meta.links.sources), "")
+        return cls(scope, related, container, topology, source=source)
+
+    def reconcile(self) -> None:
+        """Publish what is there, and send logs where they are wanted."""
+        self._forward_logs()
+        self._related.publish_unit(observability.METRICS, self._unit)
+        if not self._scope.leader:
+            return
+        if self._related.is_related(observability.GRAFANA):
+            bag = {"dashboards": json.dumps(observability.dashboards(self._topology))}
+            self._related.write(observability.GRAFANA, bag)
+        if self._related.is_related(observability.METRICS):
+            self._related.write(observability.METRICS, self._scraping())
+
+    def statuses(self) -> Iterable[ops.StatusBase]:
+        """Name the units of Loki that say nothing that can be understood."""
+        if self._lost:
+            names = ", ".join(self._lost)
+            yield ops.BlockedStatus(f"logging: {names} sends no URL that logs can be pushed to")
+
+    def _scraping(self) -> dict[str, str]:
+        return {
+            "scrape_metadata": json.dumps(self._topology.metadata),
+            "scrape_jobs": json.dumps(observability.scrape_jobs(self._servers(), layer.PORT)),
+            "alert_rules": json.dumps(observability.alert_rules(self._topology, self._source)),
+        }
+
+    def _unit(self, address: str) -> dict[str, str]:
+        return {
+            "prometheus_scrape_unit_address": address,
+            "prometheus_scrape_unit_name": self._topology.unit,
+        }
+
+    def _servers(self) -> dict[str, str]:
+        labels = webhook.pod_labels(self._scope.manifests.owner)
+        try:
+            pods = self._scope.cluster.list(
+                cluster.POD, namespace=self._scope.model, labels=labels
+            )
+        except errors.CharmError as error:
+            logger.warning("The webhook's pods are not known: %s", error)
+            return {}
+        addresses = {
+            pod["metadata"]["name"]: cluster.at(pod, "status").get("podIP") for pod in pods
+        }
+        return {name: address for name, address in addresses.items() if isinstance(address, str)}
+
+    def _forward_logs(self) -> None:
+        units = self._related.unit_bags(endpoints.LOGGING)
+        # Those that have not said anything yet will.
+        self._lost = sorted(
+            unit
+            for unit, bag in units.items()
+            if "endpoint" in bag and not observability.push_url(bag)
+        )
+        wanted = observability.log_targets(self._topology, units)
+        if not self._container.can_connect():
+            # Its pebble-ready comes.
+            return
+        try:
+            present = self._container.get_plan().log_targets
+            changes = observability.changed_targets(present, wanted)
+            if changes:
+                self._container.add_layer(_LAYER, {"log-targets": changes}, combine=True)
+        except (ops.pebble.Error, TimeoutError) as error:
+            logger.warning("Logs are not forwarded: %s", error)

@@ -1,0 +1,1 @@
+"""What the demo, the tests and the benchmarks drive a testbed with."""

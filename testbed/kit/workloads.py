@@ -1,0 +1,185 @@
+"""The objects that the demo and the end-to-end tests put into the cluster.
+
+None of them knows of the charm: they are what a user would write.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from testbed import kubernetes
+
+DIGITS_URL = "http://digits/digits.npz"
+
+SLOW_PROXY = {"sidecar.istio.io/proxyCPU": "10m", "sidecar.istio.io/proxyCPULimit": "200m"}
+"""With a fifth of a processor the proxy takes some seconds to start, as on a busy node."""
+
+CLASSIC = {"sidecar.istio.io/nativeSidecar": "false"}
+"""Where sidecars are native, a pod that asks for the classic kind."""
+
+NO_SIDECAR = {"sidecar.istio.io/inject": "false"}
+
+Labels = Mapping[str, str]
+
+
+def namespace(name: str, labels: Labels | None = None) -> kubernetes.Object:
+    """A namespace."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": name, "labels": dict(labels or {})},
+    }
+
+
+def payload(script: str, *args: object) -> list[str]:
+    """The command line of one of the application image's scripts."""
+    return ["python3", f"/opt/payload/{script}", *map(str, args)]
+
+
+def container(
+    name: str, image: str, command: Sequence[str], **fields: object
+) -> kubernetes.Object:
+    """A container of the application image, with small requests."""
+    return {
+        "name": name,
+        "image": image,
+        "command": list(command),
+        "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}},
+        **fields,
+    }
+
+
+def template(
+    containers: Sequence[kubernetes.Object],
+    *,
+    restart_policy: str = "Always",
+    labels: Labels | None = None,
+    annotations: Labels | None = None,
+) -> kubernetes.Object:
+    """A pod template."""
+    return {
+        "metadata": {"labels": dict(labels or {}), "annotations": dict(annotations or {})},
+        "spec": {
+            "restartPolicy": restart_policy,
+            "automountServiceAccountToken": False,
+            "terminationGracePeriodSeconds": 5,
+            "containers": list(containers),
+        },
+    }
+
+
+def pod(name: str, namespace: str, body: kubernetes.Object) -> kubernetes.Object:
+    """A bare pod from a template."""
+    metadata = {**body["metadata"], "name": name, "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": body["spec"]}
+
+
+def job(
+    name: str, namespace: str, body: kubernetes.Object, *, retries: int = 0
+) -> kubernetes.Object:
+    """A Job from a template."""
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"backoffLimit": retries, "template": body},
+    }
+
+
+def deployment(name: str, namespace: str, body: kubernetes.Object) -> kubernetes.Object:
+    """A Deployment of one replica from a template whose labels name the app."""
+    labels = {"app": name}
+    metadata = {**body["metadata"], "labels": {**body["metadata"]["labels"], **labels}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": labels},
+            "template": {**body, "metadata": metadata},
+        },
+    }
+
+
+def digits(namespace: str, image: str) -> list[kubernetes.Object]:
+    """The server that training jobs download their data from."""
+    server = container(
+        "server",
+        image,
+        payload("digits.py", "--port", 8080),
+        ports=[{"containerPort": 8080, "name": "http"}],
+        readinessProbe={"httpGet": {"path": "/healthz", "port": 8080}, "periodSeconds": 1},
+    )
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "digits", "namespace": namespace},
+        "spec": {
+            "selector": {"app": "digits"},
+            "ports": [{"name": "http", "port": 80, "targetPort": 8080}],
+        },
+    }
+    return [deployment("digits", namespace, template([server])), service]
+
+
+def tfjob(
+    name: str,
+    namespace: str,
+    image: str,
+    *,
+    workers: int = 2,
+    annotations: Labels | None = None,
+) -> kubernetes.Object:
+    """A training job: a chief and workers, each tried again when it fails."""
+    main = container(
+        "tensorflow",
+        image,
+        payload("train.py", "--data", DIGITS_URL),
+        ports=[{"containerPort": 2222, "name": "tfjob-port"}],
+    )
+    # One thread each: three replicas share the node's processors with everything else.
+    main["env"] = [{"name": "OPENBLAS_NUM_THREADS", "value": "1"}]
+    body = template([main], annotations=annotations)
+    # The operator sets the pods' restart policy from the replicas' one.
+    del body["spec"]["restartPolicy"]
+    replica = {"restartPolicy": "OnFailure", "template": body}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "TFJob",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "runPolicy": {"cleanPodPolicy": "None"},
+            "tfReplicaSpecs": {
+                "Chief": {**replica, "replicas": 1},
+                "Worker": {**replica, "replicas": workers},
+            },
+        },
+    }
+
+
+def first_request(
+    name: str,
+    namespace: str,
+    image: str,
+    *,
+    labels: Labels | None = None,
+    annotations: Labels | None = None,
+) -> kubernetes.Object:
+    """A Job whose first instruction is an HTTP request; it is not tried again."""
+    main = container("main", image, payload("first_request.py", "http://digits/healthz"))
+    body = template([main], restart_policy="Never", labels=labels, annotations=annotations)
+    return job(name, namespace, body)
+
+
+def sleeper(
+    name: str,
+    namespace: str,
+    image: str,
+    *,
+    seconds: float = 1,
+    labels: Labels | None = None,
+    annotations: Labels | None = None,
+) -> kubernetes.Object:
+    """A Job that needs no network and ends after a while."""
+    main = container("main", image, ["python3", "-c", f"import time; time.sleep({seconds})"])
+    body = template([main], restart_policy="Never", labels=labels, annotations=annotations)
+    return job(name, namespace, body)

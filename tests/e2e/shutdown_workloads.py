@@ -1,0 +1,218 @@
+"""Workloads that run to completion, each made for a world and under the name of its case."""
+
+from collections.abc import Callable, Mapping
+
+from testbed.kit import workloads
+from tests.e2e import kubeflow_kinds
+from tests.e2e.shutdown_world import DB_MANAGER, NATIVE, PEER, PREFIX, Object, World, job
+
+Make = Callable[[World, str], list[Object]]
+
+
+def on_failure(world: World, name: str) -> list[Object]:
+    template = world.template(world.tries(name, "1,1,0"), policy="OnFailure")
+    return job(world, name, template, backoffLimit=6)
+
+
+def never(world: World, name: str) -> list[Object]:
+    return job(world, name, world.template(world.tries(name, "0")))
+
+
+def fails(world: World, name: str) -> list[Object]:
+    return job(world, name, world.template(world.tries(name, "1")))
+
+
+def new_pod(world: World, name: str) -> list[Object]:
+    return job(world, name, world.template(world.tries(name, "1,0")), backoffLimit=2)
+
+
+def indexed(world: World, name: str) -> list[Object]:
+    template = world.template(world.tries(name, "0"))
+    return job(world, name, template, completionMode="Indexed", completions=3, parallelism=3)
+
+
+def cron(world: World, name: str) -> list[Object]:
+    made = workloads.job(name, world.model, world.template(world.tries(name, "0")))
+    return [
+        {
+            "apiVersion": "batch/v1",
+            "kind": "CronJob",
+            "metadata": made["metadata"],
+            # On the 29th of February: the test says that one run is due.
+            "spec": {"schedule": "0 0 29 2 *", "jobTemplate": {"spec": made["spec"]}},
+        }
+    ]
+
+
+def bare(world: World, name: str) -> list[Object]:
+    return [workloads.pod(name, world.model, world.template(world.tries(name, "0")))]
+
+
+def bare_fails(world: World, name: str) -> list[Object]:
+    return [workloads.pod(name, world.model, world.template(world.tries(name, "3")))]
+
+
+def training(
+    kind: str, role: str, policy: str, codes: str, *, workers: int = 0, seconds: float = 0.3
+) -> Make:
+    """One replica that ends with these codes; with workers they do, and the role outlasts them."""
+    container = {"TFJob": "tensorflow", "PyTorchJob": "pytorch"}[kind]
+
+    def replica(world: World, main: Object, count: int = 1) -> Object:
+        template = world.template(main)
+        del template["spec"]["restartPolicy"]
+        return {"replicas": count, "restartPolicy": policy, "template": template}
+
+    def make(world: World, name: str) -> list[Object]:
+        port = {"containerPort": 2222, "name": f"{kind.lower()}-port"}
+        own = {"container": container, "ports": [port]}
+        replicas = {role: replica(world, world.tries(name, codes, seconds, **own))}
+        if workers:
+            replicas = {
+                role: replica(world, world.tries(name, "0", 40, **own)),
+                "Worker": replica(world, world.tries(f"{name}-worker", codes, **own), workers),
+            }
+        field = f"{kind.removesuffix('Job').lower()}ReplicaSpecs"
+        return [
+            {
+                "apiVersion": "kubeflow.org/v1",
+                "kind": kind,
+                "metadata": {"name": name, "namespace": world.model},
+                "spec": {"runPolicy": {"cleanPodPolicy": "None"}, field: replicas},
+            }
+        ]
+
+    return make
+
+
+def two(second: str) -> Make:
+    def make(world: World, name: str) -> list[Object]:
+        later = world.tries(f"{name}-{second}", "0", 5, container=second)
+        return job(world, name, world.template(world.tries(name, "0"), later))
+
+    return make
+
+
+def collected(world: World, template: Object, name: str, wait_for_all: bool) -> Object:
+    peer = f"{PEER}.{world.model}:{DB_MANAGER}"
+    return kubeflow_kinds.with_collector(template, name, peer, wait_for_all=wait_for_all)
+
+
+def trial(*, wait_for_all: bool = False, annotations: Mapping[str, str] | None = None) -> Make:
+    def make(world: World, name: str) -> list[Object]:
+        # Whoever trains for less time than its collector takes to start fails with Katib.
+        training = world.tries(name, "0", 15, container="training-container")
+        template = world.template(training, **(annotations or {}))
+        (made,) = job(world, name, collected(world, template, name, wait_for_all))
+        return kubeflow_kinds.trial(made)
+
+    return make
+
+
+def trial_of_tf(world: World, name: str) -> list[Object]:
+    (made,) = training("TFJob", "Worker", "Never", "0", seconds=15)(world, name)
+    replica = made["spec"]["tfReplicaSpecs"]["Worker"]
+    replica["template"] = collected(world, replica["template"], name, False)
+    return kubeflow_kinds.trial(made)
+
+
+def step(codes: str) -> Make:
+    def make(world: World, name: str) -> list[Object]:
+        template = world.template(world.tries(name, codes))
+        step = kubeflow_kinds.step(template, name, f"{PEER}.{world.model}")
+        return kubeflow_kinds.workflow(workloads.pod(name, world.model, step))
+
+    return make
+
+
+def pipelines(annotations: Mapping[str, str]) -> Make:
+    def make(world: World, name: str) -> list[Object]:
+        template = world.template(world.tries(name, "0"), **annotations)
+        step = kubeflow_kinds.step(template, name, f"{PEER}.{world.model}")
+        step = kubeflow_kinds.pipelines(step, name)
+        return kubeflow_kinds.workflow(workloads.pod(name, world.model, step))
+
+    return make
+
+
+def ignored(world: World, name: str) -> list[Object]:
+    template = world.template(
+        world.tries(name, "0"),
+        world.forever("agent"),
+        **{f"{PREFIX}ignore-containers": "agent"},
+    )
+    return [workloads.pod(name, world.model, template)]
+
+
+def waited_for(world: World, name: str) -> list[Object]:
+    template = world.template(
+        world.tries(name, "0"),
+        world.forever("agent"),
+        **{f"{PREFIX}wait-for-containers": "main"},
+    )
+    return [workloads.pod(name, world.model, template)]
+
+
+def disabled(world: World, name: str) -> list[Object]:
+    template = world.template(world.tries(name, "0"), **{f"{PREFIX}proxy-shutdown": "disabled"})
+    return [workloads.pod(name, world.model, template)]
+
+
+def unserved(world: World, name: str) -> list[Object]:
+    main = workloads.container("main", world.image, workloads.payload("sleep.py", 0.3))
+    return [workloads.pod(name, world.unserved, world.template(main))]
+
+
+def cannot_start(world: World, name: str) -> list[Object]:
+    second = workloads.container("second", "localhost/none:1", ["true"])
+    second["imagePullPolicy"] = "Never"
+    template = world.template(world.tries(name, "0"), second)
+    return [workloads.pod(name, world.model, template)]
+
+
+def native(world: World, name: str) -> list[Object]:
+    return job(world, name, world.template(world.tries(name, "0"), **NATIVE))
+
+
+def by_revision(world: World, name: str) -> list[Object]:
+    main = workloads.container("main", world.image, workloads.payload("sleep.py", 1))
+    return [workloads.job(name, world.by_revision, world.template(main))]
+
+
+def status_port(world: World, name: str) -> list[Object]:
+    template = world.template(world.tries(name, "0"), **{"status.sidecar.istio.io/port": "16020"})
+    return job(world, name, template)
+
+
+def rules(action: str) -> Make:
+    def make(world: World, name: str) -> list[Object]:
+        codes = {"operator": "In", "values": [42]}
+        rules = [{"action": action, "exitCodes": codes}]
+        main = world.tries(name, "42,0", restartPolicy="Never", restartPolicyRules=rules)
+        return [workloads.pod(name, world.model, world.template(main))]
+
+    return make
+
+
+def own_policy(world: World, name: str) -> list[Object]:
+    main = world.tries(name, "1,0", restartPolicy="OnFailure")
+    return [workloads.pod(name, world.model, world.template(main))]
+
+
+def deadline(world: World, name: str) -> list[Object]:
+    return job(world, name, world.template(world.forever("main")), activeDeadlineSeconds=30)
+
+
+def failure_policy(world: World, name: str) -> list[Object]:
+    codes = {"containerName": "main", "operator": "In", "values": [42]}
+    return job(
+        world,
+        name,
+        world.template(world.tries(name, "42")),
+        backoffLimit=6,
+        podFailurePolicy={"rules": [{"action": "FailJob", "onExitCodes": codes}]},
+    )
+
+
+def twenty(world: World, name: str) -> list[Object]:
+    return [made for number in range(20) for made in on_failure(world, f"{name}-{number}")]

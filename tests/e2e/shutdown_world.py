@@ -1,0 +1,103 @@
+"""Where workloads run to completion, and the peer that counts their tries.
+
+The payload is `tries.py`: in every try it calls a counting peer through the mesh, at its start and
+just before its end, and ends with 99 if the peer can't be reached. So a proxy that was stopped too
+early shows as a wrong count or as an exit code of 99.
+"""
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from testbed import kubernetes
+from testbed.kit import observer, workloads
+
+Object = dict[str, Any]
+
+PREFIX = "istio-integrator.charmhub.io/"
+PEER = "tries"
+DB_MANAGER = 6789
+"""The peer's second port, which is that of Katib's DB manager."""
+NATIVE = {"sidecar.istio.io/nativeSidecar": "true"}
+CPU = {"sidecar.istio.io/proxyCPU": "10m"}
+FOREVER = ["python3", "/opt/payload/sleep.py", "100000"]
+
+
+@dataclasses.dataclass(frozen=True)
+class World:
+    """Where the cases are put."""
+
+    model: str
+    by_revision: str
+    """A namespace that asks for a sidecar by revision and is labelled to be served."""
+    unserved: str
+    """A namespace of the mesh that nobody asked us to serve."""
+    image: str
+    classic: Mapping[str, str]
+    """Annotations that make the sidecar a classic one here."""
+
+    def template(self, *containers: Object, policy: str = "Never", **annotations: str) -> Object:
+        """A pod template with a classic sidecar."""
+        words = {**CPU, **self.classic, **annotations}
+        return workloads.template(containers, restart_policy=policy, annotations=words)
+
+    def tries(self, name: str, codes: str, seconds: float = 0.3, /, **fields: Any) -> Object:
+        """A container that ends with one code after the other."""
+        peer = f"http://{PEER}.{self.model}"
+        command = workloads.payload("tries.py", "run", peer, name, codes, seconds)
+        return workloads.container(fields.pop("container", "main"), self.image, command, **fields)
+
+    def forever(self, name: str) -> Object:
+        """A container that never ends."""
+        return workloads.container(name, self.image, FOREVER)
+
+
+def job(world: World, name: str, template: Object, **spec: Any) -> list[Object]:
+    """A Job that is not tried anew by another pod, unless said otherwise."""
+    made = workloads.job(name, world.model, template)
+    made["spec"] |= spec
+    return [made]
+
+
+def peer(world: World) -> list[Object]:
+    """The counting server, in the mesh."""
+    server = workloads.container(
+        "server",
+        world.image,
+        workloads.payload("tries.py", "serve", 8080),
+        ports=[{"containerPort": 8080, "name": "http"}],
+        readinessProbe={"httpGet": {"path": "/again", "port": 8080}, "periodSeconds": 1},
+    )
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": PEER, "namespace": world.model},
+        "spec": {
+            "selector": {"app": PEER},
+            "ports": [
+                {"name": "http", "port": 80, "targetPort": 8080},
+                {"name": "http-metrics", "port": DB_MANAGER, "targetPort": 8080},
+            ],
+        },
+    }
+    template = workloads.template([server], annotations=CPU)
+    return [workloads.deployment(PEER, world.model, template), service]
+
+
+async def counted(api: kubernetes.Api, namespace: str) -> dict[str, int]:
+    """How many tries of each name have reached the peer."""
+    path = f"/api/v1/namespaces/{namespace}/services/{PEER}:80/proxy/"
+    return json.loads(await api.request("GET", path))
+
+
+async def peer_is_ready(api: kubernetes.Api, namespace: str) -> None:
+    """Wait until the peer answers, with nothing counted by an earlier one."""
+
+    async def answers() -> bool:
+        with contextlib.suppress(kubernetes.ApiError):
+            return await counted(api, namespace) == {}
+        return False
+
+    await observer.eventually(answers, 90, "the peer Ready")

@@ -1,0 +1,133 @@
+"""A charm and an image of different revisions, one after the other, under requests.
+
+The first revision is the last one without a contract between charm and image. At each step routes
+and guard stay as they are, no container is started anew, and the unit says what it misses.
+"""
+
+import dataclasses
+import io
+import pathlib
+import subprocess
+import sys
+import tarfile
+
+import pytest
+
+from testbed.juju import pack
+from tests import gateway_client, waiting
+from tests.e2e import ingress_world as world
+from tests.e2e.test_ingress import (  # noqa: F401  the model that is tried there, too
+    APP,
+    MODEL,
+    kubeflow_app,
+    opened,
+    place,
+)
+
+ROOT = pathlib.Path(__file__).parents[2]
+BUILD = ROOT / "build" / "e2e"
+BEFORE = "40148ef"
+"""The last revision whose charm and image know nothing of a contract."""
+LOAD = """
+import sys
+from testbed import cluster
+print(cluster.Testbed(sys.argv[1]).load_images(["workload"])["workload"])
+"""
+READY = f"{len(world.CONSUMERS)} routes by istio-ingress/istio-ingressgateway"
+JOB = """
+apiVersion: batch/v1
+kind: Job
+metadata: {{name: {name}}}
+spec:
+  backoffLimit: 0
+  template:
+    metadata:
+      annotations: {{sidecar.istio.io/nativeSidecar: "false"}}
+    spec:
+      restartPolicy: Never
+      containers:
+      - {{name: main, image: "{image}", command: [sleep, "3"]}}
+"""
+pytestmark = [
+    pytest.mark.cluster("tomorrow"),
+    pytest.mark.long,
+    pytest.mark.timeout(900),
+]
+
+
+@pytest.fixture(scope="module")
+def before(node):
+    """The charm and the image of the older revision, built from the history."""
+    source = BUILD / "before" / BEFORE
+    if not source.exists():
+        argv = ["git", "-C", ROOT, "archive", BEFORE]
+        archive = subprocess.run(argv, capture_output=True, check=True).stdout
+        with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+            files.extractall(source, filter="data")
+    argv = [sys.executable, "-c", LOAD, node.testbed.name]
+    loaded = subprocess.run(argv, cwd=source, capture_output=True, text=True, check=True)
+    image = loaded.stdout.split()[-1]
+    assert image != node.charms.integrator.resources["lifecycle-image"]
+    return dataclasses.replace(
+        node.charms.integrator,
+        path=pack.pack(source, BUILD / "before"),
+        resources={"lifecycle-image": image},
+    )
+
+
+@pytest.fixture(scope="module")
+def integrator(before):
+    """The older revision is deployed first."""
+    return before
+
+
+def refreshed(model, charm, image, words):
+    def upgraded():
+        lines = model.juju.debug_log().splitlines()
+        return sum('ran "upgrade-charm" hook' in line for line in lines)
+
+    before = upgraded()
+    model.juju.refresh(APP, charm.path, image.resources)
+    assert waiting.eventually(lambda: upgraded() > before, 300)
+    model.says(words, 300)
+    assert waiting.eventually(model.is_open)
+    model.watch.go_on()
+    model.watch.assert_that_all_is_well()
+
+
+def servers(model):
+    """The containers of the applications behind the routes: id and restarts of each."""
+    path = (
+        "{range .items[*].status.containerStatuses[*]}{.containerID} {.restartCount}{'\\n'}{end}"
+    )
+    return model.kubectl("get", "pods", "-n", MODEL, "-l", "app=servers", "-o", f"jsonpath={path}")
+
+
+def completes(model, name):
+    """Let a Job with a classic sidecar run, and see that it completes."""
+    text = JOB.format(name=name, image=model.node.charms.payload_image)
+    model.kubectl("apply", "-n", MODEL, "-f", "-", text=text)
+    job = f"job/{name}"
+    model.kubectl("wait", "-n", MODEL, job, "--for=condition=Complete", "--timeout=120s")
+    model.kubectl("delete", "-n", MODEL, job)
+
+
+def test_either_half_may_be_older_than_the_other(opened, before, node):  # noqa: F811
+    now = node.charms.integrator
+    were = servers(opened)
+    assert were
+    completes(opened, "before")
+    refreshed(opened, now, before, "lifecycle-image is older than the charm")
+    refreshed(opened, now, now, READY)
+    completes(opened, "after")
+    refreshed(opened, before, now, READY)
+    completes(opened, "back")
+    refreshed(opened, now, now, READY)
+    completes(opened, "again")
+    assert servers(opened) == were
+    assert opened.browser().get("/pipeline/x").status in (302, 401, 403)
+    log = opened.juju.debug_log()
+    assert "Traceback" not in log
+    assert opened.watch.asked_in_vain > 0
+    tenant = opened.browser()
+    assert tenant.get(host=gateway_client.TENANT).status == 200

@@ -1,0 +1,321 @@
+"""A shared gateway on loopback: a real istiod configures a real Envoy from what we apply."""
+
+import base64
+import contextlib
+import dataclasses
+import datetime
+import time
+
+import yaml
+
+from istio_integrator import parts
+from istio_integrator.config import config
+from istio_integrator.ingress import exposure, guards
+from istio_integrator.kube import cluster as charm_cluster
+from istio_integrator.kube import errors, manifests
+from istio_integrator.mesh import installation
+from istio_integrator.relations import endpoints, kubeflow
+from testbed import certificates, loopback
+from tests import echo, gateway_client, waiting
+from tests.functional import istiod_world as world
+
+MODEL = "ai-hammered"
+DOMAIN = "cluster.local"
+WEB = f"web.shop.svc.{DOMAIN}"
+SECRET = "wildcard-tls"
+AUTH = kubeflow.AuthRequest(
+    service="oidc",
+    port=80,
+    allowed_request_headers=("cookie",),
+    allowed_response_headers=("kubeflow-userid",),
+)
+COMPLETE = kubeflow.Received(9, "oidc", AUTH)
+
+
+def namespace(name):
+    """A namespace."""
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+def service(space, name, port):
+    """A Service whose endpoint is on this machine."""
+    yield {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": space},
+        "spec": {"ports": [{"name": "http", "port": 80}]},
+    }
+    yield {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": name,
+            "namespace": space,
+            "labels": {"kubernetes.io/service-name": name},
+        },
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": [world.own_address()], "conditions": {"ready": True}}],
+        "ports": [{"name": "http", "port": port, "protocol": "TCP"}],
+    }
+
+
+def gateway_workload(ports):
+    """What makes Envoy the gateway workload: its Service's ports are those that Envoy opens."""
+    metadata = {"name": "gateway", "namespace": world.GATEWAY_NAMESPACE}
+    container = {"name": "istio-proxy", "image": "proxy", "args": ["proxy", "router"]}
+    template = {"metadata": {"labels": world.LABELS}, "spec": {"containers": [container]}}
+    yield {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata,
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": world.LABELS},
+            "template": template,
+        },
+    }
+    listed = [{"name": name, "port": port, "targetPort": to} for name, port, to in ports]
+    spec = {"selector": world.LABELS, "ports": listed}
+    yield {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+
+
+def server(port, hosts, **tls):
+    """A server of a Gateway; with TLS it is HTTPS unless it only redirects."""
+    secure = tls and "httpsRedirect" not in tls
+    protocol = "HTTPS" if secure else "HTTP"
+    said = {"port": {"number": port, "name": f"{protocol.lower()}-{port}", "protocol": protocol}}
+    return {**said, "hosts": list(hosts), **({"tls": tls} if tls else {})}
+
+
+HTTPS = {"mode": "SIMPLE", "credentialName": SECRET}
+
+
+def gateway(space, name, *servers):
+    """Somebody's Gateway on the shared workload."""
+    return {
+        "apiVersion": "networking.istio.io/v1",
+        "kind": "Gateway",
+        "metadata": {"name": name, "namespace": space},
+        "spec": {"selector": world.LABELS, "servers": list(servers)},
+    }
+
+
+def lead(host, **more):
+    """One destination of a route, the whole of the traffic."""
+    return [{"destination": {"host": host, "port": {"number": 80}}, **more}]
+
+
+def virtual_service(space, name, gateways, hosts, *routes, **more):
+    """Somebody's routes."""
+    return {
+        "apiVersion": "networking.istio.io/v1",
+        "kind": "VirtualService",
+        "metadata": {"name": name, "namespace": space},
+        "spec": {"gateways": list(gateways), "hosts": list(hosts), "http": list(routes), **more},
+    }
+
+
+def tenant():
+    """The Gateway and the route of a neighbour whom nothing of ours concerns."""
+    yield gateway("shop", "web", server(80, [gateway_client.TENANT]))
+    yield virtual_service(
+        "shop",
+        "web",
+        ["shop/web"],
+        [gateway_client.TENANT],
+        {"route": lead(WEB)},
+    )
+
+
+def request(number, name, prefix, rewrite):
+    """What an application asks for on the ingress relation."""
+    message = kubeflow.IngressRequest(service=name, port=80, prefix=prefix, rewrite=rewrite)
+    return kubeflow.Received(number, name, message)
+
+
+class Related:
+    """Relations of one application, as the test has them."""
+
+    def __init__(self):
+        self.requests = []
+        self.auths = []
+        self.published = None
+
+    def bags(self, endpoint):
+        """What the others wrote."""
+        return [
+            endpoints.Bag(one.relation, one.application, _written(one.message))
+            for one in {"ingress": self.requests, "ingress-auth": self.auths}.get(endpoint, ())
+        ]
+
+    def is_related(self, *endpoints):
+        """Tell whether anybody is related."""
+        said = {"ingress": self.requests, "ingress-auth": self.auths}
+        return any(said.get(endpoint) for endpoint in endpoints)
+
+    def write(self, endpoint, bag):
+        """Keep what the others are told of the Gateway."""
+        if endpoint == kubeflow.GATEWAY_INFO:
+            self.published = {"up": bag["gateway_up"] == "true"}
+
+
+def _written(message):
+    data = message.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return {kubeflow.VERSIONS: "[v1]", kubeflow.DATA: yaml.safe_dump(data)}
+
+
+class Place(Related):
+    """The charm's part, as relations and options make it."""
+
+    def __init__(self, api, ports, application, asked):
+        super().__init__()
+        self.api = api
+        self.port, self.https_port, self.admin = ports
+        self.application = application
+        self.asked = asked
+        self.options = {"hosts": gateway_client.HOST}
+        self.later = datetime.timedelta(hours=1)
+
+    def part(self):
+        """The part of the charm that serves the model."""
+        found = installation.Mesh(namespace="istio-system", revision="default", is_default=True)
+        scope = parts.Context(
+            cluster=self.api,
+            manifests=manifests.Manifests(self.api, model=MODEL, application="istio-integrator"),
+            config=config.Config.model_validate(
+                {"gateway_service": f"{world.GATEWAY_NAMESPACE}/gateway", **self.options}
+            ),
+            mesh=found,
+            model=MODEL,
+            application="istio-integrator",
+            unit="istio-integrator/0",
+            leader=True,
+        )
+        now = datetime.datetime.now(datetime.UTC) + self.later
+        return exposure.Ingress(scope, self, now=lambda: now)
+
+    def reconcile(self):
+        """Do what a hook does; the messages of the status come back."""
+        tried = self.part()
+        tried.reconcile()
+        return [status.message for status in tried.statuses()]
+
+    def guard(self, *, own, hosts):
+        """Put up the guard as it is on a workload of the model's own, or of others."""
+        part = self.part()
+        found = part.resolved()
+        context = guards.context(
+            part._decide().guard,
+            dataclasses.replace(found, hosts=tuple(hosts), is_own=own),
+            owner=part._scope.manifests.owner,
+            model=MODEL,
+            domain=DOMAIN,
+        )
+        part._scope.manifests.apply(guards.FOLDER, context)
+
+    def visitor(self, *, tls=""):
+        """Somebody who asks; with `tls` by HTTPS, at that name."""
+        if tls:
+            return gateway_client.Client(port=self.https_port, tls=True, name=tls)
+        return gateway_client.Client(port=self.port)
+
+    @contextlib.contextmanager
+    def there(self, *objects):
+        """Objects that are there while the block runs."""
+        with contextlib.ExitStack() as made:
+            for obj in objects:
+                made.callback(self.api.delete, self.api.create(obj))
+            yield
+
+    def asked_once(self, path="/kfp/x", *, tls="", **headers):
+        """Ask on a connection of its own; an answer or why there is none."""
+        with contextlib.closing(self.visitor(tls=tls)) as visitor:
+            try:
+                return visitor.get(path, **headers)
+            except OSError as error:
+                return error
+
+    def eventually(self, want, path="/kfp/x", **given):
+        """Ask until an answer is as it should be, and return it.
+
+        A connection stays with the Gateway that was there for it when it began.
+        """
+        deadline = time.monotonic() + 20
+        while getattr(got := self.asked_once(path, **given), "status", 0) != want:
+            assert time.monotonic() < deadline, got
+            time.sleep(0.1)
+        return got
+
+
+@contextlib.contextmanager
+def serving(client, kubeconfig, folder, more=()):
+    """Run istiod and the gateway, with applications, a service to ask, and a neighbour.
+
+    Args:
+        client: Of the API server.
+        kubeconfig: Of the same.
+        folder: For files.
+        more: Handlers of further Services in the model, by name.
+    """
+    api = world.install_definitions(client)
+    with contextlib.ExitStack() as stack:
+        application = stack.enter_context(echo.serving(echo.Application))
+        theirs = stack.enter_context(echo.serving(echo.Application))
+        authorization = stack.enter_context(echo.serving(echo.Authorization))
+        with contextlib.suppress(errors.ConflictError):
+            # Other tests on this control plane have an istiod, too.
+            api.create(namespace("istio-system"))
+        xds = stack.enter_context(world.istiod(folder, kubeconfig))
+        # After istiod, which listens at a port of its own choice, too.
+        port, https_port, admin = loopback.free_ports(3)
+        there = [
+            *map(namespace, (world.GATEWAY_NAMESPACE, "shop", MODEL)),
+            *gateway_workload((("http2", 80, port), ("https", 443, https_port))),
+            *service("shop", "web", theirs.server_port),
+            *service(MODEL, "kfp", application.server_port),
+            *service(MODEL, "dashboard", application.server_port),
+            *service(MODEL, "oidc", authorization.server_port),
+            *tenant(),
+            secret(folder),
+        ]
+        for name, served in dict(more).items():
+            there += service(MODEL, name, served)
+        for obj in there:
+            api.create(obj)
+        stack.callback(_leave, api)
+        token = world.gateway_token(client)
+        stack.enter_context(world.gateway(folder, xds, admin, token))
+        found = Place(api, (port, https_port, admin), application.asked, authorization.asked)
+        found.eventually(200, "/", host=gateway_client.TENANT)
+        found.requests = [
+            request(1, "dashboard", "/", "/"),
+            request(2, "kfp", "/kfp", None),
+            request(3, "dashboard", "/kfp/nested", "/deep"),
+        ]
+        found.auths = [COMPLETE]
+        yield found
+
+
+def secret(folder):
+    """The certificate that every Gateway shows, of whichever name."""
+    pair = certificates.Authority(folder / "pki").server("gateway", ["*.example.com"], [])
+    data = {"tls.crt": pair.certificate, "tls.key": pair.key}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "kubernetes.io/tls",
+        "metadata": {"name": SECRET, "namespace": world.GATEWAY_NAMESPACE},
+        "data": {
+            name: base64.b64encode(path.read_bytes()).decode() for name, path in data.items()
+        },
+    }
+
+
+def _leave(api):
+    """Wait until all is gone: Gateways of any namespace are bound to a workload by its labels."""
+    names = (world.GATEWAY_NAMESPACE, "shop", MODEL)
+    for name in names:
+        api.delete(namespace(name))
+    assert waiting.eventually(
+        lambda: not any(api.get(charm_cluster.NAMESPACE, name) for name in names)
+    )

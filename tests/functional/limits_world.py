@@ -1,0 +1,138 @@
+"""Models whose application is held by rbac/admission-policy.yaml, on a real kube-apiserver."""
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import lightkube
+import yaml
+from lightkube.config.kubeconfig import KubeConfig
+from lightkube.config.models import User
+
+from istio_integrator.kube import cluster as charm_cluster
+from istio_integrator.kube import errors
+from testbed import cluster
+from tests import rights, waiting
+
+APP = rights.APPLICATION
+
+
+@dataclasses.dataclass(frozen=True)
+class World:
+    """A model, and what an application in it is let do."""
+
+    model: str
+    api: charm_cluster.Cluster
+    """As the administrator."""
+    app: charm_cluster.Cluster
+    """As the application."""
+
+    @property
+    def owner(self) -> str:
+        """What the application's marks name it by."""
+        return f"{self.model}.{APP}"
+
+    def refusal(self, obj: dict[str, Any], *, dry_run: bool = True) -> str:
+        """Have the application create an object; what forbids it, or nothing."""
+        try:
+            self.app.create(obj, dry_run=dry_run)
+        except errors.ApiError as error:
+            return error.message
+        return ""
+
+
+@contextlib.contextmanager
+def connected(testbed: cluster.Testbed, model: str) -> Iterator[charm_cluster.Cluster]:
+    """The API server, with the token of the model's application."""
+    made = testbed.kubectl("-n", model, "create", "token", APP)
+    admin = KubeConfig.from_file(testbed.kubeconfig).get()
+    assert admin is not None
+    config = admin._replace(user=User(token=made.stdout.strip()))
+    with lightkube.Client(config=config) as client:
+        yield charm_cluster.Cluster(client)
+
+
+@contextlib.contextmanager
+def trusted(testbed: cluster.Testbed, model: str) -> Iterator[None]:
+    """Give the application what `juju trust --scope=cluster` gives."""
+    name = f"{model}-trust"
+    who = f"--serviceaccount={model}:{APP}"
+    testbed.kubectl("create", "clusterrolebinding", name, "--clusterrole=cluster-admin", who)
+    try:
+        yield
+    finally:
+        testbed.kubectl("delete", "clusterrolebinding", name)
+
+
+@contextlib.contextmanager
+def limited(testbed: cluster.Testbed, world: World) -> Iterator[None]:
+    """Have the policy hold the application, from when the API server knows it."""
+    limits = rights.admission_policy(world.model)
+    text = f"{limits}\n---\n{yaml.safe_dump_all(juju_webhook(world.model))}"
+    testbed.kubectl("apply", "-f", "-", text=text)
+    try:
+        probe = pod(world.model)
+        assert waiting.eventually(lambda: "dry run only" in real(world, probe))
+        yield
+    finally:
+        testbed.kubectl("delete", "--ignore-not-found", "-f", "-", text=text)
+
+
+def juju_webhook(model: str) -> list[dict[str, Any]]:
+    """Play Juju's own webhook, which marks whatever an application writes in its model.
+
+    Here that is of built-in groups: a policy knows new definitions after a while only.
+    """
+    mark, path = "app.juju.is/created-by", "/metadata/labels"
+    add = f'JSONPatch{{op: "add", path: "{path}/{mark.replace("/", "~1")}", value: "{APP}"}}'
+    anew = f'JSONPatch{{op: "add", path: "{path}", value: {{"{mark}": "{APP}"}}}}'
+    name = {"name": f"juju-{model}"}
+    groups = ["", "apps", "policy", "rbac.authorization.k8s.io", "coordination.k8s.io"]
+    rule = {"apiGroups": groups, "apiVersions": ["*"], "resources": ["*"]}
+    condition = f'request.userInfo.username == "system:serviceaccount:{model}:{APP}"'
+    spec = {
+        "failurePolicy": "Ignore",
+        "reinvocationPolicy": "Never",
+        "matchConstraints": {"resourceRules": [{**rule, "operations": ["CREATE", "UPDATE"]}]},
+        "matchConditions": [{"name": "ours", "expression": condition}],
+        "mutations": [
+            {
+                "patchType": "JSONPatch",
+                "jsonPatch": {
+                    "expression": f"[has(object.metadata.labels) ? {add} : {anew}]",
+                },
+            }
+        ],
+    }
+    head = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": name}
+    return [
+        {**head, "kind": "MutatingAdmissionPolicy", "spec": spec},
+        {
+            **head,
+            "kind": "MutatingAdmissionPolicyBinding",
+            "spec": {"policyName": name["name"]},
+        },
+    ]
+
+
+def real(world: World, obj: dict[str, Any]) -> str:
+    """Create an object in earnest; what forbids it. What was made is taken away again."""
+    said = world.refusal(obj, dry_run=False)
+    if not said:
+        world.api.delete(obj)
+    return said
+
+
+def pod(namespace: str, name: str = "real", account: str = APP, **metadata: Any) -> dict[str, Any]:
+    """A pod that runs as the application."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, **metadata},
+        "spec": {
+            "serviceAccountName": account,
+            "automountServiceAccountToken": False,
+            "containers": [{"name": "main", "image": "none"}],
+        },
+    }

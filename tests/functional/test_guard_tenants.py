@@ -1,0 +1,171 @@
+"""A tenant with Gateways of their own against the guard before others' hosts, in a real Envoy."""
+
+import json
+
+import pytest
+
+from istio_integrator.kube import cluster as charm_cluster
+from tests import echo, gateway_client, waiting
+from tests.functional import ingress_world
+from tests.functional.ingress_world import (
+    HTTPS,
+    MODEL,
+    WEB,
+    gateway,
+    lead,
+    server,
+    virtual_service,
+)
+
+COOKIE = echo.COOKIE
+THIRD = "third.example.com"
+"""The host of somebody whose route is bound to our Gateway."""
+OURS = f"{MODEL}/kubeflow-gateway"
+FILTERS = charm_cluster.kind("networking.istio.io/v1alpha3", "EnvoyFilter")
+
+
+@pytest.fixture(scope="module")
+def alone(place):
+    """The place with a gateway that is all ours, plain and with TLS, and a third one's route."""
+    place.part().remove()
+    for obj in ingress_world.tenant():
+        place.api.delete(obj)
+    place.options = {"hosts": "", "tls_secret": ingress_world.SECRET}
+    place.reconcile()
+    third = virtual_service("shop", "third", [OURS], [THIRD], {"route": lead(WEB)})
+    with place.there(third):
+        place.eventually(200, host=THIRD, Cookie=COOKIE)
+        place.eventually(200, host=THIRD, tls=THIRD, Cookie=COOKIE)
+        yield place
+    place.part().remove()
+    for obj in ingress_world.tenant():
+        place.api.create(obj)
+
+
+def both(hosts):
+    return server(80, hosts), server(443, hosts, **HTTPS)
+
+
+def claimed(name, *servers, hosts):
+    """A Gateway of the tenant, and a route that hides nothing of the hosts that they claim."""
+    yield gateway("shop", name, *servers)
+    own = {"match": [{"uri": {"prefix": "/of-the-tenant"}}], "route": lead(WEB)}
+    yield virtual_service("shop", name, [f"shop/{name}"], hosts, own)
+
+
+CLAIMS = [
+    pytest.param("claim", both([THIRD]), [THIRD], id="the same host"),
+    pytest.param("claim", both(["*.example.com"]), [THIRD, "*.example.com"], id="a wildcard"),
+    pytest.param("claim", both(["*"]), [THIRD, "*.example.com"], id="every host"),
+    pytest.param("claim", both(["Third.Example.Com"]), ["Third.Example.Com"], id="another case"),
+    pytest.param("claim", both([f"shop/{THIRD}"]), [THIRD], id="routes of one namespace"),
+    pytest.param("claim", both([f"./{THIRD}"]), [THIRD], id="routes of its own namespace"),
+    pytest.param("kubeflow-gateway", both([THIRD]), [THIRD], id="the name of our Gateway"),
+    pytest.param(f"kubeflow-gateway.{MODEL}", both([THIRD]), [THIRD], id="a dotted name"),
+    pytest.param("claim", [server(80, [THIRD]), server(8080, [THIRD])], [THIRD], id="more ports"),
+    pytest.param("claim", [server(443, [THIRD], mode="PASSTHROUGH")], [THIRD], id="passthrough"),
+]
+
+
+def test_host_of_ours_is_guarded_whatever_an_older_gateway_calls_its_port(place):
+    """Virtual hosts are named by the port of whoever is the oldest, which may be the target's."""
+    place.part().remove()
+    objects = claimed(
+        "alias", server(place.port, [gateway_client.HOST]), hosts=[gateway_client.HOST]
+    )
+    with place.there(*objects):
+        place.eventually(404, "/", host=gateway_client.HOST)
+        place.options = {"hosts": gateway_client.HOST}
+        place.reconcile()
+        place.eventually(200, Cookie=COOKIE)
+        assert place.asked_once().status == 302
+        assert place.asked_once(host=gateway_client.HOST.upper() + ":1").status == 302
+        assert place.asked_once("/", host=gateway_client.TENANT).status == 200
+    assert waiting.eventually(lambda: place.asked_once().status == 302)
+    place.part().remove()
+
+
+def test_redirect_to_https_is_given_unasked(place):
+    place.part().remove()
+    options = {"tls_secret": ingress_world.SECRET, "https_redirect": True}
+    place.options = {"hosts": gateway_client.HOST, **options}
+    place.reconcile()
+    place.eventually(301)
+    place.eventually(302, tls=gateway_client.HOST)
+    place.eventually(200, tls=gateway_client.HOST, Cookie=COOKIE)
+    assert place.asked_once("/", host=gateway_client.TENANT).status == 200
+    place.part().remove()
+
+
+@pytest.mark.parametrize(("name", "servers", "hosts"), CLAIMS)
+def test_third_ones_host_stays_guarded_whoever_claims_it(alone, request, name, servers, hosts):
+    host = f"mark-{abs(hash(request.node.name))}.example.org"
+    mark = gateway("shop", "mark", *both([host]))
+    marked = virtual_service("shop", "mark", ["shop/mark"], [host], {"route": lead(WEB)})
+    with alone.there(*claimed(name, *servers, hosts=hosts), mark, marked):
+        alone.reconcile()
+        # istiod has told the gateway of all of it, and the newcomer is spared.
+        alone.eventually(200, "/", host=host, tls=host)
+        for said in (THIRD, THIRD.upper(), f"{THIRD}:80", f"{THIRD}:9999"):
+            assert alone.asked_once("/x", host=said).status == 302
+            for sni in (THIRD, host, gateway_client.HOST):
+                answer = alone.asked_once("/x", host=said, tls=sni)
+                # A connection that is the tenant's has no such route, or ends with them.
+                assert isinstance(answer, OSError) or answer.status in (302, 404)
+        for tls in ("", host, gateway_client.HOST):
+            answer = alone.asked_once("/kfp/x", tls=tls)
+            assert isinstance(answer, OSError) or answer.status in (302, 404)
+
+
+def test_newcomer_is_named_and_shares_our_guard_where_istio_cannot_tell_us_apart(alone):
+    with alone.there(*ingress_world.tenant()):
+        said = alone.reconcile()
+        assert any("shop/web" in message and "set hosts" in message for message in said), said
+        alone.eventually(302, "/", host=gateway_client.TENANT)
+        alone.eventually(200, "/", host=gateway_client.TENANT, Cookie=COOKIE)
+
+
+def test_workload_of_our_own_spares_nobody(alone):
+    host = "own.example.org"
+    route = virtual_service("shop", "own", ["shop/own"], [host], {"route": lead(WEB)})
+    with alone.there(gateway("shop", "own", *both([host])), route):
+        alone.reconcile()
+        alone.eventually(200, "/", host=host, tls=host)
+        for hosts in ((), (gateway_client.HOST,)):
+            alone.guard(own=True, hosts=hosts)
+            for tls in ("", host):
+                alone.eventually(302, "/", host=host, tls=tls)
+    alone.reconcile()
+
+
+def test_guard_never_goes_while_a_neighbour_comes_and_goes(alone):
+    before, options = alone.options, {"hosts": "*.example.com", "https_redirect": True}
+    alone.options = {**before, **options}
+    alone.reconcile()
+    alone.eventually(200, tls=gateway_client.HOST, Cookie=COOKIE)
+    stranger = alone.visitor(tls=gateway_client.HOST)
+    with gateway_client.Hammer(stranger, fresh=True, pause=0, path="/kfp/x") as hammer:
+
+        def go_on(count):
+            assert waiting.eventually(lambda: hammer.count > count + 50)
+
+        for _ in range(6):
+            with alone.there(gateway("shop", "comes", server(80, ["comes.example.org"]))):
+                alone.reconcile()
+                go_on(hammer.count)
+            alone.reconcile()
+            go_on(hammer.count)
+    alone.options = before
+    alone.reconcile()
+    assert set(hammer.answers) == {302}
+
+
+def test_neighbour_of_thousands_of_hosts_costs_no_more_than_one_of_one(alone):
+    hosts = [f"host-{number}.example.org" for number in range(4_000)]
+    with alone.there(gateway("shop", "many", *both(hosts))):
+        alone.reconcile()
+        (ours,) = alone.api.list(FILTERS, namespace="istio-ingress")
+        size = len(json.dumps(ours["spec"]))
+        print(f"EnvoyFilter before 4,000 hosts of a neighbour: {size} bytes")
+        assert size < 20_000
+    alone.reconcile()

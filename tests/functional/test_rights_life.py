@@ -1,0 +1,256 @@
+"""What the application does in its life, with the shipped roles and held by the policy."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Iterator
+
+import lightkube
+import pytest
+from sidecar_lifecycle.model import resources, types
+from sidecar_lifecycle.shell.kube import client as kube
+from sidecar_lifecycle.shell.kube import events, lease, watch
+from sidecar_lifecycle.shell.observers import gateways
+from sidecar_lifecycle.shell.shutdown import sources
+
+from integrator_contract import names, namespaces
+from integrator_contract.reasons import Reason
+from istio_integrator.ingress import certificate
+from istio_integrator.kube import cluster as charm_cluster
+from istio_integrator.kube import manifests
+from tests import rights, waiting
+from tests.functional import convergence_world, ingress_world, istiod_world, limits_world
+from tests.functional import test_ingress_objects as ingress_objects
+from tests.functional.limits_world import APP, World
+from tests.functional.test_ingress_objects import gateway_namespace  # noqa: F401 - a fixture
+from tests.unit.workload.fake_apiserver import running_task, until
+
+
+@pytest.fixture(scope="module")
+def api(client: lightkube.Client) -> charm_cluster.Cluster:
+    """An API server that serves Istio's kinds, as the administrator."""
+    return istiod_world.install_definitions(client)
+
+
+@pytest.fixture
+def held(control_plane, api, namespace, untrusted) -> Iterator[World]:
+    """An application without trust that the policy holds."""
+    with lightkube.Client(config=untrusted) as client:
+        world = World(namespace, api, charm_cluster.Cluster(client))
+        with limits_world.limited(control_plane, world):
+            yield world
+
+
+@contextlib.asynccontextmanager
+async def connected(config) -> AsyncIterator[kube.Client]:
+    """The workload's connection, until the last of its sockets is closed."""
+    sockets = asyncio.get_running_loop()._selector.get_map()
+    before = len(sockets)
+    made = kube.Client(config)
+    try:
+        yield made
+    finally:
+        await made.close()
+        await until(lambda: len(sockets) <= before)
+
+
+@pytest.fixture
+async def connection(held, untrusted) -> AsyncIterator[kube.Client]:
+    """The workload's connection, with the same token."""
+    async with connected(untrusted) as made:
+        yield made
+
+
+def test_gateway_routes_certificate_and_annotations_come_and_go(
+    api,
+    control_plane,
+    held,
+    gateway_namespace,  # noqa: F811
+):
+    elsewhere = rights.gateway_namespace(held.model, gateway_namespace, "gateway")
+    control_plane.kubectl("apply", "-f", "-", text=elsewhere)
+    related = ingress_world.Related()
+    related.requests = [ingress_objects.request(1), ingress_objects.request(2)]
+    ingress_objects.authorize(api, related, held.model)
+
+    def part(**options):
+        return ingress_objects.part(held.app, held.model, gateway_namespace, related, **options)
+
+    own = manifests.Manifests(held.app, model=held.model, application=APP)
+    everything = manifests.Manifests(held.api, model=held.model, application=APP)
+    part(gateway_workload=True).reconcile()
+    kinds = {each["kind"] for each in everything.owned()}
+    assert {"Deployment", "Role", "RoleBinding", "ServiceAccount", "VirtualService"} <= kinds
+    related.requests.pop()
+    shared = part(gateway_service_annotations="{example.com/name: kf}")
+    shared.reconcile()
+    service = held.api.get(charm_cluster.SERVICE, "gateway", gateway_namespace)
+    assert service["metadata"]["annotations"]["example.com/name"] == "kf"
+    key = certificate.KeyContext(
+        name=own.secrets[certificate.KEY_FOLDER],
+        annotations={names.CERTIFICATE_IN: gateway_namespace},
+        data={"tls.key": ""},
+    )
+    shown = certificate.SecretContext(
+        name=own.secrets[certificate.SECRET_FOLDER],
+        namespace=gateway_namespace,
+        data={"tls.crt": "", "tls.key": ""},
+    )
+    own.apply(certificate.KEY_FOLDER, key)
+    own.apply(certificate.SECRET_FOLDER, shown)
+    assert held.api.get(charm_cluster.SECRET, shown.name, gateway_namespace)
+    shared.remove()
+    assert everything.owned() == []
+    assert held.api.get(charm_cluster.SECRET, shown.name, gateway_namespace) is None
+    service = held.api.get(charm_cluster.SERVICE, "gateway", gateway_namespace)
+    assert "example.com/name" not in service["metadata"].get("annotations", {})
+
+
+async def test_what_missed_its_sidecar_is_replaced(held, connection, kubeconfig):
+    async with convergence_world.living(kubeconfig, held.model) as world:
+        await world.workload("StatefulSet", "one")
+        await world.workload("Deployment", "web")
+        await world.join()
+
+        async def converged():
+            now = await world.injected()
+            return sum(now.values()) == len(now) == 2
+
+        async with world.converging(connection, max_unavailable=1):
+            await world.until(converged)
+        stored = await world.remembered()
+    assert stored["metadata"]["name"] == f"{APP}-convergence"
+
+
+async def test_one_unit_leads_tells_of_pods_and_replaces_a_broken_one(held, connection):
+    proxy = limits_world.pod(held.model, "broken")
+    proxy["spec"]["containers"].append({"name": names.PROXY, "image": "none"})
+    owner = {"apiVersion": "v1", "kind": "Namespace", "name": held.model, "controller": True}
+    found = held.api.get(charm_cluster.NAMESPACE, held.model)
+    proxy["metadata"]["ownerReferences"] = [{**owner, "uid": found["metadata"]["uid"]}]
+    held.api.create(proxy)
+    name = f"{APP}-lifecycle"
+    leadership = lease.Leadership(connection, namespace=held.model, name=name, identity="me")
+    async with running_task(leadership.run()):
+        async with asyncio.timeout(20):
+            await leadership.wait_elected()
+    where = kube.path(types.Pod, held.model, "broken")
+    pod = types.decode_json(await connection.request("GET", where), types.Pod)
+    reason = Reason.PROXY_LOST
+    for _ in range(2):
+        # Another unit says the same; it is counted up.
+        assert await events.Recorder(connection).record(pod, reason, "it is lost", "Warning")
+    told = held.api.list(charm_cluster.kind("v1", "Event"), held.model)
+    assert [each["count"] for each in told if each["reason"] == reason] == [2]
+    await connection.request("DELETE", where)
+    held.app.delete({"apiVersion": "coordination.k8s.io/v1", **_named("Lease", name, held.model)})
+    assert held.api.get(charm_cluster.LEASE, name, held.model) is None
+
+
+WATCHED = [
+    (types.Namespace, "*", ""),
+    (types.Pod, "*", ""),
+    (types.MutatingWebhookConfiguration, "*", ""),
+    (types.EndpointSlice, "*", ""),
+    (gateways.Deployment, "*", ""),
+    (gateways.DaemonSet, "*", ""),
+    (gateways.Service, "*", ""),
+    (gateways.Gateway, "*", ""),
+    (gateways.EnvoyFilter, "*", ""),
+    (resources.ConfigMap, "model", f"metadata.name={APP}-convergence"),
+]
+
+
+@pytest.mark.parametrize("watched", WATCHED, ids=lambda each: each[0].__name__)
+async def test_what_the_workload_watches_may_be_watched(api, namespace, untrusted, watched):
+    kind, where, fields = watched
+    place = namespace if where == "model" else where
+    async with connected(untrusted) as connection, asyncio.timeout(20):
+        changes = watch.watch(connection, kind, namespace=place, fields=fields)
+        async with contextlib.aclosing(changes):
+            async for change in changes:
+                if change.kind == "synced":
+                    break
+
+
+def _named(kind: str, name: str, namespace: str) -> dict:
+    return {"kind": kind, "metadata": {"name": name, "namespace": namespace}}
+
+
+@pytest.fixture
+def confined(control_plane, client, namespace, untrusted) -> Iterator[str]:
+    """A labelled namespace in which, beside the model, pods may be seen; its role is bound there.
+
+    As administrators do who take the ClusterRoleBinding of that role away.
+    """
+    role = f"{namespace}-{APP}-proxies"
+    labelled = f"{namespace}-labelled"
+    control_plane.kubectl("delete", "clusterrolebinding", role)
+    control_plane.kubectl("create", "namespace", labelled)
+    mark = "istio-integrator.charmhub.io/lifecycle=enabled"
+    control_plane.kubectl("label", "namespace", labelled, mark)
+    who = f"--serviceaccount={namespace}:{APP}"
+    for each in (namespace, labelled):
+        binding = ("create", "rolebinding", role, f"--clusterrole={role}", who)
+        control_plane.kubectl("-n", each, *binding)
+
+    def may(where: str) -> bool:
+        asked = ("auth", "can-i", "list", "pods", where)
+        account = f"--as=system:serviceaccount:{namespace}:{APP}"
+        return control_plane.kubectl(*asked, account, check=False).stdout.strip() == "yes"
+
+    places = [f"--namespace={each}" for each in (namespace, labelled)]
+    assert waiting.eventually(lambda: not may("--all-namespaces") and all(map(may, places)))
+    yield labelled
+    control_plane.kubectl("delete", "namespace", labelled, "--wait=false")
+    everywhere = ("create", "clusterrolebinding", role, f"--clusterrole={role}", who)
+    control_plane.kubectl(*everywhere)
+
+
+async def test_pods_are_watched_where_they_may_be_seen_when_not_everywhere(
+    control_plane, held, confined, connection
+):
+    seen: set[str | None] = set()
+    synced: set[str] = set()
+    both = asyncio.Event()
+
+    def note(change: watch.Change[types.Pod]) -> None:
+        assert change.object is not None
+        seen.add(change.object.metadata.namespace)
+
+    def note_synced(namespace: str, _: set[str]) -> None:
+        synced.add(namespace)
+        if {held.model, confined} <= synced:
+            both.set()
+
+    served = sources.Namespaces(namespaces.Served(model=held.model))
+    pods = sources.Pods(
+        connection,
+        served,
+        on_change=note,
+        on_synced=note_synced,
+    )
+
+    def changed(_: str) -> None:
+        pods.namespaces_changed()
+
+    for namespace in (held.model, confined, "default"):
+        pod = limits_world.pod(namespace, "job", "default")
+        pod["spec"]["restartPolicy"] = "Never"
+        pod["spec"]["containers"].append({"name": names.PROXY, "image": "none"})
+        held.api.create(pod)
+        status = json.dumps({"status": {"phase": "Running"}})
+        run = ("-n", namespace, "patch", "pod", "job", "--subresource=status", "-p", status)
+        control_plane.kubectl(*run)
+    try:
+        async with (
+            running_task(served.follow(connection, changed)),
+            running_task(pods.follow()),
+            asyncio.timeout(30),
+        ):
+            await both.wait()
+            assert pods.live
+            assert seen == {held.model, confined}
+    finally:
+        with contextlib.suppress(Exception):
+            control_plane.kubectl("-n", "default", "delete", "pod", "job", "--force")

@@ -1,0 +1,338 @@
+"""The policy that administrators may hold the application by, on a real kube-apiserver.
+
+Each thing that it forbids is done in two models by an application that is trusted with the whole
+cluster, as with `juju trust`: it succeeds in the one without the policy.
+"""
+
+import contextlib
+import uuid
+from collections.abc import Callable, Iterator
+from urllib import parse
+
+import lightkube
+import pytest
+from sidecar_lifecycle.shell.kube import client as kube
+from sidecar_lifecycle.shell.kube import errors as kube_errors
+
+from istio_integrator.kube import cluster as charm_cluster
+from istio_integrator.kube import errors
+from tests.functional import istiod_world, limits_world
+from tests.functional.limits_world import APP, World
+
+OURS = "istio-integrator.charmhub.io"
+
+
+@pytest.fixture(scope="module")
+def worlds(control_plane, client) -> Iterator[tuple[World, World]]:
+    """Two trusted applications; the policy holds the second one."""
+    api = istiod_world.install_definitions(client)
+    with contextlib.ExitStack() as stack:
+        made: list[World] = []
+        for _ in range(2):
+            model = f"limits-{uuid.uuid4().hex[:6]}"
+            namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": model}}
+            api.create(namespace)
+            stack.callback(api.delete, namespace)
+            control_plane.kubectl("-n", model, "create", "serviceaccount", APP)
+            stack.enter_context(limits_world.trusted(control_plane, model))
+            app = stack.enter_context(limits_world.connected(control_plane, model))
+            made.append(World(model, api, app))
+            populate(api, model)
+        stack.enter_context(limits_world.limited(control_plane, made[1]))
+        yield made[0], made[1]
+
+
+def populate(api: charm_cluster.Cluster, model: str) -> None:
+    """Have what others own: a Deployment, a Service and a pod."""
+    labels = {"app": "theirs"}
+    metadata = {"name": "theirs", "namespace": model, "labels": labels}
+    template = {
+        "metadata": {"labels": labels},
+        "spec": {"containers": [{"name": "main", "image": "none"}]},
+    }
+    spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
+    api.create({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec})
+    ports = {"ports": [{"port": 80}], "selector": labels}
+    api.create({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": ports})
+    api.create({**limits_world.pod(model, "theirs", labels=labels)})
+
+
+def made(kind: str, namespace: str = "", name: str = "theirs", **content: object):
+    """An object by `apiVersion/Kind`."""
+    api_version, kind = kind.rsplit("/", 1)
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **content}
+
+
+def creates(write: Callable[[World], dict]) -> Callable[[World], None]:
+    """Create an object by dry run, which passes admission like the deed."""
+
+    def act(world: World) -> None:
+        world.app.create(write(world), dry_run=True)
+
+    return act
+
+
+def patches(kind: str, name: str, patch: dict) -> Callable[[World], None]:
+    """Patch somebody's object and take the patch back."""
+
+    def act(world: World) -> None:
+        namespace = "" if kind == "v1/Namespace" else world.model
+        obj = made(kind, namespace, name or world.model)
+        world.app.merge_patch(obj, patch)
+
+    return act
+
+
+def really(world: World) -> None:
+    """Run a pod as the ServiceAccount of the application."""
+    obj = limits_world.pod(world.model)
+    world.app.create(obj)
+    world.api.delete(obj)
+
+
+def deletes(kind: str) -> Callable[[World], None]:
+    """Delete what somebody else owns, made for it."""
+
+    def act(world: World) -> None:
+        content = {"spec": {"ports": [{"port": 80}]}} if kind.endswith("Service") else {}
+        obj = limits_world.pod(world.model, "gone")
+        obj = obj if kind == "v1/Pod" else made(kind, world.model, "gone", **content)
+        if world.api.get(charm_cluster.kind(*kind.rsplit("/", 1)), "gone", world.model) is None:
+            world.api.create(obj)
+        world.app.delete(obj)
+
+    return act
+
+
+def hook(world: World, **changes: object) -> dict:
+    """Our webhook configuration, with something about it changed."""
+    service = {"name": f"{APP}-admission", "namespace": world.model}
+    entry = {
+        "name": "model.admission.istio-integrator.charmhub.io",
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "failurePolicy": "Ignore",
+        "clientConfig": {"service": service},
+        "namespaceSelector": {
+            "matchExpressions": [
+                {
+                    "key": "kubernetes.io/metadata.name",
+                    "operator": "In",
+                    "values": [world.model],
+                }
+            ]
+        },
+        "rules": [
+            {
+                "apiGroups": [""],
+                "apiVersions": ["v1"],
+                "resources": ["pods"],
+                "operations": ["CREATE"],
+            }
+        ],
+        **changes,
+    }
+    kind = "admissionregistration.k8s.io/v1/MutatingWebhookConfiguration"
+    return made(kind, "", f"0-istio-integrator.{world.owner}", webhooks=[entry])
+
+
+def named(obj: dict, name: str) -> dict:
+    """The same object with another name."""
+    return {**obj, "metadata": {**obj["metadata"], "name": name}}
+
+
+def deployment(world: World, **pod_spec: object) -> dict:
+    """The webhook's servers, with something about their pods changed."""
+    labels = {"a": "b"}
+    spec = {
+        "automountServiceAccountToken": False,
+        "containers": [{"name": "a", "image": "none"}],
+        **pod_spec,
+    }
+    return made(
+        "apps/v1/Deployment",
+        world.model,
+        f"{APP}-admission",
+        spec={
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    )
+
+
+RBAC = "rbac.authorization.k8s.io/v1"
+SECRET = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"]}
+IMAGE = {"spec": {"containers": [{"name": "main", "image": "evil"}]}}
+FORBIDDEN: dict[str, Callable[[World], None]] = {
+    "a pod that is kept": really,
+    "a dry-run pod in another namespace": creates(
+        lambda _: limits_world.pod("default", account="default")
+    ),
+    "another image in a pod": patches("v1/Pod", "theirs", IMAGE),
+    "a label on a pod": patches("v1/Pod", "theirs", {"metadata": {"labels": {"x": "y"}}}),
+    "the end of a pod without a proxy": deletes("v1/Pod"),
+    "a Secret of others' names": creates(lambda w: made("v1/Secret", w.model)),
+    "a Secret in another namespace": creates(
+        lambda _: made("v1/Secret", "default", f"{APP}-admission-tls")
+    ),
+    "the end of somebody's Secret": deletes("v1/Secret"),
+    "a ConfigMap of others' names": creates(lambda w: made("v1/ConfigMap", w.model)),
+    "the end of somebody's Service": deletes("v1/Service"),
+    "where somebody's Service leads": patches(
+        "v1/Service", "theirs", {"spec": {"selector": {"app": "mine"}}}
+    ),
+    "what istiod's Deployment runs": patches(
+        "apps/v1/Deployment", "theirs", {"spec": {"template": IMAGE}}
+    ),
+    "a ClusterRoleBinding": creates(
+        lambda w: made(
+            f"{RBAC}/ClusterRoleBinding",
+            roleRef={
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "ClusterRole",
+                "name": "cluster-admin",
+            },
+            subjects=[{"kind": "ServiceAccount", "name": "default", "namespace": w.model}],
+        )
+    ),
+    "a Role of its gateway that lets it read": creates(
+        lambda w: made(f"{RBAC}/Role", w.model, f"{APP}-gateway", rules=[SECRET])
+    ),
+    "its gateway's Role for somebody else": creates(
+        lambda w: made(
+            f"{RBAC}/RoleBinding",
+            w.model,
+            f"{APP}-gateway",
+            roleRef={
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "Role",
+                "name": f"{APP}-gateway",
+            },
+            subjects=[{"kind": "ServiceAccount", "name": "default", "namespace": w.model}],
+        )
+    ),
+    "a webhook of another name": creates(lambda w: named(hook(w), "0-mine")),
+    "a webhook that leads out of the model": creates(
+        lambda w: hook(
+            w, clientConfig={"service": {"name": f"{APP}-admission", "namespace": "default"}}
+        )
+    ),
+    "a webhook at a URL": creates(lambda w: hook(w, clientConfig={"url": "https://evil.example"})),
+    "a webhook that is asked everywhere": creates(lambda w: hook(w, namespaceSelector={})),
+    "a webhook without which no pod is created": creates(lambda w: hook(w, failurePolicy="Fail")),
+    "a webhook that is asked about Secrets": creates(
+        lambda w: hook(
+            w,
+            rules=[
+                {
+                    "apiGroups": [""],
+                    "apiVersions": ["v1"],
+                    "resources": ["secrets"],
+                    "operations": ["CREATE"],
+                }
+            ],
+        )
+    ),
+    "servers with a token": creates(lambda w: deployment(w, automountServiceAccountToken=True)),
+    "servers of another ServiceAccount": creates(lambda w: deployment(w, serviceAccountName=APP)),
+    "servers with somebody's Secret": creates(
+        lambda w: deployment(w, volumes=[{"name": "a", "secret": {"secretName": "theirs"}}])
+    ),
+    "servers with the host's files": creates(
+        lambda w: deployment(w, volumes=[{"name": "a", "hostPath": {"path": "/"}}])
+    ),
+    "an EnvoyFilter of another name": creates(
+        lambda w: made("networking.istio.io/v1alpha3/EnvoyFilter", w.model, spec={})
+    ),
+    "an EnvoyFilter for all pods": creates(
+        lambda w: made(
+            "networking.istio.io/v1alpha3/EnvoyFilter",
+            "default",
+            f"istio-integrator.{w.owner}",
+            spec={"configPatches": []},
+        )
+    ),
+    "an AuthorizationPolicy": creates(
+        lambda w: made(
+            "security.istio.io/v1/AuthorizationPolicy", w.model, f"istio-integrator.{w.owner}"
+        )
+    ),
+    "a route in another namespace": creates(
+        lambda _: made("networking.istio.io/v1/VirtualService", "default", spec={"hosts": ["a"]})
+    ),
+    "a Gateway of another name": creates(
+        lambda w: made("networking.istio.io/v1/Gateway", w.model, spec={})
+    ),
+    "a label of others on a namespace": patches(
+        "v1/Namespace", "", {"metadata": {"labels": {"istio.io/dataplane-mode": "ambient"}}}
+    ),
+    "somebody else's claim on a namespace": patches(
+        "v1/Namespace", "", {"metadata": {"labels": {f"{OURS}/served-by": "another.one"}}}
+    ),
+    "an annotation of others on a namespace": patches(
+        "v1/Namespace", "", {"metadata": {"annotations": {"controller.juju.is/id": "x"}}}
+    ),
+}
+
+
+@pytest.mark.parametrize("act", [pytest.param(act, id=name) for name, act in FORBIDDEN.items()])
+def test_trusted_application_is_refused_what_it_is_not_for(worlds, act):
+    free, held = worlds
+    act(free)
+    with pytest.raises(errors.ApiError) as refused:
+        act(held)
+    assert refused.value.code in (403, 422), refused.value
+    assert f"ValidatingAdmissionPolicy '{held.model}-{APP}-limits'" in refused.value.message
+    assert APP in refused.value.message.partition("denied request: ")[2]
+
+
+STOP = ["pilot-agent", "request", "POST", "quitquitquit"]
+THEIRS = ["python3", "-c", "print()"]
+
+
+@pytest.mark.parametrize(
+    ("is_ours", "container", "command", "is_let"),
+    [
+        pytest.param(False, "istio-proxy", STOP, True, id="the stop of a proxy anywhere"),
+        pytest.param(False, "istio-proxy", ["sh"], False, id="a shell in a proxy"),
+        pytest.param(False, "istio-proxy", [*STOP, "more"], False, id="more than the stop"),
+        pytest.param(False, "main", STOP, False, id="the stop in another container"),
+        pytest.param(True, "main", THEIRS, True, id="a call of diagnose in the model"),
+    ],
+)
+async def test_commands_outside_of_the_model_are_those_that_stop_a_proxy(
+    worlds, is_ours, container, command, is_let
+):
+    free, held = worlds
+    namespace = (held if is_ours else free).model
+    query = parse.urlencode({"container": container, "command": command}, doseq=True)
+    connection = kube.Client(held.app.client.config)
+    try:
+        # Without a node every command fails, after admission has had its say.
+        where = f"/api/v1/namespaces/{namespace}/pods/theirs/exec?{query}"
+        with pytest.raises(kube_errors.StatusError) as said:
+            await connection.request("GET", where)
+    finally:
+        await connection.close()
+    refused = "ValidatingAdmissionPolicy" in str(said.value)
+    assert (said.value.code == 400, refused) == (is_let, not is_let), said.value
+
+
+def test_others_are_not_asked_about(worlds):
+    _, held = worlds
+    for write in (lambda w: made("v1/ConfigMap", w.model), lambda w: limits_world.pod(w.model)):
+        held.api.create(write(held), dry_run=True)
+
+
+def test_only_roles_keep_an_application_from_the_policy_itself(worlds, untrusted, monkeypatch):
+    """Kubernetes lets no policy be about policies."""
+    _, held = worlds
+    api_version, kind = "admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding"
+    policies = charm_cluster.Kind(api_version, kind, f"{kind.lower()}s", False)
+    monkeypatch.setitem(charm_cluster.KINDS, (api_version, kind), policies)
+    binding = made(f"{api_version}/{kind}", "", f"{held.model}-{APP}-limits")
+    harmless = {"metadata": {"labels": {"seen": "by-the-application"}}}
+    held.app.merge_patch(binding, harmless)
+    with lightkube.Client(config=untrusted) as client, pytest.raises(errors.ForbiddenError):
+        charm_cluster.Cluster(client).merge_patch(binding, harmless)

@@ -1,0 +1,105 @@
+"""What a tenant makes in a namespace of its own harms neither model nor neighbour."""
+
+import pytest
+
+from tests import gateway_client
+from tests.functional import tenant_attacks as attacks
+from tests.functional import tenant_parts as parts
+from tests.functional import tenant_world
+
+
+@pytest.fixture(scope="module")
+def world(control_plane, client, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tenants")
+    with tenant_world.serving(control_plane, client, folder, hosts=gateway_client.HOST) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def running(world):
+    """Start what a former attack has ended."""
+    world.reconciler.start(world.charm.command)
+
+
+@pytest.mark.parametrize(
+    "attack",
+    parts.long_but(
+        [
+            *attacks.RECORDS,
+            *attacks.PODS,
+            *attacks.FORGERIES,
+            *attacks.IMPOSTORS,
+            *attacks.ISTIO,
+            *attacks.FLOODS,
+        ],
+        "Service whose record has a list",
+        "Service whose record has a number",
+        "Service whose record has brackets",
+        "Service whose record has a lone surrogate",
+        "pod with a port of 4,301 digits",
+        "pod with a status of brackets",
+        "pod with names without end",
+        "pod with 600 containers",
+        "pod with the unit's labels",
+        "objects by our names, with our labels",
+        "fake gateway",
+        "look-alike that is ready",
+        "copied labels",
+        "EnvoyFilter of a thousand nested lists",
+        "Gateway of our host",
+        "Gateway of 4,000 hosts",
+    ),
+)
+def test_object_of_a_tenant_harms_nobody(world, attack):
+    with world.attacked(attack):
+        world.assert_unharmed()
+
+
+@pytest.mark.parametrize(
+    "attack", parts.long_but(attacks.IMPOSTORS, "fake gateway", "look-alike that is ready")
+)
+def test_gateway_of_a_tenant_gets_neither_guard_nor_key_while_the_real_one_is_away(world, attack):
+    with world.attacked(attack), world.without_gateway():
+        said = world.charm.hook()
+        world.assert_guarded()
+        world.assert_nothing_of_ours_is_in_the_profile()
+        assert any(level == "waiting" for level, _ in said - world.baseline)
+    world.assert_unharmed()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({"gateway_selector": "istio=ingressgateway"}, id="selector"),
+        pytest.param({"gateway_service": "EDGE/gateway"}, id="service"),
+        pytest.param({"gateway_service": "", "gateway": "EDGE/theirs"}, id="copied selector"),
+    ],
+)
+def test_look_alike_harms_nobody_whatever_the_operator_said_of_the_gateway(world, options):
+    theirs = attacks.gateway(world, "else.example.net", name="theirs", namespace=world.edge)
+    world.api.create(theirs)
+    named = {key: value.replace("EDGE", world.edge) for key, value in options.items()}
+    try:
+        with world.told(**named), world.attacked(attacks.everything_like_a_gateway):
+            world.assert_unharmed()
+    finally:
+        world.api.delete(theirs)
+
+
+@pytest.mark.long
+def test_proxies_that_hang_keep_no_neighbour_waiting(world):
+    """The node, or its absence, is the same for all of them."""
+    world.reconciler.stopper.deaf.add(world.profile)
+    try:
+        with world.attacked(attacks.pods_that_hang(attacks.MANY)):
+            world.assert_honest_job_completes()
+    finally:
+        world.reconciler.stopper.deaf.clear()
+
+
+def test_application_is_removed_whatever_a_tenant_says_is_ours(world):
+    """The last test of the world: it takes the application away."""
+    with world.attacked(attacks.everything_said_to_be_ours):
+        world.leave()
+        assert world.ours() == {}
+        world.assert_nothing_of_ours_is_in_the_profile()

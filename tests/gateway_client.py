@@ -1,0 +1,179 @@
+"""Clients of a gateway: one with a single connection, and one that never stops asking."""
+
+import base64
+import contextlib
+import dataclasses
+import http.client
+import json
+import os
+import socket
+import ssl
+import threading
+
+from cryptography import x509
+
+HOST = "kubeflow.example.com"
+TENANT = "shop.example.com"
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """What came back."""
+
+    status: int
+    headers: dict
+    text: str
+
+    @property
+    def echo(self):
+        """What the application that answered was asked."""
+        return json.loads(self.text)
+
+
+class Client:
+    """Asks over one connection, which it opens again when the gateway ends it between requests.
+
+    `opened` counts the connections.
+    """
+
+    def __init__(self, address="127.0.0.1", port=None, *, tls=False, name=HOST, timeout=15):
+        self.opened = 0
+        self._place = (address, port or (443 if tls else 80))
+        self._tls = tls
+        self._name = name
+        self._timeout = timeout
+        self._connection = None
+
+    def connect(self):
+        """Open a connection; a client that only asks needs not call it."""
+        connection = http.client.HTTPConnection(*self._place, timeout=self._timeout)
+        connection.connect()
+        if self._tls:
+            context = ssl.create_default_context()
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+            connection.sock = context.wrap_socket(connection.sock, server_hostname=self._name)
+        self.opened += 1
+        return connection
+
+    def certificate(self):
+        """The certificate that a new connection is shown."""
+        connection = self.connect()
+        try:
+            shown = connection.sock.getpeercert(binary_form=True)
+            return x509.load_der_x509_certificate(shown)
+        finally:
+            connection.close()
+
+    def close(self):
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def get(self, path="/", host=HOST, **headers):
+        """Ask; an error of the connection is raised unless it was an idle one that had ended."""
+        given = {"Host": host, **{key.replace("_", "-"): value for key, value in headers.items()}}
+        for last in (False, True):
+            reused = self._connection is not None
+            if self._connection is None:
+                self._connection = self.connect()
+            try:
+                self._connection.request("GET", path, headers=given)
+                response = self._connection.getresponse()
+                text = response.read().decode()
+            except (OSError, http.client.HTTPException):
+                self.close()
+                if last or not reused:
+                    raise
+                continue
+            if response.will_close:
+                self.close()
+            return Answer(response.status, dict(response.getheaders()), text)
+        raise AssertionError
+
+
+class Hammer(threading.Thread):
+    """Asks the same all the time and counts the answers.
+
+    Args:
+        client: Who asks.
+        fresh: Whether each request has a connection of its own.
+        pause: Seconds between requests.
+        request: What `Client.get` is given.
+    """
+
+    def __init__(self, client, *, fresh=False, pause=0.003, **request):
+        super().__init__(daemon=True)
+        self.answers = {}
+        self._client = client
+        self._fresh = fresh
+        self._pause = pause
+        self._request = request
+        self._ended = threading.Event()
+
+    def run(self):
+        """Ask until it is ended."""
+        while not self._ended.wait(self._pause):
+            try:
+                what = self._client.get(**self._request).status
+            except (OSError, http.client.HTTPException) as error:
+                what = repr(error)
+            self.answers[what] = self.answers.get(what, 0) + 1
+            if self._fresh:
+                self._client.close()
+        self._client.close()
+
+    @property
+    def count(self):
+        """How many answers there are by now."""
+        return sum(list(self.answers.values()))
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.end()
+
+    def end(self):
+        """Stop asking."""
+        self._ended.set()
+        self.join()
+
+
+def raw(address, request, port=80, *, whole=False):
+    """Send bytes as they are; the head of what comes back, or all until the connection ends."""
+    with socket.create_connection((address, port), timeout=5) as connection:
+        connection.sendall(request.encode())
+        found = b""
+        with contextlib.suppress(TimeoutError):
+            while (whole or b"\r\n\r\n" not in found) and (chunk := connection.recv(65536)):
+                found += chunk
+        return found
+
+
+def talk(address, path, message, host=HOST, port=80, **headers):
+    """Open a WebSocket (RFC 6455), send a message below 126 bytes, and return the echo."""
+    asked = {
+        "Host": host,
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": base64.b64encode(os.urandom(16)).decode(),
+        **headers,
+    }
+    head = "".join(f"{name}: {value}\r\n" for name, value in asked.items())
+    with socket.create_connection((address, port), timeout=15) as connection:
+        connection.sendall(f"GET {path} HTTP/1.1\r\n{head}\r\n".encode())
+        with connection.makefile("rb") as answer:
+            status = answer.readline().decode().strip()
+            while answer.readline().strip():
+                pass
+            if " 101 " not in status:
+                return status
+            mask = os.urandom(4)
+            body = bytes(byte ^ mask[place % 4] for place, byte in enumerate(message.encode()))
+            connection.sendall(bytes([0x81, 0x80 | len(body)]) + mask + body)
+            _, length = answer.read(2)
+            return answer.read(length).decode()

@@ -1,0 +1,82 @@
+"""The charm with its workload, on a small API server."""
+
+import json
+
+import ops
+from ops import testing
+
+from istio_integrator.admission import admission
+from istio_integrator.kube import cluster as charm_cluster
+from tests import asked
+
+PROGRAM = "/usr/bin/sidecar-lifecycle"
+
+
+SUMMARY = {
+    "eligible": 14,
+    "in_mesh": 14,
+    "converging": 0,
+    "proposed": 0,
+    "guarded": [],
+    "reported": 0,
+    "settled_before_us": False,
+}
+
+
+POD = {
+    "namespace": "kubeflow",
+    "name": "minio-0",
+    "workload": "StatefulSet/minio",
+    "fixable": True,
+    "reason": "CreatedBeforeMesh",
+    "message": "was created before the mesh was there",
+}
+
+
+def workload(*pods, can_connect=True, code=0, stderr="", **summary) -> testing.Container:
+    lines = [*pods, {"summary": {**SUMMARY, **summary}}]
+    answer = testing.Exec(
+        (PROGRAM, "uninjected"),
+        return_code=code,
+        stdout="" if code else "".join(f"{json.dumps(line)}\n" for line in lines),
+        stderr=stderr,
+    )
+    execs = {answer, asked.version()}
+    return testing.Container("lifecycle", can_connect=can_connect, execs=execs)
+
+
+def state(container=None, *, leader=True, units=1, **config) -> testing.State:
+    return testing.State(
+        leader=leader,
+        planned_units=units,
+        containers={container or workload()},
+        config={key.replace("_", "-"): value for key, value in config.items()},
+        model=testing.Model("kubeflow", type="kubernetes"),
+    )
+
+
+def status(ctx, given, event=None) -> ops.StatusBase:
+    return ctx.run(event or ctx.on.config_changed(), given).unit_status
+
+
+def command(out: testing.State) -> str:
+    return out.get_container("lifecycle").plan.services["lifecycle"].command
+
+
+def listing(*pods) -> str:
+    return "".join(f"{json.dumps(pod)}\n" for pod in pods)
+
+
+def connect(fake, monkeypatch):
+    """Have the charm reach the fake cluster, in a pod of its own."""
+    monkeypatch.setattr(admission, "PROBE_DELAYS", ())
+    monkeypatch.setattr(charm_cluster, "connect", fake.api)
+    containers = [{"name": "lifecycle", "image": "workload:1"}]
+    fake.add(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "istio-integrator-0", "namespace": "kubeflow"},
+            "spec": {"containers": containers},
+        }
+    )

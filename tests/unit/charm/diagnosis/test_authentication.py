@@ -1,0 +1,127 @@
+"""Whom the gateway's Envoy asks before our routes."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from istio_integrator.diagnosis.checks import authentication
+from istio_integrator.ingress import guards
+
+SERVICE = guards.Service(host="oidc.a.svc.cluster.local", port=8080)
+
+ASKED = guards.Decision(guard=guards.Guard(service=SERVICE))
+
+CLOSED = guards.Decision(guard=guards.Guard(), blocked="ingress is closed: why")
+
+OPEN = guards.Decision()
+
+OURS = "app-ingress-1"
+
+TYPE = "type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthz"
+
+
+def listeners(*filters):
+    manager = {"rds": {"route_config_name": "http.8080"}, "http_filters": list(filters)}
+    network = {
+        "name": "envoy.filters.network.http_connection_manager",
+        "typed_config": manager,
+    }
+    listener = {"filter_chains": [{"filters": [network]}]}
+    return json.dumps({"configs": [{"active_state": {"listener": listener}}]})
+
+
+def authorizes(name="ours", cluster=SERVICE.cluster, **fields):
+    server = {"server_uri": {"cluster": cluster}}
+    return {"name": name, "typed_config": {"@type": TYPE, "http_service": server}, **fields}
+
+
+def routes(host, *, everywhere=None, on_host=None, on_route=None, name=OURS):
+    virtual_host = {"name": host, "routes": [{"name": name}]}
+    if on_host is not None:
+        virtual_host["typed_per_filter_config"] = {"ours": on_host}
+    if on_route is not None:
+        virtual_host["routes"][0]["typed_per_filter_config"] = {"ours": on_route}
+    configuration = {"name": "http.8080", "virtual_hosts": [virtual_host]}
+    if everywhere is not None:
+        configuration["typed_per_filter_config"] = {"ours": everywhere}
+    return json.dumps({"configs": [{"route_config": configuration}]})
+
+
+SWITCH = st.one_of(st.none(), st.booleans())
+
+
+@given(st.booleans(), SWITCH, SWITCH, SWITCH, st.booleans())
+def test_the_nearest_switch_decides_whether_a_filter_is_in_force(
+    default, everywhere, host, route, wrapped
+):
+    def setting(enabled):
+        if enabled is None:
+            return None
+        inner = {"disabled": True} if not enabled else {"check_settings": {}}
+        return {"config": inner} if wrapped else inner
+
+    (found,) = authentication.virtual_hosts(
+        listeners(authorizes(**({} if default else {"disabled": True}))),
+        routes(
+            "*:80",
+            everywhere=setting(everywhere),
+            on_host=setting(host),
+            on_route=setting(route),
+        ),
+    )
+    switches = (route, host, everywhere, default)
+    nearest = next((each for each in switches if each is not None), default)
+    assert bool(found.asked) is nearest
+
+
+def judged(hosts, decision=ASKED, domains=()):
+    return list(
+        authentication.judge(
+            hosts, decision, ours=[OURS], domains=domains, application="app", show="show"
+        )
+    )
+
+
+def host(name="*:80", routes=(OURS,), asked=(SERVICE.cluster,)):
+    return authentication.VirtualHost(name, routes, asked)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "decision", "domains", "level", "words"),
+    [
+        pytest.param([host()], ASKED, (), "✓", "asks oidc.a.svc.cluster.local:8080", id="asked"),
+        pytest.param([host(asked=())], ASKED, (), "✗", "asks nobody before *:80", id="nobody"),
+        pytest.param([host(asked=("x",))], ASKED, (), "✗", "another than oidc", id="another"),
+        pytest.param(
+            [host(), host("shop:80", routes=("web",), asked=())],
+            ASKED,
+            (),
+            "✓",
+            "before *:80",
+            id="others-are-not-asked",
+        ),
+        pytest.param(
+            [host("k.io:443", routes=("theirs",), asked=())],
+            ASKED,
+            ("k.io",),
+            "✗",
+            "nobody before k.io:443",
+            id="theirs-at-our-host",
+        ),
+        pytest.param([], ASKED, (), "✓", "no route is served yet", id="no-route"),
+        pytest.param([host()], CLOSED, (), "✗", "closed, but *:80 serves", id="not-closed"),
+        pytest.param([], CLOSED, (), "✗", "ingress is closed", id="closed"),
+        pytest.param([host(asked=())], OPEN, (), "!", "everybody is let in", id="open"),
+    ],
+)
+def test_gateway_is_judged_by_whom_it_asks_before_our_routes(
+    hosts, decision, domains, level, words
+):
+    found = judged(hosts, decision, domains)
+    assert (found[0].level.value, words in found[0].seen) == (level, True)
+
+
+def test_configuration_that_can_not_be_read_has_no_virtual_hosts():
+    assert authentication.virtual_hosts("no JSON", "{}") == []

@@ -1,0 +1,55 @@
+"""Istio's CNI plugin, and init containers that it leaves without a network."""
+
+import dataclasses
+
+import pytest
+
+from istio_integrator.diagnosis.checks import cni
+from tests.unit.charm.diagnosis.objects import ALIVE
+
+
+def levels(findings):
+    return [each.level.value for each in findings]
+
+
+def pod(*, inits=("istio-validation",), proxy="istio-proxy", **annotations):
+    marks = {key.replace("_", "/"): value for key, value in annotations.items()}
+    return {
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "a", "annotations": marks},
+        "spec": {
+            "containers": [{"name": "main"}, {"name": proxy}],
+            "initContainers": [{"name": name} for name in inits],
+        },
+    }
+
+
+def daemonset(desired, ready):
+    return {
+        "kind": "DaemonSet",
+        "metadata": {"name": "istio-cni-node", "namespace": "kube-system"},
+        "status": {"desiredNumberScheduled": desired, "numberReady": ready},
+    }
+
+
+OPEN = {"traffic.sidecar.istio.io_excludeOutboundPorts": "17070"}
+
+
+@pytest.mark.parametrize(
+    ("pods", "daemonsets", "want"),
+    [
+        pytest.param([pod()], [daemonset(3, 3)], ["✓"], id="well"),
+        pytest.param([pod()], [daemonset(3, 2)], ["✗"], id="a-node-without-it"),
+        pytest.param([pod(inits=("istio-validation", "charm-init"))], [], ["!"], id="cut-off"),
+        pytest.param([pod(inits=("istio-validation", "init"), **OPEN)], [], ["✓"], id="excluded"),
+        pytest.param([pod(inits=("istio-proxy", "init"), proxy="x")], [], ["✓"], id="native"),
+    ],
+)
+def test_cni_plugin_and_init_containers(pods, daemonsets, want):
+    found = dataclasses.replace(ALIVE, cni=True)
+    assert levels(cni.judge(found, pods, daemonsets, application="app")) == want
+
+
+def test_without_the_plugin_no_init_container_is_cut_off():
+    pods = [pod(inits=("istio-init", "init"))]
+    assert levels(cni.judge(ALIVE, pods, [daemonset(3, 0)], application="app")) == ["✓"]

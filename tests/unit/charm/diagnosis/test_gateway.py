@@ -1,0 +1,57 @@
+"""The gateway's address and ports."""
+
+import dataclasses
+
+import pytest
+
+from istio_integrator.diagnosis.checks import gateway
+from tests.unit.charm.diagnosis.objects import TARGET, service
+
+
+@pytest.mark.parametrize(
+    ("given", "target", "want", "words"),
+    [
+        pytest.param(service(), TARGET, ["✓"], "10.0.0.1 (ClusterIP)", id="inside"),
+        pytest.param(service("LoadBalancer", "1.2.3.4"), TARGET, ["✓"], "1.2.3.4", id="outside"),
+        pytest.param(service("LoadBalancer"), TARGET, ["!"], "nobody gave it", id="pending"),
+        pytest.param(None, TARGET, ["✗"], "has gone", id="no-service"),
+        pytest.param(
+            service(), dataclasses.replace(TARGET, ready=False), ["✗"], "no ready pod", id="down"
+        ),
+    ],
+)
+def test_address_of_the_gateway(given, target, want, words):
+    found = list(gateway.judge_address(given, target))
+    assert [each.level.value for each in found] == want
+    assert words in found[0].seen
+
+
+OPENED = {
+    "metadata": {"name": "kubeflow-gateway", "namespace": "a"},
+    "spec": {"servers": [{"port": {"number": 80}}, {"port": {"number": 443}}]},
+}
+
+POD = {
+    "kind": "Pod",
+    "metadata": {"name": "gw-1", "namespace": "istio-ingress"},
+    "spec": {"containers": [{"name": "p", "ports": [{"name": "tls", "containerPort": 8443}]}]},
+}
+
+
+@pytest.mark.parametrize(
+    ("listening", "deaf"),
+    [({8080, 8443}, []), ({8080}, [443]), (set(), [80, 443])],
+)
+def test_gateway_listens_at_the_ports_behind_its_services(listening, deaf):
+    found = list(
+        gateway.judge_listeners(
+            OPENED,
+            service(ports=((80, 8080), (443, "tls"))),
+            POD,
+            listening,
+            istiod="-n istio-system deploy/istiod",
+        )
+    )
+    ports = [port for port in (80, 443) if any(f"port {port}," in each.seen for each in found)]
+    assert ports == deaf
+    assert all(each.level.value == ("✗" if deaf else "✓") for each in found)

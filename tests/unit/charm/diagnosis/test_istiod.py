@@ -1,0 +1,45 @@
+"""Is there an istiod, and does it inject?"""
+
+import dataclasses
+
+import ops
+import pytest
+
+from istio_integrator.diagnosis.checks import istiod
+from tests.unit.charm.diagnosis.objects import ALIVE
+
+
+def only(findings):
+    (found,) = list(findings)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("found", "said", "level", "words"),
+    [
+        pytest.param(ALIVE, (), "✓", "gave a dry-run pod", id="alive"),
+        pytest.param(
+            dataclasses.replace(ALIVE, probed=False), (), "!", "no dry-run pod", id="not-probed"
+        ),
+        pytest.param(
+            dataclasses.replace(ALIVE, alive=False, problem="does not inject: refused"),
+            [ops.WaitingStatus("istio-system/istiod does not inject: refused")],
+            "✗",
+            "istiod 1.31 does not inject: refused",
+            id="dead",
+        ),
+        pytest.param(
+            None, [ops.WaitingStatus("waiting for istiod")], "✗", "waiting for istiod", id="none"
+        ),
+    ],
+)
+def test_istiod_is_judged_by_its_answer(found, said, level, words):
+    found = only(istiod.judge(found, said, application="app"))
+    assert (found.level.value, words in found.seen) == (level, True)
+    assert bool(found.next) == (level != "✓")
+
+
+def test_several_istiods_are_broken_with_the_command_of_the_status():
+    said = ops.BlockedStatus("several Istios: a, b; run: juju config app revision=a")
+    found = only(istiod.judge(None, [said], application="app"))
+    assert (found.seen, found.next) == ("several Istios: a, b", "juju config app revision=a")

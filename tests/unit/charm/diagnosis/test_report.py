@@ -1,0 +1,63 @@
+"""How a diagnosis reads."""
+
+import json
+
+import ops
+from hypothesis import given
+from hypothesis import strategies as st
+
+from istio_integrator.diagnosis import report
+
+FINDINGS = st.builds(
+    report.Finding,
+    st.sampled_from(list(report.Level)),
+    st.text(min_size=1),
+    st.text(),
+    st.sampled_from(["istiod", "old proxies", "clock"]),
+)
+
+
+@given(st.lists(FINDINGS))
+def test_report_shows_every_finding_once_and_the_worst_first(findings):
+    whole = report.Report(findings)
+    heads = [line[0] for line in whole.text().splitlines() if not line.startswith(" ")]
+    order = "".join(level.value for level in report.Level)
+    assert sorted(heads, key=order.index) == heads
+    assert len(heads) == len(findings)
+    rows = json.loads(whole.json())
+    assert [row["seen"] for row in rows] == [each.seen for each in whole._sorted()]
+    assert whole.is_broken == ("✗" in heads)
+
+
+def test_report_says_what_to_do_below_what_was_seen():
+    whole = report.Report(
+        [
+            report.Finding(report.Level.FINE, "it ticks", check="clock"),
+            report.Finding(report.Level.BROKEN, "away\n now", "kubectl get pods", "istiod"),
+        ]
+    )
+    assert whole.text().splitlines() == [
+        "✗ istiod  away now",
+        "          → kubectl get pods",
+        "✓ clock   it ticks",
+    ]
+    assert whole.summary == "1 broken, 1 as it should be"
+
+
+def test_status_becomes_a_finding_with_its_command_apart():
+    blocked = ops.BlockedStatus("namespace a has both: run: kubectl label ns a istio.io/rev-")
+    waiting = ops.WaitingStatus("waiting for istiod")
+    found = report.of_statuses([blocked, waiting, ops.ActiveStatus("all is well")], "juju status")
+    assert [(each.level.value, each.seen, each.next) for each in found] == [
+        ("✗", "namespace a has both", "kubectl label ns a istio.io/rev-"),
+        ("!", "waiting for istiod", "juju status"),
+        ("✓", "all is well", ""),
+    ]
+
+
+@given(st.lists(st.text(alphabet="abc", min_size=1, max_size=2)))
+def test_long_list_names_a_few_and_counts_the_rest(names):
+    text = report.listed(names)
+    known = list(dict.fromkeys(names))
+    assert text.startswith(", ".join(known[:3]))
+    assert (f"and {len(known) - 3} more" in text) == (len(known) > 3)

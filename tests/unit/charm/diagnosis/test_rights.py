@@ -1,0 +1,63 @@
+"""Rights that the charm lacks."""
+
+import pathlib
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from istio_integrator.diagnosis.checks import rights
+
+TEXT = pathlib.Path("rbac/roles.yaml").read_text()
+
+ROLES = rights.roles(TEXT, model="ai", application="mesh")
+
+NEEDS = rights.needs(ROLES, model="ai")
+
+
+def test_rights_are_those_of_the_shipped_roles_with_our_names():
+    by_role = {need.role for need in NEEDS}
+    assert "ai-mesh-mesh" in by_role
+    assert "mesh-model" in by_role
+    assert rights.Need("patch", "", "namespaces", "ai", "ai", "mesh-model") in NEEDS
+    policy = "istio-integrator.ai.mesh"
+    assert policy in {need.name for need in NEEDS if need.resource == "mutatingadmissionpolicies"}
+    assert not any(re.search("[A-Z]", need.role + need.namespace + need.name) for need in NEEDS)
+
+
+def test_every_optional_role_is_known_by_the_end_of_its_name():
+    optional = {role["metadata"]["name"].rpartition("-")[2] for role in ROLES} - {
+        "mesh",
+        "model",
+        "proxies",
+    }
+    assert {f"-{end}" for end in optional} == rights.OPTIONAL.keys()
+
+
+def judged(missing):
+    answers = {need: need not in missing for need in NEEDS}
+    return list(rights.judge(answers, optional=rights.OPTIONAL, application="mesh"))
+
+
+@given(st.sets(st.sampled_from(NEEDS), max_size=4))
+def test_missing_right_is_broken_unless_its_role_may_be_left_out(missing):
+    needed = {need for need in missing if not need.role.endswith(tuple(rights.OPTIONAL))}
+    found = judged(missing)
+    assert {each.level.value for each in found} == ({"✗"} if needed else {"✓"})
+    text = " ".join(each.seen for each in found)
+    assert not needed or any(need.text in text for need in needed)
+
+
+def test_right_for_the_ingress_is_told_from_those_for_pods():
+    ingress = {need.text for need in NEEDS if rights.is_for_ingress(need)}
+    assert "create gateways.networking.istio.io kubeflow-gateway" in ingress
+    assert "list services" in ingress
+    assert any(text.startswith("delete authorizationpolicies") for text in ingress)
+    others = {"list pods", "list authorizationpolicies.security.istio.io"}
+    assert not {*others, "list sidecars.networking.istio.io"} & ingress
+    assert not any(text.endswith("services istio-integrator-admission") for text in ingress)
+
+
+def test_review_asks_for_a_subresource_apart():
+    asked = rights.Need("get", "", "pods/log").review()["spec"]["resourceAttributes"]
+    assert (asked["resource"], asked["subresource"]) == ("pods", "log")

@@ -1,0 +1,41 @@
+"""Webhooks in the model that API servers can not call."""
+
+import pytest
+
+from istio_integrator.diagnosis.checks import webhooks
+from tests.unit.charm.diagnosis.objects import obj, pod
+
+ROOT = "istio-system"
+
+STRICT = obj("PeerAuthentication", ROOT, mtls={"mode": "STRICT"})
+
+
+def backend(one, port=443):
+    return webhooks.Backend("katib.kubeflow.org", one, port)
+
+
+@pytest.mark.parametrize(
+    ("one", "found", "level", "command"),
+    [
+        pytest.param(pod(), [], "✓", "", id="nothing-in-the-way"),
+        pytest.param(
+            pod(), [STRICT], "✗", "juju config app excluded-pods=app=web", id="strict-mesh"
+        ),
+        pytest.param(pod(proxy=False), [STRICT], "✓", "", id="outside"),
+        pytest.param(pod(), [obj("AuthorizationPolicy", "a")], "✗", "excluded-pods", id="deny"),
+        pytest.param(
+            pod(operator_juju_is_name="x", **{"operator.juju.is/name": "modeloperator"}),
+            [STRICT],
+            "✗",
+            "kubectl -n a delete pod web",
+            id="modeloperator",
+        ),
+    ],
+)
+def test_webhook_that_api_servers_can_not_call_is_named(one, found, level, command):
+    (said,) = webhooks.judge([backend(one)], found, root=ROOT, application="app")
+    assert (said.level.value, said.next.startswith(command) or command in said.next) == (
+        level,
+        True,
+    )
+    assert ("katib.kubeflow.org" in said.seen) == (level == "✗")

@@ -1,0 +1,173 @@
+"""The certificate of the gateway, from an authority or an operator's Secret."""
+
+import dataclasses
+import json
+
+import pytest
+from charmlibs.interfaces import tls_certificates
+from ops import testing
+
+from istio_integrator.relations import certificates as relations_certificates
+from tests.unit.charm.ingress_world import (
+    auth,
+    authority,
+    route,
+    shown,
+    sign,
+)
+
+
+def test_secret_of_the_operator_is_used_once_it_is_there(world):
+    world.config = {"tls_secret": "kubeflow-tls", "https_redirect": True}
+    world.related = [route(), auth()]
+    status = world.status()
+    assert "tls-secret: there is no Secret istio-ingress/kubeflow-tls" in status.message
+    (plain,) = world.gateway()["spec"]["servers"]
+    assert plain["tls"] == {"httpsRedirect": True}
+    metadata = {"name": "kubeflow-tls", "namespace": "istio-ingress"}
+    world.fake.add({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
+    assert isinstance(world.status(), testing.ActiveStatus)
+    plain, secure = world.gateway()["spec"]["servers"]
+    assert plain["tls"] == {"httpsRedirect": True}
+    assert secure["tls"]["credentialName"] == "kubeflow-tls"
+    assert secure["port"] == {"number": 443, "name": "https", "protocol": "HTTPS"}
+    world.fake.delete("Secret", "kubeflow-tls", "istio-ingress")
+    assert "there is no Secret" in world.status().message
+    assert len(world.gateway()["spec"]["servers"]) == 2
+
+
+def test_gateway_without_a_port_for_https_says_so(world):
+    service = world.fake.find("Service", "istio-ingressgateway", "istio-ingress")
+    del service["spec"]["ports"][1]
+    metadata = {"name": "kubeflow-tls", "namespace": "istio-ingress"}
+    world.fake.add({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
+    world.config = {"tls_secret": "kubeflow-tls"}
+    world.related = [route(), auth()]
+    message = world.status().message
+    assert "Service istio-ingress/istio-ingressgateway has no port for HTTPS" in message
+
+
+def test_certificate_is_asked_for_and_handed_to_the_gateway(world):
+    world.config = {"hosts": "kf.example.com"}
+    world.related = [route(), auth(), authority()]
+    status = world.status()
+    assert "waiting for a certificate" in status.message
+    request = relations_certificates.own_request(world.related[2].local_app_data)
+    assert "BEGIN CERTIFICATE REQUEST" in request
+    # Plain HTTP is served in the meantime.
+    assert len(world.gateway()["spec"]["servers"]) == 1
+    world.run()
+    assert relations_certificates.own_request(world.related[2].local_app_data) == request
+
+
+@pytest.fixture
+def certified(world):
+    world.config = {"hosts": "kf.example.com", "https_redirect": True}
+    world.related = [route(), auth(), authority()]
+    world.run()
+    sign(world)
+    return world
+
+
+def test_certificate_of_the_library_reaches_the_gateway(certified):
+    assert isinstance(certified.status(), testing.ActiveStatus)
+    plain, secure = certified.gateway()["spec"]["servers"]
+    assert plain["tls"] == {"httpsRedirect": True}
+    assert secure["tls"]["credentialName"] == "istio-integrator.kubeflow.istio-integrator"
+    certificate = tls_certificates.Certificate.from_string(shown(certified)["tls.crt"])
+    key = tls_certificates.PrivateKey.from_string(shown(certified)["tls.key"])
+    assert certificate.matches_private_key(key)
+    assert certificate.sans_dns == {"kf.example.com"}
+    assert shown(certified)["tls.crt"].count("BEGIN CERTIFICATE") == 2
+    certified.fake.writes.clear()
+    certified.run()
+    assert certified.fake.writes == []
+
+
+def test_certificate_is_renewed_while_the_old_one_serves(certified, monkeypatch):
+    certified.run()
+    before = shown(certified)["tls.crt"]
+    request = relations_certificates.own_request(certified.related[-1].local_app_data)
+    with monkeypatch.context() as patch:
+        patch.setattr(relations_certificates, "RENEW_AT", -1)
+        certified.run()
+    renewal = relations_certificates.own_request(certified.related[-1].local_app_data)
+    assert renewal != request
+    certified.run()
+    assert shown(certified)["tls.crt"] == before
+    assert len(certified.gateway()["spec"]["servers"]) == 2
+    sign(certified)
+    certified.run()
+    assert shown(certified)["tls.crt"] != before
+
+
+def test_other_hosts_need_another_certificate(certified):
+    certified.run()
+    request = relations_certificates.own_request(certified.related[-1].local_app_data)
+    certified.config["hosts"] = "ai.example.com"
+    certified.run()
+    other = relations_certificates.own_request(certified.related[-1].local_app_data)
+    assert other != request
+
+
+def test_broken_authority_takes_https_away(certified):
+    certified.run()
+    certified.related = certified.related[:2]
+    assert isinstance(certified.status(), testing.ActiveStatus)
+    assert len(certified.gateway()["spec"]["servers"]) == 1
+    assert not [obj for obj in certified.fake.objects.values() if obj["kind"] == "Secret"]
+
+
+def secrets(world):
+    found = [obj["metadata"] for obj in world.fake.objects.values() if obj["kind"] == "Secret"]
+    return sorted(each["namespace"] for each in found)
+
+
+def test_certificate_follows_the_gateway_also_without_a_look_into_every_namespace(certified):
+    certified.fake.forbidden.add(("list", "secrets", ""))
+    certified.run()
+    assert secrets(certified) == ["istio-ingress", "kubeflow"]
+    certified.config["gateway_workload"] = True
+    certified.run()
+    assert secrets(certified) == ["kubeflow", "kubeflow"]
+    certified.config["gateway_workload"] = False
+    certified.run()
+    certified.remove()
+    assert secrets(certified) == []
+
+
+@pytest.mark.parametrize(
+    ("bag", "words"),
+    [
+        ({"certificates": "no JSON"}, "waiting for a certificate"),
+        ({"certificates": "[1]"}, "waiting for a certificate"),
+        (
+            lambda csr: {"request_errors": [{"csr": csr, "error": {"message": "not here"}}]},
+            "not here",
+        ),
+        (
+            lambda csr: {
+                "certificates": [{"certificate_signing_request": csr, "certificate": "x"}]
+            },
+            "not for our request",
+        ),
+    ],
+)
+def test_authority_that_gives_no_good_certificate_is_waited_for(certified, bag, words):
+    csr = relations_certificates.own_request(certified.related[-1].local_app_data)
+    if callable(bag):
+        bag = {key: json.dumps(value) for key, value in bag(csr).items()}
+    certified.related[-1] = dataclasses.replace(certified.related[-1], remote_app_data=bag)
+    status = certified.status()
+    assert words in status.message
+    assert len(certified.routes()) == 1
+
+
+def test_gateway_with_https_alone_needs_a_certificate(world):
+    service = world.fake.find("Service", "istio-ingressgateway", "istio-ingress")
+    service["spec"]["ports"] = [{"name": "https", "port": 443}]
+    world.related = [route(), auth()]
+    status = world.status()
+    assert isinstance(status, testing.BlockedStatus)
+    assert "integrate certificates or set tls-secret" in status.message
+    assert world.gateway() is None

@@ -1,0 +1,375 @@
+"""The whole charm with ingress relations, on a small API server."""
+
+import dataclasses
+import json
+
+import pytest
+import yaml
+from ops import testing
+
+from istio_integrator.kube import cluster as charm_cluster
+from tests.unit.charm import fake_cluster
+from tests.unit.charm.ingress_world import (
+    World,
+    auth,
+    authority,
+    install_gateway,
+    neighbour,
+    route,
+    sdi,
+)
+
+TIMEOUT = 0
+
+
+def test_unrelated_ingress_says_and_changes_nothing(world):
+    message = world.status().message
+    assert "gateway" not in message
+    assert "ingress" not in message
+    assert world.gateway() is None
+    assert not [write for write in world.fake.writes if "gateway" in write]
+
+
+def test_complete_relations_make_the_model_reachable(world):
+    info = testing.Relation("gateway-info", remote_app_name="kserve-controller")
+    world.related = [route(), route("dex-auth", prefix="/dex"), auth(), info]
+    status = world.status()
+    assert isinstance(status, testing.ActiveStatus), status
+    assert "2 routes by istio-ingress/istio-ingressgateway" in status.message
+    assert len(world.routes()) == 2
+    assert world.gateway()["spec"]["selector"] == {"istio": "ingressgateway"}
+    assert world.gateway()["spec"]["servers"] == [
+        {"port": {"number": 80, "name": "http", "protocol": "HTTP"}, "hosts": ["*"]}
+    ]
+    assert world.guard()["metadata"]["ownerReferences"][0]["kind"] == "Namespace"
+    told = next(one for one in world.related if one.endpoint == "gateway-info")
+    assert told.local_app_data["gateway_up"] == "true"
+
+
+def test_second_event_writes_nothing(world):
+    world.related = [*(route(f"app-{n}") for n in range(20)), auth()]
+    world.run()
+    world.fake.writes.clear()
+    world.run()
+    assert world.fake.writes == []
+
+
+def test_guard_is_there_before_the_gateway_and_the_gateway_before_the_routes(world):
+    world.related = [route(), auth()]
+    world.run()
+    order = [
+        write.split()[1]
+        for write in world.fake.writes
+        if "istio-integrator" in write or "kubeflow-gateway" in write
+    ]
+    kinds = [kind for kind in order if kind in ("envoyfilters", "gateways", "virtualservices")]
+    assert kinds == ["envoyfilters", "gateways", "virtualservices"]
+
+
+@pytest.mark.parametrize(
+    "others", [[], [sdi("ingress-auth", "oidc-gatekeeper")], [auth(port="no")]]
+)
+def test_no_route_without_somebody_to_ask(world, others):
+    world.related = [route(), *others]
+    status = world.status()
+    assert not isinstance(status, testing.ActiveStatus)
+    assert "ingress is closed" in status.message
+    assert world.routes() == []
+    assert "istio-integrator-closed" in json.dumps(world.guard())
+
+
+def test_closed_gateway_is_said_also_without_routes_of_our_own(world):
+    world.related = [testing.Relation("gateway-info", remote_app_name="tensorboard-controller")]
+    status = world.status()
+    assert isinstance(status, testing.BlockedStatus)
+    assert "ingress is closed" in status.message
+    world.config = {"strict_ingress_auth": False}
+    assert isinstance(world.status(), testing.ActiveStatus)
+    assert world.gateway() is not None
+
+
+def test_routes_go_when_ingress_auth_is_broken(world):
+    complete = auth()
+    world.related = [route(), complete]
+    world.run()
+    assert len(world.routes()) == 1
+    gone = world.related[1]
+    world.run(lambda ctx: ctx.on.relation_broken(gone))
+    assert world.routes() == []
+    assert "istio-integrator-closed" in json.dumps(world.guard())
+
+
+def test_operator_may_leave_the_ingress_open(world):
+    world.config = {"strict_ingress_auth": False}
+    world.related = [route()]
+    assert isinstance(world.status(), testing.ActiveStatus)
+    assert len(world.routes()) == 1
+    assert world.guard() is None
+    world.related.append(sdi("ingress-auth", "oidc-gatekeeper"))
+    world.run()
+    assert world.routes() == []
+
+
+def test_change_of_a_relation_writes_its_own_route_only(world):
+    world.related = [route("a"), route("b"), auth()]
+    world.run()
+    world.fake.writes.clear()
+    bag = {**world.related[0].remote_app_data}
+    bag["data"] = bag["data"].replace("3000", "3001")
+    world.related[0] = dataclasses.replace(world.related[0], remote_app_data=bag)
+    world.run()
+    assert world.fake.writes == [
+        f"patch virtualservices istio-integrator-ingress-{world.related[0].id}"
+    ]
+
+
+def test_malformed_application_is_named_and_the_others_served(world):
+    world.related = [route("good"), route("bad", port="no"), auth()]
+    status = world.status()
+    assert isinstance(status, testing.BlockedStatus)
+    assert "bad: port='no'" in status.message
+    assert len(world.routes()) == 1
+
+
+def policies(world):
+    return [
+        obj["metadata"]["name"]
+        for obj in world.fake.objects.values()
+        if obj["kind"] == "AuthorizationPolicy"
+    ]
+
+
+def test_policy_of_an_earlier_revision_goes_with_the_refresh(world):
+    world.related = [route(), auth()]
+    world.run()
+    guard = world.guard()
+    kind = {"apiVersion": "security.istio.io/v1", "kind": "AuthorizationPolicy"}
+    kept = ("name", "namespace", "labels", "ownerReferences")
+    metadata = {key: guard["metadata"][key] for key in kept}
+    world.fake.add({**kind, "metadata": metadata, "spec": {"action": "CUSTOM"}})
+    theirs = {"name": "theirs", "namespace": "istio-ingress"}
+    world.fake.add({**kind, "metadata": theirs, "spec": {"action": "CUSTOM"}})
+    world.run(lambda ctx: ctx.on.upgrade_charm())
+    assert policies(world) == ["theirs"]
+    assert world.guard() is not None
+
+
+def test_scoped_istiod_blocks(world):
+    world.fake.add(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "istiod", "namespace": "istio-system"},
+            "spec": {
+                "template": {
+                    "spec": {
+                        "containers": [
+                            {
+                                "env": [
+                                    {"name": "PILOT_SCOPE_GATEWAY_TO_NAMESPACE", "value": "true"}
+                                ]
+                            }
+                        ]
+                    }
+                }
+            },
+        }
+    )
+    world.related = [route(), auth()]
+    assert "PILOT_SCOPE_GATEWAY_TO_NAMESPACE" in world.status().message
+
+
+def test_foreign_gateway_of_the_name_is_left_alone(world):
+    foreign = neighbour(world.fake)
+    world.fake.delete("Gateway", "web", "shop")
+    foreign["metadata"] = {"name": "kubeflow-gateway", "namespace": "kubeflow"}
+    world.fake.add(foreign)
+    world.related = [route(), auth()]
+    status = world.status()
+    assert isinstance(status, testing.BlockedStatus)
+    assert "kubeflow/kubeflow-gateway exists and is not ours" in status.message
+
+
+def test_missing_gateway_is_waited_for(world):
+    world.fake.delete("Deployment", "istio-ingressgateway", "istio-ingress")
+    info = testing.Relation("gateway-info", remote_app_name="kserve-controller")
+    world.related = [route(), auth(), info]
+    status = world.status()
+    assert isinstance(status, testing.WaitingStatus)
+    assert "ingress gateway" in status.message
+    assert world.related[2].local_app_data["gateway_up"] == "false"
+
+
+def test_removal_takes_the_guard_last(world):
+    world.related = [route(), auth()]
+    world.run()
+    world.fake.writes.clear()
+    world.remove()
+    deleted = [write.split()[1] for write in world.fake.writes if write.startswith("delete")]
+    kinds = [kind for kind in deleted if kind in ("envoyfilters", "gateways", "virtualservices")]
+    assert kinds == ["virtualservices", "gateways", "envoyfilters"]
+
+
+def test_guard_outlives_the_last_relation_by_one_event(world):
+    world.related = [route(), auth()]
+    world.run()
+    world.related = []
+    world.run()
+    assert (world.routes(), world.gateway()) == ([], None)
+    assert world.guard() is not None
+    world.run()
+    assert world.guard() is None
+
+
+def test_istiod_is_told(world):
+    relation = testing.Relation("istio-pilot", remote_app_name="gateway")
+    world.related = [relation]
+    world.run()
+    bag = world.related[0].local_app_data
+    assert yaml.safe_load(bag["data"])["service-name"] == "istiod.istio-system.svc"
+    assert yaml.safe_load(bag["_supported_versions"]) == ["v1"]
+
+
+def test_annotations_of_the_gateways_service_are_set_and_restored(world):
+    world.config = {
+        "gateway_service": "istio-ingress/istio-ingressgateway",
+        "gateway_service_annotations": "{example.com/name: kf}",
+    }
+    world.related = [route(), auth()]
+    assert isinstance(world.status(), testing.ActiveStatus)
+    service = world.fake.find("Service", "istio-ingressgateway", "istio-ingress")
+    assert service["metadata"]["annotations"]["example.com/name"] == "kf"
+    world.fake.writes.clear()
+    world.run()
+    assert world.fake.writes == []
+    world.remove()
+    service = world.fake.find("Service", "istio-ingressgateway", "istio-ingress")
+    assert service["metadata"].get("annotations", {}) == {}
+    assert service["metadata"].get("labels", {}) == {}
+
+
+def test_gateway_workload_of_our_own_serves_the_routes(world):
+    world.config = {"gateway_workload": True}
+    world.related = [route(), auth()]
+    status = world.status()
+    assert "gateway kubeflow/istio-integrator-gateway is not ready" in status.message
+    deployment = world.fake.find("Deployment", "istio-integrator-gateway", "kubeflow")
+    template = deployment["spec"]["template"]
+    assert template["metadata"]["labels"]["sidecar.istio.io/inject"] == "true"
+    assert "app.kubernetes.io/name" not in template["metadata"]["labels"]
+    selector = world.gateway()["spec"]["selector"]
+    assert selector.items() <= template["metadata"]["labels"].items()
+    deployment["status"] = {"readyReplicas": 2}
+    assert "1 route by kubeflow/istio-integrator-gateway" in world.status().message
+    world.config = {}
+    world.run()
+    assert world.fake.find("Deployment", "istio-integrator-gateway", "kubeflow") is None
+    assert world.gateway()["spec"]["selector"] == {"istio": "ingressgateway"}
+
+
+def test_role_for_a_gateway_of_our_own_is_only_needed_with_one(world):
+    world.fake.forbidden |= {("list", "rolebindings"), ("list", "roles")}
+    world.related = [route(), auth()]
+    assert "1 route by istio-ingress/istio-ingressgateway" in world.status().message
+
+
+def reached(monkeypatch):
+    """Set up another cluster with a model that wants to be reached, over HTTPS too."""
+    fake = fake_cluster.FakeCluster()
+    for name in ("kubeflow", "default"):
+        fake.namespace(name)
+    fake.node()
+    fake_cluster.install_istio(fake)
+    install_gateway(fake)
+    monkeypatch.setattr(charm_cluster, "connect", fake.api)
+    world = World(fake)
+    world.config = {
+        "hosts": "kubeflow.example.com",
+        "gateway_service": "istio-ingress/istio-ingressgateway",
+        "gateway_service_annotations": "{a.b/c: d}",
+    }
+    world.related = [route(), auth(), authority()]
+    return world
+
+
+@pytest.fixture
+def of_the_ingress(monkeypatch):
+    """What is asked of the API server only for the sake of the ingress, by verb and resource."""
+    world = reached(monkeypatch)
+    world.run()
+    asked = set(world.fake.asked)
+    alone = reached(monkeypatch)
+    alone.related = []
+    alone.run()
+    return sorted(asked - alone.fake.asked)
+
+
+@pytest.mark.parametrize("code", [403, 404, 409, 429, 500, TIMEOUT])
+def test_whatever_request_for_the_ingress_fails_is_a_status_and_is_repaired(
+    monkeypatch, of_the_ingress, code
+):
+    assert {resource for _, resource in of_the_ingress} >= {"envoyfilters", "secrets", "services"}
+    for verb, resource in of_the_ingress:
+        world = reached(monkeypatch)
+        if code == TIMEOUT:
+            world.fake.timeouts.add((verb, resource))
+        else:
+            world.fake.broken[verb, resource] = code
+        said = world.status()
+        assert said.name in {"active", "blocked", "waiting"}, (verb, resource, said)
+        world.fake.timeouts.clear()
+        world.fake.broken.clear()
+        world.run(lambda ctx: ctx.on.update_status())
+        assert len(world.routes()) == 1, (verb, resource)
+        assert world.guard(), (verb, resource)
+
+
+def test_other_charms_learn_mesh_and_gateway(world):
+    world.related = [testing.Relation("mesh-info", remote_app_name="learner")]
+    world.run()
+    bag = world.related[0].local_app_data
+    assert bag["root_namespace"] == "istio-system"
+    assert bag.get("gateway_name", "") == ""
+    world.related += [route(), auth()]
+    world.run()
+    bag = world.related[0].local_app_data
+    assert bag["gateway_workload_namespace"] == "istio-ingress"
+    assert (bag["gateway_namespace"], bag["revision"]) == ("kubeflow", "default")
+    # It serves on while it is not known which one it is to be.
+    world.fake.delete("Service", "istio-ingressgateway", "istio-ingress")
+    assert isinstance(world.status(), testing.WaitingStatus)
+    assert world.related[0].local_app_data["gateway_name"] == "kubeflow-gateway"
+    world.related = world.related[:1]
+    world.run()
+    assert world.related[0].local_app_data.get("gateway_name", "") == ""
+
+
+def test_gateways_are_observed_while_somebody_is_related(world):
+    def observes():
+        plan = world.run().get_container("lifecycle").plan
+        return "--observe-gateways true" in plan.services["lifecycle"].command
+
+    assert not observes()
+    world.related = [route(), auth()]
+    assert observes()
+
+
+def test_unit_that_does_not_lead_changes_and_says_nothing(world):
+    world.related = [route(), auth()]
+    world.run(leader=False)
+    assert (world.gateway(), world.guard(), world.routes()) == (None, None, [])
+
+
+def test_ingress_without_rights_to_look_at_gateways_says_which(world):
+    world.fake.forbidden.add(("list", "gateways"))
+    world.related = [route(), auth()]
+    status = world.status()
+    assert isinstance(status, testing.BlockedStatus)
+    assert "may not list gateways" in status.message
+
+
+def test_unrelated_ingress_needs_no_rights(world):
+    for verb in ("get", "list"):
+        for kind in ("gateways", "virtualservices", "envoyfilters"):
+            world.fake.forbidden.add((verb, kind))
+    assert isinstance(world.status(), testing.ActiveStatus)

@@ -1,0 +1,331 @@
+import dataclasses
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from istio_integrator.ingress import gateway, guards, observed
+from istio_integrator.kube import manifests
+from istio_integrator.relations import kubeflow
+
+SERVICE = guards.Service(
+    host="oidc.kubeflow.svc.cluster.local",
+    port=8080,
+    request_headers=("cookie", "x-auth-token"),
+    response_headers=("kubeflow-userid",),
+)
+TARGET = gateway.Target(
+    namespace="istio-ingress",
+    selector={"istio": "ingressgateway"},
+    service="gw",
+    http_port=80,
+    https_port=443,
+)
+
+
+def said(message=None, problem="", relation=1, application="oidc-gatekeeper"):
+    return kubeflow.Received(relation, application, message, problem)
+
+
+def request(**changes):
+    values = {"service": "oidc", "port": 8080, **changes}
+    return kubeflow.AuthRequest.model_validate(values)
+
+
+def decide(*received, strict=True, services=("kubeflow/oidc", "sso/oidc")):
+    return guards.decide(
+        received, strict=strict, model="kubeflow", domain="cluster.local", services=services
+    )
+
+
+def context(guard, target=TARGET, hosts=("kf.example",), **how):
+    return guards.context(
+        guard,
+        dataclasses.replace(target, hosts=tuple(hosts), **how),
+        owner="kubeflow.istio-integrator",
+        model="kubeflow",
+        domain="cluster.local",
+    )
+
+
+def rendered(*given, **how):
+    (found,) = manifests.render(guards.FOLDER, context(*given, **how))
+    return found
+
+
+def patches(envoy_filter, kind):
+    return [patch for patch in envoy_filter["spec"]["configPatches"] if patch["applyTo"] == kind]
+
+
+def neighbours(*references):
+    server = observed.Server(80, ("*.kf.example", "shop.example"))
+    found = tuple(
+        observed.Neighbour(reference, (server,), f"2026-01-01T00:{number:02}:00Z")
+        for number, reference in enumerate(references)
+    )
+    return dataclasses.replace(TARGET, neighbours=found)
+
+
+def filters(envoy_filter):
+    return [
+        patch["patch"]["value"]
+        for patch in envoy_filter["spec"]["configPatches"]
+        if patch["applyTo"] == "HTTP_FILTER"
+    ]
+
+
+def test_complete_request_names_who_is_asked():
+    headers = {"allowed-request-headers": ["cookie"], "allowed-response-headers": ["X-User"]}
+    decision = decide(said(request(**headers)))
+    assert decision == guards.Decision(
+        guard=guards.Guard(
+            service=guards.Service(
+                host="oidc.kubeflow.svc.cluster.local",
+                port=8080,
+                request_headers=("cookie",),
+                response_headers=("x-user",),
+            )
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("received", "strict", "words"),
+    [
+        pytest.param((), True, "integrate ingress-auth", id="never related, or broken"),
+        pytest.param((said(),), True, "waiting for oidc-gatekeeper", id="incomplete"),
+        pytest.param((said(),), False, "waiting for oidc-gatekeeper", id="incomplete, not strict"),
+        pytest.param((said(problem="port is missing"),), False, "port is missing", id="malformed"),
+        pytest.param(
+            (said(request()), said(request(), relation=2, application="other")),
+            False,
+            "keep one of oidc-gatekeeper, other",
+            id="several",
+        ),
+    ],
+)
+def test_ingress_is_closed_until_somebody_can_be_asked(received, strict, words):
+    decision = decide(*received, strict=strict)
+    assert decision.is_closed
+    assert words in decision.blocked + decision.waiting
+
+
+def test_ingress_without_the_relation_is_open_where_the_operator_says_so():
+    assert decide(strict=False) == guards.Decision()
+
+
+MESSAGES = st.sampled_from([None, request(), request(port=1)])
+
+
+@given(st.lists(st.builds(said, MESSAGES, st.sampled_from(["", "wrong"])), max_size=3))
+def test_open_only_by_the_operators_word_and_never_while_related(received):
+    assert decide(*received, strict=True).guard is not None
+    assert (decide(*received, strict=False).guard is None) == (not received)
+
+
+@pytest.mark.parametrize(
+    ("namespace", "host"),
+    [(None, "oidc.kubeflow.svc.cluster.local"), ("sso", "oidc.sso.svc.cluster.local")],
+)
+def test_service_in_another_namespace_is_asked_there(namespace, host):
+    message = kubeflow.AuthRequest(service="oidc", port=1, namespace=namespace)
+    assert decide(kubeflow.Received(1, "oidc", message)).guard.service.host == host
+
+
+def test_identity_headers_are_those_that_only_the_service_says():
+    service = guards.Service(
+        host="x",
+        port=1,
+        request_headers=("x-auth-token",),
+        response_headers=("kubeflow-userid", "x-auth-token", "authorization"),
+    )
+    assert service.identity_headers == ("kubeflow-userid",)
+
+
+GUARD = guards.Guard(service=SERVICE)
+WILDCARD = ("*.kf.example", "kf.example")
+
+
+def test_shared_gateway_has_the_filters_switched_on_by_its_routes():
+    envoy_filter = rendered(GUARD)
+    assert [one["disabled"] for one in filters(envoy_filter)] == [True, True]
+    hosts = [
+        patch["match"]["routeConfiguration"] for patch in patches(envoy_filter, "VIRTUAL_HOST")
+    ]
+    assert hosts == [{"gateway": "kubeflow/kubeflow-gateway"}]
+    everywhere, *_ = patches(envoy_filter, "ROUTE_CONFIGURATION")
+    assert everywhere["match"] == {"context": "GATEWAY"}
+    names = {one["name"] for one in filters(envoy_filter)}
+    for patch in (everywhere, *patches(envoy_filter, "VIRTUAL_HOST")):
+        enabled = patch["patch"]["value"]["typed_per_filter_config"]
+        assert set(enabled) == names
+        assert all("disabled" not in config for config in enabled.values())
+
+
+def test_host_that_a_request_names_decides_on_a_shared_gateway():
+    everywhere, *_ = patches(rendered(GUARD, TARGET, ("KF.Example",)), "ROUTE_CONFIGURATION")
+    script = json.dumps(everywhere["patch"]["value"])
+    assert "guarded[ [[kf.example]] ] = true" in script
+    (ours,) = patches(rendered(GUARD), "VIRTUAL_HOST")
+    assert "spared" not in json.dumps(ours["patch"]["value"])
+
+
+@pytest.mark.parametrize(
+    ("target", "hosts", "how"),
+    [
+        pytest.param(TARGET, (), {}, id="no hosts"),
+        pytest.param(neighbours("shop/web"), WILDCARD, {}, id="a wildcard"),
+        pytest.param(
+            neighbours("shop/web"), WILDCARD, {"is_own": True, "only_https": True}, id="of our own"
+        ),
+    ],
+)
+def test_gateway_of_our_own_has_the_filters_before_everything(target, hosts, how):
+    envoy_filter = rendered(GUARD, target, hosts, **how)
+    assert [one["disabled"] for one in filters(envoy_filter)] == [False, False]
+    assert "local guarded" not in json.dumps(envoy_filter)
+
+
+def test_filters_stay_on_while_a_neighbour_comes():
+    """A gateway that has the new filters may have the old routes yet."""
+    names = {one["name"] for one in filters(rendered(GUARD))}
+    for target in (TARGET, neighbours("shop/web")):
+        everywhere, *_ = patches(
+            rendered(GUARD, target, WILDCARD, only_https=True), "ROUTE_CONFIGURATION"
+        )
+        switched = everywhere["patch"]["value"]["typed_per_filter_config"]
+        assert set(switched) == names
+        assert all("disabled" not in config for config in switched.values())
+
+
+def test_newcomers_are_spared_by_their_gateways_name_and_by_no_host():
+    target = neighbours("shop/web", "shop/dotted.web")
+    found = patches(rendered(GUARD, target, ()), "VIRTUAL_HOST")
+    assert [one["match"]["routeConfiguration"] for one in found] == [{"gateway": "shop/web"}]
+    settings = found[0]["patch"]["value"]["typed_per_filter_config"].values()
+    assert all(config["disabled"] for config in settings)
+    assert guards.guarded_too(context(GUARD, target, ()), target) == ["shop/dotted.web"]
+
+
+def test_workload_of_our_own_spares_nobody():
+    target = neighbours("shop/web")
+    for hosts in ((), ("kf.example",), WILDCARD):
+        found = context(GUARD, target, hosts, is_own=True, only_https=True)
+        assert guards.guarded_too(found, target) == ["shop/web"]
+        envoy_filter = manifests.render(guards.FOLDER, found)[0]
+        text = json.dumps([*patches(envoy_filter, "ROUTE_CONFIGURATION"), *filters(envoy_filter)])
+        assert 'disabled": true' not in json.dumps(patches(envoy_filter, "VIRTUAL_HOST"))
+        assert "local guarded" not in text
+
+
+def test_oldest_newcomers_are_spared_and_no_more_than_a_few():
+    references = [f"shop/web-{99 - number}" for number in range(99)]
+    target = neighbours(*references)
+    shuffled = dataclasses.replace(target, neighbours=target.neighbours[::-1])
+    found = context(GUARD, shuffled, ())
+    assert list(found.spared) == references[: guards.MOST_SPARED]
+    rest = references[guards.MOST_SPARED :]
+    assert sorted(guards.guarded_too(found, shuffled)) == sorted(rest)
+    assert len(json.dumps(rendered(GUARD, shuffled, ()))) < 60_000
+
+
+@pytest.mark.parametrize("hosts", [(), ("kf.example",), WILDCARD])
+def test_filter_is_as_small_before_thousands_of_hosts(hosts):
+    server = observed.Server(80, tuple(f"host-{number}.example" for number in range(4_000)))
+    target = dataclasses.replace(TARGET, neighbours=(observed.Neighbour("shop/web", (server,)),))
+    assert rendered(GUARD, target, hosts) == rendered(GUARD, neighbours("shop/web"), hosts)
+
+
+def test_wildcard_on_a_shared_gateway_is_guarded_by_its_gateway_where_there_is_only_https():
+    envoy_filter = rendered(GUARD, neighbours("shop/web"), WILDCARD, only_https=True)
+    assert [one["disabled"] for one in filters(envoy_filter)] == [True, True]
+    hosts = [
+        patch["match"]["routeConfiguration"] for patch in patches(envoy_filter, "VIRTUAL_HOST")
+    ]
+    assert hosts == [
+        {"gateway": "kubeflow/kubeflow-gateway"},
+        {"vhost": {"name": "*.kf.example:80"}},
+        {"vhost": {"name": "*.kf.example:443"}},
+    ]
+
+
+def leaving(**headers):
+    service = dataclasses.replace(SERVICE, **headers)
+    return {header.name: header.value for header in context(guards.Guard(service=service)).leaving}
+
+
+def test_each_spelling_of_an_identity_leaves_as_the_service_said_it():
+    found = leaving()
+    assert set(found) == {"kubeflow-userid", "kubeflow_userid"}
+    assert found["kubeflow-userid"] == (
+        "%CEL('istio-integrator.kubeflow.istio-integrator' in metadata.filter_metadata"
+        " ? metadata.filter_metadata['envoy.filters.http.ext_authz']['kubeflow-userid']"
+        " : xds.cluster_name.endsWith('.kubeflow.svc.cluster.local') ? ''"
+        " : request.headers['kubeflow-userid'])%"
+    )
+    four = leaving(response_headers=("x-goog-authenticated-user-email",))
+    assert len(four) == 16
+    assert {name.replace("_", "-") for name in four} == {"x-goog-authenticated-user-email"}
+
+
+def test_name_of_many_dashes_costs_two_spellings():
+    name = "-".join("x" * 60)
+    assert set(leaving(response_headers=(name,))) == {name, name.replace("-", "_")}
+
+
+@given(st.from_regex(r"[!#$%&'*+.^_`|~0-9a-z-]+", fullmatch=True).filter(lambda t: len(t) < 40))
+def test_no_name_of_a_header_ends_the_expression_that_it_is_in(name):
+    for value in leaving(response_headers=(name,)).values():
+        assert value.count("%") == 2
+        assert value.count("'") == 12
+
+
+def test_old_proxies_are_not_given_what_they_would_refuse_their_routes_for():
+    *_, last = patches(rendered(GUARD), "ROUTE_CONFIGURATION")
+    version = re.compile(last["match"]["proxy"]["proxyVersion"])
+    taken = ["1.26.0", "1.31.1", "1.31.1-distroless", "1.40.0", "2.0.1"]
+    refused = ["1.25.9", "1.9.0", "1.2.26", "unknown", ""]
+    assert [one for one in (*taken, *refused) if version.match(one)] == taken
+
+
+@pytest.mark.parametrize("guard", [guards.Guard(), GUARD], ids=["closed", "asking"])
+def test_everybody_is_asked_about_who_is_not_spared(guard):
+    for hosts in ((), ("kf.example",), WILDCARD):
+        strip, authorize = filters(rendered(guard, TARGET, hosts))
+        asked = authorize["typed_config"]["filter_enabled_metadata"]
+        assert asked == {
+            "filter": strip["name"],
+            "path": [{"key": "spared"}],
+            "value": {"bool_match": True},
+            "invert": True,
+        }
+
+
+def test_identity_is_taken_away_before_the_service_is_asked():
+    strip, authorize = filters(rendered(guards.Guard(service=SERVICE)))
+    assert "identity[ [[kubeflow-userid]] ] = true" in json.dumps(strip)
+    config = authorize["typed_config"]
+    assert config["failure_mode_allow"] is False
+    assert config["http_service"]["server_uri"]["cluster"] == (
+        "outbound|8080||oidc.kubeflow.svc.cluster.local"
+    )
+    shown = [pattern["exact"] for pattern in config["allowed_headers"]["patterns"]]
+    assert shown == ["cookie", "x-auth-token"]
+
+
+def test_closed_guard_asks_a_service_that_does_not_exist():
+    _, authorize = filters(rendered(guards.Guard()))
+    config = authorize["typed_config"]
+    assert config["failure_mode_allow"] is False
+    assert config["http_service"]["server_uri"]["cluster"] == "istio-integrator-closed"
+    assert "allowed_headers" not in config
+
+
+def test_service_that_is_not_there_is_nobody_to_ask_since_anybody_may_take_its_name():
+    decision = decide(said(request()), services=("kubeflow/other", "team/oidc"))
+    assert decision.is_closed
+    assert decision.waiting == (
+        "ingress is closed: waiting for Service kubeflow/oidc of oidc-gatekeeper"
+    )

@@ -1,0 +1,246 @@
+"""One application with ingress relations on a small API server, event after event."""
+
+import base64
+import dataclasses
+import datetime
+import json
+
+import ops
+import yaml
+from charmlibs.interfaces import tls_certificates
+from ops import testing
+
+import charm
+from istio_integrator.admission import admission
+from istio_integrator.ingress import exposure
+from istio_integrator.kube import cluster as charm_cluster
+from tests import asked
+from tests.unit.charm import fake_cluster
+
+LABELS = {"app": "istio-ingressgateway", "istio": "ingressgateway"}
+OURS = "istio-integrator"
+OWNER = "istio-integrator.charmhub.io/owner"
+AUTH = {
+    "service": "oidc",
+    "port": 8080,
+    "allowed-request-headers": ["cookie"],
+    "allowed-response-headers": ["kubeflow-userid"],
+}
+
+
+def connect_without_gateway(fake, monkeypatch):
+    """Have the charm find a cluster with an Istio."""
+    monkeypatch.setattr(admission, "PROBE_DELAYS", ())
+    monkeypatch.setattr(exposure, "SETTLE", 0)
+    monkeypatch.setattr(charm_cluster, "connect", fake.api)
+    fake_cluster.install_istio(fake)
+
+
+def connect(fake, monkeypatch):
+    """Have the charm find a cluster with an Istio and its gateway."""
+    connect_without_gateway(fake, monkeypatch)
+    install_gateway(fake)
+
+
+def install_gateway(fake, namespace="istio-ingress"):
+    """Have somebody run an ingress gateway, with a pod that serves."""
+    if fake.find("Namespace", namespace) is None:
+        fake.namespace(namespace)
+    proxy = {"name": "istio-proxy", "args": ["proxy", "router"]}
+    metadata = {"name": "istio-ingressgateway", "namespace": namespace}
+    template = {"metadata": {"labels": LABELS}, "spec": {"containers": [proxy]}}
+    fake.add(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {**metadata},
+            "spec": {"template": template},
+            "status": {"readyReplicas": 1},
+        }
+    )
+    pod_of(fake, namespace)
+    ports = [{"name": "http2", "port": 80}, {"name": "https", "port": 443}]
+    fake.add(
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {**metadata},
+            "spec": {"selector": LABELS, "ports": ports},
+        }
+    )
+
+
+def pod_of(fake, namespace, **changes):
+    """Have the pod of a gateway run, as the injector completed it."""
+    proxy = {"name": "istio-proxy", "args": ["proxy", "router"]}
+    fake.add(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "gateway-0", "namespace": namespace, "labels": LABELS},
+            "spec": {"containers": [proxy]},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+            **changes,
+        }
+    )
+
+
+def secret(fake, name, namespace, **labels):
+    """Have somebody keep a Secret."""
+    metadata = {"name": name, "namespace": namespace, "labels": labels}
+    data = {"tls.crt": base64.b64encode(b"theirs").decode()}
+    return fake.add({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data})
+
+
+def neighbour(fake, host="shop.example.com"):
+    servers = [{"port": {"number": 80, "name": "http", "protocol": "HTTP"}, "hosts": [host]}]
+    fake.namespace("shop")
+    return fake.add(
+        {
+            "apiVersion": "networking.istio.io/v1",
+            "kind": "Gateway",
+            "metadata": {"name": "web", "namespace": "shop"},
+            "spec": {"selector": {"istio": "ingressgateway"}, "servers": servers},
+        }
+    )
+
+
+def sdi(endpoint, application, **data):
+    bag = {"_supported_versions": "[v1]", "data": yaml.safe_dump(data)} if data else {}
+    return testing.Relation(endpoint, remote_app_name=application, remote_app_data=bag)
+
+
+def route(application="kfp-ui", **changes):
+    data = {"service": application, "port": 3000, "prefix": f"/{application}", **changes}
+    return sdi("ingress", application, **data)
+
+
+def auth(**changes):
+    return sdi("ingress-auth", "oidc-gatekeeper", **{**AUTH, **changes})
+
+
+def authority():
+    """Return the relation of an authority that has signed nothing yet."""
+    return testing.Relation("certificates", remote_app_name="self-signed-certificates")
+
+
+class World:
+    """One application in the model `kubeflow`, event after event."""
+
+    def __init__(self, fake, *related, **config):
+        self.fake = fake
+        fake.add(
+            {
+                "apiVersion": "v1",
+                "kind": "Service",
+                "metadata": {"name": AUTH["service"], "namespace": "kubeflow"},
+            }
+        )
+        metadata = {"name": f"{OURS}-0", "namespace": "kubeflow"}
+        spec = {"containers": [{"name": "lifecycle", "image": "workload:1"}]}
+        fake.add({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+        self.ctx = testing.Context(charm.IstioIntegrator)
+        self.related = [*related]
+        self.config = config
+
+    def run(self, event=None, units=1, *, leader=True):
+        summary = {"eligible": 1, "in_mesh": 1, "converging": 0, "proposed": 0, "guarded": []}
+        line = json.dumps({"summary": {**summary, "reported": 0, "settled_before_us": False}})
+        answer = testing.Exec(("/usr/bin/sidecar-lifecycle", "uninjected"), stdout=line)
+        container = testing.Container(
+            "lifecycle", can_connect=True, execs={answer, asked.version()}
+        )
+        state = testing.State(
+            leader=leader,
+            planned_units=units,
+            containers={container},
+            relations=set(self.related),
+            config={key.replace("_", "-"): value for key, value in self.config.items()},
+            model=testing.Model("kubeflow", type="kubernetes"),
+        )
+        out = self.ctx.run(event(self.ctx) if event else self.ctx.on.config_changed(), state)
+        self.related = [out.get_relation(relation.id) for relation in self.related]
+        return out
+
+    def status(self):
+        return self.run().unit_status
+
+    def remove(self):
+        """Have the last unit go."""
+        self.run(lambda ctx: ctx.on.remove(), units=0)
+
+    def get_ready(self, name):
+        """Have the pods of a Deployment come up."""
+        self.fake.find("Deployment", name, "kubeflow")["status"] = {"readyReplicas": 2}
+        self.run()
+
+    def all(self, kind):
+        """Return all objects of a kind that are ours."""
+        return [
+            obj
+            for obj in self.fake.objects.values()
+            if obj["kind"] == kind and OWNER in obj["metadata"].get("labels", {})
+        ]
+
+    def routes(self):
+        return sorted(
+            obj["metadata"]["name"]
+            for obj in self.fake.objects.values()
+            if obj["kind"] == "VirtualService"
+        )
+
+    def gateway(self):
+        return self.fake.find("Gateway", "kubeflow-gateway", "kubeflow")
+
+    def guard(self, namespace="istio-ingress"):
+        name = "istio-integrator.kubeflow.istio-integrator"
+        return self.fake.find("EnvoyFilter", name, namespace)
+
+
+class Authority(ops.CharmBase):
+    """A charm that signs whatever it is asked to, by the library of such charms."""
+
+    key = tls_certificates.PrivateKey.generate()
+    life = datetime.timedelta(days=90)
+
+    def __init__(self, framework):
+        super().__init__(framework)
+        self.certificates = tls_certificates.TLSCertificatesProvidesV4(self, "certificates")
+        framework.observe(self.on["certificates"].relation_changed, self._on_changed)
+
+    def _on_changed(self, _):
+        attributes = tls_certificates.CertificateRequestAttributes(common_name="authority")
+        ca = tls_certificates.Certificate.generate_self_signed_ca(attributes, self.key, self.life)
+        for request in self.certificates.get_outstanding_certificate_requests():
+            signed = request.certificate_signing_request.sign(ca, self.key, self.life)
+            self.certificates.set_relation_certificate(
+                tls_certificates.ProviderCertificate(
+                    relation_id=request.relation_id,
+                    certificate=signed,
+                    certificate_signing_request=request.certificate_signing_request,
+                    ca=ca,
+                    chain=[signed, ca],
+                )
+            )
+
+
+def sign(world):
+    """Let the authority answer what was asked; it answers a request once."""
+    ours = world.related[-1]
+    meta = {"name": "authority", "provides": {"certificates": {"interface": "tls-certificates"}}}
+    ctx = testing.Context(Authority, meta=meta)
+    relation = testing.Relation(
+        "certificates",
+        interface="tls-certificates",
+        remote_app_data=ours.local_app_data,
+        local_app_data=ours.remote_app_data,
+    )
+    state = testing.State(leader=True, relations={relation})
+    out = ctx.run(ctx.on.relation_changed(relation), state).get_relation(relation.id)
+    world.related[-1] = dataclasses.replace(ours, remote_app_data=out.local_app_data)
+
+
+def shown(world, namespace="istio-ingress"):
+    """The certificate and its key, as the gateway reads them."""
+    secret = world.fake.find("Secret", "istio-integrator.kubeflow.istio-integrator", namespace)
+    return {key: base64.b64decode(value).decode() for key, value in secret["data"].items()}

@@ -1,0 +1,279 @@
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from integrator_contract import names
+from istio_integrator.ingress import certificate
+from istio_integrator.kube import cluster, errors, manifests
+
+TEMPLATE = """\
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: settings
+data:
+  text: {{ text | tojson }}
+{% if extra %}
+  extra: {{ extra | tojson }}
+{% endif %}
+{% if binding %}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: {{ binding | tojson }}
+rules: []
+{% endif %}
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Values:
+    text: str = "hello"
+    extra: str = ""
+    binding: str = "one"
+
+
+@pytest.fixture
+def own(fake, tmp_path, monkeypatch) -> manifests.Manifests:
+    (tmp_path / "thing").mkdir()
+    (tmp_path / "thing" / "all.yaml.j2").write_text(TEMPLATE)
+    monkeypatch.setattr(manifests, "TEMPLATES", tmp_path)
+    manifests._environment.cache_clear()
+    yield manifests.Manifests(fake.api(), model="kubeflow", application="istio-integrator")
+    manifests._environment.cache_clear()
+
+
+def test_apply_creates_what_is_rendered_with_the_marks_of_its_owner(fake, own):
+    own.apply("thing", Values())
+    settings = fake.find("ConfigMap", "settings", "kubeflow")
+    assert settings["data"] == {"text": "hello"}
+    assert settings["metadata"]["labels"] == {
+        "app.kubernetes.io/managed-by": "istio-integrator",
+        "istio-integrator.charmhub.io/owner": "kubeflow.istio-integrator",
+        "istio-integrator.charmhub.io/component": "thing",
+    }
+    assert "ownerReferences" not in settings["metadata"]
+
+
+def test_apply_lets_a_cluster_scoped_object_go_with_the_model(fake, own):
+    own.apply("thing", Values())
+    (owner,) = fake.find("ClusterRole", "one")["metadata"]["ownerReferences"]
+    uid = fake.find("Namespace", "kubeflow")["metadata"]["uid"]
+    assert owner["kind"] == "Namespace"
+    assert (owner["uid"], owner["blockOwnerDeletion"]) == (uid, False)
+
+
+def test_apply_lets_everything_go_with_the_application_and_that_with_the_model(fake, own):
+    fake.application()
+    own.apply("thing", Values())
+    role = fake.find("ClusterRole", "kubeflow-istio-integrator")["metadata"]
+    for kind, name, namespace in (
+        ("ConfigMap", "settings", "kubeflow"),
+        ("ClusterRole", "one", ""),
+    ):
+        (owner,) = fake.find(kind, name, namespace)["metadata"]["ownerReferences"]
+        assert (owner["kind"], owner["uid"]) == ("ClusterRole", role["uid"])
+    (owner,) = role["ownerReferences"]
+    uid = fake.find("Namespace", "kubeflow")["metadata"]["uid"]
+    assert (owner["kind"], owner["uid"]) == ("Namespace", uid)
+
+
+def test_apply_of_the_same_writes_nothing(fake, own):
+    own.apply("thing", Values())
+    fake.writes.clear()
+    own.apply("thing", Values())
+    assert fake.writes == []
+
+
+def test_apply_leaves_what_others_added_to_our_object(fake, own):
+    own.apply("thing", Values())
+    live = fake.find("ConfigMap", "settings", "kubeflow")
+    live["metadata"]["labels"]["app.juju.is/created-by"] = "istio-integrator"
+    fake.writes.clear()
+    own.apply("thing", Values())
+    assert fake.writes == []
+
+
+def test_apply_repairs_what_somebody_changed(fake, own):
+    own.apply("thing", Values())
+    fake.find("ConfigMap", "settings", "kubeflow")["data"]["text"] = "drifted"
+    own.apply("thing", Values())
+    assert fake.find("ConfigMap", "settings", "kubeflow")["data"] == {"text": "hello"}
+
+
+def test_apply_takes_away_a_field_that_is_not_wanted_any_more(fake, own):
+    own.apply("thing", Values(extra="x"))
+    own.apply("thing", Values())
+    assert fake.find("ConfigMap", "settings", "kubeflow")["data"] == {"text": "hello"}
+
+
+def test_apply_prunes_an_object_that_is_not_rendered_any_more(fake, own):
+    own.apply("thing", Values(binding="one"))
+    own.apply("thing", Values(binding="two"))
+    assert fake.find("ClusterRole", "one") is None
+    assert fake.find("ClusterRole", "two")
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        pytest.param({}, "is not ours", id="of nobody"),
+        pytest.param({names.OWNER: "other.app"}, "belongs to other.app", id="of another"),
+    ],
+)
+def test_apply_refuses_a_foreign_object_and_changes_nothing(fake, own, labels, words):
+    fake.namespace("other")
+    fake.application("app", "other")
+    fake.add(role_one(labels))
+    fake.writes.clear()
+    with pytest.raises(errors.ForeignError, match=f"ClusterRole one exists and {words}"):
+        own.apply("thing", Values())
+    assert fake.writes == []
+
+
+def test_apply_takes_over_what_an_application_left_that_is_no_more(fake, own):
+    fake.namespace("other")
+    fake.add(role_one({names.OWNER: "other.app"}))
+    own.apply("thing", Values())
+    labels = fake.find("ClusterRole", "one")["metadata"]["labels"]
+    assert labels[names.OWNER] == "kubeflow.istio-integrator"
+
+
+def role_one(labels):
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "one", "labels": labels},
+    }
+
+
+def test_what_the_workload_keeps_goes_with_the_application_too(fake, own):
+    kept = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "memory"}}
+    kept["metadata"]["namespace"] = "kubeflow"
+    own.tie(fake.add(kept))
+    assert fake.writes == []
+    fake.application()
+    again = manifests.Manifests(fake.api(), model="kubeflow", application="istio-integrator")
+    again.tie(fake.find("ConfigMap", "memory", "kubeflow"))
+    (owner,) = fake.find("ConfigMap", "memory", "kubeflow")["metadata"]["ownerReferences"]
+    assert owner["name"] == "kubeflow-istio-integrator"
+    fake.writes.clear()
+    again.tie(fake.find("ConfigMap", "memory", "kubeflow"))
+    assert fake.writes == []
+
+
+def test_remove_takes_everything_ours_and_nothing_else(fake, own):
+    other = manifests.Manifests(fake.api(), model="kubeflow", application="other")
+    other.apply("thing", Values(binding="two"))
+    fake.delete("ConfigMap", "settings", "kubeflow")
+    own.apply("thing", Values())
+    own.remove("thing")
+    own.remove("thing")
+    assert fake.find("ConfigMap", "settings", "kubeflow") is None
+    assert fake.find("ClusterRole", "one") is None
+    assert fake.find("ClusterRole", "two")
+
+
+def test_remove_where_the_kind_is_not_served_is_done(fake, own):
+    own.apply("thing", Values())
+    fake.absent.add("rbac.authorization.k8s.io/v1")
+    own.remove("thing")
+    assert fake.find("ConfigMap", "settings", "kubeflow") is None
+
+
+def test_apply_where_the_kind_is_not_served_says_so(fake, own):
+    fake.absent.add("rbac.authorization.k8s.io/v1")
+    with pytest.raises(errors.KindAbsentError):
+        own.apply("thing", Values())
+
+
+def test_prune_without_cluster_wide_rights_looks_in_the_model(fake, own, monkeypatch):
+    own.apply("thing", Values(binding=""))
+    api = fake.api()
+    listed = api.list
+
+    def only_in_a_namespace(kind, namespace=None, labels=None):
+        if kind.namespaced and namespace is None:
+            raise errors.ForbiddenError(403, "cannot list resource")
+        return listed(kind, namespace, labels)
+
+    monkeypatch.setattr(api, "list", only_in_a_namespace)
+    manifests.Manifests(api, model="kubeflow", application="istio-integrator").remove("thing")
+    assert fake.find("ConfigMap", "settings", "kubeflow") is None
+
+
+@given(st.text())
+def test_rendered_text_is_what_was_given(text):
+    rendered = manifests._environment().from_string("x: {{ text | tojson }}").render(text=text)
+    assert manifests.yaml.safe_load(rendered) == {"x": text}
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner),
+    max_leaves=8,
+)
+
+
+@given(JSON)
+def test_object_is_current_with_itself(value):
+    assert manifests.is_current(value, value)
+
+
+@given(st.dictionaries(st.text(max_size=2), JSON), st.dictionaries(st.text(max_size=2), JSON))
+def test_object_with_more_than_wanted_is_current(wanted, more):
+    assert manifests.is_current({**more, **wanted}, wanted)
+
+
+def test_every_template_names_its_kinds_where_prune_looks():
+    for folder in sorted(manifests.TEMPLATES.iterdir()):
+        sources = "".join(path.read_text() for path in folder.glob("*.yaml.j2"))
+        assert sources.count("\nkind: ") == len(manifests._KIND_LINES.findall(sources)), folder
+
+
+def test_kind_that_is_not_served_is_nothing_to_read(fake):
+    fake.absent.add("networking.istio.io/v1")
+    gateway = cluster.kind("networking.istio.io/v1", "Gateway")
+    assert fake.api().list(gateway) == []
+    assert fake.api().get(gateway, "a", "b") is None
+
+
+@pytest.fixture
+def shipped(fake) -> manifests.Manifests:
+    return manifests.Manifests(fake.api(), model="kubeflow", application="istio-integrator")
+
+
+def test_secrets_are_found_and_removed_by_name_and_never_listed(fake, shipped):
+    fake.forbidden.add(("list", "secrets"))
+    context = certificate.KeyContext(
+        name=shipped.secrets[certificate.KEY_FOLDER], annotations={}, data={}
+    )
+    shipped.apply(certificate.KEY_FOLDER, context)
+    assert [cluster.reference(obj) for obj in shipped.owned()] == [
+        "Secret kubeflow/istio-integrator-gateway-key"
+    ]
+    shipped.prune_retired()
+    assert fake.find("Secret", context.name, "kubeflow")
+    shipped.remove(certificate.KEY_FOLDER)
+    assert fake.find("Secret", context.name, "kubeflow") is None
+
+
+def test_secret_of_our_name_that_is_somebody_elses_is_left_alone(fake, shipped):
+    name = shipped.secrets[certificate.KEY_FOLDER]
+    metadata = {"name": name, "namespace": "kubeflow"}
+    fake.add({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
+    shipped.remove(certificate.KEY_FOLDER)
+    assert fake.find("Secret", name, "kubeflow")
+    assert shipped.owned() == []
+
+
+def test_only_what_may_lie_at_the_gateway_is_looked_for_outside_of_the_model(fake, shipped):
+    listed = {kind for folder in manifests._folders() for kind in manifests.kinds(folder)}
+    everywhere = {"EnvoyFilter", "AuthorizationPolicy"}
+    for kind in listed:
+        if kind.namespaced and kind.name not in everywhere:
+            fake.forbidden.add(("list", kind.plural, ""))
+    assert shipped.owned() == []

@@ -1,0 +1,81 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from integrator_contract import names
+from istio_integrator.kube import owners
+
+NAMES = st.from_regex(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True)
+OWNER = "kubeflow.istio-integrator"
+
+
+@given(st.text("abc-.", max_size=80), st.text("abc-.", max_size=80))
+def test_label_fits_and_differs(model, application):
+    label = names.owner(model, application)
+    assert len(label) <= 63
+    assert label == f"{model}.{application}" or label != names.owner(model, "x")
+
+
+@given(NAMES, NAMES, st.lists(NAMES))
+def test_model_of_an_owner_is_among_those_it_may_be_of(model, application, others):
+    assert model in owners.models(names.owner(model, application), [*others, model])
+
+
+def test_model_of_another_name_is_not():
+    assert owners.models(OWNER, ["kube", "kubeflow-2", "flow"]) == []
+
+
+@pytest.mark.parametrize("application", ["istio-integrator", "i" * 60])
+def test_owner_is_there_while_juju_runs_it(fake, application):
+    owner = names.owner("kubeflow", application)
+    assert owners.is_gone(fake.api(), owner)
+    fake.application(application)
+    assert not owners.is_gone(fake.api(), owner)
+    fake.delete("StatefulSet", application, "kubeflow")
+    fake.application("another")
+    assert owners.is_gone(fake.api(), owner)
+
+
+def test_owner_that_may_not_be_looked_for_may_be_there(fake):
+    fake.forbidden.add(("list", "statefulsets"))
+    assert not owners.is_gone(fake.api(), OWNER)
+    assert owners.is_gone(fake.api(), "another-model.istio-integrator")
+
+
+def anchored(fake) -> tuple[str, str]:
+    anchor = owners.anchor(fake.api(), model="kubeflow", application="istio-integrator")
+    return anchor["kind"], anchor["metadata"]["name"]
+
+
+def test_everything_goes_with_the_application(fake):
+    fake.application()
+    assert anchored(fake) == ("ClusterRole", "kubeflow-istio-integrator")
+    fake.writes.clear()
+    assert anchored(fake) == ("ClusterRole", "kubeflow-istio-integrator")
+    assert fake.writes == []
+
+
+def test_an_owner_that_the_role_has_already_is_kept(fake):
+    fake.application()
+    other = {"apiVersion": "v1", "kind": "Node", "name": "node", "uid": "of-the-node"}
+    role = fake.find("ClusterRole", "kubeflow-istio-integrator")
+    role["metadata"]["ownerReferences"] = [other]
+    anchored(fake)
+    role = fake.find("ClusterRole", "kubeflow-istio-integrator")
+    assert [each["kind"] for each in role["metadata"]["ownerReferences"]] == ["Node", "Namespace"]
+
+
+@pytest.mark.parametrize("verb", ["get", "patch"])
+def test_without_the_right_everything_goes_with_the_model(fake, verb):
+    fake.application()
+    fake.forbidden.add((verb, "clusterroles"))
+    assert anchored(fake) == ("Namespace", "kubeflow")
+
+
+def test_a_role_of_somebody_else_is_left_alone(fake):
+    fake.application()
+    role = fake.find("ClusterRole", "kubeflow-istio-integrator")
+    role["metadata"]["labels"] = {}
+    fake.writes.clear()
+    assert anchored(fake) == ("Namespace", "kubeflow")
+    assert fake.writes == []

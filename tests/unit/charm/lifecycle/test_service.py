@@ -1,0 +1,152 @@
+"""What becomes of the service, and of a container in which something goes wrong."""
+
+import datetime
+
+import ops
+import pytest
+import yaml
+
+import integrator_contract
+from istio_integrator.lifecycle import image, layer, service
+from tests.unit.charm.lifecycle.world import context
+
+
+def test_image_is_that_of_our_own_pod(fake):
+    containers = [{"name": "charm", "image": "a"}, {"name": "lifecycle", "image": "b@sha256:1"}]
+    fake.add(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "app-0", "namespace": "kubeflow"},
+            "spec": {"containers": containers},
+        }
+    )
+    assert image.Image(context(fake), None).name == "b@sha256:1"
+
+
+class Container:
+    """A workload container with our image, in which something goes wrong."""
+
+    def __init__(self, *, replan=None, process=None, stop=None, checks=None, plan=None) -> None:
+        self.trouble = {"replan": replan, "process": process, "stop": stop, "checks": checks}
+        self.trouble["plan"] = plan
+
+    def can_connect(self) -> bool:
+        return True
+
+    def add_layer(self, *_, **__) -> None: ...
+
+    def push(self, *_, **__) -> None: ...
+
+    def replan(self) -> None:
+        self._raise("replan")
+
+    def stop(self, _) -> None:
+        self._raise("stop")
+
+    def get_plan(self) -> ops.pebble.Plan:
+        self._raise("plan")
+        told = ["run", "--contract", str(integrator_contract.SCHEMA)]
+        return ops.pebble.Plan(yaml.safe_dump(layer.pebble_layer(told)))
+
+    def get_checks(self, _) -> dict:
+        self._raise("checks")
+        return {}
+
+    def exec(self, *_, **__) -> None:
+        self._raise("process")
+
+    def _raise(self, what) -> None:
+        if self.trouble[what]:
+            raise self.trouble[what]
+
+
+SLOW = 'Execute command "sidecar-lifecycle" (timed out after 30s)'
+CHANGE = ops.pebble.Change(
+    id=ops.pebble.ChangeID("1"),
+    kind="replan",
+    summary="",
+    status="Error",
+    tasks=[],
+    ready=True,
+    err="cannot start",
+    spawn_time=datetime.datetime.now(datetime.UTC),
+    ready_time=None,
+)
+GONE = ops.pebble.ConnectionError("no socket")
+
+
+@pytest.mark.parametrize(
+    ("container", "words"),
+    [
+        pytest.param(
+            Container(replan=ops.pebble.ChangeError("cannot start\nmore", CHANGE)),
+            "lifecycle does not start: cannot start",
+            id="service that exits at once",
+        ),
+        pytest.param(
+            Container(replan=GONE), "lifecycle does not start: no socket", id="container gone"
+        ),
+        pytest.param(
+            Container(checks=GONE), "waiting for Pebble in lifecycle", id="gone in between"
+        ),
+        pytest.param(
+            Container(plan=GONE), "waiting for Pebble in lifecycle", id="gone from the start"
+        ),
+        pytest.param(
+            Container(process=GONE), "the workload does not answer: no socket", id="no answer"
+        ),
+        pytest.param(
+            Container(process=TimeoutError("30s")), "the workload does not answer", id="slow"
+        ),
+        pytest.param(
+            Container(process=ops.pebble.ChangeError(f"can't do:\n- {SLOW}", CHANGE)),
+            f"the workload does not answer: {SLOW}",
+            id="too slow",
+        ),
+    ],
+)
+def test_workload_in_trouble_is_waited_for(fake, container, words):
+    subject = service.Lifecycle(context(fake), container, lambda: True)
+    subject.reconcile()
+    sidecars, status = subject.statuses()
+    assert sidecars == ops.ActiveStatus("classic sidecars")
+    assert isinstance(status, ops.WaitingStatus)
+    assert words in status.message
+    assert "\n" not in status.message
+
+
+def test_removal_goes_on_without_the_container(fake):
+    for kind, name in (("ConfigMap", "app-convergence"), ("ConfigMap", "other")):
+        metadata = {"name": name, "namespace": "kubeflow"}
+        fake.add({"apiVersion": "v1", "kind": kind, "metadata": metadata})
+    service.Lifecycle(context(fake), Container(stop=GONE), lambda: False).remove()
+    assert fake.find("ConfigMap", "app-convergence", "kubeflow") is None
+    assert fake.find("ConfigMap", "other", "kubeflow")
+
+
+@pytest.mark.parametrize(
+    ("contract", "want"),
+    [
+        pytest.param(
+            0,
+            "lifecycle-image is older than the charm (contract none, here 1): juju refresh app"
+            " --resource lifecycle-image=IMAGE, the one of this charm's revision",
+            id="older",
+        ),
+        pytest.param(
+            2,
+            "lifecycle-image is newer than the charm (contract 2, here 1): juju refresh app, or"
+            " juju refresh app --resource lifecycle-image=IMAGE, the one of this charm's revision",
+            id="newer",
+        ),
+    ],
+)
+def test_image_of_another_contract_is_blocked_on_with_the_command(contract, want, monkeypatch):
+    monkeypatch.setattr(integrator_contract, "SCHEMA", 1)
+
+    assert image.compared(contract, application="app") == ops.BlockedStatus(want)
+
+
+def test_image_of_the_same_contract_is_no_matter():
+    assert image.compared(integrator_contract.SCHEMA, application="app") is None

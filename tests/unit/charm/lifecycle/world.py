@@ -1,0 +1,19 @@
+"""The context that the tests of the lifecycle work in."""
+
+from istio_integrator import parts
+from istio_integrator.config import config
+from istio_integrator.kube import manifests
+from istio_integrator.mesh import installation
+
+
+def context(fake, **options) -> parts.Context:
+    return parts.Context(
+        cluster=fake.api(),
+        manifests=manifests.Manifests(fake.api(), model="kubeflow", application="app"),
+        config=config.Config(**options),
+        mesh=installation.Mesh(namespace="istio-system", revision="default", is_default=True),
+        model="kubeflow",
+        application="app",
+        unit="app/0",
+        leader=True,
+    )

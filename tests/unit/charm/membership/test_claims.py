@@ -1,0 +1,235 @@
+"""Which of several integrators serves a namespace."""
+
+import contextlib
+import dataclasses
+import types
+
+import pytest
+
+from integrator_contract import namespaces
+from istio_integrator import parts
+from istio_integrator.config import config
+from istio_integrator.diagnosis import facts
+from istio_integrator.diagnosis.checks import finished_pods
+from istio_integrator.kube import errors, manifests
+from istio_integrator.lifecycle import removal_notice
+from istio_integrator.membership import claims
+from istio_integrator.mesh import installation
+
+OWNER = "kubeflow.istio-integrator"
+SERVED_BY = "istio-integrator.charmhub.io/served-by"
+LIFECYCLE = "istio-integrator.charmhub.io/lifecycle"
+PROFILE = {"app.kubernetes.io/part-of": "kubeflow-profile"}
+LABELLED = {LIFECYCLE: "enabled"}
+UNFINISHED = {"restartPolicy": "Never", "containers": [{"name": "istio-proxy"}]}
+MESH = installation.Mesh(namespace="istio-system", revision="default", is_default=True)
+
+
+FOUND = types.SimpleNamespace(mesh=MESH)
+
+
+def scope_of(fake, *, model="kubeflow", leader=True, **options) -> parts.Context:
+    api = fake.api()
+    return parts.Context(
+        cluster=api,
+        manifests=manifests.Manifests(api, model=model, application="istio-integrator"),
+        config=config.Config(**options),
+        mesh=MESH,
+        model=model,
+        application="istio-integrator",
+        unit="istio-integrator/0",
+        leader=leader,
+    )
+
+
+def shared(fake, **options) -> claims.Claims:
+    made = claims.Claims(scope_of(fake, **options))
+    made.reconcile()
+    return made
+
+
+def holder(fake, name) -> str | None:
+    return fake.labels(name).get(SERVED_BY)
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "want"),
+    [
+        pytest.param("alice", PROFILE, True, id="profile"),
+        pytest.param("batch", LABELLED, True, id="labelled"),
+        pytest.param("alice", {**PROFILE, LIFECYCLE: "disabled"}, False, id="switched off"),
+        pytest.param("other", {}, False, id="any other"),
+        pytest.param("kube-system", LABELLED, False, id="kube-system"),
+        pytest.param("istio-system", LABELLED, False, id="istiod's"),
+        pytest.param("kubeflow", LABELLED, False, id="the model's own"),
+        pytest.param("c", {**LABELLED, "controller.juju.is/id": "x"}, False, id="a controller's"),
+    ],
+)
+def test_what_is_served_is_claimed(fake, name, labels, want):
+    fake.namespace(name, **labels)
+    shared(fake)
+    assert holder(fake, name) == (OWNER if want else None)
+
+
+def test_first_one_keeps_what_it_serves_and_the_second_says_so(fake):
+    fake.namespace("second")
+    fake.application()
+    fake.application(model="second")
+    fake.namespace("alice", **PROFILE)
+    shared(fake)
+    fake.namespace("bob", **PROFILE)
+    other = shared(fake, model="second")
+    assert (holder(fake, "alice"), holder(fake, "bob")) == (OWNER, "second.istio-integrator")
+    assert [status.message for status in other.statuses()] == [f"1 namespace left to {OWNER}"]
+    first = shared(fake)
+    first.remove()
+    assert (holder(fake, "alice"), holder(fake, "bob")) == (None, "second.istio-integrator")
+    assert list(shared(fake, model="second").statuses()) == []
+    assert holder(fake, "alice") == "second.istio-integrator"
+
+
+def test_claim_of_a_model_that_is_gone_is_taken_over(fake):
+    fake.namespace("alice", **PROFILE, **{SERVED_BY: "gone.istio-integrator"})
+    shared(fake)
+    assert holder(fake, "alice") == OWNER
+
+
+def test_what_is_not_served_any_more_is_given_back(fake):
+    fake.namespace("alice", **PROFILE)
+    shared(fake)
+    shared(fake, lifecycle_namespaces=("model",))
+    assert holder(fake, "alice") is None
+
+
+def test_follower_claims_nothing_and_the_last_unit_gives_back_all(fake):
+    fake.namespace("alice", **PROFILE)
+    shared(fake, leader=False)
+    assert holder(fake, "alice") is None
+    shared(fake)
+    shared(fake, leader=False).remove()
+    assert holder(fake, "alice") is None
+
+
+def test_namespace_that_is_going_is_left_alone(fake):
+    fake.namespace("alice", **PROFILE)["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    fake.namespace("bob", **PROFILE, **{SERVED_BY: OWNER})["metadata"]["deletionTimestamp"] = "x"
+    fake.writes.clear()
+    shared(fake).remove()
+    assert fake.writes == []
+
+
+def test_without_the_right_to_claim_namespaces_are_served_all_the_same(fake):
+    fake.namespace("alice", **PROFILE)
+    fake.forbidden.add(("patch", "namespaces"))
+    assert list(shared(fake).statuses()) == []
+
+
+def test_claim_that_another_made_in_between_stays(fake):
+    fake.namespace("second")
+    fake.application(model="second")
+    namespace = fake.namespace("alice", **PROFILE)
+    metadata = namespace["metadata"]
+
+    def claim():
+        other = {**metadata["labels"], SERVED_BY: "second.istio-integrator"}
+        fake.add({**namespace, "metadata": {**metadata, "labels": other}})
+
+    fake.interference = [claim]
+    with contextlib.suppress(errors.ConflictError):
+        shared(fake)
+    assert holder(fake, "alice") == "second.istio-integrator"
+    assert [status.message for status in shared(fake).statuses()] == [
+        "1 namespace left to second.istio-integrator"
+    ]
+
+
+def test_second_reconcile_writes_nothing(fake):
+    fake.namespace("alice", **PROFILE)
+    shared(fake)
+    fake.writes.clear()
+    shared(fake)
+    assert fake.writes == []
+
+
+def test_claim_of_an_application_that_was_removed_by_force_is_taken_over(fake):
+    fake.namespace("second")
+    fake.application("other", "second")
+    fake.namespace("alice", **PROFILE, **{SERVED_BY: "second.istio-integrator"})
+    shared(fake)
+    assert holder(fake, "alice") == OWNER
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "want"),
+    [
+        pytest.param("alice", PROFILE, True, id="profile"),
+        pytest.param("alice", {**PROFILE, LIFECYCLE: "disabled"}, True, id="profile not served"),
+        pytest.param("batch", LABELLED, True, id="labelled"),
+        pytest.param("edge", {LIFECYCLE: "disabled"}, False, id="only switched off"),
+        pytest.param("edge", {}, False, id="any other"),
+        pytest.param("istio-system", LABELLED, False, id="never"),
+    ],
+)
+def test_tenants_are_who_has_a_namespace_served_or_not(name, labels, want):
+    served = namespaces.Served(model="kubeflow", mesh_namespace="istio-system")
+    assert served.is_tenants(name, labels) is want
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "options", "want"),
+    [
+        pytest.param("kubeflow", {}, {}, True, id="model"),
+        pytest.param("kubeflow", {LIFECYCLE: "disabled"}, {}, False, id="model switched off"),
+        pytest.param("kubeflow", {}, {"lifecycle_namespaces": "profiles"}, False, id="not model"),
+        pytest.param("kubeflow", LABELLED, {"lifecycle_namespaces": "labelled"}, False, id="only"),
+        pytest.param("alice", PROFILE, {}, True, id="profile"),
+        pytest.param("alice", {**PROFILE, LIFECYCLE: "disabled"}, {}, False, id="switched off"),
+        pytest.param("alice", {**PROFILE, **LABELLED}, {}, True, id="switched on"),
+        pytest.param("alice", PROFILE, {"lifecycle_namespaces": "model"}, False, id="no profiles"),
+        pytest.param("alice", {**PROFILE, SERVED_BY: "o.app"}, {}, False, id="another serves it"),
+        pytest.param("alice", {**PROFILE, SERVED_BY: OWNER}, {}, True, id="claimed"),
+        pytest.param("istio-system", LABELLED, {}, False, id="istiod's"),
+        pytest.param("c", {**LABELLED, "controller.juju.is/id": "x"}, {}, False, id="controller"),
+    ],
+)
+def test_pods_are_told_of_the_removal_where_proxies_were_stopped(
+    fake, name, labels, options, want
+):
+    fake.namespace(name, **labels)
+    made = dataclasses.replace(scope_of(fake, **options), mesh=MESH)
+    metadata = {"name": "job", "namespace": name, "uid": "x" * 8}
+    fake.add({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": UNFINISHED})
+
+    removal_notice.leave(made, Rules())
+
+    assert bool(events(fake)) is want
+
+
+def test_diagnose_looks_for_finished_pods_where_proxies_are_stopped(fake):
+    fake.namespace("alice", **PROFILE)
+    fake.namespace("bob", **PROFILE, **{LIFECYCLE: "disabled"})
+    for name in ("alice", "bob"):
+        metadata = {"name": "job", "namespace": name}
+        fake.add({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": UNFINISHED})
+    seen = facts.Facts(scope_of(fake), None, None, discovery=FOUND)
+    looked_at = finished_pods.candidates(seen)
+
+    assert [pod["metadata"]["namespace"] for pod in looked_at] == ["alice"]
+
+
+def test_model_is_served_where_namespaces_may_not_be_listed(fake):
+    fake.namespace("alice", **PROFILE)
+    fake.forbidden.add(("list", "namespaces"))
+    assert claims.served(scope_of(fake)) == ["kubeflow"]
+
+
+class Rules:
+    """A workload that says of every pod that it will hang."""
+
+    def explain(self, pods):
+        return [{"decision": "wait", **pod["metadata"]} for pod in pods]
+
+
+def events(fake):
+    """Return the pods that have been told."""
+    return [o["involvedObject"]["name"] for o in fake.objects.values() if o["kind"] == "Event"]

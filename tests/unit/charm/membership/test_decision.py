@@ -1,0 +1,99 @@
+"""What becomes of a namespace's labels, whatever they are and whoever set them."""
+
+import hypothesis
+from hypothesis import given
+from hypothesis import strategies as st
+
+from istio_integrator.kube import records
+from istio_integrator.membership import decision
+
+ENABLED = {"istio-injection": "enabled"}
+LABELS = st.dictionaries(
+    st.sampled_from(["istio-injection", "istio.io/rev", "istio.io/dataplane-mode", "team"]),
+    st.sampled_from(["enabled", "disabled", "canary", "ambient"]),
+)
+WANTED = st.sampled_from([None, ENABLED, {"istio.io/rev": "canary"}])
+RECORDS = st.none() | st.builds(
+    records.Record,
+    owner=st.sampled_from(["me", "other"]),
+    values=st.sampled_from([{}, ENABLED, {"istio.io/rev": "canary"}]),
+    before=st.just({"istio-injection": None}),
+)
+
+
+@st.composite
+def places(draw):
+    """Labels of a namespace and our record of it, which often says that they are ours."""
+    labels, record = draw(LABELS), draw(RECORDS)
+    if draw(st.booleans()):
+        ours = draw(st.sampled_from([ENABLED, {"istio.io/rev": "canary"}]))
+        rest = {key: labels[key] for key in labels.keys() & {"team"}}
+        before = dict.fromkeys(ours)
+        return {**rest, **ours}, records.Record(owner="me", values=ours, before=before)
+    return labels, record
+
+
+def decided(labels, record, wanted, *, alive=True):
+    return decision.decide(
+        namespace="ns", labels=labels, record=record, owner="me", member_labels=wanted, alive=alive
+    )
+
+
+def merged(labels, patch):
+    return {key: value for key, value in {**labels, **patch}.items() if value is not None}
+
+
+@given(places(), WANTED, st.booleans())
+def test_decision_is_reached_in_one_step(place, wanted, alive):
+    labels, record = place
+    first = decided(labels, record, wanted, alive=alive)
+    after = merged(labels, first.labels)
+    second = decided(after, first.record, wanted, alive=alive)
+    assert not second.labels
+    assert second.joined == first.joined
+    if first.labels:
+        assert {key: after[key] for key in wanted} == wanted
+
+
+@given(places(), WANTED, st.booleans())
+def test_decision_never_touches_what_somebody_else_set(place, wanted, alive):
+    labels, record = place
+    for key in replaced(place, wanted, alive=alive):
+        assert record is not None
+        assert record.owner == "me"
+        assert record.values.get(key) == labels[key]
+
+
+def replaced(place, wanted, *, alive):
+    """Name the labels that are there and get another value, or go."""
+    labels, record = place
+    return decided(labels, record, wanted, alive=alive).labels.keys() & labels.keys()
+
+
+def test_decisions_that_replace_a_label_are_among_those_that_are_tried():
+    reached = 0
+
+    @hypothesis.settings(max_examples=300, derandomize=True, database=None)
+    @given(places(), WANTED, st.booleans())
+    def look(place, wanted, alive):
+        nonlocal reached
+        reached += bool(replaced(place, wanted, alive=alive))
+
+    look()
+    assert reached >= 10
+
+
+@given(LABELS, WANTED.filter(bool), WANTED.filter(bool))
+def test_what_was_decided_is_undone_whatever_was_wanted_in_between(labels, first, second):
+    one = decided(labels, None, first)
+    if not one.labels:
+        return
+    after = merged(labels, one.labels)
+    two = decided(after, one.record, second)
+    after = merged(after, two.labels)
+    assert merged(after, decision.leave(after, two.record)) == labels
+
+
+@given(RECORDS.filter(bool))
+def test_record_survives_being_written(record):
+    assert records.Record.read(record.written()) == record

@@ -1,0 +1,276 @@
+import httpx2
+import ops
+import pytest
+
+from istio_integrator.config import config
+from istio_integrator.kube import errors
+from istio_integrator.mesh import discovery, installation
+from tests.unit.charm import fake_cluster
+
+
+def discover(fake, **options) -> discovery.Discovery:
+    search = discovery.Discovery(
+        fake.api(),
+        config.Config.load({key.replace("_", "-"): value for key, value in options.items()}),
+        model="kubeflow",
+        application="istio-integrator",
+        ask_version=lambda namespace, service: "1.30.2",
+    )
+    search.reconcile()
+    return search
+
+
+def worst(discovery: discovery.Discovery) -> ops.StatusBase:
+    return list(discovery.statuses())[-1]
+
+
+def test_discovery_finds_a_living_mesh_and_what_it_can_do(fake):
+    fake_cluster.install_istio(
+        fake,
+        mesh_config="rootNamespace: root\ndefaultConfig:\n  statusPort: 15999\n",
+    )
+    found = discover(fake).mesh
+    assert found == installation.Mesh(
+        namespace="istio-system",
+        revision="default",
+        is_default=True,
+        version="1.31.1",
+        webhook_configuration="istio-sidecar-injector",
+        status_port=15999,
+        root_namespace="root",
+        alive=True,
+        probed=True,
+        native_sidecars=True,
+        proxy_revision="default",
+    )
+    assert fake.writes == []
+
+
+def test_discovery_says_which_mesh_it_is(fake):
+    fake_cluster.install_istio(fake)
+    assert worst(discover(fake)) == ops.ActiveStatus("istio-system/istiod 1.31")
+
+
+def test_discovery_names_the_revision(fake):
+    fake_cluster.install_istio(fake, revision="canary")
+    assert worst(discover(fake)) == ops.ActiveStatus("istio-system/istiod-canary canary 1.31")
+
+
+def test_discovery_asks_istiod_where_the_image_does_not_tell_the_version(fake):
+    fake_cluster.install_istio(fake, image="localhost/proxy:sha-abcdef")
+    assert discover(fake).mesh.version == "1.30.2"
+
+
+def test_discovery_of_a_dead_istiod_waits_with_the_reason(fake):
+    fake_cluster.install_istio(fake, alive=False)
+    discovery = discover(fake)
+    assert discovery.mesh.alive is False
+    assert isinstance(worst(discovery), ops.WaitingStatus)
+    assert worst(discovery).message == (
+        "istio-system/istiod does not inject: object.sidecar-injector.istio.io: connection refused"
+    )
+
+
+def test_discovery_without_istio_waits(fake):
+    discovery = discover(fake)
+    assert discovery.mesh is None
+    assert isinstance(worst(discovery), ops.WaitingStatus)
+
+
+def test_discovery_of_an_unknown_revision_blocks(fake):
+    fake_cluster.install_istio(fake)
+    assert worst(discover(fake, revision="x")) == ops.BlockedStatus(
+        "revision x does not exist; there is default"
+    )
+
+
+def test_discovery_sees_that_the_mesh_holds_applications_already(fake):
+    fake_cluster.install_istio(
+        fake, mesh_config="defaultConfig: {holdApplicationUntilProxyStarts: true}"
+    )
+    assert discover(fake).mesh.hold_by_default
+
+
+@pytest.mark.parametrize("text", ["]", "text", "[1]"])
+def test_discovery_survives_a_mesh_configuration_that_is_none(fake, text):
+    fake_cluster.install_istio(fake, mesh_config=text)
+    assert discover(fake).mesh.status_port == 15020
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pytest.param({"istio-injection": "enabled"}, id="joined"),
+        pytest.param({"istio-injection": "disabled"}, id="disabled"),
+        pytest.param({"istio.io/rev": "other"}, id="of another revision"),
+    ],
+)
+def test_discovery_has_an_answer_whatever_the_namespace_is_labelled(fake, labels):
+    fake.labels("kubeflow").update(labels)
+    fake_cluster.install_istio(fake)
+    assert discover(fake).mesh.alive
+
+
+def profile(fake) -> None:
+    labels = {"app.kubernetes.io/part-of": "kubeflow-profile", "istio-injection": "enabled"}
+    fake.namespace("alice", **labels)
+
+
+def test_profiles_that_no_revision_serves_block_with_the_command(fake):
+    profile(fake)
+    fake_cluster.install_istio(fake, revision="1-31")
+    assert worst(discover(fake)) == ops.BlockedStatus(
+        "1 profile namespaces ask for the default revision and there is none; "
+        "run: istioctl tag set default --revision 1-31"
+    )
+
+
+def test_profiles_are_served_where_there_is_a_default_beside_the_revision(fake):
+    profile(fake)
+    fake_cluster.install_istio(fake, revision="1-31", tags=("default",))
+    assert worst(discover(fake, revision="1-31")) == ops.ActiveStatus(
+        "istio-system/istiod-1-31 1-31 1.31"
+    )
+
+
+def test_a_tag_that_moves_is_followed(fake):
+    fake_cluster.install_istio(fake, revision="1-30", tags=("prod",))
+    assert discover(fake, revision="prod").mesh.service == "istiod-1-30"
+    fake.delete("MutatingWebhookConfiguration", "istio-revision-tag-prod")
+    fake_cluster.install_istio(fake, revision="1-31", tags=("prod",), image="proxyv2:1.32.0")
+    mesh_now = discover(fake, revision="prod").mesh
+    assert (mesh_now.service, mesh_now.version) == ("istiod-1-31", "1.32.0")
+    assert mesh_now.namespace_labels == {"istio.io/rev": "prod"}
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "mode", "expected"),
+    [
+        pytest.param({}, "auto", "native sidecars", id="asked for"),
+        pytest.param({}, "classic", "classic sidecars", id="not asked for"),
+        pytest.param({"native_by_default": True}, "classic", "native sidecars", id="by default"),
+        pytest.param({"native": False}, "auto", "classic sidecars", id="not to be had"),
+    ],
+)
+def test_mesh_says_which_sidecars_pods_really_get(fake, behaviour, mode, expected):
+    fake_cluster.install_istio(fake, **behaviour)
+    assert discover(fake, sidecar_mode=mode).mesh.sidecars == expected
+
+
+def test_discovery_without_rights_to_ask_says_so(fake):
+    fake_cluster.install_istio(fake)
+    fake.forbidden.add(("create", "pods"))
+    with pytest.raises(errors.ForbiddenError):
+        discover(fake)
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_discovery_that_may_ask_only_in_its_model_looks_at_istiods_endpoints(fake, ready):
+    fake.labels("kubeflow")["istio.io/rev"] = "other"
+    fake_cluster.install_istio(fake)
+    fake.forbidden.add(("create", "pods", "istio-system"))
+    metadata = {"name": "istiod-x", "namespace": "istio-system"}
+    metadata["labels"] = {"kubernetes.io/service-name": "istiod"}
+    slice_ = {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": metadata}
+    fake.add({**slice_, "endpoints": [{"conditions": {"ready": ready}}]})
+    assert discover(fake).mesh.alive is ready
+
+
+def test_discovery_with_native_wanted_and_not_injected_blocks(fake):
+    fake_cluster.install_istio(fake, native=False)
+    assert worst(discover(fake, sidecar_mode="native")) == ops.BlockedStatus(
+        "sidecar-mode=native, but istiod injects classic sidecars"
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        pytest.param(httpx2.Response(200, text="1.31.1-abc-Clean"), "1.31.1", id="of a release"),
+        pytest.param(httpx2.Response(200, text="unknown"), "", id="of nothing known"),
+        pytest.param(httpx2.Response(503, text="1.31.1"), "", id="of a failing istiod"),
+        pytest.param(httpx2.ConnectError("refused"), "", id="of one that does not answer"),
+    ],
+)
+def test_version_is_what_istiod_says(monkeypatch, answer, expected):
+    def get(url, timeout):
+        assert url == "http://istiod.istio-system.svc:15014/version"
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(httpx2, "get", get)
+    assert discovery.istiod_version("istio-system", "istiod") == expected
+
+
+def test_version_of_a_remote_istiod_is_not_asked():
+    assert discovery.istiod_version("", "") == ""
+
+
+@pytest.mark.parametrize(
+    ("outbound", "behaviour", "want"),
+    [
+        pytest.param("ALLOW_ANY", {}, False, id="istio-init"),
+        pytest.param("ALLOW_ANY", {"cni": True}, True, id="cni, classic"),
+        pytest.param("ALLOW_ANY", {"cni": True, "native_by_default": True}, False, id="cni"),
+        pytest.param("REGISTRY_ONLY", {}, True, id="registry only"),
+        pytest.param("REGISTRY_ONLY", {"native_by_default": True}, True, id="and native"),
+    ],
+)
+def test_mesh_knows_whether_charms_reach_their_controller(fake, outbound, behaviour, want):
+    outside = f"outboundTrafficPolicy: {{mode: {outbound}}}"
+    fake_cluster.install_istio(fake, mesh_config=outside, **behaviour)
+    found = discover(fake).mesh
+    assert found.cuts_off_controller is want
+    assert found.cni is behaviour.get("cni", False)
+
+
+DNS = {"ISTIO_META_DNS_CAPTURE": "true"}
+NO_DNS = {"ISTIO_META_DNS_CAPTURE": "false"}
+INBOUND_ONLY = {"traffic.sidecar.istio.io/excludeOutboundIPRanges": "0.0.0.0/0"}
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "controller", "names"),
+    [
+        pytest.param({"proxy_metadata": DNS}, True, True, id="dns capture"),
+        pytest.param({"proxy_metadata": {**DNS, **NO_DNS}}, True, False, id="switched off"),
+        pytest.param({"injected_annotations": INBOUND_ONLY}, False, False, id="inbound only"),
+        pytest.param(
+            {"proxy_metadata": DNS, "injected_annotations": INBOUND_ONLY},
+            False,
+            True,
+            id="inbound only but for dns",
+        ),
+        pytest.param(
+            {"proxy_metadata": DNS, "native_by_default": True}, False, False, id="native"
+        ),
+    ],
+)
+def test_mesh_knows_what_the_cni_plugin_leads_nowhere(fake, behaviour, controller, names):
+    fake_cluster.install_istio(fake, cni=True, **behaviour)
+    found = discover(fake).mesh
+    assert (found.cuts_off_controller, found.cuts_off_names) == (controller, names)
+
+
+def test_what_istiod_writes_over_is_named(fake, caplog):
+    replaced = {"proxy.istio.io/config": "{}"}
+    fake_cluster.install_istio(fake, injected_annotations=replaced)
+    discovery = discover(fake)
+    assert discovery.mesh.overwritten == ("proxy.istio.io/config",)
+    assert list(discovery.statuses())
+    assert "injectedAnnotations replace proxy.istio.io/config" in caplog.text
+
+
+def test_revision_of_new_proxies_is_what_a_tag_leads_to(fake):
+    fake_cluster.install_istio(fake, revision="1-31", tags=("prod",))
+    found = discover(fake, revision="prod").mesh
+    assert (found.revision, found.proxy_revision) == ("prod", "1-31")
+
+
+def test_injector_that_never_answers_is_not_alive(fake):
+    fake_cluster.install_istio(fake)
+    fake.timeouts.add(("create", "pods"))
+    found = discover(fake).mesh
+    assert not found.alive
+    assert "timed out" in found.problem

@@ -1,0 +1,38 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from istio_integrator.mesh import native_sidecars
+
+
+@pytest.mark.parametrize(
+    ("mode", "shown", "kubelets", "expected"),
+    [
+        pytest.param("auto", True, ["v1.33.0"], True, id="auto on 1.33"),
+        pytest.param("auto", True, ["v1.33.0", "v1.32.9"], False, id="auto with an older node"),
+        pytest.param("auto", False, ["v1.36.0"], False, id="auto but not injected"),
+        pytest.param("auto", True, [], False, id="auto without nodes"),
+        pytest.param("native", True, ["v1.29.1"], True, id="native on beta kubelets"),
+        pytest.param("native", True, ["v1.28.9"], False, id="native on kubelets without"),
+        pytest.param("native", False, ["v1.36.0"], False, id="native but not injected"),
+        pytest.param("classic", True, ["v1.36.0"], False, id="classic"),
+        pytest.param("auto", True, ["v1.33.4-eks-1"], True, id="a provider's version"),
+        pytest.param("auto", True, ["unknown"], False, id="no version"),
+    ],
+)
+def test_native_sidecars_are_used_where_all_agree(mode, shown, kubelets, expected):
+    assert native_sidecars.decide(mode, shown=shown, kubelets=kubelets)[0] is expected
+
+
+@given(
+    st.sampled_from(["auto", "native", "classic"]),
+    st.booleans(),
+    st.lists(st.tuples(st.just(1), st.integers(20, 40)), max_size=4),
+)
+def test_native_sidecars_need_the_injector_and_every_kubelet(mode, shown, minors):
+    kubelets = [f"v{major}.{minor}.1" for major, minor in minors]
+    decision, _ = native_sidecars.decide(mode, shown=shown, kubelets=kubelets)
+    if decision:
+        assert shown
+        assert mode != "classic"
+        assert min(minor for _, minor in minors) >= (33 if mode == "auto" else 29)

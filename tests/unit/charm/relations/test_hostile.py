@@ -1,0 +1,311 @@
+"""Relation data and options of any structure: hooks pass, and each sender has its own trouble."""
+
+import json
+import random
+
+import ops
+import pytest
+import yaml
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from ops import testing
+
+from istio_integrator import statuses
+from istio_integrator.config import config
+from istio_integrator.kube import documents, errors
+from istio_integrator.relations import certificates, kubeflow, observability
+from tests.unit.charm import structures
+from tests.unit.charm.ingress_world import auth, route
+
+DEEP = "[" * 2000 + "]" * 2000
+LONG = "9" * 5000
+
+
+def merge_bomb(levels=9, width=9):
+    """Write few bytes that a reader which merges mappings turns into 43 million."""
+    lines = ["a: &a {k: v}"]
+    for one, next_one in zip("abcdefghij"[:levels], "bcdefghij"[:levels], strict=False):
+        lines.append(f"{next_one}: &{next_one} {{<<: [{','.join([f'*{one}'] * width)}]}}")
+    return "\n".join(lines)
+
+
+def alias_bomb():
+    lines = ["a: &a [v]"]
+    for one, next_one in zip("abcdefgh", "bcdefghi", strict=True):
+        lines.append(f"{next_one}: &{next_one} [{','.join([f'*{one}'] * 9)}]")
+    return "\n".join([*lines, "service: *i"])
+
+
+def bag(data, versions="[v1]"):
+    return {kubeflow.VERSIONS: versions, kubeflow.DATA: data}
+
+
+HOSTILE = {
+    "merge keys": (merge_bomb(), "has an alias or an anchor"),
+    "aliases": (alias_bomb(), "has an alias or an anchor"),
+    "an alias to itself": ("&a {x: *a}", "has an alias or an anchor"),
+    "brackets": (DEEP, "nests more than 64"),
+    "block brackets": ("- " * 2000, "nests more than 64"),
+    "a long port": (f"{{service: a, port: {LONG}, prefix: /a}}", "a number of 5000 characters"),
+    "a long hexadecimal port": (
+        f"{{service: a, port: 0x{'f' * 4000}, prefix: /a}}",
+        "a number of 4002 characters",
+    ),
+    "a tag": ("!!python/object/apply:os.system [id]", "has the tag"),
+    "half a character": ('{service: "\\ud800"}', "has half a character"),
+    "an escape sequence": (
+        '{service: a, port: 1, prefix: "/\\e[2J"}',
+        "prefix='/\\x1b[2J' is not a path",
+    ),
+    "many mistakes": (
+        json.dumps({"service": 5, "port": 1, "prefix": 5, "namespace": 6, "rewrite": 7}),
+        "and 1 more",
+    ),
+    "much": ("x" * 70000, "has 70000 characters"),
+    "a long path": (f"{{service: a, port: 1, prefix: /{'a' * 5000}}}", "is longer than"),
+}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_nobody_should_read_is_a_problem_of_its_sender(name):
+    text, problem = HOSTILE[name]
+    message, said = kubeflow.read(bag(text), kubeflow.INGRESS_MODELS)
+    assert message is None
+    assert problem in said
+    assert said.isprintable()
+    assert len(said) < 500
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("versions", ["[" + "v1, " * 9000 + "]", DEEP, merge_bomb(), "&a [*a]"])
+def test_versions_are_read_within_the_same_limits(versions):
+    message, said = kubeflow.read(bag("{}", versions), kubeflow.INGRESS_MODELS)
+    assert message is None
+    assert said == "" or said.isprintable()
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", ["merge keys", "brackets", "a long port", "an escape sequence"])
+def test_hostile_request_costs_its_application_alone_and_is_named(world, name):
+    text, problem = HOSTILE[name]
+    evil = testing.Relation("ingress", remote_app_name="evil", remote_app_data=bag(text))
+    world.related = [route(), auth(), evil]
+    said = world.status()
+    assert isinstance(said, testing.BlockedStatus)
+    assert f"ingress:{evil.id} evil: " in said.message
+    assert problem in said.message
+    assert said.message.isprintable()
+    assert len(world.routes()) == 1
+    assert world.guard() is not None
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", ["merge keys", "a long port"])
+def test_hostile_authentication_leaves_the_model_closed_and_is_named(world, name):
+    text, problem = HOSTILE[name]
+    evil = testing.Relation("ingress-auth", remote_app_name="evil", remote_app_data=bag(text))
+    world.related = [route(), evil]
+    said = world.status()
+    assert isinstance(said, testing.BlockedStatus)
+    assert "ingress is closed: ingress-auth of evil" in said.message
+    assert problem in said.message
+    assert world.routes() == []
+
+
+def authority(**data):
+    data = {
+        key: value if isinstance(value, str) else json.dumps(value) for key, value in data.items()
+    }
+    return testing.Relation("certificates", remote_app_name="ca", remote_app_data=data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"certificates": DEEP},
+        {"certificates": "5"},
+        {"certificates": [5, None, "x", {}, {"chain": 5}]},
+        {"certificates": "x" * (2 << 20)},
+        {"request_errors": DEEP},
+        {"request_errors": [{"csr": 5, "error": "no"}]},
+    ],
+    ids=["brackets", "number", "entries", "much", "error brackets", "error"],
+)
+def test_hostile_authority_costs_https_alone(world, data):
+    world.config = {"hosts": "kf.example.com"}
+    world.related = [route(), auth(), authority(**data)]
+    assert world.status().message.isprintable()
+    assert len(world.routes()) == 1
+    assert len(world.gateway()["spec"]["servers"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("entry", "error", "problem"),
+    [
+        ({"chain": 5}, None, "chain"),
+        ({"certificate": 5}, None, "certificate"),
+        ({"chain": ["x" * 70000]}, None, "chain"),
+        (None, "no", "refused"),
+        (None, {"message": "no\x1b[2J", "code": 5}, "no\\x1b[2J"),
+        (None, {"message": "x" * 70000}, "xxx"),
+    ],
+)
+def test_answer_to_our_request_that_is_none_says_why(world, entry, error, problem):
+    world.config = {"hosts": "kf.example.com"}
+    world.related = [route(), auth(), authority()]
+    world.run()
+    request = certificates.own_request(world.related[-1].local_app_data)
+    data = {}
+    if entry:
+        sent = {"certificate_signing_request": request, "certificate": "x", **entry}
+        data["certificates"] = [sent]
+    if error:
+        data["request_errors"] = [{"csr": request, "error": error}]
+    found = certificates.answer(authority(**data).remote_app_data, request)
+    assert isinstance(found, str)
+    assert problem in found
+    assert len(found) < 500
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        DEEP,
+        '{"url": "http://[::1"}',
+        '{"url": "http://a/' + "x" * 5000 + '"}',
+        '{"url": "http://a:port/"}',
+        '{"url": "http:///"}',
+        "\x00",
+        '{"url": "http://a/\\u001b[2J"}',
+    ],
+)
+def test_hostile_loki_costs_its_own_logs_alone_and_is_named(world, broken):
+    units = {0: {"endpoint": broken}, 1: {"endpoint": '{"url": "http://loki-1:3100/push"}'}}
+    logs = testing.Relation("logging", remote_app_name="loki", remote_units_data=units)
+    world.related = [route(), auth(), logs]
+    out = world.run()
+    targets = out.get_container("lifecycle").plan.log_targets
+    assert [target.location for target in targets.values()] == ["http://loki-1:3100/push"]
+    assert "logging: loki/0 sends" in out.unit_status.message
+    assert out.unit_status.message.isprintable()
+
+
+def test_hostile_place_of_istio_is_left_out(world):
+    hostile = {"root_namespace": "x\x1b[2J" * 1000}
+    world.related = [
+        testing.Relation("istio-metadata", remote_app_name="istio", remote_app_data=hostile)
+    ]
+    said = world.status()
+    assert said.message.isprintable()
+    assert len(said.message) < 500
+
+
+# Structures that are nearly right, and those that are not at all.
+WORDS = (
+    ["service", "port", "prefix", "rewrite", "namespace", "allowed-request-headers", "url",
+     "certificate_signing_request", "certificate", "chain", "csr", "error", "message", "<<", "x"]
+)  # fmt: skip
+KEYS = st.sampled_from(WORDS)
+ODD = ["a", "/a", "http://a/", "v1", "v2", LONG, "x" * 3000, "\ud800", "\x1b[2J"]
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=20),
+    st.sampled_from(ODD),
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=6),
+    max_leaves=12,
+)
+TEXTS = st.one_of(
+    VALUES.map(json.dumps),
+    VALUES.map(repr),
+    st.text(alphabet="[]{}:,&*!<>-?|'\"\\ \n\t#%@`ax0159.~\x07", max_size=60),
+    st.tuples(st.sampled_from("[{-&*!?'\""), st.integers(1, 3000)).map(
+        lambda pair: pair[0] * pair[1]
+    ),
+    st.sampled_from([text for text, _ in HOSTILE.values()]),
+)
+"""What may stand in a bag or an option."""
+
+
+def reads_whatever_a_bag_says(text, versions):
+    for models in (kubeflow.INGRESS_MODELS, kubeflow.AUTH_MODELS):
+        message, problem = kubeflow.read(bag(text, versions), models)
+        assert not (message and problem)
+        assert problem.isprintable()
+        assert len(problem) < 500
+    answer = certificates.answer({"certificates": text, "request_errors": versions}, "a")
+    assert isinstance(answer, certificates.Signed) or len(answer) < 500
+    assert certificates.own_request({certificates.REQUESTS: text}) is not None
+    observability.push_url({"endpoint": text})
+
+
+NAMES = (
+    ["pod-labels", "pod-annotations", "excluded-outbound-ports", "image-registries", "hosts",
+     "gateway-service-annotations", "gateway-selector", "included-pods", "excluded-pods",
+     "ignore-containers", "gateway-service", "revision"]
+)  # fmt: skip
+OPTIONS = st.sampled_from(NAMES)
+
+
+def says_what_is_wrong_with_an_option(name, text):
+    try:
+        config.Config.load({name: text})
+    except errors.ConfigError as error:
+        status = statuses.shown(ops.BlockedStatus(str(error)))
+        assert name in status.message
+        assert status.message.isprintable()
+        assert len(status.message) <= statuses.LONGEST
+
+
+@settings(deadline=None, max_examples=150)
+@given(TEXTS, st.sampled_from(["[v1]", "[v1, v2]"]) | TEXTS)
+@example(merge_bomb(), "[v1]")
+@example(DEEP, DEEP)
+def test_any_bag_is_read_or_refused(text, versions):
+    reads_whatever_a_bag_says(text, versions)
+
+
+@settings(deadline=None, max_examples=150)
+@given(OPTIONS, TEXTS)
+@example("pod-annotations", "a: &a [*a]")
+@example("excluded-outbound-ports", LONG)
+@example("gateway-service-annotations", '{"a/b": "\\ud800"}')
+def test_any_option_is_taken_or_refused_by_its_name(name, text):
+    says_what_is_wrong_with_an_option(name, text)
+
+
+def any_text(seeded):
+    """Write a structure, or a text cut out of one, or what is known to hurt."""
+    value = structures.structure(seeded, WORDS, [None, True, 0, -1, 80, 10**40, 1.5, *ODD])
+    text = seeded.choice((json.dumps, repr, yaml.safe_dump))(value)
+    start = seeded.randrange(len(text) or 1)
+    hurts = seeded.choice(list(HOSTILE.values()))[0]
+    signs = seeded.choice("[{-&*!?'\"") * seeded.randint(1, 200)
+    return seeded.choice((text, text, text, text, text[start:], text[:start] + signs, hurts))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("seed", range(20))
+def test_any_of_a_hundred_thousand_bags_and_options_is_read_or_refused(seed):
+    seeded = random.Random(seed)
+    for _ in range(5_000):
+        reads_whatever_a_bag_says(any_text(seeded), seeded.choice(("[v1]", any_text(seeded))))
+        says_what_is_wrong_with_an_option(seeded.choice(NAMES), any_text(seeded))
+
+
+@settings(deadline=None, max_examples=300)
+@given(VALUES)
+def test_documents_within_the_limits_say_what_json_says(value):
+    try:
+        text = json.dumps(value, allow_nan=False)
+        read = documents.read_json(text)
+    except ValueError:
+        return
+    assert read == json.loads(text)

@@ -1,0 +1,100 @@
+"""Actions of the charm, whose answers the workload gives."""
+
+import dataclasses
+
+import pytest
+from ops import testing
+
+from tests import asked
+from tests.unit.charm import fake_cluster
+from tests.unit.charm.charm_world import POD, PROGRAM, listing, state, workload
+
+
+def test_list_uninjected_names_each_pod_and_why(ctx, fake):
+    fake_cluster.install_istio(fake)
+    ctx.run(ctx.on.action("list-uninjected"), state(workload(POD, eligible=15)))
+    assert ctx.action_results == {
+        "in-mesh": "14/15",
+        "pods": "kubeflow/minio-0 (StatefulSet/minio): was created before the mesh was there",
+    }
+
+
+@pytest.mark.parametrize(
+    ("dry_run", "result", "last"),
+    [
+        pytest.param(False, "restarting", "--no-wait", id="for real"),
+        pytest.param(True, "would-restart", "--dry-run", id="dry run"),
+    ],
+)
+@pytest.mark.parametrize("stale", [False, True])
+def test_restart_asks_the_workload(ctx, fake, *, stale, dry_run, result, last):
+    fake_cluster.install_istio(fake)
+    job = {**POD, "name": "job-x", "workload": "", "fixable": False, "message": "a Job's"}
+    answer = testing.Exec((PROGRAM, "uninjected"), stdout=listing(POD, job))
+    container = dataclasses.replace(workload(), execs={answer, asked.version()})
+    action = "restart-stale" if stale else "restart-uninjected"
+    ctx.run(ctx.on.action(action, params={"dry-run": dry_run}), state(container))
+    command = [one.command for one in ctx.exec_history["lifecycle"]][-1]
+    assert command[-1] == last
+    assert "--restart" in command
+    assert ("--stale" in command) is stale
+    assert "--proxy-revision default --proxy-version 1.31.1" in " ".join(command)
+    assert "kubeflow/minio-0" in ctx.action_results[result]
+    assert ctx.action_results["not-ours-to-restart"] == "kubeflow/job-x: a Job's"
+
+
+def test_action_without_an_answer_fails_with_the_reason(ctx, fake):
+    fake_cluster.install_istio(fake)
+    with pytest.raises(testing.ActionFailed, match="no connection"):
+        ctx.run(ctx.on.action("list-uninjected"), state(workload(code=1, stderr="no connection")))
+
+
+def test_action_with_wrong_options_fails_with_them(ctx, fake):
+    with pytest.raises(testing.ActionFailed, match="revision"):
+        ctx.run(ctx.on.action("list-uninjected"), state(revision="1.31"))
+
+
+def stopping(answer) -> testing.State:
+    answers = {testing.Exec((PROGRAM, "stop"), stdout=listing(answer))}
+    container = workload()
+    return state(dataclasses.replace(container, execs={*container.execs, *answers}))
+
+
+RULED = {"decision": "stop", "reason": "PayloadEnded", "message": "main has ended"}
+
+
+def test_stop_proxy_asks_the_workload(ctx, fake):
+    fake_cluster.install_istio(fake)
+    answer = {**RULED, "result": "acknowledged", "transport": "exec", "detail": ""}
+    ctx.run(ctx.on.action("stop-proxy", params={"pod": "job-x"}), stopping(answer))
+    command = [one.command for one in ctx.exec_history["lifecycle"]][-1]
+    assert " ".join(command).startswith(f"{PROGRAM} stop job-x --namespace kubeflow --output json")
+    assert ctx.action_results == {"stopped": "kubeflow/job-x: main has ended (by exec)"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        pytest.param(
+            {"decision": "wait", "reason": "PayloadRuns", "message": "main runs"},
+            "alice/job-x: its proxy is not stopped: main runs .wait.",
+            id="not-ended",
+        ),
+        pytest.param(
+            {**RULED, "result": "timeout", "transport": "exec", "detail": "10 s"},
+            "alice/job-x: timeout: 10 s",
+            id="no-answer",
+        ),
+    ],
+)
+def test_stop_proxy_fails_with_the_reason(ctx, fake, answer, words):
+    fake_cluster.install_istio(fake)
+    params = {"pod": "job-x", "namespace": "alice"}
+    with pytest.raises(testing.ActionFailed, match=words):
+        ctx.run(ctx.on.action("stop-proxy", params=params), stopping(answer))
+
+
+def test_show_manifests_shows_what_is_ours(ctx, fake):
+    fake_cluster.install_istio(fake)
+    ctx.run(ctx.on.action("show-manifests"), state())
+    assert "manifests" in ctx.action_results

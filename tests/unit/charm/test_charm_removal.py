@@ -1,0 +1,96 @@
+"""The end of the application, as the whole charm brings it about."""
+
+import dataclasses
+import json
+
+import pytest
+from ops import testing
+
+from tests import asked
+from tests.unit.charm import fake_cluster
+from tests.unit.charm.charm_world import PROGRAM, command, listing, state, workload
+
+
+def test_removal_with_wrong_options_is_done(ctx, fake):
+    fake_cluster.install_istio(fake)
+    ctx.run(ctx.on.start(), state())
+    ctx.run(ctx.on.remove(), state(revision="1.31", units=0))
+    assert "istio-injection" not in fake.labels("kubeflow")
+
+
+def test_removal_leaves_the_cluster_as_it_was(ctx, fake):
+    fake_cluster.install_istio(fake)
+    before = _objects(fake)
+    ctx.run(ctx.on.start(), state())
+    for kind, name in (("ConfigMap", "convergence"), ("Lease", "lifecycle")):
+        version = "v1" if kind == "ConfigMap" else "coordination.k8s.io/v1"
+        fake.add(
+            {
+                "apiVersion": version,
+                "kind": kind,
+                "metadata": {"name": f"istio-integrator-{name}", "namespace": "kubeflow"},
+            }
+        )
+    out = ctx.run(ctx.on.remove(), state(leader=False, units=0))
+    assert _objects(fake) == before
+    assert "--convergence off" in command(out)
+    ctx.run(ctx.on.remove(), state(leader=False, units=0))
+    assert _objects(fake) == before
+
+
+def _objects(fake) -> list[str]:
+    found = []
+    for obj in fake.objects.values():
+        metadata = {k: v for k, v in obj["metadata"].items() if k != "resourceVersion" and v}
+        found.append(json.dumps({**obj, "metadata": metadata}, sort_keys=True))
+    return sorted(found)
+
+
+def test_removal_tells_the_owners_of_unfinished_pods(ctx, fake):
+    fake.namespace("alice", **{"app.kubernetes.io/part-of": "kubeflow-profile"})
+    for namespace, name, policy in (
+        ("kubeflow", "train", "OnFailure"),
+        ("alice", "notebook-job", "Never"),
+        ("kubeflow", "server", "Always"),
+    ):
+        metadata = {"name": name, "namespace": namespace}
+        spec = {"restartPolicy": policy, "containers": [{"name": "istio-proxy"}]}
+        fake.add({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    lines = [
+        {"namespace": "kubeflow", "name": "train", "decision": "wait"},
+        {"namespace": "alice", "name": "notebook-job", "decision": "ignore"},
+    ]
+    told = testing.Exec((PROGRAM, "explain"), stdout=listing(*lines))
+    container = dataclasses.replace(workload(), execs={told, asked.version()})
+    ctx.run(ctx.on.remove(), state(container, units=0))
+    listed = json.loads(ctx.exec_history["lifecycle"][-1].stdin)
+    assert [pod["metadata"]["name"] for pod in listed["items"]] == ["train", "notebook-job"]
+    (event,) = [obj for obj in fake.objects.values() if obj["kind"] == "Event"]
+    assert event["involvedObject"]["name"] == "train"
+    assert "kubectl exec -n kubeflow train -c istio-proxy" in event["message"]
+
+
+def test_scaling_down_removes_nothing(ctx, fake):
+    fake_cluster.install_istio(fake)
+    ctx.run(ctx.on.start(), state())
+    ctx.run(ctx.on.remove(), state(units=1))
+    assert fake.labels("kubeflow")["istio-injection"] == "enabled"
+
+
+def test_event_during_the_removal_brings_nothing_back(ctx, fake):
+    fake_cluster.install_istio(fake)
+    ctx.run(ctx.on.update_status(), state(units=0))
+    assert fake.writes == []
+
+
+def test_removal_without_rights_does_not_fail(ctx, fake):
+    fake.forbidden.add(("*", "*"))
+    ctx.run(ctx.on.remove(), state(units=0))
+
+
+def test_removal_with_an_api_server_in_trouble_is_tried_again(ctx, fake):
+    fake_cluster.install_istio(fake)
+    ctx.run(ctx.on.start(), state())
+    fake.unreachable = True
+    with pytest.raises(testing.errors.UncaughtCharmError):
+        ctx.run(ctx.on.remove(), state(units=0))

@@ -1,0 +1,155 @@
+"""What the charm's objects deny, as the cluster holds them, and what the charm does not read."""
+
+import contextlib
+import re
+
+import pytest
+from ops import testing
+
+from tests.unit.charm import fake_cluster, ingress_world, istio_objects
+from tests.unit.charm.ingress_world import OURS, World, auth, install_gateway, route, secret
+
+
+@pytest.fixture(autouse=True)
+def connected(fake, monkeypatch):
+    ingress_world.connect_without_gateway(fake, monkeypatch)
+
+
+@pytest.fixture
+def webhook(fake):
+    """The webhook, asked by the API server."""
+    world = World(fake, admission="webhook")
+    world.run()
+    world.get_ready("istio-integrator-admission")
+    return world
+
+
+@pytest.fixture
+def exposed(fake):
+    """A model that is served by a gateway elsewhere, by HTTPS."""
+    install_gateway(fake)
+    secret(fake, "kubeflow-tls", "istio-ingress")
+    world = World(fake, route(), auth(), tls_secret="kubeflow-tls")
+    world.run()
+    return world
+
+
+def test_pods_of_the_webhook_have_no_token_and_no_more_rights_than_they_need(webhook):
+    (deployment,) = webhook.all("Deployment")
+    pod = deployment["spec"]["template"]["spec"]
+
+    assert pod["automountServiceAccountToken"] is False
+    assert "serviceAccountName" not in pod
+    assert not [each for each in pod["volumes"] if "projected" in each]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for container in pod["containers"]:
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+
+
+def test_pods_of_the_webhook_call_nobody(webhook):
+    found = webhook.all("NetworkPolicy")
+    (deployment,) = webhook.all("Deployment")
+    marks = deployment["spec"]["template"]["metadata"]["labels"]
+    chosen = [each for each in found if _selects(each["spec"]["podSelector"], marks)]
+
+    assert any("Egress" in each["spec"]["policyTypes"] for each in chosen)
+    assert not any(each["spec"].get("egress") for each in chosen)
+
+
+def test_the_webhook_is_not_asked_about_its_own_pods(webhook):
+    (deployment,) = webhook.all("Deployment")
+    marks = deployment["spec"]["template"]["metadata"]["labels"]
+    (configuration,) = webhook.all("MutatingWebhookConfiguration")
+
+    assert configuration["webhooks"]
+    for hook in configuration["webhooks"]:
+        assert not istio_objects.selects(hook["objectSelector"], marks)
+        assert istio_objects.selects(hook["objectSelector"], {"app": "any"})
+
+
+def test_probes_of_the_policy_do_not_reach_the_webhook(webhook):
+    (configuration,) = webhook.all("MutatingWebhookConfiguration")
+    asked = {"istio-integrator.charmhub.io/probe": "webhook"}
+    other = {"istio-integrator.charmhub.io/probe": "policy"}
+
+    for hook in configuration["webhooks"]:
+        assert istio_objects.selects(hook["objectSelector"], asked)
+        assert not istio_objects.selects(hook["objectSelector"], other)
+
+
+def _selects(selector, labels):
+    return selector.get("matchLabels", {}).items() <= labels.items()
+
+
+def test_the_gateway_refuses_old_versions_of_tls(exposed):
+    (gateway,) = exposed.all("Gateway")
+    (secure,) = [each for each in gateway["spec"]["servers"] if "mode" in each.get("tls", {})]
+
+    assert secure["tls"]["minProtocolVersion"] in ("TLSV1_2", "TLSV1_3")
+
+
+def test_the_guard_comes_after_filters_of_others_and_so_stands_before_them(exposed):
+    guards = exposed.all("EnvoyFilter")
+
+    assert guards
+    # Without a priority a filter has 0; the later one inserts in front of the earlier.
+    assert all(guard["spec"]["priority"] > 0 for guard in guards)
+
+
+@pytest.mark.parametrize(
+    ("place", "exported"),
+    [
+        pytest.param("istio-ingress", [".", "istio-ingress"], id="elsewhere"),
+        pytest.param("kubeflow", ["."], id="in the model"),
+    ],
+)
+def test_routes_are_exported_to_where_the_gateway_is_and_no_further(fake, place, exported):
+    install_gateway(fake, place)
+    world = World(fake, route(), auth())
+    world.run()
+    routes = world.all("VirtualService")
+
+    assert routes
+    assert [each["spec"]["exportTo"] for each in routes] == [exported] * len(routes)
+
+
+SECRETS = re.compile(r"/api/v1/namespaces/([^/]+)/secrets/([^/]+)")
+
+
+def test_no_secret_is_read_but_our_own_and_the_one_that_the_operator_names(fake, monkeypatch):
+    for namespace in ("istio-ingress", "kubeflow", "istio-system"):
+        secret(fake, "theirs", namespace)
+    install_gateway(fake)
+    secret(fake, "kubeflow-tls", "istio-ingress")
+    read, lists = set(), []
+    handle = fake._handle
+
+    def note(request):
+        if request.method == "GET" and "/secrets" in request.url.path:
+            one = SECRETS.fullmatch(request.url.path)
+            if one:
+                read.add(one.groups())
+            else:
+                lists.append(request.url.params.get("labelSelector", ""))
+        if request.url.path.endswith("/log"):
+            raise fake_cluster.StatusError(404, "no log is kept here")
+        return handle(request)
+
+    monkeypatch.setattr(fake, "_handle", note)
+    related = (route(), auth())
+    world = World(fake, *related, admission="webhook", tls_secret="kubeflow-tls")
+    world.run(lambda ctx: ctx.on.upgrade_charm())
+    world.get_ready("istio-integrator-admission")
+    with contextlib.suppress(testing.ActionFailed):
+        world.run(lambda ctx: ctx.on.action("diagnose"))
+    world.remove()
+
+    foreign = {each for each in read if not each[1].startswith(OURS)}
+    assert foreign == {("istio-ingress", "kubeflow-tls")}
+    assert foreign < read
+    assert lists == []

@@ -1,0 +1,157 @@
+"""In which order everything goes: what opens a door before what guards it."""
+
+import ops
+import pytest
+
+from istio_integrator.ingress import exposure
+from tests.unit.charm import ingress_world
+from tests.unit.charm.ingress_world import OURS, OWNER, World, auth, authority, route, secret
+
+INJECTION = "istio-injection"
+
+
+@pytest.fixture(autouse=True)
+def connected(fake, monkeypatch):
+    ingress_world.connect(fake, monkeypatch)
+
+
+def kept_by_the_workload(fake):
+    """What the workload writes while it runs."""
+    for version, kind, suffix in (
+        ("v1", "ConfigMap", "convergence"),
+        ("coordination.k8s.io/v1", "Lease", "lifecycle"),
+    ):
+        metadata = {"name": f"{OURS}-{suffix}", "namespace": "kubeflow"}
+        fake.add({"apiVersion": version, "kind": kind, "metadata": metadata})
+
+
+def made_by_an_older_revision(fake):
+    """An object of ours that nothing of this revision makes."""
+    labels = {
+        OWNER: "kubeflow.istio-integrator",
+        "istio-integrator.charmhub.io/component": "of-an-older-revision",
+        "app.kubernetes.io/managed-by": OURS,
+    }
+    metadata = {"name": "of-an-older-revision", "namespace": "kubeflow", "labels": labels}
+    fake.add({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+
+
+def parts_in_order(writes, parts):
+    """Say in which order the parts were first touched."""
+    found = {
+        part: n
+        for n, write in reversed([*enumerate(writes)])
+        for part in parts
+        if write.startswith(part)
+    }
+    return sorted(found, key=lambda part: found[part])
+
+
+@pytest.mark.parametrize(
+    ("backend", "admission_goes"),
+    [
+        pytest.param(
+            "webhook",
+            ["mutatingwebhookconfigurations", "deployments", "secrets"],
+            id="webhook",
+        ),
+        pytest.param(
+            "policy", ["mutatingadmissionpolicybindings", "mutatingadmissionpolicies"], id="policy"
+        ),
+    ],
+)
+def test_removal_takes_the_routes_first_and_the_workload_last(
+    fake, monkeypatch, backend, admission_goes
+):
+    world = World(fake, route(), auth(), admission=backend)
+    world.run()
+    if backend == "webhook":
+        world.get_ready("istio-integrator-admission")
+    kept_by_the_workload(fake)
+    made_by_an_older_revision(fake)
+    assert fake.labels("kubeflow")[INJECTION] == "enabled"
+    fake.writes.clear()
+    replan = ops.Container.replan
+    monkeypatch.setattr(
+        ops.Container, "replan", lambda self: fake.writes.append("change layer") or replan(self)
+    )
+
+    world.remove()
+
+    order = [
+        # Without convergence, so that nothing is evicted while all of it goes.
+        "change layer",
+        "delete virtualservices",
+        "delete gateways",
+        "delete envoyfilters",
+        "patch namespaces",
+        *(f"delete {kind}" for kind in admission_goes),
+        "delete configmaps of-an-older-revision",
+        "delete leases",
+    ]
+    assert parts_in_order(fake.writes, order) == order
+    assert INJECTION not in fake.labels("kubeflow")
+
+
+SECRET = "istio-integrator.kubeflow.istio-integrator"
+
+
+@pytest.mark.parametrize(
+    ("labels", "stays"),
+    [
+        pytest.param({OWNER: "kubeflow.istio-integrator"}, False, id="ours"),
+        pytest.param({OWNER: "other.istio-integrator"}, True, id="another's"),
+        pytest.param({}, True, id="nobody says"),
+    ],
+)
+def test_only_a_certificate_of_ours_goes_when_the_gateway_moves(fake, labels, stays):
+    related = route(), auth(), authority()
+    world = World(fake, *related, hosts="kf.example.com")
+    world.run()
+    found = secret(fake, SECRET, "istio-ingress", **labels)
+    (guard,) = world.all("EnvoyFilter")
+    found["metadata"]["ownerReferences"] = guard["metadata"]["ownerReferences"]
+
+    world.config["gateway_workload"] = True
+    world.run()
+
+    assert [gateway["spec"]["selector"] for gateway in world.all("Gateway")] != [
+        {"istio": "ingressgateway"}
+    ]
+    assert (fake.find("Secret", SECRET, "istio-ingress") is not None) is stays
+
+
+@pytest.fixture
+def waits(fake, monkeypatch):
+    """Write the pauses of the ingress down between the writes, instead of making them."""
+    monkeypatch.setattr(exposure, "SETTLE", 7)
+    defaults = exposure.Ingress.__init__.__kwdefaults__
+    monkeypatch.setitem(defaults, "sleep", lambda seconds: fake.writes.append(f"wait {seconds}"))
+
+
+@pytest.mark.usefixtures("waits")
+def test_gateway_has_time_to_forget_the_routes_before_the_guard_goes(fake):
+    world = World(fake, route(), auth())
+    world.run()
+    fake.writes.clear()
+
+    world.remove()
+
+    order = ["delete virtualservices", "delete gateways", "wait 7", "delete envoyfilters"]
+    assert parts_in_order(fake.writes, order) == order
+
+
+@pytest.mark.usefixtures("waits")
+@pytest.mark.parametrize(
+    "options", [{"hosts": "ai.example.com"}, {"gateway_workload": True}], ids=["hosts", "gateway"]
+)
+def test_gateway_has_time_to_forget_the_routes_before_they_move(fake, options):
+    world = World(fake, route(), auth(), hosts="kf.example.com")
+    world.run()
+    fake.writes.clear()
+
+    world.config |= options
+    world.run()
+
+    order = ["delete virtualservices", "wait 7", "patch envoyfilters", "patch virtualservices"]
+    assert parts_in_order(fake.writes, order) == order

@@ -1,0 +1,146 @@
+"""The names in rbac/ are those that the charm gives."""
+
+import json
+import pathlib
+
+import pytest
+import yaml
+
+from integrator_contract import names, namespaces
+from istio_integrator.admission import policy, webhook
+from istio_integrator.diagnosis.checks import rights as needed_rights
+from istio_integrator.ingress import gateway
+from istio_integrator.kube import manifests, owners
+from tests import rights
+
+MODEL, APP = "ai", "mesh"
+OWNER = names.owner(MODEL, APP)
+LISTS = {"list", "watch"}
+
+
+class Nobody:
+    """An API server that is not asked."""
+
+
+def own_names() -> set[str]:
+    """Every name that is known before an application is deployed."""
+    own = manifests.Manifests(Nobody(), model=MODEL, application=APP)
+    selectors = policy.namespace_selectors(namespaces.Served(model=MODEL, owner=OWNER))
+    name = policy.name(OWNER)
+    made = ("admission", "gateway", "gateway-place", "gateway-service")
+    kept = ("lifecycle", "convergence")
+    return {
+        name,
+        *(f"{name}.{kind}" for kind, _ in selectors),
+        webhook.configuration_name(OWNER),
+        *own.secrets.values(),
+        *(owners.object_name(APP, suffix) for suffix in (*made, *kept)),
+        gateway.NAME,
+        f"{MODEL}-{APP}",
+        MODEL,
+    }
+
+
+def needs() -> list[needed_rights.Need]:
+    roles = needed_rights.roles(rights.roles(MODEL, APP), model=MODEL, application=APP)
+    return needed_rights.needs(roles, model=MODEL)
+
+
+def limits() -> dict:
+    found, _ = yaml.safe_load_all(rights.admission_policy(MODEL, APP))
+    return {each["name"]: each["expression"] for each in found["spec"]["variables"]}
+
+
+def test_roles_name_everything_that_the_charm_makes_and_nothing_else():
+    of_istio = {"istio", "istio-sidecar-injector"}
+    assert {need.name for need in needs() if need.name} == own_names() | of_istio
+
+
+WITHOUT_NAMES = {
+    # Made by POST, when the API server does not ask for a name.
+    "create pods",
+    "create pods/eviction",
+    "create leases.coordination.k8s.io",
+    "create configmaps",
+    "create events",
+    # Others' pods, Events about them, and namespaces: nobody knows their names before.
+    "create pods/portforward",
+    "create pods/exec",
+    "patch events",
+    "patch pods",
+    "delete pods",
+    "patch namespaces",
+    # Named after relations.
+    "create virtualservices.networking.istio.io",
+    "patch virtualservices.networking.istio.io",
+    "delete virtualservices.networking.istio.io",
+}
+
+
+def test_every_right_to_change_something_is_for_names_of_ours_but_these():
+    changes = {need.text for need in needs() if need.verb not in {*LISTS, "get"} and not need.name}
+    assert changes == WITHOUT_NAMES
+
+
+def test_no_role_lists_secrets_but_the_gateways_and_none_gets_all_of_them():
+    secrets = [need for need in needs() if need.resource == "secrets" and not need.name]
+    assert [(need.verb, need.namespace, need.role) for need in secrets] == [
+        ("list", MODEL, f"{APP}-own-gateway")
+    ]
+
+
+def test_policy_and_roles_speak_of_the_same_names():
+    named: dict[str, set[str]] = {}
+    for need in needs():
+        if need.name and need.verb in ("create", "update", "patch", "delete"):
+            kind = f"{need.resource}.{need.group}" if need.group else need.resource
+            named.setdefault(kind, set()).add(need.name)
+    # No policy can be about policies, and namespaces are not ours.
+    for kind in (*named,):
+        if "mutatingadmissionpolic" in kind or kind == "namespaces":
+            del named[kind]
+    said = {kind: set(names) for kind, names in json.loads(limits()["own"]).items()}
+    said["services"] = set(json.loads(limits()["ownServices"]))
+    assert said == named
+
+
+@pytest.mark.parametrize("file", ["roles", "admission_policy"])
+def test_names_in_the_files_are_replaced_everywhere(file):
+    text = getattr(rights, file)(MODEL, APP)
+    said = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
+    assert "MODEL" not in said
+    assert "APPLICATION" not in said
+
+
+@pytest.mark.parametrize(("model", "application"), [("m" * 31, "a" * 31), ("m", "a" * 49)])
+def test_longest_names_that_are_not_cut_are_those_that_the_page_says(model, application):
+    owner = names.owner(model, application)
+    own = manifests.Manifests(Nobody(), model=model, application=application)
+    objects = {*own.secrets.values(), owners.object_name(application, "admission-tls")}
+    assert owner == f"{model}.{application}"
+    assert objects == {
+        f"istio-integrator.{owner}",
+        f"{application}-gateway-key",
+        f"{application}-admission-tls",
+    }
+
+
+@pytest.mark.parametrize(("model", "application"), [("m" * 32, "a" * 31), ("m", "a" * 50)])
+def test_longer_ones_are_cut(model, application):
+    own = manifests.Manifests(Nobody(), model=model, application=application)
+    plain = {f"istio-integrator.{model}.{application}", f"{application}-admission-tls"}
+    assert not plain <= set(own.secrets.values())
+
+
+def test_page_says_of_every_role_what_it_amounts_to():
+    page = pathlib.Path("docs/how-to/without-trust.md").read_text()
+    _, amounts = page.split("## What the roles amount to")
+    ends = {need.role.removeprefix(f"{MODEL}-").removeprefix(APP) for need in needs()}
+    assert {end for end in ends if f"| `{end}` |" not in amounts} == set()
+    optional = {f"| `{end}` |" for end in needed_rights.OPTIONAL if end != "-gateway"}
+    assert {end for end in optional if end not in page} == set()
+
+
+def test_each_file_says_how_its_names_are_changed():
+    for path in pathlib.Path("rbac").glob("*.yaml"):
+        assert "sed -e 's/MODEL/kubeflow/g' -e 's/APPLICATION/" in path.read_text(), path

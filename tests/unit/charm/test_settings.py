@@ -1,0 +1,196 @@
+"""What new pods get, kept while the mesh can't be asked."""
+
+import dataclasses
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from integrator_contract import names
+from istio_integrator import parts
+from istio_integrator.admission import settings
+from istio_integrator.config import config
+from istio_integrator.mesh import installation
+
+ALIVE = installation.Mesh(
+    namespace="istio-system", revision="x", is_default=False, probed=True, native_sidecars=True
+)
+AWAY = dataclasses.replace(ALIVE, probed=False, native_sidecars=False)
+NATIVE = settings.Seen(
+    native=True, inject_label=("istio.io/rev", "x"), istiod_namespace="istio-system"
+)
+CLASSIC = dataclasses.replace(NATIVE, native=False)
+
+
+NO_PORTS = json.dumps(
+    {"native": True, "inject-label": ["a", "b"], "istiod-namespace": "", "controller-ports": "x"}
+)
+NOTHING = ["", "{", "[]", '{"native": 1}', "null", '{"native": true}', NO_PORTS]
+
+
+def scope(found, mode="auto"):
+    return parts.Context(
+        cluster=None,
+        manifests=None,
+        config=config.Config(sidecar_mode=mode),
+        mesh=found,
+        model="m",
+        application="a",
+        unit="a/0",
+        leader=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "before", "want"),
+    [
+        pytest.param(ALIVE, None, NATIVE, id="as it shows itself"),
+        pytest.param(ALIVE, CLASSIC, NATIVE, id="it changed"),
+        pytest.param(AWAY, NATIVE, NATIVE, id="istiod is away"),
+        pytest.param(
+            dataclasses.replace(AWAY, native_sidecars=True), CLASSIC, CLASSIC, id="old istiod away"
+        ),
+        pytest.param(AWAY, None, CLASSIC, id="istiod was never seen"),
+        pytest.param(None, NATIVE, NATIVE, id="its webhook is away too"),
+        pytest.param(None, None, settings.Seen(), id="there was never an istio"),
+    ],
+)
+def test_what_was_seen_last_is_kept_while_the_mesh_says_nothing(found, before, want):
+    assert settings.Seen.of(scope(found), before) == want
+
+
+IN_CLUSTER = "controller-service.controller-x.svc.cluster.local:17070"
+CUTTING = dataclasses.replace(ALIVE, registry_only=True)
+CUT = dataclasses.replace(NATIVE, controller_ports=(17070,))
+
+
+@pytest.mark.parametrize(
+    ("found", "before", "want"),
+    [
+        pytest.param(CUTTING, None, CUT, id="where it is needed"),
+        pytest.param(ALIVE, CUT, NATIVE, id="not where it is not"),
+        pytest.param(
+            dataclasses.replace(CUTTING, excluded_outbound_ports=(17070,)),
+            None,
+            dataclasses.replace(NATIVE, mesh_ports=(17070,)),
+            id="not where the mesh does it",
+        ),
+        pytest.param(AWAY, CUT, CUT, id="kept while istiod is away"),
+        pytest.param(None, CUT, CUT, id="kept while its webhook is away"),
+    ],
+)
+def test_charms_reach_their_controller(found, before, want):
+    seen = settings.Seen.of(scope(found), before)
+    assert seen == want
+    wanted = settings.Preparation.of(scope(found), seen, lifecycle_in_model=True)
+    rules = wanted.settings.document()["excluded-outbound-ports"]
+    own = {"pods": "app.kubernetes.io/name", "ports": (17070,)}
+    assert rules == ((own,) if want is CUT else ())
+
+
+@pytest.mark.parametrize("option", [True, False])
+@pytest.mark.parametrize("found", [ALIVE, AWAY, None], ids=["alive", "away", "gone"])
+@pytest.mark.parametrize("held", [True, False])
+def test_pods_ask_for_the_hold_unless_the_mesh_holds_them_anyway(found, option, held):
+    before = dataclasses.replace(NATIVE, held=held)
+    if found is not None:
+        found = dataclasses.replace(found, hold_by_default=held)
+    where = scope(found)
+    where = dataclasses.replace(where, config=config.Config(hold_application=option))
+    seen = settings.Seen.of(where, before)
+    assert settings.Seen.read({"metadata": {"annotations": {names.SEEN: seen.text()}}}) == seen
+    wanted = settings.Preparation.of(where, seen, lifecycle_in_model=True)
+    assert wanted.settings.document()["hold-application"] == (option and not held)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "want"),
+    [
+        ("", parts.Controller((17070,))),
+        ("10.1.2.3:17070 [fd00::1]:17070", parts.Controller((17070,))),
+        ("[fd00::1]:17070", parts.Controller((17070,))),
+        ("controller.example.com:443 10.1.2.3:17070", parts.Controller((443, 17070))),
+        (IN_CLUSTER, parts.Controller((17070,), is_named=True)),
+        ("nonsense", parts.Controller((17070,))),
+    ],
+)
+def test_controller_is_where_juju_tells(addresses, want):
+    assert parts.Controller.read(addresses) == want
+
+
+CAPTURING = dataclasses.replace(ALIVE, cni=True, captures_names=True)
+
+
+@pytest.mark.parametrize(
+    ("found", "addresses", "want"),
+    [
+        pytest.param(CAPTURING, IN_CLUSTER, (17070, 53), id="a name nobody answers"),
+        pytest.param(CAPTURING, f"{IN_CLUSTER} 10.1.2.3:17070", (17070,), id="an address too"),
+        pytest.param(
+            dataclasses.replace(CAPTURING, native_by_default=True), IN_CLUSTER, (), id="native"
+        ),
+        pytest.param(dataclasses.replace(CAPTURING, cni=False), IN_CLUSTER, (), id="no plugin"),
+        pytest.param(
+            dataclasses.replace(CAPTURING, captures_outbound=False),
+            IN_CLUSTER,
+            (53,),
+            id="only names are captured",
+        ),
+        pytest.param(
+            dataclasses.replace(CUTTING, captures_outbound=False), "", (), id="nothing captured"
+        ),
+    ],
+)
+def test_charms_find_a_controller_that_has_only_a_name(found, addresses, want):
+    where = dataclasses.replace(scope(found), controller=parts.Controller.read(addresses))
+    assert settings.Seen.of(where, None).controller_ports == want
+
+
+def test_ports_that_the_mesh_excludes_stay_so_beside_others():
+    found = dataclasses.replace(CUTTING, excluded_outbound_ports=(3306, 5432))
+    seen = settings.Seen.of(scope(found), None)
+    where = scope(found)
+    options = config.Config(excluded_outbound_ports="5432")
+    where = dataclasses.replace(where, config=options)
+    wanted = settings.Preparation.of(where, seen, lifecycle_in_model=True)
+    assert [rule["ports"] for rule in wanted.settings.document()["excluded-outbound-ports"]] == [
+        (5432, 3306),
+        (17070, 3306, 5432),
+    ]
+    kept = settings.Seen.of(scope(None), seen)
+    assert kept.mesh_ports == (3306, 5432)
+
+
+def test_ports_that_the_mesh_excludes_are_nobodys_rule():
+    found = dataclasses.replace(ALIVE, excluded_outbound_ports=(3306,))
+    seen = settings.Seen.of(scope(found), None)
+    wanted = settings.Preparation.of(scope(found), seen, lifecycle_in_model=True)
+    assert wanted.settings.document()["excluded-outbound-ports"] == ()
+
+
+@pytest.mark.parametrize("found", [ALIVE, AWAY, None])
+def test_classic_sidecars_are_an_option_whatever_was_seen(found):
+    assert settings.Seen.of(scope(found, "classic"), NATIVE).native is False
+
+
+@given(
+    seen=st.builds(
+        settings.Seen,
+        native=st.booleans(),
+        inject_label=st.tuples(st.text(), st.text()),
+        istiod_namespace=st.text(),
+        controller_ports=st.lists(st.integers(1, 65535)).map(tuple),
+        mesh_ports=st.lists(st.integers(1, 65535)).map(tuple),
+    )
+)
+def test_what_is_written_is_read_back(seen):
+    annotations = {names.SEEN: seen.text()}
+    assert settings.Seen.read({"metadata": {"annotations": annotations}}) == seen
+
+
+@pytest.mark.parametrize("text", NOTHING)
+def test_what_cannot_be_understood_was_not_seen(text):
+    annotations = {names.SEEN: text}
+    assert settings.Seen.read({"metadata": {"annotations": annotations}}) is None
+    assert settings.Seen.read(None) is None

@@ -1,0 +1,117 @@
+"""The contract itself: what it rests on, its names, its reasons and its answers."""
+
+import ast
+import dataclasses
+import json
+import pathlib
+import re
+import sys
+
+import msgspec
+import pydantic
+import pytest
+
+import integrator_contract
+from integrator_contract import answers, names, reasons
+
+MODULES = sorted(pathlib.Path(integrator_contract.__file__).parent.glob("*.py"))
+
+
+def imported(module):
+    for node in ast.walk(ast.parse(module.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield str(node.module)
+
+
+@pytest.mark.parametrize("module", [pytest.param(each, id=each.name) for each in MODULES])
+def test_contract_imports_the_standard_library_alone(module):
+    roots = {name.partition(".")[0] for name in imported(module)}
+
+    assert roots <= sys.stdlib_module_names
+
+
+@pytest.mark.parametrize(
+    ("model", "application", "want"),
+    [
+        ("kubeflow", "istio-integrator", "kubeflow.istio-integrator"),
+        ("m" * 40, "a" * 22, f"{'m' * 40}.{'a' * 22}"),
+        ("m" * 40, "a" * 23, f"{'m' * 40}.{'a' * 11}-"),
+        ("m" * 51, "a" * 23, f"{'m' * 51}-"),
+    ],
+)
+def test_owner_fits_a_label_and_differs_by_application(model, application, want):
+    owner = names.owner(model, application)
+
+    assert owner.startswith(want)
+    assert len(owner) <= 63
+    assert names.owner(model, f"{application}x") != owner
+
+
+@pytest.mark.parametrize("reason", reasons.Reason)
+def test_reason_is_a_word_with_a_topic_and_a_sentence(reason):
+    assert re.fullmatch(r"([A-Z][a-z]+)+", reason)
+    assert reason.topics
+    assert re.fullmatch(r"[A-Z`].*[^ ]\.", reason.meaning)
+    assert reasons.Reason(str(reason)) is reason
+
+
+PROXY = answers.ProxyAnswer(
+    namespace="m",
+    name="p",
+    decision=answers.Action.STOP,
+    reason=reasons.Reason.PAYLOAD_FINISHED,
+    message="main ended with 0",
+    containers=("main",),
+)
+POD = answers.PodAnswer(
+    namespace="m",
+    name="p",
+    workload="",
+    fixable=False,
+    reason=reasons.Reason.BARE_POD,
+    message="none",
+)
+SUMMARY = answers.Summary(
+    eligible=3,
+    in_mesh=1,
+    converging=1,
+    proposed=0,
+    guarded=(answers.Trouble("StatefulSet/a", "StillNoSidecar", "so"),),
+    reported=1,
+    settled_before_us=False,
+)
+
+
+def by_pydantic(text, kind):
+    return pydantic.TypeAdapter(kind).validate_python(json.loads(text))
+
+
+def by_msgspec(text, kind):
+    return msgspec.json.decode(text, type=kind)
+
+
+@pytest.mark.parametrize("read", [by_pydantic, by_msgspec])
+@pytest.mark.parametrize("answer", [PROXY, POD, SUMMARY])
+def test_answer_is_read_as_it_was_written(read, answer):
+    text = msgspec.json.encode(answer)
+
+    assert read(text, type(answer)) == answer
+
+
+@pytest.mark.parametrize("read", [by_pydantic, by_msgspec])
+def test_answer_of_a_newer_workload_may_say_more_and_of_an_older_one_less(read):
+    line = {**PROXY.line(), "since": 1}
+
+    assert "result" not in line
+    assert read(json.dumps(line), answers.ProxyAnswer) == PROXY
+
+
+def test_line_about_a_proxy_says_of_a_stop_all_or_nothing():
+    stopped = dataclasses.replace(PROXY, result=answers.ACKNOWLEDGED, transport="exec")
+
+    assert {*PROXY.line()} == {
+        *("namespace", "name", "decision", "reason", "message", "containers")
+    }
+    assert {*stopped.line()} - {*PROXY.line()} == {"result", "transport", "detail"}

@@ -1,0 +1,132 @@
+"""Label selectors: parsed as kubectl does, and matched as Kubernetes does."""
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from integrator_contract import selectors
+
+R = selectors.Requirement
+WORDS = st.from_regex(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,8}[A-Za-z0-9])?", fullmatch=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param("", (), id="empty"),
+        pytest.param("  ", (), id="blank"),
+        pytest.param("a=b", (R("a", "In", ("b",)),), id="equals"),
+        pytest.param("a==b", (R("a", "In", ("b",)),), id="double equals"),
+        pytest.param("a!=b", (R("a", "NotIn", ("b",)),), id="not equals"),
+        pytest.param("a=", (R("a", "In", ("",)),), id="empty value"),
+        pytest.param("a", (R("a", "Exists"),), id="exists"),
+        pytest.param("!a", (R("a", "DoesNotExist"),), id="does not exist"),
+        pytest.param("a in (b, c)", (R("a", "In", ("b", "c")),), id="in"),
+        pytest.param(
+            "x.io/a notin (b),c=d , !e",
+            (R("x.io/a", "NotIn", ("b",)), R("c", "In", ("d",)), R("e", "DoesNotExist")),
+            id="several",
+        ),
+    ],
+)
+def test_selector_is_parsed_as_kubectl_does(text, want):
+    assert selectors.parse(text) == want
+
+
+@pytest.mark.parametrize(
+    "text", ["a in b", "a=b c", "=b", "a,,b", "a in (b", "-a=b", "a=b/", "a>1"]
+)
+def test_selector_that_is_none_is_refused_with_its_part(text):
+    with pytest.raises(ValueError, match="'"):
+        selectors.parse(text)
+
+
+@pytest.mark.parametrize("text", [f"a={'b' * 64}", f"x/{'a' * 64}", f"a in (b,{'c' * 64})"])
+def test_selector_with_a_part_too_long_is_refused(text):
+    with pytest.raises(ValueError, match="longer than 63"):
+        selectors.parse(text)
+
+
+def test_selector_that_is_too_long_is_refused():
+    text = ",".join(["a=b"] * 1025)
+    assert len(text) == selectors.LONGEST + 3
+
+    with pytest.raises(ValueError, match="at most 4096 characters"):
+        selectors.parse(text)
+
+
+@given(st.lists(st.tuples(WORDS, st.sampled_from(["in", "notin"]), st.lists(WORDS, min_size=1))))
+def test_selector_of_sets_comes_back_as_its_parts(parts):
+    text = ",".join(f"{key} {how} ({','.join(values)})" for key, how, values in parts)
+    operators = {"in": "In", "notin": "NotIn"}
+
+    assert selectors.parse(text) == tuple(
+        R(key, operators[how], tuple(values)) for key, how, values in parts
+    )
+
+
+@given(st.text())
+def test_any_text_parses_or_is_refused(text):
+    with contextlib.suppress(ValueError):
+        selectors.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "labels", "want"),
+    [
+        pytest.param("", {"a": "b"}, False, id="nothing selects nothing"),
+        pytest.param("a", {"a": ""}, True, id="exists"),
+        pytest.param("a", {}, False, id="exists, absent"),
+        pytest.param("!a", {}, True, id="absent"),
+        pytest.param("!a", {"a": ""}, False, id="absent, but it exists"),
+        pytest.param("a=b", {"a": "b"}, True, id="equal"),
+        pytest.param("a=b", {"a": "c"}, False, id="not equal"),
+        pytest.param("a=", {"a": ""}, True, id="empty"),
+        pytest.param("a=", {}, False, id="empty is not absent"),
+        pytest.param("a!=b", {}, True, id="an absent label has no value"),
+        pytest.param("a notin (b,c)", {"a": "c"}, False, id="one of those"),
+        pytest.param("a=b,!c", {"a": "b"}, True, id="all are met"),
+        pytest.param("a=b,!c", {"a": "b", "c": ""}, False, id="one is not met"),
+    ],
+)
+def test_selector_matches_as_in_kubernetes(text, labels, want):
+    assert selectors.matches(selectors.parse(text), labels) is want
+
+
+def test_requirement_is_written_as_the_api_has_it():
+    assert R("a", "In", ("b",)).as_expression() == {"key": "a", "operator": "In", "values": ["b"]}
+    assert R("a", "Exists").as_expression() == {"key": "a", "operator": "Exists"}
+
+
+def test_equality_is_what_objects_of_istio_select_by():
+    assert selectors.equality("a=b,c=") == {"a": "b", "c": ""}
+    for text in ("a", "!a", "a!=b", "a in (b,c)"):
+        with pytest.raises(ValueError, match="only KEY=VALUE"):
+            selectors.equality(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("a", True),
+        ("example.com/a", True),
+        (f"{'x' * 253}/{'a' * 63}", True),
+        (f"{'x' * 254}/a", False),
+        ("a" * 64, False),
+        ("/a", False),
+        ("a/", False),
+        ("a b", False),
+        ("", False),
+    ],
+)
+def test_key_of_a_label_is_one(text, want):
+    assert selectors.is_key(text) is want
+
+
+@pytest.mark.parametrize(
+    ("text", "want"), [("", True), ("a" * 63, True), ("a" * 64, False), ("a-", False)]
+)
+def test_value_of_a_label_is_one(text, want):
+    assert selectors.is_value(text) is want

@@ -1,0 +1,74 @@
+"""The options of the service, written by the charm and read by the workload."""
+
+import argparse
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sidecar_lifecycle.shell.commands import run
+
+from integrator_contract import namespaces, service
+
+WORDS = st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), max_size=8)
+NAMES = st.from_regex(r"[a-z]([-a-z0-9]{0,6}[a-z0-9])?", fullmatch=True)
+OPTIONS = st.builds(
+    service.Options,
+    model=NAMES,
+    application=NAMES,
+    unit=NAMES.map("{}/0".format),
+    joined=st.booleans(),
+    mesh_namespace=st.just("") | NAMES,
+    mesh_revision=st.just("") | NAMES,
+    membership=st.sampled_from(["namespace", "selected", "none"]),
+    included_pods=WORDS.filter(lambda text: not text.startswith("-")),
+    excluded_pods=st.just("app in (a, b),!c"),
+    lifecycle_namespaces=st.frozensets(st.sampled_from(namespaces.KINDS), min_size=1),
+    proxy_shutdown=st.booleans(),
+    wait_for_containers=st.lists(NAMES, max_size=3).map(tuple),
+    ignore_containers=st.lists(NAMES, max_size=3).map(tuple),
+    status_port=st.integers(0, 65535),
+    replace_broken_pods=st.booleans(),
+    observe_gateways=st.booleans(),
+    convergence=st.sampled_from(["auto", "manual", "off"]),
+    convergence_max_unavailable=st.integers(1, 100),
+    listen=st.just("0.0.0.0:1"),
+    log_level_file=st.just("/x"),
+)
+
+
+def read(argv):
+    parser = argparse.ArgumentParser()
+    run.add_parser(parser.add_subparsers(required=True))
+    settings = run.settings_of(parser.parse_args(["run", *argv]))
+    return {name: getattr(settings, name) for name in service.Options.__dataclass_fields__}
+
+
+@given(OPTIONS)
+def test_workload_reads_what_the_charm_writes(options):
+    expected = {name: getattr(options, name) for name in service.Options.__dataclass_fields__}
+    assert read(service.command_line(options)) == expected
+
+
+@given(OPTIONS)
+def test_same_options_are_the_same_command_line(options):
+    again = frozenset(sorted(options.lifecycle_namespaces, reverse=True))
+    values = {name: getattr(options, name) for name in service.Options.__dataclass_fields__}
+    other = service.Options(**{**values, "lifecycle_namespaces": again})
+    assert service.command_line(other) == service.command_line(options)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--joined", "maybe", "'maybe' is neither true nor false"),
+        ("--lifecycle-namespaces", "model,all", "all"),
+        ("--status-port", "http", "invalid int value: 'http'"),
+        ("--membership", "often", "invalid choice: 'often'"),
+    ],
+)
+def test_value_that_can_t_be_read_is_named(option, value, said, capsys):
+    line = service.command_line(service.Options(model="m", application="a", unit="a/0"))
+    with pytest.raises(SystemExit):
+        read([*line, option, value])
+    assert f"argument {option}: " in (err := capsys.readouterr().err)
+    assert said in err

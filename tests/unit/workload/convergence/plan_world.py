@@ -1,0 +1,76 @@
+"""What the plan is given, in few words, and what it says."""
+
+from sidecar_lifecycle.decide.convergence import facts, memory, outcome, plan
+
+NOW = 1_000_000.0
+DAY = 86_400.0
+
+
+def replica(name="a-0", **values):
+    defaults = {
+        "uid": f"uid-{name}",
+        "created": NOW - 600,
+        "workload": f"StatefulSet/{name.rsplit('-', 1)[0]}",
+        "ready_since": NOW - 300,
+        "revision": "r1",
+    }
+    return facts.Replica(name=name, **{**defaults, **values})
+
+
+def snapshot(*replicas, desired=None, answers=(), **values):
+    counts = {}
+    for each in replicas:
+        counts[each.workload] = counts.get(each.workload, 0) + 1
+    return facts.Snapshot(
+        replicas=replicas,
+        desired={**counts, **(desired or {})},
+        fingerprint="f",
+        answers={
+            workload: facts.Answer(verdict=verdict, message="why", uid=uid, at=NOW)
+            for workload, verdict, uid in answers
+        },
+        **values,
+    )
+
+
+def decide(shot, remembered=None, *, mode="auto", now=NOW, **limits):
+    return plan.plan(
+        shot, remembered or memory.Memory(), mode=mode, limits=outcome.Limits(**limits), now=now
+    )
+
+
+def injecting(*workloads):
+    return [(each, "injects", "") for each in workloads]
+
+
+def reasons(decided):
+    return {row.replica.name: row.reason for row in decided.rows}
+
+
+def a_round(**values):
+    defaults = {
+        "pod": "a-0",
+        "uid": "uid-a-0",
+        "known": ("uid-a-0",),
+        "was_ready": True,
+        "ready_before": 1,
+        "since": NOW - 5,
+        "fingerprint": "f",
+    }
+    return memory.Round(**{**defaults, **values})
+
+
+def remembering(**values):
+    return memory.Memory(rounds={"StatefulSet/a": a_round(**values)}, settled=False)
+
+
+def replacement(**values):
+    return replica(**{"uid": "new", "injected": True, "created": NOW - 3, **values})
+
+
+def guarded(**values):
+    guard = {"reason": "StillNoSidecar", "message": "m", "since": NOW - 5, "revision": "r1"}
+    return memory.Memory(
+        guards={"StatefulSet/a": memory.Guard(**{**guard, "fingerprint": "f", **values})},
+        settled=False,
+    )

@@ -1,0 +1,208 @@
+"""Convergence on the small apiserver: who evicts, exactly what, and what it keeps in mind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import prometheus_client
+import pytest
+from sidecar_lifecycle.decide.convergence import memory
+from sidecar_lifecycle.decide.convergence.settings import Settings
+from sidecar_lifecycle.shell.convergence import cluster as hands
+from sidecar_lifecycle.shell.convergence import controller
+
+from tests.unit.workload import fake_apiserver, pods
+from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
+
+VIRTUAL_TIME = True
+MODEL = "kubeflow"
+SETTINGS = Settings(model=MODEL, application="istio-integrator")
+EPOCH = datetime.datetime(2026, 1, 1, 1, tzinfo=datetime.UTC).timestamp()
+"""An hour after the pods of the builder came up."""
+MEMORY = "istio-integrator-convergence"
+
+
+class Apiserver(FakeApiserver):
+    """Evicts pods as the real one does, and injects sidecars into those that are created dry."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.admission = injected
+        self.evicted: list[str] = []
+
+    async def _single(self, request: Any, key: fake_apiserver.Key) -> Any:
+        if not request.path.endswith("/eviction"):
+            return await super()._single(request, key)
+        wanted = json.loads(await request.read()).get("deleteOptions", {}).get("preconditions", {})
+        found = self.objects[key]["metadata"]
+        if any(found.get(field) != value for field, value in wanted.items()):
+            return fake_apiserver._status(409, "Conflict")
+        self.evicted.append(found["uid"])
+        self.delete(*key)
+        return fake_apiserver._status(201, "")
+
+
+def injected(pod: dict[str, Any]) -> dict[str, Any]:
+    spec = pod["spec"]
+    return {**pod, "spec": {**spec, "containers": [*spec["containers"], {"name": "istio-proxy"}]}}
+
+
+class Voted:
+    """Whether we lead, as the test has it."""
+
+    def __init__(self, *, is_leader: bool) -> None:
+        self.is_leader = is_leader
+
+
+class LoopClock:
+    """The loop's time, which jumps."""
+
+    def now(self) -> float:
+        return EPOCH + asyncio.get_running_loop().time()
+
+    async def wait(self, event: asyncio.Event, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await event.wait()
+
+
+def without_sidecar(uid: str = "uid-1") -> dict[str, Any]:
+    """A pod of a StatefulSet that came up before the mesh was there."""
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "uid-of-web"}
+    pod = pods.pod_json(
+        pods.running(),
+        name="web-0",
+        namespace=MODEL,
+        uid=uid,
+        policy="Always",
+        ownerReferences=[{**owner, "controller": True}],
+        creationTimestamp="2026-01-01T00:00:00Z",
+        conditions=[
+            {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:05Z"}
+        ],
+    )
+    for place, key in ((pod["spec"], "containers"), (pod["status"], "containerStatuses")):
+        place[key] = [each for each in place[key] if each["name"] != "istio-proxy"]
+    return pod
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Apiserver]:
+    fake = Apiserver()
+    async with fake:
+        fake.namespace(MODEL, labels={"istio-injection": "enabled"})
+        spec = {"replicas": 1, "template": {"spec": {"containers": [{"name": "main"}]}}}
+        for name in ("web", "istio-integrator"):
+            metadata = {"name": name, "namespace": MODEL, "uid": f"uid-of-{name}"}
+            metadata["creationTimestamp"] = "2026-01-01T00:00:00Z"
+            fake.put("statefulsets", {"metadata": metadata, "spec": spec})
+        fake.put("pods", without_sidecar())
+        yield fake
+
+
+@contextlib.asynccontextmanager
+async def converging(cluster: Apiserver, leadership: Voted) -> AsyncIterator[None]:
+    run = controller.run(
+        cluster.client,
+        SETTINGS,
+        leadership,
+        registry=prometheus_client.CollectorRegistry(),
+        clock=LoopClock(),
+    )
+    async with running_task(run) as task:
+        yield
+        assert not task.done()
+
+
+def looked(cluster: Apiserver) -> int:
+    """How often the memory was looked at, which each look begins with."""
+    return cluster.requests.count(("GET", f"/api/v1/namespaces/{MODEL}/configmaps/{MEMORY}"))
+
+
+async def test_leader_replaces_a_pod_that_missed_its_sidecar(cluster: Apiserver):
+    async with converging(cluster, Voted(is_leader=True)):
+        await until(lambda: cluster.evicted)
+        await until(lambda: cluster.all("events"))
+
+    assert cluster.evicted == ["uid-1"]
+    (event,) = cluster.all("events")
+    assert (event["reason"], event["involvedObject"]["uid"]) == ("SidecarMissing", "uid-1")
+
+
+async def test_stand_by_looks_and_does_nothing_until_it_leads(cluster: Apiserver):
+    leadership = Voted(is_leader=False)
+    async with converging(cluster, leadership):
+        await until(lambda: looked(cluster) >= 5)
+        assert {method for method, _ in cluster.requests} == {"GET"}
+        leadership.is_leader = True
+        await until(lambda: cluster.evicted)
+
+
+async def test_leader_that_loses_its_lease_evicts_nothing_more(cluster: Apiserver):
+    leadership = Voted(is_leader=True)
+
+    def lose(method: str, path: str) -> None:
+        # First it notes what it saw, then, with an answer, what it is about to evict.
+        if method == "PUT" and "/configmaps" in path:
+            leadership.is_leader = False
+
+    cluster.before_answer = lose
+    async with converging(cluster, leadership):
+        await until(lambda: not leadership.is_leader)
+        before = looked(cluster)
+        await until(lambda: looked(cluster) >= before + 5)
+
+    (written,) = cluster.all("configmaps")
+    assert memory.decode(written["data"]).rounds
+    assert cluster.evicted == []
+
+
+async def test_pod_that_took_the_name_of_the_one_to_evict_stays(cluster: Apiserver):
+    def recreate(method: str, path: str) -> None:
+        if path.endswith("/eviction"):
+            cluster.before_answer = lambda method, path: None
+            cluster.delete("pods", MODEL, "web-0")
+            cluster.put("pods", injected(without_sidecar("uid-2")))
+
+    cluster.before_answer = recreate
+    async with converging(cluster, Voted(is_leader=True)):
+        await until(lambda: cluster.get("pods", MODEL, "web-0")["metadata"]["uid"] == "uid-2")
+        before = looked(cluster)
+        await until(lambda: looked(cluster) >= before + 5)
+
+    assert cluster.evicted == []
+    assert cluster.get("pods", MODEL, "web-0")["metadata"]["uid"] == "uid-2"
+
+
+async def test_memory_that_somebody_wrote_meanwhile_is_not_overwritten(cluster: Apiserver):
+    subject = hands.Cluster(cluster.client, SETTINGS)
+    first = await subject.remember(await subject.recall(), {"state": "{}"})
+    stale = await subject.recall()
+    await subject.remember(first, {"state": "{}", "request": "theirs"})
+
+    with pytest.raises(hands.Conflict):
+        await subject.remember(stale, {"state": "ours"})
+
+    assert cluster.get("configmaps", MODEL, MEMORY)["data"] == {
+        "state": "{}",
+        "request": "theirs",
+    }
+
+
+async def test_memory_that_was_made_or_deleted_meanwhile_is_a_conflict(cluster: Apiserver):
+    subject = hands.Cluster(cluster.client, SETTINGS)
+    nothing = await subject.recall()
+    written = await subject.remember(nothing, {"state": "theirs"})
+    with pytest.raises(hands.Conflict):
+        await subject.remember(nothing, {"state": "ours"})
+    assert cluster.get("configmaps", MODEL, MEMORY)["data"] == {"state": "theirs"}
+
+    cluster.delete("configmaps", MODEL, MEMORY)
+    with pytest.raises(hands.Conflict):
+        await subject.remember(written, {"state": "ours"})
+    assert cluster.all("configmaps") == []

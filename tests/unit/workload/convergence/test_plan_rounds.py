@@ -1,0 +1,239 @@
+"""How rounds under way go: when a slot comes back, and when a person is needed."""
+
+import pytest
+from sidecar_lifecycle.decide.convergence import facts
+
+from tests.unit.workload.convergence.plan_world import (
+    NOW,
+    decide,
+    guarded,
+    injecting,
+    reasons,
+    remembering,
+    replacement,
+    replica,
+    snapshot,
+)
+
+
+@pytest.mark.parametrize(
+    ("pods", "open_"),
+    [
+        pytest.param([replica()], True, id="eviction-not-seen-yet"),
+        pytest.param([replica(terminating=True)], True, id="terminating"),
+        pytest.param([], True, id="gone"),
+        pytest.param([replacement(ready_since=None)], True, id="starting"),
+        pytest.param([replacement()], False, id="ready"),
+    ],
+)
+def test_the_slot_is_held_until_the_replacement_is_ready(pods, open_):
+    other = replica("b-0")
+    shot = snapshot(*pods, other, desired={"StatefulSet/a": 1}, answers=injecting("StatefulSet/b"))
+    decided = decide(shot, remembering(), max_unavailable=1)
+
+    assert ("StatefulSet/a" in decided.memory.rounds) is open_
+    assert bool(decided.evict) is not open_
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [
+        pytest.param([replica()], id="eviction-not-seen-yet"),
+        pytest.param([replica(terminating=True)], id="terminating"),
+        pytest.param([], id="gone"),
+        pytest.param([replacement(ready_since=None)], id="starting"),
+    ],
+)
+def test_a_pod_that_is_being_replaced_is_counted_once(pods):
+    others = [replica("b-0", injected=True), replica("c-0")]
+    shot = snapshot(*pods, *others, desired={"StatefulSet/a": 1})
+    summary = decide(shot, remembering()).summary
+
+    assert (summary.in_mesh, summary.converging, summary.eligible) == (1, 2, 3)
+
+
+def test_a_crash_looping_pods_round_ends_when_its_replacement_is_there():
+    shot = snapshot(replacement(ready_since=None), desired={"StatefulSet/a": 1})
+
+    assert decide(shot, remembering(was_ready=False, ready_before=0)).memory.rounds == {}
+
+
+def test_an_eviction_that_never_happened_is_forgotten_after_a_while():
+    decided = decide(snapshot(replica()), remembering(since=NOW - 31))
+
+    assert decided.memory.rounds == {}
+
+
+@pytest.mark.parametrize("gone", [True, False], ids=["deleted", "switched-off"])
+def test_a_workload_that_is_not_ours_any_more_gives_its_slot_back(gone):
+    pods = () if gone else (replacement(ready_since=None, fixable=False),)
+    shot = facts.Snapshot(replicas=pods, desired={} if gone else {"StatefulSet/a": 1})
+
+    assert decide(shot, remembering()).memory.rounds == {}
+
+
+def test_a_workload_scaled_to_nothing_gives_its_slot_back():
+    shot = facts.Snapshot(desired={"StatefulSet/a": 0}, fingerprint="f")
+
+    assert decide(shot, remembering()).memory.rounds == {}
+
+
+def test_a_replacement_without_sidecar_is_asked_about_before_it_is_blamed():
+    shot = snapshot(replacement(injected=False))
+    decided = decide(shot, remembering())
+
+    assert [each.uid for each in decided.ask] == ["new"]
+    assert "StatefulSet/a" in decided.memory.rounds
+
+
+def test_a_replacement_without_sidecar_ends_it():
+    bad = replacement(injected=False)
+    shot = snapshot(bad, answers=[("StatefulSet/a", "injects", "new")])
+    decided = decide(shot, remembering())
+
+    assert decided.memory.guards["StatefulSet/a"].reason == "StillNoSidecar"
+    assert not decided.evict
+    assert reasons(decided) == {"a-0": "StillNoSidecar"}
+    assert [each.kind for each in decided.news] == ["guarded", "completed"]
+    assert decided.summary.converging == 0
+
+
+@pytest.mark.parametrize(
+    ("verdict", "fingerprint"), [("down", "f"), ("injects", "other")], ids=["outage", "changed"]
+)
+def test_a_replacement_made_while_the_injector_was_away_is_excused(verdict, fingerprint):
+    bad = replacement(injected=False, ready_since=None)
+    shot = snapshot(bad, answers=[("StatefulSet/a", verdict, "new")])
+    decided = decide(shot, remembering(fingerprint=fingerprint))
+
+    assert not decided.memory.guards
+    assert "new" in decided.memory.rounds["StatefulSet/a"].known
+
+
+@pytest.mark.parametrize(
+    ("remembered", "pods", "want"),
+    [
+        pytest.param(guarded(), [replica()], True, id="same"),
+        pytest.param(guarded(), [], True, id="no-pod-right-now"),
+        pytest.param(guarded(), [replica(terminating=True)], True, id="being-replaced"),
+        pytest.param(guarded(), [replica(revision="r2")], False, id="new-template"),
+        pytest.param(guarded(fingerprint="old"), [replica()], False, id="mesh-changed"),
+        pytest.param(guarded(), [replica(injected=True)], False, id="cured"),
+        pytest.param(guarded(until=NOW), [replica()], False, id="time-is-over"),
+    ],
+)
+def test_a_guard_holds_until_something_changes(remembered, pods, want):
+    shot = snapshot(*pods, desired={"StatefulSet/a": 1}, answers=injecting("StatefulSet/a"))
+    decided = decide(shot, remembered)
+
+    assert bool(decided.memory.guards) is want
+
+
+def test_a_replacement_that_does_not_come_up_is_reported_and_holds_its_slot():
+    shot = snapshot(replacement(ready_since=None), desired={"StatefulSet/a": 1})
+    decided = decide(shot, remembering(since=NOW - 700))
+
+    (trouble,) = decided.summary.guarded
+    assert trouble.reason == "ReplacementNotReady"
+    assert "restart-uninjected" in trouble.message
+    assert decided.memory.rounds
+
+
+def test_a_replacement_that_the_injector_skips_ends_it_for_a_while():
+    shot = snapshot(replacement(injected=False), answers=[("StatefulSet/a", "skips", "new")])
+    guard = decide(shot, remembering()).memory.guards["StatefulSet/a"]
+
+    assert (guard.reason, guard.until) == ("InjectorSkips", NOW + 600)
+
+
+def test_a_pod_that_does_not_go_away_is_reported():
+    shot = snapshot(replica(terminating=True))
+    (trouble,) = decide(shot, remembering(since=NOW - 700)).summary.guarded
+
+    assert "terminating" in trouble.message
+
+
+def test_a_missing_replacement_is_waited_for():
+    old = [replica("a-1"), replica("a-2")]
+    remembered = remembering(known=("uid-a-0", "uid-a-1", "uid-a-2"), ready_before=3)
+    shot = snapshot(*old, desired={"StatefulSet/a": 3}, answers=injecting("StatefulSet/a"))
+    decided = decide(shot, remembered)
+
+    assert not decided.evict
+    assert reasons(decided) == {"a-1": "Replacing", "a-2": "Replacing"}
+
+
+def test_an_answer_about_another_pod_blames_nobody():
+    bad = replacement(injected=False)
+    shot = snapshot(bad, answers=[("StatefulSet/a", "injects", "uid-a-0")])
+    decided = decide(shot, remembering())
+
+    assert [each.uid for each in decided.ask] == ["new"]
+    assert decided.memory.guards == {}
+    assert "StatefulSet/a" in decided.memory.rounds
+
+
+def three(ready, **new):
+    """Two of three pods as they were, so many of them Ready, beside a replacement."""
+    old = [
+        replica(f"a-{number}", injected=True, ready_since=NOW - 300 if number <= ready else None)
+        for number in (1, 2)
+    ]
+    return [replacement(**new), *old]
+
+
+@pytest.mark.parametrize(
+    ("pods", "desired", "values", "open_"),
+    [
+        pytest.param(three(2), 3, {"ready_before": 3}, False, id="all-as-before"),
+        pytest.param(three(1), 3, {"ready_before": 2}, False, id="as-many-as-before-and-no-more"),
+        pytest.param(three(1), 3, {"ready_before": 3}, True, id="an-old-one-fell-over"),
+        pytest.param(
+            three(2, ready_since=None), 3, {"ready_before": 2}, True, id="only-the-old-ones"
+        ),
+        pytest.param([replacement()], 1, {"ready_before": 3}, False, id="scaled-down"),
+        pytest.param(
+            three(2)[1:], 3, {"was_ready": False, "ready_before": 2}, True, id="no-replacement-yet"
+        ),
+        pytest.param(
+            three(2, ready_since=None),
+            3,
+            {"was_ready": False, "ready_before": 2},
+            False,
+            id="as-broken-as-before",
+        ),
+    ],
+)
+def test_the_slot_comes_back_when_the_workload_has_what_was_taken(pods, desired, values, open_):
+    known = tuple(f"uid-a-{number}" for number in range(3))
+    shot = snapshot(*pods, desired={"StatefulSet/a": desired})
+    decided = decide(shot, remembering(known=known, **values))
+
+    assert ("StatefulSet/a" in decided.memory.rounds) is open_
+
+
+@pytest.mark.parametrize(("minutes", "reported"), [(9.9, False), (10, True)])
+def test_a_replacement_has_ten_minutes_to_come_up(minutes, reported):
+    shot = snapshot(replacement(ready_since=None), desired={"StatefulSet/a": 1})
+    decided = decide(shot, remembering(since=NOW - minutes * 60))
+
+    assert bool(decided.summary.guarded) is reported
+    if not reported:
+        assert decided.wake_at == pytest.approx(NOW + (10 - minutes) * 60)
+
+
+@pytest.mark.parametrize(
+    ("older_by", "settled"),
+    [
+        pytest.param(59 * 60, False, id="under-an-hour"),
+        pytest.param(60 * 60, False, id="an-hour"),
+        pytest.param(61 * 60, True, id="over-an-hour"),
+    ],
+)
+def test_a_model_is_settled_when_every_pod_is_an_hour_older_than_we_are(older_by, settled):
+    old = [replica(f"{name}-0", created=NOW - older_by) for name in "ab"]
+    answers = injecting("StatefulSet/a", "StatefulSet/b")
+    decided = decide(snapshot(*old, answers=answers, application_created=NOW))
+
+    assert decided.summary.settled_before_us is settled
+    assert bool(decided.evict) is not settled

@@ -1,0 +1,302 @@
+"""Objects made to end the process end nothing, and cost nobody else anything."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import prometheus_client
+import pytest
+from sidecar_lifecycle.decide import finished, stale
+from sidecar_lifecycle.decide.convergence import facts, memory
+from sidecar_lifecycle.decide.convergence import settings as convergence_settings
+from sidecar_lifecycle.model import types
+from sidecar_lifecycle.shell import metrics
+from sidecar_lifecycle.shell.admission import probe
+from sidecar_lifecycle.shell.convergence import cluster as hands
+from sidecar_lifecycle.shell.kube import lease, watch
+from sidecar_lifecycle.shell.observers import gateways
+
+from tests.unit.workload import pods, scripted
+from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
+from tests.unit.workload.shutdown_world import NAMESPACE, event_reasons, phase, reconciler
+
+VIRTUAL_TIME = True
+PREFIX = "istio-integrator.charmhub.io/"
+DEEP = "[" * 1000 + "]" * 1000
+GARBAGE = [
+    pytest.param(b"<html>", id="html"),
+    pytest.param(b"[1]", id="a-list"),
+    pytest.param(b'{"metadata":5}', id="wrong-types"),
+    pytest.param(b'{"spec":' + DEEP.encode() + b"", id="deep-and-cut-off"),
+    pytest.param(b'{"kind":"\xff"}', id="no-utf-8"),
+]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "want"),
+    [
+        pytest.param(
+            {"status.sidecar.istio.io/port": "1" * 4301}, "BadStatusPort", id="port-of-4301-digits"
+        ),
+        pytest.param({"status.sidecar.istio.io/port": "-1"}, "BadStatusPort", id="negative-port"),
+        pytest.param({"status.sidecar.istio.io/port": "0" * 6}, "BadStatusPort", id="long-zero"),
+        pytest.param({"status.sidecar.istio.io/port": "²"}, "BadStatusPort", id="no-decimal"),
+        pytest.param(
+            {PREFIX + "ignore-containers": "a," * 100_000}, "BadContainerList", id="ignore-many"
+        ),
+        pytest.param(
+            {PREFIX + "wait-for-containers": "a" * 200_000}, "BadContainerList", id="wait-for-long"
+        ),
+    ],
+)
+async def test_pod_with_a_hostile_annotation_is_reported_and_others_complete(
+    cluster: FakeApiserver, annotations: dict[str, str], want: str
+):
+    hostile = pods.pod_json(name="hostile", uid="h", namespace="tenant", annotations=annotations)
+    cluster.namespace("tenant", labels={f"{PREFIX}lifecycle": "enabled"})
+    cluster.put("pods", hostile)
+    async with reconciler(cluster) as controller:
+        await until(lambda: len(controller.view) == 1)
+        cluster.put("pods", pods.pod_json())
+        await until(lambda: phase(cluster) == "Succeeded")
+        await until(lambda: len(event_reasons(cluster)) == 2)
+
+    assert event_reasons(cluster) == sorted(["ProxyStopped", want])
+    assert cluster.proxies["hostile"].requests == []
+
+
+@pytest.mark.parametrize("streaming", [True, False], ids=["streaming-list", "paged-list"])
+async def test_pod_that_can_not_be_decoded_gets_one_event_and_others_complete(
+    cluster: FakeApiserver, streaming: bool
+):
+    cluster.streaming_lists = streaming
+    hostile = pods.pod_json(name="hostile", uid="h")
+    hostile["spec"]["nodeName"] = 5
+    cluster.put("pods", hostile)
+    cluster.put("pods", pods.pod_json())
+    async with reconciler(cluster) as controller:
+        await until(lambda: phase(cluster) == "Succeeded")
+        assert controller.pods.live
+        cluster.put("pods", hostile)
+        cluster.put("pods", pods.pod_json(name="later", uid="l"))
+        await until(lambda: phase(cluster, "later") == "Succeeded")
+
+    told = [each for each in cluster.all("events") if each["reason"] == "ObjectNotUnderstood"]
+    assert [each["involvedObject"]["name"] for each in told] == ["hostile"]
+    assert [each["count"] for each in told] == [1]
+
+
+async def test_rules_that_raise_about_one_pod_leave_the_others_to_complete(
+    cluster: FakeApiserver, monkeypatch: pytest.MonkeyPatch
+):
+    rules = finished.finished
+
+    def broken(pod: types.Pod, policy: finished.Policy) -> finished.Decision:
+        if pod.metadata.name == "hostile":
+            raise RecursionError
+        return rules(pod, policy)
+
+    monkeypatch.setattr(finished, "finished", broken)
+    cluster.put("pods", pods.pod_json(name="hostile", uid="h"))
+    async with reconciler(cluster) as controller:
+        await until(lambda: len(controller.view) == 1)
+        cluster.put("pods", pods.pod_json())
+        await until(lambda: phase(cluster) == "Succeeded")
+        # A namespace that changes has all its pods judged anew.
+        cluster.namespace(NAMESPACE, annotations={f"{PREFIX}proxy-shutdown": "disabled"})
+        await asyncio.sleep(5)
+        cluster.namespace(NAMESPACE)
+        cluster.put("pods", pods.pod_json(name="later", uid="l"))
+        await until(lambda: phase(cluster, "later") == "Succeeded")
+
+    assert event_reasons(cluster).count("ObjectNotUnderstood") == 1
+    assert cluster.proxies["hostile"].requests == []
+
+
+async def test_what_can_not_be_decoded_is_forgotten_when_it_is_deleted():
+    server = scripted.Scripted()
+    server.present["pods"] = [json.dumps(pods.pod_json()).encode()]
+    seen: list[str] = []
+
+    async def follow() -> None:
+        async for change in watch.watch(server, types.Pod):  # type: ignore[arg-type]
+            name = change.object.metadata.name if change.object else ""
+            seen.append(f"{change.kind} {name}".strip())
+
+    async with running_task(follow()):
+        await until(lambda: seen == ["added job-x", "synced"])
+        bad = pods.pod_json() | {"spec": 5}
+        server.say("pods", "MODIFIED", bad)
+        server.say("pods", "DELETED", bad)
+        await until(lambda: seen[2:] == ["deleted job-x"])
+
+
+def envoy_filter(name: str, value: str = "1", generation: int = 1) -> str:
+    meta = {"name": name, "namespace": "tenant", "uid": name, "generation": generation}
+    spec = {"configPatches": [{"patch": {"value": "VALUE"}}]}
+    return json.dumps({"metadata": meta, "spec": spec}).replace('"VALUE"', value)
+
+
+@contextlib.asynccontextmanager
+async def observing(server: scripted.Scripted) -> AsyncIterator[tuple[Any, list[int]]]:
+    told: list[int] = []
+    observer = gateways.Observer(server, "kubeflow.x", lambda: told.append(1))  # type: ignore[arg-type]
+    async with running_task(observer.run()) as task:
+        await until(lambda: len(server.watches) == 5)
+        await asyncio.sleep(1)
+        yield task, told
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param(DEEP, id="lists"),
+        pytest.param('{"a":' * 1000 + "1" + "}" * 1000, id="mappings"),
+        pytest.param('{"[":' * 990 + '"]}\\"[["' + "}" * 990, id="brackets-in-texts"),
+    ],
+)
+async def test_envoyfilter_nested_a_thousand_deep_is_one_like_others(value: str):
+    server = scripted.Scripted()
+    server.present["envoyfilters"] = [envoy_filter("deep", value).encode()]
+    async with observing(server) as (task, told):
+        assert not task.done()
+        server.say("envoyfilters", "MODIFIED", envoy_filter("deep", value, generation=2))
+        await until(lambda: len(told) == 1)
+        server.say("envoyfilters", "ADDED", envoy_filter("honest"))
+        await until(lambda: len(told) == 2)
+
+
+async def test_large_object_that_is_nested_deep_costs_itself_only():
+    server = scripted.Scripted()
+    server.present["envoyfilters"] = [envoy_filter("deep", f"[{DEEP}{',[]' * 200_000}]").encode()]
+    before = metrics.REGISTRY.get_sample_value(
+        "sidecar_lifecycle_broken_objects_total", {"stage": "decode", "kind": "Object"}
+    )
+    async with observing(server) as (task, told):
+        assert not task.done()
+        server.say("envoyfilters", "ADDED", envoy_filter("honest"))
+        await until(lambda: told == [1])
+
+    after = metrics.REGISTRY.get_sample_value(
+        "sidecar_lifecycle_broken_objects_total", {"stage": "decode", "kind": "Object"}
+    )
+    assert after == (before or 0) + 1
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+async def test_garbage_for_a_lease_is_no_answer(garbage: bytes):
+    server = scripted.Scripted()
+    server.answers["/leases/x"] = b'{"metadata":{"name":"x"}}'
+    election = lease.Leadership(
+        server,  # type: ignore[arg-type]
+        namespace="kubeflow",
+        name="x",
+        identity="us",
+        clock=asyncio.get_running_loop().time,
+    )
+    async with running_task(election.run()) as task:
+        await until(lambda: election.is_leader)
+        server.answers["/leases/x"] = garbage
+        await until(lambda: not election.is_leader)
+        assert not election.reachable
+        server.answers["/leases/x"] = b'{"metadata":{"name":"x"}}'
+        await until(lambda: election.is_leader)
+        assert not task.done()
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+async def test_garbage_for_the_probes_pod_is_no_answer(garbage: bytes):
+    server = scripted.Scripted()
+    server.answers["/pods"] = b'{"metadata":{}}'
+    registry = prometheus_client.CollectorRegistry()
+
+    class Leading:
+        is_leader = True
+
+    def answers() -> float | None:
+        name = "sidecar_lifecycle_admission_answers"
+        return registry.get_sample_value(name, {"backend": "policy"})
+
+    probing = probe.run(server, "kubeflow", Leading(), registry=registry)  # type: ignore[arg-type]
+    async with running_task(probing) as task:
+        await until(lambda: answers() == 0)
+        server.answers["/pods"] = garbage
+        await until(lambda: answers() is None)
+        server.answers["/pods"] = b'{"metadata":{}}'
+        await until(lambda: answers() == 0)
+        assert not task.done()
+
+
+def convergence(server: scripted.Scripted) -> hands.Cluster:
+    settings = convergence_settings.Settings(
+        model=NAMESPACE,
+        application="istio-integrator",
+        proxy=stale.Proxy(revision="new", version="1.31.1"),
+    )
+    return hands.Cluster(server, settings, lambda: 0.0)  # type: ignore[arg-type]
+
+
+HOSTILE_PODS: list[Callable[[dict[str, Any]], None]] = [
+    lambda pod: pod["metadata"]["annotations"].update({"sidecar.istio.io/status": "[" * 2000}),
+    lambda pod: pod["spec"]["containers"][1].update(image=f"proxyv2:1.{'1' * 5000}"),
+    lambda pod: pod["spec"]["containers"][1].update(image=":1.1" * 100_000 + "/"),
+    lambda pod: pod["status"].update(
+        conditions=[{"type": "Ready", "status": "True", "lastTransitionTime": "soon"}]
+    ),
+    lambda pod: pod["metadata"].update(creationTimestamp="9" * 5000),
+    lambda pod: pod["metadata"].update(labels=[]),
+]
+
+
+@pytest.mark.parametrize("spoil", HOSTILE_PODS, ids=range(len(HOSTILE_PODS)))
+async def test_pod_that_convergence_can_not_deal_with_costs_itself_only(
+    spoil: Callable[[dict[str, Any]], None],
+):
+    server = scripted.Scripted()
+    hostile = pods.pod_json(name="hostile", uid="h")
+    spoil(hostile)
+    old = {"sidecar.istio.io/status": '{"revision":"old"}'}
+    honest = pods.pod_json(name="honest", uid="a", annotations=old)
+    server.present["pods"] = [json.dumps(each).encode() for each in (hostile, honest)]
+    server.answers[f"/namespaces/{NAMESPACE}"] = json.dumps(
+        {"metadata": {"name": NAMESPACE, "labels": {"istio-injection": "enabled"}}}
+    ).encode()
+    server.answers["/statefulsets/istio-integrator"] = b'{"metadata":{}}'
+    subject = convergence(server)
+
+    reading = await hands.read(subject, await subject.pods(), memory.Memory(), {})
+
+    said = {each.name: each.stale for each in reading.snapshot.replicas}
+    assert "old" in said.pop("honest")
+    assert set(said) <= {"hostile"}
+
+
+async def test_workload_that_can_not_be_decoded_costs_itself_only():
+    server = scripted.Scripted()
+    server.present["daemonsets"] = [
+        b'{"metadata":{"name":"hostile","labels":7}}',
+        b'{"metadata":{"name":"honest","uid":"a"}}',
+    ]
+
+    owners = await convergence(server).owners([])
+
+    assert owners.lookup("DaemonSet", "hostile") is None
+    assert owners.lookup("DaemonSet", "honest") is not None
+
+
+@pytest.mark.parametrize("garbage", [*GARBAGE, pytest.param(b'{"spec":{}}', id="no-template")])
+async def test_workload_that_can_not_be_tried_is_refused(garbage: bytes):
+    server = scripted.Scripted()
+    server.answers["/deployments/hostile"] = garbage
+    subject = convergence(server)
+    scope = subject.settings.scope({})
+
+    answer = await subject.ask(
+        facts.Replica(name="p", uid="u", created=0.0, workload="Deployment/hostile"), scope
+    )
+
+    assert answer.verdict == "refused"

@@ -1,0 +1,240 @@
+"""Whatever objects of others look like, every loop goes on, and honest ones get what they would.
+
+Each run plays a few hundred spoilt objects of each kind; the one marked `long` a hundred thousand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from sidecar_lifecycle.decide import eligible, finished, stale
+from sidecar_lifecycle.decide.convergence import facts, memory, outcome, plan
+from sidecar_lifecycle.decide.convergence import settings as convergence_settings
+from sidecar_lifecycle.model import types
+from sidecar_lifecycle.shell import settings as options
+from sidecar_lifecycle.shell.convergence import cluster as hands
+from sidecar_lifecycle.shell.kube import errors, events, lease
+from sidecar_lifecycle.shell.observers import gateways, observe
+from sidecar_lifecycle.shell.shutdown import controller as shutdown
+from sidecar_lifecycle.shell.shutdown import sources, stop
+
+from integrator_contract.answers import Action
+from tests.unit.workload import hostile, pods
+from tests.unit.workload.fake_apiserver import running_task, until
+from tests.unit.workload.scripted import Scripted
+from tests.unit.workload.shutdown_world import AlwaysLeader
+
+VIRTUAL_TIME = True
+MODEL = "kubeflow"
+PROFILE = {"app.kubernetes.io/part-of": "kubeflow-profile"}
+NOW = 1_800_000_000.0
+
+FEW = [(seed, 100) for seed in range(3)]
+MANY = [(seed, 1000) for seed in range(1000, 1025)]
+"""Seeds and numbers of objects, for each of four tests that have loops: 100,000 together."""
+runs = pytest.mark.parametrize(
+    ("seed", "count"), [*FEW, *(pytest.param(*run, marks=pytest.mark.long) for run in MANY)]
+)
+
+
+def spoilt(seed: int, count: int, *kinds: str, broken: bool = True) -> dict[str, list[bytes]]:
+    """Return that many objects of the kinds together."""
+    vandal = hostile.Vandal(seed, broken=broken)
+    share = max(1, count // len(kinds))
+    return {
+        kind: [
+            vandal.spoil(hostile.pod() if kind == "pods" else hostile.DOCUMENTS[kind], number)
+            for number in range(share)
+        ]
+        for kind in kinds
+    }
+
+
+@runs
+def test_rules_have_a_decision_about_every_pod_that_can_be_decoded(seed: int, count: int):
+    decided = 0
+    scope = eligible.Scope(namespace_labels={"istio-injection": "enabled"})
+    for text in spoilt(seed, count, "pods")["pods"]:
+        try:
+            pod = types.decode_json(text, types.Pod)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            continue
+        whole = finished.finished(pod, finished.Policy())
+        stale.behind(pod, stale.Proxy(revision="new", version="1.31.1"))
+        eligible.wanted(pod, scope)
+        eligible.ownership(pod, False, lambda kind, name: None)
+        sources.compact(pod)
+        assert finished.finished(pod, finished.Policy()) == whole
+        decided += 1
+    assert decided > count / 10
+
+
+class Stopper:
+    """Stops whatever it is asked to, and has the pod gone at once."""
+
+    def __init__(self, server: Scripted) -> None:
+        self.stopped: list[str] = []
+        self._server = server
+
+    async def stop(
+        self, pod: Any, decision: Any, transport: stop.Transport, decide: Any, on_sent: Any
+    ) -> stop.Outcome:
+        meta = pod.metadata
+        decide(pod)
+        on_sent()
+        self.stopped.append(meta.uid)
+        gone = {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}
+        self._server.say("pods", "DELETED", {"metadata": gone})
+        return stop.Outcome(stop.Result.ACKNOWLEDGED, transport)
+
+
+def honest(name: str, main: dict[str, Any] | None = None) -> bytes:
+    return json.dumps(pods.pod_json(main, name=name, uid=name)).encode()
+
+
+@runs
+async def test_honest_pods_among_hostile_ones_are_stopped_and_waited_for(seed: int, count: int):
+    server = Scripted()
+    objects = spoilt(seed, count, "pods", "namespaces")
+    server.present |= objects
+    server.present["namespaces"] += [
+        json.dumps({"metadata": {"name": name, "uid": name, "labels": PROFILE}}).encode()
+        for name in (MODEL, "tenant")
+    ]
+    server.present["pods"] += [honest("done"), honest("busy", pods.running())]
+    stopper = Stopper(server)
+    controller = shutdown.Controller(
+        server,  # type: ignore[arg-type]
+        options.Settings(model=MODEL, application="a", unit="a/0", replace_broken_pods=True),
+        AlwaysLeader(),  # type: ignore[arg-type]
+        events.Recorder(server),  # type: ignore[arg-type]
+        stopper=stopper,  # type: ignore[arg-type]
+    )
+    async with running_task(controller.run()) as task:
+        await until(lambda: "done" in stopper.stopped)
+        assert {MODEL, "tenant"} <= set(controller.namespaces.served)
+        for kind in ("MODIFIED", "DELETED", "ADDED"):
+            for plural, texts in objects.items():
+                for text in texts:
+                    server.say(plural, kind, text)
+        server.say("pods", "ADDED", honest("late"))
+        await until(lambda: "late" in stopper.stopped)
+        assert not task.done()
+        assert controller.pods.live
+        assert "busy" not in stopper.stopped
+        decisions = {each.pod.metadata.uid: each.decision for each in controller.view}
+        assert decisions["busy"].reason == "PayloadRunning"
+        assert decisions["busy"].action is Action.WAIT
+
+
+OBSERVED = (
+    "deployments",
+    "daemonsets",
+    "services",
+    "gateways",
+    "envoyfilters",
+    "mutatingwebhookconfigurations",
+    "endpointslices",
+    "namespaces",
+)
+
+
+@runs
+async def test_observers_tell_of_an_honest_change_among_hostile_ones(seed: int, count: int):
+    server = Scripted()
+    objects = spoilt(seed, count, *OBSERVED)
+    server.present |= objects
+    told: list[str] = []
+    observers = [
+        gateways.Observer(server, "owner", lambda: told.append("gateway")),  # type: ignore[arg-type]
+        observe.Observer(server, MODEL, lambda: told.append("mesh")),  # type: ignore[arg-type]
+    ]
+    async with running_task(observers[0].run()) as one, running_task(observers[1].run()) as two:
+        await until(lambda: len(server.watches) >= 7)
+        for kind in ("MODIFIED", "DELETED", "ADDED"):
+            for plural, texts in objects.items():
+                for text in texts:
+                    server.say(plural, kind, text)
+        # Time moves when all that was said has been read.
+        await asyncio.sleep(5)
+        told.clear()
+        gateway = {"metadata": {"name": "honest", "uid": "honest", "generation": 7}}
+        server.say("gateways", "ADDED", gateway)
+        server.say("namespaces", "ADDED", {"metadata": {"name": MODEL, "labels": {"a": "b"}}})
+        await until(lambda: {"gateway", "mesh"} <= set(told))
+        assert not one.done()
+        assert not two.done()
+
+
+async def read(objects: dict[str, list[bytes]]) -> dict[str, tuple[facts.Replica, str]]:
+    """Return what convergence finds out about honest pods, and what it makes of each."""
+    server = Scripted()
+    server.present |= {kind: list(texts) for kind, texts in objects.items()}
+    workload = hostile.DOCUMENTS["statefulsets"] | {"metadata": {"name": "honest", "uid": "u"}}
+    server.present["statefulsets"].append(json.dumps(workload).encode())
+    for name in ("honest-0", "honest-1"):
+        reference = {"apiVersion": "apps/v1", "kind": "StatefulSet", "uid": "u", "name": "honest"}
+        pod = pods.pod_json(
+            name=name,
+            uid=name,
+            policy="Always",
+            ownerReferences=[reference | {"controller": True}],
+            annotations={"sidecar.istio.io/status": '{"revision":"old"}'}
+            if name[-1:] == "1"
+            else {},
+        )
+        pod["spec"]["containers"] = pod["spec"]["containers"][:1]
+        server.present["pods"].append(json.dumps(pod).encode())
+    namespace = {"metadata": {"name": MODEL, "labels": {"istio-injection": "enabled"}}}
+    server.answers[f"/namespaces/{MODEL}"] = json.dumps(namespace).encode()
+    server.answers["/statefulsets/a"] = b'{"metadata":{}}'
+    settings = convergence_settings.Settings(
+        model=MODEL, application="a", proxy=stale.Proxy(revision="new", version="1.31.1")
+    )
+    subject = hands.Cluster(server, settings, lambda: NOW)  # type: ignore[arg-type]
+    reading = await hands.read(subject, await subject.pods(), memory.Memory(), {})
+    decided = plan.plan(
+        reading.snapshot, memory.Memory(), mode="auto", limits=outcome.Limits(), now=NOW
+    )
+    rows = {row.replica.uid: row.replica.reason for row in decided.rows}
+    found = {each.uid: (each, rows.get(each.uid, "")) for each in reading.snapshot.replicas}
+    return {uid: pair for uid, pair in found.items() if uid.startswith("honest")}
+
+
+@runs
+async def test_convergence_finds_the_same_about_honest_pods_among_hostile_ones(
+    seed: int, count: int
+):
+    kinds = ("pods", "statefulsets", "deployments", "daemonsets", "replicasets")
+
+    assert await read(spoilt(seed, count, *kinds, broken=False)) == await read({})
+
+
+@runs
+async def test_answers_about_one_object_are_taken_or_refused_whatever_they_are(
+    seed: int, count: int
+):
+    server = Scripted()
+    settings = convergence_settings.Settings(model=MODEL, application="a")
+    subject = hands.Cluster(server, settings, lambda: NOW)  # type: ignore[arg-type]
+    scope = settings.scope({})
+    election = lease.Leadership(server, namespace=MODEL, name="x", identity="us")  # type: ignore[arg-type]
+    replica = facts.Replica(name="p", uid="u", created=0.0, workload="StatefulSet/w")
+    objects = spoilt(seed, count, "leases", "configmaps", "statefulsets", "pods")
+    for text in objects["leases"]:
+        server.answers["/leases/x"] = text
+        await election._look()
+    for text in objects["configmaps"]:
+        server.answers["/configmaps/a-convergence"] = text
+        try:
+            memory.decode((await subject.recall()).data)
+        except errors.Unreachable:
+            continue
+    for workload, pod in zip(objects["statefulsets"], objects["pods"], strict=True):
+        server.answers |= {"/statefulsets/w": workload, "/pods": pod}
+        answer = await subject.ask(replica, scope)
+        assert answer.verdict in ("injects", "skips", "down", "refused")

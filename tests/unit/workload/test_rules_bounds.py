@@ -1,0 +1,155 @@
+"""What a pod can make the rules do is bounded, whatever is written into it."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sidecar_lifecycle.decide import finished, payload, status_port
+from sidecar_lifecycle.model import depth, types
+from sidecar_lifecycle.shell.shutdown import sources
+
+from integrator_contract.answers import Action
+from tests.unit.workload import pods
+
+PREFIX = "istio-integrator.charmhub.io/"
+LISTS = ("wait-for-containers", "ignore-containers")
+MANY = 10_000
+POLICY = finished.Policy()
+
+
+@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param("a" * payload.LONGEST_LIST, "UnknownContainer", id="as-long-as-is-read"),
+        pytest.param("a" * (payload.LONGEST_LIST + 1), "BadContainerList", id="longer"),
+        pytest.param(
+            "a," * (payload.MOST_NAMES - 1), "UnknownContainer", id="as-many-as-are-read"
+        ),
+        pytest.param("a," * payload.MOST_NAMES, "BadContainerList", id="more"),
+        pytest.param("," * (payload.MOST_NAMES - 1), "", id="nothing-but-commas"),
+        pytest.param("," * payload.MOST_NAMES, "BadContainerList", id="too-many-commas"),
+    ],
+)
+def test_list_of_containers_is_read_up_to_a_length_and_else_reported(
+    name: str, text: str, want: str
+):
+    pod = pods.pod(annotations={PREFIX + name: text})
+    if want == "BadContainerList":
+        decision = finished.finished(pod, POLICY)
+        assert (decision.action, decision.reason) == (Action.REPORT, want)
+        assert PREFIX + name in decision.message
+    else:
+        decision = finished.finished(pod, POLICY)
+        assert decision.action is Action.STOP
+        assert bool(decision.unknown) is bool(want)
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        *(PREFIX + name for name in LISTS),
+        f"{PREFIX}proxy-shutdown",
+        "status.sidecar.istio.io/port",
+    ],
+)
+def test_pod_under_watch_keeps_no_more_of_an_annotation_than_is_read(annotation: str):
+    pod = pods.pod(annotations={annotation: "disabled,5" * 25_000})
+    before = finished.finished(pod, POLICY)
+    sources.compact(pod)
+
+    assert sum(map(sys.getsizeof, pod.metadata.annotations.values())) < 5000
+    assert finished.finished(pod, POLICY) == before
+
+
+def test_messages_about_thousands_of_containers_name_a_few():
+    others = {f"c{number}": pods.running() for number in range(MANY)}
+    waits = finished.finished(pods.pod(others=others), POLICY)  # type: ignore[arg-type]
+    ended = {name: pods.ended() for name in others}
+    stops = finished.finished(pods.pod(others=ended), POLICY)  # type: ignore[arg-type]
+
+    assert (waits.reason, stops.reason) == ("PayloadRunning", "PayloadFinished")
+    assert waits.message.endswith(f"and {MANY - payload.MOST_SAID} more")
+    assert len(waits.message) < 500
+    assert len(stops.message) < 500
+
+
+class Counting(str):
+    """A name that counts how often it is compared."""
+
+    __slots__ = ()
+
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Counting.compared += 1
+        return str.__eq__(self, other)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("wait_for", [(), ("main",)], ids=["all", "one-and-the-rest-holds"])
+def test_work_of_the_rules_grows_with_the_containers_and_not_with_their_square(
+    wait_for: tuple[str, ...],
+):
+    def compared(count: int) -> int:
+        others = {f"c{number}": pods.ended() for number in range(count)}
+        pod = pods.pod(others=others)  # type: ignore[arg-type]
+        for each in (*pod.spec.containers, *pod.status.containerStatuses):
+            each.name = Counting(each.name)
+        Counting.compared = 0
+        finished.finished(pod, finished.Policy(wait_for=wait_for))
+        return Counting.compared
+
+    assert compared(400) < 3 * compared(200)
+
+
+DIGITS = st.text("0123456789²٣ +-_", max_size=12)
+
+
+@given(DIGITS | st.integers(0, 10**6).map(str) | st.just("1" * 4301))
+def test_status_port_is_a_port_or_nothing(text: str):
+    port = status_port.of({"status.sidecar.istio.io/port": text}, POLICY.status_port)
+
+    assert port is None or 0 <= port < 65536
+    if text.isascii() and text.isdigit() and len(text) <= 5:
+        assert port == (int(text) if int(text) < 65536 else None)
+
+
+TREES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=20,
+)
+
+
+@given(TREES)
+def test_document_that_is_not_deep_is_left_as_it_is(tree: object):
+    text = json.dumps(tree).encode()
+    assert depth.shallow(text) == text
+
+
+@given(TREES, st.integers(depth.DEPTH, 3 * depth.DEPTH))
+def test_what_is_nested_too_deep_is_cut_and_all_else_stays(tree: object, levels: int):
+    nested: object = {"leaf": tree}
+    for _ in range(levels):
+        nested = [nested]
+    around = {"before": tree, "deep": nested, "after": tree}
+    found = json.loads(depth.shallow(json.dumps(around).encode()))
+
+    assert (found["before"], found["after"]) == (tree, tree)
+    inner, height = found["deep"], 0
+    while isinstance(inner, list):
+        inner, height = inner[0] if inner else None, height + 1
+    assert inner is None
+    assert height == depth.DEPTH - 1
+
+
+def test_pod_that_is_nested_deep_where_nobody_looks_is_a_pod_like_others():
+    text = json.dumps(pods.pod_json())[:-1] + ',"x":' + "[" * 2000 + "]" * 2000 + "}"
+    pod = types.decode_json(text.encode(), types.Pod)
+
+    assert finished.finished(pod, POLICY).action is Action.STOP

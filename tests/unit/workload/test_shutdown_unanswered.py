@@ -1,0 +1,69 @@
+"""Stops whose connection ends before an answer: the proxy's exit decides what they were."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from sidecar_lifecycle.shell import metrics
+from sidecar_lifecycle.shell.shutdown import stop, stops
+
+from tests.unit.workload.fake_apiserver import FakeApiserver, until
+from tests.unit.workload.shutdown_world import (
+    event_reasons,
+    finished_pod,
+    opened,
+    phase,
+    reconciler,
+)
+
+VIRTUAL_TIME = True
+
+
+def attempts(result: stop.Result) -> float:
+    """Return how many attempts by port-forward ended so."""
+    return metrics.STOPS.labels(stop.Transport.PORT_FORWARD, result)._value.get()
+
+
+async def test_proxy_whose_answer_is_cut_off_is_waited_for_and_asked_once(
+    cluster: FakeApiserver, capsys: pytest.CaptureFixture[str]
+):
+    unanswered, refused = attempts(stop.Result.UNANSWERED), attempts(stop.Result.REFUSED)
+    cluster.proxies["job-x"].mode = "cut"
+    cluster.put("pods", finished_pod())
+    async with reconciler(cluster):
+        await until(lambda: event_reasons(cluster) == ["ProxyStopped"])
+        await asyncio.sleep(60)
+
+    assert phase(cluster) == "Succeeded"
+    assert opened(cluster) == 1
+    assert attempts(stop.Result.UNANSWERED) - unanswered == 1
+    assert attempts(stop.Result.REFUSED) == refused
+    assert "warning" not in capsys.readouterr().out
+
+
+async def test_proxy_that_does_not_end_after_a_cut_off_answer_is_asked_another_way(
+    cluster: FakeApiserver,
+):
+    cluster.proxies["job-x"].mode = "vanish"
+    cluster.put("pods", finished_pod())
+    loop = asyncio.get_running_loop()
+    async with reconciler(cluster):
+        await until(lambda: cluster.proxies["job-x"].requests)
+        cut = loop.time()
+        await until(lambda: phase(cluster) == "Succeeded")
+        assert loop.time() - cut >= stops.CATCH_UP
+
+    assert cluster.proxies["job-x"].requests == ["port-forward", "exec"]
+
+
+async def test_proxy_that_never_ends_after_cut_off_answers_is_said_to_fail(
+    cluster: FakeApiserver,
+):
+    proxy = cluster.proxies["job-x"]
+    proxy.mode, proxy.exec_mode = "vanish", "exit-1"
+    cluster.put("pods", finished_pod())
+    async with reconciler(cluster):
+        await until(lambda: event_reasons(cluster) == ["ProxyStopFailed"], seconds=120)
+
+    assert phase(cluster) == "Running"

@@ -1,0 +1,107 @@
+"""The agent's port: its own annotation, then the proxy's configuration, then the mesh."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sidecar_lifecycle.decide import finished
+from sidecar_lifecycle.shell.shutdown import sources
+
+from integrator_contract import names
+from integrator_contract.answers import Action
+from tests.unit.workload import pods
+from tests.unit.workload.fake_apiserver import FakeApiserver, until
+from tests.unit.workload.shutdown_world import (
+    NAMESPACE,
+    event_reasons,
+    finished_pod,
+    phase,
+    reconciler,
+)
+
+VIRTUAL_TIME = True
+CONFIG = "proxy.istio.io/config"
+MESH = finished.Policy(status_port=17020)
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[FakeApiserver]:
+    fake = FakeApiserver()
+    async with fake:
+        fake.namespace(NAMESPACE)
+        yield fake
+
+
+@pytest.mark.parametrize(
+    ("config", "port"),
+    [
+        pytest.param("statusPort: 16020", 16020, id="yaml"),
+        pytest.param('{"statusPort": 16020}', 16020, id="json"),
+        pytest.param("status_port: 16020", 16020, id="the-field's-other-spelling"),
+        pytest.param('statusPort: "16020"', 16020, id="quoted"),
+        pytest.param("statusPort: 1\nstatusPort: 16020", 16020, id="last-wins"),
+        pytest.param("statusPort: 0", 0, id="switched-off"),
+        pytest.param("concurrency: 2", 17020, id="says-nothing"),
+        pytest.param("proxyMetadata:\n  statusPort: '16020'", 17020, id="nested"),
+        pytest.param("# statusPort: 16020", 17020, id="comment"),
+        pytest.param("statusPort: 65536", 17020, id="no-port"),
+        pytest.param("statusPort: true", 17020, id="no-number"),
+        pytest.param("statusPort: [16020]", 17020, id="a-list"),
+        pytest.param("- statusPort", 17020, id="no-mapping"),
+        pytest.param("statusPort: &a 16020\nx: *a", 17020, id="alias"),
+        pytest.param("statusPort: {", 17020, id="no-yaml"),
+        pytest.param("statusPort: 16020\n" + "#" * 100_000, 17020, id="too-long"),
+        pytest.param("statusPort: " + "[" * 5000, 17020, id="too-deep"),
+    ],
+)
+def test_status_port_of_the_proxys_configuration_comes_before_the_meshs(config: str, port: int):
+    decision = finished.finished(pods.pod(annotations={CONFIG: config}), MESH)
+
+    assert (decision.action, decision.port) == (Action.STOP, port)
+
+
+def test_status_port_of_the_pods_own_annotation_comes_first():
+    said = {names.STATUS_PORT: "18020", CONFIG: "statusPort: 16020"}
+
+    assert finished.finished(pods.pod(annotations=said), MESH).port == 18020
+
+
+@given(
+    st.sampled_from(["", "18020", "x"]), st.sampled_from(["statusPort: 16020", "", "a: b", "{"])
+)
+def test_status_port_survives_what_is_dropped_to_save_memory(own: str, config: str):
+    pod = pods.pod(annotations={names.STATUS_PORT: own, CONFIG: config})
+    whole = finished.finished(pod, MESH)
+    sources.compact(pod)
+
+    assert finished.finished(pod, MESH) == whole
+    assert CONFIG not in pod.metadata.annotations
+
+
+@pytest.mark.parametrize("annotation", [{names.STATUS_PORT: "0"}, {CONFIG: "statusPort: 0"}])
+async def test_proxy_without_a_status_port_is_stopped_by_a_command(
+    cluster: FakeApiserver, annotation: dict[str, str]
+):
+    cluster.put("pods", finished_pod(annotations=annotation))
+    async with reconciler(cluster):
+        await until(lambda: phase(cluster) == "Succeeded")
+        await until(lambda: event_reasons(cluster) == ["ProxyStopped"])
+
+    assert cluster.proxies["job-x"].requests == ["exec"]
+    assert not any(path.endswith("/portforward") for _, path in cluster.requests)
+
+
+async def test_proxy_without_a_status_port_whose_command_is_forbidden_is_reported(
+    cluster: FakeApiserver,
+):
+    cluster.put("pods", finished_pod(annotations={names.STATUS_PORT: "0"}))
+    cluster.denied = lambda method, path: path.endswith("/exec")
+    async with reconciler(cluster):
+        await until(lambda: event_reasons(cluster) == ["ProxyStopFailed"])
+
+    (event,) = cluster.all("events")
+    assert "grant the application pods/exec" in event["message"]
+    assert not any(path.endswith("/portforward") for _, path in cluster.requests)

@@ -1,0 +1,1 @@
+"""The decisions about pods: pure functions from typed values to decisions with reasons."""

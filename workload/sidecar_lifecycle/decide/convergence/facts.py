@@ -1,0 +1,150 @@
+"""From pods as Kubernetes has them to the few facts that the plan decides on."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from integrator_contract import names, selectors
+from sidecar_lifecycle.decide import eligible, stale
+from sidecar_lifecycle.model import types
+
+_TEMPLATE_LABELS = ("pod-template-hash", "controller-revision-hash")
+
+Verdict = Literal["injects", "skips", "down", "refused"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """One live pod."""
+
+    name: str
+    uid: str
+    created: float
+    workload: str = ""
+    """Such as `StatefulSet/foo`."""
+    injected: bool = False
+    stale: str = ""
+    """What is old about its proxy."""
+    wanted: bool = True
+    fixable: bool = True
+    reason: str = ""
+    message: str = ""
+    """Why it should have a sidecar; when it is not ours to evict, why not."""
+    ready_since: float | None = None
+    crash_looping: bool = False
+    terminating: bool = False
+    revision: str = ""
+
+    @property
+    def ready(self) -> bool:
+        """Whether it serves."""
+        return self.ready_since is not None and not self.terminating
+
+    @property
+    def missing(self) -> bool:
+        """Whether it should have a sidecar and has none."""
+        return self.wanted and not self.injected and not self.terminating
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What the apiserver said to a dry-run creation of a pod of the workload."""
+
+    verdict: Verdict
+    message: str
+    uid: str
+    """Of the pod that was tried."""
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """The model as it is now."""
+
+    replicas: tuple[Replica, ...] = ()
+    desired: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Replicas that each workload should have; a workload that is gone is absent."""
+    application_created: float | None = None
+    fingerprint: str = ""
+    """Of all that decides about injection in this namespace."""
+    answers: Mapping[str, Answer] = field(default_factory=dict[str, Answer])
+
+
+def timestamp(text: str | None) -> float | None:
+    """Return seconds since the epoch for a time of the API."""
+    return datetime.datetime.fromisoformat(text).timestamp() if text else None
+
+
+def replica(
+    pod: types.Pod,
+    wanted: eligible.Wanted,
+    ownership: eligible.Ownership,
+    proxy: stale.Proxy = stale.UNKNOWN,
+) -> Replica:
+    """Return the facts of one pod, given what new pods get."""
+    ours = ownership.fixable
+    return Replica(
+        name=pod.metadata.name,
+        uid=pod.metadata.uid,
+        created=timestamp(pod.metadata.creationTimestamp) or 0.0,
+        workload=ownership.workload,
+        injected=eligible.injected(pod),
+        stale=stale.behind(pod, proxy) if wanted.wanted and eligible.injected(pod) else "",
+        wanted=wanted.wanted,
+        fixable=ours,
+        reason=wanted.reason if ours or not wanted.wanted else ownership.reason,
+        message=wanted.message if ours or not wanted.wanted else ownership.message,
+        ready_since=_ready_since(pod),
+        crash_looping=_crash_looping(pod),
+        terminating=pod.metadata.deletionTimestamp is not None,
+        revision=next(
+            (pod.metadata.labels[key] for key in _TEMPLATE_LABELS if key in pod.metadata.labels),
+            "",
+        ),
+    )
+
+
+def _ready_since(pod: types.Pod) -> float | None:
+    for condition in pod.status.conditions:
+        if condition.type == "Ready" and condition.status == "True":
+            return timestamp(condition.lastTransitionTime) or 0.0
+    return None
+
+
+def _crash_looping(pod: types.Pod) -> bool:
+    statuses = (*pod.status.initContainerStatuses, *pod.status.containerStatuses)
+    return any(
+        each.state.waiting is not None and each.state.waiting.reason == "CrashLoopBackOff"
+        for each in statuses
+    )
+
+
+def fingerprint(scope: eligible.Scope, injectors: tuple[str, ...]) -> str:
+    """Return a digest of what decides about injection.
+
+    Args:
+        scope: the namespace's labels and our settings.
+        injectors: identities of the injector's webhook configurations, as far as known.
+    """
+    keys = (names.INJECTION, names.REVISION, names.DATAPLANE_MODE)
+    parts = [
+        {key: scope.namespace_labels.get(key) for key in keys},
+        scope.revision,
+        scope.membership,
+        repr(_sorted(scope.included)),
+        repr(_sorted(scope.excluded)),
+        sorted(injectors),
+    ]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _sorted(selector: selectors.Selector) -> list[tuple[str, bool, list[str] | None]]:
+    return [
+        (each.key, each.is_negated, sorted(set(each.values)) if each.values else None)
+        for each in selector
+    ]

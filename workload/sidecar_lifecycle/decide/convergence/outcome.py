@@ -1,0 +1,73 @@
+"""What a plan says: the limits it keeps to, and the values it consists of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Literal
+
+from integrator_contract import answers
+
+from .facts import Replica
+from .memory import Memory
+
+REMEDY = "fix it, then run restart-uninjected, or annotate it with convergence=disabled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How far and how fast convergence goes; times in seconds."""
+
+    max_unavailable: int = 2
+    """Workloads that may miss a pod because of us at the same time."""
+    ready_for: float = 60.0
+    """A pod that came up just now may be in the middle of something."""
+    settled_margin: float = 3600.0
+    """Pods this much older than our application were there long before us."""
+    answer_ttl: float = 5.0
+    """How long the answer to a dry-run counts; also the pause when the mesh is down."""
+    refused_retry: float = 30.0
+    skip_retry: float = 600.0
+    eviction_grace: float = 30.0
+    """An eviction whose outcome is unknown shows within this time, or did not happen."""
+    replacement_deadline: float = 600.0
+    """After this a replacement that is not Ready is reported; its slot stays taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A pod without the sidecar that it should have."""
+
+    replica: Replica
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """Something that this plan found out, to be told once."""
+
+    kind: Literal["guarded", "completed"]
+    workload: str
+    reason: str
+    message: str
+    replica: Replica | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to remember, what to ask, what to evict, and what to say."""
+
+    memory: Memory
+    """To be stored before anything is evicted."""
+    ask: tuple[Replica, ...]
+    evict: tuple[Replica, ...]
+    rows: tuple[Row, ...]
+    summary: answers.Summary
+    news: tuple[News, ...]
+    wake_at: float | None
+    """When something may change by the mere passing of time."""
+
+    def reasons(self) -> Counter[str]:
+        """Count the pods without a sidecar by reason."""
+        return Counter(row.reason for row in self.rows)

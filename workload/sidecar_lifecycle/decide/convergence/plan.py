@@ -1,0 +1,28 @@
+"""What to do next about pods that missed their sidecar: a pure function of what is known."""
+
+from __future__ import annotations
+
+from .choice import choose
+from .facts import Snapshot
+from .ledger import Ledger
+from .memory import Memory
+from .outcome import Limits, Plan
+from .review import review
+from .settings import Mode
+from .summary import summarize
+
+
+def plan(snapshot: Snapshot, memory: Memory, *, mode: Mode, limits: Limits, now: float) -> Plan:
+    """Decide what to do next.
+
+    Args:
+        snapshot: the model as it is now.
+        memory: what was remembered.
+        mode: whether to act without being asked.
+        limits: how far to go.
+        now: seconds since the epoch.
+    """
+    ledger = Ledger(snapshot, memory, mode, limits, now)
+    review(ledger)
+    settled = choose(ledger)
+    return summarize(ledger, settled)

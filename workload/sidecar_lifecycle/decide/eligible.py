@@ -1,0 +1,284 @@
+"""Should this pod have a sidecar, has it one, and is it ours to replace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from integrator_contract import names, pods, selectors
+from integrator_contract.reasons import Reason
+from sidecar_lifecycle.model import types
+
+WORKLOAD_KINDS = ("StatefulSet", "Deployment", "DaemonSet")
+"""Owners of apps/v1 that create a new pod at once when one is evicted."""
+
+_REVISION_LABELS = ("controller-revision-hash", "pod-template-generation")
+"""Which template a pod was made from: of a StatefulSet the first, of a DaemonSet the second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What decides about a pod's sidecar beside the pod itself."""
+
+    namespace_labels: Mapping[str, str]
+    model: str = ""
+    application: str = ""
+    """Our own: its pods stay outside of the mesh."""
+    revision: str = ""
+    """The value of `istio.io/rev` that means the istiod in use; empty accepts any."""
+    membership: pods.Membership = "namespace"
+    included: selectors.Selector = selectors.NOTHING
+    excluded: selectors.Selector = selectors.NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Whether a pod should have a sidecar, and why."""
+
+    wanted: bool
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """What owns pods, or owns their owner."""
+
+    uid: str
+    owners: tuple[types.OwnerReference, ...] = ()
+    disabled: bool = False
+    """Convergence is switched off on the object itself."""
+    withheld_from: str | None = None
+    """With the update strategy OnDelete the template that new pods get, as the pods' labels name
+    it: a pod of another one keeps its own until its owner deletes it. None: another strategy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """Which workload a pod belongs to, and whether we may evict it."""
+
+    workload: str
+    """Such as `StatefulSet/foo`; empty when no workload owns it."""
+    fixable: bool
+    reason: str
+    message: str
+
+
+Lookup = Callable[[str, str], Owner | None]
+"""Kind and name of an owner in the pod's namespace, to the owner; None when it is not there."""
+
+
+def alive(pod: types.Pod) -> bool:
+    """Tell whether the pod runs or will, so that it matters whether it has a sidecar."""
+    return pod.status.phase not in ("Succeeded", "Failed")
+
+
+def injected(pod: types.Pod) -> bool:
+    """Tell whether the pod is in the mesh with a proxy of its own, of whichever kind.
+
+    The injector's annotation says so, and so does a proxy that somebody else has put there. One
+    with the image `auto` is what the pod customises, and not injected before its image is known.
+    """
+    if pod.metadata.annotations.get(names.SIDECAR_STATUS):
+        return True
+    containers = (*pod.spec.containers, *pod.spec.initContainers)
+    return any(each.name == names.PROXY and each.image != names.AUTO_IMAGE for each in containers)
+
+
+def switched_off(meta: types.ObjectMeta) -> bool:
+    """Tell whether convergence is disabled on an object, by annotation or by label."""
+    return "disabled" in (
+        meta.annotations.get(names.CONVERGENCE),
+        meta.labels.get(names.CONVERGENCE),
+    )
+
+
+def wanted(pod: types.Pod, scope: Scope) -> Wanted:
+    """Tell whether the injector would give this pod a sidecar if it were created now."""
+    return _outside(pod, scope) or _by_namespace(pod, scope)
+
+
+def _outside(pod: types.Pod, scope: Scope) -> Wanted | None:
+    """Return why this pod stays outside of the mesh whatever its namespace says."""
+    meta = pod.metadata
+    # The label is the newer interface: istiod looks at the annotation only without it.
+    inject = meta.labels.get(names.INJECT, meta.annotations.get(names.INJECT))
+    cases = (
+        (
+            pod.spec.hostNetwork,
+            Reason.HOST_NETWORK,
+            "pods on the host's network are never injected",
+        ),
+        (
+            _is_ours(meta, scope),
+            Reason.INTEGRATOR_ITSELF,
+            "the integrator's own pods stay outside",
+        ),
+        (
+            names.is_modeloperator(meta.labels),
+            Reason.MODEL_OPERATOR,
+            "Juju's modeloperator stays outside",
+        ),
+        (
+            selectors.matches(scope.excluded, meta.labels),
+            Reason.EXCLUDED,
+            "it matches excluded-pods",
+        ),
+        (inject == "false", Reason.INJECTION_DISABLED, f"the pod says {names.INJECT}=false"),
+        (
+            _is_ambient(meta, scope.namespace_labels),
+            Reason.AMBIENT,
+            "it is in the mesh by ambient mode",
+        ),
+    )
+    return next((Wanted(False, reason, why) for holds, reason, why in cases if holds), None)
+
+
+def _is_ours(meta: types.ObjectMeta, scope: Scope) -> bool:
+    if names.COMPONENT in meta.labels:
+        return True
+    return (
+        meta.labels.get(names.NAME) == scope.application != ""
+        and (meta.namespace or scope.model) == scope.model
+    )
+
+
+def _is_ambient(meta: types.ObjectMeta, namespace_labels: Mapping[str, str]) -> bool:
+    if meta.annotations.get(names.AMBIENT_REDIRECTION) == "enabled":
+        return True
+    mode = meta.labels.get(names.DATAPLANE_MODE, namespace_labels.get(names.DATAPLANE_MODE))
+    return mode == "ambient"
+
+
+def _by_namespace(pod: types.Pod, scope: Scope) -> Wanted:
+    """Follow the selectors of Istio's injector webhooks."""
+    labels = scope.namespace_labels
+    if names.INJECTION in labels:
+        if labels[names.INJECTION] == "enabled":
+            return Wanted(
+                True, Reason.NAMESPACE_INJECTION, f"its namespace says {names.INJECTION}=enabled"
+            )
+        return Wanted(
+            False,
+            Reason.NAMESPACE_DISABLED,
+            f"its namespace says {names.INJECTION}={labels[names.INJECTION]}",
+        )
+    if revision := labels.get(names.REVISION):
+        return _by_revision(revision, scope, "its namespace")
+    return _by_pod(pod, scope)
+
+
+def _by_pod(pod: types.Pod, scope: Scope) -> Wanted:
+    labels = pod.metadata.labels
+    if revision := labels.get(names.REVISION):
+        return _by_revision(revision, scope, "the pod")
+    if labels.get(names.INJECT) == "true":
+        return Wanted(True, Reason.POD_INJECTION, f"the pod says {names.INJECT}=true")
+    if scope.membership == "selected":
+        if selectors.matches(scope.included, labels):
+            return Wanted(True, Reason.INCLUDED, "it matches included-pods")
+        return Wanted(False, Reason.NOT_INCLUDED, "it does not match included-pods")
+    return Wanted(False, Reason.NAMESPACE_OUTSIDE, "its namespace has no injection label")
+
+
+def _by_revision(revision: str, scope: Scope, who: str) -> Wanted:
+    said = f"{who} says {names.REVISION}={revision}"
+    if scope.revision and revision != scope.revision:
+        return Wanted(False, Reason.OTHER_REVISION, f"{said}, which is not {scope.revision}")
+    return Wanted(True, Reason.REVISION, said)
+
+
+def ownership(pod: types.Pod, scope_disabled: bool, lookup: Lookup) -> Ownership:
+    """Tell whether the pod is ours to evict, so that its workload makes one with a sidecar.
+
+    Args:
+        pod: the pod.
+        scope_disabled: whether convergence is switched off for its namespace.
+        lookup: finds the owners.
+    """
+    found = _workload(pod, lookup)
+    if not found.fixable:
+        return found
+    if pod.spec.restartPolicy != "Always":
+        return _not_ours(found.workload, Reason.RUNS_TO_COMPLETION, "it runs to completion")
+    if scope_disabled:
+        return _not_ours(
+            found.workload, Reason.CONVERGENCE_DISABLED, "switched off on its namespace"
+        )
+    if switched_off(pod.metadata):
+        return _not_ours(found.workload, Reason.CONVERGENCE_DISABLED, "switched off on the pod")
+    return found
+
+
+def _not_ours(workload: str, reason: Reason, message: str) -> Ownership:
+    return Ownership(workload, False, reason, message)
+
+
+def controller(
+    references: tuple[types.OwnerReference, ...] | list[types.OwnerReference],
+) -> types.OwnerReference | None:
+    """Return the owner that manages the object, if there is one."""
+    return next((each for each in references if each.controller), None)
+
+
+def _workload(pod: types.Pod, lookup: Lookup) -> Ownership:
+    reference = controller(pod.metadata.ownerReferences)
+    if reference is None:
+        return _not_ours("", Reason.BARE_POD, "nothing would create it again")
+    if reference.kind == "Job":
+        name = f"Job/{reference.name}"
+        return _not_ours(name, Reason.RUNS_TO_COMPLETION, "it runs to completion")
+    if _is_apps(reference, "ReplicaSet"):
+        owner = lookup(reference.kind, reference.name)
+        if owner is None or owner.uid != reference.uid:
+            return _unknown(reference)
+        above = controller(owner.owners)
+        if above is None or not _is_apps(above, "Deployment"):
+            return _other(above or reference)
+        reference = above
+    if not any(_is_apps(reference, kind) for kind in WORKLOAD_KINDS):
+        return _other(reference)
+    labels = pod.metadata.labels
+    revisions = [labels[key] for key in _REVISION_LABELS if key in labels]
+    return _of_workload(reference, lookup, revisions)
+
+
+def _of_workload(
+    reference: types.OwnerReference, lookup: Lookup, revisions: Collection[str]
+) -> Ownership:
+    name = f"{reference.kind}/{reference.name}"
+    owner = lookup(reference.kind, reference.name)
+    if owner is None or owner.uid != reference.uid:
+        return _unknown(reference)
+    # A namespace as owner only means that the object goes with it.
+    above = next((each for each in owner.owners if each.kind != "Namespace"), None)
+    if above is not None:
+        return _not_ours(
+            name, Reason.OWNED_FURTHER_UP, f"{name} belongs to {above.kind} {above.name}"
+        )
+    if owner.disabled:
+        return _not_ours(name, Reason.CONVERGENCE_DISABLED, f"switched off on {name}")
+    if owner.withheld_from is not None and owner.withheld_from not in revisions:
+        return _not_ours(
+            name,
+            Reason.TEMPLATE_WITHHELD,
+            f"{name} may have a newer template, which its pods get when they are deleted"
+            " (OnDelete): delete the pod yourself",
+        )
+    return Ownership(name, True, "", "")
+
+
+def _is_apps(reference: types.OwnerReference, kind: str) -> bool:
+    return reference.kind == kind and reference.apiVersion.startswith("apps/")
+
+
+def _other(reference: types.OwnerReference) -> Ownership:
+    name = f"{reference.kind}/{reference.name}"
+    return _not_ours(
+        name, Reason.OTHER_OWNER, f"{reference.kind} is not a workload that we replace"
+    )
+
+
+def _unknown(reference: types.OwnerReference) -> Ownership:
+    name = f"{reference.kind}/{reference.name}"
+    return _not_ours(name, Reason.OWNER_UNKNOWN, f"{name} was not found")

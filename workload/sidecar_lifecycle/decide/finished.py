@@ -1,0 +1,207 @@
+"""May the proxy of this pod be stopped now?
+
+Stopping a moment too early takes the network from a payload, stopping never leaves a Job hanging.
+Every early return below is a reason for one of the two, in the order in which they decide.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from integrator_contract import names
+from integrator_contract.answers import Action
+from integrator_contract.reasons import Reason
+from sidecar_lifecycle.model import types
+
+from . import payload, restart, status_port
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What was configured, apart from what pods say themselves."""
+
+    wait_for: tuple[str, ...] = ()
+    """Containers whose end counts, in pods that have one of them; empty means all."""
+    ignore: tuple[str, ...] = ()
+    """Containers whose end does not count."""
+    status_port: int = names.DEFAULT_STATUS_PORT
+    """The mesh's status port; 0 means that it is switched off."""
+    enabled: bool = True
+    namespace_enabled: bool = True
+    """False when the pod's namespace is annotated as disabled."""
+    clock_stepped: bool = False
+    """True when the clock of the pod's node was set back, so that its times say nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What to do about a pod, and why."""
+
+    action: Action
+    reason: Reason
+    message: str
+    containers: tuple[str, ...] = ()
+    """The containers that were looked at."""
+    port: int = 0
+    """Where to stop the proxy (action stop); 0: it has no status port, so only by a command."""
+    proxy_id: str = ""
+    """The proxy's container, which must still be the same when the stop is sent."""
+    unknown: tuple[str, ...] = ()
+    """Names in the pod's annotations that no container of it has."""
+    holding: tuple[str, ...] = ()
+    """Ignored containers that have not ended: they hold the pod after the proxy has gone."""
+
+
+_Decide: TypeAlias = Callable[[Action, Reason, str], Decision]
+
+
+def finished(pod: types.Pod, policy: Policy) -> Decision:
+    """Decide about one pod: the first reason that applies."""
+    return next(_left_alone(pod, policy), None) or next(_judged(pod, policy))
+
+
+def concerns(pod: types.Pod) -> bool:
+    """Tell whether the proxy of a pod, as the pod was made, can ever be ours to stop."""
+    return next(_not_ours(pod), None) is None
+
+
+def _ignore(reason: Reason, message: str) -> Decision:
+    return Decision(action=Action.IGNORE, reason=reason, message=message)
+
+
+def _not_ours(pod: types.Pod) -> Iterator[Decision]:
+    """Yield what of a pod's specification, which never changes, has us leave it alone."""
+    if any(container.name == names.PROXY for container in pod.spec.initContainers):
+        yield _ignore(Reason.NATIVE_SIDECAR, "the kubelet stops a native sidecar by itself")
+    proxy = _proxy(pod)
+    if proxy is None:
+        yield _ignore(Reason.NO_PROXY, f"no container {names.PROXY}")
+    elif restart.will_restart(proxy, pod.spec.restartPolicy, 0):
+        yield _ignore(Reason.RESTARTS_ALWAYS, "a stopped proxy would be started again")
+
+
+def _left_alone(pod: types.Pod, policy: Policy) -> Iterator[Decision]:
+    """Yield why this pod, as it was made, is not ours to end."""
+    annotations = pod.metadata.annotations
+    yield from _not_ours(pod)
+    if not policy.enabled:
+        yield _ignore(Reason.SWITCHED_OFF, "proxy-shutdown is false")
+    if annotations.get(names.PROXY_SHUTDOWN) == "disabled":
+        yield _ignore(Reason.DISABLED, f"annotation {names.PROXY_SHUTDOWN}=disabled on the pod")
+    if not policy.namespace_enabled:
+        yield _ignore(
+            Reason.NAMESPACE_DISABLED, f"{names.PROXY_SHUTDOWN}=disabled on the namespace"
+        )
+
+
+def _proxy(pod: types.Pod) -> types.Container | None:
+    return next((each for each in pod.spec.containers if each.name == names.PROXY), None)
+
+
+def _judged(pod: types.Pod, policy: Policy) -> Iterator[Decision]:
+    """Yield what the pod's present state calls for; the last one always applies."""
+    selection = payload.select(pod, wait_for=policy.wait_for, ignore=policy.ignore)
+
+    def decide(action: Action, reason: Reason, message: str) -> Decision:
+        return Decision(
+            action=action,
+            reason=reason,
+            message=message,
+            containers=tuple(container.name for container in selection.containers),
+            unknown=selection.unknown,
+        )
+
+    if pod.metadata.deletionTimestamp is not None:
+        yield decide(Action.IGNORE, Reason.DELETED, "the pod is being deleted")
+    phase = pod.status.phase
+    if phase in ("Succeeded", "Failed"):
+        yield decide(Action.IGNORE, Reason.ENDED, f"the pod has {phase.lower()}")
+    if selection.reason is not None:
+        yield decide(Action.REPORT, selection.reason, selection.message)
+    port = status_port.of(pod.metadata.annotations, policy.status_port)
+    if port is None:
+        yield decide(Action.REPORT, Reason.BAD_STATUS_PORT, f"{names.STATUS_PORT} is not a port")
+    if phase != "Running":
+        yield decide(Action.WAIT, Reason.NOT_RUNNING, f"the pod's phase is {phase or 'not known'}")
+
+    unfinished = payload.unfinished(pod, selection.containers, clock_stepped=policy.clock_stepped)
+    again = payload.restarting(pod)
+    proxy = payload.statuses(pod).get(names.PROXY)
+    if proxy is not None and proxy.state.terminated is not None:
+        yield from _proxy_gone(pod, proxy.state.terminated, again, unfinished, decide)
+    if unfinished:
+        yield decide(Action.WAIT, unfinished[0].reason, payload.some(unfinished))
+    if again is not None:
+        yield decide(Action.WAIT, again.reason, str(again))
+    if missing := payload.without_status(pod):
+        yield decide(
+            Action.WAIT, Reason.NO_STATUS, f"{payload.some(missing, ', ')} has no status yet"
+        )
+    if proxy is None or proxy.state.running is None or not proxy.containerID:
+        yield decide(Action.REPORT, Reason.PROXY_NOT_RUNNING, _not_running(proxy))
+    assert port is not None
+    assert proxy is not None
+    yield dataclasses.replace(
+        decide(Action.STOP, Reason.PAYLOAD_FINISHED, payload.describe(pod, selection.containers)),
+        port=port,
+        proxy_id=proxy.containerID or "",
+        holding=_holding(pod, selection, policy),
+    )
+
+
+def _proxy_gone(
+    pod: types.Pod,
+    ended: types.Terminated,
+    again: payload.Unfinished | None,
+    unfinished: tuple[payload.Unfinished, ...],
+    decide: _Decide,
+) -> Iterator[Decision]:
+    """Yield what it means that the proxy has ended."""
+    proxy = _proxy(pod)
+    assert proxy is not None
+    if restart.will_restart(proxy, pod.spec.restartPolicy, ended.exitCode):
+        yield decide(
+            Action.WAIT, Reason.PROXY_RESTARTING, f"the proxy ended with {ended.exitCode}"
+        )
+    if again is not None:
+        yield decide(Action.WAIT, again.reason, str(again))
+    if not unfinished:
+        yield decide(Action.IGNORE, Reason.PROXY_ENDED, "payload and proxy have ended")
+    if _disrupted(pod):
+        yield decide(Action.IGNORE, Reason.DISRUPTED, "the kubelet is ending the pod")
+    rest = payload.some(unfinished)
+    yield decide(
+        Action.REPORT,
+        Reason.PROXY_LOST,
+        f"the proxy ended with {ended.exitCode} and is not started again, while {rest}",
+    )
+
+
+def _disrupted(pod: types.Pod) -> bool:
+    """Return whether the kubelet is ending the whole pod, so that containers go in any order."""
+    if pod.status.reason in ("Evicted", "DeadlineExceeded", "Preempting", "Terminated"):
+        return True
+    return any(
+        condition.type == "DisruptionTarget" and condition.status == "True"
+        for condition in pod.status.conditions
+    )
+
+
+def _not_running(proxy: types.ContainerStatus | None) -> str:
+    waiting = proxy.state.waiting if proxy is not None else None
+    why = (waiting.reason if waiting else None) or "no reason given"
+    return f"the payload has ended, and the pod can't complete before its proxy runs ({why})"
+
+
+def _holding(pod: types.Pod, selection: payload.Selection, policy: Policy) -> tuple[str, ...]:
+    looked_at = {container.name for container in selection.containers}
+    rest = [
+        container
+        for container in pod.spec.containers
+        if container.name != names.PROXY and container.name not in looked_at
+    ]
+    held = payload.unfinished(pod, tuple(rest), clock_stepped=policy.clock_stepped)
+    return tuple(entry.container for entry in held)

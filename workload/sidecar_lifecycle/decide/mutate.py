@@ -1,0 +1,293 @@
+"""What a new pod gets: a pure function from a pod and settings to a JSON patch with reasons.
+
+The policy of the charm (`templates/admission-policy`) says the same in CEL.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from integrator_contract import names, namespaces, pods, selectors
+from integrator_contract.reasons import Reason
+
+from . import creation, hold
+
+
+def mutate(
+    pod: creation.Pod, settings: pods.Settings, kind: namespaces.Kind = "model"
+) -> creation.Mutation:
+    """Decide what a pod gets at its creation.
+
+    Args:
+        pod: As it is sent, before any injector.
+        settings: What is wanted.
+        kind: Of the pod's namespace: exclusion and membership are matters of the model only.
+    """
+    draft = _Draft(pod)
+    if untouchable := _untouchable(pod):
+        draft.skip("all", untouchable)
+        return draft.result()
+    ours = kind == "model" and is_ours(draft.labels, settings)
+    if kind == "model":
+        _membership(draft, settings, ours=ours)
+        if names.PROBE in draft.labels:
+            draft.annotations[names.SETTINGS] = settings.revision
+    if not ours and (settings.lifecycle_in_model or kind != "model"):
+        for change in _CHANGES:
+            change(draft, settings)
+    return draft.result()
+
+
+def is_ours(labels: Mapping[str, str], settings: pods.Settings) -> bool:
+    """Tell whether a pod of the model is Juju's or this application's own machinery."""
+    return (
+        names.is_modeloperator(labels)
+        or labels.get(names.NAME) == settings.application
+        or labels.get(names.COMPONENT) == names.WEBHOOK_COMPONENT
+        or names.PROBE in labels
+    )
+
+
+def _untouchable(pod: creation.Pod) -> Reason | None:
+    annotations = pod.metadata.annotations or {}
+    if names.MIRROR in annotations:
+        return Reason.MIRROR_POD
+    if names.SIDECAR_STATUS in annotations or _has_own_proxy(pod.spec):
+        return Reason.HAS_PROXY
+    return None
+
+
+def _has_own_proxy(spec: creation.Spec) -> bool:
+    """Tell whether a pod brings a whole proxy, or is nothing but one, such as a gateway."""
+    proxies = (
+        container
+        for container in (*spec.containers, *(spec.initContainers or ()))
+        if container.name == names.PROXY
+    )
+    return any(proxy.image != names.AUTO_IMAGE for proxy in proxies) or all(
+        container.name == names.PROXY for container in spec.containers
+    )
+
+
+class _Draft:
+    """A pod on its way through the changes."""
+
+    def __init__(self, pod: creation.Pod) -> None:
+        self.pod = pod
+        # Selectors see the pod as it was sent, whatever is added.
+        self.sent = pod.metadata.labels or {}
+        self.labels = dict(self.sent)
+        self.annotations = dict(pod.metadata.annotations or {})
+        self.images: list[tuple[str, str]] = []
+        self.applied: list[str] = []
+        self.skipped: list[creation.Skip] = []
+
+    def skip(self, change: str, reason: Reason) -> None:
+        self.skipped.append(creation.Skip(change, reason, reason.meaning))
+
+    @property
+    def outside(self) -> Reason | None:
+        """Why the pod will get no sidecar; None as far as one can tell that it might."""
+        if self.pod.spec.hostNetwork:
+            return Reason.HOST_NETWORK
+        inject = self.labels.get(names.INJECT, self.annotations.get(names.INJECT))
+        return Reason.NOT_INJECTED if inject == "false" else None
+
+    def result(self) -> creation.Mutation:
+        metadata = self.pod.metadata
+        if self.applied:
+            before = [word for word in self.annotations.get(names.APPLIED, "").split(",") if word]
+            added = [word for word in self.applied if word not in before]
+            self.annotations[names.APPLIED] = ",".join([*before, *added])
+            if not _fit(self.annotations, metadata.annotations or {}):
+                self._leave_annotations()
+        patch = [
+            *_map_patch("/metadata/annotations", metadata.annotations, self.annotations),
+            *_map_patch("/metadata/labels", metadata.labels, self.labels),
+            *({"op": "replace", "path": path, "value": image} for path, image in self.images),
+        ]
+        return creation.Mutation(patch, tuple(self.applied), tuple(self.skipped))
+
+    def _leave_annotations(self) -> None:
+        """Take back what was annotated: with more of it the pod would be refused."""
+        self.annotations = dict(self.pod.metadata.annotations or {})
+        for word in creation.ANNOTATING:
+            if word in self.applied:
+                self.applied.remove(word)
+                self.skip(word, Reason.ANNOTATIONS_FULL)
+
+
+def _fit(annotations: Mapping[str, str], sent: Mapping[str, str]) -> bool:
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
+    return len(sent) <= creation.MOST_ANNOTATIONS and size <= creation.MOST_ANNOTATION_BYTES
+
+
+def _map_patch(
+    path: str, before: Mapping[str, str] | None, after: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    if before is None:
+        return [{"op": "add", "path": path, "value": dict(after)}] if after else []
+    return [
+        {
+            "op": "replace" if key in before else "add",
+            "path": f"{path}/{key.replace('~', '~0').replace('/', '~1')}",
+            "value": value,
+        }
+        for key, value in after.items()
+        if before.get(key) != value
+    ]
+
+
+def _membership(draft: _Draft, settings: pods.Settings, *, ours: bool) -> None:
+    if ours or selectors.matches(settings.excluded, draft.labels):
+        if names.INJECT in draft.labels or _asks_to_be_in(draft):
+            draft.skip("excluded", Reason.POD_SAYS_ITSELF)
+            return
+        draft.labels[names.INJECT] = "false"
+        draft.applied.append("excluded")
+    elif settings.membership == "selected" and selectors.matches(settings.included, draft.labels):
+        if draft.pod.spec.hostNetwork:
+            draft.skip("inject", Reason.HOST_NETWORK)
+            return
+        annotated = names.INJECT in draft.annotations
+        if names.INJECT in draft.labels or names.REVISION in draft.labels or annotated:
+            draft.skip("inject", Reason.POD_SAYS_ITSELF)
+            return
+        draft.labels.update(settings.inject_label)
+        draft.applied.append("inject")
+
+
+def _asks_to_be_in(draft: _Draft) -> bool:
+    return names.REVISION in draft.labels or draft.annotations.get(names.INJECT) == "true"
+
+
+def _annotations(draft: _Draft, settings: pods.Settings) -> None:
+    wanted = _wanted(draft, settings.pod_annotations)
+    _add(draft, "annotations", wanted, draft.annotations)
+
+
+def _labels(draft: _Draft, settings: pods.Settings) -> None:
+    wanted = _wanted(draft, settings.pod_labels)
+    _add(draft, "labels", wanted, draft.labels)
+
+
+def _wanted(draft: _Draft, rules: tuple[pods.Entries, ...]) -> dict[str, str]:
+    wanted: dict[str, str] = {}
+    for rule in rules:
+        if rule.selects(draft.sent):
+            wanted = {**rule.add, **wanted}
+    return wanted
+
+
+def _add(draft: _Draft, change: str, wanted: dict[str, str], entries: dict[str, str]) -> None:
+    missing = {key: value for key, value in wanted.items() if key not in entries}
+    if missing:
+        entries.update(missing)
+        draft.applied.append(change)
+    elif wanted:
+        draft.skip(change, Reason.POD_SAYS_ITSELF)
+
+
+_PORT = re.compile(r"[^, \t\r\n]+")
+_EMPTY_PLACE = re.compile(r"^[ \t\r\n]*,|,[ \t\r\n]*,|,[ \t\r\n]*\Z")
+
+
+def _ports(draft: _Draft, settings: pods.Settings) -> None:
+    rules = settings.excluded_outbound_ports
+    wanted = [str(p) for rule in rules if rule.selects(draft.sent) for p in rule.ports]
+    if not wanted:
+        return
+    if draft.outside:
+        draft.skip("ports", draft.outside)
+        return
+    value = draft.annotations.get(names.EXCLUDED_OUTBOUND_PORTS, "")
+    if _EMPTY_PLACE.search(value):
+        draft.skip("ports", Reason.PORTS_NOT_MERGEABLE)
+        return
+    present = _PORT.findall(value)
+    missing = [port for port in dict.fromkeys(wanted) if port not in present]
+    if not missing:
+        draft.skip("ports", Reason.POD_SAYS_ITSELF)
+        return
+    kept = [value] if present else []
+    draft.annotations[names.EXCLUDED_OUTBOUND_PORTS] = ",".join([*kept, *missing])
+    draft.applied.append("ports")
+
+
+def _native(draft: _Draft, settings: pods.Settings) -> None:
+    if not settings.native or draft.pod.spec.restartPolicy in (None, "", "Always"):
+        return
+    if draft.outside:
+        draft.skip("native", draft.outside)
+    elif names.NATIVE_SIDECAR in draft.annotations:
+        draft.skip("native", Reason.POD_SAYS_ITSELF)
+    else:
+        draft.annotations[names.NATIVE_SIDECAR] = "true"
+        draft.applied.append("native")
+
+
+def _hold(draft: _Draft, settings: pods.Settings) -> None:
+    if not settings.hold_application:
+        return
+    if draft.outside:
+        draft.skip("hold", draft.outside)
+        return
+    if draft.annotations.get(names.NATIVE_SIDECAR) == "true":
+        draft.skip("hold", Reason.NATIVE_SIDECAR)
+        return
+    merge = hold.merge(draft.annotations.get(names.PROXY_CONFIG))
+    if merge.reason is not None:
+        draft.skip("hold", merge.reason)
+    elif merge.value is not None:
+        draft.annotations[names.PROXY_CONFIG] = merge.value
+        draft.applied.append("hold")
+
+
+def full_image(image: str) -> str:
+    """Write an image's name with the registry that a container runtime would ask."""
+    first, slash, _ = image.partition("/")
+    if not slash:
+        return f"docker.io/library/{image}"
+    is_registry = first == "localhost" or "." in first or ":" in first
+    return image if is_registry else f"docker.io/{image}"
+
+
+def _images(draft: _Draft, settings: pods.Settings) -> None:
+    prefixes = [
+        pair
+        for rule in settings.image_registries
+        if rule.selects(draft.sent)
+        for pair in rule.pairs
+    ]
+    if not prefixes:
+        return
+    spec = draft.pod.spec
+    lists = (("initContainers", spec.initContainers or ()), ("containers", spec.containers))
+    for field, containers in lists:
+        for index, container in enumerate(containers):
+            image = moved_image(container.image or "", prefixes)
+            if image and container.image != names.AUTO_IMAGE:
+                draft.images.append((f"/spec/{field}/{index}/image", image))
+    if draft.images:
+        draft.applied.append("images")
+
+
+def moved_image(image: str, prefixes: list[tuple[str, str]]) -> str:
+    """Return an image's new name by the first prefix that fits, empty where none does."""
+    full = full_image(image)
+    for old, new in prefixes:
+        if image and full.startswith(f"{old}/"):
+            return f"{new}{full[len(old) :]}"
+    return ""
+
+
+_CHANGES: tuple[Callable[[_Draft, pods.Settings], None], ...] = (
+    _annotations,
+    _ports,
+    _native,
+    _hold,
+    _images,
+    _labels,
+)

@@ -1,0 +1,219 @@
+"""Which containers of a pod do its work, and which of them have not ended for good."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from integrator_contract import names, service
+from integrator_contract.reasons import Reason
+from sidecar_lifecycle.model import types
+
+from . import restart
+
+STALE = Reason.STALE_STATUS
+"""The reason when a container ended before its pod started, by the node's clock."""
+LONGEST_LIST = 4096
+"""Characters of an annotation that lists containers: 64 names as long as names may be."""
+MOST_NAMES = 64
+"""Containers in such a list; a pod with half as many is a rarity."""
+MOST_SAID = 8
+"""Containers that a message names; it is kept for each pod under watch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The containers whose end matters."""
+
+    containers: tuple[types.Container, ...]
+    unknown: tuple[str, ...] = ()
+    """Names in the pod's annotations that fit no container of it."""
+    reason: Reason | None = None
+    """Why the pod is left alone, if it is: nothing to wait for, or a list that can't be read."""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """Why a container has not ended for good."""
+
+    container: str
+    reason: Reason
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.container} {self.message}"
+
+
+def select(
+    pod: types.Pod, *, wait_for: tuple[str, ...] = (), ignore: tuple[str, ...] = ()
+) -> Selection:
+    """Return the payload of a pod, by its annotations and else by the given defaults.
+
+    A name in `wait-for-containers` that fits nothing makes the whole list void: to wait for more
+    than was meant is harmless, to wait for less is not.
+    """
+    own = [container for container in pod.spec.containers if container.name != names.PROXY]
+    if not own:
+        return _nothing("the pod has no container beside the proxy")
+    present = {container.name for container in own}
+    annotations = pod.metadata.annotations
+    for key in (names.WAIT_FOR_CONTAINERS, names.IGNORE_CONTAINERS):
+        if _is_too_long(annotations.get(key, "")):
+            return Selection(
+                containers=tuple(own),
+                reason=Reason.BAD_CONTAINER_LIST,
+                message=f"{key} is longer than {LONGEST_LIST} characters or {MOST_NAMES} names",
+            )
+    asked_wait = _listed(annotations.get(names.WAIT_FOR_CONTAINERS))
+    asked_ignore = _listed(annotations.get(names.IGNORE_CONTAINERS))
+
+    waited = set(wait_for if asked_wait is None else asked_wait)
+    narrowed = waited & present if asked_wait is None or waited <= present else set[str]()
+    ignored = set(ignore if asked_ignore is None else asked_ignore)
+
+    # Other people's native sidecars are ignored anyway, so naming one is no mistake.
+    ignorable = present | {container.name for container in pod.spec.initContainers}
+    unknown = [name for name in asked_wait or () if name not in present]
+    unknown += [name for name in asked_ignore or () if name not in ignorable]
+    left = tuple(
+        container
+        for container in own
+        if container.name not in ignored and (not narrowed or container.name in narrowed)
+    )
+    said = tuple(dict.fromkeys(unknown))
+    if not left:
+        return _nothing("every container beside the proxy is to be ignored", said)
+    return Selection(containers=left, unknown=said)
+
+
+def _nothing(message: str, unknown: tuple[str, ...] = ()) -> Selection:
+    reason = Reason.NOTHING_TO_WAIT_FOR
+    return Selection(containers=(), unknown=unknown, reason=reason, message=message)
+
+
+def _is_too_long(text: str) -> bool:
+    return len(text) > LONGEST_LIST or text.count(",") >= MOST_NAMES
+
+
+def _listed(text: str | None) -> tuple[str, ...] | None:
+    """Split an annotation; None and nothing but commas and blanks mean that it says nothing."""
+    return service.words(text or "") or None
+
+
+def some(parts: Sequence[object], separator: str = "; ") -> str:
+    """Name the first of many things, and say how many more there are."""
+    rest = len(parts) - MOST_SAID
+    said = separator.join(map(str, parts[:MOST_SAID]))
+    return f"{said}{separator}and {rest} more" if rest > 0 else said
+
+
+def statuses(pod: types.Pod) -> dict[str, types.ContainerStatus]:
+    """Return what the kubelet has reported, by container; of several the first counts."""
+    return {each.name: each for each in reversed(pod.status.containerStatuses)}
+
+
+def without_status(pod: types.Pod) -> tuple[str, ...]:
+    """Return the containers that the kubelet has not reported on, whether they matter or not."""
+    known = {status.name for status in pod.status.containerStatuses}
+    return tuple(each.name for each in pod.spec.containers if each.name not in known)
+
+
+def unfinished(
+    pod: types.Pod, containers: tuple[types.Container, ...], *, clock_stepped: bool = False
+) -> tuple[Unfinished, ...]:
+    """Return which of the containers have not ended for good.
+
+    Args:
+        pod: Whose they are.
+        containers: What to look at.
+        clock_stepped: Whether the node's clock was set back, so that its times say nothing.
+    """
+    known = statuses(pod)
+    found = (_unfinished(pod, container, known.get(container.name)) for container in containers)
+    return tuple(
+        each for each in found if each is not None and not (clock_stepped and each.reason == STALE)
+    )
+
+
+def _unfinished(
+    pod: types.Pod, container: types.Container, status: types.ContainerStatus | None
+) -> Unfinished | None:
+    name = container.name
+    if status is None:
+        return Unfinished(name, Reason.NO_STATUS, "has no status yet")
+    state = status.state
+    if state.running is not None:
+        return Unfinished(name, Reason.PAYLOAD_RUNNING, "is running")
+    ended = state.terminated
+    if ended is None or state.waiting is not None:
+        why = state.waiting.reason if state.waiting else None
+        return Unfinished(name, Reason.PAYLOAD_WAITING, f"is waiting ({why or 'no reason given'})")
+    if restart.will_restart(container, pod.spec.restartPolicy, ended.exitCode):
+        return Unfinished(
+            name, Reason.PAYLOAD_RESTARTING, f"ended with {ended.exitCode} and is started again"
+        )
+    # Both times come from the node's clock, so the end of a container of this pod can't be older.
+    started = pod.status.startTime
+    if started and ended.finishedAt and ended.finishedAt < started:
+        return Unfinished(name, STALE, "has a status from before the pod started")
+    return None
+
+
+def restarting(pod: types.Pod) -> Unfinished | None:
+    """Return what is about to start the whole pod's containers again, ended ones too."""
+    for condition in pod.status.conditions:
+        if condition.type == "AllContainersRestarting" and condition.status == "True":
+            return Unfinished("all", Reason.POD_RESTARTING, "containers are being restarted")
+    initial = {status.name: status for status in pod.status.initContainerStatuses}
+    main = statuses(pod)
+    pairs = [(container, main) for container in pod.spec.containers]
+    pairs += [(container, initial) for container in pod.spec.initContainers]
+    for container, known in pairs:
+        status = known.get(container.name)
+        ended = status.state.terminated if status else None
+        if ended is not None and restart.restarts_all(container, ended.exitCode):
+            return Unfinished(
+                container.name,
+                Reason.POD_RESTARTING,
+                f"ended with {ended.exitCode}, which restarts all containers",
+            )
+    for container in pod.spec.initContainers:
+        status = initial.get(container.name)
+        # The sandbox was made anew: what ended in the old one says nothing yet.
+        if container.restartPolicy != "Always" and status and status.state.running is not None:
+            return Unfinished(container.name, Reason.INITIALIZING, "(init container) is running")
+    return None
+
+
+def ended_at(
+    pod: types.Pod, *, wait_for: tuple[str, ...] = (), ignore: tuple[str, ...] = ()
+) -> str:
+    """Return when the payload ended for good beside a proxy that runs; empty while it has not.
+
+    Where every container is to be ignored, the end of all of them counts.
+    """
+    known = statuses(pod)
+    proxy = known.get(names.PROXY)
+    own = tuple(container for container in pod.spec.containers if container.name != names.PROXY)
+    selected = select(pod, wait_for=wait_for, ignore=ignore).containers or own
+    if proxy is None or proxy.state.running is None or unfinished(pod, selected):
+        return ""
+    return last_end(pod, [container.name for container in selected])
+
+
+def last_end(pod: types.Pod, containers: Collection[str]) -> str:
+    """Return when the last of these containers ended; empty where none has, or says when."""
+    ends = (each.state.terminated for name, each in statuses(pod).items() if name in containers)
+    return max((end.finishedAt or "" for end in ends if end is not None), default="")
+
+
+def describe(pod: types.Pod, containers: tuple[types.Container, ...]) -> str:
+    """Say how the containers, all ended, have ended."""
+    known = statuses(pod)
+    parts: list[str] = []
+    for container in containers:
+        status = known.get(container.name)
+        ended = status.state.terminated if status else None
+        parts.append(f"{container.name} ended with {ended.exitCode if ended else '?'}")
+    return some(parts)

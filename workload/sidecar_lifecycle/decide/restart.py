@@ -1,0 +1,41 @@
+"""Whether the kubelet starts a container again: its own rule, on our types.
+
+`ContainerShouldRestart` in k8s.io/kubernetes/pkg/api/v1/pod is the original. Where a newer kubelet
+may know more than we do (an action, an operator, a condition), we expect a restart.
+"""
+
+from __future__ import annotations
+
+from sidecar_lifecycle.model import types
+
+
+def will_restart(container: types.Container, pod_policy: str, exit_code: int) -> bool:
+    """Return whether a container that ended with that exit code is started again."""
+    rule = matching_rule(container, exit_code)
+    if rule is not None:
+        return True
+    for policy in (container.restartPolicy, pod_policy):
+        if policy == "Never":
+            return False
+        if policy == "OnFailure":
+            return exit_code != 0
+        if policy == "Always":
+            return True
+    return True
+
+
+def restarts_all(container: types.Container, exit_code: int) -> bool:
+    """Return whether that exit code starts all containers of the pod again, or might."""
+    rule = matching_rule(container, exit_code)
+    return rule is not None and rule.action != "Restart"
+
+
+def matching_rule(container: types.Container, exit_code: int) -> types.RestartRule | None:
+    """Return the first of the container's restartPolicyRules that the exit code matches."""
+    for rule in container.restartPolicyRules:
+        condition = rule.exitCodes
+        if condition is None or condition.operator not in ("In", "NotIn"):
+            return rule
+        if (exit_code in condition.values) == (condition.operator == "In"):
+            return rule
+    return None

@@ -1,0 +1,231 @@
+"""JSON and YAML that others wrote, read within bounds and into plain values.
+
+YAML is built from its events, one after the other: no depth ends in a RecursionError, and
+nothing is built that is beyond a bound. There are no aliases, merge keys or tags; timestamps stay
+text, and so does 22:00, as in Kubernetes, which also makes texts of numbers and truth values that
+are keys.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn, cast
+
+import yaml
+
+LARGEST = 16 * 1024 * 1024
+"""Of a text, in bytes: some 1,500 pods."""
+MOST_VALUES = 400_000
+"""In JSON, by its commas and opening brackets: as many pods. Each takes up to 200 bytes."""
+MOST_EVENTS = 150_000
+"""In YAML, which takes ten times as long: its values, and the ends of lists and mappings."""
+DEEPEST = 100
+"""Nesting: a pod has some 12 levels, and a List around it two more."""
+LONGEST_NUMBER = 40
+"""In characters: 64 bits have 20 digits, a float 17 and an exponent."""
+
+_FAMILY = "tag:yaml.org,2002:"
+_PLAIN_TAGS = (None, "!", f"{_FAMILY}str", f"{_FAMILY}map", f"{_FAMILY}seq")
+_DIRECTIVE = re.compile(r"^%", re.MULTILINE)
+_SPACE = re.compile(r"\s*")
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""With libyaml where it is there."""
+_RESOLVER: Any = yaml.resolver.Resolver()
+_CONSTRUCTOR = yaml.constructor.SafeConstructor()
+_CONSTRUCT = {
+    f"{_FAMILY}bool": _CONSTRUCTOR.construct_yaml_bool,
+    f"{_FAMILY}float": _CONSTRUCTOR.construct_yaml_float,
+    f"{_FAMILY}int": _CONSTRUCTOR.construct_yaml_int,
+    f"{_FAMILY}null": _CONSTRUCTOR.construct_yaml_null,
+}
+_NUMBERS = (f"{_FAMILY}int", f"{_FAMILY}float")
+
+
+class RefusedError(ValueError):
+    """A text that is not read; the message says why, as it follows the name of a file."""
+
+
+def read(source: Path | str, largest: int = LARGEST) -> bytes:
+    """Read a file, or standard input for `-`.
+
+    Raises:
+        OSError: It can't be read.
+        RefusedError: It is too long.
+    """
+    if source == "-":
+        data = sys.stdin.buffer.read(largest + 1)
+    else:
+        with Path(source).open("rb") as file:
+            data = file.read(largest + 1)
+    if len(data) > largest:
+        raise RefusedError(f"has more than {largest // 1024} KiB: give less at a time")
+    return data
+
+
+def documents(data: bytes) -> Iterator[object]:
+    """Yield the documents of a text: YAML ones, or JSON objects one after the other.
+
+    Raises:
+        RefusedError: It is neither, or beyond a bound.
+    """
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise RefusedError("is not UTF-8 text") from None
+    if text.lstrip()[:1] == "{":
+        try:
+            values = list(_json(text))
+        except json.JSONDecodeError:
+            # A YAML flow mapping begins like that, too.
+            pass
+        else:
+            yield from values
+            return
+    yield from _yaml(text)
+
+
+def _json(text: str) -> Iterator[object]:
+    if sum(map(text.count, ",[{")) > MOST_VALUES:
+        raise RefusedError(f"has more than {MOST_VALUES} values: give less at a time")
+    decoder = json.JSONDecoder(parse_int=_integer, parse_constant=_refuse_constant)
+    may_be_no_text = _SURROGATE.search(text) is not None
+    position = 0
+    while (position := _SPACE.match(text, position).end()) < len(text):  # type: ignore[union-attr] # an empty one fits
+        try:
+            document, position = decoder.raw_decode(text, position)
+        except RecursionError:
+            raise _too_deep() from None
+        _check_depth(document)
+        if may_be_no_text:
+            _check_text(document)
+        yield document
+
+
+def _integer(text: str) -> int:
+    if len(text) > LONGEST_NUMBER:
+        raise RefusedError(f"has a number of {len(text)} characters")
+    return int(text)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise RefusedError(f"has {name}, which is no value of JSON")
+
+
+def _check_text(document: object) -> None:
+    try:
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise RefusedError("has half of a surrogate pair, which is no character") from None
+
+
+def _too_deep() -> RefusedError:
+    return RefusedError(f"is nested deeper than {DEEPEST} levels")
+
+
+def _check_depth(document: object) -> None:
+    level = [document]
+    for _ in range(DEEPEST + 1):
+        level = [inner for each in level for inner in _inner(each)]
+        if not level:
+            return
+    raise _too_deep()
+
+
+def _inner(value: object) -> Iterator[object]:
+    if isinstance(value, dict):
+        yield from cast("dict[str, object]", value).values()
+    elif isinstance(value, list):
+        yield from cast("list[object]", value)
+
+
+class _Open:
+    """A list or mapping that is not complete yet."""
+
+    def __init__(self, value: list[Any] | dict[Any, Any]) -> None:
+        self.value = value
+        self._keys: list[object] = []
+
+    def add(self, value: object) -> bool:
+        """Take the next value, or key; tell whether it is possible."""
+        if isinstance(self.value, list):
+            self.value.append(value)
+        elif self._keys:
+            self.value[self._keys.pop()] = value
+        elif isinstance(value, list | dict):
+            return False
+        elif isinstance(value, bool):
+            self._keys.append(str(value).lower())
+        elif isinstance(value, int | float):
+            self._keys.append(str(value))
+        else:
+            self._keys.append(value)
+        return True
+
+
+def _yaml(text: str) -> Iterator[object]:
+    if _DIRECTIVE.search(text):
+        raise RefusedError("has a line that begins with %, and YAML's directives are not read")
+    # The outermost one takes the documents.
+    outermost: list[object] = []
+    opened = [_Open(outermost)]
+    for event in _events(text):
+        if isinstance(event, yaml.DocumentEndEvent):
+            yield outermost.pop()
+        elif isinstance(event, yaml.ScalarEvent):
+            _add(opened, _scalar(event), event)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            started = _Open([] if isinstance(event, yaml.SequenceStartEvent) else {})
+            _add(opened, started.value, event)
+            opened.append(started)
+            if len(opened) > DEEPEST + 1:
+                raise _too_deep()
+        elif isinstance(event, yaml.CollectionEndEvent):
+            opened.pop()
+
+
+def _events(text: str) -> Iterator[Any]:
+    event: Any
+    try:
+        for number, event in enumerate(yaml.parse(text, Loader=_LOADER)):
+            if number > MOST_EVENTS:
+                raise RefusedError(
+                    f"has more than {MOST_EVENTS} values: give less at a time, or JSON"
+                )
+            if isinstance(event, yaml.AliasEvent):
+                raise _at(event, f"the alias *{event.anchor}: write out what it stands for")
+            if getattr(event, "tag", None) not in _PLAIN_TAGS:
+                raise _at(event, f"the tag {event.tag}: leave it out")
+            yield event
+    except yaml.YAMLError as error:
+        line = " ".join(str(error).split())[:300]
+        raise RefusedError(f"is neither JSON nor YAML: {line}") from error
+
+
+def _at(event: Any, what: str) -> RefusedError:
+    return RefusedError(f"has in line {event.start_mark.line + 1} {what}")
+
+
+def _add(opened: list[_Open], value: object, event: Any) -> None:
+    if not opened[-1].add(value):
+        raise _at(event, "a list or mapping as a key")
+
+
+def _scalar(event: Any) -> object:
+    text: str = event.value
+    if event.tag is not None or not event.implicit[0]:
+        return text
+    tag = cast("str", _RESOLVER.resolve(yaml.ScalarNode, text, (True, False)))
+    if tag not in _CONSTRUCT or ":" in text:
+        return text
+    if tag in _NUMBERS and len(text) > LONGEST_NUMBER:
+        raise _at(event, f"a number of {len(text)} characters")
+    try:
+        return _CONSTRUCT[tag](yaml.ScalarNode(tag, text))
+    except ValueError:
+        # Such as 0x_, which looks like a number.
+        return text

@@ -1,1 +1,0 @@
-"""The rules about pods: pure functions from typed values to decisions with reasons."""

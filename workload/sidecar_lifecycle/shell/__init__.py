@@ -1,0 +1,1 @@
+"""What acts: it reads the cluster, asks for decisions, and carries them out."""

@@ -1,0 +1,164 @@
+"""From an AdmissionReview to its answer, as bytes, without any I/O."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from integrator_contract import namespaces, pods
+from integrator_contract.reasons import Reason
+from sidecar_lifecycle.decide import creation, mutate
+
+API_VERSION = "admission.k8s.io/v1"
+
+MOST_COMMAS = 20_000
+"""In a review, as each may bring a label or a container: a hundred containers have some 4,000."""
+LARGEST_PATCH = 512 * 1024
+"""In bytes: twice the annotations that Kubernetes lets an object have."""
+_WARNING = "istio-integrator left the pod as it is, "
+
+REPORTED = (
+    Reason.ANNOTATIONS_FULL,
+    Reason.CONFIG_NOT_MERGEABLE,
+    Reason.CONFIG_TOO_LONG,
+    Reason.CONFIG_UNCLEAR,
+    Reason.PORTS_NOT_MERGEABLE,
+)
+"""Reasons that whoever creates the pod is warned of."""
+
+
+class Resource(msgspec.Struct, gc=False):
+    """What a request is about."""
+
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+
+
+class Request(msgspec.Struct, gc=False, rename="camel"):
+    """The parts of an admission request that matter here."""
+
+    uid: str
+    operation: str
+    resource: Resource
+    sub_resource: str = ""
+    object: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class Review(msgspec.Struct, gc=False, rename="camel"):
+    """An AdmissionReview that asks."""
+
+    api_version: str
+    kind: str
+    request: Request
+
+
+class Response(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
+    """What is answered to a request: always that it is allowed."""
+
+    uid: str
+    allowed: bool
+    patch_type: str | None = None
+    patch: str | None = None
+    warnings: list[str] = []
+    audit_annotations: dict[str, str] = {}
+
+
+class Reply(msgspec.Struct, gc=False, rename="camel"):
+    """An AdmissionReview that answers."""
+
+    response: Response
+    api_version: str = API_VERSION
+    kind: str = "AdmissionReview"
+
+
+class Answer(NamedTuple):
+    """An HTTP answer and what to count."""
+
+    status: int
+    body: bytes
+    outcome: str
+    """`patched`, `unchanged`, `not-ours`, `not-understood` or `malformed`."""
+    mutation: creation.Mutation | None = None
+
+
+_REVIEW = msgspec.json.Decoder(Review)
+_POD = msgspec.json.Decoder(creation.Pod)
+_ENCODER = msgspec.json.Encoder()
+
+# Deeply nested input ends in a RecursionError, broken text in a UnicodeDecodeError.
+_BAD_INPUT = (msgspec.MsgspecError, RecursionError, ValueError)
+
+
+def answer(body: bytes | bytearray, settings: pods.Settings, kind: namespaces.Kind) -> Answer:
+    """Answer a review; a pod that can't be read is allowed as it is, with a warning.
+
+    Args:
+        body: An AdmissionReview in JSON.
+        settings: What new pods get.
+        kind: Of the namespaces that the webhook was asked for.
+    """
+    try:
+        review = _REVIEW.decode(body)
+    except _BAD_INPUT as error:
+        return _malformed(f"this is no AdmissionReview: {error}")
+    if review.api_version != API_VERSION or review.kind != "AdmissionReview":
+        return _malformed(f"{review.api_version} {review.kind} is not spoken, {API_VERSION} is")
+    if body.count(b",") > MOST_COMMAS:
+        return _left(review.request.uid, f"the review has more than {MOST_COMMAS} commas")
+    return _reviewed(review.request, settings, kind)
+
+
+def _reviewed(request: Request, settings: pods.Settings, kind: namespaces.Kind) -> Answer:
+    resource = request.resource
+    is_pod = (resource.group, resource.resource) == ("", "pods") and not request.sub_resource
+    if request.operation != "CREATE" or not is_pod:
+        return _allowed(request.uid, "not-ours")
+    try:
+        pod = _POD.decode(request.object)
+    except _BAD_INPUT as error:
+        return _left(request.uid, f"it could not read it: {error}")
+    mutation = mutate.mutate(pod, settings, kind)
+    patch = _ENCODER.encode(mutation.patch) if mutation.patch else b""
+    if len(patch) > LARGEST_PATCH:
+        return _left(request.uid, f"what it would add has more than {LARGEST_PATCH} bytes")
+    warnings = [
+        _short(f"istio-integrator: no {skip.change}: {skip.message}")
+        for skip in mutation.skipped
+        if skip.reason in REPORTED
+    ]
+    outcome = "patched" if patch else "unchanged"
+    return _allowed(request.uid, outcome, mutation, patch=patch, warnings=warnings)
+
+
+def _left(uid: str, why: str) -> Answer:
+    return _allowed(uid, "not-understood", warnings=[_short(f"{_WARNING}{why}")])
+
+
+def _allowed(
+    uid: str,
+    outcome: str,
+    mutation: creation.Mutation | None = None,
+    *,
+    patch: bytes = b"",
+    warnings: Sequence[str] = (),
+) -> Answer:
+    response = Response(uid=uid, allowed=True, warnings=[*warnings])
+    if patch:
+        response.patch_type = "JSONPatch"
+        response.patch = base64.b64encode(patch).decode()
+    if mutation and mutation.applied:
+        response.audit_annotations = {"applied": ",".join(mutation.applied)}
+    return Answer(200, _ENCODER.encode(Reply(response)), outcome, mutation)
+
+
+def _malformed(message: str) -> Answer:
+    return Answer(400, _short(message).encode(errors="replace"), "malformed")
+
+
+def _short(message: str) -> str:
+    # Beyond 256 characters the API server may cut warnings short itself.
+    return message if len(message) <= 250 else f"{message[:247]}..."

@@ -1,0 +1,278 @@
+"""The webhook's HTTPS server, and the plain HTTP one for probes and metrics beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import gc
+import pathlib
+import signal
+import ssl
+import time
+from collections.abc import AsyncGenerator
+
+import prometheus_client
+import structlog
+from aiohttp import web
+
+from integrator_contract import namespaces
+from sidecar_lifecycle.shell import logs
+from sidecar_lifecycle.shell.serving import health, listener, places
+
+from . import review, settings
+
+log = structlog.get_logger(__name__)
+
+KINDS: dict[str, namespaces.Kind] = {kind: kind for kind in namespaces.KINDS}
+
+COLLECT_SECONDS = 0.5
+"""Between two collections of garbage, each of a millisecond or two."""
+WARNING_SECONDS = 1.0
+"""Between two log lines about reviews that are none; the metrics count them all."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """Where the server listens, what it reads, and its limits."""
+
+    settings_file: pathlib.Path
+    tls_dir: pathlib.Path
+    log_level: str = "info"
+    log_level_file: pathlib.Path | None = None
+    """Names the level anew while the server runs."""
+    listen: tuple[str, int] = ("0.0.0.0", 8443)  # noqa: S104 - a pod's own addresses
+    health: str = "0.0.0.0:8080"
+    largest_body: int = 3 * 1024 * 1024
+    """In bytes. API servers take no larger request, and etcd keeps half of that in an object; at
+    a pod's creation there is no old object beside it."""
+    body_seconds: float = 2.5
+    """For a request's body to arrive; the API server waits 3 s in all."""
+    reload_seconds: float = 1.0
+    """Between two looks at the files."""
+    drain_seconds: float = 5.0
+    """Between not being ready any more and closing: until no API server sends new requests."""
+
+
+class Metrics:
+    """What the webhook counts."""
+
+    def __init__(self, registry: prometheus_client.CollectorRegistry) -> None:
+        self.registry = registry
+        self.reviews = prometheus_client.Counter(
+            "sidecar_lifecycle_admission_reviews",
+            "AdmissionReviews by kind of namespace and outcome.",
+            ["namespaces", "outcome"],
+            registry=registry,
+        )
+        self.changes = prometheus_client.Counter(
+            "sidecar_lifecycle_admission_changes",
+            "Changes made to pods.",
+            ["change"],
+            registry=registry,
+        )
+        self.skips = prometheus_client.Counter(
+            "sidecar_lifecycle_admission_skips",
+            "Changes not made to pods, by reason.",
+            ["change", "reason"],
+            registry=registry,
+        )
+        self.seconds = prometheus_client.Histogram(
+            "sidecar_lifecycle_admission_seconds",
+            "Time from a review's last byte to its answer, by outcome.",
+            ["outcome"],
+            registry=registry,
+            buckets=(0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5),
+        )
+        self.reloads = prometheus_client.Counter(
+            "sidecar_lifecycle_admission_reloads",
+            "Changed files that were read again, and tries that failed, one a second.",
+            ["file", "result"],
+            registry=registry,
+        )
+        for file in ("settings", "certificate"):
+            self.reloads.labels(file, "failed")
+
+    def observe(self, kind: str, answer: review.Answer, seconds: float) -> None:
+        """Count an answer, what it did to the pod, and how long it took."""
+        self.reviews.labels(kind, answer.outcome).inc()
+        self.seconds.labels(answer.outcome).observe(seconds)
+        if answer.mutation:
+            for change in answer.mutation.applied:
+                self.changes.labels(change).inc()
+            for skip in answer.mutation.skipped:
+                self.skips.labels(skip.change, skip.reason).inc()
+
+
+class Certificate:
+    """The serving certificate: read again when it changed, for every handshake after that."""
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        self._files = directory / "tls.crt", directory / "tls.key"
+        self._loaded = self._read()
+        self.context = self._load(self._context())
+
+    def refresh(self) -> bool:
+        """Load a changed certificate; tell whether there was one.
+
+        Raises:
+            OSError: A file can't be read, or the certificate and the key don't fit; the
+                connections go on with the old ones.
+        """
+        found = self._read()
+        if found == self._loaded:
+            return False
+        self._load(self._context())
+        self._load(self.context)
+        self._loaded = found
+        return True
+
+    def _read(self) -> list[bytes]:
+        return [file.read_bytes() for file in self._files]
+
+    @staticmethod
+    def _context() -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.options |= ssl.OP_NO_RENEGOTIATION
+        return context
+
+    def _load(self, context: ssl.SSLContext) -> ssl.SSLContext:
+        context.load_cert_chain(*self._files)
+        return context
+
+
+class Server:
+    """Answers reviews by the settings that are in the file now."""
+
+    def __init__(self, options: Options, registry: prometheus_client.CollectorRegistry) -> None:
+        self._options = options
+        self._text = settings.read_text(options.settings_file)
+        self._settings = settings.load(self._text)
+        self._certificate = Certificate(options.tls_dir)
+        self._metrics = Metrics(registry)
+        self._places = places.Places()
+        self._warned = float("-inf")
+        self._ready = False
+
+    async def run(self) -> None:
+        """Serve until SIGTERM or SIGINT."""
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        async with self.serving():
+            await stop.wait()
+            self._ready = False
+            log.info("stopping", drain_seconds=self._options.drain_seconds)
+            await asyncio.sleep(self._options.drain_seconds)
+
+    @contextlib.asynccontextmanager
+    async def serving(self) -> AsyncGenerator[None]:
+        """Serve, and follow the files, while the block runs."""
+        # Bodies are bounded where they are read.
+        reviews = web.Application(client_max_size=0)
+        reviews.router.add_post("/mutate/{kind}", self._review)
+        async with contextlib.AsyncExitStack() as stack:
+            reached = listener.serve(
+                reviews,
+                self._options.listen,
+                room=self._places,
+                tls=self._certificate.context,
+                shutdown_seconds=60,
+            )
+            await stack.enter_async_context(reached)
+            probes = health.serve(self._options.health, self._readiness, self._metrics.registry)
+            await stack.enter_async_context(probes)
+            # What is there for good need not be looked at by each collection.
+            gc.freeze()
+            for work in (self._follow_files(), self._follow_level(), self._collect_garbage()):
+                stack.callback(asyncio.create_task(work).cancel)
+            self._ready = True
+            log.info("serving", listen=self._options.listen, revision=self._settings.revision)
+            yield
+
+    async def _review(self, request: web.Request) -> web.Response:
+        kind = KINDS.get(request.match_info["kind"])
+        if kind is None:
+            raise web.HTTPNotFound(text=f"the path must end in one of {', '.join(KINDS)}")
+        try:
+            async with asyncio.timeout(self._options.body_seconds):
+                body = await self._body(request)
+        except TimeoutError:
+            self._metrics.reviews.labels(kind, "too-slow").inc()
+            raise web.HTTPRequestTimeout(text="the request's body did not arrive") from None
+        except web.HTTPRequestEntityTooLarge:
+            self._metrics.reviews.labels(kind, "too-large").inc()
+            raise
+        except web.HTTPServiceUnavailable:
+            self._metrics.reviews.labels(kind, "too-many").inc()
+            raise
+        started = time.perf_counter()
+        answer = review.answer(body, self._settings, kind)
+        self._metrics.observe(kind, answer, time.perf_counter() - started)
+        if answer.status != 200 and started - self._warned > WARNING_SECONDS:
+            self._warned = started
+            log.warning("refused", namespaces=kind, error=answer.body.decode())
+        log.debug("reviewed", namespaces=kind, outcome=answer.outcome)
+        content_type = "application/json" if answer.status == 200 else "text/plain"
+        return web.Response(status=answer.status, body=answer.body, content_type=content_type)
+
+    async def _body(self, request: web.Request) -> bytearray:
+        length = request.content_length
+        if length is None:
+            raise web.HTTPLengthRequired(text="the request does not say how long its body is")
+        if length > self._options.largest_body:
+            raise web.HTTPRequestEntityTooLarge(self._options.largest_body, length)
+        listener.hold(request, length)
+        # In its whole length at once: growing would leave holes of its former sizes.
+        body = bytearray(length)
+        position = 0
+        try:
+            async for chunk in request.content.iter_any():
+                body[position : position + len(chunk)] = chunk
+                position += len(chunk)
+        except BaseException:
+            # Its traceback would keep what arrived.
+            body.clear()
+            raise
+        return body
+
+    def _readiness(self) -> dict[str, bool]:
+        return {"serving": self._ready}
+
+    async def _collect_garbage(self) -> None:
+        # A connection and what was raised about it refer to each other, and keep what arrived.
+        while True:
+            await asyncio.sleep(COLLECT_SECONDS)
+            gc.collect()
+
+    async def _follow_level(self) -> None:
+        if self._options.log_level_file is not None:
+            await logs.follow(self._options.log_level_file, self._options.log_level)
+
+    async def _follow_files(self) -> None:
+        reported: dict[str, str] = {}
+        refreshes = {"settings": self._refresh_settings, "certificate": self._certificate.refresh}
+        while True:
+            await asyncio.sleep(self._options.reload_seconds)
+            for name, refresh in refreshes.items():
+                try:
+                    if refresh():
+                        log.info("read again", file=name)
+                        self._metrics.reloads.labels(name, "ok").inc()
+                    reported.pop(name, None)
+                except (OSError, settings.SettingsError) as error:
+                    # Counted each time: that it goes on is what an alert is about.
+                    self._metrics.reloads.labels(name, "failed").inc()
+                    if reported.get(name) != str(error):
+                        log.warning("going on with the old ones", file=name, error=str(error))
+                    reported[name] = str(error)
+
+    def _refresh_settings(self) -> bool:
+        text = settings.read_text(self._options.settings_file)
+        if text == self._text:
+            return False
+        self._settings = settings.load(text)
+        self._text = text
+        return True

@@ -1,0 +1,56 @@
+"""The settings file of `admission` and `mutate`, as the charm writes it."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import msgspec
+
+from integrator_contract import pods
+from sidecar_lifecycle.model import bounded
+
+LARGEST = 1024 * 1024
+"""Of the settings, in bytes: a ConfigMap has no more."""
+
+
+class SettingsError(ValueError):
+    """The settings can't be used; the message says which and why."""
+
+
+def read(path: pathlib.Path) -> pods.Settings:
+    """Read settings from a file.
+
+    Raises:
+        OSError: It can't be read.
+        SettingsError: It is too long or has no settings.
+    """
+    return load(read_text(path))
+
+
+def read_text(path: pathlib.Path) -> bytes:
+    """Read the text of a file for `load`.
+
+    Raises:
+        OSError: It can't be read.
+        SettingsError: It is too long.
+    """
+    try:
+        return bounded.read(path, LARGEST)
+    except bounded.RefusedError as error:
+        raise SettingsError(f"it {error}") from error
+
+
+def load(text: bytes | str) -> pods.Settings:
+    """Read settings from JSON.
+
+    Raises:
+        SettingsError: The text is no JSON, or a setting has a wrong name or value.
+    """
+    try:
+        document: Any = msgspec.json.decode(text)
+        return msgspec.convert(pods.named(document), pods.Settings)
+    except UnicodeDecodeError as error:
+        raise SettingsError("this is not UTF-8 text") from error
+    except (ValueError, RecursionError) as error:
+        raise SettingsError(str(error)) from error

@@ -1,0 +1,1 @@
+"""The commands of `sidecar-lifecycle`, and what they share."""

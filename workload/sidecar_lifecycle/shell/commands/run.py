@@ -1,0 +1,240 @@
+"""`sidecar-lifecycle run`: the long-running part, one acting among several that stand by."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import functools
+import gc
+import os
+import pathlib
+import signal
+import socket
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+import prometheus_client
+import structlog
+from lightkube.core import exceptions
+
+import integrator_contract
+from integrator_contract import names, selectors
+from sidecar_lifecycle.decide.convergence import settings as convergence_settings
+from sidecar_lifecycle.shell import logs, metrics
+from sidecar_lifecycle.shell import settings as options
+from sidecar_lifecycle.shell.admission import probe
+from sidecar_lifecycle.shell.convergence import controller as convergence
+from sidecar_lifecycle.shell.kube import client, events, lease
+from sidecar_lifecycle.shell.observers import gateways, notices, observe
+from sidecar_lifecycle.shell.serving import health
+from sidecar_lifecycle.shell.shutdown import controller as shutdown
+
+from . import command
+
+log = structlog.get_logger(__name__)
+
+SAMPLE = 5.0
+"""Seconds between samples of gauges that only a look can tell."""
+
+
+def add_parser(subparsers: command.Subparsers) -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "run",
+        help="watch pods and act, as the charm's service does",
+        **command.texts(
+            "Watch pods and act, until SIGTERM: one process among several leads, the others stand"
+            " by.",
+            "sidecar-lifecycle run --model kubeflow --application istio-integrator"
+            " --unit istio-integrator/0 --joined true --mesh-namespace istio-system",
+            "sidecar-lifecycle run --model kubeflow --application me --unit me/0"
+            " --kubeconfig ~/.kube/config --log-level debug",
+        ),
+    )
+    parser.add_argument(
+        "--contract",
+        type=_contract,
+        metavar="N",
+        help=f"that the charm keeps to; this program keeps to {integrator_contract.SCHEMA}",
+    )
+    # A charm from before the contract does not say whether the model has joined.
+    command.add_options(parser, defaults={"joined": None})
+    parser.add_argument("--log-level", choices=tuple(logs.LEVELS), default="info")
+    parser.add_argument("--kubeconfig", metavar="FILE", help="(default: the ServiceAccount)")
+    parser.set_defaults(main=main)
+
+
+def settings_of(arguments: argparse.Namespace) -> options.Settings:
+    """Return the options as a typed value."""
+    values = {name: getattr(arguments, name) for name in options.Settings.__dataclass_fields__}
+    if arguments.joined is None:
+        # Charms from before the contract name the mesh when the model has joined it, not earlier.
+        values["joined"] = bool(arguments.mesh_namespace)
+    return options.Settings(**values)
+
+
+def _contract(text: str) -> int:
+    if text != str(integrator_contract.SCHEMA):
+        raise argparse.ArgumentTypeError(
+            f"the charm keeps to contract {text}, this image to {integrator_contract.SCHEMA}:"
+            " run both from the same revision of the charm"
+        )
+    return int(text)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Run until SIGTERM."""
+    logs.configure(arguments.log_level)
+    settings = settings_of(arguments)
+    _convergence_settings(settings)
+    try:
+        connection = client.connect(settings.kubeconfig)
+    except exceptions.ConfigError as error:
+        raise command.InputError(f"no cluster to connect to: {error}") from error
+    tune_garbage_collection()
+    asyncio.run(_until_signalled(Program(connection, settings).run()))
+    return 0
+
+
+def tune_garbage_collection() -> None:
+    """Look for cycles seldom.
+
+    Pods under watch live long and are no cycles: with 5,000 of them, going through them again and
+    again was a third of the work. What is new is looked through more often, or the ended streams
+    of a quiet model would pile up for hours.
+    """
+    gc.freeze()
+    gc.set_threshold(10_000, 50, 100)
+
+
+def identity(unit: str, process: int) -> str:
+    """Return who holds the Lease: a process of a unit's container."""
+    return f"{unit}_{socket.gethostname()}_{process}"
+
+
+def is_earlier_run(unit: str, holder: str) -> bool:
+    """Tell whether a holder was this unit's process in this container, and is no more."""
+    process = holder.rpartition("_")[2]
+    if not process.isdecimal() or holder != identity(unit, int(process)):
+        return False
+    return not pathlib.Path("/proc", process).exists()
+
+
+class Program:
+    """The parts of `run`, wired."""
+
+    def __init__(
+        self,
+        connection: client.Client,
+        settings: options.Settings,
+        registry: prometheus_client.CollectorRegistry = metrics.REGISTRY,
+    ) -> None:
+        self.registry = registry
+        self.client = connection
+        self.settings = settings
+        application = settings.application
+        self.leadership = lease.Leadership(
+            connection,
+            namespace=settings.model,
+            name=f"{application}-lifecycle",
+            identity=identity(settings.unit, os.getpid()),
+            labels=names.labels(settings.model, application, "lifecycle"),
+            has_ended=functools.partial(is_earlier_run, settings.unit),
+        )
+        self.notifier = notices.Notifier()
+        self.recorder = events.Recorder(connection, instance=settings.unit)
+        self.shutdown = shutdown.Controller(connection, settings, self.leadership, self.recorder)
+
+    def ready(self) -> Mapping[str, bool]:
+        """Return the conditions of readiness."""
+        return {"lease": self.leadership.reachable, "watch": self.shutdown.pods.live}
+
+    async def run(self) -> None:
+        """Run all parts until cancelled, then give the Lease away last."""
+        loop = asyncio.get_running_loop()
+        metrics.TASKS.set_function(lambda: len(asyncio.all_tasks(loop)))
+        try:
+            async with health.serve(self.settings.listen, self.ready, self.registry):
+                election = asyncio.create_task(self.leadership.run(), name="election")
+                try:
+                    async with asyncio.TaskGroup() as tasks:
+                        tasks.create_task(_outlive(election), name="election guard")
+                        for name, part in self._parts().items():
+                            tasks.create_task(part, name=name)
+                finally:
+                    election.cancel()
+                    await asyncio.gather(election, return_exceptions=True)
+        finally:
+            await self.client.close()
+
+    def _parts(self) -> dict[str, Coroutine[Any, Any, None]]:
+        settings = self.settings
+        observer = observe.Observer(self.client, settings.model, self._tell)
+        owner = names.owner(settings.model, settings.application)
+        gateway_observer = gateways.Observer(self.client, owner, self._tell)
+        return {
+            "shutdown": self.shutdown.run(),
+            "convergence": convergence.run(
+                self.client,
+                _convergence_settings(self.settings),
+                self.leadership,
+                registry=self.registry,
+                progress=lambda: self.notifier.notify(names.PROGRESS_NOTICE),
+                recorder=self.recorder,
+            ),
+            "admission": probe.run(
+                self.client, self.settings.model, self.leadership, registry=self.registry
+            ),
+            "observer": observer.run(),
+            **({"gateways": gateway_observer.run()} if settings.observe_gateways else {}),
+            "notices": self.notifier.run(),
+            "gauges": self._sample(),
+            "log level": self._follow_level(),
+        }
+
+    def _tell(self) -> None:
+        self.notifier.notify(names.MESH_NOTICE)
+
+    async def _follow_level(self) -> None:
+        if file := self.settings.log_level_file:
+            await logs.follow(pathlib.Path(file), self.settings.log_level)
+
+    async def _sample(self) -> None:
+        while True:
+            metrics.OLDEST_PENDING.set(self.shutdown.oldest_pending())
+            await asyncio.sleep(SAMPLE)
+
+
+async def _outlive(task: asyncio.Task[None]) -> None:
+    """Fail when a task fails, without cancelling it when we are cancelled."""
+    await asyncio.shield(task)
+
+
+def _convergence_settings(settings: options.Settings) -> convergence_settings.Settings:
+    try:
+        included = selectors.parse(settings.included_pods)
+        excluded = selectors.parse(settings.excluded_pods)
+    except ValueError as error:
+        raise command.InputError(f"a pod selector can't be read: {error}") from error
+    return convergence_settings.Settings(
+        model=settings.model,
+        application=settings.application,
+        revision=settings.mesh_revision,
+        joined=settings.joined,
+        membership=settings.membership,
+        included=included,
+        excluded=excluded,
+        mode=settings.convergence,
+        max_unavailable=settings.convergence_max_unavailable,
+    )
+
+
+async def _until_signalled(program: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.create_task(program, name="program")
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    log.info("ended")

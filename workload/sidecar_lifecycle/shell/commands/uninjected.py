@@ -1,0 +1,317 @@
+"""`sidecar-lifecycle uninjected`: which pods lack their sidecar, why, and replace them by hand."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import dataclasses
+import functools
+import json
+import sys
+import time
+import uuid
+from collections.abc import Callable
+
+import msgspec
+from lightkube.core import exceptions
+
+from integrator_contract import answers, names, namespaces, selectors, service
+from integrator_contract.reasons import Reason
+from sidecar_lifecycle.decide import stale
+from sidecar_lifecycle.decide.convergence import facts, memory, outcome, plan
+from sidecar_lifecycle.decide.convergence.settings import Settings
+from sidecar_lifecycle.shell import logs
+from sidecar_lifecycle.shell.convergence import cluster as hands
+from sidecar_lifecycle.shell.kube import client as kube_client
+from sidecar_lifecycle.shell.kube import errors
+
+from . import command
+
+DESCRIPTION = """\
+Lists the pods of the model that should have a sidecar and have none, each with the reason.
+
+With --restart it asks the acting `sidecar-lifecycle run` to replace those that are ours to
+evict, also in a model that had been settled before us and while sidecar-convergence is manual:
+within the same limits, and never against a PodDisruptionBudget. It prints what happens and
+returns when none of them is left (exit code 0) or the time is up (exit code 1).
+"""
+
+OTHER_NAMESPACE = "outside of the model pods are only reported"
+FAILED = 1
+POLL = 1.0
+"""Seconds between two looks at what a restart did."""
+
+
+def add_parser(subparsers: command.Subparsers) -> None:
+    """Add `uninjected`."""
+    parser = subparsers.add_parser(
+        "uninjected",
+        help="list, or replace, pods without the sidecar that they should have",
+        **command.texts(
+            DESCRIPTION,
+            "sidecar-lifecycle uninjected --model kubeflow --application istio-integrator",
+            "sidecar-lifecycle uninjected --model kubeflow --application istio-integrator"
+            " --restart --dry-run",
+        ),
+    )
+    add_scope(parser)
+    parser.add_argument("--output", choices=("text", "json"), default="text")
+    parser.add_argument("--kubeconfig", metavar="FILE", help="default: in-cluster")
+    parser.add_argument("--restart", action="store_true", help="have them replaced")
+    parser.add_argument("--dry-run", action="store_true", help="with --restart: only say which")
+    parser.add_argument(
+        "--pod",
+        action="append",
+        metavar="NAME",
+        help="with --restart: these pods, though they may have a sidecar; several times",
+    )
+    parser.add_argument(
+        "--stale",
+        action="store_true",
+        help="instead of pods without a sidecar those with an old one",
+    )
+    parser.add_argument(
+        "--no-wait", action="store_true", help="with --restart: ask for it and return"
+    )
+    parser.add_argument("--timeout", type=float, default=1800, metavar="SECONDS")
+    parser.set_defaults(main=main)
+
+
+def add_scope(parser: argparse.ArgumentParser) -> None:
+    """Add what decides which pods should have a sidecar."""
+    command.add_options(
+        parser,
+        *service.ELIGIBILITY,
+        defaults={"lifecycle_namespaces": namespaces.kinds(("model",))},
+    )
+    parser.add_argument(
+        "--proxy-revision",
+        default="",
+        metavar="REV",
+        help="that the injector writes into new pods; others are old (default: not known)",
+    )
+    parser.add_argument(
+        "--proxy-version",
+        default="",
+        metavar="VERSION",
+        help="of istiod; a proxy with an earlier one is old (default: not known)",
+    )
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run the command."""
+    logs.configure("warning")
+    settings = Settings(
+        model=args.model,
+        application=args.application,
+        revision=args.mesh_revision,
+        membership=args.membership,
+        included=_selector("--included-pods", args.included_pods),
+        excluded=_selector("--excluded-pods", args.excluded_pods),
+        mode=args.convergence,
+        namespaces=namespaces.Served(
+            model=args.model,
+            owner=names.owner(args.model, args.application),
+            kinds=args.lifecycle_namespaces,
+        ),
+        proxy=stale.Proxy(revision=args.proxy_revision, version=args.proxy_version),
+    )
+    try:
+        return asyncio.run(_run(args, settings))
+    except errors.KubeError as error:
+        raise command.InputError(f"namespace {args.model}: {error}") from error
+    except exceptions.ConfigError as error:
+        raise command.InputError(str(error)) from error
+
+
+def _selector(option: str, text: str) -> selectors.Selector:
+    try:
+        return selectors.parse(text)
+    except ValueError as error:
+        raise command.InputError(f"{option}: {error}") from error
+
+
+async def _run(args: argparse.Namespace, settings: Settings) -> int:
+    client = kube_client.connect(args.kubeconfig)
+    try:
+        cluster = hands.Cluster(client, settings)
+        if args.restart:
+            return await _restart(cluster, args)
+        decided, reading = await _look(cluster)
+        rows = _stale_rows(reading) if args.stale else list(decided.rows)
+        elsewhere = [] if args.stale else await cluster.elsewhere()
+        for line in _listing(decided, rows, elsewhere, settings, args.output):
+            command.say(line)
+        return 0
+    finally:
+        await client.close()
+
+
+async def _look(cluster: hands.Cluster) -> tuple[outcome.Plan, hands.Reading]:
+    """Return what the controller would plan now, but for what it asked the apiserver."""
+    remembered = memory.decode((await cluster.recall()).data)
+    reading = await hands.read(cluster, await cluster.pods(), remembered, {})
+    decided = plan.plan(
+        reading.snapshot,
+        remembered,
+        mode=cluster.settings.mode,
+        limits=outcome.Limits(),
+        now=time.time(),
+    )
+    return decided, reading
+
+
+def _stale_rows(reading: hands.Reading) -> list[outcome.Row]:
+    return [
+        outcome.Row(each, Reason.OLD_PROXY, each.stale)
+        for each in reading.snapshot.replicas
+        if each.stale and not each.terminating
+    ]
+
+
+def _listing(
+    decided: outcome.Plan,
+    listed: list[outcome.Row],
+    elsewhere: list[hands.Elsewhere],
+    settings: Settings,
+    output: str,
+) -> list[str]:
+    rows = sorted(listed, key=lambda row: row.replica.name)
+    reported = decided.summary.reported + len(elsewhere)
+    summary = dataclasses.replace(decided.summary, reported=reported)
+    if output == "json":
+        lines = [_answer(row, settings.model) for row in rows]
+        lines += map(_answer_elsewhere, elsewhere)
+        return [*map(_json, lines), json.dumps({"summary": dataclasses.asdict(summary)})]
+    counts = (
+        f"{summary.in_mesh}/{summary.eligible} pods in the mesh",
+        f"{summary.converging} converging",
+        f"{summary.proposed} proposed",
+        f"{summary.reported} only reported",
+        f"{summary.stale} with an old proxy",
+    )
+    return [
+        *(_text_row(row) for row in rows),
+        *(f"{each.namespace}/{each.name}: {OTHER_NAMESPACE}" for each in elsewhere),
+        ", ".join(counts),
+        *(
+            f"{each.workload}: {each.reason}: {each.message}"
+            for each in (*summary.guarded, *summary.paused)
+        ),
+    ]
+
+
+def _json(answer: answers.PodAnswer) -> str:
+    return json.dumps(dataclasses.asdict(answer))
+
+
+def _answer(row: outcome.Row, namespace: str) -> answers.PodAnswer:
+    return answers.PodAnswer(
+        namespace=namespace,
+        name=row.replica.name,
+        workload=row.replica.workload,
+        fixable=row.replica.fixable,
+        reason=row.reason,
+        message=row.message,
+    )
+
+
+def _answer_elsewhere(pod: hands.Elsewhere) -> answers.PodAnswer:
+    return answers.PodAnswer(
+        namespace=pod.namespace,
+        name=pod.name,
+        workload="",
+        fixable=False,
+        reason=Reason.OTHER_NAMESPACE,
+        message=f"{pod.message}; {OTHER_NAMESPACE}",
+    )
+
+
+def _text_row(row: outcome.Row) -> str:
+    owner = f" ({row.replica.workload})" if row.replica.workload else ""
+    note = "" if row.replica.fixable else " [not ours to evict]"
+    return f"{row.replica.name}{owner}: {row.reason}: {row.message}{note}"
+
+
+async def _restart(cluster: hands.Cluster, args: argparse.Namespace) -> int:
+    decided, reading = await _look(cluster)
+    chosen = [
+        each
+        for each in reading.snapshot.replicas
+        if each.fixable and not each.terminating and _is_meant(each, args)
+    ]
+    unknown = set(args.pod or ()) - {each.name for each in chosen}
+    if unknown:
+        raise command.InputError(f"not there, or not ours to evict: {', '.join(sorted(unknown))}")
+    listed = _stale_rows(reading) if args.stale else list(decided.rows)
+    others = [row for row in listed if not row.replica.fixable]
+    for line in _announcement(chosen, others, cluster.settings, args.output):
+        command.say(line)
+    if args.dry_run or not chosen:
+        return 0
+    uids = tuple(each.uid for each in chosen)
+    await _request(cluster, uids)
+    if args.no_wait:
+        return 0
+    # Whoever reads JSON wants nothing else on standard output.
+    file = sys.stderr if args.output == "json" else sys.stdout
+    say = functools.partial(command.say, file=file)
+    return await _wait(cluster, uids, time.monotonic() + args.timeout, say)
+
+
+def _is_meant(replica: facts.Replica, args: argparse.Namespace) -> bool:
+    if args.pod:
+        return replica.name in args.pod
+    return bool(replica.stale) if args.stale else replica.missing
+
+
+def _announcement(
+    chosen: list[facts.Replica], others: list[outcome.Row], settings: Settings, output: str
+) -> list[str]:
+    """Say which pods will be replaced, and which should be and are not ours to evict."""
+    rows = [outcome.Row(each, Reason.REQUESTED, each.stale or "to be replaced") for each in chosen]
+    rows += others
+    if output == "json":
+        return [_json(_answer(row, settings.model)) for row in rows]
+    return [_text_row(row) for row in rows]
+
+
+async def _request(cluster: hands.Cluster, uids: tuple[str, ...]) -> None:
+    """Write the request where the one who leads finds it."""
+    request = memory.Request(id=uuid.uuid4().hex, at=time.time(), uids=uids)
+    while True:
+        stored = await cluster.recall()
+        data = {**stored.data, memory.REQUEST: msgspec.json.encode(request).decode()}
+        try:
+            await cluster.remember(stored, data)
+        except hands.Conflict:
+            continue
+        return
+
+
+async def _wait(
+    cluster: hands.Cluster, uids: tuple[str, ...], deadline: float, say: Callable[[str], None]
+) -> int:
+    """Print what happens to the pods until they are gone and their workloads are whole."""
+    said: dict[str, str] = {}
+    while True:
+        decided, reading = await _look(cluster)
+        left = [each for each in reading.snapshot.replicas if each.uid in uids]
+        held = {each.workload: each for each in decided.summary.guarded}
+        waits = {row.replica.uid: row for row in decided.rows}
+        for each in left:
+            row = waits.get(each.uid)
+            text = "terminating" if each.terminating else (row.message if row else "waiting")
+            if said.get(each.name) != text:
+                say(f"{each.name}: {text}")
+                said[each.name] = text
+        open_ones = [each for each in left if each.workload not in held]
+        if not open_ones and not set(decided.memory.rounds) - set(held):
+            for trouble in held.values():
+                say(f"{trouble.workload}: {trouble.reason}: {trouble.message}")
+            say(f"{len(uids) - len(left)} of {len(uids)} pods replaced")
+            return FAILED if left or held else 0
+        if time.monotonic() > deadline:
+            say(f"time is up, {len(open_ones)} pods left")
+            return FAILED
+        await asyncio.sleep(POLL)

@@ -1,0 +1,370 @@
+"""The hands of convergence: everything that it reads from the apiserver and asks of it."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+
+from integrator_contract import names, namespaces
+from sidecar_lifecycle.decide import eligible
+from sidecar_lifecycle.decide.convergence import facts, memory, trial
+from sidecar_lifecycle.decide.convergence.settings import Settings
+from sidecar_lifecycle.model import resources, types
+from sidecar_lifecycle.shell.kube import errors
+from sidecar_lifecycle.shell.kube.client import Client, answer, path
+from sidecar_lifecycle.shell.kube.fence import Fence
+from sidecar_lifecycle.shell.kube.watch import listed
+
+T = TypeVar("T", bound=types.Object)
+
+CLUSTER_TTL = 10.0
+"""Seconds for which what rarely changes outside of the model is not read again."""
+
+
+class Conflict(errors.KubeError):
+    """Somebody else wrote the memory meanwhile: another leader, or a request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owners:
+    """The workloads of the model."""
+
+    found: dict[tuple[str, str], eligible.Owner]
+    desired: dict[str, int]
+
+    def lookup(self, kind: str, name: str) -> eligible.Owner | None:
+        """Return an owner by kind and name."""
+        return self.found.get((kind, name))
+
+
+NO_OWNERS = Owners(found={}, desired={})
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """A pod outside of the model without the sidecar that it should have."""
+
+    namespace: str
+    name: str
+    message: str
+
+
+@dataclass(slots=True)
+class _Cached:
+    at: float
+    application_created: float | None
+    injectors: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Cluster:
+    """The model, as the apiserver has it."""
+
+    client: Client
+    settings: Settings
+    clock: Callable[[], float] = time.time
+    fence: Fence = field(default_factory=Fence)
+    _cached: _Cached | None = None
+    _replica_sets: dict[str, eligible.Owner] = field(default_factory=dict[str, eligible.Owner])
+
+    @property
+    def itself(self) -> types.Namespace:
+        """The model, for whatever is about it as a whole."""
+        return types.Namespace(metadata=types.ObjectMeta(name=self.settings.model))
+
+    # Reading
+
+    async def pods(self) -> list[types.Pod]:
+        """List the pods of the model."""
+        return await self._list(types.Pod)
+
+    async def owners(self, pods: list[types.Pod]) -> Owners:
+        """Read the workloads, and the ReplicaSets between them and these pods."""
+        found: dict[tuple[str, str], eligible.Owner] = {}
+        desired: dict[str, int] = {}
+        for kind, resource in resources.WORKLOADS.items():
+            for each in await self._list(resource):
+                with self.fence.around("converge", each):
+                    found[kind, each.metadata.name] = _owner(each)
+                    desired[f"{kind}/{each.metadata.name}"] = resources.desired(each)
+        wanted = {
+            (each.name, each.uid)
+            for pod in pods
+            for each in pod.metadata.ownerReferences
+            if each.kind == "ReplicaSet"
+        }
+        self._replica_sets = {
+            uid: self._replica_sets[uid] for _, uid in wanted if uid in self._replica_sets
+        }
+        for name, uid in sorted(wanted):
+            owner = self._replica_sets.get(uid) or await self._replica_set(name)
+            if owner is not None:
+                # Which Deployment it belongs to does not change as long as it has one.
+                if owner.owners:
+                    self._replica_sets[owner.uid] = owner
+                found["ReplicaSet", name] = owner
+        return Owners(found=found, desired=desired)
+
+    async def _replica_set(self, name: str) -> eligible.Owner | None:
+        kind = resources.ReplicaSet
+        data = await self._get(path(kind, self.settings.model, name))
+        if data is None:
+            return None
+        with self.fence.around("decode", functools.partial(kind, metadata=self._meta(name))):
+            return _owner(types.decode_json(data, kind))
+        return None
+
+    async def namespace(self) -> types.Namespace:
+        """Read the model's namespace."""
+        data = await self._request("GET", path(types.Namespace, name=self.settings.model))
+        return answer(data, types.Namespace)
+
+    async def elsewhere(self) -> list[Elsewhere]:
+        """Find pods without their sidecar in the other namespaces that we look after."""
+        served = self.settings.namespaces
+        if served is None or served.kinds <= namespaces.MODEL_ONLY:
+            return []
+        found: list[Elsewhere] = []
+        for each in await self._list(types.Namespace):
+            name = each.metadata.name
+            if served.kind_of(name, each.metadata.labels) in (None, "model"):
+                continue
+            around = eligible.Scope(
+                namespace_labels=each.metadata.labels,
+                revision=self.settings.revision,
+                membership="none",
+            )
+            for pod in await self._list(types.Pod, namespace=name):
+                with self.fence.around("converge", pod):
+                    said = eligible.wanted(pod, around)
+                    if said.wanted and eligible.alive(pod) and not eligible.injected(pod):
+                        found.append(Elsewhere(name, pod.metadata.name, said.message))
+        return found
+
+    async def application_created(self) -> float | None:
+        """Return when our own application was deployed; None if that can't be told."""
+        return (await self._around()).application_created
+
+    async def injectors(self) -> tuple[str, ...]:
+        """Return the identities of the injector's webhook configurations."""
+        return (await self._around()).injectors
+
+    async def _around(self) -> _Cached:
+        now = self.clock()
+        if self._cached is None or now >= self._cached.at + CLUSTER_TTL:
+            self._cached = _Cached(now, await self._created(), await self._injectors())
+        return self._cached
+
+    async def _created(self) -> float | None:
+        kind = resources.StatefulSet
+        data = await self._get(path(kind, self.settings.model, self.settings.application))
+        if data is None:
+            return None
+        return facts.timestamp(answer(data, kind).metadata.creationTimestamp)
+
+    async def _injectors(self) -> tuple[str, ...]:
+        kind = types.MutatingWebhookConfiguration
+        try:
+            found = await self._list(kind, labels="app=sidecar-injector")
+        except errors.StatusError as error:
+            # Only sharpens when a guard is lifted, so it is not worth a right of its own.
+            if error.code == 403:
+                return ()
+            raise
+        return tuple(sorted(each.metadata.uid for each in found))
+
+    # Asking and acting
+
+    async def ask(self, replica: facts.Replica, scope: eligible.Scope) -> facts.Answer:
+        """Have the apiserver create the workload's next pod as a dry run, and look at it."""
+        verdict: facts.Verdict = "refused"
+        message = f"{replica.workload} can't be dealt with; the log says why"
+        with self.fence.around("converge", functools.partial(self._as_pod, replica)):
+            verdict, message = await self._ask(replica.workload, scope)
+        return facts.Answer(verdict=verdict, message=message, uid=replica.uid, at=self.clock())
+
+    def _as_pod(self, replica: facts.Replica) -> types.Pod:
+        return types.Pod(metadata=self._meta(replica.name, replica.uid))
+
+    def _meta(self, name: str, uid: str = "") -> types.ObjectMeta:
+        return types.ObjectMeta(name=name, namespace=self.settings.model, uid=uid)
+
+    async def _ask(self, workload: str, scope: eligible.Scope) -> tuple[facts.Verdict, str]:
+        kind, name = workload.split("/", 1)
+        raw = await self._request(
+            "GET", path(resources.WORKLOADS[kind], self.settings.model, name)
+        )
+        try:
+            if await self._comes_back_injected(trial.of_workload(msgspec.json.decode(raw))):
+                return "injects", ""
+        except errors.StatusError as error:
+            if error.code in (429, *range(500, 600)):
+                return "down", f"pods can't be created now: {error.message}"
+            return "refused", f"the next pod of {workload} would be refused: {error.message}"
+        try:
+            if await self._comes_back_injected(trial.generic(scope)):
+                return "skips", f"the injector gives pods of {workload} no sidecar"
+        except errors.StatusError as error:
+            return "down", f"pods can't be created now: {error.message}"
+        return "down", "the injector gives new pods of the model no sidecar"
+
+    async def _comes_back_injected(self, pod: dict[str, Any]) -> bool:
+        data = await self._request(
+            "POST", path(types.Pod, self.settings.model), body=pod, params={"dryRun": "All"}
+        )
+        return eligible.injected(types.decode_json(data, types.Pod))
+
+    async def evict(self, replica: facts.Replica) -> None:
+        """Evict exactly this pod; a PodDisruptionBudget in the way is error 429."""
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": replica.name, "namespace": self.settings.model},
+            "deleteOptions": {"preconditions": {"uid": replica.uid}},
+        }
+        await self._request(
+            "POST", path(types.Pod, self.settings.model, replica.name, "eviction"), body=body
+        )
+
+    # Remembering
+
+    @property
+    def memory_name(self) -> str:
+        """The name of the ConfigMap with the memory."""
+        return f"{self.settings.application}-convergence"
+
+    async def recall(self) -> resources.ConfigMap:
+        """Read the ConfigMap; one without resourceVersion does not exist yet."""
+        kind = resources.ConfigMap
+        data = await self._get(path(kind, self.settings.model, self.memory_name))
+        if data is None:
+            return kind(metadata=types.ObjectMeta(name=self.memory_name))
+        return answer(data, kind)
+
+    async def remember(
+        self, before: resources.ConfigMap, data: dict[str, str]
+    ) -> resources.ConfigMap:
+        """Write the ConfigMap, unless somebody wrote it since `before` was read.
+
+        Raises:
+            Conflict: if somebody did.
+        """
+        kind = resources.ConfigMap
+        ours = names.labels(self.settings.model, self.settings.application, "convergence")
+        created = before.metadata.resourceVersion is None
+        body = kind(
+            apiVersion="v1",
+            kind="ConfigMap",
+            metadata=types.ObjectMeta(
+                name=self.memory_name,
+                namespace=self.settings.model,
+                resourceVersion=before.metadata.resourceVersion,
+                labels={**before.metadata.labels, **ours},
+                annotations=before.metadata.annotations,
+                ownerReferences=before.metadata.ownerReferences,
+            ),
+            data=data,
+        )
+        try:
+            written = await self._request(
+                "POST" if created else "PUT",
+                path(kind, self.settings.model, "" if created else self.memory_name),
+                body=body,
+            )
+        except errors.StatusError as error:
+            # Not found: it was deleted since, as when the application is being removed.
+            if error.code == 409 or (error.code == 404 and not created):
+                raise Conflict(str(error)) from error
+            raise
+        return answer(written, kind)
+
+    # The API
+
+    async def _request(self, method: str, url: str, **arguments: Any) -> bytes:
+        return await self.client.request(method, url, **arguments)
+
+    async def _get(self, url: str) -> bytes | None:
+        try:
+            return await self._request("GET", url)
+        except errors.StatusError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    async def _list(
+        self, kind: type[T], *, labels: str = "", namespace: str | None = None
+    ) -> list[T]:
+        everywhere = kind in (types.MutatingWebhookConfiguration, types.Namespace)
+        data = await self._request(
+            "GET",
+            path(kind, None if everywhere else namespace or self.settings.model),
+            params={"labelSelector": labels} if labels else None,
+        )
+        found: list[T] = []
+        for raw in listed(data).items or ():
+            with self.fence.around("decode", functools.partial(_named, kind, raw)):
+                found.append(types.decode_json(raw, kind))
+        return found
+
+
+def _named(kind: type[T], raw: msgspec.Raw) -> T:
+    return kind(metadata=types.identity(raw))
+
+
+def _owner(found: types.Object) -> eligible.Owner:
+    return eligible.Owner(
+        uid=found.metadata.uid,
+        owners=tuple(found.metadata.ownerReferences),
+        disabled=eligible.switched_off(found.metadata),
+        withheld_from=resources.withheld_from(found),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A snapshot, and what else was read with it."""
+
+    snapshot: facts.Snapshot
+    scope: eligible.Scope
+    pods: dict[str, types.Pod]
+    """By UID."""
+
+
+async def read(
+    cluster: Cluster,
+    pods: list[types.Pod],
+    remembered: memory.Memory,
+    answers: dict[str, facts.Answer],
+) -> Reading:
+    """Read what the plan needs to know, and only if pods lack a sidecar who owns them."""
+    settings = cluster.settings
+    namespace = await cluster.namespace()
+    scope = settings.scope(namespace.metadata.labels)
+    live: dict[str, tuple[types.Pod, eligible.Wanted]] = {}
+    for pod in pods:
+        with cluster.fence.around("converge", pod):
+            if eligible.alive(pod):
+                live[pod.metadata.uid] = (pod, eligible.wanted(pod, scope))
+    missing = any(each.wanted and not eligible.injected(pod) for pod, each in live.values())
+    busy = remembered.rounds or remembered.guards or remembered.request or settings.proxy.known
+    alive = [pod for pod, _ in live.values()]
+    owners = await cluster.owners(alive) if missing or busy else NO_OWNERS
+    disabled = eligible.switched_off(namespace.metadata)
+    replicas: list[facts.Replica] = []
+    for pod, each in live.values():
+        with cluster.fence.around("converge", pod):
+            ownership = eligible.ownership(pod, disabled, owners.lookup)
+            replicas.append(facts.replica(pod, each, ownership, settings.proxy))
+    snapshot = facts.Snapshot(
+        replicas=tuple(replicas),
+        desired=owners.desired,
+        application_created=await cluster.application_created(),
+        fingerprint=facts.fingerprint(scope, await cluster.injectors()),
+        answers=answers,
+    )
+    return Reading(snapshot=snapshot, scope=scope, pods={pod.metadata.uid: pod for pod in alive})

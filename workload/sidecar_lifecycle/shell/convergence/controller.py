@@ -1,0 +1,347 @@
+"""Carries the plan out: watch, decide, remember, ask, evict."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+import prometheus_client
+import structlog
+
+from integrator_contract import answers, names
+from integrator_contract.reasons import Reason
+from sidecar_lifecycle.decide.convergence import facts, memory, outcome, plan
+from sidecar_lifecycle.decide.convergence.settings import Settings
+from sidecar_lifecycle.model import resources, types
+from sidecar_lifecycle.shell.kube import errors, events
+from sidecar_lifecycle.shell.kube.client import Client
+from sidecar_lifecycle.shell.kube.watch import watch
+
+from . import cluster as hands
+from . import metrics
+
+log = structlog.get_logger(__name__)
+
+RESYNC = 30.0
+"""Seconds after which we look again though nothing was reported."""
+PACE = 0.3
+"""Seconds between two looks, so that a burst of events costs one."""
+IDLE_PACE = 2.0
+"""The same while there is nothing to converge."""
+FORBIDDEN_RETRY = 30.0
+BUDGET_RETRY = 10.0
+"""Seconds to wait for a PodDisruptionBudget when the apiserver does not say how long."""
+REFUSED_RETRY = 60.0
+
+
+class Leadership(Protocol):
+    """Whether we are the one who acts."""
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether we lead right now."""
+        ...
+
+
+class Clock(Protocol):
+    """Time, so that tests need not wait for it."""
+
+    def now(self) -> float:
+        """Return seconds since the epoch."""
+        ...
+
+    async def wait(self, event: asyncio.Event, seconds: float) -> None:
+        """Return when the event is set, or after so many seconds."""
+        ...
+
+
+class RealClock:
+    """The time that everybody else has too."""
+
+    def now(self) -> float:
+        """Return seconds since the epoch."""
+        return time.time()
+
+    async def wait(self, event: asyncio.Event, seconds: float) -> None:
+        """Return when the event is set, or after so many seconds."""
+        try:
+            async with asyncio.timeout(max(0.0, seconds)):
+                await event.wait()
+        except TimeoutError:
+            return
+
+
+class Recorder(Protocol):
+    """Writes Events."""
+
+    async def record(
+        self,
+        about: types.Object,
+        reason: Reason,
+        message: str,
+        kind: events.Type = "Normal",
+    ) -> bool:
+        """Write an Event about an object."""
+        ...
+
+
+@dataclass(slots=True)
+class Controller:
+    """One look after another; what was decided is written down before it is done."""
+
+    cluster: hands.Cluster
+    settings: Settings
+    leadership: Leadership
+    recorder: Recorder
+    figures: metrics.Metrics
+    progress: Callable[[], None]
+    clock: Clock
+    pods: dict[tuple[str, str], types.Pod] = field(
+        default_factory=dict[tuple[str, str], types.Pod]
+    )
+    synced: bool = False
+    """All pods have been reported."""
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
+    answers: dict[str, facts.Answer] = field(default_factory=dict[str, facts.Answer])
+    last: answers.Summary | None = None
+
+    async def look(self) -> float | None:
+        """Decide and, if we lead, act. Return when to look again; None: at the usual time."""
+        stored = await self.cluster.recall()
+        decided, reading = await self._decide(list(self.pods.values()), stored)
+        acting = self.leadership.is_leader and self._has_work(decided, stored)
+        if acting:
+            # The watch may be behind: what is acted on is read now.
+            decided, reading = await self._decide(await self.cluster.pods(), stored)
+            await self._act(decided, reading, stored)
+        self._show(decided)
+        if acting and (decided.ask or decided.evict):
+            return self.clock.now()
+        return decided.wake_at
+
+    async def _decide(
+        self, pods: list[types.Pod], stored: resources.ConfigMap
+    ) -> tuple[outcome.Plan, hands.Reading]:
+        remembered = memory.decode(stored.data)
+        reading = await hands.read(self.cluster, pods, remembered, self.answers)
+        # Workloads come and go, and this process stays.
+        for workload in self.answers.keys() - reading.snapshot.desired.keys():
+            del self.answers[workload]
+        limits = outcome.Limits(max_unavailable=self.settings.max_unavailable)
+        now = self.clock.now()
+        mode = self.settings.mode
+        return plan.plan(reading.snapshot, remembered, mode=mode, limits=limits, now=now), reading
+
+    def _has_work(self, decided: outcome.Plan, stored: resources.ConfigMap) -> bool:
+        return bool(decided.ask or decided.evict) or self._changed(decided, stored)
+
+    def _changed(self, decided: outcome.Plan, stored: resources.ConfigMap) -> bool:
+        empty = memory.encode(memory.Memory())
+        return memory.encode(decided.memory) != stored.data.get(memory.STATE, empty)
+
+    async def _act(
+        self, decided: outcome.Plan, reading: hands.Reading, stored: resources.ConfigMap
+    ) -> None:
+        if self._changed(decided, stored):
+            stored = await self._remember(decided.memory, stored)
+        await self._tell(decided.news, reading)
+        for replica in decided.ask:
+            answer = await self.cluster.ask(replica, reading.scope)
+            self.answers[replica.workload] = answer
+            log.debug("asked", workload=replica.workload, verdict=answer.verdict)
+        remembered = decided.memory
+        for replica in decided.evict:
+            after = await self._evict(replica, reading, remembered)
+            if after != remembered:
+                remembered = after
+                stored = await self._remember(remembered, stored)
+
+    async def _remember(
+        self, remembered: memory.Memory, stored: resources.ConfigMap
+    ) -> resources.ConfigMap:
+        data = {**stored.data, memory.STATE: memory.encode(remembered)}
+        return await self.cluster.remember(stored, data)
+
+    async def _evict(
+        self, replica: facts.Replica, reading: hands.Reading, remembered: memory.Memory
+    ) -> memory.Memory:
+        """Evict a pod whose round is remembered; return what to remember after a refusal."""
+        if not self.leadership.is_leader:
+            return remembered
+        pod = f"{self.settings.model}/{replica.name}"
+        try:
+            await self.cluster.evict(replica)
+        except errors.StatusError as error:
+            result, pause = _refusal(error, self.clock.now())
+            self.figures.evicted(result)
+            log.warning("not evicted", pod=pod, result=result, error=str(error))
+            return _called_off(remembered, replica.workload, pause, keep=result == "error")
+        except errors.Unreachable as error:
+            # Whether it happened will show in the pod: the round stays.
+            self.figures.evicted("unknown")
+            log.warning("eviction without an answer", pod=pod, error=str(error))
+            return remembered
+        self.figures.evicted("evicted")
+        why = "it was asked for" if replica.injected else f"no sidecar, though {replica.message}"
+        log.info("evicted", pod=pod, workload=replica.workload, why=why)
+        await self.recorder.record(
+            reading.pods[replica.uid],
+            Reason.SIDECAR_MISSING if replica.missing else Reason.PROXY_RENEWED,
+            f"Evicted ({why}): {replica.workload} creates it again with a sidecar",
+        )
+        return remembered
+
+    async def _tell(self, news: tuple[outcome.News, ...], reading: hands.Reading) -> None:
+        for each in news:
+            log.info(each.kind, workload=each.workload, reason=each.reason, why=each.message)
+            pod = reading.pods.get(each.replica.uid) if each.replica else None
+            if pod is not None:
+                reason = Reason(each.reason)
+                await self.recorder.record(pod, reason, each.message, "Warning")
+
+    def _show(self, decided: outcome.Plan) -> None:
+        summary = decided.summary
+        self.figures.show(decided.reasons(), summary.in_mesh, len(decided.memory.rounds))
+        self.figures.show_applied(
+            pod.metadata.annotations.get(names.APPLIED, "") for pod in self.pods.values()
+        )
+        if summary != self.last:
+            self.last = summary
+            self.progress()
+
+    async def run(self) -> None:
+        """Look whenever something changes, until cancelled."""
+        failures = 0
+        while True:
+            self.woken.clear()
+            until: float | None = None
+            try:
+                with self.cluster.fence.around("converge", self.cluster.itself):
+                    if self.synced:
+                        until = await self.look()
+                    failures = 0
+            except hands.Conflict as error:
+                log.debug("memory written by somebody else", error=str(error))
+                until = self.clock.now()
+            except errors.KubeError as error:
+                failures += 1
+                log.warning("convergence interrupted", error=str(error))
+                until = self.clock.now() + min(RESYNC, 2.0**failures)
+            now = self.clock.now()
+            idle = self.last is not None and self.last.converging == 0
+            await self.clock.wait(asyncio.Event(), IDLE_PACE if idle else PACE)
+            await self.clock.wait(self.woken, min(until or now + RESYNC, now + RESYNC) - now)
+
+    async def follow_pods(self, client: Client) -> None:
+        """Keep `pods` as the apiserver has them."""
+        async for change in watch(
+            client, types.Pod, namespace=self.settings.model, fence=self.cluster.fence
+        ):
+            if change.kind == "synced":
+                self.synced = True
+            elif change.object is not None:
+                key = (change.object.metadata.namespace or "", change.object.metadata.name)
+                if change.kind == "deleted":
+                    self.pods.pop(key, None)
+                else:
+                    self.pods[key] = change.object
+            if self.synced:
+                self.woken.set()
+
+    async def follow_memory(self, client: Client) -> None:
+        """Look when another leader, or somebody with a request, wrote the memory."""
+        fields = f"metadata.name={self.cluster.memory_name}"
+        following = watch(
+            client, resources.ConfigMap, namespace=self.settings.model, fields=fields
+        )
+        async for _ in following:
+            self.woken.set()
+
+
+def _refusal(error: errors.StatusError, now: float) -> tuple[str, memory.Pause | None]:
+    """Return the result to count, and how long to leave the workload alone."""
+    if error.code == 404:
+        return "gone", None
+    if error.code == 409:
+        return "replaced", None
+    if error.code == 429:
+        until = now + (error.retry_after or BUDGET_RETRY)
+        return "budget", memory.Pause(
+            reason=Reason.DISRUPTION_BUDGET, message=error.message, until=until
+        )
+    if error.code == 403:
+        message = f"not allowed to create pods/eviction: {error.message}"
+        return "forbidden", memory.Pause(
+            reason=Reason.FORBIDDEN, message=message, until=now + REFUSED_RETRY
+        )
+    if error.code >= 500 and "PodDisruptionBudget" not in error.message:
+        return "error", None
+    return "refused", memory.Pause(
+        reason=Reason.EVICTION_REFUSED, message=error.message, until=now + REFUSED_RETRY
+    )
+
+
+def _called_off(
+    remembered: memory.Memory, workload: str, pause: memory.Pause | None, *, keep: bool
+) -> memory.Memory:
+    rounds = dict(remembered.rounds)
+    pauses = dict(remembered.pauses)
+    if not keep:
+        rounds.pop(workload, None)
+    if pause is not None:
+        pauses[workload] = pause
+    return msgspec.structs.replace(remembered, rounds=rounds, pauses=pauses)
+
+
+async def run(
+    client: Client,
+    settings: Settings,
+    leadership: Leadership,
+    *,
+    registry: prometheus_client.CollectorRegistry,
+    progress: Callable[[], None] = lambda: None,
+    recorder: Recorder | None = None,
+    clock: Clock | None = None,
+) -> None:
+    """Converge the model until cancelled; only who leads acts, all count.
+
+    Args:
+        client: the connection.
+        settings: where, and how far to go.
+        leadership: whether to act.
+        registry: where the figures go.
+        progress: called when the counts change.
+        recorder: of Events.
+        clock: of all delays.
+    """
+    figures = metrics.Metrics(registry)
+    if not settings.joined:
+        await asyncio.Event().wait()
+    clock = clock or RealClock()
+    controller = Controller(
+        cluster=hands.Cluster(client, settings, clock.now),
+        settings=settings,
+        leadership=leadership,
+        recorder=recorder or events.Recorder(client, instance=settings.application),
+        figures=figures,
+        progress=progress,
+        clock=clock,
+    )
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_retried(controller.follow_pods, client), name="convergence-pods")
+        group.create_task(_retried(controller.follow_memory, client), name="convergence-memory")
+        group.create_task(controller.run(), name="convergence")
+
+
+async def _retried(follow: Callable[[Client], Awaitable[None]], client: Client) -> None:
+    """Follow again when a right was missing: somebody may grant it."""
+    while True:
+        try:
+            await follow(client)
+        except errors.StatusError as error:
+            log.error("can't watch", error=str(error), retry_in=FORBIDDEN_RETRY)  # noqa: TRY400
+        await asyncio.sleep(FORBIDDEN_RETRY)

@@ -1,0 +1,1 @@
+"""A thin layer over the Kubernetes API."""

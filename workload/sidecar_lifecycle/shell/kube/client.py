@@ -1,0 +1,194 @@
+"""The connection to the apiserver."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import aiohttp
+import msgspec
+from lightkube.config import client_adapter, kubeconfig
+
+from sidecar_lifecycle.model import types
+
+from . import errors
+
+R = TypeVar("R", bound=types.Resource)
+
+TOKEN_MAX_AGE = 60.0
+"""Seconds after which the token file is read again; the kubelet renews it well before expiry."""
+REQUEST_TIMEOUT = 15.0
+"""Seconds for a request that is neither a watch nor a stream."""
+
+
+class Credentials:
+    """The bearer token, read again from disk as the kubelet rotates it."""
+
+    def __init__(self, user: Any) -> None:
+        self._file = Path(user.token_file) if user and user.token_file else None
+        self._token: str | None = user.token if user else None
+        self._read_at = float("-inf")
+
+    def headers(self) -> dict[str, str]:
+        """Return the Authorization header, if the user has a token."""
+        if self._file is not None and time.monotonic() - self._read_at > TOKEN_MAX_AGE:
+            with contextlib.suppress(OSError):
+                self._token = self._file.read_text().strip()
+            self._read_at = time.monotonic()
+        return {"Authorization": f"Bearer {self._token}"} if self._token else {}
+
+    def expire(self) -> None:
+        """Have the token read again before the next request, because the API refused it."""
+        self._read_at = float("-inf")
+
+
+class Client:
+    """Requests, watches and WebSockets; lightkube reads the configuration, aiohttp sends."""
+
+    def __init__(self, config: kubeconfig.SingleConfig) -> None:
+        self.server = config.cluster.server.rstrip("/")
+        self._credentials = Credentials(config.user)
+        self._tls = (
+            client_adapter.verify_cluster(
+                config.cluster, config.user, config.abs_file, trust_env=False
+            )
+            if self.server.startswith("https") and config.user
+            else None
+        )
+        self._session: aiohttp.ClientSession | None = None
+
+    def session(self) -> aiohttp.ClientSession:
+        """Return the session, made on first use because aiohttp wants a running loop."""
+        if self._session is None or self._session.closed:
+            connector = aiohttp.TCPConnector(
+                # Every stop needs a connection of its own; how many is the controller's decision.
+                limit=0,
+                ssl=self._tls if self._tls is not None else True,
+            )
+            self._session = aiohttp.ClientSession(connector=connector, trust_env=False)
+        return self._session
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        timeout: float = REQUEST_TIMEOUT,  # noqa: ASYNC109 - aiohttp enforces it
+    ) -> bytes:
+        """Send one request and return the body of a successful answer.
+
+        Raises:
+            StatusError: if the API refused.
+            Unreachable: if there was no answer.
+        """
+        headers = {"Content-Type": content_type} if body is not None else {}
+        with errors.mapped():
+            async with self.session().request(
+                method,
+                self.server + path,
+                params=params,
+                data=msgspec.json.encode(body) if body is not None else None,
+                headers={**self._credentials.headers(), **headers},
+                timeout=aiohttp.ClientTimeout(total=timeout),
+            ) as response:
+                data = await response.read()
+                self._check(response, data)
+                return data
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, path: str, *, params: Mapping[str, str], idle: float
+    ) -> AsyncGenerator[aiohttp.StreamReader]:
+        """Open a GET whose body never ends, such as a watch.
+
+        Args:
+            path: of the resource.
+            params: of the query.
+            idle: seconds without a byte after which the connection counts as dead.
+        """
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=idle)
+        with errors.mapped():
+            async with self.session().get(
+                self.server + path,
+                params=params,
+                headers=self._credentials.headers(),
+                timeout=timeout,
+            ) as response:
+                if response.status >= 300:
+                    self._check(response, await response.read())
+                yield response.content
+
+    async def websocket(
+        self, path: str, *, params: list[tuple[str, str]], protocols: tuple[str, ...]
+    ) -> aiohttp.ClientWebSocketResponse:
+        """Upgrade a GET to a WebSocket; the caller closes it and bounds the time."""
+        with errors.mapped():
+            try:
+                return await self.session().ws_connect(
+                    self.server + path,
+                    params=params,
+                    protocols=protocols,
+                    headers=self._credentials.headers(),
+                    max_msg_size=1 << 20,
+                    autoping=True,
+                )
+            except aiohttp.WSServerHandshakeError as error:
+                if error.status == 401:
+                    self._credentials.expire()
+                retry = error.headers.get("Retry-After") if error.headers else None
+                raise errors.from_response(error.status, error.message.encode(), retry) from error
+
+    def _check(self, response: aiohttp.ClientResponse, data: bytes) -> None:
+        if response.status < 300:
+            return
+        if response.status == 401:
+            self._credentials.expire()
+        raise errors.from_response(response.status, data, response.headers.get("Retry-After"))
+
+
+def connect(kubeconfig_file: str | None = None) -> Client:
+    """Return a client for a kubeconfig file, or for the pod's ServiceAccount without one.
+
+    Raises:
+        lightkube.core.exceptions.ConfigError: if there is neither.
+    """
+    if kubeconfig_file:
+        config = kubeconfig.KubeConfig.from_file(kubeconfig_file)
+    else:
+        config = kubeconfig.KubeConfig.from_service_account()
+    single = config.get()
+    assert single is not None
+    return Client(single)
+
+
+def path(
+    kind: type[types.Object], namespace: str | None = None, name: str = "", sub: str = ""
+) -> str:
+    """Return the URL path of a resource: `namespace` None is the cluster-wide collection."""
+    api = kind.api
+    parts = ["", "apis", api.group] if api.group else ["", "api"]
+    parts.append(api.version)
+    if namespace is not None:
+        parts += ["namespaces", namespace]
+    return "/".join([*parts, api.plural, *filter(None, (name, sub))])
+
+
+def answer(data: bytes, kind: type[R]) -> R:
+    """Decode the one object that the API answered with.
+
+    Raises:
+        Unreachable: if it is not understood.
+    """
+    with errors.understood():
+        return types.decode_json(data, kind)

@@ -1,0 +1,175 @@
+"""Events on objects, the same one not twice."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import hashlib
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+import structlog
+
+from integrator_contract.reasons import Reason
+from sidecar_lifecycle.model import types
+
+from . import errors
+from .client import Client, answer, path
+from .fence import Fence
+
+log = structlog.get_logger(__name__)
+
+COMPONENT = "istio-integrator"
+REPEAT_AFTER = 600.0
+"""Seconds before the same Event about the same object is counted up again."""
+REMEMBERED = 4096
+"""How many Events we remember having sent."""
+AT_ONCE = 8
+"""Requests under way; thousands of pods may end together, and Events are not urgent."""
+
+Type = Literal["Normal", "Warning"]
+
+
+class Recorder:
+    """Writes Events; one that was sent lately is not sent again, also by another replica."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        instance: str = "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._instance = instance
+        self._clock = clock
+        self._fence = Fence()
+        self._sent: OrderedDict[str, float] = OrderedDict()
+        self._waiting: deque[bytes] = deque()
+        self._writers: set[asyncio.Task[None]] = set()
+
+    async def record(
+        self,
+        about: types.Object,
+        reason: Reason,
+        message: str,
+        kind: Type = "Normal",
+    ) -> bool:
+        """Write an Event about an object; a failure is logged and never raised.
+
+        Returns:
+            Whether it was written, as opposed to suppressed or failed.
+        """
+        event = self._new(about, reason, message, kind)
+        return event is not None and await self._try(event)
+
+    def post(
+        self,
+        about: types.Object,
+        reason: Reason,
+        message: str,
+        kind: Type = "Normal",
+    ) -> None:
+        """Have an Event written soon, by one of a few writers."""
+        event = self._new(about, reason, message, kind)
+        if event is None:
+            return
+        # As bytes it is small and holds nothing else in memory.
+        self._waiting.append(msgspec.json.encode(event))
+        if len(self._writers) < AT_ONCE:
+            writer = asyncio.create_task(self._work(), name="events")
+            self._writers.add(writer)
+            writer.add_done_callback(self._writers.discard)
+
+    async def drain(self, seconds: float) -> None:
+        """Let what was posted be written, but not for long."""
+        if self._writers:
+            _, late = await asyncio.wait(self._writers, timeout=seconds)
+            for writer in late:
+                writer.cancel()
+
+    async def _work(self) -> None:
+        while self._waiting:
+            await self._try(msgspec.json.decode(self._waiting.popleft(), type=types.Event))
+
+    def _new(
+        self, about: types.Object, reason: str, message: str, kind: Type
+    ) -> types.Event | None:
+        """Return the Event, None if it was sent lately."""
+        name = event_name(about, reason, message)
+        now = self._clock()
+        if now - self._sent.get(name, float("-inf")) < REPEAT_AFTER:
+            return None
+        self._remember(name, now)
+        return _event(about, name, reason, message, kind=kind, instance=self._instance)
+
+    async def _try(self, event: types.Event) -> bool:
+        name = event.metadata.name
+        try:
+            with self._fence.around("report", event):
+                await self._write(name, event)
+                return True
+        except errors.KubeError as error:
+            log.warning("event not written", name=name, reason=event.reason, error=str(error))
+        self._sent.pop(name, None)
+        return False
+
+    def _remember(self, name: str, now: float) -> None:
+        self._sent[name] = now
+        self._sent.move_to_end(name)
+        while len(self._sent) > REMEMBERED:
+            self._sent.popitem(last=False)
+
+    async def _write(self, name: str, event: types.Event) -> None:
+        namespace = event.metadata.namespace
+        try:
+            await self._client.request("POST", path(types.Event, namespace), body=event)
+        except errors.StatusError as error:
+            if error.code != 409:
+                raise
+            data = await self._client.request("GET", path(types.Event, namespace, name))
+            count = answer(data, types.Event).count or 1
+            await self._client.request(
+                "PATCH",
+                path(types.Event, namespace, name),
+                body={"count": count + 1, "lastTimestamp": event.lastTimestamp},
+                content_type="application/merge-patch+json",
+            )
+
+
+def event_name(about: types.Object, reason: str, message: str) -> str:
+    """Return a name that is the same for the same Event about the same object."""
+    identity = f"{about.metadata.uid}\0{reason}\0{message}"
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    return f"{about.metadata.name[:230]}.{digest}"
+
+
+def _event(
+    about: types.Object, name: str, reason: str, message: str, *, kind: Type, instance: str
+) -> types.Event:
+    now = datetime.datetime.now(tz=datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    namespace = about.metadata.namespace or "default"
+    return types.Event(
+        apiVersion="v1",
+        kind="Event",
+        metadata=types.ObjectMeta(name=name, namespace=namespace),
+        involvedObject=types.ObjectReference(
+            apiVersion=about.api.group_version,
+            kind=about.api.kind,
+            namespace=about.metadata.namespace,
+            name=about.metadata.name,
+            uid=about.metadata.uid,
+        ),
+        reason=reason,
+        message=message[:1024],
+        type=kind,
+        source=types.EventSource(component=COMPONENT),
+        count=1,
+        firstTimestamp=now,
+        lastTimestamp=now,
+        reportingComponent=COMPONENT,
+        reportingInstance=instance,
+    )

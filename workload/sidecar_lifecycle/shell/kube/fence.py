@@ -1,0 +1,132 @@
+"""One object's trouble stays its own: whatever is raised about it ends here.
+
+What others write into a cluster is not always what one expects of it. A loop over their objects
+goes through a fence, each object by itself: what is raised is counted, told once, and the loop
+goes on to the next object.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections import OrderedDict
+from collections.abc import Callable
+from types import TracebackType
+from typing import Literal
+
+import structlog
+
+from sidecar_lifecycle.model import types
+from sidecar_lifecycle.shell import metrics
+
+from . import errors
+
+Stage = Literal["decode", "observe", "decide", "stop", "report", "converge"]
+"""What was being done about the object."""
+Tell = Callable[[types.Object, str], None]
+"""Tells the people who own an object, once, that it can't be dealt with, and why."""
+
+REMEMBERED = 4096
+"""Objects whose trouble has been told, so that one that is written again and again is told once;
+some 200 bytes each."""
+LONGEST = 300
+"""Characters of an error that are worth repeating: it may quote what the object holds."""
+
+log = structlog.get_logger(__name__)
+
+
+def _nobody(item: types.Object, why: str) -> None:
+    """Tell nobody beside the log."""
+
+
+class Fence:
+    """Keeps what is raised about one object from the others."""
+
+    def __init__(self, tell: Tell = _nobody) -> None:
+        self._tell = tell
+        self._told: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+
+    def around(self, stage: Stage, subject: types.Object | Callable[[], types.Object]) -> _Section:
+        """Return a context that ends, and never raises, with whatever is raised inside.
+
+        Errors of the connection pass: they are about no object.
+
+        Args:
+            stage: what is done about the object.
+            subject: the object, or what finds out which one it is when that is asked for.
+        """
+        return _Section(self, stage, subject)
+
+    def caught(
+        self,
+        stage: Stage,
+        subject: types.Object | Callable[[], types.Object],
+        error: Exception,
+    ) -> None:
+        """Count what was raised, and tell it unless that has been done."""
+        item = subject if isinstance(subject, types.Object) else _identified(subject)
+        kind, meta = type(item).__name__, item.metadata
+        metrics.BROKEN.labels(stage, kind).inc()
+        key = (stage, kind, meta.uid or f"{meta.namespace}/{meta.name}")
+        known = key in self._told
+        self._told[key] = None
+        self._told.move_to_end(key)
+        if len(self._told) > REMEMBERED:
+            self._told.popitem(last=False)
+        if known:
+            return
+        why = f"{type(error).__name__}: {error}"[:LONGEST]
+        log.warning(
+            "object can't be dealt with",
+            stage=stage,
+            kind=kind,
+            namespace=meta.namespace or "",
+            name=meta.name or "not known",
+            error=why,
+            at=_place(error),
+        )
+        if meta.uid:
+            self._tell(item, why)
+
+
+def _identified(find: Callable[[], types.Object]) -> types.Object:
+    try:
+        return find()
+    except Exception:
+        # Nothing is known of what can't even be named.
+        return types.Object()
+
+
+def _place(error: Exception) -> str:
+    """Return where it was raised, such as `finished.py:120`."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}" if frames else ""
+
+
+class _Section:
+    __slots__ = ("_fence", "_stage", "_subject")
+
+    def __init__(
+        self,
+        fence: Fence,
+        stage: Stage,
+        subject: types.Object | Callable[[], types.Object],
+    ) -> None:
+        self._fence = fence
+        self._stage: Stage = stage
+        self._subject = subject
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        # Everything, because nobody can list what an object made by somebody else may raise;
+        # cancellation and the end of the program are no `Exception`.
+        if not isinstance(error, Exception) or isinstance(error, errors.KubeError):
+            return False
+        self._fence.caught(self._stage, self._subject, error)
+        return True

@@ -1,0 +1,217 @@
+"""Port-forward and exec, as the kubelet speaks them over WebSocket.
+
+https://kubernetes.io/docs/reference/using-api/ describes neither; the frames are those of
+k8s.io/kubelet/pkg/cri/streaming.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+
+import aiohttp
+import msgspec
+
+from sidecar_lifecycle.model import types
+
+from . import errors
+from .client import Client, path
+
+PORT_FORWARD_PROTOCOL = "v4.channel.k8s.io"
+EXEC_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+_DATA, _ERROR = 0, 1
+_STDOUT, _STDERR, _EXEC_ERROR = 1, 2, 3
+_LONGEST_HEAD = 16 * 1024
+_LONGEST_OUTPUT = 64 * 1024
+"""Bytes that a command may say before it is given up: pilot-agent says two, but the container is
+its owner's, and what talks for ever would keep us busy until the deadline."""
+
+_closing: set[asyncio.Task[None]] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class ExecResult:
+    """What a command in a container left."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+class PortForward:
+    """One forwarded port, ready to carry one HTTP request."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._socket = socket
+        self._greeted: set[int] = set()
+
+    async def ready(self) -> None:
+        """Wait until the kubelet has announced the port on both channels."""
+        while len(self._greeted) < 2:
+            await self._frame()
+
+    async def post(self, target: str) -> int:
+        """Send `POST target` from inside the pod and return the status code of the answer.
+
+        Raises:
+            StreamError: if the port does not answer with HTTP.
+        """
+        request = f"POST {target} HTTP/1.1\r\nHost: localhost\r\n"
+        request += "Content-Length: 0\r\nConnection: close\r\n\r\n"
+        with errors.mapped():
+            await self._socket.send_bytes(bytes([_DATA]) + request.encode())
+        head = b""
+        while b"\r\n" not in head:
+            head += await self._frame()
+            if len(head) > _LONGEST_HEAD:
+                break
+        protocol, _, rest = head.split(b"\r\n", 1)[0].partition(b" ")
+        code = rest.split(b" ", 1)[0]
+        if not protocol.startswith(b"HTTP/") or not (code.isdigit() and len(code) == 3):
+            raise errors.StreamError(f"the port does not speak HTTP: {head[:60]!r}")
+        return int(code)
+
+    async def _frame(self) -> bytes:
+        """Return the payload of the next data frame, b"" for the two announcements."""
+        with errors.mapped():
+            message = await self._socket.receive()
+        if message.type is not aiohttp.WSMsgType.BINARY:
+            raise errors.StreamEnded(f"port-forward ended: {_why(self._socket, message)}")
+        data: bytes = message.data
+        if not data:
+            raise errors.StreamError("port-forward sent a frame without a channel")
+        channel, payload = data[0], data[1:]
+        if channel not in self._greeted and channel in (_DATA, _ERROR):
+            self._greeted.add(channel)
+            return b""
+        if channel == _ERROR:
+            raise errors.StreamError(payload.decode(errors="replace")[:300])
+        return payload
+
+
+def _why(socket: aiohttp.ClientWebSocketResponse, message: aiohttp.WSMessage) -> str:
+    reason = message.extra if isinstance(message.extra, str) else ""
+    return f"{reason or message.type.name} ({socket.close_code})"
+
+
+@contextlib.asynccontextmanager
+async def port_forward(
+    client: Client, namespace: str, pod: str, port: int, *, deadline: float
+) -> AsyncGenerator[PortForward]:
+    """Open a port of a pod for the time of the block.
+
+    Args:
+        client: the connection.
+        namespace: of the pod.
+        pod: name.
+        port: inside the pod's network namespace, so that the peer sees a loopback address.
+        deadline: seconds for everything, the block included.
+
+    Raises:
+        StatusError: if the API or the kubelet refused.
+        StreamError: if nothing listens there, or the stream ended.
+        Unreachable: if there was no answer in time.
+    """
+    with errors.mapped():
+        async with asyncio.timeout(deadline):
+            socket = await client.websocket(
+                path(types.Pod, namespace, pod, "portforward"),
+                params=[("ports", str(port))],
+                protocols=(PORT_FORWARD_PROTOCOL,),
+            )
+            try:
+                forward = PortForward(socket)
+                await forward.ready()
+                yield forward
+            finally:
+                _close_soon(socket)
+
+
+async def run_command(
+    client: Client, namespace: str, pod: str, container: str, argv: list[str], *, deadline: float
+) -> ExecResult:
+    """Run a command in a container and wait for its end.
+
+    Raises:
+        StatusError: if the API or the kubelet refused.
+        StreamError: if the command could not be started, or the stream ended early.
+        Unreachable: if it did not end in time.
+    """
+    params = [("container", container), ("stdout", "true"), ("stderr", "true")]
+    params += [("command", argument) for argument in argv]
+    with errors.mapped():
+        async with asyncio.timeout(deadline):
+            socket = await client.websocket(
+                path(types.Pod, namespace, pod, "exec"), params=params, protocols=EXEC_PROTOCOLS
+            )
+            try:
+                return await _collect(socket)
+            finally:
+                _close_soon(socket)
+
+
+async def _collect(socket: aiohttp.ClientWebSocketResponse) -> ExecResult:
+    output = {_STDOUT: b"", _STDERR: b""}
+    while sum(map(len, output.values())) <= _LONGEST_OUTPUT:
+        message = await socket.receive()
+        if message.type is not aiohttp.WSMsgType.BINARY:
+            raise errors.StreamEnded(f"exec ended: {_why(socket, message)}")
+        data: bytes = message.data
+        channel, payload = int.from_bytes(data[:1]), data[1:]
+        if channel == _EXEC_ERROR:
+            texts = [output[key].decode(errors="replace") for key in (_STDOUT, _STDERR)]
+            return ExecResult(exit_code(payload), *texts)
+        if channel in output:
+            output[channel] += payload
+    raise errors.StreamError("the command says more than can be listened to")
+
+
+class _Cause(msgspec.Struct):
+    reason: str = ""
+    message: str = ""
+
+
+class _Details(msgspec.Struct):
+    causes: list[_Cause] = []
+
+
+class _ExecStatus(msgspec.Struct):
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    details: _Details | None = None
+
+
+def exit_code(payload: bytes) -> int:
+    """Return the exit code that exec's last frame carries.
+
+    Raises:
+        StreamError: if the command was not run at all.
+    """
+    try:
+        with errors.understood():
+            status = msgspec.json.decode(payload, type=_ExecStatus)
+    except errors.Unreachable as error:
+        raise errors.StreamError(payload.decode(errors="replace")[:300]) from error
+    if status.status == "Success":
+        return 0
+    for cause in status.details.causes if status.details else ():
+        if cause.reason == "ExitCode" and cause.message.isdecimal() and len(cause.message) <= 10:
+            return int(cause.message)
+    raise errors.StreamError(status.message[:300] or status.reason)
+
+
+def _close_soon(socket: aiohttp.ClientWebSocketResponse) -> None:
+    """Close in the background: the answer is there, and the peer's goodbye takes a while."""
+    task = asyncio.create_task(_close(socket), name="closing")
+    _closing.add(task)
+    task.add_done_callback(_closing.discard)
+
+
+async def _close(socket: aiohttp.ClientWebSocketResponse) -> None:
+    # The peer may be hung: closing is a courtesy with a short limit, the connection goes anyway.
+    with contextlib.suppress(TimeoutError, aiohttp.ClientError, OSError):
+        async with asyncio.timeout(1):
+            await socket.close()

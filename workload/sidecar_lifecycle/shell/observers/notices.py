@@ -1,0 +1,79 @@
+"""Tell the charm that something changed, by Pebble notices."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import structlog
+
+from integrator_contract import names
+
+log = structlog.get_logger(__name__)
+
+PEBBLE = Path("/charm/bin/pebble")
+GAPS: Mapping[str, float] = {names.MESH_NOTICE: 2.0, names.PROGRESS_NOTICE: 10.0}
+"""Seconds between two notices of a key: each one runs a hook of the charm.
+
+Juju runs such hooks before those of changed options, so a whole convergence full of progress would
+keep the unit from them.
+"""
+TIMEOUT = 10.0
+
+
+class Notifier:
+    """Sends notices, many requests within the gap as one."""
+
+    def __init__(self, pebble: Path = PEBBLE, *, gaps: Mapping[str, float] = GAPS) -> None:
+        self._pebble = pebble
+        self._gaps = gaps
+        self._wanted = {key: asyncio.Event() for key in gaps}
+
+    @property
+    def available(self) -> bool:
+        """Whether there is a Pebble to tell."""
+        return self._pebble.exists() and bool(os.environ.get("PEBBLE_SOCKET"))
+
+    def notify(self, key: str) -> None:
+        """Ask for a notice to be sent soon."""
+        self._wanted[key].set()
+
+    async def run(self) -> None:
+        """Send what is asked for until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for key in self._wanted:
+                tasks.create_task(self._send_all(key), name=f"notices {key}")
+
+    async def _send_all(self, key: str) -> None:
+        while True:
+            await self._wanted[key].wait()
+            self._wanted[key].clear()
+            if self.available:
+                await self._send(key)
+            await asyncio.sleep(self._gaps[key])
+
+    async def _send(self, key: str) -> None:
+        process = None
+        try:
+            async with asyncio.timeout(TIMEOUT):
+                process = await asyncio.create_subprocess_exec(
+                    str(self._pebble),
+                    "notify",
+                    key,
+                    stdout=asyncio.subprocess.DEVNULL,
+                    stderr=asyncio.subprocess.PIPE,
+                )
+                _, output = await process.communicate()
+        except (OSError, TimeoutError) as error:
+            log.warning("notice not sent", key=key, error=repr(error))
+            if process is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+            return
+        if process.returncode:
+            text = output.decode(errors="replace")[-200:].strip()
+            log.warning("notice not sent", key=key, error=text)

@@ -1,0 +1,253 @@
+"""Watch what the charm's decisions rest on, and have it told when that changes.
+
+That is: the injector's webhook configurations, the istiod behind them, the model's namespace, and
+the Deployment of our own webhook, if there is one.
+What is compared is a fingerprint of what matters, as objects are written more often than they
+change, and without what the charm itself wrote, which it need not be told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable
+
+import structlog
+
+from integrator_contract import names
+from sidecar_lifecycle.model import types
+from sidecar_lifecycle.shell.kube import client, errors, watch
+from sidecar_lifecycle.shell.kube.fence import Fence
+
+log = structlog.get_logger(__name__)
+
+INJECTORS = ("istio-sidecar-injector", "istio-revision-tag")
+ASK_AGAIN = 60.0
+"""Seconds until something that was forbidden, or is not there, is tried again."""
+
+Fingerprint = object
+Service = tuple[str, str]
+"""Namespace and name."""
+
+
+class Observer:
+    """Calls back when istiod, an injector or the model's namespace changed."""
+
+    def __init__(self, connection: client.Client, model: str, changed: Callable[[], None]) -> None:
+        self._client = connection
+        self._model = model
+        self._changed = changed
+        self._services: set[Service] = set()
+        self._backends: dict[Service, list[asyncio.Task[None]]] = {}
+        self._configurations: dict[str, set[Service]] = {}
+
+    async def run(self) -> None:
+        """Observe until cancelled."""
+        edits = Edits()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(
+                    self._follow(
+                        types.Namespace,
+                        namespace_fingerprint,
+                        fields=f"metadata.name={self._model}",
+                    ),
+                    name="observe model",
+                )
+                tasks.create_task(
+                    self._follow(
+                        types.MutatingWebhookConfiguration,
+                        injector_fingerprint,
+                        noted=self._note_injector,
+                    ),
+                    name="observe injectors",
+                )
+                tasks.create_task(
+                    self._follow(
+                        types.Deployment,
+                        functools.partial(servers_fingerprint, edits),
+                        noted=edits.note,
+                        namespace=self._model,
+                        labels=f"{names.COMPONENT}=admission-webhook",
+                    ),
+                    name="observe webhook",
+                )
+        finally:
+            for task in [task for tasks in self._backends.values() for task in tasks]:
+                task.cancel()
+
+    async def _follow(
+        self,
+        kind: type[watch.T],
+        fingerprint: Callable[[watch.T], Fingerprint],
+        *,
+        namespace: str = "*",
+        labels: str = "",
+        fields: str = "",
+        noted: Callable[[watch.Change[watch.T]], None] | None = None,
+    ) -> None:
+        await follow(
+            self._client,
+            kind,
+            fingerprint,
+            self._changed,
+            namespace=namespace,
+            labels=labels,
+            fields=fields,
+            noted=noted,
+        )
+
+    def _note_injector(self, change: watch.Change[types.MutatingWebhookConfiguration]) -> None:
+        assert change.object is not None
+        name = change.object.metadata.name
+        if change.kind == "deleted":
+            self._configurations.pop(name, None)
+        else:
+            self._configurations[name] = backends(change.object)
+        wanted = set[Service]().union(*self._configurations.values())
+        for service in set(self._backends) - wanted:
+            for task in self._backends.pop(service):
+                task.cancel()
+        for service in wanted - set(self._backends):
+            self._backends[service] = self._watch_backend(service)
+
+    def _watch_backend(self, service: Service) -> list[asyncio.Task[None]]:
+        namespace, name = service
+        return [
+            asyncio.create_task(
+                self._follow(
+                    types.EndpointSlice,
+                    endpoints_fingerprint,
+                    namespace=namespace,
+                    labels=f"{names.SERVICE_NAME}={name}",
+                )
+            ),
+            asyncio.create_task(
+                self._follow(
+                    types.Deployment,
+                    deployment_fingerprint,
+                    namespace=namespace,
+                    labels="app=istiod",
+                )
+            ),
+        ]
+
+
+async def follow(
+    connection: client.Client,
+    kind: type[watch.T],
+    fingerprint: Callable[[watch.T], Fingerprint],
+    changed: Callable[[], None],
+    *,
+    namespace: str = "*",
+    labels: str = "",
+    fields: str = "",
+    noted: Callable[[watch.Change[watch.T]], None] | None = None,
+) -> None:
+    """Watch objects until cancelled, and call back for each whose fingerprint is new.
+
+    Args:
+        connection: To the API server.
+        kind: Of the objects.
+        fingerprint: What matters of an object; None: nothing.
+        changed: What to call, not for what was there from the beginning.
+        namespace: Where they are.
+        labels: A selector.
+        fields: A selector.
+        noted: What to tell of every change, before its fingerprint is asked for.
+    """
+    seen: dict[tuple[str | None, str], Fingerprint] = {}
+    synced = False
+    fence = Fence()
+    while True:
+        try:
+            async for change in watch.watch(
+                connection, kind, namespace=namespace, labels=labels, fields=fields, fence=fence
+            ):
+                item = change.object
+                if item is None:
+                    synced = True
+                    continue
+                key = (item.metadata.namespace, item.metadata.name)
+                now: Fingerprint = None
+                with fence.around("observe", item):
+                    if noted is not None:
+                        noted(change)
+                    now = None if change.kind == "deleted" else fingerprint(item)
+                if now == seen.get(key):
+                    continue
+                if now is None:
+                    del seen[key]
+                else:
+                    seen[key] = now
+                if synced:
+                    log.info("changed", kind=kind.__name__, name=item.metadata.name)
+                    changed()
+        except errors.StatusError as error:
+            log.warning("can't be observed", kind=kind.__name__, error=str(error))
+            await asyncio.sleep(ASK_AGAIN)
+
+
+def backends(configuration: types.MutatingWebhookConfiguration) -> set[Service]:
+    """Return the Services that an injector's configuration points at, none for other webhooks."""
+    if not configuration.metadata.name.startswith(INJECTORS):
+        return set()
+    found = (webhook.clientConfig.service for webhook in configuration.webhooks)
+    return {(service.namespace, service.name) for service in found if service is not None}
+
+
+def injector_fingerprint(configuration: types.MutatingWebhookConfiguration) -> Fingerprint:
+    """Return what matters of a webhook configuration; None for those that inject nothing."""
+    meta = configuration.metadata
+    if not meta.name.startswith(INJECTORS):
+        return None
+    return (meta.uid, meta.generation, tuple(sorted(meta.labels.items())))
+
+
+def namespace_fingerprint(namespace: types.Namespace) -> Fingerprint:
+    """Return what matters of the model's namespace."""
+    meta = namespace.metadata
+    return (tuple(sorted(meta.labels.items())), meta.deletionTimestamp is not None)
+
+
+def endpoints_fingerprint(slices: types.EndpointSlice) -> Fingerprint:
+    """Return whether a Service has anybody behind it."""
+    return any(each.conditions.ready is not False for each in slices.endpoints)
+
+
+class Edits:
+    """Counts how often others changed the specification of what the charm made.
+
+    Each write of the charm changes the annotation that bears the hash of what it wanted, and
+    begins the count anew.
+    """
+
+    def __init__(self) -> None:
+        self._written: dict[str, tuple[str, int]] = {}
+        """By UID, the hash and the generation at which it was first seen."""
+
+    def note(self, change: watch.Change[types.Deployment]) -> None:
+        """Forget what has been deleted."""
+        if change.kind == "deleted" and change.object is not None:
+            self._written.pop(change.object.metadata.uid, None)
+
+    def of(self, meta: types.ObjectMeta) -> int:
+        """Return how many there were since the charm last wrote an object."""
+        applied = meta.annotations.get(names.APPLIED_HASH, "")
+        generation = meta.generation or 0
+        known, since = self._written.get(meta.uid, ("", 0))
+        if known != applied:
+            since = generation
+            self._written[meta.uid] = applied, since
+        return generation - since
+
+
+def servers_fingerprint(edits: Edits, deployment: types.Deployment) -> Fingerprint:
+    """Return what matters of our webhook: whether it answers, and what others changed of it."""
+    found = (bool(deployment.status.readyReplicas), edits.of(deployment.metadata))
+    return found if any(found) else None
+
+
+def deployment_fingerprint(deployment: types.Deployment) -> Fingerprint:
+    """Return what matters of a Deployment: its specification, and how much of it is there."""
+    return (deployment.metadata.generation, deployment.status.readyReplicas)

@@ -1,0 +1,1 @@
+"""HTTP servers that anybody in the cluster can reach."""

@@ -1,0 +1,179 @@
+"""Watch, decide, and have the proxies stopped whose work is done, while this unit leads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from integrator_contract.reasons import Reason
+from sidecar_lifecycle.decide import finished
+from sidecar_lifecycle.model import types
+from sidecar_lifecycle.shell import metrics
+from sidecar_lifecycle.shell.kube import client, events, lease, watch
+from sidecar_lifecycle.shell.kube.fence import Fence
+from sidecar_lifecycle.shell.settings import Settings
+
+from . import doubts, reports, slots, sources, stop, stops
+from .view import Tracked, View
+
+DRAIN = 2.5
+"""Seconds that requests under way get when asked to end: after 5 Pebble kills the process."""
+DRAIN_EVENTS = 1.0
+"""Seconds that Events then get."""
+
+
+class Controller:
+    """Stops the proxies of pods whose payload has ended, while it leads."""
+
+    def __init__(
+        self,
+        connection: client.Client,
+        settings: Settings,
+        leadership: lease.Leadership,
+        recorder: events.Recorder,
+        *,
+        stopper: stop.Stopper | None = None,
+        limits: slots.Limits | None = None,
+    ) -> None:
+        self._settings = settings
+        self._leadership = leadership
+        self._recorder = recorder
+        self._fence = Fence(self._tell)
+        self._reporter = reports.Reporter(
+            connection,
+            recorder,
+            self._fence,
+            replace_broken_pods=settings.replace_broken_pods,
+            configured=settings.wait_for_containers + settings.ignore_containers,
+        )
+        self._stops = stops.Stops(
+            stopper or stop.Stopper(connection),
+            self._reporter,
+            self._fence,
+            decide=self.decide,
+            consider=self._consider,
+            limits=limits,
+        )
+        self._doubts = doubts.Doubts(
+            lambda tracked: self._for_each([self.view.again(tracked)], self._consider)
+        )
+        self._client = connection
+        self.view = View(self.decide)
+        self.namespaces = sources.Namespaces(settings.served(), self._fence)
+        self.pods = sources.Pods(
+            connection, self.namespaces, on_change=self._on_change, on_synced=self._on_synced
+        )
+
+    async def run(self) -> None:
+        """Work until cancelled; then let what is in flight finish."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(
+                    self.namespaces.follow(self._client, self._on_namespace), name="namespaces"
+                )
+                tasks.create_task(self.pods.follow(), name="pods")
+                tasks.create_task(self._lead(), name="leading")
+        finally:
+            await self._drain()
+
+    def decide(self, pod: types.Pod) -> finished.Decision:
+        """Apply the rules to a pod, its namespace included."""
+        namespace = pod.metadata.namespace or ""
+        if namespace not in self.namespaces.served:
+            return finished.Decision(
+                action=finished.Action.IGNORE,
+                reason=Reason.OUT_OF_SCOPE,
+                message="the namespace is not served",
+            )
+        tracked = self.view.get(pod.metadata.uid)
+        policy = self._settings.policy(
+            namespace_enabled=namespace not in self.namespaces.disabled,
+            clock_stepped=tracked is not None and tracked.clock_stepped,
+        )
+        with self._fence.around("decide", pod):
+            return finished.finished(pod, policy)
+        return finished.Decision(
+            action=finished.Action.IGNORE,
+            reason=Reason.NOT_UNDERSTOOD,
+            message="the rules can't deal with it",
+        )
+
+    def _tell(self, item: types.Object, why: str) -> None:
+        # Who stands by sees the same, and the pod's owner need not be told by each.
+        if isinstance(item, types.Pod) and self._leadership.is_elected:
+            message = f"The pod can't be dealt with, and its proxy is left alone: {why}"
+            self._recorder.post(item, Reason.NOT_UNDERSTOOD, message, "Warning")
+
+    def oldest_pending(self) -> float:
+        """Return the age in seconds of the oldest stop that has not been seen to work."""
+        now = asyncio.get_running_loop().time()
+        since = [each.need.since for each in self.view if each.need is not None]
+        return now - min(since) if since else 0.0
+
+    async def _lead(self) -> None:
+        while True:
+            await self._leadership.wait_elected()
+            metrics.LEADER.set(1)
+            self._for_each(self.view, self._consider)
+            await self._leadership.wait_deposed()
+            metrics.LEADER.set(0)
+            self._leave()
+
+    def _for_each(self, pods: Iterable[Tracked], act: Callable[[Tracked], None]) -> None:
+        for tracked in pods:
+            with self._fence.around("decide", tracked.pod):
+                act(tracked)
+
+    def _on_namespace(self, name: str) -> None:
+        self.pods.namespaces_changed()
+        self._for_each(
+            self.view.within(name), lambda tracked: self._consider(self.view.again(tracked))
+        )
+
+    def _on_synced(self, namespace: str, listed: set[str]) -> None:
+        for tracked in self.view.within(namespace):
+            if tracked.pod.metadata.uid not in listed:
+                self._gone(tracked.pod.metadata.uid)
+
+    def _on_change(self, change: watch.Change[types.Pod]) -> None:
+        assert change.object is not None
+        if change.kind == "deleted":
+            self._gone(change.object.metadata.uid)
+        else:
+            self._consider(self.view.update(change.object))
+
+    def _gone(self, uid: str) -> None:
+        # Leaving the watch means that the phase is no longer Running: the proxy has ended, too.
+        tracked = self.view.remove(uid)
+        if tracked is not None:
+            self._stops.over(tracked)
+            doubts.end(tracked)
+            reports.end(tracked)
+
+    def _consider(self, tracked: Tracked) -> None:
+        # A late renewal elects nobody, so what were passed over now would never be looked at
+        # again; and two who stop the same proxy do no harm.
+        if not self._leadership.is_elected or tracked not in self.view:
+            return
+        self._reporter.considered(tracked)
+        self._doubts.considered(tracked)
+        if tracked.decision.action is finished.Action.STOP:
+            self._stops.needed(tracked)
+        else:
+            self._stops.over(tracked)
+
+    def _leave(self) -> None:
+        """Leave all pods to the next leader."""
+        self._keep_silent()
+        self._stops.leave(self.view)
+
+    def _keep_silent(self) -> None:
+        for tracked in self.view:
+            doubts.end(tracked)
+            reports.end(tracked)
+
+    async def _drain(self) -> None:
+        """Let requests under way finish; what waits is left to the next leader."""
+        self._keep_silent()
+        await self._stops.drain(self.view, DRAIN)
+        await self._recorder.drain(DRAIN_EVENTS)

@@ -1,0 +1,160 @@
+"""What people are told about a pod, and the replacement of broken ones if they asked for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import structlog
+
+from integrator_contract.reasons import Reason
+from sidecar_lifecycle.decide import finished
+from sidecar_lifecycle.model import types
+from sidecar_lifecycle.shell import metrics
+from sidecar_lifecycle.shell.kube import client, errors, events
+from sidecar_lifecycle.shell.kube.fence import Fence
+
+from . import stop
+from .view import Tracked
+
+log = structlog.get_logger(__name__)
+
+SETTLE = 10.0
+"""Seconds that a lost proxy must stay lost: containers of a pod that is ended go one by one."""
+START_WITHIN = 60.0
+"""Seconds that a proxy may take to start after the payload has ended: its image is pulled."""
+FAILURES_BEFORE_EVENT = 3
+"""Tries that may fail in silence; the log has each."""
+
+
+class Reporter:
+    """Writes the Events."""
+
+    def __init__(
+        self,
+        connection: client.Client,
+        recorder: events.Recorder,
+        fence: Fence,
+        *,
+        replace_broken_pods: bool = False,
+        configured: tuple[str, ...] = (),
+        settle: float = SETTLE,
+    ) -> None:
+        """Report by Events.
+
+        Args:
+            connection: for the replacement of broken pods.
+            recorder: of the Events.
+            fence: around what is done later about one pod.
+            replace_broken_pods: whether to do that.
+            configured: container names in the options, to be logged once if a pod lacks one.
+            settle: seconds that a lost proxy must stay lost.
+        """
+        self._client = connection
+        self._recorder = recorder
+        self._fence = fence
+        self._replace = replace_broken_pods
+        self._unmatched = set(configured)
+        self._settle = settle
+        self._after_a_while: dict[str, Callable[[Tracked], Coroutine[Any, Any, None]]] = {
+            Reason.PROXY_LOST: self._lost,
+            Reason.PROXY_NOT_RUNNING: self._not_running,
+        }
+
+    def stopped(self, tracked: Tracked, decision: finished.Decision, way: stop.Transport) -> None:
+        """Say that a proxy was stopped."""
+        self._recorder.post(tracked.pod, Reason.PROXY_STOPPED, stop.event_message(decision, way))
+
+    def failed(self, tracked: Tracked, outcome: stop.Outcome, failures: int) -> None:
+        """Say that stopping fails, when it has failed some times."""
+        if failures < FAILURES_BEFORE_EVENT:
+            return
+        message = f"Could not stop the Istio proxy ({outcome.transport}, {outcome.result})"
+        if outcome.result is stop.Result.FORBIDDEN:
+            rights = "pods/portforward, or pods/exec," if tracked.decision.port else "pods/exec"
+            message += f"; grant the application {rights} here"
+        self._once(tracked, Reason.PROXY_STOP_FAILED, f"{message}. Trying on.")
+
+    def considered(self, tracked: Tracked) -> None:
+        """Say what a decision calls for beside acting."""
+        decision = tracked.decision
+        self._note_options(tracked)
+        if decision.unknown:
+            named = ", ".join(decision.unknown)
+            self._once(
+                tracked,
+                Reason.UNKNOWN_CONTAINER,
+                f"The pod's annotations name no container: {named}",
+            )
+        if decision.action is not finished.Action.REPORT:
+            end(tracked)
+        elif (later := self._after_a_while.get(decision.reason)) is None:
+            self._once(tracked, Reason(decision.reason), decision.message)
+        elif tracked.report is None:
+            tracked.report = asyncio.create_task(later(tracked))
+
+    def _note_options(self, tracked: Tracked) -> None:
+        """Log once for each container name in the options that a pod does not have."""
+        if not self._unmatched or tracked.decision.action is finished.Action.IGNORE:
+            return
+        present = {container.name for container in tracked.pod.spec.containers}
+        for name in sorted(self._unmatched - present):
+            log.info("pod has no container that an option names", pod=tracked.name, container=name)
+            self._unmatched.discard(name)
+
+    def _once(self, tracked: Tracked, reason: Reason, message: str) -> None:
+        if reason not in tracked.told:
+            tracked.told += (reason,)
+            self._recorder.post(tracked.pod, reason, message, "Warning")
+
+    async def _lost(self, tracked: Tracked) -> None:
+        await asyncio.sleep(self._settle)
+        metrics.LOST.inc()
+        decision, pod = tracked.decision, tracked.pod
+        log.warning("proxy lost", pod=tracked.name, reason=decision.message)
+        message = f"The pod has no network through the mesh: {decision.message}."
+        with self._fence.around("report", pod):
+            await self._recorder.record(pod, Reason.PROXY_LOST, message, "Warning")
+            if self._replace and _has_controller(pod):
+                await self._delete(pod)
+
+    async def _not_running(self, tracked: Tracked) -> None:
+        await asyncio.sleep(START_WITHIN)
+        decision = tracked.decision
+        with self._fence.around("report", tracked.pod):
+            log.warning("proxy does not run", pod=tracked.name, reason=decision.message)
+            self._once(tracked, Reason(decision.reason), f"{decision.message}.")
+
+    async def _delete(self, pod: types.Pod) -> None:
+        meta = pod.metadata
+        body = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            # Nothing but the very pod, in the very state, that was judged.
+            "preconditions": {"uid": meta.uid, "resourceVersion": meta.resourceVersion},
+        }
+        try:
+            await self._client.request(
+                "DELETE", client.path(types.Pod, meta.namespace, meta.name), body=body
+            )
+        except errors.KubeError as error:
+            log.warning("broken pod not replaced", pod=meta.name, error=str(error))
+            code = error.code if isinstance(error, errors.StatusError) else 0
+            if code in (401, 403):
+                message = "The pod is not replaced: the application may not delete pods here."
+                await self._recorder.record(pod, Reason.POD_NOT_REPLACED, message, "Warning")
+            return
+        metrics.REPLACED.inc()
+        log.info("broken pod deleted for its controller to replace", pod=meta.name)
+
+
+def end(tracked: Tracked) -> None:
+    """Say no more what was to be said about a pod after a while."""
+    if tracked.report is not None:
+        tracked.report.cancel()
+        tracked.report = None
+
+
+def _has_controller(pod: types.Pod) -> bool:
+    return any(owner.controller for owner in pod.metadata.ownerReferences)

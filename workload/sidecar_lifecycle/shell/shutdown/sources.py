@@ -1,0 +1,266 @@
+"""Where the pods and namespaces come from: watches as wide as we are allowed to open them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from integrator_contract import names, namespaces
+from sidecar_lifecycle.decide import finished, payload, status_port
+from sidecar_lifecycle.model import types
+from sidecar_lifecycle.shell import metrics
+from sidecar_lifecycle.shell.kube import client, errors, watch
+from sidecar_lifecycle.shell.kube.fence import Fence
+
+log = structlog.get_logger(__name__)
+
+FIELDS = "status.phase=Running"
+"""All that the server can tell: each container may have its own restartPolicy, and neither labels
+nor annotations are on every pod with a proxy (`istioctl kube-inject`, Istio's gRPC agent)."""
+ASK_AGAIN = 60.0
+"""Seconds after which something that was forbidden is tried again."""
+
+_ANNOTATIONS = (
+    names.STATUS_PORT,
+    names.WAIT_FOR_CONTAINERS,
+    names.IGNORE_CONTAINERS,
+    names.PROXY_SHUTDOWN,
+)
+_CONDITIONS = ("DisruptionTarget", "AllContainersRestarting")
+# One for all pods, so nobody may change them.
+_RUNS = types.ContainerState(running=types.Running())
+_NO_LABELS: dict[str, str] = {}
+_NOTHING: list[Any] = []
+_OWNED = [types.OwnerReference(controller=True)]
+
+OnPod = Callable[[watch.Change[types.Pod]], None]
+
+
+@dataclass(slots=True)
+class Namespaces:
+    """The namespaces that are served, kept up to date by `follow`."""
+
+    rules: namespaces.Served
+    fence: Fence = field(default_factory=Fence)
+    served: dict[str, namespaces.Kind] = field(default_factory=dict[str, namespaces.Kind])
+    disabled: set[str] = field(default_factory=set[str])
+    """Those whose annotation switches proxy-shutdown off."""
+    known: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def follow(self, connection: client.Client, changed: Callable[[str], None]) -> None:
+        """Watch namespaces for ever; `changed` is called with the name of each that changed."""
+        while True:
+            try:
+                async for change in watch.watch(connection, types.Namespace, fence=self.fence):
+                    if change.object is None:
+                        self.known.set()
+                        changed("*")
+                        continue
+                    with self.fence.around("decide", change.object):
+                        if self._note(change):
+                            changed(change.object.metadata.name)
+            except errors.StatusError as error:
+                log.warning(
+                    "namespaces can't be watched, serving the model only", error=str(error)
+                )
+                self._only_model()
+                changed("*")
+                await asyncio.sleep(ASK_AGAIN)
+
+    def _only_model(self) -> None:
+        allowed = "model" in self.rules.kinds
+        self.served = {self.rules.model: "model"} if allowed else {}
+        self.known.set()
+
+    def _note(self, change: watch.Change[types.Namespace]) -> bool:
+        assert change.object is not None
+        metadata = change.object.metadata
+        name = metadata.name
+        before = (self.served.get(name), name in self.disabled)
+        is_gone = change.kind == "deleted"
+        kind = None if is_gone else self.rules.kind_of(name, metadata.labels)
+        self.served.pop(name, None)
+        self.disabled.discard(name)
+        if kind is not None:
+            self.served[name] = kind
+            if metadata.annotations.get(names.PROXY_SHUTDOWN) == "disabled":
+                self.disabled.add(name)
+        after = (self.served.get(name), name in self.disabled)
+        if before != after and self.known.is_set():
+            log.info("namespace", namespace=name, served=kind, disabled=name in self.disabled)
+        return before != after
+
+
+class Pods:
+    """Watches running pods whose proxy can be stopped for good, cluster-wide or per namespace."""
+
+    def __init__(
+        self,
+        connection: client.Client,
+        namespaces: Namespaces,
+        *,
+        on_change: OnPod,
+        on_synced: Callable[[str, set[str]], None],
+    ) -> None:
+        self._client = connection
+        self._namespaces = namespaces
+        self._fence = namespaces.fence
+        self._on_change = on_change
+        self._on_synced = on_synced
+        self._moved = asyncio.Event()
+        self._started = False
+        self.states: dict[str, watch.WatchState] = {}
+
+    @property
+    def live(self) -> bool:
+        """Whether every pod that we serve is under a watch that works."""
+        return self._started and all(state.live for state in self.states.values())
+
+    def namespaces_changed(self) -> None:
+        """Have the set of per-namespace watches adapted."""
+        self._moved.set()
+
+    async def follow(self) -> None:
+        """Watch for ever."""
+        await self._namespaces.known.wait()
+        while True:
+            try:
+                if self._namespaces.rules.kinds == namespaces.MODEL_ONLY:
+                    await self._watch(self._namespaces.rules.model)
+                else:
+                    await self._watch("*")
+            except errors.StatusError as error:
+                log.warning("pods can't be watched cluster-wide", error=str(error))
+                await self._each_namespace()
+
+    async def _watch(self, namespace: str) -> None:
+        state = self.states[namespace] = watch.WatchState()
+        self._started = True
+        listed: set[str] | None = set()
+        relists = 1  # the first list is none
+        try:
+            changes = watch.watch(
+                self._client,
+                types.Pod,
+                namespace=namespace,
+                fields=FIELDS,
+                concerns=finished.concerns,
+                state=state,
+                fence=self._fence,
+            )
+            async with contextlib.aclosing(changes):
+                async for change in changes:
+                    if change.object is not None:
+                        if listed is not None:
+                            listed.add(change.object.metadata.uid)
+                        with self._fence.around("decide", change.object):
+                            compact(change.object)
+                            self._on_change(change)
+                        continue
+                    metrics.RELISTS.inc(state.relists - relists)
+                    relists = state.relists
+                    if listed is not None:
+                        self._on_synced(namespace, listed)
+                    listed = None
+        finally:
+            self.states.pop(namespace, None)
+
+    async def _each_namespace(self) -> None:
+        """Watch served namespaces one by one until the cluster-wide list is allowed."""
+        self._started = True
+        async with contextlib.AsyncExitStack() as stack:
+            watches: dict[str, asyncio.Task[None]] = {}
+            stack.push_async_callback(_cancel_all, watches)
+            while True:
+                self._moved.clear()
+                self._adapt(watches)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(ASK_AGAIN):
+                        await self._moved.wait()
+                        continue
+                if await self._cluster_wide_allowed():
+                    return
+
+    def _adapt(self, watches: dict[str, asyncio.Task[None]]) -> None:
+        wanted = set(self._namespaces.served)
+        for name in [name for name in watches if name not in wanted or watches[name].done()]:
+            watches.pop(name).cancel()
+            self._on_synced(name, set())
+        for name in wanted - set(watches):
+            watches[name] = asyncio.create_task(self._guarded(name), name=f"pods of {name}")
+
+    async def _guarded(self, namespace: str) -> None:
+        while True:
+            try:
+                await self._watch(namespace)
+            except errors.StatusError as error:
+                log.warning("pods can't be watched", namespace=namespace, error=str(error))
+                self.states[namespace] = watch.WatchState(failure=str(error))
+                await asyncio.sleep(ASK_AGAIN)
+
+    async def _cluster_wide_allowed(self) -> bool:
+        try:
+            await self._client.request("GET", client.path(types.Pod), params={"limit": "1"})
+        except errors.KubeError:
+            return False
+        return True
+
+
+def compact(pod: types.Pod) -> None:
+    """Drop what no rule about ending pods reads: thousands of pods may be under watch."""
+    meta, spec, status = pod.metadata, pod.spec, pod.status
+    meta.labels = _NO_LABELS
+    configured = status_port.in_config(meta.annotations.get(names.PROXY_CONFIG, ""))
+    if configured is not None and not meta.annotations.get(names.STATUS_PORT, "").strip():
+        meta.annotations[names.STATUS_PORT] = str(configured)
+    # What is longer than can be read is still longer after the cut.
+    meta.annotations = {
+        key: meta.annotations[key][: payload.LONGEST_LIST + 1]
+        for key in _ANNOTATIONS
+        if key in meta.annotations
+    } or _NO_LABELS
+    meta.namespace = sys.intern(meta.namespace or "")
+    meta.creationTimestamp = None
+    # Who owns the pod does not matter, whether somebody will replace it does.
+    meta.ownerReferences = _OWNED if any(o.controller for o in meta.ownerReferences) else _NOTHING
+    if spec.nodeName:
+        spec.nodeName = sys.intern(spec.nodeName)
+    for container in (*spec.containers, *spec.initContainers):
+        container.image = None
+        container.name = sys.intern(container.name)
+        container.restartPolicyRules = container.restartPolicyRules or _NOTHING
+    for each in (*status.containerStatuses, *status.initContainerStatuses):
+        _compact_status(each)
+    for each in status.initContainerStatuses:
+        if each.state.terminated is not None:
+            each.state = _ended(each.state.terminated.exitCode)
+    status.conditions = [
+        condition for condition in status.conditions if condition.type in _CONDITIONS
+    ] or _NOTHING
+
+
+def _compact_status(status: types.ContainerStatus) -> None:
+    status.name = sys.intern(status.name)
+    if status.name != names.PROXY:
+        status.containerID = None
+    state = status.state
+    if state.running is not None and state.terminated is None:
+        status.state = _RUNS
+
+
+@functools.lru_cache
+def _ended(code: int) -> types.ContainerState:
+    return types.ContainerState(terminated=types.Terminated(exitCode=code))
+
+
+async def _cancel_all(tasks: dict[str, asyncio.Task[None]]) -> None:
+    for task in tasks.values():
+        task.cancel()
+    await asyncio.gather(*tasks.values(), return_exceptions=True)

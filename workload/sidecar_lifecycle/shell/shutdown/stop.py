@@ -1,0 +1,213 @@
+"""Stop one proxy: open the way in, look once more, then send.
+
+The order matters. Opening takes most of the time, and names are reused (the pods of a TFJob), so
+the comparison comes last: between it and the request lies one small write.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from integrator_contract import names
+from sidecar_lifecycle.decide import finished
+from sidecar_lifecycle.model import types
+from sidecar_lifecycle.shell.kube import client, errors, streams
+
+COMMAND = ["pilot-agent", "request", "POST", "quitquitquit"]
+PATH = "/quitquitquit"
+
+
+class Transport(enum.StrEnum):
+    """The way to a proxy."""
+
+    PORT_FORWARD = "port-forward"
+    EXEC = "exec"
+
+    @property
+    def other(self) -> Transport:
+        """The alternative."""
+        return Transport.EXEC if self is Transport.PORT_FORWARD else Transport.PORT_FORWARD
+
+
+class Result(enum.StrEnum):
+    """How an attempt ended."""
+
+    ACKNOWLEDGED = "acknowledged"
+    CHANGED = "changed"
+    """The pod is not the one that was decided about, or must not be stopped any more."""
+    GONE = "gone"
+    FORBIDDEN = "forbidden"
+    """The API does not let us use this transport."""
+    UNANSWERED = "unanswered"
+    """The request went out, and the connection ended before an answer: a proxy ends within the
+    handler of the request, so it has most likely ended. Its exit tells."""
+    REFUSED = "refused"
+    """The way in is there, but the proxy does not take the request this way."""
+    TIMEOUT = "timeout"
+    BUSY = "busy"
+    """The API asked us to come back later."""
+    UNAVAILABLE = "unavailable"
+
+
+_NO_FAILURES = (Result.ACKNOWLEDGED, Result.CHANGED, Result.GONE, Result.UNANSWERED)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one attempt came to."""
+
+    result: Result
+    transport: Transport
+    detail: str = ""
+    retry_after: float | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether it needs another try, whatever becomes of the proxy."""
+        return self.result not in _NO_FAILURES
+
+    def in_vain(self) -> Outcome:
+        """Return what a request that went out came to when the proxy has not ended."""
+        if self.result is Result.ACKNOWLEDGED:
+            return Outcome(Result.TIMEOUT, self.transport, "answered, but has not ended")
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deadlines:
+    """Seconds after which an attempt is given up, everything included."""
+
+    port_forward: float = 5.0
+    """Some 50 ms are usual; a busy node takes a second or two."""
+    exec: float = 10.0
+    """Starting a process in a container takes longer."""
+
+
+def classify(error: errors.KubeError) -> Result:
+    """Return what a failure means for the next try."""
+    if isinstance(error, errors.StatusError):
+        if error.code in (401, 403):
+            return Result.FORBIDDEN
+        if error.code == 404:
+            return Result.GONE
+        if error.code == 429:
+            return Result.BUSY
+        return Result.REFUSED if error.code < 500 else Result.UNAVAILABLE
+    if isinstance(error, errors.StreamError):
+        return Result.REFUSED
+    return Result.TIMEOUT if isinstance(error.__cause__, TimeoutError) else Result.UNAVAILABLE
+
+
+def next_transport(outcome: Outcome, forbidden: frozenset[Transport]) -> Transport:
+    """Choose the transport of the next try, by the class of what went wrong.
+
+    The other one where this one is closed to us or answered by the wrong party; the same where
+    the trouble lies before both, such as a node that is away.
+    """
+    changes = outcome.result in (
+        Result.FORBIDDEN,
+        Result.REFUSED,
+        Result.TIMEOUT,
+        Result.UNANSWERED,
+    )
+    wanted = outcome.transport.other if changes else outcome.transport
+    return wanted.other if wanted in forbidden else wanted
+
+
+class Stopper:
+    """Sends stops."""
+
+    def __init__(self, connection: client.Client, deadlines: Deadlines | None = None) -> None:
+        self._client = connection
+        self._deadlines = deadlines or Deadlines()
+
+    async def stop(
+        self,
+        pod: types.Pod,
+        decision: finished.Decision,
+        transport: Transport,
+        decide: Callable[[types.Pod], finished.Decision],
+        on_sent: Callable[[], None] = lambda: None,
+    ) -> Outcome:
+        """Try once to stop the proxy of a pod.
+
+        Args:
+            pod: as it was when the decision was made.
+            decision: to stop, with port and container ID.
+            transport: the way to go.
+            decide: the rules, for the pod as it is right before sending.
+            on_sent: called when the request has gone out, whatever becomes of its answer.
+        """
+        attempt = _Attempt(self._client, pod, decision, decide, on_sent)
+        try:
+            if transport is Transport.PORT_FORWARD:
+                return await attempt.by_port_forward(self._deadlines.port_forward)
+            return await attempt.by_exec(self._deadlines.exec)
+        except errors.KubeError as error:
+            retry_after = error.retry_after if isinstance(error, errors.StatusError) else None
+            return Outcome(classify(error), transport, str(error), retry_after)
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    client: client.Client
+    pod: types.Pod
+    decision: finished.Decision
+    decide: Callable[[types.Pod], finished.Decision]
+    on_sent: Callable[[], None]
+
+    async def by_port_forward(self, deadline: float) -> Outcome:
+        way = Transport.PORT_FORWARD
+        meta = self.pod.metadata
+        async with streams.port_forward(
+            self.client, meta.namespace or "", meta.name, self.decision.port, deadline=deadline
+        ) as forward:
+            if changed := await self._changed(way):
+                return changed
+            self.on_sent()
+            try:
+                code = await forward.post(PATH)
+            except errors.StreamEnded as error:
+                return Outcome(Result.UNANSWERED, way, str(error))
+        if code == 200:
+            return Outcome(Result.ACKNOWLEDGED, way)
+        # 403 comes from an agent that was reached from outside, as with runtimes that use VMs.
+        result = Result.UNAVAILABLE if code >= 500 else Result.REFUSED
+        return Outcome(result, way, f"the proxy answered {code}")
+
+    async def by_exec(self, deadline: float) -> Outcome:
+        way = Transport.EXEC
+        meta = self.pod.metadata
+        if changed := await self._changed(way):
+            return changed
+        done = await streams.run_command(
+            self.client, meta.namespace or "", meta.name, names.PROXY, COMMAND, deadline=deadline
+        )
+        if done.exit_code == 0:
+            self.on_sent()
+            return Outcome(Result.ACKNOWLEDGED, way)
+        output = (done.stderr or done.stdout).strip()[-200:]
+        return Outcome(Result.REFUSED, way, f"exit code {done.exit_code}: {output}")
+
+    async def _changed(self, way: Transport) -> Outcome | None:
+        meta = self.pod.metadata
+        data = await self.client.request("GET", client.path(types.Pod, meta.namespace, meta.name))
+        current = client.answer(data, types.Pod)
+        if current.metadata.uid != meta.uid:
+            return Outcome(Result.CHANGED, way, "another pod has the name now")
+        decision = self.decide(current)
+        if decision.action is not finished.Action.STOP:
+            return Outcome(Result.CHANGED, way, f"{decision.reason}: {decision.message}")
+        if decision.proxy_id != self.decision.proxy_id:
+            return Outcome(Result.CHANGED, way, "the proxy has been started anew")
+        return None
+
+
+def event_message(decision: finished.Decision, transport: Transport) -> str:
+    """Say in an Event what was done."""
+    text = f"Stopped the Istio proxy ({transport}): {decision.message}."
+    if decision.holding:
+        text += f" The pod does not complete before {', '.join(decision.holding)} ends."
+    return text

@@ -1,0 +1,278 @@
+"""Stops under way: events go into the machine of `decide/stopping.py`, and its actions are done.
+
+Thousands of pods may be to be stopped at once. One that waits costs an entry in a queue or a
+timer; a task exists for as long as a request is under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import datetime
+import functools
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from sidecar_lifecycle.decide import finished, payload, stopping
+from sidecar_lifecycle.decide.stopping import Action, Event, State
+from sidecar_lifecycle.model import types
+from sidecar_lifecycle.shell import metrics
+from sidecar_lifecycle.shell.kube.backoff import Backoff
+from sidecar_lifecycle.shell.kube.fence import Fence
+
+from . import reports, slots, sources, stop
+from .view import Need, Tracked
+
+log = structlog.get_logger(__name__)
+
+EXIT_WITHIN = 30.0
+"""Seconds from the answer to the proxy's end: draining takes 5, a busy node's kubelet more."""
+CATCH_UP = 5.0
+"""Seconds that the watch gets to show what is known already: what the last look before sending
+saw, or the end of a proxy that ended before its answer was out."""
+PATIENCE = 1.0
+"""Seconds for which a first try holds its place on the node; the try itself may take longer."""
+IN_FLIGHT_GRACE = 0.5
+"""Seconds that a request under way gets once there is nothing to stop any more."""
+
+_backoff = Backoff(initial=0.5, maximum=60)
+
+for _transport in stop.Transport:
+    for _result in stop.Result:
+        # Each counts from zero, or the first of its kind would not show as a rise.
+        metrics.STOPS.labels(_transport, _result)
+
+_RESULTS = {
+    stop.Result.ACKNOWLEDGED: Event.ANSWERED,
+    stop.Result.UNANSWERED: Event.UNANSWERED,
+    stop.Result.CHANGED: Event.CHANGED,
+    stop.Result.GONE: Event.CHANGED,
+}
+
+
+class Stops:
+    """Does what the machine says, for each pod whose proxy is to be stopped."""
+
+    def __init__(
+        self,
+        stopper: stop.Stopper,
+        reporter: reports.Reporter,
+        fence: Fence,
+        *,
+        decide: Callable[[types.Pod], finished.Decision],
+        consider: Callable[[Tracked], None],
+        limits: slots.Limits | None = None,
+    ) -> None:
+        """Stop proxies.
+
+        Args:
+            stopper: sends the requests.
+            reporter: tells people.
+            fence: around what happens to one pod.
+            decide: the rules, for the pod as it is right before sending.
+            consider: called with a pod whose stop ended while it may be needed anew.
+            limits: how many requests may be under way.
+        """
+        self._stopper = stopper
+        self._reporter = reporter
+        self._fence = fence
+        self._decide = decide
+        self._consider = consider
+        limits = limits or slots.Limits()
+        self._first = slots.Lane[Need](limits.first, self._placed)
+        self._retries = slots.Lane[Need](limits.retries, self._placed)
+        self._forbidden: dict[stop.Transport, float] = {}
+        self._requests: set[asyncio.Task[stop.Outcome]] = set()
+        self._acts: dict[Action, Callable[[Need], None]] = {
+            Action.QUEUE: self._queue,
+            Action.SEND: self._send,
+            Action.FREE: self._free,
+            Action.AWAIT_EXIT: self._await_exit,
+            Action.BACK_OFF: self._back_off,
+            Action.BLAME: self._blame,
+            Action.GRACE: self._grace,
+            Action.CANCEL: self._cancel,
+            Action.FORGET: self._forget,
+            Action.ACCOUNT: self._account,
+            Action.CONSIDER: lambda need: self._consider(need.tracked),
+        }
+
+    def needed(self, tracked: Tracked) -> None:
+        """Stop the proxy of a pod, unless that is under way."""
+        if tracked.need is not None:
+            return
+        need = tracked.need = Need(tracked, asyncio.get_running_loop().time())
+        metrics.PENDING.inc()
+        log.info(
+            "stopping proxy",
+            pod=tracked.name,
+            reason=tracked.decision.reason,
+            detail=tracked.decision.message,
+        )
+        self._step(need, Event.NEEDED)
+
+    def over(self, tracked: Tracked) -> None:
+        """Take note that there is nothing to stop, or nothing any more."""
+        if tracked.need is not None:
+            self._step(tracked.need, Event.OVER)
+
+    def leave(self, pods: Iterable[Tracked]) -> None:
+        """Leave pods to the next leader."""
+        needs = [tracked.need for tracked in pods if tracked.need is not None]
+        # Those that wait come first, so that a place given back begins nothing new.
+        for need in sorted(needs, key=lambda need: need.request is not None):
+            self._happen(need, Event.DEPOSED)
+
+    async def drain(self, pods: Iterable[Tracked], seconds: float) -> None:
+        """Let requests under way end, but not for long; what waits is left to the next leader."""
+        pods = list(pods)
+        self.leave(each for each in pods if each.need is not None and each.need.request is None)
+        if self._requests:
+            log.info("draining", stops=len(self._requests))
+            await asyncio.wait(self._requests, timeout=seconds)
+        self.leave(pods)
+
+    def _happen(self, need: Need, event: Event) -> None:
+        with self._fence.around("stop", need.tracked.pod):
+            self._step(need, event)
+
+    def _step(self, need: Need, event: Event) -> None:
+        row = stopping.step(need.state, event)
+        if row is None:
+            return
+        if need.timer is not None:
+            need.timer.cancel()
+            need.timer = None
+        need.state = row.after
+        for action in row.actions:
+            self._acts[action](need)
+
+    def _after(self, seconds: float, need: Need) -> None:
+        loop = asyncio.get_running_loop()
+        need.timer = loop.call_later(seconds, self._happen, need, Event.ELAPSED)
+
+    def _queue(self, need: Need) -> None:
+        pod = need.tracked.pod
+        place = slots.Place(pod.spec.nodeName or "", pod.metadata.namespace or "")
+        lane = self._retries if need.tries else self._first
+        need.place = (lane, place)
+        lane.ask(place, need)
+
+    def _placed(self, need: Need) -> bool:
+        if need.state is not State.QUEUED:
+            # It waits no more: its place goes to the next.
+            return False
+        self._step(need, Event.PLACED)
+        return True
+
+    def _free(self, need: Need) -> None:
+        if need.place is not None:
+            (lane, place), need.place = need.place, None
+            lane.free(place)
+
+    def _send(self, need: Need) -> None:
+        if not need.tries:
+            self._after(PATIENCE, need)
+        need.tries += 1
+        tracked = need.tracked
+        began = asyncio.get_running_loop().time()
+        request = asyncio.create_task(
+            self._request(need, tracked.pod, tracked.decision, self._allowed(need)),
+            name=f"stop {tracked.name}",
+        )
+        need.request = request
+        self._requests.add(request)
+        request.add_done_callback(functools.partial(self._ended, need, tracked.pod, began))
+
+    async def _request(
+        self, need: Need, pod: types.Pod, decision: finished.Decision, way: stop.Transport
+    ) -> stop.Outcome:
+        def on_sent() -> None:
+            need.sent = (decision, way)
+
+        with metrics.IN_FLIGHT.track_inprogress(), self._fence.around("stop", pod):
+            return await self._stopper.stop(pod, decision, way, self._decide, on_sent)
+        return stop.Outcome(stop.Result.UNAVAILABLE, way, "failed unexpectedly; the log says how")
+
+    def _ended(
+        self, need: Need, judged: types.Pod, began: float, request: asyncio.Task[stop.Outcome]
+    ) -> None:
+        self._requests.discard(request)
+        if need.request is not request or request.cancelled():
+            return
+        need.request = None
+        outcome = request.result()
+        now = asyncio.get_running_loop().time()
+        if outcome.result is stop.Result.ACKNOWLEDGED:
+            metrics.ACKNOWLEDGED.observe(now - need.since)
+        metrics.STOPS.labels(outcome.transport, outcome.result).inc()
+        level = log.warning if outcome.failed else log.info
+        level(
+            "stop attempted",
+            pod=need.tracked.name,
+            transport=outcome.transport,
+            result=outcome.result,
+            detail=outcome.detail,
+            milliseconds=round((now - began) * 1000),
+        )
+        event = _RESULTS.get(outcome.result, Event.FAILED)
+        if event is Event.CHANGED and need.tracked.pod is judged:
+            # The pod is not what the watch last showed, so the watch has news to come.
+            outcome = dataclasses.replace(outcome, retry_after=CATCH_UP)
+        need.outcome = outcome
+        self._happen(need, event)
+
+    def _await_exit(self, need: Need) -> None:
+        answered = need.outcome is not None and need.outcome.result is stop.Result.ACKNOWLEDGED
+        self._after(EXIT_WITHIN if answered else CATCH_UP, need)
+
+    def _back_off(self, need: Need) -> None:
+        asked = need.outcome.retry_after if need.outcome is not None else None
+        self._after(max(asked or 0.0, _backoff.delay(need.tries)), need)
+
+    def _blame(self, need: Need) -> None:
+        outcome = need.outcome
+        assert outcome is not None
+        if not outcome.failed:
+            outcome = outcome.in_vain()
+            log.warning("proxy has not ended", pod=need.tracked.name, detail=outcome.detail)
+        need.failures += 1
+        if outcome.result is stop.Result.FORBIDDEN:
+            again = asyncio.get_running_loop().time() + sources.ASK_AGAIN
+            self._forbidden[outcome.transport] = again
+        need.way = stop.next_transport(outcome, self._closed())
+        self._reporter.failed(need.tracked, outcome, need.failures)
+
+    def _grace(self, need: Need) -> None:
+        self._after(IN_FLIGHT_GRACE, need)
+
+    def _cancel(self, need: Need) -> None:
+        if need.request is not None:
+            need.request.cancel()
+            need.request = None
+
+    def _forget(self, need: Need) -> None:
+        need.tracked.need = None
+        metrics.PENDING.dec()
+
+    def _account(self, need: Need) -> None:
+        if need.sent is None:
+            return
+        metrics.STOPPED.inc()
+        decision, way = need.sent
+        self._reporter.stopped(need.tracked, decision, way)
+        if ended := payload.last_end(need.tracked.pod, decision.containers):
+            since = datetime.datetime.now(tz=datetime.UTC) - datetime.datetime.fromisoformat(ended)
+            metrics.PROXY_EXIT.observe(max(0.0, since.total_seconds()))
+
+    def _closed(self) -> frozenset[stop.Transport]:
+        """Return the transports that the API forbade a moment ago."""
+        now = asyncio.get_running_loop().time()
+        return frozenset(way for way, until in self._forbidden.items() if until > now)
+
+    def _allowed(self, need: Need) -> stop.Transport:
+        if not need.tracked.decision.port:
+            return stop.Transport.EXEC
+        closed, way = self._closed(), need.way
+        return way.other if way in closed and way.other not in closed else way

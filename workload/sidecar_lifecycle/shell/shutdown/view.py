@@ -1,0 +1,116 @@
+"""What we know of the pods that run to completion, and what was decided about each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from sidecar_lifecycle.decide import finished
+from sidecar_lifecycle.decide.stopping import State
+from sidecar_lifecycle.model import types
+from sidecar_lifecycle.shell import metrics
+
+from .slots import Lane, Place
+from .stop import Outcome, Transport
+
+
+@dataclass(slots=True, eq=False)
+class Tracked:
+    """A pod under watch."""
+
+    pod: types.Pod
+    decision: finished.Decision
+    need: Need | None = None
+    """To stop its proxy; None for most pods, and wherever this unit does not lead."""
+    report: asyncio.Task[None] | None = None
+    doubt: asyncio.TimerHandle | None = None
+    """Runs while a container's end seems older than the pod."""
+    clock_stepped: bool = False
+    """It seemed so for too long: the node's clock was set back."""
+    told: tuple[str, ...] = ()
+    """What has been said about this pod, so that it is said once."""
+
+    @property
+    def name(self) -> str:
+        """Return `namespace/name`."""
+        return f"{self.pod.metadata.namespace}/{self.pod.metadata.name}"
+
+
+@dataclass(slots=True, eq=False)
+class Need:
+    """The need to stop the proxy of one pod, from when it is seen until it is over."""
+
+    tracked: Tracked
+    since: float
+    """On the loop's clock; when it was first seen."""
+    state: State = State.WATCHED
+    tries: int = 0
+    failures: int = 0
+    way: Transport = Transport.PORT_FORWARD
+    """Of the next try."""
+    place: tuple[Lane[Need], Place] | None = None
+    """What is asked for while it is queued, and held while it is sending."""
+    request: asyncio.Task[Outcome] | None = None
+    """The try under way."""
+    outcome: Outcome | None = None
+    """Of the last try."""
+    sent: tuple[finished.Decision, Transport] | None = None
+    """The last stop that went out; its answer may be lost, because a busy node is slow."""
+    timer: asyncio.TimerHandle | None = None
+    """Ends what the state waits for."""
+
+
+class View:
+    """Pods by UID. It counts them by decision, and never does anything about them."""
+
+    def __init__(self, decide: Callable[[types.Pod], finished.Decision]) -> None:
+        self._decide = decide
+        self._pods: dict[str, Tracked] = {}
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def __contains__(self, tracked: Tracked) -> bool:
+        return self._pods.get(tracked.pod.metadata.uid) is tracked
+
+    def __iter__(self) -> Iterator[Tracked]:
+        return iter(list(self._pods.values()))
+
+    def get(self, uid: str) -> Tracked | None:
+        """Return what is known of a pod."""
+        return self._pods.get(uid)
+
+    def update(self, pod: types.Pod) -> Tracked:
+        """Take note of a pod and decide about it."""
+        decision = self._decide(pod)
+        tracked = self._pods.get(pod.metadata.uid)
+        if tracked is None:
+            tracked = self._pods[pod.metadata.uid] = Tracked(pod, decision)
+        else:
+            self._count(tracked, -1)
+            tracked.pod, tracked.decision = pod, decision
+        self._count(tracked, 1)
+        return tracked
+
+    def again(self, tracked: Tracked) -> Tracked:
+        """Decide anew about a pod, because something else changed."""
+        return self.update(tracked.pod)
+
+    def remove(self, uid: str) -> Tracked | None:
+        """Forget a pod."""
+        tracked = self._pods.pop(uid, None)
+        if tracked is not None:
+            self._count(tracked, -1)
+        return tracked
+
+    def within(self, namespace: str) -> Iterator[Tracked]:
+        """Return the pods of a namespace, of all for `*`."""
+        for tracked in self:
+            if namespace in ("*", tracked.pod.metadata.namespace):
+                yield tracked
+
+    @staticmethod
+    def _count(tracked: Tracked, by: int) -> None:
+        decision = tracked.decision
+        metrics.PODS.labels(decision.action, decision.reason).inc(by)
