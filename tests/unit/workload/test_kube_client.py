@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import ssl
 import types as builtin_types
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from lightkube.config import kubeconfig
 from lightkube.core import exceptions
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell.kube import backoff, client, errors
+
+from testbed import certificates
+from tests.unit.workload.fake_apiserver import until
 
 
 def credentials(token_file: Path | None, token: str | None = None) -> client.Credentials:
@@ -98,3 +107,60 @@ def test_delays_grow_to_a_limit_and_are_spread():
         assert least <= min(delays)
         assert max(delays) <= least + 2
         assert len(set(delays)) > 1
+
+
+@pytest.fixture
+async def deaf(tmp_path: Path) -> AsyncIterator[client.Client]:
+    """A client of an API server that starts an answer and reads nothing more, not a goodbye."""
+    authority = certificates.Authority(tmp_path)
+    pair = authority.server("server", ["localhost"], ["127.0.0.1"])
+    served = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    served.load_cert_chain(pair.certificate, pair.key)
+    leave = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n")
+        await writer.drain()
+        writer.transport.pause_reading()
+        await leave.wait()
+        writer.transport.abort()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=served)
+    port = server.sockets[0].getsockname()[1]
+    user = authority.client("user", "someone")
+    address = f"https://127.0.0.1:{port}"
+    text = certificates.kubeconfig(address, authority.pair.certificate, user)
+    file = tmp_path / "kubeconfig"
+    file.write_text(text)
+    single = kubeconfig.KubeConfig.from_file(file).get()
+    assert single is not None
+    yield client.Client(single)
+    leave.set()
+    server.close()
+    await server.wait_closed()
+
+
+async def test_closing_leaves_no_connection_to_a_server_that_says_no_goodbye(
+    deaf: client.Client, monkeypatch: pytest.MonkeyPatch
+):
+    opened: list[asyncio.trsock.TransportSocket] = []
+    connect = asyncio.get_running_loop().create_connection
+
+    async def connected(*args: Any, **options: Any) -> Any:
+        transport, protocol = await connect(*args, **options)
+        opened.append(transport.get_extra_info("socket"))
+        return transport, protocol
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", connected)
+    async with deaf.stream("/watched", params={}, idle=60) as content:
+        assert await content.readany()
+    waiting = asyncio.create_task(deaf.request("GET", "/asked"))
+    await until(lambda: len(opened) == 2)
+    waiting.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await waiting
+
+    await deaf.close()
+
+    assert [each for each in opened if each.fileno() != -1] == []

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import ssl
 import time
+import weakref
 from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import aiohttp
 import msgspec
+from aiohttp.connector import Connection
 from lightkube.config import client_adapter, kubeconfig
 
 from sidecar_lifecycle.model import types
@@ -45,6 +49,32 @@ class Credentials:
         self._read_at = float("-inf")
 
 
+class Connector(aiohttp.TCPConnector):
+    """Closes with itself also what waits for a server's goodbye, which aiohttp lets go of."""
+
+    def __init__(self, tls: ssl.SSLContext | None) -> None:
+        # Every stop needs a connection of its own; how many is the controller's decision.
+        super().__init__(  # pyright: ignore[reportUnknownMemberType] - of a socket_factory
+            limit=0, ssl=tls if tls is not None else True
+        )
+        self._transports: weakref.WeakSet[asyncio.Transport] = weakref.WeakSet()
+
+    async def connect(self, *arguments: Any, **options: Any) -> Connection:
+        """Give a connection out, and know it for as long as it lives."""
+        connection = await super().connect(*arguments, **options)
+        if connection.transport is not None:
+            self._transports.add(connection.transport)
+        return connection
+
+    async def close(self, *, abort_ssl: bool = False) -> None:
+        """End every connection, however far its end had come."""
+        await super().close(abort_ssl=abort_ssl)
+        for transport in self._transports:
+            transport.abort()
+        # The loop closes the sockets the next time round.
+        await asyncio.sleep(0)
+
+
 class Client:
     """Requests, watches and WebSockets; lightkube reads the configuration, aiohttp sends."""
 
@@ -63,11 +93,7 @@ class Client:
     def session(self) -> aiohttp.ClientSession:
         """Return the session, made on first use because aiohttp wants a running loop."""
         if self._session is None or self._session.closed:
-            connector = aiohttp.TCPConnector(
-                # Every stop needs a connection of its own; how many is the controller's decision.
-                limit=0,
-                ssl=self._tls if self._tls is not None else True,
-            )
+            connector = Connector(self._tls)
             self._session = aiohttp.ClientSession(connector=connector, trust_env=False)
         return self._session
 
