@@ -7,13 +7,12 @@ import pytest
 import yaml
 from ops import testing
 
-from istio_integrator.kube import cluster as charm_cluster
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.ingress_world import (
     World,
     auth,
     authority,
-    install_gateway,
+    connect,
     neighbour,
     route,
     sdi,
@@ -279,9 +278,7 @@ def reached(monkeypatch):
     for name in ("kubeflow", "default"):
         fake.namespace(name)
     fake.node()
-    fake_cluster.install_istio(fake)
-    install_gateway(fake)
-    monkeypatch.setattr(charm_cluster, "connect", fake.api)
+    connect(fake, monkeypatch)
     world = World(fake)
     world.config = {
         "hosts": "kubeflow.example.com",
