@@ -155,3 +155,11 @@ def test_gateway_has_time_to_forget_the_routes_before_they_move(fake, options):
 
     order = ["delete virtualservices", "wait 7", "patch envoyfilters", "patch virtualservices"]
     assert parts_in_order(fake.writes, order) == order
+
+
+@pytest.mark.usefixtures("waits")
+def test_gateway_has_time_to_hear_of_the_guard_before_it_opens(fake):
+    World(fake, route(), auth()).run()
+
+    order = ["patch envoyfilters", "wait 7", "patch gateways", "patch virtualservices"]
+    assert parts_in_order(fake.writes, order) == order

@@ -213,8 +213,16 @@ async def test_list_that_breaks_off_is_asked_for_from_its_beginning():
     assert asked == [(True, None), (True, None), (False, "901"), (False, "902")]
 
 
-async def test_server_that_ends_each_watch_at_once_is_asked_ever_more_slowly():
-    script = Script()
+class Forgetful(Script):
+    """Stands for an apiserver that has always forgotten where we were."""
+
+    async def iter_any(self) -> AsyncIterator[bytes]:
+        yield msgspec.json.encode({"type": "ERROR", "object": {"code": 410}}) + b"\n"
+
+
+@pytest.mark.parametrize("kind", [Script, Forgetful])
+async def test_server_that_ends_each_watch_at_once_is_asked_ever_more_slowly(kind: type[Script]):
+    script = kind()
     async with running_task(Follower(script).run()) as following_it:  # type: ignore[arg-type]
         await asyncio.sleep(300)
         assert not following_it.done()

@@ -300,7 +300,7 @@ def test_stop_names_port_and_proxy_of_the_pod():
 
 @pytest.mark.parametrize(
     ("text", "port"),
-    [("1", 1), (" 15020 ", 15020), ("65535", 65535), ("65536", None), ("-1", None)],
+    [("1", 1), (" 15020 ", 15020), ("65535", 65535), ("65536", None), ("-1", None), ("²", None)],
 )
 def test_status_port_of_the_pod_is_one_that_there_is(text: str, port: int | None):
     decision = decide(pod(annotations=annotated(port=text)))

@@ -84,6 +84,24 @@ def test_full_node_leaves_the_places_of_others_alone():
     assert started == [*(f"hung-{number}" for number in range(4)), "well-0"]
 
 
+def test_nodes_with_hundreds_waiting_take_turns_for_the_places_that_all_share():
+    started: list[str] = []
+
+    def start(name: str) -> bool:
+        started.append(name)
+        return True
+
+    share = slots.Share(per_node=1, total=1, namespace_per_node=1, namespace_total=1)
+    subject = slots.Lane[str](share, start)
+    for _ in range(100):
+        for node in ("a", "b", "c"):
+            subject.ask(Place(node, "x"), node)
+    for _ in range(6):
+        subject.free(Place(started[-1], "x"))
+
+    assert Counter(started[1:]) == {"a": 2, "b": 2, "c": 2}
+
+
 def test_namespaces_with_hundreds_waiting_take_turns_with_another():
     started: list[str] = []
 
