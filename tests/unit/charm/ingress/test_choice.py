@@ -150,11 +150,43 @@ ANYTHING = st.builds(
 )
 
 
-@given(
-    cluster=ANYTHING,
-    hosts=st.sampled_from([(), HOSTS]),
-    selector=st.sampled_from(["", "istio=ingressgateway"]),
-)
+@st.composite
+def inventories(draw):
+    """Whatever may be in a cluster, often with a gateway that could serve: it has a Service."""
+    anything = draw(ANYTHING)
+    if draw(st.booleans()):
+        return anything
+    space = draw(SPACES)
+    return dataclasses.replace(
+        anything,
+        workloads=(*anything.workloads, dataclasses.replace(WORKLOAD, namespace=space)),
+        services=(*anything.services, dataclasses.replace(SERVICES[0], namespace=space)),
+        running={*anything.running, f"{space}/gw"},
+    )
+
+
+FIRST = {
+    "cluster": inventories(),
+    "hosts": st.sampled_from([(), HOSTS]),
+    "selector": st.sampled_from(["", "istio=ingressgateway"]),
+}
+
+
+def test_choices_of_a_gateway_are_among_those_that_are_tried():
+    reached = 0
+
+    @settings(deadline=None, max_examples=200, derandomize=True, database=None)
+    @given(**FIRST)
+    def look(cluster, hosts, selector):
+        nonlocal reached
+        target = choice.resolve(wishes(hosts=hosts, selector=selector), cluster)
+        reached += isinstance(target, gateway.Target)
+
+    look()
+    assert reached >= 10
+
+
+@given(**FIRST)
 @settings(deadline=None, max_examples=200)
 def test_first_choice_is_alone_ready_within_reach_and_no_tenants(cluster, hosts, selector):
     target = choice.resolve(wishes(hosts=hosts, selector=selector), cluster)
