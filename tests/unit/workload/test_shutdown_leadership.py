@@ -56,6 +56,18 @@ async def test_stand_by_watches_and_does_nothing_until_it_is_elected(cluster: Fa
         assert "ProxyLost" in event_reasons(cluster)
 
 
+async def test_stand_by_tells_nobody_of_a_pod_that_it_can_not_read(cluster: FakeApiserver):
+    odd = finished_pod(name="odd", uid="uid-o")
+    odd["spec"]["nodeName"] = 5
+    cluster.put("pods", odd)
+    cluster.put("pods", finished_pod())
+    async with reconciler(cluster, leadership=Voted()) as controller:
+        await until(lambda: len(controller.view) == 1)
+        await asyncio.sleep(60)
+
+    assert cluster.all("events") == []
+
+
 async def test_deposed_leader_lets_go_of_what_it_was_doing(cluster: FakeApiserver):
     proxy = cluster.proxies["job-x"]
     proxy.mode = proxy.exec_mode = "hang"
