@@ -167,7 +167,9 @@ def test_claim_of_an_application_that_was_removed_by_force_is_taken_over(fake):
         pytest.param("batch", LABELLED, True, id="labelled"),
         pytest.param("edge", {LIFECYCLE: "disabled"}, False, id="only switched off"),
         pytest.param("edge", {}, False, id="any other"),
-        pytest.param("istio-system", LABELLED, False, id="never"),
+        pytest.param("istio-system", LABELLED, False, id="never istiod's"),
+        pytest.param("kube-system", LABELLED, False, id="never the cluster's"),
+        pytest.param("kubeflow", LABELLED, False, id="never the model"),
     ],
 )
 def test_tenants_are_who_has_a_namespace_served_or_not(name, labels, want):
