@@ -221,6 +221,11 @@ class Settings(PodRules):
         """The requirements of `excluded_pods`; none select nothing."""
         return selectors.parse(self.excluded_pods)
 
+    @property
+    def changes_lifecycle(self) -> bool:
+        """Whether pods get anything beside their place in or outside of the mesh."""
+        return self.hold_application or self.native or bool(self.rules)
+
     def document(self) -> dict[str, Any]:
         """Write the settings for JSON."""
         return {key.replace("_", "-"): value for key, value in dataclasses.asdict(self).items()}

@@ -148,7 +148,7 @@ class Admission:
         served = dataclasses.replace(
             self._scope.served, mesh_namespace=prepared.seen.istiod_namespace
         )
-        if not prepared.changes_lifecycle:
+        if not prepared.settings.changes_lifecycle:
             served = dataclasses.replace(served, kinds=frozenset())
         return policy.namespace_selectors(served)
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
-from integrator_contract import namespaces, pods, selectors
+from integrator_contract import namespaces, pods
 from istio_integrator.admission import settings as admission_settings
 
 FOLDER = "admission-policy"
@@ -23,23 +23,11 @@ class Context:
     version: str
     """Of the policy API: `v1` or `v1beta1`."""
     name: str
-    model: str
-    application: str
-    revision: str
     seen: str
     """For the annotation by which it is read back."""
-    lifecycle_in_model: bool
-    included_pods: selectors.Selector
-    excluded_pods: selectors.Selector
-    inject_label: tuple[str, str]
-    hold_application: bool
-    native: bool
-    pod_labels: tuple[pods.Entries, ...]
+    settings: pods.Settings
     pod_labels_keys: tuple[str, ...]
-    pod_annotations: tuple[pods.Entries, ...]
     pod_annotations_keys: tuple[str, ...]
-    excluded_outbound_ports: tuple[pods.Ports, ...]
-    image_registries: tuple[pods.Registries, ...]
     namespace_selectors: Namespaces
 
 
@@ -60,22 +48,10 @@ def context(
     return Context(
         version=version,
         name=name(owner),
-        model=settings.model,
-        application=settings.application,
-        revision=settings.revision,
         seen=prepared.seen.text(),
-        lifecycle_in_model=settings.lifecycle_in_model,
-        included_pods=settings.included,
-        excluded_pods=settings.excluded,
-        inject_label=prepared.seen.inject_label,
-        hold_application=settings.hold_application,
-        native=settings.native,
-        pod_labels=settings.pod_labels,
+        settings=settings,
         pod_labels_keys=_keys(settings.pod_labels),
-        pod_annotations=settings.pod_annotations,
         pod_annotations_keys=_keys(settings.pod_annotations),
-        excluded_outbound_ports=settings.excluded_outbound_ports,
-        image_registries=settings.image_registries,
         namespace_selectors=selected,
     )
 

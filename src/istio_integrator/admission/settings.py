@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import pydantic
 
@@ -126,34 +126,31 @@ class Preparation(NamedTuple):
 
     @classmethod
     def of(cls, context: parts.Context, seen: Seen, *, lifecycle_in_model: bool) -> Preparation:
-        """Gather what new pods get from the options and from what was seen of the mesh."""
+        """Gather what new pods get: options of the same names, and what was seen of the mesh."""
         options = context.config
-        ports = options.pod_rules.excluded_outbound_ports
+        membership = options.mesh_membership
+        ports = options.excluded_outbound_ports
         if seen.controller_ports:
             # Juju labels the pods of its applications so; all of them call the controller.
             ports = (*ports, pods.Ports(pods=names.NAME, ports=seen.controller_ports))
+        chosen: dict[str, Any] = {
+            **options.named_in(pods.Settings),
+            # The option of this name is Istio's revision.
+            "revision": "",
+            "included_pods": options.included_pods if membership == "selected" else "",
+            "hold_application": options.hold_application and not seen.held,
+            "excluded_outbound_ports": tuple(rule.beside(seen.mesh_ports) for rule in ports),
+        }
         settings = pods.Settings(
             model=context.model,
             application=context.application,
-            membership=options.mesh_membership,
+            membership=membership,
             lifecycle_in_model=lifecycle_in_model,
-            included_pods=options.included_pods if options.mesh_membership == "selected" else "",
-            excluded_pods=options.excluded_pods,
             inject_label=dict([seen.inject_label]),
-            hold_application=options.hold_application and not seen.held,
             native=seen.native,
-            pod_labels=options.pod_labels,
-            pod_annotations=options.pod_annotations,
-            excluded_outbound_ports=tuple(rule.beside(seen.mesh_ports) for rule in ports),
-            image_registries=options.image_registries,
+            **chosen,
         )
         return cls(revised(settings), seen)
-
-    @property
-    def changes_lifecycle(self) -> bool:
-        """Whether anything happens to pods outside of the model."""
-        settings = self.settings
-        return settings.hold_application or settings.native or bool(settings.rules)
 
 
 def revised(settings: pods.Settings) -> pods.Settings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Self, cast
@@ -209,12 +210,12 @@ class Config(pydantic.BaseModel):
     @property
     def pod_rules(self) -> pods.PodRules:
         """What pods get beside their sidecar."""
-        return pods.PodRules(
-            pod_labels=self.pod_labels,
-            pod_annotations=self.pod_annotations,
-            excluded_outbound_ports=self.excluded_outbound_ports,
-            image_registries=self.image_registries,
-        )
+        return pods.PodRules(**self.named_in(pods.PodRules))
+
+    def named_in(self, kind: type[pods.PodRules | service.Options]) -> dict[str, Any]:
+        """Return the options that a dataclass of the contract has fields of the same name for."""
+        fields = {field.name for field in dataclasses.fields(kind)}
+        return {name: value for name, value in self if name in fields}
 
     @classmethod
     def load(cls, options: Mapping[str, Any]) -> Config:

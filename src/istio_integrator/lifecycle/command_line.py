@@ -62,9 +62,8 @@ def _rules(context: parts.Context) -> list[str]:
 def _options(context: parts.Context, *, joined: bool) -> service.Options:
     """Fill what the workload is told from options of the same names, and from what was found."""
     mesh = context.mesh
-    known = {field.name for field in service.chosen()}
     return service.Options(
-        **{name: value for name, value in context.config if name in known},
+        **context.config.named_in(service.Options),
         model=context.model,
         application=context.application,
         unit=context.unit,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from integrator_contract import names
+from integrator_contract import names, pods
 from istio_integrator import parts
 from istio_integrator.admission import settings
 from istio_integrator.config import config
@@ -194,3 +194,29 @@ def test_what_cannot_be_understood_was_not_seen(text):
     annotations = {names.SEEN: text}
     assert settings.Seen.read({"metadata": {"annotations": annotations}}) is None
     assert settings.Seen.read(None) is None
+
+
+CHOSEN = {
+    "included_pods": "in",
+    "excluded_pods": "out",
+    "hold_application": False,
+    "pod_labels": "{team: ml}",
+    "pod_annotations": "{a/b: c}",
+    "excluded_outbound_ports": "80",
+    "image_registries": "[{pods: q, prefixes: {docker.io: m.io/x}}]",
+}
+
+
+def test_option_of_a_settings_name_is_what_new_pods_get():
+    fields = {field.name for field in dataclasses.fields(pods.Settings)}
+    assert fields & set(config.Config.model_fields) == {*CHOSEN, "revision"}
+    options = config.Config(mesh_membership="selected", revision="canary", **CHOSEN)
+    where = dataclasses.replace(scope(ALIVE), config=options)
+
+    got = settings.Preparation.of(where, settings.Seen(), lifecycle_in_model=True).settings
+
+    assert {name: getattr(got, name) for name in CHOSEN} == {
+        name: getattr(options, name) for name in CHOSEN
+    }
+    assert got.membership == "selected"
+    assert got == settings.revised(got)

@@ -49,8 +49,8 @@ def test_a_pod_gets_what_the_table_says(case):
 def test_the_words_for_changes_are_those_that_pods_get():
     applied = [run(case)[1].applied for case in table.CASES]
 
-    assert {word for words in applied for word in words} == set(creation.CHANGES)
-    assert all(list(words) == sorted(words, key=creation.CHANGES.index) for words in applied)
+    assert {word for words in applied for word in words} == set(mutate.CHANGES)
+    assert all(list(words) == sorted(words, key=mutate.CHANGES.index) for words in applied)
 
 
 @pytest.mark.parametrize("case", table.CASES, ids=lambda case: case.id)
@@ -136,7 +136,7 @@ def test_any_pod_is_mutated_once_by_adding_only(pod, name, kind):
         assert {k: v for k, v in old.items() if k not in exempt}.items() <= new.items()
     assert bool(result.patch) == bool(result.applied)
     assert mutate.mutate(msgspec.convert(after, creation.Pod), known, kind).patch == []
-    assert set(result.applied) <= set(creation.CHANGES)
+    assert set(result.applied) <= set(mutate.CHANGES)
     proxies = [each for each in pod.spec.containers if each.name == "istio-proxy"]
     if any(proxy.image != "auto" for proxy in proxies) or proxies == pod.spec.containers:
         assert result.patch == []

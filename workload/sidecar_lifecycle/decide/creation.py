@@ -8,20 +8,6 @@ import msgspec
 
 from integrator_contract.reasons import Reason
 
-CHANGES = (
-    "excluded",
-    "inject",
-    "annotations",
-    "ports",
-    "native",
-    "hold",
-    "images",
-    "labels",
-)
-"""What can be done to a pod at its creation, in the words of its annotation."""
-
-ANNOTATING = ("annotations", "ports", "native", "hold")
-"""Those of them that write annotations."""
 MOST_ANNOTATION_BYTES = 256 * 1024
 """Of all annotations together, their keys included: the API server refuses an object with more."""
 MOST_ANNOTATIONS = 1000
@@ -74,5 +60,5 @@ class Mutation(NamedTuple):
     patch: list[dict[str, Any]]
     """A JSON patch of just what changes; empty when nothing does."""
     applied: tuple[str, ...]
-    """What was done, in words of `CHANGES`."""
+    """What was done, in words of `mutate.CHANGES`."""
     skipped: tuple[Skip, ...]

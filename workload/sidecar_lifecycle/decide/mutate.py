@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from integrator_contract import names, namespaces, pods, selectors
 from integrator_contract.reasons import Reason
@@ -35,7 +35,7 @@ def mutate(
         if names.PROBE in draft.labels:
             draft.annotations[names.SETTINGS] = settings.revision
     if not ours and (settings.lifecycle_in_model or kind != "model"):
-        for change in _CHANGES:
+        for change in (*_ANNOTATING.values(), *_OTHERS.values()):
             change(draft, settings)
     return draft.result()
 
@@ -113,7 +113,7 @@ class _Draft:
     def _leave_annotations(self) -> None:
         """Take back what was annotated: with more of it the pod would be refused."""
         self.annotations = dict(self.pod.metadata.annotations or {})
-        for word in creation.ANNOTATING:
+        for word in _ANNOTATING:
             if word in self.applied:
                 self.applied.remove(word)
                 self.skip(word, Reason.ANNOTATIONS_FULL)
@@ -283,11 +283,13 @@ def moved_image(image: str, prefixes: list[tuple[str, str]]) -> str:
     return ""
 
 
-_CHANGES: tuple[Callable[[_Draft, pods.Settings], None], ...] = (
-    _annotations,
-    _ports,
-    _native,
-    _hold,
-    _images,
-    _labels,
-)
+_Changes: TypeAlias = Mapping[str, Callable[[_Draft, pods.Settings], None]]
+_ANNOTATING: _Changes = {
+    "annotations": _annotations,
+    "ports": _ports,
+    "native": _native,
+    "hold": _hold,
+}
+_OTHERS: _Changes = {"images": _images, "labels": _labels}
+CHANGES = ("excluded", "inject", *_ANNOTATING, *_OTHERS)
+"""What can be done to a pod at its creation, in the order and the words of its annotation."""

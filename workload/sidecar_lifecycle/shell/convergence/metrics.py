@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import prometheus_client
 
-from sidecar_lifecycle.decide import creation
+from sidecar_lifecycle.decide import mutate
 
 RESULTS = ("evicted", "budget", "forbidden", "refused", "error", "gone", "replaced", "unknown")
 """Of an eviction; each counts from zero, or the first of its kind would not show as a rise."""
@@ -68,7 +68,7 @@ class Metrics:
             for value in annotations
             if len(value) <= LONGEST
             for change in value.split(",")
-            if change in creation.CHANGES
+            if change in mutate.CHANGES
         )
         for change, count in counts.items():
             self._applied.labels(change).set(count)
