@@ -4,19 +4,19 @@ import dataclasses
 
 from ops import testing
 
-import integrator_contract
+from integrator_contract import schema
 
 PROGRAM = "/usr/bin/sidecar-lifecycle"
 
 
-def version(contract: int | None = integrator_contract.SCHEMA) -> testing.Exec:
+def version(contract: str | None = schema.SCHEMA) -> testing.Exec:
     """Answer as an image of a contract; None: as one from before there was any."""
     keeps_to = "" if contract is None else f" (contract {contract})"
     stdout = f"sidecar-lifecycle 0.1.0{keeps_to}\n"
     return testing.Exec((PROGRAM, "--version"), stdout=stdout)
 
 
-def of_image(container: testing.Container, contract: int | None) -> testing.Container:
+def of_image(container: testing.Container, contract: str | None) -> testing.Container:
     """Return a container with another image in it."""
     others = {each for each in container.execs if "--version" not in each.command_prefix}
     return dataclasses.replace(container, execs={*others, version(contract)})

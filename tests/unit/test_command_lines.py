@@ -14,7 +14,7 @@ import pytest
 import sidecar_lifecycle
 import yaml
 
-import integrator_contract
+from integrator_contract import schema
 from testbed import cli as testbed_cli
 from testbed.juju import cli as juju_cli
 
@@ -80,7 +80,7 @@ def test_help_has_examples_that_name_the_program(cli):
 def test_version_is_that_of_the_product(cli):
     done = run(*cli, "--version")
     assert done.returncode == 0, done.stderr
-    contract = f" (contract {integrator_contract.SCHEMA})" if cli[:2] == WORKLOAD else ""
+    contract = f" (contract {schema.SCHEMA})" if cli[:2] == WORKLOAD else ""
     program = name(cli).removeprefix("-m ")
     assert done.stdout == f"{program} {sidecar_lifecycle.__version__}{contract}\n"
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import integrator_contract
-from integrator_contract import names, service
+from integrator_contract import names, schema, service
 from istio_integrator import parts
 from istio_integrator.lifecycle import layer
 
@@ -11,7 +10,7 @@ PROGRAM = "/usr/bin/sidecar-lifecycle"
 LEVEL_FILE = "/tmp/sidecar-lifecycle.log-level"  # noqa: S108  the container's own, writable by all
 """The workload reads it again and again: another level is no reason to restart it."""
 
-CONTRACT = ("--contract", str(integrator_contract.SCHEMA))
+CONTRACT = ("--contract", schema.SCHEMA)
 VERSION = (PROGRAM, "--version")
 
 

@@ -9,12 +9,12 @@ import shlex
 
 import ops
 
-import integrator_contract
+from integrator_contract import schema
 from istio_integrator import parts
 from istio_integrator.kube import cluster, errors
 from istio_integrator.lifecycle import command_line, layer, workload
 
-_KEEPS_TO = re.compile(r"\(contract ([0-9]{1,6})\)$")
+_KEEPS_TO = re.compile(r"\(contract ([0-9a-f]{1,16})\)$")
 """What `--version` ends with; images from before the contract say nothing of it."""
 
 
@@ -60,7 +60,7 @@ class Image:
         except errors.LifecycleError as error:
             return ops.WaitingStatus(str(error)[:120])
         said = _KEEPS_TO.search(version.strip())
-        return compared(int(said[1]) if said else 0, application=self._context.application)
+        return compared(said[1] if said else "", application=self._context.application)
 
     def _is_told(self) -> bool:
         """Tell whether the container's service was started by a charm of this contract."""
@@ -72,20 +72,20 @@ class Image:
         return command_line.CONTRACT in itertools.pairwise(words)
 
 
-def compared(contract: int, *, application: str) -> ops.StatusBase | None:
+def compared(contract: str, *, application: str) -> ops.StatusBase | None:
     """Say what is to be done about an image; None where it keeps to the charm's contract.
 
     Args:
-        contract: That the image keeps to; 0 where it is from before there was one.
+        contract: That the image keeps to; empty where it is from before there was one.
         application: Ours, for the command that helps.
     """
-    if contract == integrator_contract.SCHEMA:
+    if contract == schema.SCHEMA:
         return None
     refresh = f"juju refresh {application}"
     image = f"{refresh} --resource lifecycle-image=IMAGE, the one of this charm's revision"
-    numbers = f"contract {contract or 'none'}, here {integrator_contract.SCHEMA}"
-    if contract < integrator_contract.SCHEMA:
-        return ops.BlockedStatus(f"lifecycle-image is older than the charm ({numbers}): {image}")
+    both = f"contract {contract or 'none'}, here {schema.SCHEMA}"
+    if not contract:
+        return ops.BlockedStatus(f"lifecycle-image is older than the charm ({both}): {image}")
     return ops.BlockedStatus(
-        f"lifecycle-image is newer than the charm ({numbers}): {refresh}, or {image}"
+        f"lifecycle-image is of another revision than the charm ({both}): {refresh}, or {image}"
     )

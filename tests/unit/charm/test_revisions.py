@@ -8,7 +8,7 @@ import pytest
 from ops import testing
 
 import charm
-import integrator_contract
+from integrator_contract import schema
 from istio_integrator.admission import admission
 from istio_integrator.kube import cluster
 from istio_integrator.lifecycle import layer
@@ -21,8 +21,12 @@ SUMMARY = {
     "settled_before_us": False,
 }
 ANSWER = testing.Exec((asked.PROGRAM, "uninjected"), stdout=json.dumps({"summary": SUMMARY}))
-OURS = integrator_contract.SCHEMA
-OTHERS = [pytest.param(None, id="older"), pytest.param(OURS + 1, id="newer")]
+OURS = schema.SCHEMA
+OTHERS = [
+    pytest.param(None, id="before there was one"),
+    pytest.param("1", id="numbered"),
+    pytest.param("0" * 8, id="another"),
+]
 
 
 def container(contract, service="", **layers):

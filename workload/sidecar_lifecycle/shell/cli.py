@@ -7,7 +7,7 @@ import importlib
 import sys
 from typing import Protocol, cast
 
-import integrator_contract
+from integrator_contract import schema
 from sidecar_lifecycle import __version__
 from sidecar_lifecycle.shell.commands import command
 
@@ -41,7 +41,7 @@ def parser(wanted: str = "") -> argparse.ArgumentParser:
             "kubectl get pods -o json | sidecar-lifecycle explain",
         ),
     )
-    version = f"%(prog)s {__version__} (contract {integrator_contract.SCHEMA})"
+    version = f"%(prog)s {__version__} (contract {schema.SCHEMA})"
     root.add_argument("--version", action="version", version=version)
     subparsers = root.add_subparsers(title="commands", required=True, metavar="COMMAND")
     modules = [COMMANDS[wanted]] if wanted in COMMANDS else dict.fromkeys(COMMANDS.values())

@@ -6,7 +6,7 @@ import shlex
 from hypothesis import given
 from hypothesis import strategies as st
 
-import integrator_contract
+from integrator_contract import schema
 from istio_integrator.lifecycle import command_line, layer
 from tests.unit.charm.lifecycle.world import context
 
@@ -19,7 +19,7 @@ def options_of(argv: list[str]) -> dict[str, str]:
 
 def test_command_line_of_a_member(fake):
     assert options_of(command_line.run(context(fake), joined=True)) == {
-        "--contract": str(integrator_contract.SCHEMA),
+        "--contract": schema.SCHEMA,
         "--model": "kubeflow",
         "--application": "app",
         "--unit": "app/0",

@@ -6,7 +6,7 @@ import ops
 import pytest
 import yaml
 
-import integrator_contract
+from integrator_contract import schema
 from istio_integrator.lifecycle import image, layer, service
 from tests.unit.charm.lifecycle.world import context
 
@@ -46,7 +46,7 @@ class Container:
 
     def get_plan(self) -> ops.pebble.Plan:
         self._raise("plan")
-        told = ["run", "--contract", str(integrator_contract.SCHEMA)]
+        told = ["run", "--contract", schema.SCHEMA]
         return ops.pebble.Plan(yaml.safe_dump(layer.pebble_layer(told)))
 
     def get_checks(self, _) -> dict:
@@ -129,24 +129,25 @@ def test_removal_goes_on_without_the_container(fake):
     ("contract", "want"),
     [
         pytest.param(
-            0,
-            "lifecycle-image is older than the charm (contract none, here 1): juju refresh app"
+            "",
+            "lifecycle-image is older than the charm (contract none, here ab12): juju refresh app"
             " --resource lifecycle-image=IMAGE, the one of this charm's revision",
             id="older",
         ),
         pytest.param(
-            2,
-            "lifecycle-image is newer than the charm (contract 2, here 1): juju refresh app, or"
-            " juju refresh app --resource lifecycle-image=IMAGE, the one of this charm's revision",
-            id="newer",
+            "cd34",
+            "lifecycle-image is of another revision than the charm (contract cd34, here ab12):"
+            " juju refresh app, or juju refresh app --resource lifecycle-image=IMAGE, the one of"
+            " this charm's revision",
+            id="other",
         ),
     ],
 )
 def test_image_of_another_contract_is_blocked_on_with_the_command(contract, want, monkeypatch):
-    monkeypatch.setattr(integrator_contract, "SCHEMA", 1)
+    monkeypatch.setattr(schema, "SCHEMA", "ab12")
 
     assert image.compared(contract, application="app") == ops.BlockedStatus(want)
 
 
 def test_image_of_the_same_contract_is_no_matter():
-    assert image.compared(integrator_contract.SCHEMA, application="app") is None
+    assert image.compared(schema.SCHEMA, application="app") is None

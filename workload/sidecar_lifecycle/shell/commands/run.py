@@ -18,8 +18,7 @@ import prometheus_client
 import structlog
 from lightkube.core import exceptions
 
-import integrator_contract
-from integrator_contract import names, selectors
+from integrator_contract import names, schema, selectors
 from sidecar_lifecycle.decide.convergence import settings as convergence_settings
 from sidecar_lifecycle.shell import logs, metrics
 from sidecar_lifecycle.shell import settings as options
@@ -55,8 +54,8 @@ def add_parser(subparsers: command.Subparsers) -> None:
     parser.add_argument(
         "--contract",
         type=_contract,
-        metavar="N",
-        help=f"that the charm keeps to; this program keeps to {integrator_contract.SCHEMA}",
+        metavar="WORD",
+        help="that the charm keeps to; --version ends with this program's",
     )
     # A charm from before the contract does not say whether the model has joined.
     command.add_options(parser, defaults={"joined": None})
@@ -74,13 +73,13 @@ def settings_of(arguments: argparse.Namespace) -> options.Settings:
     return options.Settings(**values)
 
 
-def _contract(text: str) -> int:
-    if text != str(integrator_contract.SCHEMA):
+def _contract(text: str) -> str:
+    if text != schema.SCHEMA:
         raise argparse.ArgumentTypeError(
-            f"the charm keeps to contract {text}, this image to {integrator_contract.SCHEMA}:"
+            f"the charm keeps to contract {text}, this image to {schema.SCHEMA}:"
             " run both from the same revision of the charm"
         )
-    return int(text)
+    return text
 
 
 def main(arguments: argparse.Namespace) -> int:
