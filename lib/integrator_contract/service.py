@@ -7,22 +7,16 @@ from its own option of the same name, where there is one.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Collection
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
-from . import names, namespaces, pods
+from . import names, namespaces, pods, selectors
 
 Convergence = Literal["auto", "manual", "off"]
 _CONVERGENCES = get_args(Convergence)
 _MEMBERSHIPS = get_args(pods.Membership)
 
-ELIGIBILITY = (
-    *("model", "application", "mesh_revision", "membership", "included_pods", "excluded_pods"),
-    *("lifecycle_namespaces", "convergence"),
-)
-"""The options that tell which pods should have a sidecar: `uninjected` has them, too."""
-RULES = ("wait_for_containers", "ignore_containers", "status_port")
-"""The options that tune the rules about one pod's proxy: `explain` and `stop` have them, too."""
 DRAINED_AFTER = 60.0
 """Seconds until connections from before a change of the gateway's filters have ended (Istio's
 default is 45): they would be served our routes without our guard. The charm opens then, and the
@@ -40,6 +34,16 @@ def boolean(text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise ValueError(f"{text!r} is neither true nor false")
     return text.lower() == "true"
+
+
+def selector(text: str) -> str:
+    """Read a label selector, and leave it as it is.
+
+    Raises:
+        ValueError: It is none.
+    """
+    selectors.parse(text)
+    return text
 
 
 def words(text: str) -> tuple[str, ...]:
@@ -82,12 +86,64 @@ def _option(
     return dataclasses.field(default=default, metadata={"argument": argument})
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What the service is told."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Eligibility:
+    """What tells which pods should have a sidecar: `uninjected` is told it, too."""
 
     model: str = _required("namespace of the Juju model", "NAMESPACE")
     application: str = _required("this application, as Juju names it", "NAME")
+    mesh_revision: str = _option("", "of istiod; empty: the default one", "REVISION")
+    membership: pods.Membership = _option(  # noqa: RUF009  a Literal does not change
+        "namespace", "how the model's pods join the mesh", "HOW", choices=_MEMBERSHIPS
+    )
+    included_pods: str = _option(
+        "", "with --membership selected: those that join", "SELECTOR", selector
+    )
+    excluded_pods: str = _option("", "those that get no sidecar", "SELECTOR", selector)
+    lifecycle_namespaces: frozenset[namespaces.Kind] = _option(
+        frozenset(namespaces.KINDS),
+        f"that are served, of {', '.join(namespaces.KINDS)} (default: all)",
+        "KIND,…",
+        kinds,
+    )
+    convergence: Convergence = _option(  # noqa: RUF009  a Literal does not change
+        "auto",
+        "whether pods without their sidecar are replaced unasked",
+        "HOW",
+        choices=_CONVERGENCES,
+    )
+
+    @functools.cached_property
+    def included(self) -> selectors.Selector:
+        """The requirements of `included_pods`; none select nothing."""
+        return selectors.parse(self.included_pods)
+
+    @functools.cached_property
+    def excluded(self) -> selectors.Selector:
+        """The requirements of `excluded_pods`; none select nothing."""
+        return selectors.parse(self.excluded_pods)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rules:
+    """What tunes the rules about one pod's proxy: `explain` and `stop` are told it, too."""
+
+    wait_for_containers: tuple[str, ...] = _option(
+        (), "stop the proxy when these have ended, in pods that have one of them", "NAME,…", words
+    )
+    ignore_containers: tuple[str, ...] = _option((), "do not wait for these", "NAME,…", words)
+    status_port: int = _option(
+        names.DEFAULT_STATUS_PORT,
+        "the mesh's status port, 0 when switched off (default: %(default)s)",
+        "PORT",
+        int,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(Rules, Eligibility):
+    """What the service is told."""
+
     unit: str = _required("this unit, as Juju names it", "NAME/N")
     joined: bool = _option(
         default=False,
@@ -99,33 +155,11 @@ class Options:
     mesh_namespace: str = _option(
         "", "where istiod is, which is not served; empty where it is outside", "NAMESPACE"
     )
-    mesh_revision: str = _option("", "of istiod; empty: the default one", "REVISION")
-    membership: pods.Membership = _option(  # noqa: RUF009  a Literal does not change
-        "namespace", "how the model's pods join the mesh", "HOW", choices=_MEMBERSHIPS
-    )
-    included_pods: str = _option("", "with --membership selected: those that join", "SELECTOR")
-    excluded_pods: str = _option("", "those that get no sidecar", "SELECTOR")
-    lifecycle_namespaces: frozenset[namespaces.Kind] = _option(
-        frozenset(namespaces.KINDS),
-        f"that are served, of {', '.join(namespaces.KINDS)} (default: all)",
-        "KIND,…",
-        kinds,
-    )
     proxy_shutdown: bool = _option(
         default=True,
         help="whether proxies are stopped (default: true)",
         metavar="BOOL",
         read=boolean,
-    )
-    wait_for_containers: tuple[str, ...] = _option(
-        (), "stop the proxy when these have ended, in pods that have one of them", "NAME,…", words
-    )
-    ignore_containers: tuple[str, ...] = _option((), "do not wait for these", "NAME,…", words)
-    status_port: int = _option(
-        names.DEFAULT_STATUS_PORT,
-        "the mesh's status port, 0 when switched off (default: %(default)s)",
-        "PORT",
-        int,
     )
     replace_broken_pods: bool = _option(
         default=False,
@@ -139,12 +173,6 @@ class Options:
         metavar="BOOL",
         read=boolean,
     )
-    convergence: Convergence = _option(  # noqa: RUF009  a Literal does not change
-        "auto",
-        "whether pods without their sidecar are replaced unasked",
-        "HOW",
-        choices=_CONVERGENCES,
-    )
     convergence_max_unavailable: int = _option(
         2, "workloads that may miss a pod at once because of us (default: %(default)s)", "N", int
     )
@@ -152,6 +180,15 @@ class Options:
     log_level_file: str = _option(
         "", "that names the level, read again every second while it runs", "FILE"
     )
+
+
+Kind: TypeAlias = type[Eligibility] | type[Rules]
+"""Some of the options, or all."""
+
+
+def values(kind: Kind, source: object) -> dict[str, Any]:
+    """Return what something that has options says of those of a kind, by their names."""
+    return {field.name: getattr(source, field.name) for field in dataclasses.fields(kind)}
 
 
 def argument(field: dataclasses.Field[Any]) -> Argument:
@@ -164,14 +201,10 @@ def flag(field: dataclasses.Field[Any]) -> str:
     return f"--{field.name.replace('_', '-')}"
 
 
-def chosen(*only: str) -> list[dataclasses.Field[Any]]:
-    """Return the fields of these names, all without any, in their order in `Options`."""
-    return [field for field in dataclasses.fields(Options) if not only or field.name in only]
-
-
-def command_line(options: Options, *only: str) -> list[str]:
-    """Write options as the workload reads them: those of these names, without any all."""
-    pairs = [(flag(field), _text(getattr(options, field.name))) for field in chosen(*only)]
+def command_line(options: Options, kind: Kind = Options) -> list[str]:
+    """Write the options of a kind as the workload reads them."""
+    fields = dataclasses.fields(kind)
+    pairs = [(flag(field), _text(getattr(options, field.name))) for field in fields]
     return [word for pair in pairs for word in pair]
 
 

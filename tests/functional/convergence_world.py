@@ -10,12 +10,12 @@ import datetime
 import json
 
 import prometheus_client
-from sidecar_lifecycle.decide.convergence.settings import Settings
 from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell.convergence import controller
 from sidecar_lifecycle.shell.kube import client as kube_client
 from sidecar_lifecycle.shell.kube import errors
 from sidecar_lifecycle.shell.kube.client import path
+from sidecar_lifecycle.shell.settings import Settings
 
 APPLICATION = "istio-integrator"
 POLICIES = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
@@ -292,10 +292,16 @@ class World:
         """Run the controller, over a connection of its own, and what stands in for the others."""
         registry = prometheus_client.CollectorRegistry()
         clock = Impatient()
-        wishes = Settings(model=self.namespace, application=APPLICATION, **settings)
+        options = Settings(
+            model=self.namespace,
+            application=APPLICATION,
+            unit=f"{APPLICATION}/0",
+            joined=True,
+            **settings,
+        )
 
         running = controller.run(
-            client or self.client, wishes, Leader(), registry=registry, clock=clock
+            client or self.client, options, Leader(), registry=registry, clock=clock
         )
         async with self.kubelet():
             task = asyncio.create_task(running)

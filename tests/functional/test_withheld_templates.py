@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from sidecar_lifecycle.decide.convergence import settings as options
 from sidecar_lifecycle.model import resources
+from sidecar_lifecycle.shell import settings as options
 from sidecar_lifecycle.shell.convergence import cluster as hands
 from sidecar_lifecycle.shell.kube import client
 
@@ -30,7 +30,7 @@ def daemon_set(namespace: str, image: str) -> dict[str, Any]:
 async def test_template_that_changes_has_another_number(kubeconfig: Path, namespace: str):
     connection = client.connect(str(kubeconfig))
     try:
-        settings = options.Settings(model=namespace, application="a")
+        settings = options.Settings(model=namespace, application="a", unit="a/0")
         subject = hands.Cluster(connection, settings)
         where = client.path(resources.DaemonSet, namespace)
         await connection.request("POST", where, body=daemon_set(namespace, "registry.invalid/x:1"))

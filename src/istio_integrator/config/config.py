@@ -164,7 +164,9 @@ class Config(pydantic.BaseModel):
     ignore_containers: ContainerNames = ()
     replace_broken_pods: bool = False
     sidecar_convergence: Literal["auto", "manual"] = "auto"
-    convergence_max_unavailable: Annotated[int, pydantic.Field(ge=1, le=100)] = 2
+    convergence_max_unavailable: Annotated[int, pydantic.Field(ge=1, le=100)] = (
+        service.Options.convergence_max_unavailable
+    )
     """Workloads that may have a pod being replaced at the same time."""
     pod_labels: LabelRules = ()
     pod_annotations: AnnotationRules = ()

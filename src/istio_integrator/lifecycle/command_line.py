@@ -36,7 +36,7 @@ def uninjected(context: parts.Context, *more: str, joined: bool) -> list[str]:
     mesh = context.mesh
     return [
         *(PROGRAM, "uninjected"),
-        *service.command_line(_options(context, joined=joined), *service.ELIGIBILITY),
+        *service.command_line(_options(context, joined=joined), service.Eligibility),
         *("--proxy-revision", mesh.proxy_revision if mesh else ""),
         *("--proxy-version", mesh.version if mesh else ""),
         *("--output", "json", *more),
@@ -55,7 +55,7 @@ def stop(context: parts.Context, namespace: str, pod: str) -> list[str]:
 
 
 def _rules(context: parts.Context) -> list[str]:
-    return service.command_line(_options(context, joined=False), *service.RULES)
+    return service.command_line(_options(context, joined=False), service.Rules)
 
 
 def _options(context: parts.Context, *, joined: bool) -> service.Options:

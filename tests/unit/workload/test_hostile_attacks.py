@@ -12,9 +12,9 @@ import prometheus_client
 import pytest
 from sidecar_lifecycle.decide import finished, stale
 from sidecar_lifecycle.decide.convergence import facts, memory
-from sidecar_lifecycle.decide.convergence import settings as convergence_settings
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell import metrics
+from sidecar_lifecycle.shell import settings as options
 from sidecar_lifecycle.shell.admission import probe
 from sidecar_lifecycle.shell.convergence import cluster as hands
 from sidecar_lifecycle.shell.kube import lease, watch
@@ -232,9 +232,10 @@ async def test_garbage_for_the_probes_pod_is_no_answer(garbage: bytes):
 
 
 def convergence(server: scripted.Scripted) -> hands.Cluster:
-    settings = convergence_settings.Settings(
+    settings = options.Settings(
         model=NAMESPACE,
         application="istio-integrator",
+        unit="istio-integrator/0",
         proxy=stale.Proxy(revision="new", version="1.31.1"),
     )
     return hands.Cluster(server, settings, lambda: 0.0)  # type: ignore[arg-type]

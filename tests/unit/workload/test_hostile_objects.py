@@ -13,7 +13,6 @@ import msgspec
 import pytest
 from sidecar_lifecycle.decide import eligible, finished, stale
 from sidecar_lifecycle.decide.convergence import facts, memory, outcome, plan
-from sidecar_lifecycle.decide.convergence import settings as convergence_settings
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell import settings as options
 from sidecar_lifecycle.shell.convergence import cluster as hands
@@ -57,7 +56,9 @@ def spoilt(seed: int, count: int, *kinds: str, broken: bool = True) -> dict[str,
 @runs
 def test_rules_have_a_decision_about_every_pod_that_can_be_decoded(seed: int, count: int):
     decided = 0
-    scope = eligible.Scope(namespace_labels={"istio-injection": "enabled"})
+    scope = eligible.Scope(
+        model=MODEL, application="a", namespace_labels={"istio-injection": "enabled"}
+    )
     for text in spoilt(seed, count, "pods")["pods"]:
         try:
             pod = types.decode_json(text, types.Pod)
@@ -192,8 +193,11 @@ async def read(objects: dict[str, list[bytes]]) -> dict[str, tuple[facts.Replica
     namespace = {"metadata": {"name": MODEL, "labels": {"istio-injection": "enabled"}}}
     server.answers[f"/namespaces/{MODEL}"] = json.dumps(namespace).encode()
     server.answers["/statefulsets/a"] = b'{"metadata":{}}'
-    settings = convergence_settings.Settings(
-        model=MODEL, application="a", proxy=stale.Proxy(revision="new", version="1.31.1")
+    settings = options.Settings(
+        model=MODEL,
+        application="a",
+        unit="a/0",
+        proxy=stale.Proxy(revision="new", version="1.31.1"),
     )
     subject = hands.Cluster(server, settings, lambda: NOW)  # type: ignore[arg-type]
     reading = await hands.read(subject, await subject.pods(), memory.Memory(), {})
@@ -219,7 +223,7 @@ async def test_answers_about_one_object_are_taken_or_refused_whatever_they_are(
     seed: int, count: int
 ):
     server = Scripted()
-    settings = convergence_settings.Settings(model=MODEL, application="a")
+    settings = options.Settings(model=MODEL, application="a", unit="a/0")
     subject = hands.Cluster(server, settings, lambda: NOW)  # type: ignore[arg-type]
     scope = settings.scope({})
     election = lease.Leadership(server, namespace=MODEL, name="x", identity="us")  # type: ignore[arg-type]

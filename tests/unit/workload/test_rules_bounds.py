@@ -101,7 +101,7 @@ def test_work_of_the_rules_grows_with_the_containers_and_not_with_their_square(
         for each in (*pod.spec.containers, *pod.status.containerStatuses):
             each.name = Counting(each.name)
         Counting.compared = 0
-        finished.finished(pod, finished.Policy(wait_for=wait_for))
+        finished.finished(pod, finished.Policy(wait_for_containers=wait_for))
         return Counting.compared
 
     assert compared(400) < 3 * compared(200)

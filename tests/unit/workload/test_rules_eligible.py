@@ -6,7 +6,7 @@ from hypothesis import given
 from sidecar_lifecycle.decide import eligible
 from sidecar_lifecycle.model import types
 
-from integrator_contract import names, selectors
+from integrator_contract import names
 
 ENABLED = {"istio-injection": "enabled"}
 
@@ -75,7 +75,7 @@ def ref(kind, name="x", *, version="apps/v1", uid="u", controller=True):
     ],
 )
 def test_a_pod_of_a_member_namespace_is_judged_by_what_it_says(labels, annotations, want):
-    decided = eligible.wanted(pod(labels, annotations), scope(excluded=selectors.parse("app=out")))
+    decided = eligible.wanted(pod(labels, annotations), scope(excluded_pods="app=out"))
 
     assert decided.reason == want
     assert decided.wanted is (want == "NamespaceInjection")
@@ -90,18 +90,23 @@ def test_a_pod_of_a_member_namespace_is_judged_by_what_it_says(labels, annotatio
         pytest.param(
             {"istio-injection": "enabled", "istio.io/rev": "other"},
             {},
-            {"revision": "1-31"},
+            {"mesh_revision": "1-31"},
             "NamespaceInjection",
             True,
             id="both-labels-injection-wins",
         ),
         pytest.param(
-            {"istio.io/rev": "1-31"}, {}, {"revision": "1-31"}, "Revision", True, id="revision"
+            {"istio.io/rev": "1-31"},
+            {},
+            {"mesh_revision": "1-31"},
+            "Revision",
+            True,
+            id="revision",
         ),
         pytest.param(
             {"istio.io/rev": "1-30"},
             {},
-            {"revision": "1-31"},
+            {"mesh_revision": "1-31"},
             "OtherRevision",
             False,
             id="other-revision",
@@ -112,7 +117,7 @@ def test_a_pod_of_a_member_namespace_is_judged_by_what_it_says(labels, annotatio
         pytest.param(
             {},
             {names.REVISION: "1-31", names.INJECT: "true"},
-            {"revision": "1-31"},
+            {"mesh_revision": "1-31"},
             "Revision",
             True,
             id="pod-asks-by-revision",
@@ -120,7 +125,7 @@ def test_a_pod_of_a_member_namespace_is_judged_by_what_it_says(labels, annotatio
         pytest.param(
             {},
             {"app": "in"},
-            {"membership": "selected", "included": selectors.parse("app=in")},
+            {"membership": "selected", "included_pods": "app=in"},
             "Included",
             True,
             id="selected",
@@ -128,7 +133,7 @@ def test_a_pod_of_a_member_namespace_is_judged_by_what_it_says(labels, annotatio
         pytest.param(
             {},
             {"app": "else"},
-            {"membership": "selected", "included": selectors.parse("app=in")},
+            {"membership": "selected", "included_pods": "app=in"},
             "NotIncluded",
             False,
             id="not-selected",
@@ -304,7 +309,7 @@ LABELS = st.dictionaries(
 def test_a_pod_that_says_no_is_never_wanted_and_every_answer_has_a_reason(
     labels, annotations, namespace, revision
 ):
-    decided = eligible.wanted(pod(labels, annotations), scope(namespace, revision=revision))
+    decided = eligible.wanted(pod(labels, annotations), scope(namespace, mesh_revision=revision))
 
     assert decided.reason
     assert decided.message

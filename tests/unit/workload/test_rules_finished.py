@@ -350,13 +350,13 @@ def test_options_apply_where_annotations_say_nothing(
 ):
     subject = pod(others={"agent": running()})
 
-    assert decide(subject, wait_for=wait_for, ignore=ignore).action == want
+    assert decide(subject, wait_for_containers=wait_for, ignore_containers=ignore).action == want
 
 
 def test_annotation_beats_option():
     subject = pod(others={"agent": running()}, annotations=annotated(wait="agent"))
 
-    assert decide(subject, wait_for=("main",)).action is Action.WAIT
+    assert decide(subject, wait_for_containers=("main",)).action is Action.WAIT
 
 
 def test_switched_off_and_disabled_namespace_leave_the_pod_alone():

@@ -168,7 +168,8 @@ def test_decision_needs_nothing_that_is_dropped_to_save_memory(pod: types.Pod):
 
 @given(any_pod(), st.lists(st.sampled_from(["main", "side", "nobody"]), max_size=2))
 def test_every_pod_gets_a_reason_and_options_never_raise(pod: types.Pod, names: list[str]):
-    decision = finished.finished(pod, finished.Policy(wait_for=tuple(names), ignore=tuple(names)))
+    policy = finished.Policy(wait_for_containers=tuple(names), ignore_containers=tuple(names))
+    decision = finished.finished(pod, policy)
 
     assert decision.reason
     assert decision.message

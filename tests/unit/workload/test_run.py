@@ -9,17 +9,14 @@ import os
 import subprocess
 from pathlib import Path
 
-import aiohttp
 import prometheus_client
 import pytest
 import structlog
 from sidecar_lifecycle.shell import cli, logs
 from sidecar_lifecycle.shell.commands import run
 from sidecar_lifecycle.shell.kube import lease
-from sidecar_lifecycle.shell.observers import notices
-from sidecar_lifecycle.shell.serving import health
 
-from integrator_contract import names, schema
+from integrator_contract import schema
 from tests.unit.workload import pods
 from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
 
@@ -225,96 +222,3 @@ def test_options_of_a_charm_from_before_the_contract_are_understood(level: str):
 
     assert settings.joined
     assert settings.mesh_namespace == "istio-system"
-
-
-def test_selector_that_can_not_be_read_is_bad_input(capsys: pytest.CaptureFixture[str]):
-    code = cli.main(
-        [
-            "run",
-            "--model=m",
-            "--application=a",
-            "--unit=a/0",
-            "--excluded-pods=((",
-            "--kubeconfig=x",
-        ]
-    )
-    assert code == 2
-    assert "selector" in capsys.readouterr().err
-
-
-async def test_health_answers_by_condition():
-    conditions = {"lease": True, "watch": False}
-    registry = prometheus_client.CollectorRegistry()
-    prometheus_client.Gauge("answer", "x", registry=registry).set(42)
-    async with (
-        health.serve("127.0.0.1:0", lambda: conditions, registry) as port,
-        aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session,
-    ):
-
-        async def get(path: str) -> tuple[int, str]:
-            async with session.get(path) as response:
-                return response.status, await response.text()
-
-        assert await get("/livez") == (200, "ok\n")
-        assert await get("/readyz") == (503, "[+] lease\n[-] watch\n")
-        conditions["watch"] = True
-        assert await get("/readyz") == (200, "[+] lease\n[+] watch\n")
-        assert "answer 42" in (await get("/metrics"))[1]
-
-
-@pytest.fixture
-def pebble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A program that writes down how it was called."""
-    program = tmp_path / "pebble"
-    program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\nexit ${{FAIL:-0}}\n')
-    program.chmod(0o755)
-    monkeypatch.setenv("PEBBLE_SOCKET", str(tmp_path / "socket"))
-    return program
-
-
-async def test_many_wishes_within_the_gap_are_one_notice(pebble: Path):
-    calls = pebble.parent / "calls"
-    notifier = notices.Notifier(pebble)
-    async with running_task(notifier.run()):
-        for _ in range(50):
-            notifier.notify(names.MESH_NOTICE)
-        await until(calls.exists)
-        for _ in range(50):
-            notifier.notify(names.MESH_NOTICE)
-        await until(lambda: len(calls.read_text().splitlines()) == 2)
-        await asyncio.sleep(30)
-
-    assert calls.read_text().splitlines() == ["notify istio-integrator.charmhub.io/mesh"] * 2
-
-
-async def test_progress_is_told_at_once_and_then_seldom(pebble: Path):
-    calls = pebble.parent / "calls"
-    notifier = notices.Notifier(pebble)
-    async with running_task(notifier.run()):
-        for _ in range(60):
-            notifier.notify(names.PROGRESS_NOTICE)
-            await asyncio.sleep(0.5)
-        await asyncio.sleep(30)
-
-    assert len(calls.read_text().splitlines()) == 4
-
-
-async def test_failing_pebble_is_no_reason_to_end(pebble: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("FAIL", "1")
-    notifier = notices.Notifier(pebble)
-    async with running_task(notifier.run()) as task:
-        notifier.notify(names.PROGRESS_NOTICE)
-        await until((pebble.parent / "calls").exists)
-        await asyncio.sleep(5)
-        assert not task.done()
-
-
-async def test_without_pebble_nothing_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delenv("PEBBLE_SOCKET", raising=False)
-    notifier = notices.Notifier(tmp_path / "absent")
-    async with running_task(notifier.run()) as task:
-        notifier.notify(names.MESH_NOTICE)
-        await asyncio.sleep(5)
-        assert not task.done()
-        assert not notifier.available
-    assert os.environ.get("PEBBLE_SOCKET") is None

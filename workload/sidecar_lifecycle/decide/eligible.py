@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from integrator_contract import names, pods, selectors
+from integrator_contract import names, selectors, service
 from integrator_contract.reasons import Reason
 from sidecar_lifecycle.model import types
 
@@ -16,19 +16,11 @@ _REVISION_LABELS = ("controller-revision-hash", "pod-template-generation")
 """Which template a pod was made from: of a StatefulSet the first, of a DaemonSet the second."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+@dataclass(frozen=True, kw_only=True)
+class Scope(service.Eligibility):
     """What decides about a pod's sidecar beside the pod itself."""
 
     namespace_labels: Mapping[str, str]
-    model: str = ""
-    application: str = ""
-    """Our own: its pods stay outside of the mesh."""
-    revision: str = ""
-    """The value of `istio.io/rev` that means the istiod in use; empty accepts any."""
-    membership: pods.Membership = "namespace"
-    included: selectors.Selector = selectors.NOTHING
-    excluded: selectors.Selector = selectors.NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +175,8 @@ def _by_pod(pod: types.Pod, scope: Scope) -> Wanted:
 
 def _by_revision(revision: str, scope: Scope, who: str) -> Wanted:
     said = f"{who} says {names.REVISION}={revision}"
-    if scope.revision and revision != scope.revision:
-        return Wanted(False, Reason.OTHER_REVISION, f"{said}, which is not {scope.revision}")
+    if scope.mesh_revision and revision != scope.mesh_revision:
+        return Wanted(False, Reason.OTHER_REVISION, f"{said}, which is not {scope.mesh_revision}")
     return Wanted(True, Reason.REVISION, said)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from integrator_contract import names
+from integrator_contract import names, service
 from integrator_contract.answers import Action
 from integrator_contract.reasons import Reason
 from sidecar_lifecycle.model import types
@@ -19,16 +19,10 @@ from sidecar_lifecycle.model import types
 from . import payload, restart, status_port
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+@dataclass(frozen=True, kw_only=True)
+class Policy(service.Rules):
     """What was configured, apart from what pods say themselves."""
 
-    wait_for: tuple[str, ...] = ()
-    """Containers whose end counts, in pods that have one of them; empty means all."""
-    ignore: tuple[str, ...] = ()
-    """Containers whose end does not count."""
-    status_port: int = names.DEFAULT_STATUS_PORT
-    """The mesh's status port; 0 means that it is switched off."""
     enabled: bool = True
     namespace_enabled: bool = True
     """False when the pod's namespace is annotated as disabled."""
@@ -103,7 +97,9 @@ def _proxy(pod: types.Pod) -> types.Container | None:
 
 def _judged(pod: types.Pod, policy: Policy) -> Iterator[Decision]:
     """Yield what the pod's present state calls for; the last one always applies."""
-    selection = payload.select(pod, wait_for=policy.wait_for, ignore=policy.ignore)
+    selection = payload.select(
+        pod, wait_for=policy.wait_for_containers, ignore=policy.ignore_containers
+    )
 
     def decide(action: Action, reason: Reason, message: str) -> Decision:
         return Decision(

@@ -1,31 +1,38 @@
-"""What `sidecar-lifecycle run` was told."""
+"""What `sidecar-lifecycle run` was told, or `uninjected`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from integrator_contract import names, namespaces, service
-from sidecar_lifecycle.decide import finished
+from sidecar_lifecycle.decide import eligible, finished, stale
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Settings(service.Options):
-    """The options of `run`: those that the charm writes, and what is for whoever tries it."""
+    """The options: those that the charm writes, and what is for whoever tries it."""
 
     kubeconfig: str | None = None
     log_level: str = "info"
+    proxy: stale.Proxy = stale.UNKNOWN
+    """What new pods get, to tell which ones have an old proxy."""
 
     def policy(
         self, *, namespace_enabled: bool = True, clock_stepped: bool = False
     ) -> finished.Policy:
         """Return what the rules need beside a pod."""
         return finished.Policy(
-            wait_for=self.wait_for_containers,
-            ignore=self.ignore_containers,
-            status_port=self.status_port,
+            **service.values(service.Rules, self),
             enabled=self.proxy_shutdown,
             namespace_enabled=namespace_enabled,
             clock_stepped=clock_stepped,
+        )
+
+    def scope(self, namespace_labels: Mapping[str, str]) -> eligible.Scope:
+        """Return what the rules need to decide about a pod of the model."""
+        return eligible.Scope(
+            namespace_labels=namespace_labels, **service.values(service.Eligibility, self)
         )
 
     def served(self) -> namespaces.Served:

@@ -12,16 +12,18 @@ from typing import Any
 import prometheus_client
 import pytest
 from sidecar_lifecycle.decide.convergence import memory
-from sidecar_lifecycle.decide.convergence.settings import Settings
 from sidecar_lifecycle.shell.convergence import cluster as hands
 from sidecar_lifecycle.shell.convergence import controller
+from sidecar_lifecycle.shell.settings import Settings
 
 from tests.unit.workload import fake_apiserver, pods
 from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
 
 VIRTUAL_TIME = True
 MODEL = "kubeflow"
-SETTINGS = Settings(model=MODEL, application="istio-integrator")
+SETTINGS = Settings(
+    model=MODEL, application="istio-integrator", unit="istio-integrator/0", joined=True
+)
 EPOCH = datetime.datetime(2026, 1, 1, 1, tzinfo=datetime.UTC).timestamp()
 """An hour after the pods of the builder came up."""
 MEMORY = "istio-integrator-convergence"

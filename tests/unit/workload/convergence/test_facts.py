@@ -5,7 +5,6 @@ from sidecar_lifecycle.decide import eligible
 from sidecar_lifecycle.decide.convergence import facts, trial
 from sidecar_lifecycle.model import types
 
-from integrator_contract import selectors
 from tests.unit.workload import pods
 
 WANTED = eligible.Wanted(True, "NamespaceInjection", "its namespace says so")
@@ -59,7 +58,7 @@ def test_what_is_not_ours_says_why():
 
 
 def scope(labels=None, **settings):
-    return eligible.Scope(namespace_labels=labels or {}, **settings)
+    return eligible.Scope(model="m", application="a", namespace_labels=labels or {}, **settings)
 
 
 def test_the_fingerprint_follows_what_decides_about_injection():
@@ -70,8 +69,8 @@ def test_the_fingerprint_follows_what_decides_about_injection():
     others = [
         facts.fingerprint(scope(enabled), ("u2",)),
         facts.fingerprint(scope({}), ("u1",)),
-        facts.fingerprint(scope(enabled, revision="x"), ("u1",)),
-        facts.fingerprint(scope(enabled, excluded=selectors.parse("a in (b, c)")), ("u1",)),
+        facts.fingerprint(scope(enabled, mesh_revision="x"), ("u1",)),
+        facts.fingerprint(scope(enabled, excluded_pods="a in (b, c)"), ("u1",)),
     ]
     assert len({first, *others}) == 5
 
@@ -97,9 +96,9 @@ def test_a_trial_pod_is_the_workloads_next_one():
     ("given", "want"),
     [
         pytest.param(scope({"istio-injection": "enabled"}), {}, id="member"),
-        pytest.param(scope({"istio.io/rev": "x"}, revision="x"), {}, id="member-by-revision"),
+        pytest.param(scope({"istio.io/rev": "x"}, mesh_revision="x"), {}, id="member-by-revision"),
         pytest.param(scope(), {"sidecar.istio.io/inject": "true"}, id="outside"),
-        pytest.param(scope(revision="x"), {"istio.io/rev": "x"}, id="outside-by-revision"),
+        pytest.param(scope(mesh_revision="x"), {"istio.io/rev": "x"}, id="outside-by-revision"),
     ],
 )
 def test_a_generic_trial_pod_asks_for_a_sidecar_where_the_namespace_does_not(given, want):

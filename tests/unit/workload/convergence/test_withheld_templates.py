@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from sidecar_lifecycle.decide.convergence import memory, outcome, plan
-from sidecar_lifecycle.decide.convergence import settings as options
+from sidecar_lifecycle.shell import settings as options
 from sidecar_lifecycle.shell.convergence import cluster as hands
 
 from tests.unit.workload import pods, scripted
@@ -51,7 +51,7 @@ async def decide(kind: str, workload: dict[str, Any], labels: dict[str, str]) ->
     namespace = {"metadata": {"name": MODEL, "labels": {"istio-injection": "enabled"}}}
     server.answers[f"/namespaces/{MODEL}"] = json.dumps(namespace).encode()
     server.answers["/statefulsets/app"] = b'{"metadata":{}}'
-    settings = options.Settings(model=MODEL, application="app")
+    settings = options.Settings(model=MODEL, application="app", unit="app/0")
     subject = hands.Cluster(server, settings, lambda: NOW)  # type: ignore[arg-type]
     reading = await hands.read(subject, await subject.pods(), memory.Memory(), {})
     return plan.plan(

@@ -134,7 +134,7 @@ def fingerprint(scope: eligible.Scope, injectors: tuple[str, ...]) -> str:
     keys = (names.INJECTION, names.REVISION, names.DATAPLANE_MODE)
     parts = [
         {key: scope.namespace_labels.get(key) for key in keys},
-        scope.revision,
+        scope.mesh_revision,
         scope.membership,
         repr(_sorted(scope.included)),
         repr(_sorted(scope.excluded)),

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from integrator_contract import answers
+from integrator_contract import answers, service
 from integrator_contract.reasons import Reason
 
 from .facts import Replica, Snapshot
 from .memory import Guard, Memory, Pause, Round
 from .outcome import Limits, News
-from .settings import Mode
 
 
 @dataclass(slots=True)
@@ -24,7 +23,7 @@ class Ledger:
 
     snapshot: Snapshot
     memory: Memory
-    mode: Mode
+    mode: service.Convergence
     limits: Limits
     now: float
     """Seconds since the epoch."""

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
 
-from integrator_contract import answers
+from integrator_contract import answers, service
 
 from .facts import Replica
 from .memory import Memory
@@ -18,7 +18,7 @@ REMEDY = "fix it, then run restart-uninjected, or annotate it with convergence=d
 class Limits:
     """How far and how fast convergence goes; times in seconds."""
 
-    max_unavailable: int = 2
+    max_unavailable: int = service.Options.convergence_max_unavailable
     """Workloads that may miss a pod because of us at the same time."""
     ready_for: float = 60.0
     """A pod that came up just now may be in the middle of something."""

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from integrator_contract import service
+
 from .choice import choose
 from .facts import Snapshot
 from .ledger import Ledger
 from .memory import Memory
 from .outcome import Limits, Plan
 from .review import review
-from .settings import Mode
 from .summary import summarize
 
 
-def plan(snapshot: Snapshot, memory: Memory, *, mode: Mode, limits: Limits, now: float) -> Plan:
+def plan(
+    snapshot: Snapshot,
+    memory: Memory,
+    *,
+    mode: service.Convergence,
+    limits: Limits,
+    now: float,
+) -> Plan:
     """Decide what to do next.
 
     Args:

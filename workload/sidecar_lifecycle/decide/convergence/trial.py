@@ -37,8 +37,8 @@ def generic(scope: eligible.Scope) -> dict[str, Any]:
     labels = scope.namespace_labels
     own: dict[str, str] = {}
     if names.INJECTION not in labels and names.REVISION not in labels:
-        by_revision = scope.revision not in ("", "default")
-        own = {names.REVISION: scope.revision} if by_revision else {names.INJECT: "true"}
+        by_revision = scope.mesh_revision not in ("", "default")
+        own = {names.REVISION: scope.mesh_revision} if by_revision else {names.INJECT: "true"}
     container = {
         "name": "trial",
         "image": "trial.invalid/trial",

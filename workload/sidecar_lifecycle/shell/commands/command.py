@@ -34,16 +34,18 @@ def say(line: str, file: TextIO | None = None) -> None:
 
 
 def add_options(
-    parser: argparse.ArgumentParser, *only: str, defaults: Mapping[str, Any] | None = None
+    parser: argparse.ArgumentParser,
+    kind: service.Kind = service.Options,
+    defaults: Mapping[str, Any] | None = None,
 ) -> None:
     """Add options that the contract declares.
 
     Args:
         parser: that gets them.
-        only: Names of fields of `service.Options`; none: all of them.
+        kind: Which of them.
         defaults: of this command, where they differ.
     """
-    for field in service.chosen(*only):
+    for field in dataclasses.fields(kind):
         argument = service.argument(field)
         is_required = field.default is dataclasses.MISSING
         default = None if is_required else (defaults or {}).get(field.name, field.default)

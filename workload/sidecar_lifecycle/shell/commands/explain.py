@@ -35,16 +35,12 @@ def add_parser(subparsers: command.Subparsers) -> None:
 
 def add_policy_options(parser: argparse.ArgumentParser) -> None:
     """Add the options by which the rules are tuned."""
-    command.add_options(parser, *service.RULES)
+    command.add_options(parser, service.Rules)
 
 
 def policy(arguments: argparse.Namespace) -> finished.Policy:
     """Return what those options say."""
-    return finished.Policy(
-        wait_for=arguments.wait_for_containers,
-        ignore=arguments.ignore_containers,
-        status_port=arguments.status_port,
-    )
+    return finished.Policy(**service.values(service.Rules, arguments))
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -54,7 +50,9 @@ def main(arguments: argparse.Namespace) -> int:
         pod = _pod(document)
         decision = finished.finished(pod, rules)
         if arguments.output == "json":
-            ended = payload.ended_at(pod, wait_for=rules.wait_for, ignore=rules.ignore)
+            ended = payload.ended_at(
+                pod, wait_for=rules.wait_for_containers, ignore=rules.ignore_containers
+            )
             known = dataclasses.replace(answer(pod, decision), ended=ended or "")
             print(json.dumps(known.line()))
         else:

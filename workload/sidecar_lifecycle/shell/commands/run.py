@@ -18,8 +18,7 @@ import prometheus_client
 import structlog
 from lightkube.core import exceptions
 
-from integrator_contract import names, schema, selectors
-from sidecar_lifecycle.decide.convergence import settings as convergence_settings
+from integrator_contract import names, schema, service
 from sidecar_lifecycle.shell import logs, metrics
 from sidecar_lifecycle.shell import settings as options
 from sidecar_lifecycle.shell.admission import probe
@@ -66,11 +65,13 @@ def add_parser(subparsers: command.Subparsers) -> None:
 
 def settings_of(arguments: argparse.Namespace) -> options.Settings:
     """Return the options as a typed value."""
-    values = {name: getattr(arguments, name) for name in options.Settings.__dataclass_fields__}
+    values = service.values(service.Options, arguments)
     if arguments.joined is None:
         # Charms from before the contract name the mesh when the model has joined it, not earlier.
         values["joined"] = bool(arguments.mesh_namespace)
-    return options.Settings(**values)
+    return options.Settings(
+        **values, kubeconfig=arguments.kubeconfig, log_level=arguments.log_level
+    )
 
 
 def _contract(text: str) -> str:
@@ -86,7 +87,6 @@ def main(arguments: argparse.Namespace) -> int:
     """Run until SIGTERM."""
     logs.configure(arguments.log_level)
     settings = settings_of(arguments)
-    _convergence_settings(settings)
     try:
         connection = client.connect(settings.kubeconfig)
     except exceptions.ConfigError as error:
@@ -176,14 +176,14 @@ class Program:
             "shutdown": self.shutdown.run(),
             "convergence": convergence.run(
                 self.client,
-                _convergence_settings(self.settings),
+                settings,
                 self.leadership,
                 registry=self.registry,
                 progress=lambda: self.notifier.notify(names.PROGRESS_NOTICE),
                 recorder=self.recorder,
             ),
             "admission": probe.run(
-                self.client, self.settings.model, self.leadership, registry=self.registry
+                self.client, settings.model, self.leadership, registry=self.registry
             ),
             "observer": observer.run(),
             **({"gateways": gateway_observer.run()} if settings.observe_gateways else {}),
@@ -208,25 +208,6 @@ class Program:
 async def _outlive(task: asyncio.Task[None]) -> None:
     """Fail when a task fails, without cancelling it when we are cancelled."""
     await asyncio.shield(task)
-
-
-def _convergence_settings(settings: options.Settings) -> convergence_settings.Settings:
-    try:
-        included = selectors.parse(settings.included_pods)
-        excluded = selectors.parse(settings.excluded_pods)
-    except ValueError as error:
-        raise command.InputError(f"a pod selector can't be read: {error}") from error
-    return convergence_settings.Settings(
-        model=settings.model,
-        application=settings.application,
-        revision=settings.mesh_revision,
-        joined=settings.joined,
-        membership=settings.membership,
-        included=included,
-        excluded=excluded,
-        mode=settings.convergence,
-        max_unavailable=settings.convergence_max_unavailable,
-    )
 
 
 async def _until_signalled(program: Coroutine[Any, Any, None]) -> None:

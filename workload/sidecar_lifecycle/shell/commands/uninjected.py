@@ -15,15 +15,15 @@ from collections.abc import Callable
 import msgspec
 from lightkube.core import exceptions
 
-from integrator_contract import answers, names, namespaces, selectors, service
+from integrator_contract import answers, namespaces, service
 from integrator_contract.reasons import Reason
 from sidecar_lifecycle.decide import stale
 from sidecar_lifecycle.decide.convergence import facts, memory, outcome, plan
-from sidecar_lifecycle.decide.convergence.settings import Settings
 from sidecar_lifecycle.shell import logs
 from sidecar_lifecycle.shell.convergence import cluster as hands
 from sidecar_lifecycle.shell.kube import client as kube_client
 from sidecar_lifecycle.shell.kube import errors
+from sidecar_lifecycle.shell.settings import Settings
 
 from . import command
 
@@ -81,7 +81,7 @@ def add_scope(parser: argparse.ArgumentParser) -> None:
     """Add what decides which pods should have a sidecar."""
     command.add_options(
         parser,
-        *service.ELIGIBILITY,
+        service.Eligibility,
         defaults={"lifecycle_namespaces": namespaces.kinds(("model",))},
     )
     parser.add_argument(
@@ -102,18 +102,9 @@ def main(args: argparse.Namespace) -> int:
     """Run the command."""
     logs.configure("warning")
     settings = Settings(
-        model=args.model,
-        application=args.application,
-        revision=args.mesh_revision,
-        membership=args.membership,
-        included=_selector("--included-pods", args.included_pods),
-        excluded=_selector("--excluded-pods", args.excluded_pods),
-        mode=args.convergence,
-        namespaces=namespaces.Served(
-            model=args.model,
-            owner=names.owner(args.model, args.application),
-            kinds=args.lifecycle_namespaces,
-        ),
+        **service.values(service.Eligibility, args),
+        unit="",
+        kubeconfig=args.kubeconfig,
         proxy=stale.Proxy(revision=args.proxy_revision, version=args.proxy_version),
     )
     try:
@@ -124,15 +115,8 @@ def main(args: argparse.Namespace) -> int:
         raise command.InputError(str(error)) from error
 
 
-def _selector(option: str, text: str) -> selectors.Selector:
-    try:
-        return selectors.parse(text)
-    except ValueError as error:
-        raise command.InputError(f"{option}: {error}") from error
-
-
 async def _run(args: argparse.Namespace, settings: Settings) -> int:
-    client = kube_client.connect(args.kubeconfig)
+    client = kube_client.connect(settings.kubeconfig)
     try:
         cluster = hands.Cluster(client, settings)
         if args.restart:
@@ -154,7 +138,7 @@ async def _look(cluster: hands.Cluster) -> tuple[outcome.Plan, hands.Reading]:
     decided = plan.plan(
         reading.snapshot,
         remembered,
-        mode=cluster.settings.mode,
+        mode=cluster.settings.convergence,
         limits=outcome.Limits(),
         now=time.time(),
     )

@@ -13,12 +13,12 @@ import msgspec
 from integrator_contract import names, namespaces
 from sidecar_lifecycle.decide import eligible
 from sidecar_lifecycle.decide.convergence import facts, memory, trial
-from sidecar_lifecycle.decide.convergence.settings import Settings
 from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell.kube import errors
 from sidecar_lifecycle.shell.kube.client import Client, answer, path
 from sidecar_lifecycle.shell.kube.fence import Fence
 from sidecar_lifecycle.shell.kube.watch import listed
+from sidecar_lifecycle.shell.settings import Settings
 
 T = TypeVar("T", bound=types.Object)
 
@@ -126,8 +126,8 @@ class Cluster:
 
     async def elsewhere(self) -> list[Elsewhere]:
         """Find pods without their sidecar in the other namespaces that we look after."""
-        served = self.settings.namespaces
-        if served is None or served.kinds <= namespaces.MODEL_ONLY:
+        served = self.settings.served()
+        if served.kinds <= namespaces.MODEL_ONLY:
             return []
         found: list[Elsewhere] = []
         for each in await self._list(types.Namespace):
@@ -135,8 +135,10 @@ class Cluster:
             if served.kind_of(name, each.metadata.labels) in (None, "model"):
                 continue
             around = eligible.Scope(
+                model="",
+                application="",
                 namespace_labels=each.metadata.labels,
-                revision=self.settings.revision,
+                mesh_revision=self.settings.mesh_revision,
                 membership="none",
             )
             for pod in await self._list(types.Pod, namespace=name):

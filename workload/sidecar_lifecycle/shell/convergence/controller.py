@@ -15,11 +15,11 @@ import structlog
 from integrator_contract import answers, names
 from integrator_contract.reasons import Reason
 from sidecar_lifecycle.decide.convergence import facts, memory, outcome, plan
-from sidecar_lifecycle.decide.convergence.settings import Settings
 from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell.kube import errors, events
 from sidecar_lifecycle.shell.kube.client import Client
 from sidecar_lifecycle.shell.kube.watch import watch
+from sidecar_lifecycle.shell.settings import Settings
 
 from . import cluster as hands
 from . import metrics
@@ -131,9 +131,9 @@ class Controller:
         # Workloads come and go, and this process stays.
         for workload in self.answers.keys() - reading.snapshot.desired.keys():
             del self.answers[workload]
-        limits = outcome.Limits(max_unavailable=self.settings.max_unavailable)
+        limits = outcome.Limits(max_unavailable=self.settings.convergence_max_unavailable)
         now = self.clock.now()
-        mode = self.settings.mode
+        mode = self.settings.convergence
         return plan.plan(reading.snapshot, remembered, mode=mode, limits=limits, now=now), reading
 
     def _has_work(self, decided: outcome.Plan, stored: resources.ConfigMap) -> bool:
