@@ -5,35 +5,24 @@ Usage: python docs/generate.py [--check]   (--check: say what differs, change no
 
 from __future__ import annotations
 
-import argparse
 import ast
 import pathlib
 import re
 import sys
-from collections.abc import Iterable
 from typing import Any
 
-import prometheus_client
+import program
+import tables
 import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-_DEFAULT = re.compile(r"\s*\(default(?:%\(\w+\)s|[^)])*\)")
-"""The table has a column of its own for it."""
-
-
-def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """Write a Markdown table; line breaks inside a cell become spaces."""
-    lines = [list(header)]
-    lines.append(["---"] * len(lines[0]))
-    lines += [[" ".join(cell.split()).replace("|", "\\|") for cell in row] for row in rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
 def configuration() -> str:
     """Describe the options of `juju config`."""
     options: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "config.yaml").read_text())
     sections = [
-        f"## {name}\n\n{option['type']}, default {_value(option['default'])}\n\n"
+        f"## {name}\n\n{option['type']}, default {tables.value(option['default'])}\n\n"
         f"{option['description'].strip()}\n"
         for name, option in sorted(options["options"].items())
     ]
@@ -52,130 +41,13 @@ def actions() -> str:
     for name, action in sorted(known.items()):
         parameters = action.get("params", {})
         rows = [
-            (f"`{key}`", value["type"], _value(value.get("default")), value["description"])
+            (f"`{key}`", value["type"], tables.value(value.get("default")), value["description"])
             for key, value in parameters.items()
         ]
-        body = table(("parameter", "type", "default", "meaning"), rows) if rows else ""
+        body = tables.table(("parameter", "type", "default", "meaning"), rows) if rows else ""
         sections.append(f"## {name}\n\n{action['description'].strip()}\n\n{body}".rstrip() + "\n")
     head = "# Actions\n\nRun with `juju run istio-integrator/leader ACTION [PARAMETER=VALUE]`.\n\n"
     return head + "\n".join(sections)
-
-
-def _value(value: object) -> str:
-    if isinstance(value, bool):
-        return f"`{str(value).lower()}`"
-    return f"`{value}`" if value not in (None, "") else "empty"
-
-
-def command_line() -> str:
-    """Describe the workload's program from its own parsers."""
-    from sidecar_lifecycle.model import bounded  # noqa: PLC0415  (needs workload/ on the path)
-    from sidecar_lifecycle.shell import cli  # noqa: PLC0415
-
-    root = cli.parser()
-    commands = next(
-        action
-        for action in root._actions  # noqa: SLF001  (argparse has no public way to list)
-        if isinstance(action, argparse._SubParsersAction)  # noqa: SLF001
-    )
-    summaries = {choice.dest: choice.help or "" for choice in commands._choices_actions}  # noqa: SLF001
-    sections: list[str] = []
-    for name, parser in commands.choices.items():
-        rows = [
-            (_spelled(action), meaning(action), _default(action))
-            for action in parser._actions  # noqa: SLF001
-            if not isinstance(action, argparse._HelpAction)  # noqa: SLF001
-        ]
-        about = parser.description or summaries[name]
-        sections.append(
-            f"## {name}\n\n{about.strip()}\n\n"
-            + table(("argument", "meaning", "default"), rows)
-            + f"\n```console\n{_examples(parser)}```\n"
-        )
-    head = (
-        "# Command line\n\n`sidecar-lifecycle` is the program of the workload image. The charm "
-        "uses it in the Pebble layer\nand by Pebble exec; an operator can, too:\n"
-        "`juju ssh --container lifecycle istio-integrator/0 sidecar-lifecycle …`\n\n"
-        "Exit codes: 0 done, 1 failed or not all done, 2 bad arguments or input, which the\n"
-        "message names.\n\n"
-        f"`explain` and `mutate` read JSON or YAML of at most {bounded.LARGEST >> 20} MiB and "
-        f"{bounded.DEEPEST} levels,\nwith {bounded.MOST_VALUES:,} values in JSON or "
-        f"{bounded.MOST_EVENTS:,} in YAML (some 1,000 or 300 pods).\nYAML has no aliases, merge "
-        "keys, directives or tags (but `!!str`) there. Anything else is\nbad input. Values that "
-        "Kubernetes takes for texts are texts, such as `22:00` and `=`, and so are\nthe keys `1` "
-        "and `true`. Names are printed with control characters escaped.\n\n"
-        "Each command has `--help`; `sidecar-lifecycle --version` prints the version.\n\n"
-    )
-    return head + "\n".join(sections)
-
-
-def meaning(action: argparse.Action) -> str:
-    """Say what an argument means, without its default."""
-    return _DEFAULT.sub("", action.help or "").strip()
-
-
-def _examples(parser: argparse.ArgumentParser) -> str:
-    lines = (parser.epilog or "").splitlines()[1:]
-    return "".join(f"{line.strip()}\n" for line in lines)
-
-
-def _spelled(action: argparse.Action) -> str:
-    if not action.option_strings:
-        return f"`{action.metavar or action.dest.upper()}`"
-    if action.nargs == 0:
-        return f"`{action.option_strings[-1]}`"
-    values = "|".join(map(str, action.choices)) if action.choices else None
-    return f"`{action.option_strings[-1]} {values or action.metavar or action.dest.upper()}`"
-
-
-def _default(action: argparse.Action) -> str:
-    value = action.default
-    if isinstance(value, frozenset | set | tuple | list):
-        value = ",".join(sorted(map(str, value)))
-    unset = value in (None, "", argparse.SUPPRESS) or action.nargs == 0
-    return "" if unset else _value(value)
-
-
-def metrics() -> str:
-    """Describe what `/metrics` serves."""
-    from sidecar_lifecycle.shell import metrics as reconciler  # noqa: PLC0415
-    from sidecar_lifecycle.shell.admission import probe, server  # noqa: PLC0415
-    from sidecar_lifecycle.shell.convergence import metrics as convergence  # noqa: PLC0415
-
-    own = prometheus_client.CollectorRegistry()
-    convergence.Metrics(own)
-    probe.Metrics(own)
-    admission = prometheus_client.CollectorRegistry()
-    server.Metrics(admission)
-    reconcilers = [*_families(reconciler.REGISTRY), *_families(own)]
-    header = ("metric", "type", "labels", "meaning")
-    return (
-        "# Metrics\n\nPort 8080, path `/metrics`. What ends in `_seconds` is in seconds, anything "
-        "else counts.\nA histogram's buckets end at the values given with it, the last one "
-        "nowhere.\n\n"
-        "## Of every unit (`sidecar-lifecycle run`)\n\n"
-        + table(header, reconcilers)
-        + "\n## Of the webhook (`sidecar-lifecycle admission`)\n\n"
-        + table(header, _families(admission))
-    )
-
-
-def _families(registry: prometheus_client.CollectorRegistry) -> list[tuple[str, str, str, str]]:
-    rows: list[tuple[str, str, str, str]] = []
-    for collector in registry._collector_to_names:  # noqa: SLF001  (no public listing)
-        labels = ", ".join(getattr(collector, "_labelnames", ()))
-        for family in collector.describe() if hasattr(collector, "describe") else ():
-            suffix = "_total" if family.type == "counter" else ""
-            meaning = family.documentation + _buckets(collector)
-            rows.append((f"`{family.name}{suffix}`", family.type, labels, meaning))
-    return sorted(rows)
-
-
-def _buckets(collector: object) -> str:
-    if not isinstance(collector, prometheus_client.Histogram):
-        return ""
-    bounds = collector._kwargs["buckets"]  # noqa: SLF001  (no public listing)
-    return f" Buckets: {', '.join(f'{bound:g}' for bound in bounds)}."
 
 
 def events() -> str:
@@ -237,7 +109,7 @@ def _reasons_of(topic: Any) -> str:
     from integrator_contract.reasons import Reason  # noqa: PLC0415
 
     rows = [(f"`{each}`", each.meaning) for each in Reason if topic in each.topics]
-    return table(("reason", "meaning"), sorted(rows))
+    return tables.table(("reason", "meaning"), sorted(rows))
 
 
 def _notice() -> str:
@@ -266,7 +138,7 @@ def access() -> str:
         ]
         sections.append(
             f"## {meta['name']}\n\n{role['kind']}, {where}\n\n"
-            + table(("why", "resources", "verbs"), rows)
+            + tables.table(("why", "resources", "verbs"), rows)
         )
     head = (
         "# Access\n\nThe rights of `rbac/roles.yaml` and, last, `rbac/gateway-namespace.yaml`, "
@@ -348,8 +220,32 @@ def checks() -> str:
         "What `juju run istio-integrator/leader diagnose` looks at, in the order in which a "
         "request meets\nit; [Find out why it is not working](../how-to/debug.md) shows how to "
         "read the report.\n\n"
-        + table(("check", "what it asks", "how", "feeds the status"), [*known, *beside])
+        + tables.table(("check", "what it asks", "how", "feeds the status"), [*known, *beside])
     )
+
+
+def relations() -> str:
+    """Return docs/reference/relations.md with the endpoints of metadata.yaml in its table."""
+    metadata = yaml.safe_load((ROOT / "metadata.yaml").read_text())
+    rows = [
+        (
+            f"`{name}`",
+            f"{side} `{endpoint['interface']}`{_form(endpoint)}",
+            endpoint["description"],
+        )
+        for side in ("provides", "requires")
+        for name, endpoint in metadata[side].items()
+    ]
+    listed = tables.table(("endpoint", "side, interface", "what for"), rows)
+    text = (ROOT / "docs/reference/relations.md").read_text()
+    return re.sub(r"\| endpoint \|.*\n(?:\|.*\n)+", lambda _: listed, text, count=1)
+
+
+def _form(endpoint: dict[str, Any]) -> str:
+    """Say how an endpoint's data are written, and how many relations it takes."""
+    versions = ", ".join(endpoint.get("versions", ()))
+    written = f" (serialized-data-interface {versions})" if versions else ""
+    return written + (", one" if endpoint.get("limit") == 1 else "")
 
 
 def terraform_variables() -> str:
@@ -378,10 +274,11 @@ PAGES = {
     "docs/reference/checks.md": checks,
     "docs/reference/events.md": events,
     "docs/reference/reasons.md": reasons,
+    "docs/reference/relations.md": relations,
     "docs/reference/configuration.md": configuration,
     "docs/reference/actions.md": actions,
-    "docs/reference/command-line.md": command_line,
-    "docs/reference/metrics.md": metrics,
+    "docs/reference/command-line.md": program.command_line,
+    "docs/reference/metrics.md": program.metrics,
     "terraform/variables.tf": terraform_variables,
     "terraform/outputs.tf": terraform_outputs,
 }

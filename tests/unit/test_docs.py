@@ -51,11 +51,12 @@ def test_reference_pages_say_what_the_sources_say():
     ],
 )
 def test_meaning_of_an_argument_leaves_its_default_to_the_column_for_it(
-    said: str | None, meaning: str
+    said: str | None, meaning: str, monkeypatch: pytest.MonkeyPatch
 ):
-    generate = runpy.run_path(str(ROOT / "docs/generate.py"))
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    program = runpy.run_path(str(ROOT / "docs/program.py"))
 
-    assert generate["meaning"](argparse.Action([], "port", help=said)) == meaning
+    assert program["meaning"](argparse.Action([], "port", help=said)) == meaning
 
 
 @pytest.mark.parametrize("page", [pytest.param(p, id=str(p.relative_to(ROOT))) for p in PAGES])

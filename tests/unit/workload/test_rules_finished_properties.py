@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sidecar_lifecycle.decide import finished, restart
+from sidecar_lifecycle.decide import container_restart, finished
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell.shutdown import sources
 
@@ -187,4 +187,4 @@ def test_restart_without_rules_follows_the_container_then_the_pod(
     want = {"Never": False, "OnFailure": code != 0}.get(effective, True)
 
     container = types.Container(name="main", restartPolicy=policy)
-    assert restart.will_restart(container, pod_policy, code) is want
+    assert container_restart.will_restart(container, pod_policy, code) is want

@@ -16,7 +16,7 @@ from integrator_contract.answers import Action
 from integrator_contract.reasons import Reason
 from sidecar_lifecycle.model import types
 
-from . import payload, restart, status_port
+from . import container_restart, payload, status_port
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +73,7 @@ def _not_ours(pod: types.Pod) -> Iterator[Decision]:
     proxy = _proxy(pod)
     if proxy is None:
         yield _ignore(Reason.NO_PROXY, f"no container {names.PROXY}")
-    elif restart.will_restart(proxy, pod.spec.restartPolicy, 0):
+    elif container_restart.will_restart(proxy, pod.spec.restartPolicy, 0):
         yield _ignore(Reason.RESTARTS_ALWAYS, "a stopped proxy would be started again")
 
 
@@ -158,7 +158,7 @@ def _proxy_gone(
     """Yield what it means that the proxy has ended."""
     proxy = _proxy(pod)
     assert proxy is not None
-    if restart.will_restart(proxy, pod.spec.restartPolicy, ended.exitCode):
+    if container_restart.will_restart(proxy, pod.spec.restartPolicy, ended.exitCode):
         yield decide(
             Action.WAIT, Reason.PROXY_RESTARTING, f"the proxy ended with {ended.exitCode}"
         )

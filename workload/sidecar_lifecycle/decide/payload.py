@@ -9,7 +9,7 @@ from integrator_contract import names, service
 from integrator_contract.reasons import Reason
 from sidecar_lifecycle.model import types
 
-from . import restart
+from . import container_restart
 
 STALE = Reason.STALE_STATUS
 """The reason when a container ended before its pod started, by the node's clock."""
@@ -149,7 +149,7 @@ def _unfinished(
     if ended is None or state.waiting is not None:
         why = state.waiting.reason if state.waiting else None
         return Unfinished(name, Reason.PAYLOAD_WAITING, f"is waiting ({why or 'no reason given'})")
-    if restart.will_restart(container, pod.spec.restartPolicy, ended.exitCode):
+    if container_restart.will_restart(container, pod.spec.restartPolicy, ended.exitCode):
         return Unfinished(
             name, Reason.PAYLOAD_RESTARTING, f"ended with {ended.exitCode} and is started again"
         )
@@ -172,7 +172,7 @@ def restarting(pod: types.Pod) -> Unfinished | None:
     for container, known in pairs:
         status = known.get(container.name)
         ended = status.state.terminated if status else None
-        if ended is not None and restart.restarts_all(container, ended.exitCode):
+        if ended is not None and container_restart.restarts_all(container, ended.exitCode):
             return Unfinished(
                 container.name,
                 Reason.POD_RESTARTING,

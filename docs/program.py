@@ -1,0 +1,123 @@
+"""The pages about the workload's program: its command line and its metrics."""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+import prometheus_client
+import tables
+
+_DEFAULT = re.compile(r"\s*\(default(?:%\(\w+\)s|[^)])*\)")
+"""The table has a column of its own for it."""
+
+
+def command_line() -> str:
+    """Describe the workload's program from its own parsers."""
+    from sidecar_lifecycle.model import bounded  # noqa: PLC0415  (needs workload/ on the path)
+    from sidecar_lifecycle.shell import cli  # noqa: PLC0415
+
+    root = cli.parser()
+    commands = next(
+        action
+        for action in root._actions  # noqa: SLF001  (argparse has no public way to list)
+        if isinstance(action, argparse._SubParsersAction)  # noqa: SLF001
+    )
+    summaries = {choice.dest: choice.help or "" for choice in commands._choices_actions}  # noqa: SLF001
+    sections: list[str] = []
+    for name, parser in commands.choices.items():
+        rows = [
+            (_spelled(action), meaning(action), _default(action))
+            for action in parser._actions  # noqa: SLF001
+            if not isinstance(action, argparse._HelpAction)  # noqa: SLF001
+        ]
+        about = parser.description or summaries[name]
+        sections.append(
+            f"## {name}\n\n{about.strip()}\n\n"
+            + tables.table(("argument", "meaning", "default"), rows)
+            + f"\n```console\n{_examples(parser)}```\n"
+        )
+    head = (
+        "# Command line\n\n`sidecar-lifecycle` is the program of the workload image. The charm "
+        "uses it in the Pebble layer\nand by Pebble exec; an operator can, too:\n"
+        "`juju ssh --container lifecycle istio-integrator/0 sidecar-lifecycle …`\n\n"
+        "Exit codes: 0 done, 1 failed or not all done, 2 bad arguments or input, which the\n"
+        "message names.\n\n"
+        f"`explain` and `mutate` read JSON or YAML of at most {bounded.LARGEST >> 20} MiB and "
+        f"{bounded.DEEPEST} levels,\nwith {bounded.MOST_VALUES:,} values in JSON or "
+        f"{bounded.MOST_EVENTS:,} in YAML (some 1,000 or 300 pods).\nYAML has no aliases, merge "
+        "keys, directives or tags (but `!!str`) there. Anything else is\nbad input. Values that "
+        "Kubernetes takes for texts are texts, such as `22:00` and `=`, and so are\nthe keys `1` "
+        "and `true`. Names are printed with control characters escaped.\n\n"
+        "Each command has `--help`; `sidecar-lifecycle --version` prints the version.\n\n"
+    )
+    return head + "\n".join(sections)
+
+
+def meaning(action: argparse.Action) -> str:
+    """Say what an argument means, without its default."""
+    return _DEFAULT.sub("", action.help or "").strip()
+
+
+def _examples(parser: argparse.ArgumentParser) -> str:
+    lines = (parser.epilog or "").splitlines()[1:]
+    return "".join(f"{line.strip()}\n" for line in lines)
+
+
+def _spelled(action: argparse.Action) -> str:
+    if not action.option_strings:
+        return f"`{action.metavar or action.dest.upper()}`"
+    if action.nargs == 0:
+        return f"`{action.option_strings[-1]}`"
+    values = "|".join(map(str, action.choices)) if action.choices else None
+    return f"`{action.option_strings[-1]} {values or action.metavar or action.dest.upper()}`"
+
+
+def _default(action: argparse.Action) -> str:
+    value = action.default
+    if isinstance(value, frozenset | set | tuple | list):
+        value = ",".join(sorted(map(str, value)))
+    unset = value in (None, "", argparse.SUPPRESS) or action.nargs == 0
+    return "" if unset else tables.value(value)
+
+
+def metrics() -> str:
+    """Describe what `/metrics` serves."""
+    from sidecar_lifecycle.shell import metrics as reconciler  # noqa: PLC0415
+    from sidecar_lifecycle.shell.admission import probe, server  # noqa: PLC0415
+    from sidecar_lifecycle.shell.convergence import metrics as convergence  # noqa: PLC0415
+
+    own = prometheus_client.CollectorRegistry()
+    convergence.Metrics(own)
+    probe.Metrics(own)
+    admission = prometheus_client.CollectorRegistry()
+    server.Metrics(admission)
+    reconcilers = [*_families(reconciler.REGISTRY), *_families(own)]
+    header = ("metric", "type", "labels", "meaning")
+    return (
+        "# Metrics\n\nPort 8080, path `/metrics`. What ends in `_seconds` is in seconds, anything "
+        "else counts.\nA histogram's buckets end at the values given with it, the last one "
+        "nowhere.\n\n"
+        "## Of every unit (`sidecar-lifecycle run`)\n\n"
+        + tables.table(header, reconcilers)
+        + "\n## Of the webhook (`sidecar-lifecycle admission`)\n\n"
+        + tables.table(header, _families(admission))
+    )
+
+
+def _families(registry: prometheus_client.CollectorRegistry) -> list[tuple[str, str, str, str]]:
+    rows: list[tuple[str, str, str, str]] = []
+    for collector in registry._collector_to_names:  # noqa: SLF001  (no public listing)
+        labels = ", ".join(getattr(collector, "_labelnames", ()))
+        for family in collector.describe() if hasattr(collector, "describe") else ():
+            suffix = "_total" if family.type == "counter" else ""
+            meaning = family.documentation + _buckets(collector)
+            rows.append((f"`{family.name}{suffix}`", family.type, labels, meaning))
+    return sorted(rows)
+
+
+def _buckets(collector: object) -> str:
+    if not isinstance(collector, prometheus_client.Histogram):
+        return ""
+    bounds = collector._kwargs["buckets"]  # noqa: SLF001  (no public listing)
+    return f" Buckets: {', '.join(f'{bound:g}' for bound in bounds)}."
