@@ -1,10 +1,11 @@
-"""What the workload answers when the charm asks it which contract it keeps to."""
+"""What the workload answers when the charm asks it."""
 
 import dataclasses
+from typing import Any
 
 from ops import testing
 
-from integrator_contract import schema
+from integrator_contract import answers, schema
 
 PROGRAM = "/usr/bin/sidecar-lifecycle"
 
@@ -20,3 +21,11 @@ def of_image(container: testing.Container, contract: str | None) -> testing.Cont
     """Return a container with another image in it."""
     others = {each for each in container.execs if "--version" not in each.command_prefix}
     return dataclasses.replace(container, execs={*others, version(contract)})
+
+
+def proxy(namespace: str, name: str, decision: str = "wait", **more: Any) -> answers.ProxyAnswer:
+    """Answer about the proxy of a pod."""
+    said = {"reason": "X", "message": "as it is", "containers": (), **more}
+    return answers.ProxyAnswer(
+        namespace=namespace, name=name, decision=answers.Action(decision), **said
+    )

@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from integrator_contract.answers import ACKNOWLEDGED, PodAnswer
 from istio_integrator import order, texts
 from istio_integrator.kube import cluster, errors
 from istio_integrator.lifecycle import answers
@@ -36,13 +37,13 @@ def _stop(parts: order.Parts, parameters: Parameters) -> dict[str, str]:
     namespace = parameters.get("namespace") or parts.context.model
     answer = parts.lifecycle.workload.stop_proxy(namespace, parameters["pod"])
     where = f"{namespace}/{parameters['pod']}"
-    if "result" not in answer:
+    if not answer.result:
         raise errors.LifecycleError(
-            f"{where}: its proxy is not stopped: {answer['message']} ({answer['decision']})"
+            f"{where}: its proxy is not stopped: {answer.message} ({answer.decision})"
         )
-    if answer["result"] != "acknowledged":
-        raise errors.LifecycleError(f"{where}: {answer['result']}: {answer['detail']}")
-    return {"stopped": f"{where}: {answer['message']} (by {answer['transport']})"}
+    if answer.result != ACKNOWLEDGED:
+        raise errors.LifecycleError(f"{where}: {answer.result}: {answer.detail}")
+    return {"stopped": f"{where}: {answer.message} (by {answer.transport})"}
 
 
 def _show(parts: order.Parts, _: Parameters) -> dict[str, str]:
@@ -69,10 +70,10 @@ def listed(answer: answers.Answer) -> dict[str, str]:
     }
 
 
-def restarted(pods: list[dict[str, Any]], *, dry_run: bool) -> dict[str, str]:
+def restarted(pods: list[PodAnswer], *, dry_run: bool) -> dict[str, str]:
     """Answer `restart-uninjected` and `restart-stale`."""
-    ours = [pod for pod in pods if pod.get("fixable")]
-    others = [pod for pod in pods if not pod.get("fixable")]
+    ours = [pod for pod in pods if pod.fixable]
+    others = [pod for pod in pods if not pod.fixable]
     key = "would-restart" if dry_run else "restarting"
     return {
         key: "\n".join(map(_line, ours)) or "none",
@@ -93,7 +94,6 @@ def shown(objects: list[cluster.Object]) -> dict[str, str]:
     return {"manifests": yaml.safe_dump_all(cleaned, sort_keys=False) if cleaned else "none"}
 
 
-def _line(pod: dict[str, Any]) -> str:
-    workload = pod.get("workload")
-    owner = f" ({workload})" if workload else ""
-    return texts.plain(f"{pod.get('namespace')}/{pod.get('name')}{owner}: {pod.get('message')}")
+def _line(pod: PodAnswer) -> str:
+    owner = f" ({pod.workload})" if pod.workload else ""
+    return texts.plain(f"{pod.namespace}/{pod.name}{owner}: {pod.message}")

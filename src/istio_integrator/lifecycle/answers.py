@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import ops
 import pydantic
 
-from integrator_contract.answers import Summary, Trouble
+from integrator_contract.answers import PodAnswer, ProxyAnswer, Summary, Trouble
 from integrator_contract.reasons import Reason
 from istio_integrator import statuses
 from istio_integrator.kube import documents, errors
 
+_T = TypeVar("_T")
+_PODS = pydantic.TypeAdapter(list[PodAnswer])
+_PROXIES = pydantic.TypeAdapter(list[ProxyAnswer])
 _SUMMARY = pydantic.TypeAdapter(Summary)
+_LONGEST_ERROR = 500
+"""Characters of what is wrong with an answer, which quotes it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
     """The workload's answer about pods without the sidecar that they should have."""
 
-    pods: list[dict[str, Any]]
+    pods: list[PodAnswer]
     summary: Summary
 
 
@@ -31,35 +36,46 @@ def parse(output: str) -> Answer:
     Raises:
         LifecycleError: It is not what the command line promises.
     """
-    pods = lines(output)
-    try:
-        summary = _SUMMARY.validate_python(pods.pop()["summary"])
-    except (ValueError, KeyError, IndexError) as error:
-        raise errors.LifecycleError(
-            f"the workload's answer is not understood: {error!r}"
-        ) from error
-    return Answer(pods, summary)
+    *rows, last = _lines(output) or [None]
+    summary = cast("dict[str, Any]", last).get("summary") if isinstance(last, dict) else None
+    return Answer(_read(_PODS, rows), _read(_SUMMARY, summary))
 
 
-def lines(output: str) -> list[dict[str, Any]]:
-    """Read the objects that the workload printed, one a line.
+def of_pods(output: str) -> list[PodAnswer]:
+    """Read what `uninjected --restart --output json` printed.
 
     Raises:
-        LifecycleError: Not every line is one.
+        LifecycleError: It is not what the command line promises.
     """
+    return _read(_PODS, _lines(output))
+
+
+def of_proxies(output: str) -> list[ProxyAnswer]:
+    """Read what `explain` or `stop` printed.
+
+    Raises:
+        LifecycleError: It is not what the command line promises.
+    """
+    return _read(_PROXIES, _lines(output))
+
+
+def _lines(output: str) -> list[Any]:
+    """Read what the workload printed, one document a line."""
+    longest = documents.LONGEST_OBJECT
+    lines = [line for line in output.split("\n") if line.strip()]
     try:
-        longest = documents.LONGEST_OBJECT
-        values = [
-            documents.read_json(line, longest=longest)
-            for line in output.split("\n")
-            if line.strip()
-        ]
+        return [documents.read_json(line, longest=longest) for line in lines]
     except documents.DocumentError as error:
         raise errors.LifecycleError(f"the workload's answer {error}") from error
-    for line in values:
-        if not isinstance(line, dict):
-            raise errors.LifecycleError("the workload's answer has a line that is no object")
-    return cast("list[dict[str, Any]]", values)
+
+
+def _read(adapter: pydantic.TypeAdapter[_T], value: object) -> _T:
+    try:
+        return adapter.validate_python(value)
+    except ValueError as error:
+        raise errors.LifecycleError(
+            f"the workload's answer is not understood: {error!r}"[:_LONGEST_ERROR]
+        ) from error
 
 
 def progress(summary: Summary, *, application: str) -> Iterable[ops.StatusBase]:

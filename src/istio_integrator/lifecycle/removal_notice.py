@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime
 import logging
 from collections.abc import Iterable
-from typing import Any
 
 from integrator_contract import names
+from integrator_contract.answers import Action, ProxyAnswer
 from istio_integrator import parts
 from istio_integrator.kube import cluster, errors, fences
 from istio_integrator.lifecycle import workload
@@ -27,24 +27,24 @@ def leave(context: parts.Context, asked: workload.Workload) -> None:
     """
     try:
         pods = candidates(context.cluster, claims.served(context))
-        for line in asked.explain(pods) if pods else ():
-            _tell(context.cluster, line, pods)
+        for answer in asked.explain(pods) if pods else ():
+            _tell(context.cluster, answer, pods)
     except errors.CharmError as error:
         logger.warning("Unfinished pods are not told that we go: %s", error)
 
 
-def _tell(api: cluster.Cluster, line: dict[str, Any], pods: list[cluster.Object]) -> None:
+def _tell(api: cluster.Cluster, answer: ProxyAnswer, pods: list[cluster.Object]) -> None:
     """Leave an Event on one pod, if it will hang."""
-    with fences.around(f"Pod {line.get('namespace')}/{line.get('name')}"):
-        if line["decision"] != "wait":
+    with fences.around(f"Pod {answer.namespace}/{answer.name}"):
+        if answer.decision is not Action.WAIT:
             return
         try:
-            api.create(_event(line, pods))
+            api.create(_event(answer, pods))
         except errors.ConflictError:
             logger.debug("Another unit, which leaves at the same time, has said the same.")
         except errors.ApiError as error:
             # A namespace that is going takes no Events, and that of another pod may stay.
-            logger.warning("Pod %s/%s is not told: %s", line["namespace"], line["name"], error)
+            logger.warning("Pod %s/%s is not told: %s", answer.namespace, answer.name, error)
 
 
 def candidates(api: cluster.Cluster, namespaces: Iterable[str]) -> list[cluster.Object]:
@@ -73,8 +73,8 @@ def _has_ending_proxy(pod: cluster.Object) -> bool:
     return next(policies, "Always") != "Always"
 
 
-def _event(line: dict[str, Any], pods: list[cluster.Object]) -> cluster.Object:
-    namespace, name = line["namespace"], line["name"]
+def _event(answer: ProxyAnswer, pods: list[cluster.Object]) -> cluster.Object:
+    namespace, name = answer.namespace, answer.name
     uids = {
         (pod["metadata"]["namespace"], pod["metadata"]["name"]): pod["metadata"].get("uid", "")
         for pod in pods

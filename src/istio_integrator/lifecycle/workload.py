@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import ops
 
+from integrator_contract.answers import PodAnswer, ProxyAnswer
 from istio_integrator import parts
 from istio_integrator.kube import cluster, errors
 from istio_integrator.lifecycle import answers, command_line
@@ -38,7 +39,7 @@ class Workload:
         """
         return answers.parse(self._ask())
 
-    def stale(self) -> list[dict[str, Any]]:
+    def stale(self) -> list[PodAnswer]:
         """Ask which pods of the model have an old sidecar.
 
         Raises:
@@ -46,7 +47,7 @@ class Workload:
         """
         return answers.parse(self._ask("--stale")).pods
 
-    def restart(self, *, dry_run: bool, stale: bool) -> list[dict[str, Any]]:
+    def restart(self, *, dry_run: bool, stale: bool) -> list[PodAnswer]:
         """Have the acting unit's workload replace what may be replaced, without waiting for it.
 
         Args:
@@ -61,20 +62,20 @@ class Workload:
         """
         which = ("--stale",) if stale else ()
         how = ("--dry-run",) if dry_run else ()
-        return answers.lines(self._ask(*which, "--restart", "--no-wait", *how))
+        return answers.of_pods(self._ask(*which, "--restart", "--no-wait", *how))
 
-    def explain(self, pods: list[cluster.Object]) -> list[dict[str, Any]]:
+    def explain(self, pods: list[cluster.Object]) -> list[ProxyAnswer]:
         """Ask what would be done about the proxies of some pods.
 
         Raises:
             LifecycleError: There is no answer.
         """
         document = json.dumps({"apiVersion": "v1", "kind": "List", "items": pods})
-        return answers.lines(
+        return answers.of_proxies(
             execute(self._container, command_line.explain(self._context), document)
         )
 
-    def stop_proxy(self, namespace: str, pod: str) -> dict[str, Any]:
+    def stop_proxy(self, namespace: str, pod: str) -> ProxyAnswer:
         """Stop the proxy of one pod now, if the rules say that it may end.
 
         Returns:
@@ -84,7 +85,7 @@ class Workload:
             LifecycleError: There is no answer, as for a pod that is not there.
         """
         argv = command_line.stop(self._context, namespace, pod)
-        (answer,) = answers.lines(execute(self._container, argv))
+        (answer,) = answers.of_proxies(execute(self._container, argv))
         return answer
 
     def _ask(self, *more: str) -> str:

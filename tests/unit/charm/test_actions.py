@@ -60,7 +60,14 @@ def stopping(answer) -> testing.State:
     return state(dataclasses.replace(container, execs={*container.execs, *answers}))
 
 
-RULED = {"decision": "stop", "reason": "PayloadEnded", "message": "main has ended"}
+RULED = {
+    "namespace": "alice",
+    "name": "job-x",
+    "decision": "stop",
+    "reason": "PayloadEnded",
+    "message": "main has ended",
+    "containers": ["main"],
+}
 
 
 def test_stop_proxy_asks_the_workload(ctx, fake):
@@ -76,7 +83,7 @@ def test_stop_proxy_asks_the_workload(ctx, fake):
     ("answer", "words"),
     [
         pytest.param(
-            {"decision": "wait", "reason": "PayloadRuns", "message": "main runs"},
+            {**RULED, "decision": "wait", "reason": "PayloadRuns", "message": "main runs"},
             "alice/job-x: its proxy is not stopped: main runs .wait.",
             id="not-ended",
         ),

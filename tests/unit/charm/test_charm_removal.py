@@ -46,6 +46,9 @@ def _objects(fake) -> list[str]:
     return sorted(found)
 
 
+SAID = {"reason": "X", "message": "as it is", "containers": []}
+
+
 def test_removal_tells_the_owners_of_unfinished_pods(ctx, fake):
     fake.namespace("alice", **{"app.kubernetes.io/part-of": "kubeflow-profile"})
     for namespace, name, policy in (
@@ -57,8 +60,8 @@ def test_removal_tells_the_owners_of_unfinished_pods(ctx, fake):
         spec = {"restartPolicy": policy, "containers": [{"name": "istio-proxy"}]}
         fake.add({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
     lines = [
-        {"namespace": "kubeflow", "name": "train", "decision": "wait"},
-        {"namespace": "alice", "name": "notebook-job", "decision": "ignore"},
+        {**SAID, "namespace": "kubeflow", "name": "train", "decision": "wait"},
+        {**SAID, "namespace": "alice", "name": "notebook-job", "decision": "ignore"},
     ]
     told = testing.Exec((PROGRAM, "explain"), stdout=listing(*lines))
     container = dataclasses.replace(workload(), execs={told, asked.version()})

@@ -13,6 +13,7 @@ from istio_integrator.config import config
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import errors, manifests
 from istio_integrator.lifecycle import removal_notice
+from tests import asked
 from tests.unit.charm.ingress_world import World, auth, connect, route
 
 OWNER = "kubeflow.istio-integrator"
@@ -266,8 +267,9 @@ class Rules:
     """A workload that says of every pod that it will hang, and of one nothing sensible."""
 
     def explain(self, pods):
-        said = [{"decision": "wait", **pod["metadata"]} for pod in pods]
-        return [{"decision": "wait"}, *said]
+        found = [pod["metadata"] for pod in pods]
+        said = [asked.proxy(each["namespace"], each["name"]) for each in found]
+        return [asked.proxy("", ""), *said]
 
 
 def test_pod_that_takes_no_event_keeps_no_other_from_being_told(world):

@@ -26,6 +26,7 @@ from istio_integrator.ingress import exposure, gateway
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import fences
 from istio_integrator.mesh import injectors, meshconfig, plaintext
+from tests import asked
 from tests.unit.charm import fake_cluster, structures
 from tests.unit.charm.ingress_world import World, auth, install_gateway, route
 
@@ -158,8 +159,9 @@ def judged(found):
     )
     yield list(cni.judge(None, bodies, everything, application="a"))
     yield list(finished_pods.judge_collectors(bodies, now=NOW))
-    lines = [{**obj, "ended": "2026-13-99T99:99Z"} for obj in everything]
-    yield list(finished_pods.judge(lines, now=NOW, application="a", is_stopping=True))
+    ends = ("2026-13-99T99:99Z", "x", "2026-01-01", NOW.isoformat())
+    said = [asked.proxy("a", "job", "stop", ended=ended) for ended in ends]
+    yield list(finished_pods.judge(said, now=NOW, application="a", is_stopping=True))
     yield [charm_cluster.is_ready(pod) for pod in bodies]
     yield list(report.passed_over(fences.noted()))
 

@@ -7,14 +7,13 @@ import itertools
 from collections.abc import Iterable, Mapping
 
 from integrator_contract import names
+from integrator_contract.answers import Action, ProxyAnswer
 from istio_integrator.diagnosis import registry, report
 from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.diagnosis.report import Finding
 from istio_integrator.kube import cluster, fences
 from istio_integrator.lifecycle import removal_notice
 from istio_integrator.membership import claims
-
-from .sidecars import Line
 
 GRACE = datetime.timedelta(seconds=30)
 """After a payload's end: by then its proxy has long been stopped."""
@@ -60,30 +59,30 @@ def _may_have_ended(pod: cluster.Object) -> bool:
 
 
 def judge(
-    lines: Iterable[Line], *, now: datetime.datetime, application: str, is_stopping: bool
+    answers: Iterable[ProxyAnswer], *, now: datetime.datetime, application: str, is_stopping: bool
 ) -> Iterable[Finding]:
     """Judge the proxies that run though their payload has ended.
 
     Args:
-        lines: What the workload's rules say about pods.
+        answers: What the workload's rules say about pods.
         now: The time, with its zone.
         application: Ours.
         is_stopping: The option `proxy-shutdown`.
     """
     count = 0
-    for line in lines:
-        namespace, name = line.get("namespace"), line.get("name")
+    for answer in answers:
+        namespace, name = answer.namespace, answer.name
         with fences.around(f"Pod {namespace}/{name}"):
-            ended = line.get("ended")
+            ended = answer.ended
             if not ended or (age := now - datetime.datetime.fromisoformat(ended)) < GRACE:
                 continue
             count += 1
             seconds = int(age.total_seconds())
             seen = (
                 f"{namespace}/{name}: its proxy still runs {seconds} s "
-                f"after its payload: {line['message']} ({line['decision']})"
+                f"after its payload: {answer.message} ({answer.decision})"
             )
-            if line["decision"] != "stop":
+            if answer.decision is not Action.STOP:
                 yield report.doubtful(seen, f"kubectl -n {namespace} describe pod {name}")
             elif is_stopping:
                 pod_of = f"pod={name} namespace={namespace}"

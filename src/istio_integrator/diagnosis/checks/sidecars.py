@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
+from integrator_contract.answers import PodAnswer
 from istio_integrator.diagnosis import registry, report
 from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.diagnosis.report import Finding
-from istio_integrator.kube import fences
 from istio_integrator.lifecycle import answers
-
-Line = Mapping[str, Any]
-"""One of the workload's answers about a pod."""
 
 
 @registry.check(
@@ -55,7 +51,7 @@ def judge(answer: answers.Answer, *, application: str) -> Iterable[Finding]:
         yield report.fine(f"{summary.in_mesh}/{summary.eligible} pods in mesh")
 
 
-def judge_old(rows: Sequence[Line], *, application: str) -> Iterable[Finding]:
+def judge_old(rows: Sequence[PodAnswer], *, application: str) -> Iterable[Finding]:
     """Judge the proxies that are of another revision or version than new pods get."""
     for message, pods in _by_message(rows).items():
         yield report.doubtful(
@@ -66,9 +62,8 @@ def judge_old(rows: Sequence[Line], *, application: str) -> Iterable[Finding]:
         yield report.fine("every proxy is of istiod's revision and version")
 
 
-def _by_message(rows: Iterable[Line]) -> dict[str, list[str]]:
+def _by_message(rows: Iterable[PodAnswer]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for row in rows:
-        with fences.around(f"Pod {row.get('namespace')}/{row.get('name')}"):
-            found.setdefault(str(row["message"]), []).append(f"{row['namespace']}/{row['name']}")
+        found.setdefault(row.message, []).append(f"{row.namespace}/{row.name}")
     return found

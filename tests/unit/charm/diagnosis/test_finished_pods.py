@@ -5,6 +5,7 @@ import datetime
 import pytest
 
 from istio_integrator.diagnosis.checks import finished_pods
+from tests import asked
 
 NOW = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
 
@@ -41,9 +42,8 @@ RUNNING = {"running": {}}
     ],
 )
 def test_proxy_after_its_payload_is_judged_by_the_rules(age, decision, is_stopping, want):
-    line = {"namespace": "a", "name": "job", "decision": decision, "message": "all done"}
-    line["ended"] = stamp(age)
-    found = list(finished_pods.judge([line], now=NOW, application="app", is_stopping=is_stopping))
+    said = asked.proxy("a", "job", decision, message="all done", ended=stamp(age))
+    found = list(finished_pods.judge([said], now=NOW, application="app", is_stopping=is_stopping))
     assert [each.level.value for each in found] == want
     if want != ["✓"]:
         assert f"{age} s after its payload: all done ({decision})" in found[0].seen
@@ -53,8 +53,8 @@ def test_proxy_after_its_payload_is_judged_by_the_rules(age, decision, is_stoppi
 
 
 def test_pod_whose_payload_has_not_ended_is_not_named():
-    line = {"namespace": "a", "name": "job", "decision": "wait", "message": "main is running"}
-    (found,) = finished_pods.judge([line], now=NOW, application="app", is_stopping=True)
+    said = asked.proxy("a", "job")
+    (found,) = finished_pods.judge([said], now=NOW, application="app", is_stopping=True)
     assert found.level.value == "✓"
 
 

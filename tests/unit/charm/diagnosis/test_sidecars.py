@@ -1,8 +1,10 @@
 """Pods without a sidecar, and with an old one."""
 
+import dataclasses
+
 import pytest
 
-from integrator_contract.answers import Summary, Trouble
+from integrator_contract.answers import PodAnswer, Summary, Trouble
 from istio_integrator.diagnosis.checks import sidecars
 from istio_integrator.lifecycle import answers
 
@@ -16,7 +18,14 @@ SUMMARY = {
     "settled_before_us": False,
 }
 
-BARE = {"namespace": "a", "name": "bare", "message": "nothing would create it again"}
+BARE = PodAnswer(
+    namespace="a",
+    name="bare",
+    workload="",
+    fixable=False,
+    reason="BarePod",
+    message="nothing would create it again",
+)
 
 LIST = "juju run app/leader list-uninjected"
 GUARDED = Trouble("minio", "StillNoSidecar", "again none")
@@ -33,7 +42,11 @@ def test_model_that_is_whole_is_one_line():
 
 
 def test_pods_are_named_with_what_keeps_the_sidecar_from_them():
-    found = judged(BARE, {**BARE, "name": "b"}, {**BARE, "name": "c", "message": "it is a Job"})
+    found = judged(
+        BARE,
+        dataclasses.replace(BARE, name="b"),
+        dataclasses.replace(BARE, name="c", message="it is a Job"),
+    )
     assert [each.seen for each in found] == [
         "no sidecar: a/bare, a/b: nothing would create it again",
         "no sidecar: a/c: it is a Job",
@@ -56,7 +69,7 @@ def test_what_the_status_says_is_said(summary, level, command):
 
 
 def test_old_proxies_are_named_by_what_is_old():
-    rows = [{"namespace": "a", "name": "x", "message": "revision 1-30"}]
+    rows = [dataclasses.replace(BARE, name="x", message="revision 1-30")]
     (found,) = sidecars.judge_old(rows, application="app")
     assert (found.level.value, found.seen) == ("!", "old proxy: a/x: revision 1-30")
     (found,) = sidecars.judge_old([], application="app")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from integrator_contract.answers import Trouble
+from integrator_contract.answers import PodAnswer, Trouble
 from istio_integrator.kube import errors
 from istio_integrator.lifecycle import answers
 
@@ -27,14 +27,33 @@ def answer(**summary) -> str:
 
 
 def test_answer_is_read():
-    pod = {"namespace": "kubeflow", "name": "a-0", "workload": "StatefulSet/a", "fixable": True}
+    pod = {
+        "namespace": "kubeflow",
+        "name": "a-0",
+        "workload": "StatefulSet/a",
+        "fixable": True,
+        "reason": "MissedInjection",
+        "message": "it should have one",
+    }
     guarded = [{"workload": "Deployment/b", "reason": "AgainUninjected", "message": "no sidecar"}]
     read = answers.parse(f"{json.dumps(pod)}\n{answer(guarded=guarded)}\n")
-    assert read.pods == [pod]
+    assert read.pods == [PodAnswer(**pod)]
     assert read.summary.guarded == (Trouble("Deployment/b", "AgainUninjected", "no sidecar"),)
 
 
-@pytest.mark.parametrize("output", ["", "x", "{}", '{"summary": {}}', '{"summary": 3}', "[1]"])
+@pytest.mark.parametrize(
+    "output",
+    [
+        "",
+        "x",
+        "{}",
+        '{"summary": {}}',
+        '{"summary": 3}',
+        "[1]",
+        f"1\n{answer()}",
+        f"{{}}\n{answer()}",
+    ],
+)
 def test_answer_that_is_none_is_an_error(output):
     with pytest.raises(errors.LifecycleError):
         answers.parse(output)

@@ -15,6 +15,7 @@ from istio_integrator.kube import errors, manifests
 from istio_integrator.lifecycle import removal_notice
 from istio_integrator.membership import claims
 from istio_integrator.mesh import installation
+from tests import asked
 
 OWNER = "kubeflow.istio-integrator"
 SERVED_BY = "istio-integrator.charmhub.io/served-by"
@@ -229,7 +230,7 @@ class Rules:
     """A workload that says of every pod that it will hang."""
 
     def explain(self, pods):
-        return [{"decision": "wait", **pod["metadata"]} for pod in pods]
+        return [asked.proxy(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in pods]
 
 
 def events(fake):
