@@ -75,7 +75,6 @@ STATUS_PORT = "status.sidecar.istio.io/port"
 DEFAULT_STATUS_PORT = 15020
 PROXY_CONFIG = "proxy.istio.io/config"
 TEMPLATES = "inject.istio.io/templates"
-TLS_MODE = "security.istio.io/tlsMode"
 EXCLUDED_OUTBOUND_PORTS = "traffic.sidecar.istio.io/excludeOutboundPorts"
 EXCLUDED_OUTBOUND_RANGES = "traffic.sidecar.istio.io/excludeOutboundIPRanges"
 INCLUDED_OUTBOUND_RANGES = "traffic.sidecar.istio.io/includeOutboundIPRanges"

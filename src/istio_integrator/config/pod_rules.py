@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, cast
 
-from integrator_contract import names, pods, selectors
+from integrator_contract import bounds, names, pods, selectors
 from istio_integrator.kube import documents
 
 _PLACE = (names.INJECT, names.REVISION)
@@ -92,7 +92,7 @@ def check_selectors(rules: pods.PodRules, *others: str) -> None:
 
 
 def _number(digits: str) -> int:
-    if len(digits) > documents.LONGEST_NUMBER:
+    if len(digits) > bounds.LONGEST_NUMBER:
         raise ValueError(f"{digits[:8]}… is not a port")
     return int(digits)
 

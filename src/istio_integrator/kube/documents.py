@@ -7,11 +7,12 @@ out of stack.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
 from typing import Any, cast
 
 import yaml
+
+from integrator_contract import bounds
+from integrator_contract.bounds import RefusedError as DocumentError
 
 LONGEST = 65536
 """Characters of a document; those of Kubeflow's charms have some hundred."""
@@ -21,8 +22,6 @@ DEEPEST = 64
 """Lists and mappings within each other; nothing that is read here has ten."""
 MOST_VALUES = 20_000
 """Values in a document, for some 5 MB of memory."""
-LONGEST_NUMBER = 40
-"""Characters of a number; Python itself refuses to write integers of more than 4,300 digits."""
 
 _TAG = "tag:yaml.org,2002:"
 _SCALARS = frozenset(
@@ -31,10 +30,6 @@ _SCALARS = frozenset(
 _MISSING: Any = object()
 _LONGEST_REASON = 200
 """Characters of what a parser says, which quotes the document."""
-
-
-class DocumentError(ValueError):
-    """A document that is not read; the message says why, as what follows its sender's name."""
 
 
 def read_yaml(text: str, *, longest: int = LONGEST) -> Any:
@@ -70,7 +65,7 @@ def read_json(text: str, *, longest: int = LONGEST) -> Any:
     """
     _check_length(text, longest)
     try:
-        value = json.loads(text, parse_int=_integer, parse_constant=_no_constant)
+        value = bounds.DECODER.decode(text)
     except DocumentError:
         raise
     except RecursionError as error:
@@ -79,16 +74,6 @@ def read_json(text: str, *, longest: int = LONGEST) -> Any:
         raise DocumentError(f"is no JSON: {error}") from error
     _check_shape(value)
     return value
-
-
-def is_shallow(value: Any, deepest: int) -> bool:
-    """Tell whether no more than so many lists and mappings are within each other."""
-    level = [value]
-    for _ in range(deepest + 1):
-        level = [inner for outer in level for inner in _inner(outer)]
-        if not level:
-            return True
-    return False
 
 
 _TOO_DEEP = f"nests more than {DEEPEST} lists or mappings"
@@ -101,9 +86,10 @@ def _check_length(text: str, longest: int) -> None:
 
 
 def _check_shape(value: Any) -> None:
-    if not is_shallow(value, DEEPEST):
+    if not bounds.is_shallow(value, DEEPEST):
         raise DocumentError(_TOO_DEEP)
-    count, rest = 0, [value]
+    count = 0
+    rest: list[object] = [value]
     while rest:
         found = rest.pop()
         count += 1
@@ -111,25 +97,11 @@ def _check_shape(value: Any) -> None:
             raise DocumentError(_TOO_MANY)
         if isinstance(found, dict):
             rest += cast("dict[str, Any]", found)
-        if isinstance(found, str):
+            rest += cast("dict[str, Any]", found).values()
+        elif isinstance(found, list):
+            rest += cast("list[Any]", found)
+        elif isinstance(found, str):
             whole(found)
-        rest += _inner(found)
-
-
-def _inner(value: Any) -> Iterable[Any]:
-    if isinstance(value, dict):
-        return cast("dict[str, Any]", value).values()
-    return cast("list[Any]", value) if isinstance(value, list) else ()
-
-
-def _integer(digits: str) -> int:
-    if len(digits) > LONGEST_NUMBER:
-        raise DocumentError(f"has a number of {len(digits)} characters")
-    return int(digits)
-
-
-def _no_constant(name: str) -> Any:
-    raise DocumentError(f"has {name}, which is no number of JSON")
 
 
 def whole(text: str) -> str:
@@ -192,7 +164,7 @@ class _Builder:
             raise DocumentError(f"has {event.value[:40]!r}, which YAML gives a meaning: quote it")
         if tag == f"{_TAG}str":
             return whole(event.value)
-        if len(event.value) > LONGEST_NUMBER:
+        if len(event.value) > bounds.LONGEST_NUMBER:
             raise DocumentError(f"has a number of {len(event.value)} characters")
         return self._loader.construct_object(yaml.ScalarNode(str(tag), event.value))
 

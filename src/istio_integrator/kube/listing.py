@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple, cast
 
+from integrator_contract import bounds
 from istio_integrator.kube import documents
 
 TOO_DEEP = f"it nests more than {documents.DEEPEST} lists or mappings"
@@ -47,7 +48,7 @@ def problem(obj: dict[str, Any], *, is_namespaced: bool) -> str:
     for key in ("labels", "annotations"):
         if not _is_texts(metadata.get(key) or {}):
             return f"its {key} are no texts"
-    return "" if documents.is_shallow(obj, documents.DEEPEST) else TOO_DEEP
+    return "" if bounds.is_shallow(obj, documents.DEEPEST) else TOO_DEEP
 
 
 def _is_texts(value: Any) -> bool:

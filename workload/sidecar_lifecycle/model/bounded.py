@@ -13,9 +13,12 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 import yaml
+
+from integrator_contract import bounds
+from integrator_contract.bounds import RefusedError
 
 LARGEST = 16 * 1024 * 1024
 """Of a text, in bytes: some 1,500 pods."""
@@ -25,8 +28,6 @@ MOST_EVENTS = 150_000
 """In YAML, which takes ten times as long: its values, and the ends of lists and mappings."""
 DEEPEST = 100
 """Nesting: a pod has some 12 levels, and a List around it two more."""
-LONGEST_NUMBER = 40
-"""In characters: 64 bits have 20 digits, a float 17 and an exponent."""
 
 _FAMILY = "tag:yaml.org,2002:"
 _PLAIN_TAGS = (None, "!", f"{_FAMILY}str", f"{_FAMILY}map", f"{_FAMILY}seq")
@@ -44,10 +45,6 @@ _CONSTRUCT = {
     f"{_FAMILY}null": _CONSTRUCTOR.construct_yaml_null,
 }
 _NUMBERS = (f"{_FAMILY}int", f"{_FAMILY}float")
-
-
-class RefusedError(ValueError):
-    """A text that is not read; the message says why, as it follows the name of a file."""
 
 
 def read(source: Path | str, largest: int = LARGEST) -> bytes:
@@ -92,28 +89,18 @@ def documents(data: bytes) -> Iterator[object]:
 def _json(text: str) -> Iterator[object]:
     if sum(map(text.count, ",[{")) > MOST_VALUES:
         raise RefusedError(f"has more than {MOST_VALUES} values: give less at a time")
-    decoder = json.JSONDecoder(parse_int=_integer, parse_constant=_refuse_constant)
     may_be_no_text = _SURROGATE.search(text) is not None
     position = 0
     while (position := _SPACE.match(text, position).end()) < len(text):  # type: ignore[union-attr] # an empty one fits
         try:
-            document, position = decoder.raw_decode(text, position)
+            document, position = bounds.DECODER.raw_decode(text, position)
         except RecursionError:
             raise _too_deep() from None
-        _check_depth(document)
+        if not bounds.is_shallow(document, DEEPEST):
+            raise _too_deep()
         if may_be_no_text:
             _check_text(document)
         yield document
-
-
-def _integer(text: str) -> int:
-    if len(text) > LONGEST_NUMBER:
-        raise RefusedError(f"has a number of {len(text)} characters")
-    return int(text)
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise RefusedError(f"has {name}, which is no value of JSON")
 
 
 def _check_text(document: object) -> None:
@@ -125,22 +112,6 @@ def _check_text(document: object) -> None:
 
 def _too_deep() -> RefusedError:
     return RefusedError(f"is nested deeper than {DEEPEST} levels")
-
-
-def _check_depth(document: object) -> None:
-    level = [document]
-    for _ in range(DEEPEST + 1):
-        level = [inner for each in level for inner in _inner(each)]
-        if not level:
-            return
-    raise _too_deep()
-
-
-def _inner(value: object) -> Iterator[object]:
-    if isinstance(value, dict):
-        yield from cast("dict[str, object]", value).values()
-    elif isinstance(value, list):
-        yield from cast("list[object]", value)
 
 
 class _Open:
@@ -222,7 +193,7 @@ def _scalar(event: Any) -> object:
     tag = cast("str", _RESOLVER.resolve(yaml.ScalarNode, text, (True, False)))
     if tag not in _CONSTRUCT or ":" in text:
         return text
-    if tag in _NUMBERS and len(text) > LONGEST_NUMBER:
+    if tag in _NUMBERS and len(text) > bounds.LONGEST_NUMBER:
         raise _at(event, f"a number of {len(text)} characters")
     try:
         return _CONSTRUCT[tag](yaml.ScalarNode(tag, text))
