@@ -88,25 +88,14 @@ class Seen:
             found = _Written.model_validate(documents.read_json(text or "null"))
         except ValueError:
             return None
-        return cls(
-            native=found.native,
-            inject_label=found.inject_label,
-            istiod_namespace=found.istiod_namespace,
-            controller_ports=tuple(filter(pods.is_port, found.controller_ports)),
-            mesh_ports=tuple(filter(pods.is_port, found.mesh_ports)),
-            held=found.held,
-        )
+        values = found.model_dump()
+        for name in ("controller_ports", "mesh_ports"):
+            values[name] = tuple(filter(pods.is_port, values[name]))
+        return cls(**values)
 
     def text(self) -> str:
         """Write it for `read`."""
-        values = {
-            "native": self.native,
-            "inject-label": self.inject_label,
-            "istiod-namespace": self.istiod_namespace,
-            "controller-ports": self.controller_ports,
-            "mesh-ports": self.mesh_ports,
-            "held": self.held,
-        }
+        values = {key.replace("_", "-"): each for key, each in vars(self).items()}
         return json.dumps(values, sort_keys=True)
 
 
