@@ -8,6 +8,7 @@ import json
 import socket
 from collections.abc import Iterator
 
+from istio_integrator.config import config
 from istio_integrator.ingress import own_gateway
 from istio_integrator.kube import manifests
 from testbed import loopback
@@ -216,6 +217,7 @@ class Served(tenant_world.World):
             model=self.edge,
             pod_labels=istiod_world.LABELS,
             inject_labels={},
+            options=config.Config(),
         )
         rendered = manifests.render(own_gateway.FOLDER, context)
         (policy,) = (each for each in rendered if each["kind"] == "AuthorizationPolicy")

@@ -6,17 +6,24 @@ import uuid
 import pytest
 
 from integrator_contract import names
+from istio_integrator import parts
+from istio_integrator.config import config
 from istio_integrator.ingress import own_gateway
 from istio_integrator.kube import cluster, errors, manifests
-from tests.functional import loopback_istiod
+from istio_integrator.mesh import installation
+from tests.functional import istiod_world, loopback_istiod
+from tests.functional.test_ingress_objects import Writes
+from tests.waiting import eventually
 
+BUDGET = cluster.kind("policy/v1", "PodDisruptionBudget")
+OWN = "istio-integrator-gateway"
 LEVEL = "pod-security.kubernetes.io/enforce"
 
 
 @pytest.fixture(scope="module")
 def api(client, kubeconfig, tmp_path_factory):
     """The API server, with an istiod that it asks."""
-    api = cluster.Cluster(client)
+    api = istiod_world.install_definitions(client)
     with loopback_istiod.serving(api, kubeconfig, tmp_path_factory.mktemp("istiod")):
         yield api
 
@@ -41,6 +48,7 @@ def deployment(model):
         model=model,
         pod_labels={"istio": "gateway"},
         inject_labels={names.INJECT: "true"},
+        options=config.Config(),
     )
     rendered = manifests.render(own_gateway.FOLDER, context)
     return {obj["kind"]: obj for obj in rendered}
@@ -77,3 +85,128 @@ def test_pod_that_is_not_hardened_is_refused_there(api, model):
     spec = {"containers": [{"name": "main", "image": "none"}]}
     with pytest.raises(errors.ApiError, match="violates PodSecurity"):
         api.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+
+
+@pytest.fixture
+def run(api, model):
+    """Have the charm run its gateway, as each of a life's options say."""
+    found = installation.Mesh(
+        namespace="istio-system", revision="default", is_default=True, alive=True
+    )
+
+    def part(**options):
+        scope = parts.Context(
+            cluster=api,
+            manifests=manifests.Manifests(api, model=model, application="istio-integrator"),
+            config=config.Config(gateway_workload=True, **options),
+            mesh=found,
+            model=model,
+            application="istio-integrator",
+            unit="istio-integrator/0",
+            leader=True,
+        )
+        return own_gateway.OwnGateway(scope)
+
+    yield part
+    part().remove()
+
+
+def find(api, model, kind):
+    return api.get(kind, OWN, model)
+
+
+def pods_of(api, model, number):
+    """Wait for the pods of the Deployment, which nobody runs without a node."""
+    marks = {names.OWNER: f"{model}.istio-integrator"}
+    assert eventually(lambda: len(api.list(cluster.POD, model, marks)) == number)
+    return api.list(cluster.POD, model, marks)
+
+
+@pytest.mark.parametrize("model", ["restricted"], indirect=True)
+def test_istiod_leaves_the_resources_that_options_ask_for_in_the_proxy(api, model, run):
+    run(gateway_cpu="0.25", gateway_memory="1024Mi", gateway_memory_limit="1536Mi").apply()
+    created, _ = pods_of(api, model, 2)
+    (proxy,) = created["spec"]["containers"]
+    assert (proxy["name"], "router" in proxy["args"]) == ("istio-proxy", True)
+    assert proxy["resources"] == {
+        "requests": {"cpu": "250m", "memory": "1Gi"},
+        "limits": {"memory": "1536Mi"},
+    }
+
+
+@pytest.mark.parametrize("model", ["restricted"], indirect=True)
+def test_budget_service_and_spread_are_about_the_pods_that_istiod_completes(api, model, run):
+    run(gateway_replicas=3).apply()
+    pods = pods_of(api, model, 3)
+    (spread,) = pods[0]["spec"]["topologySpreadConstraints"]
+    for chosen in (
+        find(api, model, BUDGET)["spec"]["selector"]["matchLabels"],
+        find(api, model, cluster.SERVICE)["spec"]["selector"],
+        spread["labelSelector"]["matchLabels"],
+    ):
+        assert all(chosen.items() <= pod["metadata"]["labels"].items() for pod in pods)
+    assert spread["whenUnsatisfiable"] == "ScheduleAnyway"
+    # Its controller counts what it is about; of three pods two have to stay.
+
+    def said():
+        status = find(api, model, BUDGET).get("status", {})
+        return status.get("expectedPods"), status.get("desiredHealthy")
+
+    assert eventually(lambda: said() == (3, 2)), said()
+
+
+@pytest.mark.parametrize("model", ["restricted"], indirect=True)
+def test_service_keeps_its_addresses_and_ports_as_far_as_its_type_has_them(api, model, run):
+    def service():
+        return find(api, model, cluster.SERVICE)
+
+    def node_ports():
+        return [port.get("nodePort") for port in service()["spec"]["ports"]]
+
+    run().apply()
+    first, ports = service(), node_ports()
+    assert first["spec"]["type"] == "LoadBalancer"
+    assert all(ports)
+    for name, kept in (("NodePort", ports), ("LoadBalancer", ports), ("ClusterIP", [None] * 3)):
+        run(gateway_service_type=name).apply()
+        assert service()["spec"]["type"] == name
+        assert node_ports() == kept
+    run(gateway_service_type="NodePort").apply()
+    assert all(node_ports())
+    assert service()["spec"]["clusterIP"] == first["spec"]["clusterIP"]
+    assert service()["metadata"]["uid"] == first["metadata"]["uid"]
+
+
+@pytest.mark.parametrize("model", ["restricted"], indirect=True)
+@pytest.mark.parametrize("unit", ["Ki", "Mi", "k", "M", "G"])
+def test_second_event_writes_nothing_however_amounts_are_written(
+    api, model, run, unit, monkeypatch
+):
+    amounts = {"Ki": 65536, "Mi": 1024, "k": 100_000, "M": 2000, "G": 3}
+    part = run(
+        gateway_cpu="1.500" if unit == "Mi" else "02000m",
+        gateway_memory=f"{amounts[unit]}{unit}",
+        gateway_memory_limit="4096Mi",
+    )
+    part.apply()
+    writes = Writes(api, monkeypatch)
+    part.apply()
+    assert writes.names == []
+
+
+@pytest.mark.parametrize("model", ["restricted"], indirect=True)
+def test_options_change_the_same_objects_and_all_of_them_go(api, model, run, monkeypatch):
+    own = manifests.Manifests(api, model=model, application="istio-integrator")
+    run().apply()
+    before = {obj["kind"]: obj["metadata"]["uid"] for obj in own.owned()}
+    writes = Writes(api, monkeypatch)
+    run(gateway_replicas=1, gateway_service_type="ClusterIP").apply()
+    assert writes.names == [
+        f"apply Service {OWN}",
+        f"apply Deployment {OWN}",
+        f"delete PodDisruptionBudget {OWN}",
+    ]
+    after = {obj["kind"]: obj["metadata"]["uid"] for obj in own.owned()}
+    assert after == {kind: uid for kind, uid in before.items() if kind != "PodDisruptionBudget"}
+    run(gateway_replicas=2).remove()
+    assert own.owned() == []

@@ -6,6 +6,7 @@ import subprocess
 import pytest
 import yaml
 
+from istio_integrator.config import config
 from istio_integrator.ingress import gateway, guards, own_gateway, routes
 from istio_integrator.kube import manifests
 from istio_integrator.relations import kubeflow
@@ -108,6 +109,7 @@ def workload():
         model="kubeflow",
         pod_labels={"istio": "own"},
         inject_labels={"sidecar.istio.io/inject": "true"},
+        options=config.Config(),
     )
     for obj in manifests.render(own_gateway.FOLDER, context):
         yield obj

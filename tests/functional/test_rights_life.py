@@ -81,6 +81,11 @@ def test_gateway_routes_certificate_and_annotations_come_and_go(
     part(gateway_workload=True).reconcile()
     kinds = {each["kind"] for each in everything.owned()}
     assert {"Deployment", "Role", "RoleBinding", "ServiceAccount", "VirtualService"} <= kinds
+    assert "PodDisruptionBudget" in kinds
+    part(gateway_workload=True, gateway_replicas=1, gateway_service_type="NodePort").reconcile()
+    assert "PodDisruptionBudget" not in {each["kind"] for each in everything.owned()}
+    part(gateway_workload=True, gateway_replicas=3, gateway_cpu="1").reconcile()
+    assert "PodDisruptionBudget" in {each["kind"] for each in everything.owned()}
     related.requests.pop()
     shared = part(gateway_service_annotations="{example.com/name: kf}")
     shared.reconcile()

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from istio_integrator.config import config
 from istio_integrator.ingress import (
     certificate,
     gateway,
@@ -91,6 +92,7 @@ def workload(kind):
         model="kubeflow",
         pod_labels={"istio": "x"},
         inject_labels={"inject": "true"},
+        options=config.Config(),
     )
     objects = manifests.render(own_gateway.FOLDER, context)
     return [obj for obj in objects if obj["kind"] == kind]

@@ -11,7 +11,7 @@ import pydantic
 
 from integrator_contract import namespaces, pods, selectors, service
 from istio_integrator import texts
-from istio_integrator.config import pod_rules
+from istio_integrator.config import pod_rules, quantities
 from istio_integrator.kube import documents, errors
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -128,6 +128,8 @@ def _annotations(value: Any) -> Any:
 Annotations = Annotated[Mapping[str, str], pydantic.BeforeValidator(_annotations)]
 GatewayName = Annotated[str, pydantic.AfterValidator(_namespaced_name)]
 GatewaySelector = Annotated[str, pydantic.AfterValidator(_equality_selector)]
+Cpu = Annotated[str, pydantic.AfterValidator(quantities.cpu)]
+Memory = Annotated[str, pydantic.AfterValidator(quantities.memory)]
 Hosts = Annotated[
     tuple[str, ...],
     pydantic.BeforeValidator(_items),
@@ -181,7 +183,12 @@ class Config(pydantic.BaseModel):
     gateway_service_annotations: Annotations = pydantic.Field(default_factory=dict[str, str])
     """What the operator wants on that Service."""
     gateway_workload: bool = False
-    """Whether the model has a gateway workload of its own."""
+    """Whether the model has a gateway workload of its own; the next five are that one's."""
+    gateway_replicas: Annotated[int, pydantic.Field(ge=1, le=100)] = 2
+    gateway_service_type: Literal["LoadBalancer", "NodePort", "ClusterIP"] = "LoadBalancer"
+    gateway_cpu: Cpu = "100m"
+    gateway_memory: Memory = "128Mi"
+    gateway_memory_limit: Memory = "1Gi"
     hosts: Hosts = ()
     """Names that the model is reached by; none: any, with the gateway for itself."""
     https_redirect: bool = False
@@ -196,6 +203,13 @@ class Config(pydantic.BaseModel):
         named = self.gateway_service or self.gateway_workload
         if self.gateway_service_annotations and not named:
             raise ValueError("gateway-service-annotations: name the Service in gateway-service")
+        return self
+
+    @pydantic.model_validator(mode="after")
+    def _memory_is_within_its_limit(self) -> Self:
+        asked, limit = self.gateway_memory, self.gateway_memory_limit
+        if quantities.size(asked) > quantities.size(limit):
+            raise ValueError(f"gateway-memory: {asked} is more than gateway-memory-limit={limit}")
         return self
 
     @pydantic.model_validator(mode="after")

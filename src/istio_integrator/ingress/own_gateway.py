@@ -7,6 +7,7 @@ import logging
 
 from integrator_contract import names
 from istio_integrator import parts
+from istio_integrator.config import config
 from istio_integrator.ingress import choice
 from istio_integrator.kube import errors, owners
 
@@ -23,6 +24,7 @@ class Context:
     model: str
     pod_labels: dict[str, str]
     inject_labels: dict[str, str]
+    options: config.Config
 
 
 class OwnGateway:
@@ -49,6 +51,7 @@ class OwnGateway:
             model=self._scope.model,
             pod_labels=self._marks,
             inject_labels=mesh.pod_labels if mesh else {names.INJECT: "true"},
+            options=self._scope.config,
         )
         self._scope.manifests.apply(FOLDER, context)
 

@@ -34,6 +34,21 @@ WRONG = [
         {"gateway-service-annotations": "{a.b/c d: e}"}, "is not an annotation", id="annotation"
     ),
     pytest.param({"log-level": "trace"}, "log-level='trace'", id="level"),
+    pytest.param({"gateway-replicas": 0}, "gateway-replicas='0': must be greater", id="no pod"),
+    pytest.param({"gateway-replicas": 101}, "less than or equal to 100", id="many pods"),
+    pytest.param(
+        {"gateway-service-type": "loadbalancer"},
+        "gateway-service-type='loadbalancer': must be 'LoadBalancer', 'NodePort' or 'ClusterIP'",
+        id="type",
+    ),
+    pytest.param({"gateway-cpu": "1.5m"}, "gateway-cpu='1.5m': write it such as 500m", id="cpu"),
+    pytest.param({"gateway-memory": "128"}, "gateway-memory='128': write it", id="memory"),
+    pytest.param({"gateway-memory-limit": "1GB"}, "gateway-memory-limit='1GB': ", id="limit of"),
+    pytest.param(
+        {"gateway-memory": "2Gi"},
+        "gateway-memory: 2Gi is more than gateway-memory-limit=1Gi",
+        id="more than the limit",
+    ),
 ]
 
 

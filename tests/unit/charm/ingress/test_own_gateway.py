@@ -1,0 +1,153 @@
+"""The gateway workload of the model's own, as options make it, on a small API server."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ops import testing
+
+from istio_integrator.config import config
+from istio_integrator.ingress import own_gateway
+from istio_integrator.kube import manifests
+from tests.unit.charm import ingress_world
+from tests.unit.charm.ingress_world import OURS, World, auth, route
+
+NAME = f"{OURS}-gateway"
+OWN = ("ServiceAccount", "Role", "RoleBinding", "Service", "Deployment", "PodDisruptionBudget")
+
+
+@pytest.fixture
+def world(fake, monkeypatch):
+    ingress_world.connect(fake, monkeypatch)
+    return World(fake, route(), auth(), gateway_workload=True)
+
+
+def find(world, kind):
+    return world.fake.find(kind, NAME, "kubeflow")
+
+
+def resources(world):
+    (proxy,) = find(world, "Deployment")["spec"]["template"]["spec"]["containers"]
+    return proxy["resources"]
+
+
+def test_gateway_has_istios_own_defaults_and_two_pods_of_which_one_may_go(world):
+    world.run()
+    assert resources(world) == {
+        "requests": {"cpu": "100m", "memory": "128Mi"},
+        "limits": {"memory": "1Gi"},
+    }
+    assert find(world, "Deployment")["spec"]["replicas"] == 2
+    assert find(world, "Service")["spec"]["type"] == "LoadBalancer"
+    assert find(world, "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
+
+
+def test_options_are_what_the_objects_say(world):
+    world.config |= {
+        "gateway_replicas": 3,
+        "gateway_service_type": "ClusterIP",
+        "gateway_cpu": "0.25",
+        "gateway_memory": "1024Mi",
+        "gateway_memory_limit": "2Gi",
+    }
+    world.run()
+    assert find(world, "Deployment")["spec"]["replicas"] == 3
+    assert find(world, "Service")["spec"]["type"] == "ClusterIP"
+    assert resources(world) == {
+        "requests": {"cpu": "250m", "memory": "1Gi"},
+        "limits": {"memory": "2Gi"},
+    }
+
+
+def test_option_changes_one_object_and_leaves_the_routes_alone(world):
+    world.run()
+    for option, value, changed in (
+        ("gateway_service_type", "NodePort", "services"),
+        ("gateway_cpu", "1", "deployments"),
+        ("gateway_replicas", 4, "deployments"),
+    ):
+        world.fake.writes.clear()
+        world.config[option] = value
+        world.run()
+        assert world.fake.writes == [f"patch {changed} {NAME}"]
+    assert len(world.routes()) == 1
+
+
+def test_one_pod_has_no_budget_and_more_have_one_again(world):
+    world.run()
+    world.config["gateway_replicas"] = 1
+    world.run()
+    assert find(world, "PodDisruptionBudget") is None
+    world.config["gateway_replicas"] = 2
+    world.run()
+    assert find(world, "PodDisruptionBudget") is not None
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "right"),
+    [
+        ("gateway_replicas", 0, "greater than or equal to 1"),
+        ("gateway_service_type", "Headless", "'LoadBalancer', 'NodePort' or 'ClusterIP'"),
+        ("gateway_cpu", "many", "such as 500m or 2, from 1m to 64"),
+        ("gateway_memory", "128", "such as 512Mi or 1Gi"),
+        ("gateway_memory_limit", "1Ti", "from 32Mi to 64Gi"),
+    ],
+)
+def test_wrong_option_blocks_the_unit_and_changes_nothing(world, option, value, right):
+    world.run()
+    world.fake.writes.clear()
+    world.config[option] = value
+    status = world.status()
+    assert isinstance(status, testing.BlockedStatus)
+    assert f"{option.replace('_', '-')}='{value}'" in status.message
+    assert right in status.message
+    assert world.fake.writes == []
+
+
+def test_without_a_workload_of_our_own_the_options_change_nothing(world):
+    world.config = {}
+    world.run()
+    world.fake.writes.clear()
+    world.config = {
+        "gateway_replicas": 5,
+        "gateway_service_type": "NodePort",
+        "gateway_cpu": "2",
+        "gateway_memory": "256Mi",
+        "gateway_memory_limit": "3Gi",
+    }
+    status = world.status()
+    assert isinstance(status, testing.ActiveStatus), status
+    assert world.fake.writes == []
+    assert [kind for kind in OWN if find(world, kind)] == []
+
+
+def test_switched_off_all_of_it_goes(world):
+    world.run()
+    assert [kind for kind in OWN if find(world, kind)] == list(OWN)
+    world.config = {"gateway_service": "istio-ingress/istio-ingressgateway"}
+    world.run()
+    assert [kind for kind in OWN if find(world, kind)] == []
+    assert len(world.routes()) == 1
+
+
+@given(st.integers(1, 100))
+def test_budget_never_keeps_the_last_pod_and_pods_spread_where_there_are_several(replicas):
+    context = own_gateway.Context(
+        name="gateway",
+        model="kubeflow",
+        pod_labels={"istio": "gateway"},
+        inject_labels={"sidecar.istio.io/inject": "true"},
+        options=config.Config(gateway_replicas=replicas),
+    )
+    objects = {obj["kind"]: obj for obj in manifests.render(own_gateway.FOLDER, context)}
+    budget = objects.get("PodDisruptionBudget")
+    assert (budget is not None) == (replicas > 1)
+    pod = objects["Deployment"]["spec"]["template"]
+    selectors = [objects["Service"]["spec"]["selector"]]
+    if budget:
+        assert 0 < budget["spec"]["maxUnavailable"] < replicas
+        assert budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+        selectors.append(budget["spec"]["selector"]["matchLabels"])
+    for spread in pod["spec"]["topologySpreadConstraints"]:
+        assert spread["whenUnsatisfiable"] == "ScheduleAnyway"
+        selectors.append(spread["labelSelector"]["matchLabels"])
+    assert all(chosen.items() <= pod["metadata"]["labels"].items() for chosen in selectors)
