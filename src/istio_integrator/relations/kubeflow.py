@@ -29,6 +29,16 @@ EXPOSING = (INGRESS, INGRESS_AUTH, GATEWAY_INFO)
 VERSIONS = "_supported_versions"
 DATA = "data"
 
+_TRAEFIK = frozenset({"model", "name", "port"})
+"""What an application always sends whose interface `ingress` is Traefik's: see
+`lib/charms/traefik_k8s/v1` and `v2` in traefik-k8s-operator. Juju knows interfaces by name, and
+relates that one too.
+"""
+_SPEAKS_TRAEFIK = (
+    "speaks Traefik's ingress, which is not served here: remove this relation and relate it to "
+    "traefik-k8s"
+)
+
 _LONGEST_PATH = 256
 """Characters of a path. One below another's prefix is part of that one's regular expression."""
 _LONGEST_HEADER = 128
@@ -149,7 +159,8 @@ def read(bag: Mapping[str, str], models: Mapping[str, type[_Model]]) -> tuple[_M
         The message, or what is wrong; neither where the other side has not written yet.
     """
     if VERSIONS not in bag or DATA not in bag:
-        return None, ""
+        is_traefiks = bag.keys().isdisjoint((VERSIONS, DATA)) and bag.keys() >= _TRAEFIK
+        return None, _SPEAKS_TRAEFIK if is_traefiks else ""
     try:
         common = _versions(documents.read_yaml(bag[VERSIONS])) & models.keys()
         if not common:

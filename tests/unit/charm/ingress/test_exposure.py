@@ -130,6 +130,22 @@ def test_malformed_application_is_named_and_the_others_served(world):
     assert len(world.routes()) == 1
 
 
+def test_application_that_speaks_traefiks_ingress_is_named_and_the_others_served(world):
+    bag = {"model": '"cos"', "name": '"prometheus"', "port": "9090", "strip-prefix": "true"}
+    theirs = testing.Relation("ingress", remote_app_name="prometheus", remote_app_data=bag)
+    world.related = [route("good"), theirs, auth()]
+    status = world.status()
+    assert isinstance(status, testing.BlockedStatus)
+    assert f"ingress:{theirs.id} prometheus: speaks Traefik's ingress" in status.message
+    assert "waiting" not in status.message
+    before = world.routes()
+    assert len(before) == 1
+    world.run(lambda ctx: ctx.on.relation_broken(world.related[1]))
+    del world.related[1]
+    assert isinstance(world.status(), testing.ActiveStatus)
+    assert world.routes() == before
+
+
 def policies(world):
     return [
         obj["metadata"]["name"]

@@ -223,6 +223,51 @@ def test_one_malformed_application_does_not_hide_another():
 
 
 GOOD = "service: a\nport: 80\nprefix: /a\n"
+TRAEFIK = {
+    # As charms.traefik_k8s.v2.ingress writes them, and v1, whose values are plain words.
+    "v2": {
+        "model": '"cos"',
+        "name": '"prometheus"',
+        "port": "9090",
+        "scheme": '"http"',
+        "strip-prefix": "true",
+        "redirect-https": "true",
+        "healthcheck-params": "null",
+    },
+    "v2, the least": {"model": '"cos"', "name": '"prometheus"', "port": "9090"},
+    "v1": {"model": "cos", "name": "prometheus", "host": "prometheus.cos", "port": "9090"},
+}
+
+
+@pytest.mark.parametrize("bag", TRAEFIK.values(), ids=TRAEFIK)
+def test_application_that_speaks_traefiks_ingress_is_told_apart_by_its_keys(bag):
+    good = {"_supported_versions": "[v1]", "data": GOOD}
+    received, _ = provide(
+        remote("ingress", "prometheus", **bag),
+        remote("ingress", "a", **good),
+        act=kubeflow.ingress,
+    )
+    by_name = {one.application: one for one in received}
+    assert by_name["a"].message is not None
+    assert by_name["prometheus"].message is None
+    assert "Traefik's ingress" in by_name["prometheus"].problem
+    assert "remove this relation" in by_name["prometheus"].problem
+
+
+@given(
+    st.dictionaries(st.sampled_from(sorted(TRAEFIK["v2"])), st.text(max_size=20)),
+    st.dictionaries(st.sampled_from(["_supported_versions", "data"]), st.text(max_size=20)),
+)
+def test_keys_of_traefik_matter_only_where_there_are_none_of_ours(theirs, ours):
+    said = kubeflow.read({**theirs, **ours}, kubeflow.INGRESS_MODELS)
+    if ours:
+        assert said == kubeflow.read(ours, kubeflow.INGRESS_MODELS)
+    else:
+        is_complete = {"model", "name", "port"} <= theirs.keys()
+        assert said[0] is None
+        assert ("Traefik" in said[1]) == is_complete
+        # What they say is repeated nowhere.
+        assert len({said, kubeflow.read(dict.fromkeys(theirs, ""), kubeflow.INGRESS_MODELS)}) == 1
 
 
 @pytest.mark.parametrize(
