@@ -248,7 +248,7 @@ class Place(Related):
 
 
 @contextlib.contextmanager
-def serving(client, kubeconfig, folder, more=()):
+def serving(client, kubeconfig, folder, more=(), decides=echo.Authorization):
     """Run istiod and the gateway, with applications, a service to ask, and a neighbour.
 
     Args:
@@ -256,12 +256,13 @@ def serving(client, kubeconfig, folder, more=()):
         kubeconfig: Of the same.
         folder: For files.
         more: Handlers of further Services in the model, by name.
+        decides: Handler of the service that is asked.
     """
     api = world.install_definitions(client)
     with contextlib.ExitStack() as stack:
         application = stack.enter_context(echo.serving(echo.Application))
         theirs = stack.enter_context(echo.serving(echo.Application))
-        authorization = stack.enter_context(echo.serving(echo.Authorization))
+        authorization = stack.enter_context(echo.serving(decides))
         with contextlib.suppress(errors.ConflictError):
             # Other tests on this control plane have an istiod, too.
             api.create(namespace("istio-system"))
@@ -282,10 +283,11 @@ def serving(client, kubeconfig, folder, more=()):
             there += service(MODEL, name, served)
         for obj in there:
             api.create(obj)
-        stack.callback(_leave, api)
+        stack.callback(leave, api, world.GATEWAY_NAMESPACE, "shop", MODEL)
         token = world.gateway_token(client)
         stack.enter_context(world.gateway(folder, xds, admin, token))
         found = Place(api, (port, https_port, admin), application.asked, authorization.asked)
+        found.xds = xds
         found.eventually(200, "/", host=gateway_client.TENANT)
         found.requests = [
             request(1, "dashboard", "/", "/"),
@@ -311,9 +313,8 @@ def secret(folder):
     }
 
 
-def _leave(api):
+def leave(api, *names):
     """Wait until all is gone: Gateways of any namespace are bound to a workload by its labels."""
-    names = (world.GATEWAY_NAMESPACE, "shop", MODEL)
     for name in names:
         api.delete(namespace(name))
     assert waiting.eventually(

@@ -126,31 +126,31 @@ def istiod(folder, kubeconfig, settings=None):
         yield xds
 
 
-def gateway_token(client):
+def gateway_token(client, namespace=GATEWAY_NAMESPACE):
     """The token of a ServiceAccount that istiod lets have the Secrets beside the gateway."""
-    metadata = ObjectMeta(name="gateway", namespace=GATEWAY_NAMESPACE)
+    metadata = ObjectMeta(name="gateway", namespace=namespace)
     client.apply(core_v1.ServiceAccount(metadata=metadata), field_manager="test")
     rule = PolicyRule(apiGroups=[""], resources=["secrets"], verbs=["get", "list", "watch"])
     client.apply(rbac.Role(metadata=metadata, rules=[rule]), field_manager="test")
-    subject = Subject(kind="ServiceAccount", name="gateway", namespace=GATEWAY_NAMESPACE)
+    subject = Subject(kind="ServiceAccount", name="gateway", namespace=namespace)
     role = RoleRef(apiGroup="rbac.authorization.k8s.io", kind="Role", name="gateway")
     binding = rbac.RoleBinding(metadata=metadata, roleRef=role, subjects=[subject])
     client.apply(binding, field_manager="test")
     spec = TokenRequestSpec(audiences=["istio-ca"])
     wanted = core_v1.ServiceAccountToken(metadata=ObjectMeta(), spec=spec)
-    return client.create(wanted, "gateway", namespace=GATEWAY_NAMESPACE).status.token
+    return client.create(wanted, "gateway", namespace=namespace).status.token
 
 
 @contextlib.contextmanager
-def gateway(folder, xds, admin, token):
+def gateway(folder, xds, admin, token, *, namespace=GATEWAY_NAMESPACE, labels=LABELS):
     """Envoy as a gateway workload of that istiod."""
-    domain = f"{GATEWAY_NAMESPACE}.svc.cluster.local"
+    domain = f"{namespace}.svc.cluster.local"
     node = {
-        "id": f"router~{own_address()}~gateway.{GATEWAY_NAMESPACE}~{domain}",
+        "id": f"router~{own_address()}~gateway.{namespace}~{domain}",
         "cluster": "gateway",
         "metadata": {
-            "NAMESPACE": GATEWAY_NAMESPACE,
-            "LABELS": LABELS,
+            "NAMESPACE": namespace,
+            "LABELS": labels,
             "ISTIO_VERSION": "1.31.1",
             "CLUSTER_ID": "Kubernetes",
         },

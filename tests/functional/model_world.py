@@ -1,0 +1,254 @@
+"""Models as KServe and Knative write them, served by a real istiod and its Envoys.
+
+Whose words they are:
+
+- Knative's Gateways and its Service for calls from inside: knative-extensions/net-istio,
+  config/202-gateway.yaml and config/203-local-gateway.yaml. Selector and namespace of the Service
+  are what knative/operator makes of a KnativeServing (pkg/reconciler/knativeserving/ingress,
+  istio.go and ingress_service.go), which canonical/knative-operators writes
+  (charms/knative-serving/src/manifests/KnativeServing.yaml.j2).
+- The VirtualService of a Knative Service: net-istio, pkg/reconciler/ingress/resources,
+  virtual_service.go, of an Ingress as knative/serving has it (pkg/reconciler/route/resources,
+  ingress.go) with the probe of knative/networking (pkg/ingress, InsertProbe).
+- The VirtualService and the Service of an InferenceService: kserve/kserve,
+  pkg/controller/v1beta1/inferenceservice/reconcilers/ingress, ingress_reconciler.go, with the
+  names that canonical/kserve-operators gives it (charms/kserve-controller/src/charm.py).
+
+Only ports are not theirs: Knative's gateway for calls from inside listens at 8081, which may be
+somebody's on this machine.
+"""
+
+import contextlib
+import dataclasses
+
+from testbed import loopback
+from tests import echo, gateway_client
+from tests.functional import ingress_world as world
+from tests.functional import istiod_world
+from tests.functional.ingress_world import MODEL, virtual_service
+
+DOMAIN = "models.example.com"
+OURS = f"{MODEL}/kubeflow-gateway"
+KNATIVE = "knative-serving"
+INGRESS = f"{KNATIVE}/knative-ingress-gateway"
+LOCAL = f"{KNATIVE}/knative-local-gateway"
+LOCAL_SERVICE = f"knative-local-gateway.{MODEL}.svc.{world.DOMAIN}"
+LOCAL_LABELS = {"istio": "knative-local-gateway"}
+TOKEN = "Bearer good"
+PREDICT = "/v1/models/m:predict"
+
+
+class Authorization(echo.Authorization):
+    """Knows a token as well as a cookie."""
+
+    def decide(self, headers):
+        if headers.get("authorization") == TOKEN:
+            return 200, {"kubeflow-userid": echo.USER}
+        return super().decide(headers)
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """An InferenceService without transformer, in a namespace of its user's."""
+
+    name: str
+    namespace: str
+    gateway: str = OURS
+    """To which KServe and Knative bind what is for the outside."""
+
+    @property
+    def host(self):
+        """Where people reach it."""
+        return f"{self.name}.{self.namespace}.{DOMAIN}"
+
+    @property
+    def predictor(self):
+        """The name of its Knative Service."""
+        return f"{self.name}-predictor"
+
+    @property
+    def predictor_host(self):
+        """Where Knative alone serves it."""
+        return f"{self.predictor}.{self.namespace}.{DOMAIN}"
+
+    @property
+    def inside(self):
+        """Where pods reach it."""
+        return f"{self.name}.{self.namespace}.svc.{world.DOMAIN}"
+
+    def objects(self, port):
+        """What KServe and Knative write for it; its pods listen at the port."""
+        yield from world.service(self.namespace, f"{self.predictor}-00001", port)
+        for name in (self.name, self.predictor):
+            yield external_name(self.namespace, name)
+        yield knative_route(self)
+        yield inference_service(self)
+
+
+def external_name(space, name):
+    """The Service by which pods call a model, for which KServe and Knative each have one."""
+    spec = {"type": "ExternalName", "externalName": LOCAL_SERVICE, "sessionAffinity": "None"}
+    metadata = {"name": name, "namespace": space}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+
+
+def knative_route(model):
+    """The VirtualService of a Knative Service at the gateways."""
+    name, space = model.predictor, model.namespace
+    revision = f"{name}-00001"
+    routes = []
+    rules = ((LOCAL, f"{name}.{space}"), (model.gateway, model.predictor_host))
+    for gateway, prefix in rules:
+        destination = {
+            "destination": {
+                "host": f"{revision}.{space}.svc.{world.DOMAIN}",
+                "port": {"number": 80},
+            },
+            "weight": 100,
+            "headers": {
+                "request": {
+                    "set": {
+                        "Knative-Serving-Namespace": space,
+                        "Knative-Serving-Revision": revision,
+                    }
+                }
+            },
+        }
+        match = {"gateways": [gateway], "authority": {"prefix": prefix}}
+        probed = {**match, "headers": {"K-Network-Hash": {"exact": "override"}}}
+        routes += [
+            {
+                "match": [probed],
+                "route": [destination],
+                "retries": {},
+                "headers": {"request": {"set": {"K-Network-Hash": "0123"}}},
+            },
+            {"match": [match], "route": [destination], "retries": {}},
+        ]
+    short = f"{name}.{space}"
+    hosts = [short, model.predictor_host, f"{short}.svc", f"{short}.svc.{world.DOMAIN}"]
+    gateways = sorted({model.gateway, LOCAL})
+    return virtual_service(space, f"{name}-ingress", gateways, hosts, *routes)
+
+
+def inference_service(model):
+    """The VirtualService of an InferenceService, which sends everything around once more."""
+    name, space = model.name, model.namespace
+    inside = rf"^{name}\.{space}(\.svc(\.cluster\.local)?)?(?::\d{{1,5}})?$"
+    outside = "^" + model.host.replace(".", r"\.") + r"(?::\d{1,5})?$"
+    told = {
+        "Host": f"{model.predictor}.{space}.svc.{world.DOMAIN}",
+        "KServe-Isvc-Name": name,
+        "KServe-Isvc-Namespace": space,
+    }
+    rule = {
+        "match": [
+            {"authority": {"regex": inside}, "gateways": [LOCAL, "mesh"]},
+            {"authority": {"regex": outside}, "gateways": [model.gateway]},
+        ],
+        "route": [
+            {"destination": {"host": LOCAL_SERVICE, "port": {"number": 80}}, "weight": 100},
+        ],
+        "headers": {"request": {"set": told}},
+    }
+    gateways = [LOCAL, "mesh", model.gateway]
+    return virtual_service(space, name, gateways, [model.inside, model.host], rule)
+
+
+def knative_gateways(port, labels):
+    """Knative's two Gateways and its Service, on the workload with these labels."""
+    for name, number in (("knative-ingress-gateway", 80), ("knative-local-gateway", port)):
+        obj = world.gateway(KNATIVE, name, world.server(number, ["*"]))
+        obj["spec"]["selector"] = labels
+        yield obj
+    service, endpoints = world.service(MODEL, "knative-local-gateway", port)
+    service["metadata"]["labels"] = {
+        "experimental.istio.io/disable-gateway-port-translation": "true"
+    }
+    service["spec"] = {
+        "type": "ClusterIP",
+        "selector": labels,
+        "ports": [{"name": "http2", "port": 80, "targetPort": port}],
+    }
+    yield service
+    endpoints["ports"][0]["name"] = "http2"
+    yield endpoints
+
+
+class Place:
+    """A model's place with models behind it; whom their pods served is in `served`."""
+
+    def __init__(self, place, port, pods):
+        self.place = place
+        self.port = port
+        self.ports = {space: server.server_port for space, server in pods.items()}
+        self.served = {space: server.asked for space, server in pods.items()}
+        """By namespace, what the pods of its model were asked."""
+
+    def ask(self, host, *, tls=False, path=PREDICT, **headers):
+        """Ask from outside, on a connection of its own; an answer or why there is none."""
+        return self.place.asked_once(path, tls=host if tls else "", host=host, **headers)
+
+    def ask_inside(self, host, **headers):
+        """Ask as a pod does, on a connection of its own."""
+        with contextlib.closing(gateway_client.Client(port=self.port)) as visitor:
+            return visitor.get(PREDICT, host, **headers)
+
+    def status(self, host, *, tls=False, **headers):
+        """What somebody gets from outside; 0 where there is no answer."""
+        return getattr(self.ask(host, tls=tls, **headers), "status", 0)
+
+    def is_from(self, model, answer):
+        """Tell whether an answer is a model's own.
+
+        Where a host is in a wildcard of ours, the dashboard answers until a route is there.
+        """
+        served = getattr(answer, "status", 0) == 200
+        return served and answer.echo["port"] == self.ports[model.namespace]
+
+
+@contextlib.contextmanager
+def ground(client, kubeconfig, folder):
+    """A shared gateway whose authorization service knows tokens."""
+    with world.serving(client, kubeconfig, folder, decides=Authorization) as place:
+        place.auths = [world.COMPLETE]
+        yield place
+
+
+@contextlib.contextmanager
+def serving(place, client, folder, models, labels=LOCAL_LABELS):
+    """Have Knative's gateways, and models.
+
+    Args:
+        place: Where the model's own gateway is.
+        client: Of the API server.
+        folder: For files.
+        models: What KServe serves, each in a namespace of its own.
+        labels: Of the workload for calls from inside, which is the model's gateway or another.
+    """
+    port, admin = loopback.free_ports(2)
+    with contextlib.ExitStack() as stack:
+        spaces = [KNATIVE, *(model.namespace for model in models)]
+        profile = {"app.kubernetes.io/part-of": "kubeflow-profile"}
+        for space in spaces:
+            obj = world.namespace(space)
+            obj["metadata"]["labels"] = profile if space != KNATIVE else {}
+            place.api.create(obj)
+        stack.callback(world.leave, place.api, *spaces)
+        pods = {
+            model.namespace: stack.enter_context(echo.serving(echo.Application))
+            for model in models
+        }
+        stack.enter_context(place.there(*knative_gateways(port, labels)))
+        for model in models:
+            place_of = model.objects(pods[model.namespace].server_port)
+            stack.enter_context(place.there(*place_of))
+        if labels == LOCAL_LABELS:
+            folder.mkdir()
+            token = istiod_world.gateway_token(client, MODEL)
+            stack.enter_context(
+                istiod_world.gateway(
+                    folder, place.xds, admin, token, namespace=MODEL, labels=labels
+                )
+            )
+        yield Place(place, port, pods)
