@@ -20,6 +20,9 @@ somebody's on this machine.
 
 import contextlib
 import dataclasses
+from pathlib import Path
+
+import yaml
 
 from testbed import loopback
 from tests import echo, gateway_client
@@ -33,7 +36,13 @@ KNATIVE = "knative-serving"
 INGRESS = f"{KNATIVE}/knative-ingress-gateway"
 LOCAL = f"{KNATIVE}/knative-local-gateway"
 LOCAL_SERVICE = f"knative-local-gateway.{MODEL}.svc.{world.DOMAIN}"
-LOCAL_LABELS = {"istio": "knative-local-gateway"}
+MANIFEST = Path(__file__).parents[2] / "docs/how-to/knative-local-gateway.yaml"
+LOCAL_LABELS = next(
+    each["spec"]["selector"]["matchLabels"]
+    for each in yaml.safe_load_all(MANIFEST.read_text())
+    if each["kind"] == "Deployment"
+)
+"""Of the workload that people are told to have for calls from inside."""
 TOKEN = "Bearer good"
 PREDICT = "/v1/models/m:predict"
 

@@ -15,6 +15,7 @@ from . import routes
 
 _DEEPEST = 8
 """Names of names that are followed; Istio itself follows one."""
+_WORKLOADS = (cluster.DEPLOYMENT, cluster.DAEMON_SET, cluster.STATEFUL_SET)
 
 
 @registry.check(
@@ -36,6 +37,10 @@ def routes_inward(facts: Facts) -> Iterable[Finding]:
         gateways={own, *(each.reference for each in target.neighbours)},
         own=own,
         other_names=other_names(facts.objects(cluster.SERVICE)),
+        routers=routers(
+            facts.objects(cluster.SERVICE, facts.model),
+            [each for kind in _WORKLOADS for each in facts.objects(kind, facts.model)],
+        ),
     )
     return judge(facts.objects(cluster.VIRTUAL_SERVICE), place)
 
@@ -53,13 +58,15 @@ class Place:
     """Ours, whose hosts are all guarded."""
     other_names: Mapping[str, str]
     """Services that are another name only, by `namespace/name`."""
+    routers: Collection[str]
+    """Services of gateways in the model, which decide for themselves what they let in."""
 
     def is_inside(self, host: str, namespace: str) -> bool:
         """Tell whether a destination is a Service of the model."""
         for _ in range(_DEEPEST):
             name = routes.service_name(host.lower(), namespace, self.domain)
             if name.startswith(f"{self.model}/"):
-                return True
+                return name not in self.routers
             host = self.other_names.get(name, "")
             if not host:
                 break
@@ -73,6 +80,22 @@ def other_names(services: Iterable[cluster.Object]) -> dict[str, str]:
         for each in services
         if (name := cluster.at(each, "spec").get("externalName"))
     }
+
+
+def routers(services: Iterable[cluster.Object], workloads: Iterable[cluster.Object]) -> set[str]:
+    """List the Services with gateways behind them and nothing else, as Knative's.
+
+    Args:
+        services: Of the model.
+        workloads: Of the model.
+    """
+    known = [observed.Workload.of(each) for each in workloads]
+    found: set[str] = set()
+    for service in map(observed.Service.of, services):
+        behind = [each.is_gateway for each in known if service.serves(each)]
+        if behind and all(behind):
+            found.add(service.reference)
+    return found
 
 
 def judge(virtual_services: Iterable[cluster.Object], place: Place) -> Iterable[Finding]:

@@ -15,7 +15,9 @@ PLACE = routes_inward.Place(
     gateways={OWN, "shop/web"},
     own=OWN,
     other_names={"shop/alias": KFP, "shop/again": "alias.shop.svc.cluster.local"},
+    routers={"kubeflow/knative-local-gateway"},
 )
+ROUTER = "knative-local-gateway.kubeflow.svc.cluster.local"
 
 
 def route(*http, space="shop", name="theirs", gateways=("shop/web",), **more):
@@ -78,11 +80,40 @@ def test_route_of_others_into_the_model_is_named(given_route, words):
         pytest.param(route({"route": to(KFP)}, gateways=["else/where"]), id="on another workload"),
         pytest.param(route({"route": to(KFP)}, space=MODEL), id="the model's own"),
         pytest.param(route({"redirect": {"uri": "/"}}), id="nowhere"),
+        pytest.param(route({"route": to(ROUTER)}, gateways=[OWN]), id="to another gateway"),
     ],
 )
 def test_route_that_does_not_is_not(given_route):
     (found,) = said(given_route)
     assert found.level.value == "✓"
+
+
+def deployed(name, labels, *, routes):
+    container = {"name": "istio-proxy", "args": ["proxy", "router"]} if routes else {"name": "app"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    return {"metadata": {"namespace": MODEL, "name": name}, "spec": {"template": template}}
+
+
+@pytest.mark.parametrize(
+    ("workloads", "is_router"),
+    [
+        pytest.param([("gw", {"istio": "local"}, True)], True, id="gateway"),
+        pytest.param([("app", {"istio": "local"}, False)], False, id="application"),
+        pytest.param(
+            [("gw", {"istio": "local"}, True), ("app", {"istio": "local"}, False)],
+            False,
+            id="gateway and application",
+        ),
+        pytest.param([("gw", {"istio": "other"}, True)], False, id="nothing"),
+    ],
+)
+def test_service_of_gateways_alone_is_a_router(workloads, is_router):
+    service = {
+        "metadata": {"namespace": MODEL, "name": "local"},
+        "spec": {"selector": {"istio": "local"}},
+    }
+    made = [deployed(name, labels, routes=routes) for name, labels, routes in workloads]
+    assert routes_inward.routers([service], made) == ({"kubeflow/local"} if is_router else set())
 
 
 def test_route_that_hands_on_is_named_for_where_that_leads():
