@@ -6,6 +6,7 @@ KServe and Knative have a host for each model, in the namespaces of their users.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Self
 
@@ -17,8 +18,8 @@ from istio_integrator.kube import cluster, fences
 
 from . import routes
 
-_MOST_HOSTS = 256
-"""Hosts of one route that are looked at; net-istio writes four, KServe two."""
+_MOST_HOSTS = 32
+"""Hosts of one route that are looked at; net-istio writes four for each tag, KServe two."""
 
 
 @registry.check(
@@ -81,27 +82,47 @@ class Place:
         """Tell whether our Gateway serves one of these hosts."""
         return any(_meet(name, host) for name in names for host in self.hosts)
 
-    def is_unasked(self, reference: str, namespace: str, names: Sequence[str]) -> bool:
-        """Tell whether another Gateway serves one of these hosts, and nobody is asked.
+    def unasked(self, reference: str, namespace: str) -> _Hosts:
+        """List the hosts at which another Gateway may serve a namespace's routes unasked."""
+        own = reference.partition("/")[0]
+        found: set[str] = set()
+        for server in self.neighbours[reference].servers:
+            if server.port in self.ports and self._spares(reference, server.port):
+                for each in server.hosts:
+                    place, _, host = each.rpartition("/")
+                    if place in ("", "*", namespace) or (place == "." and namespace == own):
+                        found.add(host.lower())
+        return _Hosts.of(found, self.asked or ())
 
-        Args:
-            reference: That Gateway.
-            namespace: Of the route.
-            names: Its hosts.
-        """
-        return any(
-            _meet(name, host)
-            for server in self.neighbours[reference].servers
-            if server.port in self.ports
-            for host in _taken(server, reference, namespace)
-            for name in names
-            if not self._is_asked(reference, server.port, name if "*" in host else host)
-        )
+    def _spares(self, reference: str, port: int) -> bool:
+        """Tell whether anybody may pass unasked at a port of a Gateway."""
+        return self.asked is not None or (port == self.secure and reference in self.spared)
 
-    def _is_asked(self, reference: str, port: int, host: str) -> bool:
-        if self.asked is not None:
-            return host in self.asked
-        return not (port == self.secure and reference in self.spared)
+
+@dataclasses.dataclass(frozen=True)
+class _Hosts:
+    """Hosts of a Gateway, so arranged that many routes are soon compared with many of them."""
+
+    exact: frozenset[str]
+    endings: tuple[str, ...]
+    """Of those that begin with a wildcard."""
+    asked: frozenset[str]
+    """Of which somebody is asked all the same."""
+
+    @classmethod
+    def of(cls, names: Collection[str], asked: Collection[str]) -> Self:
+        """Arrange them."""
+        known = frozenset(asked)
+        endings = tuple(name[1:] for name in names if name.startswith("*"))
+        exact = frozenset(name for name in names if not name.startswith("*"))
+        return cls(exact - known, endings, known)
+
+    def meet(self, name: str) -> bool:
+        """Tell whether a host of a route, which may begin with a wildcard, is one of them."""
+        if not name.startswith("*"):
+            return name not in self.asked and (name in self.exact or name.endswith(self.endings))
+        wildcards = (f"*{ending}" for ending in self.endings)
+        return any(_meet(name, host) for host in itertools.chain(self.exact, wildcards))
 
 
 def judge(virtual_services: Iterable[cluster.Object], place: Place) -> Iterable[Finding]:
@@ -113,6 +134,8 @@ def judge(virtual_services: Iterable[cluster.Object], place: Place) -> Iterable[
     """
     unserved: dict[str, str] = {}
     unasked: dict[str, list[str]] = {}
+    # The Gateways of a tenant may have thousands of hosts, and the tenant thousands of routes.
+    known: dict[tuple[str, str], _Hosts] = {}
     for route in virtual_services:
         with fences.around(cluster.reference(route)):
             name, namespace = observed.reference(route), route["metadata"]["namespace"]
@@ -120,9 +143,12 @@ def judge(virtual_services: Iterable[cluster.Object], place: Place) -> Iterable[
             names = [str(each).lower() for each in given]
             bound = set(routes.gateways_of(route))
             if place.own in bound and names and not place.serves(names):
-                unserved[name] = names[-1]
+                unserved[name] = _outward(names, namespace)
             for reference in bound & place.neighbours.keys():
-                if place.is_unasked(reference, namespace, names):
+                key = (reference, namespace)
+                if key not in known:
+                    known[key] = place.unasked(*key)
+                if any(map(known[key].meet, names)):
                     unasked.setdefault(reference, []).append(name)
     for reference, users in sorted(unasked.items()):
         yield report.doubtful(
@@ -142,13 +168,11 @@ def judge(virtual_services: Iterable[cluster.Object], place: Place) -> Iterable[
         yield report.fine("every route of the model and its profiles is served behind its guard")
 
 
-def _taken(server: observed.Server, reference: str, namespace: str) -> Iterable[str]:
-    """List the hosts of a server at which it takes routes of a namespace."""
-    own = reference.partition("/")[0]
-    for each in server.hosts:
-        place, _, host = each.rpartition("/")
-        if place in ("", "*", namespace) or (place == "." and namespace == own):
-            yield host.lower()
+def _outward(names: Sequence[str], namespace: str) -> str:
+    """Choose the host that is meant for people outside, among those for pods."""
+    inward = (f".{namespace}", ".svc")
+    meant = (name for name in names if not name.endswith(inward) and ".svc." not in name)
+    return next(meant, names[0])
 
 
 def _meet(one: str, other: str) -> bool:

@@ -1,5 +1,7 @@
 """Which routes have no host of ours, and which has a Gateway at which nobody is asked."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,6 +71,12 @@ def test_route_on_our_gateway_at_no_host_of_ours_is_named_with_its_hosts():
     assert IRIS in found.seen
     assert "hosts" in found.seen
     assert found.next == "kubectl -n alice get virtualservice iris -o yaml"
+
+
+def test_host_to_add_is_one_for_the_outside():
+    names = ["iris.alice", IRIS, "iris.alice.svc", INSIDE]
+    (found,) = said(place("kubeflow.example.com"), route(*names))
+    assert f"add {IRIS} to" in found.seen
 
 
 @pytest.mark.parametrize(
@@ -165,3 +173,33 @@ def test_two_hosts_meet_where_a_name_is_within_both(one, other, name):
     assert hosts._meet(one, other) == hosts._meet(other, one)
     if all(both):
         assert hosts._meet(one, other)
+
+
+@given(
+    served=st.lists(HOST, max_size=4),
+    asked=st.lists(NAME, max_size=3),
+    name=HOST,
+    one=NAME,
+)
+def test_route_is_unasked_where_the_gateway_serves_a_name_of_it_of_which_nobody_is(
+    served, asked, name, one
+):
+    found = hosts._Hosts.of(served, asked).meet(name)
+    both = hosts._meet(name, one) and any(hosts._meet(host, one) for host in served)
+    if both and one not in asked:
+        assert found
+    if found:
+        assert any(hosts._meet(name, host) for host in served)
+        assert name not in asked
+
+
+def test_thousands_of_hosts_and_routes_of_a_tenant_are_soon_compared():
+    many = [
+        observed.Server(80, tuple(f"*.h{n}.s{m}.example" for n in range(256))) for m in range(32)
+    ]
+    where = place("kubeflow.example.com", neighbours=[observed.Neighbour(KNATIVE, tuple(many))])
+    names = [f"n{number}.example.net" for number in range(32)]
+    theirs = [route(*names, gateways=[KNATIVE], name=f"r{number}") for number in range(100)]
+    before = time.process_time()
+    assert said(where, *theirs) == []
+    assert time.process_time() - before < 3
