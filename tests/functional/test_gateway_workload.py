@@ -4,6 +4,7 @@ import contextlib
 import uuid
 
 import pytest
+import yaml
 
 from integrator_contract import names
 from istio_integrator import parts
@@ -11,7 +12,7 @@ from istio_integrator.config import config
 from istio_integrator.ingress import own_gateway
 from istio_integrator.kube import cluster, errors, manifests
 from istio_integrator.mesh import installation
-from tests.functional import istiod_world, loopback_istiod
+from tests.functional import istiod_world, loopback_istiod, model_world
 from tests.functional.test_ingress_objects import Writes
 from tests.waiting import eventually
 
@@ -54,10 +55,16 @@ def deployment(model):
     return {obj["kind"]: obj for obj in rendered}
 
 
+def documented(_):
+    """What docs/how-to/kserve.md has people apply."""
+    return {obj["kind"]: obj for obj in yaml.safe_load_all(model_world.MANIFEST.read_text())}
+
+
+@pytest.mark.parametrize("written", [deployment, documented])
 def test_pod_of_our_gateway_is_completed_by_istiod_and_accepted_where_pods_are_restricted(
-    api, model
+    api, model, written
 ):
-    objects = deployment(model)
+    objects = written(model)
     account = objects["ServiceAccount"]
     account["metadata"]["namespace"] = model
     api.create(account)
