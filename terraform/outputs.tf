@@ -20,6 +20,7 @@ output "requires" {
   description = "Endpoints that need another application."
   value = {
     certificates   = "certificates"
+    forward_auth   = "forward-auth"
     istio_metadata = "istio-metadata"
     logging        = "logging"
   }

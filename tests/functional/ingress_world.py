@@ -14,7 +14,7 @@ from istio_integrator.ingress import exposure, guards
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import errors, manifests
 from istio_integrator.mesh import installation
-from istio_integrator.relations import endpoints, kubeflow
+from istio_integrator.relations import endpoints, forward_auth, kubeflow
 from testbed import certificates, loopback
 from tests import echo, gateway_client, waiting
 from tests.functional import istiod_world as world
@@ -139,10 +139,14 @@ class Related:
     def __init__(self):
         self.requests = []
         self.auths = []
+        self.forwards = []
+        """What an application on `forward-auth` wrote, each a data bag."""
         self.published = None
 
     def bags(self, endpoint):
         """What the others wrote."""
+        if endpoint == forward_auth.ENDPOINT:
+            return [endpoints.Bag(7, "oauth2-proxy", bag) for bag in self.forwards]
         return [
             endpoints.Bag(one.relation, one.application, _written(one.message))
             for one in {"ingress": self.requests, "ingress-auth": self.auths}.get(endpoint, ())
@@ -150,7 +154,11 @@ class Related:
 
     def is_related(self, *endpoints):
         """Tell whether anybody is related."""
-        said = {"ingress": self.requests, "ingress-auth": self.auths}
+        said = {
+            "ingress": self.requests,
+            "ingress-auth": self.auths,
+            "forward-auth": self.forwards,
+        }
         return any(said.get(endpoint) for endpoint in endpoints)
 
     def write(self, endpoint, bag):

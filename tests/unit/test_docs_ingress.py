@@ -31,7 +31,9 @@ TARGET = gateway.Target(
 SERVICE = guards.Service(
     host="oidc.kubeflow.svc.cluster.local",
     port=8080,
+    path="/decisions",
     request_headers=("cookie",),
+    describing=(guards.Header("x-forwarded-uri", "%REQ(:path)%"),),
     response_headers=("kubeflow-userid",),
 )
 GUARDS = (guards.Guard(), guards.Guard(service=SERVICE))

@@ -195,7 +195,7 @@ class Config(pydantic.BaseModel):
     tls_secret: Name = ""
     """A Secret in the gateway's namespace."""
     strict_ingress_auth: bool = True
-    """Whether nothing is reachable without ingress-auth."""
+    """Whether nothing is reachable without ingress-auth or forward-auth."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @pydantic.model_validator(mode="after")

@@ -17,7 +17,7 @@ from istio_integrator.kube import cluster, errors, streams
 from istio_integrator.lifecycle import answers, workload
 from istio_integrator.membership import decision, model_namespace
 from istio_integrator.mesh import discovery, installation
-from istio_integrator.relations import endpoints, kubeflow, mesh_facts
+from istio_integrator.relations import endpoints, forward_auth, kubeflow, mesh_facts
 
 _ENVOY = 15000
 """The port of Envoy's administration, on loopback."""
@@ -183,7 +183,9 @@ class Facts:
         """Who should be asked about requests."""
         return guards.decide(
             kubeflow.ingress_auth(self._related),
+            forward_auth.received(self._related),
             strict=self.config.strict_ingress_auth,
+            application=self.application,
             model=self.model,
             domain=self.domain,
             services={observed.reference(one) for one in self.objects(cluster.SERVICE)},

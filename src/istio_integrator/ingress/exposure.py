@@ -25,7 +25,7 @@ from istio_integrator.ingress import (
 )
 from istio_integrator.kube import cluster, errors
 from istio_integrator.mesh import installation
-from istio_integrator.relations import endpoints, kubeflow, mesh_facts
+from istio_integrator.relations import endpoints, forward_auth, kubeflow, mesh_facts
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +65,7 @@ class Ingress:
         self._statuses = []
         if not self._scope.leader:
             return
+        forward_auth.publish(self._related)
         found = self._scope.mesh
         if found is not None and found.namespace:
             service = f"{found.service}.{found.namespace}.svc"
@@ -147,7 +148,9 @@ class Ingress:
     def _decide(self) -> guards.Decision:
         return guards.decide(
             kubeflow.ingress_auth(self._related),
+            forward_auth.received(self._related),
             strict=self._scope.config.strict_ingress_auth,
+            application=self._scope.application,
             model=self._scope.model,
             domain=self._scope.cluster_domain,
             services=self._services,

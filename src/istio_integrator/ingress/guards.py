@@ -6,11 +6,16 @@ import dataclasses
 import itertools
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
+from istio_integrator import parts
 from istio_integrator.ingress import gateway
-from istio_integrator.relations import kubeflow
+from istio_integrator.relations import forward_auth, kubeflow
 
 FOLDER = "authentication"
+
+IDENTITIES = ("kubeflow-userid", "kubeflow-groups")
+"""Headers by which Kubeflow knows users, whatever an authorization service says of itself."""
 
 _ALWAYS_SHOWN = frozenset(
     {"authorization", "content-length", "host", ":authority", ":method", ":path"}
@@ -24,6 +29,35 @@ _MOST_DASHES = 4
 spellings; `x-goog-authenticated-user-email` has four."""
 _ANSWER = "envoy.filters.http.ext_authz"
 """Where Envoy's filter leaves what the service said, whatever the filter's own name."""
+_LABEL = kubeflow.DNS_LABEL.pattern
+_OF_A_SERVICE = re.compile(
+    rf"(?P<name>{_LABEL})\.(?P<namespace>{_LABEL})\.svc(?:\.(?P<domain>.+?))?\.?"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Header:
+    """A header that the gateway writes."""
+
+    name: str
+    value: str
+    """As Envoy's substitution format strings write it."""
+
+
+_SHOWN = ("authorization", "cookie", "x-auth-token", "x-forwarded-for", "x-forwarded-proto")
+"""What an application on `forward-auth` gets to see, which doesn't say what it wants to.
+
+Envoy writes the last two by itself.
+"""
+_DESCRIBING = (
+    Header("x-forwarded-method", "%REQ(:method)%"),
+    Header("x-forwarded-host", "%REQ(:authority)%"),
+    Header("x-forwarded-uri", "%REQ(:path)%"),
+)
+"""What such an application is told of a request.
+
+Oathkeeper and oauth2-proxy decide by it, so a client's own word for it would open every path.
+"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,9 +65,14 @@ class Service:
     """The authorization service."""
 
     host: str
+    """`NAME.NAMESPACE.svc.DOMAIN`."""
     port: int
+    path: str = ""
+    """What stands before the path of the request that it is asked about."""
     request_headers: tuple[str, ...] = ()
     """What it gets to see."""
+    describing: tuple[Header, ...] = ()
+    """What it is told beside, whatever the client says of it."""
     response_headers: tuple[str, ...] = ()
     """What it says about a user, to the applications."""
 
@@ -44,7 +83,14 @@ class Service:
         A header that the service is shown is one that it reads from clients.
         """
         shown = _ALWAYS_SHOWN | set(self.request_headers)
-        return tuple(header for header in self.response_headers if header not in shown)
+        known = dict.fromkeys((*self.response_headers, *IDENTITIES))
+        return tuple(header for header in known if header not in shown)
+
+    @property
+    def reference(self) -> str:
+        """`namespace/name`."""
+        name, namespace, *_ = self.host.split(".")
+        return f"{namespace}/{name}"
 
     @property
     def cluster(self) -> str:
@@ -76,9 +122,11 @@ class Decision:
 
 
 def decide(
-    received: Sequence[kubeflow.Received[kubeflow.AuthRequest]],
+    ingress_auth: Sequence[kubeflow.Received[kubeflow.AuthRequest]],
+    forwarded: Sequence[kubeflow.Received[forward_auth.ForwardAuth]],
     *,
     strict: bool,
+    application: str,
     model: str,
     domain: str,
     services: Collection[str],
@@ -89,60 +137,97 @@ def decide(
     it, and that one would decide about every request.
 
     Args:
-        received: What the applications that are related to `ingress-auth` said.
+        ingress_auth: What the applications that are related to `ingress-auth` said.
+        forwarded: What those said that are related to `forward-auth`.
         strict: Whether nothing passes without an application to ask.
-        model: Where the application is, if it doesn't say so.
+        application: Ours.
+        model: Where an application's Service is, if it doesn't say so.
         domain: The cluster's, which ends the names of Services.
         services: Those that there are, each `namespace/name`.
     """
-    if not received:
-        if not strict:
-            return Decision()
-        return Decision(
-            guard=Guard(),
-            blocked="ingress is closed: integrate ingress-auth, or set strict-ingress-auth=false",
+    if ingress_auth and forwarded:
+        return _both(kubeflow.names(ingress_auth), kubeflow.names(forwarded), application)
+    if len(ingress_auth) > 1 or len(forwarded) > 1:
+        return _blocked(f"keep one of {kubeflow.names([*ingress_auth, *forwarded])}")
+    for one in ingress_auth:
+        asked = one.message and _by_name(one.message, model=model, domain=domain)
+        return _asked(one, kubeflow.INGRESS_AUTH, asked, services)
+    for one in forwarded:
+        asked = one.message and _by_address(one.message, domain=domain)
+        return _asked(one, forward_auth.ENDPOINT, asked, services)
+    if strict:
+        return _blocked("integrate ingress-auth or forward-auth, or set strict-ingress-auth=false")
+    return Decision()
+
+
+def _blocked(why: str) -> Decision:
+    return Decision(guard=Guard(), blocked=f"ingress is closed: {why}")
+
+
+def _both(named: str, forwarded: str, application: str) -> Decision:
+    """Ask nobody, since either may be meant."""
+    remove = f"juju remove-relation {application}"
+    return _blocked(
+        f"{named} on {kubeflow.INGRESS_AUTH} and {forwarded} on {forward_auth.ENDPOINT} are both "
+        f"to be asked; keep one, by {remove}:{kubeflow.INGRESS_AUTH} {named} or by "
+        f"{remove}:{forward_auth.ENDPOINT} {forwarded}"
+    )
+
+
+def _by_name(said: kubeflow.AuthRequest, *, model: str, domain: str) -> Service:
+    return Service(
+        host=f"{said.service}.{said.namespace or model}.svc.{domain}",
+        port=said.port,
+        request_headers=said.allowed_request_headers,
+        response_headers=said.allowed_response_headers,
+    )
+
+
+def _by_address(said: forward_auth.ForwardAuth, *, domain: str) -> Service | str:
+    """Find the Service that an address means, or say why it means none.
+
+    Charms write `cluster.local` whatever the cluster's domain is.
+    """
+    address = said.decisions_address
+    found = _OF_A_SERVICE.fullmatch(address.host)
+    if found is None or found["domain"] not in (None, domain, parts.CLUSTER_DOMAIN):
+        return (
+            f"{forward_auth.ADDRESS} has the host {address.host}, which is no Service of this "
+            f"cluster such as oauth2-proxy.kubeflow.svc.{domain}"
         )
-    if len(received) > 1:
-        names = kubeflow.names(received)
-        return Decision(guard=Guard(), blocked=f"ingress is closed: keep one of {names}")
-    return _asked(received[0], model=model, domain=domain, services=services)
+    return Service(
+        host=f"{found['name']}.{found['namespace']}.svc.{domain}",
+        port=address.port,
+        path=address.path,
+        request_headers=_SHOWN,
+        describing=_DESCRIBING,
+        response_headers=tuple(dict.fromkeys((*said.headers, *IDENTITIES))),
+    )
 
 
 def _asked(
-    said: kubeflow.Received[kubeflow.AuthRequest],
-    *,
-    model: str,
-    domain: str,
+    said: kubeflow.Received[Any],
+    endpoint: str,
+    asked: Service | str | None,
     services: Collection[str],
 ) -> Decision:
-    """Have the one application that is related be asked, once it can be."""
-    if said.problem:
-        problem = f"ingress-auth of {said.application}: {said.problem}"
-        return Decision(guard=Guard(), blocked=f"ingress is closed: {problem}")
-    if said.message is None:
-        missing = f"{said.application} on ingress-auth"
-        return Decision(guard=Guard(), waiting=f"ingress is closed: waiting for {missing}")
-    request = said.message
-    namespace = request.namespace or model
-    if f"{namespace}/{request.service}" not in services:
-        missing = f"Service {namespace}/{request.service} of {said.application}"
-        return Decision(guard=Guard(), waiting=f"ingress is closed: waiting for {missing}")
-    service = Service(
-        host=f"{request.service}.{namespace}.svc.{domain}",
-        port=request.port,
-        request_headers=request.allowed_request_headers,
-        response_headers=request.allowed_response_headers,
-    )
-    return Decision(guard=Guard(service=service))
+    """Have the one application that is related be asked, once it can be.
 
-
-@dataclasses.dataclass(frozen=True)
-class Header:
-    """A header as it leaves the gateway."""
-
-    name: str
-    value: str
-    """As Envoy's substitution format strings write it."""
+    Args:
+        said: What it said.
+        endpoint: Where.
+        asked: Its Service, or why it has none; None while it has not said.
+        services: Those that there are.
+    """
+    if problem := said.problem or (asked if isinstance(asked, str) else ""):
+        return _blocked(f"{endpoint} of {said.application}: {problem}")
+    if not isinstance(asked, Service):
+        missing = f"{said.application} on {endpoint}"
+    elif asked.reference not in services:
+        missing = f"Service {asked.reference} of {said.application}"
+    else:
+        return Decision(guard=Guard(service=asked))
+    return Decision(guard=Guard(), waiting=f"ingress is closed: waiting for {missing}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -164,6 +249,8 @@ class Context:
     """Our Gateway, all of whose HTTPS hosts are guarded."""
     service: Service | None
     identity_headers: tuple[str, ...]
+    kept: tuple[str, ...]
+    """Those of them that the service says, until the request leaves."""
     leaving: tuple[Header, ...]
     """What a request that has an identity leaves with, in every spelling."""
 
@@ -207,6 +294,11 @@ def context(
         gateway=f"{model}/{gateway.NAME}",
         service=guard.service,
         identity_headers=identity,
+        kept=tuple(
+            header
+            for header in identity
+            if guard.service and header in guard.service.response_headers
+        ),
         leaving=tuple(
             Header(spelling, _as_said(spelling, name, services))
             for header in identity

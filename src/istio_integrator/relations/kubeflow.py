@@ -23,7 +23,10 @@ INGRESS = "ingress"
 INGRESS_AUTH = "ingress-auth"
 GATEWAY_INFO = "gateway-info"
 ISTIO_PILOT = "istio-pilot"
-EXPOSING = (INGRESS, INGRESS_AUTH, GATEWAY_INFO)
+FORWARD_AUTH = "forward-auth"
+ROUTING = (INGRESS,)
+"""Endpoints by which applications ask for routes."""
+EXPOSING = (INGRESS, INGRESS_AUTH, GATEWAY_INFO, FORWARD_AUTH)
 """Endpoints whose relations want the model to be reached from outside."""
 
 VERSIONS = "_supported_versions"
@@ -137,16 +140,17 @@ _SUPPORTED = {
 }
 
 _Model = TypeVar("_Model", bound=_ServiceRequest)
+_Said = TypeVar("_Said")
 
 
 @dataclasses.dataclass(frozen=True)
-class Received(Generic[_Model]):
+class Received(Generic[_Said]):
     """What one related application said."""
 
     relation: int
     """The relation's id, which is unique in the model."""
     application: str
-    message: _Model | None = None
+    message: _Said | None = None
     """None while there is none, or none that can be understood."""
     problem: str = ""
     """What is wrong with it; empty while it only has not come yet."""

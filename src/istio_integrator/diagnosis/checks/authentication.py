@@ -173,7 +173,8 @@ def judge(
     open_to = [each.name for each in served if not each.asked]
     if decision.guard is None:
         yield report.doubtful(
-            "everybody is let in: strict-ingress-auth=false and nothing on ingress-auth",
+            "everybody is let in: strict-ingress-auth=false, and nothing on ingress-auth or "
+            "forward-auth",
             f"juju integrate {application}:ingress-auth oidc-gatekeeper",
         )
         return

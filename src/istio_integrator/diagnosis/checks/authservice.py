@@ -62,7 +62,8 @@ def authservice(facts: Facts) -> Iterable[Finding]:
     try:
         host = next(iter(facts.config.hosts), "localhost")
         port = target_port(facts.service(service, namespace) or {}, pods[0], asked.port)
-        answer = facts.streams.get(pod["namespace"], pod["name"], port, "/", host=host)
+        path = f"{asked.path}/"
+        answer = facts.streams.get(pod["namespace"], pod["name"], port, path, host=host)
     except errors.ForbiddenError:
         raise
     except errors.CharmError as error:
