@@ -208,8 +208,14 @@ class Place(Related):
         tried.reconcile()
         return [status.message for status in tried.statuses()]
 
-    def guard(self, *, own, hosts):
-        """Put up the guard as it is on a workload of the model's own, or of others."""
+    def guard(self, *, own=False, hosts=(gateway_client.HOST,), unasked=()):
+        """Put up the guard as it is on a workload of the model's own, or of others.
+
+        Args:
+            own: Whether it is the model's.
+            hosts: Of the model.
+            unasked: The names of routes about which nobody is asked.
+        """
         part = self.part()
         found = part.resolved()
         context = guards.context(
@@ -218,6 +224,7 @@ class Place(Related):
             owner=part._scope.manifests.owner,
             model=MODEL,
             domain=DOMAIN,
+            unasked=unasked,
         )
         part._scope.manifests.apply(guards.FOLDER, context)
 

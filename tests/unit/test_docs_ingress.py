@@ -48,6 +48,7 @@ def guards_applied():
                 owner="kubeflow.app",
                 model="kubeflow",
                 domain="cluster.local",
+                unasked=("open-0123456789abcdef",),
             )
             yield from manifests.render(guards.FOLDER, context)
 

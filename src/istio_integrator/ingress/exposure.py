@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import ops
 from charms.istio_integrator.v0 import mesh_info
@@ -179,14 +179,23 @@ class Ingress:
             # At another workload it is a new guard, which does not see earlier connections.
             self._scope.manifests.remove(guards.FOLDER)
 
-    def _guard(self, guard: guards.Guard, target: gateway.Target) -> bool:
-        """Put up the guard; tell whether every connection of the gateway passes it."""
+    def _guard(
+        self, guard: guards.Guard, target: gateway.Target, unasked: Sequence[str] = ()
+    ) -> bool:
+        """Put up the guard; tell whether every connection of the gateway passes it.
+
+        Args:
+            guard: Who is asked.
+            target: Where.
+            unasked: The names of routes about which nobody is.
+        """
         context = guards.context(
             guard,
             target,
             owner=self._scope.manifests.owner,
             model=self._scope.model,
             domain=self._scope.cluster_domain,
+            unasked=unasked,
         )
         if names := guards.guarded_too(context, target):
             shown = ", ".join(names[:_NAMED])

@@ -10,6 +10,7 @@ from typing import Any
 
 from istio_integrator import parts
 from istio_integrator.ingress import gateway
+from istio_integrator.kube import cluster
 from istio_integrator.relations import forward_auth, kubeflow
 
 FOLDER = "authentication"
@@ -24,6 +25,10 @@ _ALWAYS_SHOWN = frozenset(
 MOST_SPARED = 64
 """Gateways of newcomers that a guard spares, the oldest first: each is a patch of half a KB in an
 EnvoyFilter that the API server refuses from 1.5 MB on."""
+MOST_UNASKED = 64
+"""Routes about which nobody is asked, each a patch of half a KB in the same EnvoyFilter."""
+_SECRET = re.compile(r"[!-~]{16,253}")
+"""A name that nobody guesses. One that is empty would stand for every route of the gateway."""
 _MOST_DASHES = 4
 """Dashes of a header's name up to which each may be an underscore in a spelling of its own: 16
 spellings; `x-goog-authenticated-user-email` has four."""
@@ -253,10 +258,18 @@ class Context:
     """Those of them that the service says, until the request leaves."""
     leaving: tuple[Header, ...]
     """What a request that has an identity leaves with, in every spelling."""
+    unasked: tuple[str, ...]
+    """The names of routes about which nobody is asked."""
 
 
 def context(
-    guard: Guard, target: gateway.Target, *, owner: str, model: str, domain: str
+    guard: Guard,
+    target: gateway.Target,
+    *,
+    owner: str,
+    model: str,
+    domain: str,
+    unasked: Iterable[str] = (),
 ) -> Context:
     """Put a guard into the words of its template.
 
@@ -267,12 +280,18 @@ def context(
     guarded is told by the host that a request names: the name of a virtual host is up to whoever
     came first.
 
+    A route about which nobody is asked is told by its name alone (istio
+    pilot/pkg/networking/core/envoyfilter, rc_patch.go), which whoever may bind routes to our
+    Gateway could use, too, if it could be guessed. A closed guard makes no exception.
+
     Args:
         guard: What is to stand before the routes.
         target: The gateway workload, and what is served by it.
         owner: Us.
         model: Where our Gateway is, and the Services that an identity is for.
         domain: The cluster's, which ends the names of Services.
+        unasked: The names of routes (`spec.http[].name`) about which nobody is asked, with random
+            bits in each; the first `MOST_UNASKED` that nobody can guess count.
     """
     hosts, own = target.hosts, target.is_own
     name = f"istio-integrator.{owner}".lower()
@@ -304,7 +323,22 @@ def context(
             for header in identity
             for spelling in _spellings(header)
         ),
+        unasked=_exempt(unasked) if guard.service else (),
     )
+
+
+def _exempt(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(filter(_SECRET.fullmatch, names)))[:MOST_UNASKED]
+
+
+def exempted(guard: cluster.Object) -> tuple[str, ...]:
+    """Read from our EnvoyFilter the names of routes about which nobody is asked."""
+    found = (
+        cluster.at(patch, "match", "routeConfiguration", "vhost", "route").get("name")
+        for patch in cluster.parts(cluster.at(guard, "spec"), "configPatches")
+        if patch.get("applyTo") == "HTTP_ROUTE"
+    )
+    return tuple(name for name in found if isinstance(name, str) and name)
 
 
 def guarded_too(context: Context, target: gateway.Target) -> list[str]:

@@ -37,12 +37,19 @@ def authentication(facts: Facts) -> Iterable[Finding]:
         for route in facts.objects(cluster.VIRTUAL_SERVICE, facts.model)
         if cluster.at(route, "metadata", "labels").get(names.OWNER) == owner
     ]
+    unasked = [
+        name
+        for found in facts.objects(cluster.ENVOY_FILTER)
+        if facts.manifests.is_ours(found)
+        for name in guards.exempted(found)
+    ]
     for pod in facts.gateway_pods[:1]:
         name = pod["metadata"]["name"]
         yield from judge(
             virtual_hosts(
                 facts.envoy(pod, "/config_dump?resource=dynamic_listeners"),
                 facts.envoy(pod, "/config_dump?resource=dynamic_route_configs"),
+                unasked=unasked,
             ),
             facts.authentication,
             ours=ours,
@@ -62,14 +69,19 @@ class VirtualHost:
     """The names of its routes, which are those of VirtualServices' entries."""
     asked: tuple[str, ...]
     """Envoy's clusters of the authorization services."""
+    unasked: tuple[str, ...] = ()
+    """Those of its routes about which nobody is to be asked, and nobody is."""
 
 
-def virtual_hosts(listeners: str, routes: str) -> list[VirtualHost]:
+def virtual_hosts(
+    listeners: str, routes: str, *, unasked: Collection[str] = ()
+) -> list[VirtualHost]:
     """Read what an Envoy does from its configuration.
 
     Args:
         listeners: Its `/config_dump?resource=dynamic_listeners`.
         routes: Its `/config_dump?resource=dynamic_route_configs`.
+        unasked: The names of routes about which nobody is to be asked.
     """
     configurations = {
         configuration.get("name"): configuration
@@ -82,7 +94,8 @@ def virtual_hosts(listeners: str, routes: str) -> list[VirtualHost]:
         name = cluster.at(manager, "rds").get("route_config_name")
         configuration = configurations.get(name, {})
         for host in cluster.items(configuration, "virtual_hosts"):
-            found.setdefault(host["name"], _virtual_host(configuration, host, filters))
+            read = _virtual_host(configuration, host, filters, unasked)
+            found.setdefault(host["name"], read)
     return list(found.values())
 
 
@@ -122,16 +135,23 @@ def _authorizing(manager: cluster.Object) -> list[_Filter]:
 
 
 def _virtual_host(
-    configuration: cluster.Object, host: cluster.Object, filters: Iterable[_Filter]
+    configuration: cluster.Object,
+    host: cluster.Object,
+    filters: Iterable[_Filter],
+    unasked: Collection[str],
 ) -> VirtualHost:
     routes: list[Any] = cluster.items(host, "routes")
+    guarded = [route for route in routes if route.get("name") not in unasked]
+    # Where nobody is to be asked about any route, the host itself says who would be.
+    looked = guarded or [{}] * bool(routes)
     asked = [
         each.cluster
         for each in filters
-        if routes and all(_is_in_force(each, configuration, host, route) for route in routes)
+        if looked and all(_is_in_force(each, configuration, host, route) for route in looked)
     ]
-    names = dict.fromkeys(str(route.get("name", "")) for route in routes)
-    return VirtualHost(host["name"], tuple(names), tuple(asked))
+    names = list(dict.fromkeys(str(route.get("name", "")) for route in routes))
+    opened = tuple(name for name in names if name in unasked)
+    return VirtualHost(host["name"], tuple(names), tuple(asked), opened)
 
 
 def _is_in_force(one: _Filter, *places: cluster.Object) -> bool:
@@ -198,7 +218,10 @@ def judge(
         yield report.broken(f"before {names} the gateway asks another than {where}", show)
     if not open_to and not wrong:
         names = report.listed(each.name for each in served) or "nothing: no route is served yet"
-        yield report.fine(f"the gateway asks {where} before {names}")
+        opened = len({route for each in served for route in each.unasked})
+        plural = "s" if opened > 1 else ""
+        also = f", and nobody before {opened} unauthenticated route{plural}" if opened else ""
+        yield report.fine(f"the gateway asks {where} before {names}{also}")
 
 
 def _names(host: VirtualHost, domains: Collection[str]) -> bool:

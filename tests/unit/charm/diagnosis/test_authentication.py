@@ -125,3 +125,40 @@ def test_gateway_is_judged_by_whom_it_asks_before_our_routes(
 
 def test_configuration_that_can_not_be_read_has_no_virtual_hosts():
     assert authentication.virtual_hosts("no JSON", "{}") == []
+
+
+OPEN = "open-0123456789abcdef"
+OFF = {"config": {"disabled": True}}
+
+
+def two_routes(**opened):
+    """Our virtual host with a guarded route, and another that has its own switch."""
+    dump = json.loads(routes("*:80"))
+    (virtual_host,) = dump["configs"][0]["route_config"]["virtual_hosts"]
+    off = {"typed_per_filter_config": {"ours": OFF}}
+    virtual_host["routes"].append({**off, "name": OPEN, **opened})
+    return json.dumps(dump)
+
+
+@pytest.mark.parametrize(
+    ("unasked", "level", "words"),
+    [
+        pytest.param([OPEN], "✓", "and nobody before 1 unauthenticated route", id="ours"),
+        pytest.param([], "✗", "asks nobody before *:80", id="nobody's"),
+        pytest.param(["open-another"], "✗", "asks nobody before *:80", id="another"),
+    ],
+)
+def test_route_about_which_nobody_is_asked_is_right_only_where_we_made_it(unasked, level, words):
+    hosts = authentication.virtual_hosts(listeners(authorizes()), two_routes(), unasked=unasked)
+    (found,) = judged(hosts)
+    assert (found.level.value, words in found.seen) == (level, True)
+
+
+def test_host_of_unauthenticated_routes_alone_is_judged_by_who_would_be_asked():
+    dump = routes("*:80", on_route=OFF, name=OPEN)
+    (host,) = authentication.virtual_hosts(listeners(authorizes()), dump, unasked=[OPEN])
+    assert (host.asked, host.unasked) == ((SERVICE.cluster,), (OPEN,))
+    (host,) = authentication.virtual_hosts(
+        listeners(authorizes(disabled=True)), dump, unasked=[OPEN]
+    )
+    assert host.asked == ()

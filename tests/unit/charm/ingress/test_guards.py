@@ -25,13 +25,14 @@ TARGET = gateway.Target(
 )
 
 
-def context(guard, target=TARGET, hosts=("kf.example",), **how):
+def context(guard, target=TARGET, hosts=("kf.example",), unasked=(), **how):
     return guards.context(
         guard,
         dataclasses.replace(target, hosts=tuple(hosts), **how),
         owner="kubeflow.istio-integrator",
         model="kubeflow",
         domain="cluster.local",
+        unasked=unasked,
     )
 
 
@@ -289,3 +290,58 @@ def test_closed_guard_asks_a_service_that_does_not_exist():
     assert config["failure_mode_allow"] is False
     assert config["http_service"]["server_uri"]["cluster"] == "istio-integrator-closed"
     assert "allowed_headers" not in config
+
+
+OPEN = "istio-integrator-0123456789abcdef"
+
+
+def test_nobody_is_asked_about_the_named_routes_and_the_first_filter_stays():
+    envoy_filter = rendered(GUARD, unasked=(OPEN,))
+    (patch,) = patches(envoy_filter, "HTTP_ROUTE")
+    assert patch["match"] == {
+        "context": "GATEWAY",
+        "routeConfiguration": {"vhost": {"route": {"name": OPEN}}},
+    }
+    _, authorize = filters(envoy_filter)
+    switched = patch["patch"]["value"]["typed_per_filter_config"]
+    assert set(switched) == {authorize["name"]}
+    assert switched[authorize["name"]]["config"]["disabled"] is True
+    assert guards.exempted(envoy_filter) == (OPEN,)
+
+
+@pytest.mark.parametrize("hosts", [(), ("kf.example",), WILDCARD])
+def test_exceptions_change_routes_and_no_filter_whichever_comes_first(hosts):
+    without, with_them = (
+        rendered(GUARD, TARGET, hosts),
+        rendered(GUARD, TARGET, hosts, unasked=(OPEN,)),
+    )
+    before, after = (one["spec"]["configPatches"] for one in (without, with_them))
+    assert [one for one in after if one["applyTo"] != "HTTP_ROUTE"] == before
+
+
+def test_closed_guard_makes_no_exception():
+    assert patches(rendered(guards.Guard(), unasked=(OPEN,)), "HTTP_ROUTE") == []
+
+
+@given(st.lists(st.text(max_size=40) | st.just(OPEN)))
+def test_route_is_told_by_a_name_that_nobody_guesses_or_is_asked_about(names):
+    found = context(GUARD, unasked=names).unasked
+    assert set(found) <= set(names)
+    assert len(set(found)) == len(found)
+    assert (OPEN in found) == (OPEN in names)
+    assert all(len(name) >= 16 and name.isascii() for name in found)
+    assert guards.exempted(rendered(GUARD, unasked=names)) == found
+
+
+def test_exceptions_are_no_more_than_an_envoyfilter_has_room_for():
+    names = [f"{'x' * 240}-{number}" for number in range(5_000)]
+    envoy_filter = rendered(GUARD, unasked=names)
+    assert guards.exempted(envoy_filter) == tuple(names[: guards.MOST_UNASKED])
+    assert len(json.dumps(envoy_filter)) < 100_000
+
+
+@pytest.mark.parametrize(
+    "patch", [None, 5, {}, {"applyTo": "HTTP_ROUTE"}, {"applyTo": "HTTP_ROUTE", "match": []}]
+)
+def test_filter_that_somebody_changed_names_no_exception(patch):
+    assert guards.exempted({"spec": {"configPatches": [patch]}}) == ()
