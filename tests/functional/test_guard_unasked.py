@@ -5,8 +5,10 @@ import itertools
 import json
 import uuid
 
+import httpx2
 import pytest
 
+from istio_integrator.ingress import guards
 from istio_integrator.relations import kubeflow
 from tests import echo, forged_requests, gateway_client, waiting
 from tests.functional import ingress_world
@@ -156,6 +158,22 @@ def test_no_way_to_write_a_request_leads_from_an_unauthenticated_route_to_a_guar
     assert {each["path"].startswith("/open/") for each in opened.unguarded} == {True}
 
 
+def test_requests_of_http_2_are_told_apart_in_the_same_way(opened):
+    with httpx2.Client(http1=False, http2=True) as client:
+
+        def ask(path, **headers):
+            url = f"http://127.0.0.1:{opened.port}{path}"
+            return client.get(url, headers={"Host": HOST, **headers})
+
+        claim = {"kubeflow-userid": VICTIM, "kubeflow_groups": VICTIM}
+        assert ask("/open/x", **claim).status_code == 200
+        assert headers(opened.unguarded) == []
+        for path in ("/pipeline/x", "/open/../pipeline/x", "/open/%2e%2e/pipeline/x", "/open"):
+            stranger = ask(path, **claim)
+            assert (stranger.http_version, stranger.status_code) == ("HTTP/2", 302), path
+    assert opened.application == []
+
+
 SIMILAR = [
     pytest.param(NAME[:-1], id="a character less"),
     pytest.param(f"{NAME}x", id="a character more"),
@@ -238,3 +256,14 @@ def test_guarded_routes_never_open_while_exceptions_come_and_go(place):
     for stranger in strangers:
         assert 200 not in stranger.answers, stranger.answers
         assert stranger.answers.get(302, 0) > 0, stranger.answers
+
+
+def test_routes_beyond_the_bound_are_asked_about_and_the_status_says_so(place):
+    place.auths = [COMPLETE]
+    part = place.part()
+    target = part.resolved()
+    others = [f"istio-integrator-{number:032}" for number in range(guards.MOST_UNASKED)]
+    part._guard(part._decide().guard, target, [*others, NAME])
+    (said,) = [one.message for one in part.statuses() if "without authentication" in one.message]
+    assert said.startswith("1 more than 64 routes")
+    place.eventually(302, "/open/x")

@@ -197,6 +197,8 @@ class Ingress:
             domain=self._scope.cluster_domain,
             unasked=unasked,
         )
+        if guard.service and (left := set(unasked) - set(context.unasked)):
+            self._statuses.append(ops.BlockedStatus(guards.too_many(len(left))))
         if names := guards.guarded_too(context, target):
             shown = ", ".join(names[:_NAMED])
             logger.warning("%d Gateways of others are guarded as ours: %s.", len(names), shown)

@@ -331,6 +331,14 @@ def _exempt(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(_SECRET.fullmatch, names)))[:MOST_UNASKED]
 
 
+def too_many(left: int) -> str:
+    """Say that about some routes somebody is asked though nobody is to be."""
+    return (
+        f"{left} more than {MOST_UNASKED} routes without authentication: these need a login; "
+        "remove relations to istio-ingress-route-unauthenticated"
+    )
+
+
 def exempted(guard: cluster.Object) -> tuple[str, ...]:
     """Read from our EnvoyFilter the names of routes about which nobody is asked."""
     found = (

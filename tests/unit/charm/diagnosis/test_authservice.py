@@ -1,10 +1,13 @@
 """What the service that is asked about requests stands on."""
 
+import types
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from istio_integrator.diagnosis.checks import authservice
+from istio_integrator.ingress import guards
 from istio_integrator.kube import streams
 
 
@@ -60,3 +63,33 @@ def test_authorization_service_is_judged_by_its_answer_and_its_provider(
 ):
     (found,) = authservice.judge("oidc:8080", answer, asked, show="show")
     assert (found.level.value, words in found.seen) == (level, True)
+
+
+class Asked:
+    """A pod that remembers for which paths it was asked."""
+
+    def __init__(self):
+        self.paths = []
+
+    def get(self, namespace, pod, port, path, *, host):
+        """Answer a stranger."""
+        self.paths.append((namespace, pod, port, path, host))
+        return streams.Response(403, {}, "")
+
+
+@pytest.mark.parametrize(("path", "want"), [("", "/"), ("/decisions", "/decisions/")])
+def test_service_at_a_path_is_asked_there(path, want):
+    service = guards.Service(host="oidc.sso.svc.cluster.local", port=80, path=path)
+    pod = {"metadata": {"name": "oidc-0", "namespace": "sso"}}
+    asked = Asked()
+    facts = types.SimpleNamespace(
+        authentication=guards.Decision(guard=guards.Guard(service=service)),
+        gateway=object(),
+        config=types.SimpleNamespace(hosts=["kf.example.com"]),
+        streams=asked,
+        pods_of=lambda *_: [pod],
+        service=lambda *_: {"spec": {"ports": [{"port": 80, "targetPort": 4180}]}},
+    )
+    (found,) = authservice.authservice(facts)
+    assert asked.paths == [("sso", "oidc-0", 4180, want, "kf.example.com")]
+    assert "answers 403" in found.seen

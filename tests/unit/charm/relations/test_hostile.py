@@ -13,7 +13,7 @@ from ops import testing
 from istio_integrator import statuses
 from istio_integrator.config import config
 from istio_integrator.kube import documents, errors
-from istio_integrator.relations import certificates, kubeflow, observability
+from istio_integrator.relations import certificates, forward_auth, kubeflow, observability
 from tests.unit.charm import structures
 from tests.unit.charm.ingress_world import auth, route
 
@@ -236,6 +236,12 @@ TEXTS = st.one_of(
 def reads_whatever_a_bag_says(text, versions):
     for models in (kubeflow.INGRESS_MODELS, kubeflow.AUTH_MODELS):
         message, problem = kubeflow.read(bag(text, versions), models)
+        assert not (message and problem)
+        assert problem.isprintable()
+        assert len(problem) < 500
+    for key in (forward_auth.ADDRESS, forward_auth.APPLICATIONS, forward_auth.HEADERS):
+        written = {forward_auth.ADDRESS: "http://a.b.svc", forward_auth.APPLICATIONS: "[]"}
+        message, problem = forward_auth.read({**written, key: text})
         assert not (message and problem)
         assert problem.isprintable()
         assert len(problem) < 500
