@@ -6,13 +6,15 @@ output "app_name" {
 output "provides" {
   description = "Endpoints that other applications integrate with."
   value = {
-    gateway_info      = "gateway-info"
-    grafana_dashboard = "grafana-dashboard"
-    ingress           = "ingress"
-    ingress_auth      = "ingress-auth"
-    istio_pilot       = "istio-pilot"
-    mesh_info         = "mesh-info"
-    metrics_endpoint  = "metrics-endpoint"
+    gateway_info                        = "gateway-info"
+    grafana_dashboard                   = "grafana-dashboard"
+    ingress                             = "ingress"
+    ingress_auth                        = "ingress-auth"
+    istio_ingress_route                 = "istio-ingress-route"
+    istio_ingress_route_unauthenticated = "istio-ingress-route-unauthenticated"
+    istio_pilot                         = "istio-pilot"
+    mesh_info                           = "mesh-info"
+    metrics_endpoint                    = "metrics-endpoint"
   }
 }
 

@@ -29,7 +29,7 @@ REFRESH = f"{PREFIX}refresh"
 SEEN = f"{PREFIX}seen"
 """What the policy or the webhook's settings take from the mesh, kept while the mesh is silent."""
 RELATION = f"{PREFIX}relation"
-"""On a VirtualService: the relation that its route comes from."""
+"""On a VirtualService: the relations that its routes come from."""
 CERTIFICATE_IN = f"{PREFIX}certificate-in"
 """On the Secret of the gateway's key: the namespace that its certificate is in."""
 

@@ -141,30 +141,33 @@ class Related:
         self.auths = []
         self.forwards = []
         """What an application on `forward-auth` wrote, each a data bag."""
+        self.newer = []
+        """Bags of istio_ingress_route, each with its endpoint."""
         self.published = None
+        self.told = {}
 
     def bags(self, endpoint):
         """What the others wrote."""
         if endpoint == forward_auth.ENDPOINT:
             return [endpoints.Bag(7, "oauth2-proxy", bag) for bag in self.forwards]
+        written = {"ingress": self.requests, "ingress-auth": self.auths}.get(endpoint, ())
         return [
-            endpoints.Bag(one.relation, one.application, _written(one.message))
-            for one in {"ingress": self.requests, "ingress-auth": self.auths}.get(endpoint, ())
+            *(
+                endpoints.Bag(one.relation, one.application, _written(one.message))
+                for one in written
+            ),
+            *(bag for name, bag in self.newer if name == endpoint),
         ]
 
     def is_related(self, *endpoints):
         """Tell whether anybody is related."""
-        said = {
-            "ingress": self.requests,
-            "ingress-auth": self.auths,
-            "forward-auth": self.forwards,
-        }
-        return any(said.get(endpoint) for endpoint in endpoints)
+        return any(self.bags(endpoint) for endpoint in endpoints)
 
     def write(self, endpoint, bag):
-        """Keep what the others are told of the Gateway."""
+        """Keep what the others are told."""
         if endpoint == kubeflow.GATEWAY_INFO:
             self.published = {"up": bag["gateway_up"] == "true"}
+        self.told[endpoint] = dict(bag)
 
 
 def _written(message):

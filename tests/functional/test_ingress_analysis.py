@@ -7,9 +7,9 @@ import pytest
 import yaml
 
 from istio_integrator.config import config
-from istio_integrator.ingress import gateway, guards, own_gateway, routes
+from istio_integrator.ingress import gateway, guards, own_gateway, requested, routes
 from istio_integrator.kube import manifests
-from istio_integrator.relations import kubeflow
+from istio_integrator.relations import ingress_route, kubeflow
 from testbed import programs
 
 TARGET = gateway.Target(
@@ -30,6 +30,39 @@ REQUESTS = {
     "volumes": {"prefix": "/volumes", "rewrite": "/"},
     "outer": {"prefix": "/a"},
     "inner": {"prefix": "/a/b.c", "rewrite": "/x"},
+}
+
+
+BASE = {
+    "listener": {"port": 80, "protocol": "HTTP"},
+    "backends": [{"service": "outer", "port": 80}],
+}
+NEWER = {
+    "model": "kubeflow",
+    "http_routes": [
+        {
+            **BASE,
+            "name": "conditions",
+            "matches": [{"path": {"value": "/n"}, "method": "GET", "headers": {"x-a": "b"}}],
+        },
+        {
+            **BASE,
+            "name": "regex",
+            "matches": [{"path": {"type": "RegularExpression", "value": "/r/[0-9]+"}}],
+            "filters": [
+                {"urlRewrite": {"path": {"type": "ReplaceFullPath", "replaceFullPath": "/x"}}}
+            ],
+        },
+        {
+            **BASE,
+            "name": "elsewhere",
+            "matches": [{"path": {"value": "/away"}}],
+            "filters": [{"requestRedirect": {"scheme": "https", "hostname": "b.example.com"}}],
+        },
+    ],
+    "grpc_routes": [
+        {**BASE, "name": "calls", "matches": [{"method": {"service": "ml.Store"}}]},
+    ],
 }
 
 
@@ -66,7 +99,6 @@ def world():
 
 
 def ours(guard, hosts):
-    name = f"kubeflow/{gateway.NAME}"
     requests = [
         kubeflow.Received(number, app, kubeflow.IngressRequest(service=app, port=80, **request))
         for number, (app, request) in enumerate(REQUESTS.items())
@@ -91,13 +123,25 @@ def ours(guard, hosts):
             credential="tls",
         ),
     )
-    context = routes.Context(
-        routes=routes.from_requests(
-            requests, model="kubeflow", application="istio-integrator", domain="cluster.local"
-        ),
-        gateway=name,
-        hosts=hosts or ("*",),
-        export_to=(".", "istio-ingress"),
+    terms = requested.Terms(
+        model="kubeflow", application="istio-integrator", domain="cluster.local", hosts=hosts
+    )
+    newer = ingress_route.Received(
+        endpoint=kubeflow.INGRESS_ROUTE,
+        relation=100,
+        application="newer",
+        config=ingress_route.IstioIngressRouteConfig.model_validate(NEWER),
+    )
+    plan = routes.plan(
+        [
+            *requested.by_ingress(requests, terms),
+            *requested.by_ingress_route([newer], requests, terms),
+        ]
+    )
+    assert plan.problems == ()
+    target = dataclasses.replace(TARGET, hosts=tuple(hosts))
+    context = routes.Context.of(
+        plan.routes, target, model="kubeflow", application="istio-integrator"
     )
     yield from manifests.render(routes.FOLDER, context)
 

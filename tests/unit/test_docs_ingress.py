@@ -10,14 +10,16 @@ from istio_integrator.config import config
 from istio_integrator.ingress import (
     certificate,
     gateway,
+    grpc,
     guards,
     memory,
     observed,
     own_gateway,
+    requested,
     routes,
 )
 from istio_integrator.kube import manifests
-from istio_integrator.relations import kubeflow
+from istio_integrator.relations import ingress_route, kubeflow
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs/reference/ingress-objects.md"
 TARGET = gateway.Target(
@@ -54,7 +56,7 @@ def guards_applied():
 
 
 def places():
-    context = memory.Context(name="app-gateway-place", place="{}")
+    context = memory.Context(name="app-gateway-place", place="{}", token="a")
     return manifests.render(memory.FOLDER, context)
 
 
@@ -72,21 +74,72 @@ def gateways():
         yield from manifests.render(gateway.FOLDER, context)
 
 
-def routes_applied():
-    prefixes = ("/", "/a", "/a/b")
-    received = [
-        kubeflow.Received(
-            n, f"a{n}", kubeflow.IngressRequest(service="a", port=80, prefix=prefix, rewrite="/")
-        )
-        for n, prefix in enumerate(prefixes)
+def served():
+    older = kubeflow.IngressRequest(service="a", port=80, prefix="/older", rewrite="/")
+    path = {"type": "Exact", "value": "/a"}
+    prefix = {"path": {"type": "PathPrefix", "value": "/b"}}
+    listener = {"port": 80, "protocol": "HTTP"}
+    backends = [{"service": "a", "port": 80}, {"service": "b", "port": 80}]
+    base = {"listener": listener, "backends": backends}
+    whole = {"type": "ReplaceFullPath", "replaceFullPath": "/x"}
+    part = {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/x"}
+    elsewhere = {"scheme": "https", "hostname": "b.example"}
+    asked = [
+        {
+            "name": "all",
+            "matches": [{"path": path, "method": "GET", "headers": {"x-a": "b"}}],
+            "hostnames": ["kf.example"],
+            "filters": [{"urlRewrite": {"hostname": "a.example", "path": whole}}],
+        },
+        {"name": "regex", "matches": [{"path": {"type": "RegularExpression", "value": "/r"}}]},
+        {
+            "name": "port",
+            "matches": [prefix],
+            "filters": [{"requestRedirect": {**elsewhere, "port": 8443, "path": whole}}],
+        },
+        {
+            "name": "part",
+            "matches": [{"path": {"value": "/c"}}],
+            "filters": [{"requestRedirect": {"path": part}}],
+        },
     ]
-    found = routes.from_requests(
-        received, model="kubeflow", application="istio-integrator", domain="cluster.local"
+    config = {
+        "model": "kubeflow",
+        "http_routes": [{**base, **one} for one in asked],
+        "grpc_routes": [{**base, "name": "calls"}],
+    }
+    newer = ingress_route.Received(
+        endpoint=kubeflow.INGRESS_ROUTE,
+        relation=2,
+        application="b",
+        config=ingress_route.IstioIngressRouteConfig.model_validate(config),
     )
-    context = routes.Context(
-        routes=found, gateway="kubeflow/gateway", hosts=("*",), export_to=(".",)
+    terms = requested.Terms(
+        model="kubeflow",
+        application="istio-integrator",
+        domain="cluster.local",
+        hosts=("kf.example", "b.example"),
+        replaces_prefix=True,
     )
-    yield from manifests.render(routes.FOLDER, context)
+    received = [kubeflow.Received(1, "a", older)]
+    plan = routes.plan(
+        [
+            *requested.by_ingress(received, terms),
+            *requested.by_ingress_route([newer], received, terms),
+        ]
+    )
+    assert plan.problems == ()
+    return plan.routes
+
+
+def routes_applied():
+    context = routes.Context.of(served(), TARGET, model="kubeflow", application="a")
+    return manifests.render(routes.FOLDER, context)
+
+
+def rules_applied():
+    context = grpc.Context.of(served(), TARGET, others=(), model="kubeflow", application="a")
+    return manifests.render(grpc.FOLDER, context)
 
 
 def workload(kind):
@@ -138,6 +191,7 @@ def said_of(path, rows):
         ("EnvoyFilter", lambda: [one for one in guards_applied() if one["kind"] == "EnvoyFilter"]),
         ("Gateway", gateways),
         ("VirtualService", routes_applied),
+        ("DestinationRule", rules_applied),
         ("Deployment", lambda: workload("Deployment")),
         ("Service", lambda: workload("Service")),
         ("PodDisruptionBudget", lambda: workload("PodDisruptionBudget")),

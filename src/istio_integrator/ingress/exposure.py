@@ -20,12 +20,19 @@ from istio_integrator.ingress import (
     memory,
     own_gateway,
     routes,
+    routing,
     service_annotations,
     survey,
 )
 from istio_integrator.kube import cluster, errors
 from istio_integrator.mesh import installation
-from istio_integrator.relations import endpoints, forward_auth, kubeflow, mesh_facts
+from istio_integrator.relations import (
+    endpoints,
+    forward_auth,
+    ingress_route,
+    kubeflow,
+    mesh_facts,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +65,9 @@ class Ingress:
         self._statuses: list[ops.StatusBase] = []
         self._current: gateway.Place | None = None
         self._services: frozenset[str] = frozenset()
+        self._addresses: dict[str, str] = {}
+        self._has_tls: bool | None = None
+        """Whether HTTPS is served; None while this hook has not come to it."""
         self._opened: gateway.Target | None = None
 
     def reconcile(self) -> None:
@@ -75,7 +85,9 @@ class Ingress:
         elif found is not None:
             if self._scope.config.gateway_workload:
                 self._own_gateway.apply()
-            self._expose(self.resolved())
+            target = self.resolved()
+            self._expose(target)
+            self._answer(target)
         if found is not None:
             mesh_facts.publish(self._related, self._facts(found))
 
@@ -106,20 +118,23 @@ class Ingress:
         inventory = survey.inventory(self._scope, options, self._memory.read())
         self._current = inventory.current
         self._services = frozenset(one.reference for one in inventory.services)
+        self._addresses = {one.reference: one.address for one in inventory.services}
         return choice.resolve(options, inventory)
 
     def _expose(self, target: gateway.Target | gateway.Missing | gateway.Refusal) -> None:
         decision = self._decide()
         if decision.is_closed:
-            self._scope.manifests.remove(routes.FOLDER)
+            routing.remove(self._scope)
         if not isinstance(target, gateway.Target):
             # What is there stays: closing a model for an option's sake helps nobody.
             self._statuses.append(_status(target))
             self._publish(up=False)
             return
         self._statuses += map(_status, target.problems)
-        received = kubeflow.ingress(self._related)
-        self._report(decision, received)
+        asked = routing.Routing(self._scope, self._related)
+        token = self._memory.token() if asked.needs_token else ""
+        plan = asked.plan(target, token=token)
+        self._report(decision, asked, plan)
         self._leave_what_moved(target)
         self._memory.remember(target)
         if decision.guard and not self._guard(decision.guard, target):
@@ -132,7 +147,7 @@ class Ingress:
         served = self._open_gateway(target, credential)
         self._certificate.prune()
         if not decision.is_closed:
-            self._route(target, received)
+            self._route(target, asked, plan)
         if decision.guard is None:
             self._scope.manifests.remove(guards.FOLDER)
         if not target.is_own:
@@ -211,7 +226,7 @@ class Ingress:
         is_first = served is not None and _created(served) > put_up
         if is_first or self._now() - put_up >= DRAINED_AFTER:
             return True
-        self._scope.manifests.remove(routes.FOLDER)
+        routing.remove(self._scope)
         self._statuses.append(
             ops.WaitingStatus("ingress: waiting a minute for the gateway's earlier connections")
         )
@@ -232,36 +247,24 @@ class Ingress:
             return False
         self._scope.manifests.apply(gateway.FOLDER, context)
         self._opened = target
+        self._has_tls = context.https_port is not None
         return True
 
-    def _route(self, target: gateway.Target, received: routes.Requests) -> None:
-        found = routes.from_requests(
-            received,
-            model=self._scope.model,
-            application=self._scope.application,
-            domain=self._scope.cluster_domain,
-        )
-        exported = (".",) if target.namespace == self._scope.model else (".", target.namespace)
-        context = routes.Context(
-            routes=found,
-            gateway=f"{self._scope.model}/{gateway.NAME}",
-            hosts=target.written_hosts,
-            export_to=exported,
-        )
-        self._scope.manifests.apply(routes.FOLDER, context)
-        if found:
-            count = f"{len(found)} route{'s' if len(found) > 1 else ''}"
+    def _route(self, target: gateway.Target, asked: routing.Routing, plan: routes.Plan) -> None:
+        served, problems = asked.apply(plan, target)
+        self._statuses += map(ops.BlockedStatus, problems)
+        if served:
+            count = f"{len(served)} route{'s' if len(served) > 1 else ''}"
             self._statuses.append(ops.ActiveStatus(f"{count} by {target.reference}"))
 
-    def _report(self, decision: guards.Decision, received: routes.Requests) -> None:
-        for problem in routes.problems(received):
+    def _report(
+        self, decision: guards.Decision, asked: routing.Routing, plan: routes.Plan
+    ) -> None:
+        for problem in plan.problems:
             logger.warning("%s.", problem)
             self._statuses.append(ops.BlockedStatus(problem))
-        silent = [one for one in received if one.message is None and not one.problem]
-        if silent:
-            self._statuses.append(
-                ops.WaitingStatus(f"waiting for {kubeflow.names(silent)} on ingress")
-            )
+        for endpoint, names in asked.silent.items():
+            self._statuses.append(ops.WaitingStatus(f"waiting for {names} on {endpoint}"))
         if decision.blocked:
             self._statuses.append(ops.BlockedStatus(decision.blocked))
         if decision.waiting:
@@ -271,6 +274,27 @@ class Ingress:
         kubeflow.publish_gateway(
             self._related, name=gateway.NAME, namespace=self._scope.model, up=up
         )
+
+    def _answer(self, target: gateway.Target | gateway.Missing | gateway.Refusal) -> None:
+        """Tell applications how the model is reached, whether or not they asked for routes yet."""
+        if not self._related.is_related(*kubeflow.INGRESS_ROUTES):
+            return
+        if self._has_tls is None:
+            self._has_tls = bool(gateway.credential(self._find_gateway()))
+        ingress_route.answer(
+            self._related, external_host=self._external_host(target), tls_enabled=self._has_tls
+        )
+
+    def _external_host(self, target: gateway.Target | gateway.Missing | gateway.Refusal) -> str:
+        is_found = isinstance(target, gateway.Target)
+        hosts = target.hosts if is_found else self._scope.config.hosts
+        for host in hosts:
+            if not host.startswith("*"):
+                return host
+        if not is_found:
+            return ""
+        name = f"{target.service}.{target.namespace}.svc.{self._scope.cluster_domain}"
+        return self._addresses.get(f"{target.namespace}/{target.service}") or name
 
     def _facts(self, found: installation.Mesh) -> dict[str, str]:
         facts = mesh_info.MeshInfo(
@@ -299,7 +323,7 @@ class Ingress:
     def _remove_routes(self) -> bool:
         """Remove routes and Gateway; tell whether there was one."""
         there = self._find_gateway() is not None
-        self._scope.manifests.remove(routes.FOLDER)
+        routing.remove(self._scope)
         self._scope.manifests.remove(gateway.FOLDER)
         return there
 

@@ -139,6 +139,10 @@ class Target:
             https_port=self.https_port,
         )
 
+    def seen_from(self, model: str) -> tuple[str, ...]:
+        """List where what is in the model has to be exported to, for the workload to see it."""
+        return (".",) if self.namespace == model else (".", self.namespace)
+
     def is_at(self, place: Place) -> bool:
         """Tell whether a guard of that place is this one's guard."""
         return (place.namespace, place.selector) == (self.namespace, dict(self.selector))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import re
+import secrets
 
 import pydantic
 
@@ -15,6 +17,8 @@ logger = logging.getLogger(__name__)
 
 FOLDER = "gateway-place"
 _KEY = "place"
+_OPEN_KEY = "token"
+_TOKEN = re.compile(r"[0-9a-f]{32}")
 _LONGEST = 128 * 1024
 """Characters of what is remembered; a thousand hosts take half of it."""
 
@@ -25,6 +29,8 @@ class Context:
 
     name: str
     place: str
+    token: str
+    """What only we know; empty while nothing needs it."""
 
 
 class Memory:
@@ -35,6 +41,8 @@ class Memory:
         self._name = owners.object_name(scope.application, FOLDER)
         self._written: gateway.Place | None = None
         """What is remembered, as it was read last."""
+        self._written_token = ""
+        self._token = ""
 
     def read(self) -> gateway.Place | None:
         """Read the place; None where none is remembered, or none that can be read."""
@@ -43,12 +51,20 @@ class Memory:
 
     def remember(self, target: gateway.Target) -> None:
         """Write down where the model is served."""
-        if self._written == target.place:
+        if (self._written, self._written_token) == (target.place, self._token):
             return
-        logger.info("Gateway %s serves the model.", target.reference)
+        if self._written != target.place:
+            logger.info("Gateway %s serves the model.", target.reference)
         text = target.place.model_dump_json(exclude_defaults=True)
-        self._scope.manifests.apply(FOLDER, Context(name=self._name, place=text))
-        self._written = target.place
+        context = Context(name=self._name, place=text, token=self._token)
+        self._scope.manifests.apply(FOLDER, context)
+        self._written, self._written_token = target.place, self._token
+
+    def token(self) -> str:
+        """Return random text that stays the same; it has to be remembered before it is used."""
+        if not self._token:
+            self._token = secrets.token_hex(16)
+        return self._token
 
     def forget(self) -> None:
         """Have the next gateway be chosen anew."""
@@ -58,7 +74,9 @@ class Memory:
         found = self._scope.cluster.get(cluster.CONFIG_MAP, self._name, self._scope.model)
         if not self._scope.manifests.is_ours(found):
             return None
-        text = cluster.at(found, "data").get(_KEY)
+        data = cluster.at(found, "data")
+        self._written_token = self._token = _token(data.get(_OPEN_KEY))
+        text = data.get(_KEY)
         if not isinstance(text, str) or len(text) > _LONGEST:
             return None
         try:
@@ -66,3 +84,7 @@ class Memory:
         except pydantic.ValidationError as error:
             logger.warning("What %s remembers is not readable: %s", self._name, error)
             return None
+
+
+def _token(value: object) -> str:
+    return value if isinstance(value, str) and _TOKEN.fullmatch(value) else ""

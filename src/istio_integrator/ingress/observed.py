@@ -6,6 +6,7 @@ Objects of others are read into these types, which hold no more of them than is 
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Collection, Iterable, Mapping
 
 from integrator_contract import names, pods
@@ -27,6 +28,7 @@ MOST_SELECTED = 64
 _MOST_NAMES = 4
 """Names in one message to people; a status is one line."""
 
+_ADDRESS = re.compile(r"[0-9A-Za-z.:_-]{1,253}")
 _MANAGED_LABEL = "gateway.networking.k8s.io/gateway-name"
 """Istio itself makes such workloads for the Gateway API; their Gateways are not ours to bind."""
 
@@ -78,6 +80,8 @@ class Service:
     selector: Mapping[str, str]
     http_port: int | None = None
     https_port: int | None = None
+    address: str = ""
+    """Where its load balancer is reached; empty while it has none."""
 
     @classmethod
     def of(cls, obj: cluster.Object) -> Service:
@@ -88,6 +92,7 @@ class Service:
             selector=_texts(cluster.at(obj, "spec"), "selector"),
             http_port=_port(obj, 80, "http"),
             https_port=_port(obj, 443, "https"),
+            address=_address(obj),
         )
 
     @property
@@ -189,6 +194,13 @@ def _port(service: cluster.Object, usual: int, protocol: str) -> int | None:
         return usual
     words = {protocol, "http2"} if protocol == "http" else {protocol}
     return next((number for number, name in ports if name.partition("-")[0] in words), None)
+
+
+def _address(service: cluster.Object) -> str:
+    """Read the first name or address of a load balancer."""
+    balancers = cluster.parts(cluster.at(service, "status", "loadBalancer"), "ingress")
+    found = (_text(one.get(key)) for one in balancers[:1] for key in ("hostname", "ip"))
+    return next((each for each in found if _ADDRESS.fullmatch(each)), "")
 
 
 def _hosts(server: cluster.Object, ours: Collection[str]) -> tuple[str, ...]:

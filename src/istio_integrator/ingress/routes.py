@@ -1,110 +1,281 @@
-"""What related applications ask for, as routes that don't depend on the order they came in."""
+"""The routes of the model, in the one order in which a gateway is to look at them.
+
+It is the order of the Gateway API (HTTPRouteRule, HTTPRouteSpec.hostnames): the more exact
+hostname, the exact path, the longer prefix, a method, more headers, the older relation. Regular
+expressions, which the Gateway API leaves open, come after every prefix but `/`, the longer first.
+"""
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import enum
 import re
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
+from istio_integrator.ingress import gateway
 from istio_integrator.kube import owners
-from istio_integrator.relations import kubeflow
 
 FOLDER = "routes"
 
+MOST_OF_ONE = 128 * 1024
+"""Characters of what one relation may have in the VirtualService, for some hundred routes."""
+MOST_OF_ALL = 1_000_000
+"""Characters of all; the API server takes no object of more than 1.5 MB."""
+
+
+class Kind(enum.IntEnum):
+    """How a route matches paths, in the order of precedence."""
+
+    EXACT = 0
+    PREFIX = 1
+    REGEX = 2
+    ALL = 3
+    """Every request. Istio looks at it last, after the routes of others too (SortVHostRoutes)."""
+
 
 @dataclasses.dataclass(frozen=True)
-class Match:
-    """One prefix of a route."""
+class Uri:
+    """One match of a path, as a VirtualService has it."""
 
-    prefix: str
-    rewrite: str
-    without: str = ""
-    """Paths below the prefix that are other routes', as a regular expression."""
+    how: Literal["exact", "prefix", "regex"]
+    value: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Backend:
+    """A Service, by its name in the cluster."""
+
+    host: str
+    port: int
+    weight: int = 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Redirect:
+    """Where a client is sent; what is empty stays as it asked."""
+
+    scheme: str = ""
+    authority: str = ""
+    port: int | None = None
+    code: int = 301
+
+    @property
+    def derived_port(self) -> str:
+        """Where the port comes from that is not given (RequestRedirect of the Gateway API)."""
+        return "FROM_PROTOCOL_DEFAULT" if self.scheme else "FROM_REQUEST_PORT"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One entry of `spec.http`: matches of a route that have the path changed alike."""
+
+    uris: tuple[Uri, ...]
+    path: str = ""
+    """What replaces what matched; empty: nothing does."""
+    whole_path: str = ""
+    """What replaces the whole path, whatever matched."""
+
+    @property
+    def is_prefix(self) -> bool:
+        """Whether what follows the match stays."""
+        return any(uri.how == "prefix" for uri in self.uris)
+
+    @property
+    def substitution(self) -> str:
+        """The whole path as RE2 writes it, to which backslashes mean groups."""
+        return self.whole_path.replace("\\", "\\\\")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Route:
-    """One relation's way to its Service."""
+    """One way to Services, or to elsewhere."""
 
     name: str
-    """Of its VirtualService."""
-    relation: str
-    """`ingress:3 kfp-ui`, for people."""
-    host: str
-    port: int
-    matches: tuple[Match, ...]
+    """Of its entries in the VirtualService."""
+    source: str
+    """The relation that asks for it, for people: `ingress:3 kfp-ui`."""
+    application: str
+    relation: int
+    place: int
+    """Among the routes of the same relation."""
+    title: str = ""
+    """How its application calls it."""
+    kind: Kind
+    path: str
+    """What it matches by, as it was asked for."""
+    is_parted: bool = False
+    """Whether a prefix ends where a part of a path does, as the Gateway API means it."""
+    host: str = ""
+    """The one of ours that it is for; empty: all."""
+    method: str = ""
+    headers: tuple[tuple[str, str], ...] = ()
+    entries: tuple[Entry, ...]
+    backends: tuple[Backend, ...] = ()
+    authority: str = ""
+    """The host that its backends are told; empty: the one that was asked for."""
+    redirect: Redirect | None = None
+    is_asked: bool = True
+    """Whether authentication comes before it."""
+    is_grpc: bool = False
+
+    @property
+    def authority_pattern(self) -> str:
+        """Its host as a regular expression; clients may name the port."""
+        beginning = ".+" if self.host.startswith("*") else ""
+        return f"(?i){beginning}{re.escape(self.host.removeprefix('*'))}(:[0-9]+)?"
+
+    @property
+    def claims(self) -> frozenset[tuple[object, ...]]:
+        """What only one application can have; a prefix has its own path with and without `/`."""
+        paths = {self.path}
+        if self.is_parted and self.kind is Kind.PREFIX:
+            paths = {self.path, f"{self.path}/"}
+        return frozenset(
+            (self.host, self.kind, path, self.method, frozenset(self.headers)) for path in paths
+        )
+
+    @property
+    def size(self) -> int:
+        """Characters of it in the VirtualService, or more."""
+        return len(repr(self)) * len(self.entries)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Context:
     """The variables of the templates in routes."""
 
+    name: str
+    sources: str
+    """The relations that are served, for people."""
     routes: Sequence[Route]
     gateway: str
     hosts: Sequence[str]
     export_to: Sequence[str]
 
+    @classmethod
+    def of(
+        cls, routes: Sequence[Route], target: gateway.Target, *, model: str, application: str
+    ) -> Context:
+        """Put routes into the words of the template.
 
-Requests = Sequence[kubeflow.Received[kubeflow.IngressRequest]]
-
-
-def from_requests(received: Requests, *, model: str, application: str, domain: str) -> list[Route]:
-    """Turn requests into routes; of several for the same prefix the oldest relation has it.
-
-    Args:
-        received: What the applications that are related to `ingress` said.
-        model: Where their Services are, if they don't say so.
-        application: Ours.
-        domain: The cluster's, which ends the names of Services.
-    """
-    served = _served(received)
-    prefixes = [request.prefix for _, request in served]
-    return [
-        Route(
-            name=owners.object_name(application, f"ingress-{one.relation}"),
-            relation=f"{kubeflow.INGRESS}:{one.relation} {one.application}",
-            host=f"{request.service}.{request.namespace or model}.svc.{domain}",
-            port=request.port,
-            matches=matches(request.prefix, request.rewrite or request.prefix, prefixes),
+        Args:
+            routes: In their order.
+            target: The gateway workload that is to serve them.
+            model: Where our Gateway is.
+            application: Ours.
+        """
+        return cls(
+            name=owners.object_name(application, FOLDER),
+            sources=sources(routes),
+            routes=routes,
+            gateway=f"{model}/{gateway.NAME}",
+            hosts=target.written_hosts,
+            export_to=target.seen_from(model),
         )
-        for one, request in served
-    ]
 
 
-def problems(received: Requests) -> Iterable[str]:
-    """Say what is wrong with requests, each with who has to correct it."""
-    owners = {request.prefix: one for one, request in _served(received)}
-    for one in received:
-        where = f"{kubeflow.INGRESS}:{one.relation} {one.application}"
-        if one.problem:
-            yield f"{where}: {one.problem}"
-        elif one.message and owners[one.message.prefix] is not one:
-            owner = owners[one.message.prefix].application
-            yield f"{where}: prefix {one.message.prefix} belongs to {owner}"
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Requested:
+    """What one relation asks for, as far as it can be served."""
+
+    source: str
+    relation: int
+    is_older: bool = False
+    """Whether it asks by the older interface."""
+    routes: tuple[Route, ...] = ()
+    problems: tuple[str, ...] = ()
+    """What it asks for that can't be served, and why."""
 
 
-def matches(prefix: str, rewrite: str, others: Iterable[str]) -> tuple[Match, ...]:
-    """Write what a prefix matches beside the others, whatever the order they are looked at in.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is served, in its order, and what is not."""
 
-    Istio looks at `/` last by itself; other prefixes that contain each other would be served by
-    whichever VirtualService is older.
+    routes: tuple[Route, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    def without(self, refused: Iterable[str]) -> tuple[Route, ...]:
+        """List the routes of other relations than these."""
+        names = set(refused)
+        return tuple(route for route in self.routes if route.source not in names)
+
+
+def plan(requested: Iterable[Requested]) -> Plan:
+    """Decide which routes are served, in which order.
+
+    Of several that match the same, the oldest relation has it, but those by the older interface
+    are never displaced.
     """
-    inner = sorted({other for other in others if other.startswith(prefix) and other != prefix})
-    without = f"(?:{'|'.join(map(re.escape, inner))}).*" if inner and prefix != "/" else ""
-    exact = Match(prefix, rewrite, without)
-    if rewrite.endswith("/") and not prefix.endswith("/"):
-        # Of /volumes/x, replacing /volumes by / alone would leave //x.
-        return (Match(f"{prefix}/", rewrite, without), exact)
-    return (exact,)
+    problems: list[str] = []
+    taken: dict[tuple[object, ...], Route] = {}
+    served: list[Route] = []
+    size = 0
+    for one in sorted(requested, key=lambda one: (not one.is_older, one.relation)):
+        problems += one.problems
+        found, said = _unclaimed(one, taken)
+        problems += said
+        weight = sum(route.size for route in found)
+        if weight > MOST_OF_ONE or size + weight > MOST_OF_ALL:
+            problems.append(f"{one.source}: asks for more routes than there is room for")
+            continue
+        size += weight
+        served += found
+        taken.update({claim: route for route in found for claim in route.claims})
+    return Plan(routes=tuple(in_order(served)), problems=tuple(problems))
 
 
-def _served(
-    received: Requests,
-) -> list[tuple[kubeflow.Received[kubeflow.IngressRequest], kubeflow.IngressRequest]]:
-    found: dict[
-        str, tuple[kubeflow.Received[kubeflow.IngressRequest], kubeflow.IngressRequest]
-    ] = {}
-    for one in sorted(received, key=lambda one: one.relation):
-        if one.message:
-            found.setdefault(one.message.prefix, (one, one.message))
-    return list(found.values())
+def in_order(routes: Iterable[Route]) -> list[Route]:
+    """Sort routes so that the first that matches a request is the one to serve it."""
+    return sorted(routes, key=_precedence)
+
+
+def unasked(routes: Iterable[Route]) -> tuple[str, ...]:
+    """Name the entries of `spec.http` that are served without authentication.
+
+    The names are nobody else's: they end with what is random and only ours.
+    """
+    return tuple(sorted({route.name for route in routes if not route.is_asked}))
+
+
+def sources(routes: Iterable[Route]) -> str:
+    """Name the relations of routes, the oldest first."""
+    found = {(route.relation, route.source) for route in routes}
+    return ", ".join(source for _, source in sorted(found))
+
+
+def _unclaimed(
+    one: Requested, taken: dict[tuple[object, ...], Route]
+) -> tuple[list[Route], list[str]]:
+    """Pick the routes of a relation that are not an older one's, each once."""
+    found: list[Route] = []
+    problems: list[str] = []
+    own: collections.Counter[tuple[object, ...]] = collections.Counter()
+    for route in one.routes:
+        owner = next((taken[claim] for claim in route.claims if claim in taken), None)
+        if owner is not None:
+            named = f"route {route.title}: " if route.title else "prefix "
+            problems.append(f"{one.source}: {named}{route.path} belongs to {owner.application}")
+        elif not any(own[claim] for claim in route.claims):
+            own.update(route.claims)
+            found.append(route)
+    return found, problems
+
+
+def _precedence(route: Route) -> tuple[object, ...]:
+    is_wildcard = route.host.startswith("*")
+    return (
+        # A host before a wildcard before none, and the longer of two.
+        not route.host,
+        is_wildcard,
+        -len(route.host),
+        route.kind,
+        # A slash at the end does not make a prefix longer: `/foo/` is below `/foo` all the same.
+        -len(route.path.rstrip("/")),
+        not route.method,
+        -len(route.headers),
+        -len(route.path),
+        route.relation,
+        route.place,
+    )

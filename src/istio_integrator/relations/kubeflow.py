@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Generic, Self, TypeVar, cast
+from typing import Annotated, Any, Generic, Protocol, Self, TypeVar, cast
 
 import pydantic
 import yaml
@@ -24,9 +24,12 @@ INGRESS_AUTH = "ingress-auth"
 GATEWAY_INFO = "gateway-info"
 ISTIO_PILOT = "istio-pilot"
 FORWARD_AUTH = "forward-auth"
-ROUTING = (INGRESS,)
+INGRESS_ROUTE = "istio-ingress-route"
+OPEN_INGRESS_ROUTE = "istio-ingress-route-unauthenticated"
+INGRESS_ROUTES = (INGRESS_ROUTE, OPEN_INGRESS_ROUTE)
+ROUTING = (INGRESS, *INGRESS_ROUTES)
 """Endpoints by which applications ask for routes."""
-EXPOSING = (INGRESS, INGRESS_AUTH, GATEWAY_INFO, FORWARD_AUTH)
+EXPOSING = (*ROUTING, INGRESS_AUTH, FORWARD_AUTH, GATEWAY_INFO)
 """Endpoints whose relations want the model to be reached from outside."""
 
 VERSIONS = "_supported_versions"
@@ -43,7 +46,7 @@ _SPEAKS_TRAEFIK = (
 )
 
 _LONGEST_PATH = 256
-"""Characters of a path. One below another's prefix is part of that one's regular expression."""
+"""Characters of a path; those of Kubeflow's charms have some twenty."""
 _LONGEST_HEADER = 128
 """Characters of a header's name."""
 _MOST_HEADERS = 64
@@ -61,7 +64,12 @@ def _dns_label(value: str) -> str:
     return value
 
 
-def _path(value: str) -> str:
+def path(value: str) -> str:
+    """Check a path of a URL.
+
+    Raises:
+        ValueError: It is none, or too long; the message says which.
+    """
     if len(value) > _LONGEST_PATH:
         raise ValueError(f"is longer than {_LONGEST_PATH} characters")
     if not _PATH.fullmatch(value) or "?" in value or "#" in value:
@@ -79,7 +87,7 @@ def _headers(values: tuple[str, ...]) -> tuple[str, ...]:
 
 
 DnsLabel = Annotated[str, pydantic.Strict(), pydantic.AfterValidator(_dns_label)]
-Path = Annotated[str, pydantic.Strict(), pydantic.AfterValidator(_path)]
+Path = Annotated[str, pydantic.Strict(), pydantic.AfterValidator(path)]
 Port = Annotated[int, pydantic.Strict(), pydantic.Field(ge=1, le=pods.HIGHEST_PORT)]
 Headers = Annotated[tuple[str, ...], pydantic.AfterValidator(_headers)]
 
@@ -189,6 +197,11 @@ def announce_versions(related: endpoints.Relations) -> None:
         related.write(endpoint, {VERSIONS: yaml.safe_dump(list(versions))})
 
 
+def is_of_another_model(application: str) -> bool:
+    """Tell whether an application reaches us by an offer."""
+    return bool(_OF_ANOTHER_MODEL.match(application))
+
+
 def ingress(related: endpoints.Relations) -> list[Received[IngressRequest]]:
     """List what every application that is related to `ingress` said."""
     return _received(related, INGRESS, INGRESS_MODELS)
@@ -211,7 +224,16 @@ def publish_pilot(related: endpoints.Relations, *, service: str, port: int) -> N
     related.write(ISTIO_PILOT, {DATA: data})
 
 
-def names(received: Iterable[Received[Any]]) -> str:
+class Named(Protocol):
+    """What an application said."""
+
+    @property
+    def application(self) -> str:
+        """Who said it."""
+        ...
+
+
+def names(received: Iterable[Named]) -> str:
     """Name applications for a message."""
     return ", ".join(sorted({one.application for one in received}))
 
@@ -222,7 +244,7 @@ def _received(
     found: list[Received[_Model]] = []
     for bag in related.bags(endpoint):
         message, problem = read(bag.content, models)
-        is_foreign = _OF_ANOTHER_MODEL.match(bag.application)
+        is_foreign = is_of_another_model(bag.application)
         if message and message.namespace is None and is_foreign:
             message, problem = None, "sends no namespace, which another model's has to"
         found.append(Received(bag.relation, bag.application, message, problem))

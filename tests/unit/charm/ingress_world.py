@@ -183,11 +183,17 @@ class World:
         ]
 
     def routes(self):
-        return sorted(
-            obj["metadata"]["name"]
+        """The names of what is served, one for each relation."""
+        return sorted({entry["name"] for entry in self.http()})
+
+    def http(self):
+        """What VirtualServices say, in their order."""
+        return [
+            entry
             for obj in self.fake.objects.values()
             if obj["kind"] == "VirtualService"
-        )
+            for entry in obj["spec"]["http"]
+        ]
 
     def gateway(self):
         return self.fake.find("Gateway", "kubeflow-gateway", "kubeflow")

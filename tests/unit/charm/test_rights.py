@@ -70,10 +70,14 @@ WITHOUT_NAMES = {
     "patch pods",
     "delete pods",
     "patch namespaces",
-    # Named after relations.
+    # Named after relations, by earlier revisions.
     "create virtualservices.networking.istio.io",
     "patch virtualservices.networking.istio.io",
     "delete virtualservices.networking.istio.io",
+    # Named after Services.
+    "create destinationrules.networking.istio.io",
+    "patch destinationrules.networking.istio.io",
+    "delete destinationrules.networking.istio.io",
 }
 
 

@@ -33,9 +33,10 @@ def authentication(facts: Facts) -> Iterable[Finding]:
         return
     owner = facts.manifests.owner
     ours = [
-        route["metadata"]["name"]
+        str(entry.get("name", ""))
         for route in facts.objects(cluster.VIRTUAL_SERVICE, facts.model)
         if cluster.at(route, "metadata", "labels").get(names.OWNER) == owner
+        for entry in cluster.parts(cluster.at(route, "spec"), "http")
     ]
     unasked = [
         name

@@ -109,7 +109,7 @@ def test_operator_may_leave_the_ingress_open(world):
     assert world.routes() == []
 
 
-def test_change_of_a_relation_writes_its_own_route_only(world):
+def test_change_of_a_relation_writes_the_routes_only(world):
     world.related = [route("a"), route("b"), auth()]
     world.run()
     world.fake.writes.clear()
@@ -117,9 +117,7 @@ def test_change_of_a_relation_writes_its_own_route_only(world):
     bag["data"] = bag["data"].replace("3000", "3001")
     world.related[0] = dataclasses.replace(world.related[0], remote_app_data=bag)
     world.run()
-    assert world.fake.writes == [
-        f"patch virtualservices istio-integrator-ingress-{world.related[0].id}"
-    ]
+    assert world.fake.writes == ["patch virtualservices istio-integrator-routes"]
 
 
 def test_malformed_application_is_named_and_the_others_served(world):

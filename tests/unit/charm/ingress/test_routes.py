@@ -1,13 +1,14 @@
 import random
-import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from istio_integrator.ingress import routes
+from integrator_contract import names
+from istio_integrator.ingress import gateway, requested, routes
 from istio_integrator.kube import manifests
 from istio_integrator.relations import kubeflow
+from tests.unit.charm.ingress import envoy
 
 
 def said(relation=1, application="kfp-ui", **changes):
@@ -15,10 +16,20 @@ def said(relation=1, application="kfp-ui", **changes):
     return kubeflow.Received(relation, application, kubeflow.IngressRequest(**values))
 
 
-def served(*received, model="kubeflow", domain="cluster.local"):
-    return routes.from_requests(
-        received, model=model, application="istio-integrator", domain=domain
+def plan(*received, **changes):
+    terms = requested.Terms(
+        **{
+            "model": "kubeflow",
+            "application": "istio-integrator",
+            "domain": "cluster.local",
+            **changes,
+        }
     )
+    return routes.plan(requested.by_ingress(received, terms))
+
+
+def served(*received, **changes):
+    return plan(*received, **changes).routes
 
 
 # What Charmed Kubeflow's applications ask for.
@@ -36,17 +47,6 @@ CONSUMERS = {
 }
 
 
-def reached(found: list[routes.Route], path: str) -> tuple[str, str] | None:
-    """Do what Envoy does with the routes in the order given, `/` last as istiod has it."""
-    pairs = [(route, match) for route in found for match in route.matches]
-    for route, match in sorted(pairs, key=lambda pair: pair[1].prefix == "/"):
-        if path.startswith(match.prefix) and not (
-            match.without and re.fullmatch(match.without, path)
-        ):
-            return route.relation.partition(" ")[2], match.rewrite + path[len(match.prefix) :]
-    return None
-
-
 @pytest.mark.parametrize(
     ("path", "want"),
     [
@@ -60,7 +60,7 @@ def reached(found: list[routes.Route], path: str) -> tuple[str, str] | None:
         ("/pipeline/apis/v1", ("kfp-ui", "/pipeline/apis/v1")),
         ("/volumes/api", ("kubeflow-volumes", "/api")),
         ("/volumes", ("kubeflow-volumes", "/")),
-        ("/tensorboards?ns=a", ("tensorboards-web-app", "/?ns=a")),
+        ("/tensorboards", ("tensorboards-web-app", "/")),
         ("/mlflow/x", ("mlflow-server", "/x")),
     ],
 )
@@ -69,9 +69,8 @@ def test_every_consumer_is_reached_by_its_path(path, want):
         said(relation, application, prefix=prefix, rewrite=rewrite)
         for relation, (application, (prefix, rewrite)) in enumerate(CONSUMERS.items())
     ]
-    found = served(*received)
-    random.Random(path).shuffle(found)
-    assert reached(found, path) == want
+    random.Random(path).shuffle(received)
+    assert envoy.reached(served(*received), path) == want
 
 
 PREFIXES = st.text(st.sampled_from("/ab.-"), min_size=0, max_size=5).map(lambda text: f"/{text}")
@@ -80,11 +79,11 @@ PREFIXES = st.text(st.sampled_from("/ab.-"), min_size=0, max_size=5).map(lambda 
 @given(st.lists(PREFIXES, min_size=1, max_size=6, unique=True), PREFIXES, st.randoms())
 def test_longest_prefix_is_served_whatever_the_order(prefixes, path, shuffler):
     received = [said(n, f"app-{n}", prefix=prefix) for n, prefix in enumerate(prefixes)]
+    shuffler.shuffle(received)
     found = served(*received)
-    shuffler.shuffle(found)
     owners = dict(zip(prefixes, (f"app-{n}" for n in range(len(prefixes))), strict=True))
     longest = max((p for p in prefixes if path.startswith(p)), key=len, default=None)
-    assert reached(found, path) == ((owners[longest], path) if longest else None)
+    assert envoy.reached(found, path) == ((owners[longest], path) if longest else None)
 
 
 @given(st.lists(st.integers(0, 99), unique=True, max_size=8), st.text("ab-", min_size=1))
@@ -96,36 +95,41 @@ def test_names_never_collide(ids, application):
 
 def test_second_relation_for_a_prefix_is_refused_and_named():
     first, second = said(1, "one", prefix="/x"), said(2, "two", prefix="/x")
-    assert [route.host for route in served(second, first)] == ["one.kubeflow.svc.cluster.local"]
-    assert list(routes.problems([first, second])) == ["ingress:2 two: prefix /x belongs to one"]
+    assert [route.backends[0].host for route in served(second, first)] == [
+        "one.kubeflow.svc.cluster.local"
+    ]
+    assert list(plan(first, second).problems) == ["ingress:2 two: prefix /x belongs to one"]
 
 
 def test_malformed_request_takes_away_its_own_route_only():
     broken = kubeflow.Received(3, "bad", None, "port is missing")
     assert len(served(said(), broken)) == 1
-    assert list(routes.problems([said(), broken])) == ["ingress:3 bad: port is missing"]
+    assert list(plan(said(), broken).problems) == ["ingress:3 bad: port is missing"]
 
 
 def test_service_in_another_namespace_is_reached_there():
     (route,) = served(said(namespace="elsewhere"), model="ai")
-    assert route.host == "kfp-ui.elsewhere.svc.cluster.local"
+    assert route.backends[0].host == "kfp-ui.elsewhere.svc.cluster.local"
     (route,) = served(said(), model="ai", domain="k8s.example")
-    assert route.host == "kfp-ui.ai.svc.k8s.example"
+    assert route.backends[0].host == "kfp-ui.ai.svc.k8s.example"
 
 
-def render(*received, hosts=("*",)):
-    context = routes.Context(
-        routes=served(*received),
-        gateway="kubeflow/kubeflow-gateway",
-        hosts=hosts,
-        export_to=(".", "istio-ingress"),
+TARGET = gateway.Target(
+    namespace="istio-ingress", selector={"a": "b"}, service="gw", http_port=80, https_port=443
+)
+
+
+def render(*received):
+    context = routes.Context.of(
+        served(*received), TARGET, model="kubeflow", application="istio-integrator"
     )
     return manifests.render(routes.FOLDER, context)
 
 
 def test_virtual_service_is_exported_to_the_gateway_and_never_to_all():
     (service,) = render(said(prefix="/pipeline", rewrite="/"))
-    assert service["metadata"]["name"] == "istio-integrator-ingress-1"
+    assert service["metadata"]["name"] == "istio-integrator-routes"
+    assert service["metadata"]["annotations"][names.RELATION] == "ingress:1 kfp-ui"
     assert service["spec"] == {
         "gateways": ["kubeflow/kubeflow-gateway"],
         "hosts": ["*"],
@@ -158,10 +162,18 @@ def test_virtual_service_without_rewrite_leaves_the_path():
     ]
 
 
-def test_prefix_within_another_is_left_out_of_it():
-    outer, _ = render(said(1, "a", prefix="/a"), said(2, "b", prefix="/a/b.c"))
-    (match,) = outer["spec"]["http"][0]["match"]
-    assert match["withoutHeaders"] == {":path": {"regex": r"(?:/a/b\.c).*"}}
+def test_one_object_has_all_routes_the_longer_prefix_first():
+    (service,) = render(
+        said(1, "all", prefix="/"), said(2, "a", prefix="/a"), said(3, "b", prefix="/a/b.c")
+    )
+    uris = [entry["match"][0]["uri"]["prefix"] for entry in service["spec"]["http"]]
+    assert uris == ["/a/b.c", "/a", "/"]
+    said_of = service["metadata"]["annotations"][names.RELATION]
+    assert said_of == "ingress:1 all, ingress:2 a, ingress:3 b"
+
+
+def test_nothing_is_written_where_nothing_is_served():
+    assert render() == []
 
 
 def _to(service, port=3000):

@@ -1,0 +1,298 @@
+"""The wire format of `istio_ingress_route`, by which today's Kubeflow charms ask for routes.
+
+An application writes one JSON document under `config` in its data bag, as the library
+charmlibs.interfaces.istio_ingress_route serializes it; the classes here are named like the
+library's. It is answered with `external_host` and `tls_enabled`. Nothing in the bags says
+whether a route needs authentication: that is what the two endpoints are for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Annotated, Literal, Self
+
+import pydantic
+
+from istio_integrator import texts
+from istio_integrator.kube import documents
+from istio_integrator.relations import endpoints, kubeflow
+
+CONFIG = "config"
+EXTERNAL_HOST = "external_host"
+TLS_ENABLED = "tls_enabled"
+
+MOST_ROUTES = 128
+"""Routes of one application; those of Kubeflow's charms have one."""
+_MOST_PARTS = 16
+"""Matches, backends, hostnames, headers or filters of one route."""
+_LONGEST_NAME = 253
+_LONGEST_VALUE = 256
+"""Characters of a header's value, of a gRPC name or of a regular expression."""
+
+_HEADER = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_HEADER_VALUE = re.compile(r"[!-~]([ -~]*[!-~])?")
+_NOT_MATCHED = frozenset({"authority", "host", "method", "scheme", "uri"})
+"""Istio passes over matches of these names, and the route would match what it should not
+(HTTPMatchRequest.headers); `host` is no header in HTTP/2."""
+_HOSTNAME = re.compile(r"(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_GRPC_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
+
+
+def _hostname(value: str) -> str:
+    if len(value) > _LONGEST_NAME or not _HOSTNAME.fullmatch(value.lower()):
+        raise ValueError("is not a host name such as kubeflow.example.com")
+    return value.lower()
+
+
+def _no_wildcard(value: str) -> str:
+    if value.startswith("*"):
+        raise ValueError("is not the name of one host")
+    return value
+
+
+def _headers(values: dict[str, str]) -> dict[str, str]:
+    if len(values) > _MOST_PARTS:
+        raise ValueError(f"has more than {_MOST_PARTS} headers")
+    for name, value in values.items():
+        if not _HEADER.fullmatch(name) or name.lower() in _NOT_MATCHED:
+            raise ValueError(f"'{texts.plain(name, 40)}' is not a header that a route can match")
+        if len(value) > _LONGEST_VALUE or not _HEADER_VALUE.fullmatch(value):
+            raise ValueError(f"'{texts.plain(name, 40)}' has a value that no header has")
+    found = {name.lower(): value for name, value in values.items()}
+    if len(found) < len(values):
+        raise ValueError("has a header twice")
+    return found
+
+
+def _grpc_name(value: str) -> str:
+    if len(value) > _LONGEST_VALUE or not _GRPC_NAME.fullmatch(value):
+        raise ValueError("is not a name such as package.Service")
+    return value
+
+
+def _replacement(value: str) -> str:
+    # The Gateway API takes an empty one for the root.
+    return kubeflow.path(value or "/")
+
+
+Text = Annotated[str, pydantic.Strict()]
+Name = Annotated[str, pydantic.Strict(), pydantic.StringConstraints(max_length=_LONGEST_NAME)]
+Hostname = Annotated[Text, pydantic.AfterValidator(_hostname)]
+OneHostname = Annotated[Hostname, pydantic.AfterValidator(_no_wildcard)]
+HeaderMatches = Annotated[dict[Text, Text], pydantic.AfterValidator(_headers)]
+GrpcName = Annotated[Text, pydantic.AfterValidator(_grpc_name)]
+Replacement = Annotated[Text, pydantic.AfterValidator(_replacement)]
+HTTPMethod = Literal[
+    "GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "CONNECT", "TRACE"
+]
+_Few = pydantic.Field(max_length=_MOST_PARTS)
+
+
+class _Wire(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(frozen=True, extra="ignore")
+
+
+class Listener(_Wire):
+    """The gateway's port that a route is asked for at."""
+
+    port: kubeflow.Port
+    protocol: Literal["HTTP", "GRPC"]
+
+
+class BackendRef(_Wire):
+    """A Service in the model that requests are led to."""
+
+    service: kubeflow.DnsLabel
+    port: kubeflow.Port
+    weight: Annotated[int, pydantic.Strict(), pydantic.Field(ge=1, le=100)] | None = None
+    """Its share among the backends; None is 1, as the Gateway API has it."""
+
+
+class HTTPPathMatch(_Wire):
+    """A path, a path and everything below it, or an expression for paths."""
+
+    type: Literal["Exact", "PathPrefix", "RegularExpression"] = "PathPrefix"
+    value: Annotated[Text, pydantic.StringConstraints(min_length=1, max_length=_LONGEST_VALUE)]
+
+    @pydantic.model_validator(mode="after")
+    def _is_path(self) -> Self:
+        if self.type != "RegularExpression":
+            kubeflow.path(self.value)
+        return self
+
+
+class HTTPRouteMatch(_Wire):
+    """What a request has to have; all of it."""
+
+    path: HTTPPathMatch | None = None
+    method: HTTPMethod | None = None
+    headers: HeaderMatches | None = None
+
+
+class GRPCMethodMatch(_Wire):
+    """A method of a gRPC service, or all of them."""
+
+    service: GrpcName
+    method: GrpcName | None = None
+
+
+class GRPCRouteMatch(_Wire):
+    """What a gRPC request has to have; all of it."""
+
+    method: GRPCMethodMatch | None = None
+    headers: HeaderMatches | None = None
+
+
+class PathModifier(_Wire):
+    """What becomes of a path; the key of the value is named like the type."""
+
+    type: Literal["ReplaceFullPath", "ReplacePrefixMatch"]
+    value: Replacement = pydantic.Field(
+        validation_alias=pydantic.AliasChoices("replaceFullPath", "replacePrefixMatch", "value")
+    )
+
+
+class URLRewriteSpec(_Wire):
+    """What becomes of a request on its way to the backend."""
+
+    hostname: OneHostname | None = None
+    path: PathModifier | None = None
+
+
+class RequestRedirectSpec(_Wire):
+    """Where a client is sent; what is None stays as it asked."""
+
+    scheme: Literal["http", "https"] | None = None
+    hostname: OneHostname | None = None
+    path: PathModifier | None = None
+    port: kubeflow.Port | None = None
+    status_code: Annotated[
+        Literal[301, 302, 303, 307, 308], pydantic.Field(alias="statusCode")
+    ] = 301
+
+    @pydantic.model_validator(mode="after")
+    def _leads_elsewhere(self) -> Self:
+        if not (self.scheme or self.hostname or self.path or self.port):
+            raise ValueError("redirects to where the request came to")
+        return self
+
+
+class HTTPRouteFilter(_Wire):
+    """One of the two filters of the interface."""
+
+    url_rewrite: Annotated[URLRewriteSpec | None, pydantic.Field(alias="urlRewrite")] = None
+    request_redirect: Annotated[
+        RequestRedirectSpec | None, pydantic.Field(alias="requestRedirect")
+    ] = None
+
+    @pydantic.model_validator(mode="after")
+    def _is_one(self) -> Self:
+        if (self.url_rewrite is None) == (self.request_redirect is None):
+            raise ValueError("is neither a URLRewrite nor a RequestRedirect")
+        return self
+
+
+class _Route(_Wire):
+    name: Name
+    """For people; nothing is named after it."""
+    listener: Listener
+    backends: Annotated[tuple[BackendRef, ...], _Few]
+    hostnames: Annotated[tuple[Hostname, ...], _Few] | None = None
+    filters: Annotated[tuple[HTTPRouteFilter, ...], _Few] | None = None
+
+
+class HTTPRoute(_Route):
+    """Requests that any of the matches fits, and what is done with them."""
+
+    matches: Annotated[tuple[HTTPRouteMatch, ...], _Few] | None = None
+    """None: every request."""
+
+
+class GRPCRoute(_Route):
+    """The same for gRPC."""
+
+    matches: Annotated[tuple[GRPCRouteMatch, ...], _Few] | None = None
+
+
+class IstioIngressRouteConfig(_Wire):
+    """All that an application asks for on one relation."""
+
+    model: kubeflow.DnsLabel
+    """The namespace of the backends."""
+    http_routes: Annotated[tuple[HTTPRoute, ...], pydantic.Field(max_length=MOST_ROUTES)] = ()
+    grpc_routes: Annotated[tuple[GRPCRoute, ...], pydantic.Field(max_length=MOST_ROUTES)] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Received:
+    """What one related application said."""
+
+    endpoint: str
+    relation: int
+    """The relation's id, which is unique in the model."""
+    application: str
+    config: IstioIngressRouteConfig | None = None
+    """None while there is none, or none that can be understood."""
+    problem: str = ""
+    """What is wrong with it; empty while it only has not come yet."""
+
+    @property
+    def reference(self) -> str:
+        """How people know the relation: `istio-ingress-route:3 kfp-ui`."""
+        return f"{self.endpoint}:{self.relation} {self.application}"
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether authentication comes before the routes."""
+        return self.endpoint != kubeflow.OPEN_INGRESS_ROUTE
+
+
+def read(text: str) -> tuple[IstioIngressRouteConfig | None, str]:
+    """Read what stands under `config` in an application's data bag.
+
+    Returns:
+        The configuration, or what is wrong; neither where the other side has not written yet.
+    """
+    if not text:
+        return None, ""
+    try:
+        return IstioIngressRouteConfig.model_validate(documents.read_json(text)), ""
+    except pydantic.ValidationError as error:
+        return None, texts.problems(error)
+    except documents.DocumentError as error:
+        return None, texts.plain(f"sends a document that {error}", texts.LONGEST_PROBLEM)
+
+
+def received(related: endpoints.Relations) -> list[Received]:
+    """List what every application said that is related by this interface, the oldest first."""
+    found: list[Received] = []
+    for endpoint in kubeflow.INGRESS_ROUTES:
+        for bag in related.bags(endpoint):
+            config, problem = read(bag.content.get(CONFIG, ""))
+            if config and kubeflow.is_of_another_model(bag.application):
+                # Its own model may be called like ours, in another cluster.
+                config, problem = None, "is of another model, whose Services are not served"
+            found.append(
+                Received(
+                    endpoint=endpoint,
+                    relation=bag.relation,
+                    application=bag.application,
+                    config=config,
+                    problem=problem,
+                )
+            )
+    return sorted(found, key=lambda one: one.relation)
+
+
+def answer(related: endpoints.Relations, *, external_host: str, tls_enabled: bool) -> None:
+    """Tell every application how the model is reached, whether or not it asked for a route yet.
+
+    Args:
+        related: The relations.
+        external_host: A name or an address; empty while there is none, which leaves what was told.
+        tls_enabled: Whether HTTPS is served. The interface has it as the word that Python writes.
+    """
+    told = {EXTERNAL_HOST: external_host} if external_host else {}
+    for endpoint in kubeflow.INGRESS_ROUTES:
+        related.write(endpoint, {**told, TLS_ENABLED: str(tls_enabled)})

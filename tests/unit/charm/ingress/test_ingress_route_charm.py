@@ -1,0 +1,205 @@
+"""The whole charm with relations of istio_ingress_route, on a small API server."""
+
+import dataclasses
+import json
+
+import pytest
+from ops import testing
+
+from integrator_contract import names
+from istio_integrator.kube import cluster as charm_cluster
+from istio_integrator.kube import errors
+from tests.unit.charm.ingress import wishes
+from tests.unit.charm.ingress_world import auth, authority, route, sign
+
+SERVICE = "istio-ingressgateway"
+
+
+def asks(application, *http, endpoint=wishes.ASKED, **more):
+    """The relation of an application, which may not have written yet."""
+    said = {"config": json.dumps(wishes.config(*http, **more))} if http or more else {}
+    return testing.Relation(
+        endpoint,
+        interface="istio_ingress_route",
+        remote_app_name=application,
+        remote_app_data=said,
+    )
+
+
+def path(value, **more):
+    return wishes.route(wishes.match(value, **more))
+
+
+def told(world, place=0):
+    return dict(world.related[place].local_app_data)
+
+
+def test_every_application_is_answered_at_once_and_again_when_it_changes(world):
+    world.related = [asks("kfp-ui"), asks("dex-auth", endpoint=wishes.OPEN)]
+    world.run()
+    # Closed, and nothing was asked for; HTTPS is not there.
+    cluster_name = f"{SERVICE}.istio-ingress.svc.cluster.local"
+    answer = {"external_host": cluster_name, "tls_enabled": "False"}
+    assert [told(world, place) for place in (0, 1)] == [answer, answer]
+    service = world.fake.find("Service", SERVICE, "istio-ingress")
+    service["status"] = {"loadBalancer": {"ingress": [{"ip": "10.64.140.43"}]}}
+    world.run()
+    assert told(world)["external_host"] == "10.64.140.43"
+    world.config = {"hosts": "*.example.org,kf.example.com"}
+    world.related += [auth(), authority()]
+    world.run()
+    assert told(world) == {"external_host": "kf.example.com", "tls_enabled": "False"}
+    sign(world)
+    world.run()
+    assert told(world)["tls_enabled"] == "True"
+
+
+def test_host_is_told_while_no_gateway_is_there(world):
+    world.config = {"hosts": "kf.example.com", "gateway_service": "istio-ingress/none"}
+    world.related = [asks("kfp-ui")]
+    world.run()
+    assert told(world) == {"external_host": "kf.example.com", "tls_enabled": "False"}
+
+
+def test_routes_of_both_generations_are_one_object_and_each_trouble_its_own(world, caplog):
+    broken = asks("broken")
+    broken = dataclasses.replace(broken, remote_app_data={"config": '{"model": ' + "[" * 9999})
+    world.related = [
+        route("kfp-ui"),
+        asks("jupyter-ui", path("/jupyter/")),
+        asks("stranger", path("/x"), model="elsewhere"),
+        asks("silent"),
+        broken,
+        auth(),
+    ]
+    status = world.status()
+    (only,) = world.all("VirtualService")
+    assert only["metadata"]["name"] == "istio-integrator-routes"
+    assert only["metadata"]["annotations"][names.RELATION] == (
+        f"ingress:{world.related[0].id} kfp-ui, "
+        f"istio-ingress-route:{world.related[1].id} jupyter-ui"
+    )
+    # Juju shows one of them; the log has all.
+    assert isinstance(status, testing.BlockedStatus)
+    assert "broken: sends a document that nests more than" in caplog.text
+    assert "stranger: asks for Services of elsewhere" in caplog.text
+    assert "waiting for silent on istio-ingress-route" in caplog.text
+    assert all(told(world, place)["tls_enabled"] == "False" for place in (1, 2, 3, 4))
+    world.fake.writes.clear()
+    world.run()
+    assert world.fake.writes == []
+
+
+def test_names_of_unauthenticated_routes_stay_and_are_no_secret_of_others(world):
+    world.related = [
+        asks("dex-auth", path("/dex/"), endpoint=wishes.OPEN),
+        asks("kfp-ui", path("/pipeline")),
+        auth(),
+    ]
+    world.run()
+    (dex, kfp) = (entry["name"] for entry in world.http()[::-1])
+    remembered = world.fake.find("ConfigMap", "istio-integrator-gateway-place", "kubeflow")
+    token = remembered["data"]["token"]
+    assert len(token) == 32
+    assert dex.endswith(token)
+    assert token not in kfp
+    # A hook of another process, and a change.
+    world.related.append(asks("new", path("/new"), endpoint=wishes.OPEN))
+    world.run()
+    assert dex in [entry["name"] for entry in world.http()]
+    remembered = world.fake.find("ConfigMap", "istio-integrator-gateway-place", "kubeflow")
+    assert remembered["data"]["token"] == token
+    # It is kept before it is used.
+    writes = [write.rpartition(" ")[2] for write in world.fake.writes]
+    assert writes.index("istio-integrator-gateway-place") < writes.index("istio-integrator-routes")
+
+
+@pytest.mark.parametrize("code", [400, 422])
+def test_relation_whose_routes_are_not_taken_is_named_and_goes_alone(world, monkeypatch, code):
+    def refusing(act):
+        def tried(self, obj, **named):
+            if obj["kind"] == "VirtualService" and "poison" in json.dumps(obj["spec"]):
+                raise errors.ApiError(code, 'admission webhook "validation.istio.io" denied it')
+            return act(self, obj, **named)
+
+        return tried
+
+    for verb in ("apply", "create"):
+        monkeypatch.setattr(
+            charm_cluster.Cluster, verb, refusing(getattr(charm_cluster.Cluster, verb))
+        )
+    world.related = [route("good"), asks("bad", path("/poison")), auth()]
+    status = world.status()
+    assert isinstance(status, testing.BlockedStatus)
+    where = f"istio-ingress-route:{world.related[1].id} bad"
+    assert f"{where}: the API server refuses its routes: admission webhook" in status.message
+    assert world.routes() == [f"istio-integrator-ingress-{world.related[0].id}"]
+    # With nobody else there, what was served stays served.
+    world.related = world.related[1:]
+    world.run()
+    assert len(world.routes()) == 1
+
+
+def test_refresh_writes_the_routes_before_the_former_ones_go(world):
+    world.related = [route("kfp-ui"), auth()]
+    world.run()
+    (new,) = world.all("VirtualService")
+    name = f"istio-integrator-ingress-{world.related[0].id}"
+    world.fake.delete("VirtualService", new["metadata"]["name"], "kubeflow")
+    kept = {"labels": new["metadata"]["labels"], "namespace": "kubeflow", "name": name}
+    world.fake.add({**new, "metadata": kept})
+    world.fake.writes.clear()
+    world.run()
+    assert world.fake.writes == [
+        "patch virtualservices istio-integrator-routes",
+        f"delete virtualservices {name}",
+    ]
+
+
+def rules(world):
+    return {obj["spec"]["host"]: obj["spec"] for obj in world.all("DestinationRule")}
+
+
+def test_gateway_speaks_http2_with_grpc_where_nobody_else_says_how(world):
+    calls = {**path("/"), "matches": [{"method": {"service": "ml.Store"}}]}
+    calls["backends"] = [{"service": "store", "port": 9090}]
+    theirs = {**calls, "matches": [{"method": {"service": "ml.Other"}}]}
+    theirs["backends"] = [{"service": "other", "port": 9090}]
+    made = {
+        "apiVersion": "networking.istio.io/v1",
+        "kind": "DestinationRule",
+        "metadata": {"name": "theirs", "namespace": "kubeflow"},
+        "spec": {"host": "other"},
+    }
+    world.fake.add(made)
+    world.related = [asks("envoy", grpc=[calls, theirs]), auth()]
+    world.run()
+    (host,) = rules(world)
+    assert host == "store.kubeflow.svc.cluster.local"
+    assert rules(world)[host]["exportTo"] == ["istio-ingress"]
+    (port,) = rules(world)[host]["trafficPolicy"]["portLevelSettings"]
+    assert port["port"]["number"] == 9090
+    assert port["connectionPool"]["http"]["useClientProtocol"] is True
+    # Without the right to it everything is served all the same.
+    world.related.append(route("kfp-ui"))
+    world.fake.forbidden.add(("list", "destinationrules"))
+    message = world.status().message
+    assert "gRPC of istio-ingress-route" in message
+    assert len(world.routes()) == 2
+    world.fake.forbidden.clear()
+    world.remove()
+    assert rules(world) == {}
+    assert world.routes() == []
+    assert world.fake.find("DestinationRule", "theirs", "kubeflow")
+
+
+def test_related_only_by_the_newer_interface_is_exposed(world):
+    world.related = [asks("kfp-ui", path("/pipeline"))]
+    status = world.status()
+    # Nobody is there to ask, so nothing is served, but the Gateway is there.
+    assert "ingress is closed" in status.message
+    assert world.gateway() is not None
+    assert world.routes() == []
+    world.related = []
+    world.run()
+    assert world.gateway() is None

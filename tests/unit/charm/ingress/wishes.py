@@ -1,0 +1,66 @@
+"""What an application writes by `istio_ingress_route`, piece by piece."""
+
+from istio_integrator.ingress import requested, routes
+from istio_integrator.relations import ingress_route
+
+ASKED = "istio-ingress-route"
+OPEN = "istio-ingress-route-unauthenticated"
+TERMS = {"model": "kubeflow", "application": "istio-integrator", "domain": "cluster.local"}
+TOKEN = "0123456789abcdef0123456789abcdef"
+
+
+def match(path=None, kind="PathPrefix", **more):
+    """A match, by default of a prefix."""
+    said = {"path": {"type": kind, "value": path}} if path is not None else {}
+    return {**said, **more}
+
+
+def route(*matches, name="web", service="app", port=80, **more):
+    """A route to one Service."""
+    return {
+        "name": name,
+        "listener": {"port": 80, "protocol": "HTTP"},
+        "backends": [{"service": service, "port": port}],
+        "matches": list(matches) or None,
+        **more,
+    }
+
+
+def config(*http, grpc=(), model="kubeflow"):
+    """All that an application asks for."""
+    return {"model": model, "http_routes": list(http), "grpc_routes": list(grpc)}
+
+
+def received(relation, *http, application=None, endpoint=ASKED, **more):
+    """What is read of it."""
+    return ingress_route.Received(
+        endpoint=endpoint,
+        relation=relation,
+        application=application or f"app-{relation}",
+        config=ingress_route.IstioIngressRouteConfig.model_validate(config(*http, **more)),
+    )
+
+
+def plan(*newer, older=(), **terms):
+    """What is served of it."""
+    read = requested.Terms(**{**TERMS, **terms})
+    return routes.plan(
+        [
+            *requested.by_ingress(older, read),
+            *requested.by_ingress_route(newer, older, read),
+        ]
+    )
+
+
+def served(*http, **terms):
+    """The routes of one application whose every wish can be fulfilled."""
+    found = plan(received(1, *http), **terms)
+    assert found.problems == ()
+    return found.routes
+
+
+def refused(*http, **terms):
+    """Why one application is not served as it wishes."""
+    found = plan(received(1, *http), **terms)
+    (problem,) = found.problems
+    return problem
