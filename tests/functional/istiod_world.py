@@ -190,6 +190,13 @@ def gateway(folder, xds, admin, token, *, namespace=GATEWAY_NAMESPACE, labels=LA
             "cds_config": {**ads, "initial_fetch_timeout": "0s"},
         },
         "static_resources": {"clusters": [cluster]},
+        # As Istio's bootstrap has it; Envoy's own is 100, which routes with expressions exceed.
+        "layered_runtime": {
+            "layers": [
+                {"name": "static", "static_layer": {"re2.max_program_size.error_level": 32768}},
+                {"name": "admin", "admin_layer": {}},
+            ]
+        },
     }
     path = folder / "bootstrap.json"
     path.write_text(json.dumps(bootstrap))

@@ -18,6 +18,7 @@ from integrator_contract.reasons import Reason
 from istio_integrator.ingress import certificate
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import manifests
+from istio_integrator.relations import endpoints, kubeflow
 from tests import rights, waiting
 from tests.functional import convergence_world, ingress_world, istiod_world, limits_world
 from tests.functional import test_ingress_objects as ingress_objects
@@ -71,6 +72,10 @@ def test_gateway_routes_certificate_and_annotations_come_and_go(
     control_plane.kubectl("apply", "-f", "-", text=elsewhere)
     related = ingress_world.Related()
     related.requests = [ingress_objects.request(1), ingress_objects.request(2)]
+    backends = [{"service": "store", "port": 80}]
+    calls = {"name": "calls", "listener": {"port": 80, "protocol": "GRPC"}, "backends": backends}
+    config = {"config": json.dumps({"model": held.model, "grpc_routes": [calls]})}
+    related.newer = [(kubeflow.INGRESS_ROUTE, endpoints.Bag(3, "store", config))]
     ingress_objects.authorize(api, related, held.model)
 
     def part(**options):
@@ -80,7 +85,8 @@ def test_gateway_routes_certificate_and_annotations_come_and_go(
     everything = manifests.Manifests(held.api, model=held.model, application=APP)
     part(gateway_workload=True).reconcile()
     kinds = {each["kind"] for each in everything.owned()}
-    assert {"Deployment", "Role", "RoleBinding", "ServiceAccount", "VirtualService"} <= kinds
+    routed = {"DestinationRule", "VirtualService"}
+    assert {"Deployment", "Role", "RoleBinding", "ServiceAccount", *routed} <= kinds
     assert "PodDisruptionBudget" in kinds
     part(gateway_workload=True, gateway_replicas=1, gateway_service_type="NodePort").reconcile()
     assert "PodDisruptionBudget" not in {each["kind"] for each in everything.owned()}

@@ -253,6 +253,7 @@ class Ingress:
     def _route(self, target: gateway.Target, asked: routing.Routing, plan: routes.Plan) -> None:
         served, problems = asked.apply(plan, target)
         self._statuses += map(ops.BlockedStatus, problems)
+        self._statuses += map(ops.ActiveStatus, plan.notes)
         if served:
             count = f"{len(served)} route{'s' if len(served) > 1 else ''}"
             self._statuses.append(ops.ActiveStatus(f"{count} by {target.reference}"))

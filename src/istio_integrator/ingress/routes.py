@@ -196,6 +196,15 @@ class Plan:
     routes: tuple[Route, ...] = ()
     problems: tuple[str, ...] = ()
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is as it was asked for, and may surprise."""
+        return tuple(
+            f"{route.source} has /, to which all leads that no other route claims"
+            for route in self.routes
+            if route.kind is Kind.ALL and not route.is_asked
+        )
+
     def without(self, refused: Iterable[str]) -> tuple[Route, ...]:
         """List the routes of other relations than these."""
         names = set(refused)

@@ -169,11 +169,12 @@ class Routing:
                 application=scope.application,
             )
             scope.manifests.apply(grpc.FOLDER, context)
-        except (errors.ForbiddenError, errors.ForeignError) as error:
-            if wanted:
-                return f"gRPC of {routes.sources(wanted)}: {error}"
-            # The role is younger than the charm's first roles; without it none was made.
-            logger.debug("No DestinationRule of ours can be seen, so there is none.")
+        except errors.ConflictError:
+            raise
+        except (errors.ApiError, errors.ForeignError) as error:
+            # Roles that are older than the charm lack the right; without it none was made.
+            logger.debug("DestinationRules: %s", error)
+            return f"gRPC of {routes.sources(wanted)}: {error}" if wanted else ""
         return ""
 
 

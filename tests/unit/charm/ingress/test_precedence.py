@@ -2,20 +2,21 @@
 
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from istio_integrator.relations import kubeflow
+from istio_integrator.relations import ingress_route, kubeflow
 from tests.unit.charm.ingress import envoy, wishes
 
 HOSTS = ("kf.example.com", "ml.example.com")
-PATHS = st.text(st.sampled_from("/ab"), max_size=5).map(lambda text: f"/{text}")
-HEADERS = st.dictionaries(st.sampled_from(["x-a", "x-b"]), st.sampled_from("12"), max_size=2)
+PATHS = st.sampled_from(["/", "/a", "/a", "/a/", "/a/b", "/a/b/", "/ab", "//", "/a//"])
+HEADERS = st.dictionaries(st.sampled_from(["x-a", "x-b"]), st.just("1"), max_size=2)
 MATCHES = st.builds(
     lambda path, kind, method, headers: wishes.match(path, kind, method=method, headers=headers),
     PATHS,
     st.sampled_from(["Exact", "PathPrefix"]),
-    st.sampled_from([None, None, "GET", "POST"]),
+    st.sampled_from([None, "GET", "GET", "POST"]),
     HEADERS,
 )
 HOSTNAMES = st.sampled_from([None, None, [HOSTS[0]], [HOSTS[1]], list(HOSTS)])
@@ -39,16 +40,16 @@ REQUESTS = st.builds(
 
 def read(asked):
     """Read what applications wish, each of them one thing."""
-    older, newer = [], []
+    by_older, by_newer = [], []
     for relation, (generation, what, hostnames) in enumerate(asked):
         application = f"app-{relation}"
         if generation == OLDER:
             message = kubeflow.IngressRequest(service="app", port=80, prefix=what)
-            older.append(kubeflow.Received(relation, application, message))
+            by_older.append(kubeflow.Received(relation, application, message))
         else:
             wish = wishes.route(*what, hostnames=hostnames)
-            newer.append(wishes.received(relation, wish))
-    return older, newer
+            by_newer.append(wishes.received(relation, wish))
+    return by_older, by_newer
 
 
 def rank(match, hostnames, relation):
@@ -140,6 +141,60 @@ def test_who_goes_leaves_the_others_as_they_were_or_with_more(asked, gone):
     after = wishes.plan(*rest[1], older=rest[0], hosts=HOSTS).routes
     stayed = [route for route in before if route.relation != gone]
     assert [route for route in after if route in stayed] == stayed
+
+
+def newer(path, kind="PathPrefix", hostnames=None, **more):
+    return lambda relation: wishes.received(
+        relation, wishes.route(wishes.match(path, kind, **more), hostnames=hostnames)
+    )
+
+
+def older(prefix):
+    message = kubeflow.IngressRequest(service="app", port=80, prefix=prefix)
+    return lambda relation: kubeflow.Received(relation, f"app-{relation}", message)
+
+
+HEADER = {"x-a": "1"}
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param(newer("/a", hostnames=HOSTS[:1]), newer("/a/b"), id="hostname, length"),
+        pytest.param(newer("/a", "Exact"), newer("/a"), id="exact, prefix"),
+        pytest.param(newer("/a", "Exact"), newer("/a", method="GET"), id="exact, method"),
+        pytest.param(newer("/a/b"), newer("/a", method="GET", headers=HEADER), id="length, all"),
+        pytest.param(newer("/a", method="GET"), newer("/a"), id="method, none"),
+        pytest.param(newer("/a", method="GET"), newer("/a", headers=HEADER), id="method, header"),
+        pytest.param(
+            newer("/a", headers={**HEADER, "x-b": "1"}), newer("/a", headers=HEADER), id="headers"
+        ),
+        pytest.param(newer("/a", method="GET"), older("/a/"), id="method, older with slash"),
+        pytest.param(newer("/a", method="GET"), older("/a"), id="method, older"),
+        pytest.param(older("/a/b"), newer("/a"), id="older longer"),
+        pytest.param(newer("/a/b"), older("/a/"), id="newer longer"),
+        pytest.param(older("/a/"), older("/a"), id="slash at the end of older ones"),
+        pytest.param(older("/b"), newer("/a/[0-9]+", "RegularExpression"), id="prefix, regex"),
+        pytest.param(newer("/a/[0-9]+", "RegularExpression"), older("/"), id="regex, all"),
+    ],
+)
+@pytest.mark.parametrize("ages", [(1, 2), (2, 1)])
+def test_more_exact_route_comes_first_whatever_its_age(first, second, ages):
+    said = [first(ages[0]), second(ages[1])]
+    asked = [one for one in said if isinstance(one, ingress_route.Received)]
+    plan = wishes.plan(*asked, older=[one for one in said if one not in asked], hosts=HOSTS)
+    assert plan.problems == ()
+    assert [route.relation for route in plan.routes] == list(ages)
+
+
+def test_wildcard_comes_after_a_host_and_before_none():
+    said = [
+        newer("/a/b/c")(1),
+        newer("/a/b", hostnames=["*.b.example.com"])(2),
+        newer("/a", hostnames=["x.b.example.com"])(3),
+    ]
+    found = wishes.plan(*said, hosts=("*.example.com",)).routes
+    assert [route.relation for route in found] == [3, 2, 1]
 
 
 def test_regular_expression_comes_after_prefixes_and_before_the_rest():

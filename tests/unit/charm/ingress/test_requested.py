@@ -319,6 +319,13 @@ def test_names_of_unauthenticated_routes_are_nobody_elses():
     assert routes.unasked(wishes.plan(*both).routes) == ()
 
 
+def test_root_without_authentication_is_said():
+    asked = wishes.received(1, wishes.route(match("/")), endpoint=wishes.OPEN)
+    (note,) = wishes.plan(asked, token=wishes.TOKEN).notes
+    assert note.startswith(f"{wishes.OPEN}:1 app-1 has /")
+    assert wishes.plan(wishes.received(1, wishes.route(match("/")))).notes == ()
+
+
 def test_one_application_cannot_take_the_room_of_all():
     hungry = [
         wishes.route(*(match(f"/{'x' * 200}/{n}/{m}") for m in range(16)), name=f"r{n}")

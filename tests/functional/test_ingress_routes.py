@@ -1,0 +1,320 @@
+"""Routes of today's charms, through a real istiod and a real Envoy, beside those of the older."""
+
+import contextlib
+import json
+import urllib.request
+from http import client as http_client
+
+import pytest
+from charmlibs.interfaces import istio_ingress_route as library
+
+from istio_integrator.ingress import routes
+from istio_integrator.kube import cluster as charm_cluster
+from istio_integrator.relations import endpoints
+from tests import echo, gateway_client, waiting
+from tests.functional import ingress_world
+from tests.functional.ingress_world import COMPLETE, MODEL, lead, request, virtual_service
+
+COOKIE = {"Cookie": echo.COOKIE}
+HOST = gateway_client.HOST
+OTHER = "ml.example.com"
+ASKED = "istio-ingress-route"
+OPEN = "istio-ingress-route-unauthenticated"
+REPLACED = library.PathModifierType.ReplacePrefixMatch
+
+# What the charms ask for: endpoint, port of the listener, prefix, what replaces it, and a request
+# with the path that the application sees of it.
+CHARMS = {
+    "kubeflow-dashboard": (ASKED, 443, "/", None, "/_/x", "/_/x"),
+    "jupyter-ui": (ASKED, 80, "/jupyter/", "/", "/jupyter/api/x", "/api/x"),
+    "katib-ui": (ASKED, 443, "/katib/", None, "/katib/x", "/katib/x"),
+    "kfp-ui": (ASKED, 80, "/pipeline", "/pipeline", "/pipeline/apis/v1", "/pipeline/apis/v1"),
+    "kubeflow-volumes": (ASKED, 80, "/volumes", "/", "/volumes/api", "/api"),
+    "tensorboards-web-app": (ASKED, 80, "/tensorboards/", "/", "/tensorboards/x", "/x"),
+    "mlflow-server": (ASKED, 443, "/mlflow/", "/", "/mlflow/x", "/x"),
+    "envoy": (
+        ASKED,
+        80,
+        "/ml_metadata.MetadataStoreService/",
+        None,
+        "/ml_metadata.MetadataStoreService/Get",
+        "/ml_metadata.MetadataStoreService/Get",
+    ),
+    "dex-auth": (OPEN, 80, "/dex/", None, "/dex/auth", "/dex/auth"),
+    "oidc-gatekeeper": (OPEN, 80, "/authservice/", None, "/authservice/x", "/authservice/x"),
+}
+
+
+def listener(port=80):
+    return library.Listener(port=port, protocol=library.ProtocolType.HTTP)
+
+
+def matched(path, kind=library.HTTPPathMatchType.PathPrefix, **more):
+    return library.HTTPRouteMatch(path=library.HTTPPathMatch(type=kind, value=path), **more)
+
+
+def wish(service, *matches, port=80, **more):
+    return library.HTTPRoute(
+        name="http-ingress",
+        listener=listener(port),
+        backends=more.pop("backends", [library.BackendRef(service=service, port=80)]),
+        matches=list(matches),
+        **more,
+    )
+
+
+def rewritten(path, kind=REPLACED, **more):
+    modifier = library.PathModifier(type=kind, value=path)
+    return library.URLRewriteFilter(urlRewrite=library.URLRewriteSpec(path=modifier, **more))
+
+
+def redirected(**said):
+    return library.RequestRedirectFilter(requestRedirect=library.RequestRedirectSpec(**said))
+
+
+def bag(number, application, *http, endpoint=ASKED, grpc=()):
+    """What a charm writes with the library."""
+    config = library.IstioIngressRouteConfig(
+        model=MODEL, listeners=[listener()], http_routes=list(http), grpc_routes=list(grpc)
+    )
+    said = {"config": config.model_dump_json()}
+    return endpoint, endpoints.Bag(number, application, said)
+
+
+@pytest.fixture(scope="module")
+def place(client, kubeconfig, tmp_path_factory):
+    with contextlib.ExitStack() as stack:
+        servers = {
+            name: stack.enter_context(echo.serving(echo.Application)).server_port
+            for name in CHARMS
+        }
+        folder = tmp_path_factory.mktemp("istiod")
+        served = ingress_world.serving(client, kubeconfig, folder, servers)
+        found = stack.enter_context(served)
+        found.ports = servers
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def related(place):
+    """Nobody but who is asked about requests, and HTTPS beside HTTP."""
+    place.requests, place.newer, place.auths = [], [], [COMPLETE]
+    place.options = {"hosts": f"{HOST},{OTHER}", "tls_secret": ingress_world.SECRET}
+
+
+def charms():
+    for number, (name, (endpoint, port, prefix, replaced, *_)) in enumerate(CHARMS.items()):
+        filters = [rewritten(replaced)] if replaced else None
+        route = wish(name, matched(prefix), port=port, filters=filters)
+        yield bag(number, name, route, endpoint=endpoint)
+
+
+@pytest.mark.parametrize("tls", ["", HOST], ids=["http", "https"])
+def test_every_charm_is_reached_by_what_it_asks_for(place, tls):
+    place.newer = list(charms())
+    messages = place.reconcile()
+    assert any(f"{len(CHARMS)} routes by" in message for message in messages)
+    for name, (endpoint, _, _, _, path, want) in CHARMS.items():
+
+        def answered(path=path, name=name):
+            answer = place.asked_once(path, tls=tls, **COOKIE)
+            served = getattr(answer, "status", 0) == 200
+            return answer.echo if served and answer.echo["port"] == place.ports[name] else None
+
+        assert waiting.eventually(answered), name
+        assert answered()["path"] == want
+        if endpoint == ASKED:
+            assert place.asked_once(path, tls=tls).status == 302, name
+    told = {"external_host": HOST, "tls_enabled": "True"}
+    assert place.told[ASKED] == place.told[OPEN] == told
+
+
+def test_longer_prefix_of_a_newer_charm_lies_within_the_older_ones(place):
+    place.requests = [
+        request(1, "kubeflow-dashboard", "/", "/"),
+        request(2, "kfp-ui", "/pipeline", None),
+    ]
+    place.newer = [bag(3, "envoy", wish("envoy", matched("/pipeline/inner")))]
+    place.reconcile()
+    place.eventually(200, "/pipeline/inner", **COOKIE)
+    for path, name in (
+        ("/pipeline/inner", "envoy"),
+        ("/pipeline/inner/x", "envoy"),
+        ("/pipeline/innermost", "kfp-ui"),
+        ("/pipelines", "kfp-ui"),
+        ("/x", "kubeflow-dashboard"),
+    ):
+        assert waiting.eventually(lambda p=path, n=name: reached(place, p) == place.ports[n]), path
+
+
+def reached(place, path, method="GET", host=HOST, **headers):
+    """The port of the application that answers; the status where none does."""
+    connection = http_client.HTTPConnection("127.0.0.1", place.port, timeout=15)
+    with contextlib.closing(connection):
+        connection.request(method, path, headers={"Host": host, **COOKIE, **headers})
+        answer = connection.getresponse()
+        text = answer.read()
+        return json.loads(text)["port"] if answer.status == 200 else answer.status
+
+
+def test_every_condition_is_kept_by_envoy(place):
+    exact, regex = library.HTTPPathMatchType.Exact, library.HTTPPathMatchType.RegularExpression
+    a, b, c, d, e, f = list(CHARMS)[:6]
+    place.newer = [
+        bag(1, a, wish(a, matched("/"))),
+        bag(2, b, wish(b, matched("/x", exact), matched("/y/[0-9]{3,500}", regex))),
+        bag(3, c, wish(c, matched("/x"))),
+        bag(4, d, wish(d, matched("/x", method=library.HTTPMethod.POST))),
+        bag(5, e, wish(e, matched("/x", headers={"X-Kind": "a b"}))),
+        bag(6, f, wish(f, matched("/x"), hostnames=[OTHER])),
+    ]
+    place.reconcile()
+    kind = {"x-kind": "a b"}
+    for want, path, given in (
+        (b, "/x", {}),
+        (b, "/x?a=b", {}),
+        (c, "/x/", {}),
+        (c, "/x/z", {}),
+        (a, "/xx", {}),
+        (a, "/y/12", {}),
+        (b, "/y/123", {}),
+        (a, "/y/123/4", {}),
+        (d, "/x/z", {"method": "POST"}),
+        (d, "/x/z", {"method": "POST", **kind}),
+        (e, "/x/z", kind),
+        (c, "/x/z", {"x-kind": "a"}),
+        (f, "/x/z", {"host": OTHER}),
+        (f, "/x/z", {"host": f"{OTHER.upper()}:80"}),
+        (a, "/z", {"host": OTHER}),
+    ):
+
+        def is_reached(want=want, path=path, given=given):
+            return reached(place, path, **given) == place.ports[want]
+
+        assert waiting.eventually(is_reached), (want, path, given)
+
+
+def test_filters_weights_and_grpc_are_kept_by_envoy(place):
+    a, b = list(CHARMS)[:2]
+    full = library.PathModifierType.ReplaceFullPath
+    part = library.PathModifier(type=REPLACED, value="/new")
+    shared = [library.BackendRef(service=name, port=80, weight=50) for name in (a, b)]
+    calls = library.GRPCRoute(
+        name="calls",
+        listener=library.Listener(port=80, protocol=library.ProtocolType.GRPC),
+        backends=[library.BackendRef(service=b, port=80)],
+        matches=[
+            library.GRPCRouteMatch(method=library.GRPCMethodMatch(service="ml.Store", method=name))
+            for name in ("Get", None)
+        ],
+    )
+    place.newer = [
+        bag(1, a, wish(a, matched("/full"), filters=[rewritten("/all\\1", full)])),
+        bag(2, a, wish(a, matched("/named"), filters=[rewritten("/", hostname="in.example")])),
+        bag(
+            3,
+            a,
+            wish(
+                a,
+                matched("/away"),
+                backends=[],
+                filters=[redirected(scheme="https", hostname=OTHER, port=8443, statusCode=302)],
+            ),
+        ),
+        bag(4, a, wish(a, matched("/moved"), backends=[], filters=[redirected(path=part)])),
+        bag(5, a, wish(a, matched("/shared"), backends=shared)),
+        bag(6, b, grpc=[calls]),
+    ]
+    assert not [text for text in place.reconcile() if "istio-ingress-route" in text]
+    # What was served before is served until Envoy has all of it.
+    assert waiting.eventually(
+        lambda: place.eventually(200, "/full/x", **COOKIE).echo["path"] == "/all\\1"
+    )
+    seen = place.eventually(200, "/named/x", **COOKIE).echo
+    assert (seen["path"], seen["headers"]["host"]) == ("/x", "in.example")
+    away = place.eventually(302, "/away/x?a=b", **COOKIE)
+    assert away.headers["location"] == f"https://{OTHER}:8443/away/x?a=b"
+    for path, want in (("/moved", "/new"), ("/moved/x?a=b", "/new/x?a=b")):
+        moved = place.eventually(301, path, **COOKIE)
+        assert moved.headers["location"] == f"http://{HOST}{want}"
+    shares = set()
+    assert waiting.eventually(lambda: shares.add(reached(place, "/shared")) or len(shares) == 2)
+    assert shares == {place.ports[a], place.ports[b]}
+    for path in ("/ml.Store/Get", "/ml.Store/Put"):
+        assert waiting.eventually(lambda p=path: reached(place, p) == place.ports[b])
+    # Only what is there for gRPC is spoken to as the client speaks.
+    assert waiting.eventually(lambda: speaks_as_the_client(place, b))
+    assert not speaks_as_the_client(place, a)
+
+
+def speaks_as_the_client(place, service):
+    address = f"http://127.0.0.1:{place.admin}/config_dump?resource=dynamic_active_clusters"
+    with urllib.request.urlopen(address) as answer:
+        found = json.load(answer)["configs"]
+    name = f"outbound|80||{service}.{MODEL}.svc.{ingress_world.DOMAIN}"
+    (cluster,) = [one for one in found if one["cluster"]["name"] == name]
+    return "use_downstream_protocol_config" in json.dumps(cluster)
+
+
+def test_refresh_keeps_every_route_of_the_former_objects_up(place):
+    place.requests = [
+        request(1, "kubeflow-dashboard", "/", "/"),
+        request(2, "kfp-ui", "/pipeline", None),
+    ]
+    place.reconcile()
+    place.eventually(200, "/pipeline/x", **COOKIE)
+    manifests = place.part()._scope.manifests
+    (new,) = place.api.list(charm_cluster.VIRTUAL_SERVICE, MODEL)
+    former = []
+    for number, service, prefix in ((1, "kubeflow-dashboard", "/"), (2, "kfp-ui", "/pipeline")):
+        entry = {
+            "name": f"istio-integrator-ingress-{number}",
+            "match": [{"uri": {"prefix": prefix}}],
+            "route": lead(f"{service}.{MODEL}.svc.{ingress_world.DOMAIN}"),
+        }
+        obj = virtual_service(
+            MODEL, entry["name"], new["spec"]["gateways"], new["spec"]["hosts"], entry
+        )
+        former.append(place.api.apply(manifests.prepared(routes.FOLDER, obj)))
+    place.api.delete(new)
+    with contextlib.ExitStack() as stack:
+        hammers = [
+            stack.enter_context(gateway_client.Hammer(place.visitor(), path=path, **COOKIE))
+            for path in ("/x", "/pipeline/x")
+        ]
+        place.reconcile()
+        left = place.api.list(charm_cluster.VIRTUAL_SERVICE, MODEL)
+        assert [obj["metadata"]["name"] for obj in left] == ["istio-integrator-routes"]
+        counts = [hammer.count for hammer in hammers]
+        assert waiting.eventually(
+            lambda: all(
+                hammer.count > count + 300 for hammer, count in zip(hammers, counts, strict=True)
+            )
+        )
+    assert [set(hammer.answers) for hammer in hammers] == [{200}, {200}]
+
+
+def test_hostile_bags_cost_nobody_else_a_route(place):
+    hostile = (
+        "{",
+        "[" * 60_000,
+        '{"model": "' + MODEL + '", "http_routes": [' + ",".join(["0"] * 30_000) + "]}",
+        json.dumps({"model": MODEL, "http_routes": [{"name": "\ud83d\ude00" * 99}]}),
+        '{"model": "' + MODEL + '", "http_routes": [{"port": ' + "9" * 5000 + "}]}",
+    )
+    regex = library.HTTPPathMatchType.RegularExpression
+    place.newer = [
+        *(
+            (ASKED, endpoints.Bag(n, f"bad-{n}", {"config": text}))
+            for n, text in enumerate(hostile)
+        ),
+        bag(20, "envoy", wish("envoy", matched("/r/(?=x)", regex))),
+        bag(21, "katib-ui", wish("katib-ui", matched("/katib/"))),
+    ]
+    messages = place.reconcile()
+    place.eventually(200, "/katib/x", **COOKIE)
+    for name in (*(f"bad-{n}" for n in range(len(hostile))), "envoy"):
+        assert any(f" {name}: " in message for message in messages), name
+    place.part().remove()
+    assert place.api.list(charm_cluster.VIRTUAL_SERVICE, MODEL) == []
+    assert place.api.list(charm_cluster.DESTINATION_RULE, MODEL) == []
