@@ -77,6 +77,7 @@ OURS = [
     ("v1", "Secret", "gateway-tls"),
     ("apps/v1", "Deployment", "admission-webhook"),
     ("networking.istio.io/v1", "VirtualService", "routes"),
+    ("networking.istio.io/v1", "DestinationRule", "grpc"),
     ("networking.istio.io/v1", "Gateway", "gateway"),
     ("networking.istio.io/v1alpha3", "EnvoyFilter", "authentication"),
     ("security.istio.io/v1", "AuthorizationPolicy", "authentication"),

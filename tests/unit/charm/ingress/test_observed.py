@@ -232,3 +232,24 @@ def test_scope_setting_is_read_from_istiod():
     assert observed.is_scoped(istiod("true"))
     assert not observed.is_scoped(istiod("false"))
     assert not observed.is_scoped(None)
+
+
+@pytest.mark.parametrize(
+    ("balancers", "want"),
+    [
+        ([{"ip": "10.64.140.43"}], "10.64.140.43"),
+        ([{"hostname": "lb.example.com", "ip": "10.0.0.1"}], "lb.example.com"),
+        ([{"ip": "fd00::1"}, {"ip": "10.0.0.2"}], "fd00::1"),
+        ([{"hostname": "a b\n"}], ""),
+        ([{"hostname": "x" * 254}], ""),
+        ([{"hostname": 5}], ""),
+        (["10.0.0.1"], ""),
+        ("10.0.0.1", ""),
+        (None, ""),
+    ],
+)
+def test_address_of_a_load_balancer_is_read_where_it_is_one(balancers, want):
+    metadata = {"name": "gateway", "namespace": "istio-ingress"}
+    status = {"loadBalancer": {"ingress": balancers}}
+    found = observed.Service.of({"metadata": metadata, "status": status})
+    assert found.address == want

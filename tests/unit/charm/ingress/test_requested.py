@@ -1,6 +1,9 @@
 """Every field of `istio_ingress_route` as a VirtualService, or refused by the route's name."""
 
 import pytest
+import re2
+from hypothesis import given
+from hypothesis import strategies as st
 
 from istio_integrator.ingress import gateway, patterns, routes
 from istio_integrator.kube import manifests
@@ -366,3 +369,13 @@ def test_matches_at_hosts_are_not_multiplied_without_end():
 def test_largest_expression_is_one_that_envoy_takes():
     assert patterns.LARGEST_PROGRAM < 32768
     assert patterns.problem("/a/[0-9a-f-]{36}/x") == ""
+
+
+@given(st.text(st.sampled_from("/ab.*+?()[]{}|\\^$0-9"), max_size=20))
+def test_expression_is_taken_only_where_re2_takes_it_and_it_is_not_everybodys(pattern):
+    if patterns.problem(f"/{pattern}"):
+        return
+    compiled = re2.compile(f"/{pattern}")
+    assert compiled.programsize <= patterns.LARGEST_PROGRAM
+    assert not compiled.fullmatch("/")
+    assert not compiled.fullmatch("/notebook/user/name/")
