@@ -5,13 +5,11 @@ Envoy refuses the whole route configuration of a gateway for one expression that
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
-
-import re2  # pyright: ignore[reportMissingTypeStubs] - it has none
 
 from istio_integrator import texts
 
-_RE2: Any = re2
 LARGEST_PROGRAM = 4096
 """Instructions of a compiled expression. Envoy gives up at 32,768 as Istio sets it
 (`re2.max_program_size.error_level`, istio pkg/bootstrap), and runs it for each request."""
@@ -27,11 +25,16 @@ def problem(pattern: str) -> str:
     """
     if not (pattern.isascii() and pattern.isprintable()):
         return "has a regular expression with characters that no path has"
-    options = _RE2.Options()
+    try:
+        # In C++, by which it needs more of the charm's image than all else that we import.
+        engine: Any = importlib.import_module("re2")
+    except ImportError as error:
+        return f"has a regular expression, which can't be tried here ({error})"
+    options = engine.Options()
     options.log_errors = False
     try:
-        compiled = _RE2.compile(pattern, options)
-    except _RE2.error as error:
+        compiled = engine.compile(pattern, options)
+    except engine.error as error:
         return f"has a regular expression that RE2 does not take ({_reason(error)})"
     if compiled.programsize > LARGEST_PROGRAM:
         return "has a regular expression that is too complex"

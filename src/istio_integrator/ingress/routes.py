@@ -19,6 +19,8 @@ from istio_integrator.kube import owners
 
 FOLDER = "routes"
 
+_MOST_PROBLEMS = 4
+"""Of one relation that are told; the others come when these are mended."""
 MOST_OF_ONE = 128 * 1024
 """Characters of what one relation may have in the VirtualService, for some hundred routes."""
 MOST_OF_ALL = 1_000_000
@@ -222,9 +224,8 @@ def plan(requested: Iterable[Requested]) -> Plan:
     served: list[Route] = []
     size = 0
     for one in sorted(requested, key=lambda one: (not one.is_older, one.relation)):
-        problems += one.problems
         found, said = _unclaimed(one, taken)
-        problems += said
+        problems += _few([*one.problems, *said], one.source)
         weight = sum(route.size for route in found)
         if weight > MOST_OF_ONE or size + weight > MOST_OF_ALL:
             problems.append(f"{one.source}: asks for more routes than there is room for")
@@ -270,6 +271,14 @@ def _unclaimed(
             own.update(route.claims)
             found.append(route)
     return found, problems
+
+
+def _few(problems: list[str], source: str) -> list[str]:
+    """Leave of many problems some: each is a line of the log, which is a process."""
+    if len(problems) <= _MOST_PROBLEMS:
+        return problems
+    more = len(problems) - _MOST_PROBLEMS + 1
+    return [*problems[: _MOST_PROBLEMS - 1], f"{source}: {more} more routes can't be served"]
 
 
 def _precedence(route: Route) -> tuple[object, ...]:

@@ -1,5 +1,7 @@
 """Every field of `istio_ingress_route` as a VirtualService, or refused by the route's name."""
 
+import sys
+
 import pytest
 import re2
 from hypothesis import given
@@ -322,6 +324,14 @@ def test_names_of_unauthenticated_routes_are_nobody_elses():
     assert routes.unasked(wishes.plan(*both).routes) == ()
 
 
+def test_many_problems_of_one_application_are_few_lines():
+    bad = [wishes.route(match("/a"), name=f"r{n}", backends=[]) for n in range(128)]
+    first, *_, last = problems = wishes.plan(wishes.received(1, *bad)).problems
+    assert len(problems) == 4
+    assert "route r0 names no Service" in first
+    assert last == "istio-ingress-route:1 app-1: 125 more routes can't be served"
+
+
 def test_root_without_authentication_is_said():
     asked = wishes.received(1, wishes.route(match("/")), endpoint=wishes.OPEN)
     (note,) = wishes.plan(asked, token=wishes.TOKEN).notes
@@ -369,6 +379,16 @@ def test_matches_at_hosts_are_not_multiplied_without_end():
 def test_largest_expression_is_one_that_envoy_takes():
     assert patterns.LARGEST_PROGRAM < 32768
     assert patterns.problem("/a/[0-9a-f-]{36}/x") == ""
+
+
+def test_without_the_engine_only_expressions_are_refused(monkeypatch):
+    # As where an image lacks a library that it needs.
+    monkeypatch.setitem(sys.modules, "re2", None)
+    asked = wishes.route(match("/r/[0-9]+", "RegularExpression"))
+    good = wishes.route(match("/good"), name="good")
+    found = wishes.plan(wishes.received(1, asked, good))
+    assert [route.title for route in found.routes] == ["good"]
+    assert "can't be tried here" in found.problems[0]
 
 
 @given(st.text(st.sampled_from("/ab.*+?()[]{}|\\^$0-9"), max_size=20))
