@@ -137,7 +137,8 @@ class Ingress:
         self._report(decision, asked, plan)
         self._leave_what_moved(target)
         self._memory.remember(target)
-        if decision.guard and not self._guard(decision.guard, target):
+        unasked = routes.unasked(plan.routes)
+        if decision.guard and not self._guard(decision.guard, target, unasked):
             self._publish(up=False)
             return
         credential = self._certificate.credential(
