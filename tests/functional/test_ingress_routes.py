@@ -116,15 +116,19 @@ def test_every_charm_is_reached_by_what_it_asks_for(place, tls):
     assert any(f"{len(CHARMS)} routes by" in message for message in messages)
     for name, (endpoint, _, _, _, path, want) in CHARMS.items():
 
-        def answered(path=path, name=name):
-            answer = place.asked_once(path, tls=tls, **COOKIE)
+        def answered(path=path, name=name, **headers):
+            answer = place.asked_once(path, tls=tls, **headers)
             served = getattr(answer, "status", 0) == 200
             return answer.echo if served and answer.echo["port"] == place.ports[name] else None
 
-        assert waiting.eventually(answered), name
-        assert answered()["path"] == want
+        assert waiting.eventually(lambda find=answered: find(**COOKIE)), name
+        assert answered(**COOKIE)["path"] == want
         if endpoint == ASKED:
             assert place.asked_once(path, tls=tls).status == 302, name
+        else:
+            claim = {"kubeflow-userid": "victim@example.com"}
+            assert waiting.eventually(lambda find=answered, claim=claim: find(**claim)), name
+            assert "victim" not in json.dumps(answered(**claim)), name
     told = {"external_host": HOST, "tls_enabled": "True"}
     assert place.told[ASKED] == place.told[OPEN] == told
 
