@@ -4,7 +4,8 @@ Left out are kinds and fields that change by themselves: pods and what follows f
 the apiserver and controllers write about an object rather than into it. Endpoints are compared
 without their addresses, which are those of pods, and a ConfigMap that serves as a leader's lock
 without its holder: it is a Lease of the old kind. So is Juju's note of which application last
-touched an object, a label that Juju's own webhook writes.
+touched an object, a label that Juju's own webhook writes; and whether istiod's own validation must
+be asked, which istiod itself writes once it has been.
 """
 
 import asyncio
@@ -69,6 +70,9 @@ def normalised(item: kubernetes.Object) -> kubernetes.Object:
     if result.get("kind") == "Endpoints":
         result.pop("subsets", None)
     metadata = result.get("metadata", {})
+    if metadata.get("labels", {}).get("app") == "istiod":
+        for webhook in result.get("webhooks", []):
+            webhook.pop("failurePolicy", None)
     for field, changing in CHANGING_KEYS.items():
         kept = {k: v for k, v in metadata.get(field, {}).items() if k not in changing}
         metadata.pop(field, None)

@@ -26,7 +26,7 @@ from tests.e2e.test_ingress import (  # noqa: F401  the model that is tried ther
 
 ROOT = pathlib.Path(__file__).parents[2]
 BUILD = ROOT / "build" / "e2e"
-BEFORE = "40148ef"
+BEFORE = "e94114d"
 """The last revision whose charm and image know nothing of a contract."""
 LOAD = """
 import sys

@@ -82,3 +82,12 @@ def test_normalising_leaves_its_argument_alone():
     expected = copy.deepcopy(original)
     objects.normalised(original)
     assert original == expected
+
+
+@pytest.mark.parametrize(("app", "count"), [("istiod", 0), ("other", 1)])
+def test_istiod_says_by_itself_when_its_own_validation_must_be_asked(app, count):
+    before = item("ValidatingWebhookConfiguration", webhooks=[{"failurePolicy": "Ignore"}])
+    before["metadata"]["labels"] = {"app": app}
+    after = copy.deepcopy(before)
+    after["webhooks"][0]["failurePolicy"] = "Fail"
+    assert len(objects.compare(snapshot(before), snapshot(after))) == count
