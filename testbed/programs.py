@@ -96,6 +96,11 @@ PRODUCTS: Mapping[str, Product] = {
             )
         },
     ),
+    # The definitions of the Gateway API in the version that istiod is built with.
+    "gateway-api": Product(
+        packages={},
+        share={"definitions": ("sigs.k8s.io/gateway-api", "config/crd/standard")},
+    ),
     # Older ones, for tests that run the same against them.
     **{
         f"kubernetes-{version.rpartition('.')[0].removeprefix('v')}": Product(
@@ -112,7 +117,7 @@ PRODUCTS: Mapping[str, Product] = {
     "istio-oracle": Product(packages={"istio-oracle": "."}),
 }
 
-ON_DEMAND = ("argo-workflows", "kubernetes-1.34", "kubernetes-1.35")
+ON_DEMAND = ("argo-workflows", "gateway-api", "kubernetes-1.34", "kubernetes-1.35")
 """For a few tests, some after minutes of compiling: built when one asks, not with all others."""
 DEFAULT = tuple(product for product in PRODUCTS if product not in ON_DEMAND)
 CONTROL_PLANE = ("etcd", "kubernetes")

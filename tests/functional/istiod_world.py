@@ -65,11 +65,15 @@ def own_address():
 
 
 @contextlib.contextmanager
-def process(argv, log, environment=None):
+def process(argv, log, environment=None, directory=None):
     """A process that ends with the block."""
     with Path(log).open("w") as out:
         started = subprocess.Popen(
-            argv, stdout=out, stderr=subprocess.STDOUT, env={**os.environ, **(environment or {})}
+            argv,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **(environment or {})},
+            cwd=directory,
         )
         try:
             yield started
@@ -83,13 +87,14 @@ def process(argv, log, environment=None):
 
 
 @contextlib.contextmanager
-def istiod(folder, kubeconfig, settings=None):
+def istiod(folder, kubeconfig, settings=None, environment=None):
     """istiod without certificates, webhooks and leader duties; its plain xDS port comes back.
 
     Args:
-        folder: For its files.
+        folder: For its files, and where it runs.
         kubeconfig: Of the API server.
         settings: Of the mesh, beside our own.
+        environment: Its own settings, beside and before ours.
     """
     xds, web, metrics = loopback.free_ports(3)
     mesh = folder / "mesh.yaml"
@@ -109,7 +114,7 @@ def istiod(folder, kubeconfig, settings=None):
         "--ctrlz_port=0",
         "--keepaliveMaxServerConnectionAge=1h",
     ]
-    environment = {
+    named = {
         "POD_NAME": "istiod",
         "POD_NAMESPACE": "istio-system",
         "ENABLE_CA_SERVER": "false",
@@ -120,8 +125,9 @@ def istiod(folder, kubeconfig, settings=None):
         "PILOT_ENABLE_ALPN_FILTER": "false",
         "PILOT_ENABLE_METADATA_EXCHANGE": "false",
         "PILOT_ENABLE_GATEWAY_API": "false",
+        **(environment or {}),
     }
-    with process(argv, folder / "istiod.log", environment) as started:
+    with process(argv, folder / "istiod.log", named, folder) as started:
         wait_for_port(xds, started, folder / "istiod.log")
         yield xds
 
