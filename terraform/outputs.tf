@@ -7,6 +7,7 @@ output "provides" {
   description = "Endpoints that other applications integrate with."
   value = {
     gateway_info                        = "gateway-info"
+    gateway_metadata                    = "gateway-metadata"
     grafana_dashboard                   = "grafana-dashboard"
     ingress                             = "ingress"
     ingress_auth                        = "ingress-auth"

@@ -81,6 +81,7 @@ variable "config" {
       "proxy-shutdown",
       "replace-broken-pods",
       "revision",
+      "routing",
       "sidecar-convergence",
       "sidecar-mode",
       "strict-ingress-auth",

@@ -9,11 +9,14 @@ from lightkube.models.authentication_v1 import TokenRequestSpec
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources import core_v1
 
+from istio_integrator.ingress import gateway, gateway_api
 from istio_integrator.kube import cluster as charm_cluster
-from testbed import programs
-from tests import waiting
+from istio_integrator.kube import errors
+from istio_integrator.relations import endpoints, gateway_metadata
+from testbed import loopback, programs
+from tests import echo, waiting
+from tests.functional import ingress_world, loopback_istiod
 from tests.functional import istiod_world as world
-from tests.functional import loopback_istiod
 
 GROUP = "gateway.networking.k8s.io"
 GATEWAYS = lightkube.generic_resource.create_namespaced_resource(
@@ -75,7 +78,7 @@ def conditions(client, name, namespace):
     return {one["type"]: (one["status"], one["reason"]) for one in said}
 
 
-def run_workload(client, name, namespace, ports):
+def run_workload(client, name, namespace, ports, needed=frozenset({80})):
     """Do for a managed Gateway what a node and a load balancer do; its proxy's token comes back.
 
     Args:
@@ -83,9 +86,15 @@ def run_workload(client, name, namespace, ports):
         name: Of the Deployment and its Service.
         namespace: Theirs.
         ports: Where Envoy listens, by the number of the Service's port.
+        needed: Of these, which the Service has to have by now.
     """
-    service = waiting.eventually(lambda: _get(client, core_v1.Service, name, namespace))
-    assert service, f"istiod made no Service {namespace}/{name}"
+
+    def made():
+        found = _get(client, core_v1.Service, name, namespace)
+        return found if found and needed <= {one.port for one in found.spec.ports} else None
+
+    service = waiting.eventually(made)
+    assert service, f"istiod made no Service {namespace}/{name} with {needed}"
     listed = [
         {"name": one.name, "port": one.port, "targetPort": ports.get(one.port, one.port)}
         for one in service.spec.ports
@@ -135,3 +144,98 @@ def _get(client, kind, name, namespace):
         return client.get(kind, name, namespace=namespace)
     except lightkube.ApiError:
         return None
+
+
+class Place(ingress_world.Place):
+    """The charm's part with routes of the Gateway API."""
+
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.options["routing"] = "gateway-api"
+        self.metadata = None
+        self.controllers = []
+
+    def run(self, client, *needed):
+        """Have the workload serve the ports that its Service has."""
+        ports = {80: self.port, 443: self.https_port}
+        name = gateway_api.deployment("istio")
+        return run_workload(client, name, ingress_world.MODEL, ports, frozenset(needed))
+
+    def bags(self, endpoint):
+        """What the others wrote; controllers say nothing."""
+        if endpoint == gateway_metadata.ENDPOINT:
+            return [endpoints.Bag(7, name, {}) for name in self.controllers]
+        return super().bags(endpoint)
+
+    def write(self, endpoint, bag):
+        """Keep what the others are told of the Gateway of the Gateway API, too."""
+        super().write(endpoint, bag)
+        if endpoint == gateway_metadata.ENDPOINT:
+            self.metadata = bag[gateway_metadata.METADATA]
+
+
+@contextlib.contextmanager
+def serving(client, kubeconfig, folder):
+    """Run istiod and what it deploys for our Gateway, with applications and a service to ask."""
+    api = world.install_definitions(client)
+    install_definitions(client)
+    with contextlib.ExitStack() as stack:
+        application = stack.enter_context(echo.serving(echo.Application))
+        authorization = stack.enter_context(echo.serving(echo.Authorization))
+        with contextlib.suppress(errors.ConflictError):
+            api.create(ingress_world.namespace("istio-system"))
+        xds = stack.enter_context(istiod(folder, kubeconfig))
+        ports = loopback.free_ports(3)
+        model = ingress_world.MODEL
+        there = [
+            ingress_world.namespace(model),
+            ingress_world.namespace("shop"),
+            istiod_deployment(),
+            *ingress_world.service(model, "kfp", application.server_port),
+            *ingress_world.service(model, "dashboard", application.server_port),
+            *ingress_world.service("shop", "web", application.server_port),
+            *ingress_world.service(model, "oidc", authorization.server_port),
+        ]
+        for obj in there:
+            api.create(obj)
+        stack.callback(_leave, api)
+        assert waiting.eventually(lambda: api.get(charm_cluster.GATEWAY_CLASS, "istio"))
+        found = Place(api, ports, application.asked, authorization.asked)
+        found.requests = [
+            ingress_world.request(1, "dashboard", "/", "/"),
+            ingress_world.request(2, "kfp", "/kfp", None),
+            ingress_world.request(3, "dashboard", "/kfp/nested/", "/"),
+        ]
+        found.auths = [ingress_world.COMPLETE]
+        found.folder = folder
+        found.before = found.reconcile()
+        token = found.run(client, 80)
+        labels = {gateway_api.NAME_LABEL: gateway.NAME}
+        stack.enter_context(
+            world.gateway(folder, xds, ports[2], token, namespace=model, labels=labels)
+        )
+        yield found
+
+
+def istiod_deployment(**environment):
+    """The Deployment in which istiod's switches are looked up."""
+    labels = {"app": "istiod"}
+    env = [{"name": name, "value": value} for name, value in environment.items()]
+    container = {"name": "discovery", "image": "pilot", "env": env}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "istiod", "namespace": "istio-system"},
+        "spec": {"replicas": 0, "selector": {"matchLabels": labels}, "template": template},
+    }
+
+
+def _leave(api):
+    api.delete(istiod_deployment())
+    names = ("shop", ingress_world.MODEL)
+    for name in names:
+        api.delete(ingress_world.namespace(name))
+    assert waiting.eventually(
+        lambda: not any(api.get(charm_cluster.NAMESPACE, name) for name in names)
+    )

@@ -37,7 +37,7 @@ def restricted(request, namespace, untrusted, monkeypatch) -> Iterator[None]:
         testbed = request.getfixturevalue("control_plane")
         if request.param == "roles without ingress":
             roles = list(yaml.safe_load_all(rights.roles(namespace)))
-            assert len(list(rules_for_ingress(roles))) == 9
+            assert len(list(rules_for_ingress(roles))) == 10
             testbed.kubectl("apply", "-f", "-", text=yaml.safe_dump_all(roles))
         if request.param == "roles and policy":
             admin = charm_cluster.Cluster(request.getfixturevalue("client"))
@@ -142,7 +142,9 @@ def test_without_the_optional_roles_nothing_is_executed_and_no_other_pod_is_chan
     needed = [
         role
         for role in shipped
-        if not role["metadata"]["name"].endswith(("-exec", "-replace", "-own-gateway"))
+        if not role["metadata"]["name"].endswith(
+            ("-exec", "-replace", "-own-gateway", "-httproutes")
+        )
     ]
     text = yaml.safe_dump_all(needed)
     control_plane.kubectl("apply", "-f", "-", text=text)

@@ -10,8 +10,11 @@ from istio_integrator.config import config
 from istio_integrator.ingress import (
     certificate,
     gateway,
+    gateway_api,
     grpc,
     guards,
+    http_routes,
+    managed_gateway,
     memory,
     observed,
     own_gateway,
@@ -137,6 +140,29 @@ def routes_applied():
     return manifests.render(routes.FOLDER, context)
 
 
+def managed(kind):
+    context = gateway_api.Context(
+        name=gateway.NAME,
+        gateway_class="istio",
+        revision="canary",
+        redirect="redirect",
+        selector={"a": "b"},
+        listeners=gateway_api.listeners(
+            dataclasses.replace(TARGET, hosts=("a.example.com",)), "tls"
+        ),
+    )
+    objects = manifests.render(managed_gateway.FOLDER, context)
+    return [obj for obj in objects if obj["kind"] == kind]
+
+
+def http_routes_applied():
+    found = [dataclasses.replace(one, is_asked=False) for one in served()]
+    context = http_routes.Context.of(
+        found, application="a", model="kubeflow", domain="cluster.local"
+    )
+    return manifests.render(http_routes.FOLDER, context)
+
+
 def rules_applied():
     context = grpc.Context.of(served(), TARGET, others=(), model="kubeflow", application="a")
     return manifests.render(grpc.FOLDER, context)
@@ -192,6 +218,9 @@ def said_of(path, rows):
         ("Gateway", gateways),
         ("VirtualService", routes_applied),
         ("DestinationRule", rules_applied),
+        ("Managed Gateway", lambda: managed("Gateway")),
+        ("Redirecting", lambda: managed("EnvoyFilter")),
+        ("HTTPRoute", http_routes_applied),
         ("Deployment", lambda: workload("Deployment")),
         ("Service", lambda: workload("Service")),
         ("PodDisruptionBudget", lambda: workload("PodDisruptionBudget")),

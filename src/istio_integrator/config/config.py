@@ -189,6 +189,8 @@ class Config(pydantic.BaseModel):
     gateway_cpu: Cpu = "100m"
     gateway_memory: Memory = "128Mi"
     gateway_memory_limit: Memory = "1Gi"
+    routing: Literal["virtualservice", "gateway-api"] = "virtualservice"
+    """What the routes are made as, and for which kind of Gateway."""
     hosts: Hosts = ()
     """Names that the model is reached by; none: any, with the gateway for itself."""
     https_redirect: bool = False

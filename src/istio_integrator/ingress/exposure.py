@@ -14,15 +14,16 @@ from integrator_contract import service
 from istio_integrator import parts
 from istio_integrator.ingress import (
     certificate,
-    choice,
     gateway,
+    gateway_api,
     guards,
+    managed_gateway,
     memory,
     own_gateway,
+    placement,
     routes,
     routing,
     service_annotations,
-    survey,
 )
 from istio_integrator.kube import cluster, errors
 from istio_integrator.mesh import installation
@@ -60,6 +61,7 @@ class Ingress:
         self._now = now
         self._certificate = certificate.GatewayCertificate(scope, related)
         self._own_gateway = own_gateway.OwnGateway(scope)
+        self._managed = managed_gateway.ManagedGateway(scope)
         self._memory = memory.Memory(scope)
         self._annotations = service_annotations.ServiceAnnotations(scope)
         self._statuses: list[ops.StatusBase] = []
@@ -83,7 +85,7 @@ class Ingress:
         if not self._related.is_related(*kubeflow.EXPOSING):
             self._withdraw()
         elif found is not None:
-            if self._scope.config.gateway_workload:
+            if self._scope.config.gateway_workload and not self._managed.is_wanted:
                 self._own_gateway.apply()
             target = self.resolved()
             self._expose(target)
@@ -104,27 +106,20 @@ class Ingress:
 
     def resolved(self) -> gateway.Target | gateway.Missing | gateway.Refusal:
         """Look which gateway workload serves the model; nothing is written."""
-        config = self._scope.config
-        options = choice.GatewayOptions(
-            model=self._scope.model,
-            gateway=config.gateway,
-            selector=config.gateway_selector,
-            service=config.gateway_service,
-            hosts=config.hosts,
-            only_https=config.https_redirect and self._certificate.is_wanted,
-            own=self._own_gateway.own,
-            wants_own=config.gateway_workload,
+        placed = placement.Placement(
+            self._scope, self._memory, self._managed, self._own_gateway.own
+        ).look(
+            opened=self._find_istio_gateway() if self._managed.is_wanted else None,
+            only_https=self._scope.config.https_redirect and self._certificate.is_wanted,
         )
-        inventory = survey.inventory(self._scope, options, self._memory.read())
-        self._current = inventory.current
-        self._services = frozenset(one.reference for one in inventory.services)
-        self._addresses = {one.reference: one.address for one in inventory.services}
-        return choice.resolve(options, inventory)
+        self._current, self._services = placed.current, placed.services
+        self._addresses = placed.addresses
+        return placed.answer
 
     def _expose(self, target: gateway.Target | gateway.Missing | gateway.Refusal) -> None:
         decision = self._decide()
         if decision.is_closed:
-            routing.remove(self._scope)
+            self._close()
         if not isinstance(target, gateway.Target):
             # What is there stays: closing a model for an option's sake helps nobody.
             self._statuses.append(_status(target))
@@ -141,9 +136,9 @@ class Ingress:
         if decision.guard and not self._guard(decision.guard, target, unasked):
             self._publish(up=False)
             return
-        credential = self._certificate.credential(
-            target, shown=gateway.credential(self._find_gateway())
-        )
+        opened = self._find_gateway()
+        shown = gateway.credential(opened) or gateway_api.credential(opened)
+        credential = self._certificate.credential(target, shown=shown)
         self._statuses += self._certificate.statuses()
         served = self._open_gateway(target, credential)
         self._certificate.prune()
@@ -151,7 +146,7 @@ class Ingress:
             self._route(target, asked, plan)
         if decision.guard is None:
             self._scope.manifests.remove(guards.FOLDER)
-        if not target.is_own:
+        if not target.is_own or self._managed.is_at(target):
             self._own_gateway.remove()
         self._annotate(target)
         if not target.ready:
@@ -160,6 +155,7 @@ class Ingress:
             logger.info("%s.", note)
             self._statuses.append(ops.ActiveStatus(note))
         self._publish(up=served and target.ready)
+        self._tell_controllers()
 
     def _decide(self) -> guards.Decision:
         return guards.decide(
@@ -186,7 +182,9 @@ class Ingress:
         if opened is None:
             return
         stays = self._current is None or target.is_at(self._current)
-        if stays and gateway.is_served(opened, target):
+        # At a managed one everything is guarded, whatever its hosts are.
+        is_open = gateway.is_served(opened, target) or gateway_api.is_ours_alone(opened)
+        if stays and is_open:
             return
         logger.info("The gateway, its hosts or its ports change: the routes come back with them.")
         self._remove_routes()
@@ -227,7 +225,7 @@ class Ingress:
         is_first = served is not None and _created(served) > put_up
         if is_first or self._now() - put_up >= DRAINED_AFTER:
             return True
-        routing.remove(self._scope)
+        self._close()
         self._statuses.append(
             ops.WaitingStatus("ingress: waiting a minute for the gateway's earlier connections")
         )
@@ -246,13 +244,21 @@ class Ingress:
                 )
             )
             return False
-        self._scope.manifests.apply(gateway.FOLDER, context)
         self._opened = target
         self._has_tls = context.https_port is not None
+        if self._managed.is_at(target):
+            self._managed.open(target, credential)
+        else:
+            self._scope.manifests.apply(gateway.FOLDER, context)
         return True
 
     def _route(self, target: gateway.Target, asked: routing.Routing, plan: routes.Plan) -> None:
-        served, problems = asked.apply(plan, target)
+        if self._managed.is_at(target):
+            said = asked.write_grpc(plan.routes, target)
+            served, problems = self._managed.route(plan.routes)
+            problems = [*problems, *([said] if said else [])]
+        else:
+            served, problems = asked.apply(plan, target)
         self._statuses += map(ops.BlockedStatus, problems)
         self._statuses += map(ops.ActiveStatus, plan.notes)
         if served:
@@ -273,16 +279,30 @@ class Ingress:
             self._statuses.append(ops.WaitingStatus(decision.waiting))
 
     def _publish(self, *, up: bool) -> None:
+        """Say which Gateway of Istio's own kind there is; a managed one is none."""
         kubeflow.publish_gateway(
-            self._related, name=gateway.NAME, namespace=self._scope.model, up=up
+            self._related,
+            name=gateway.NAME,
+            namespace=self._scope.model,
+            up=up and not self._is_managed,
         )
+
+    def _tell_controllers(self) -> None:
+        """Say which Gateway of the Gateway API there is, or what it takes."""
+        said = self._managed.publish(self._related, is_serving=self._is_managed)
+        self._statuses += [ops.BlockedStatus(said)] if said else []
+
+    @property
+    def _is_managed(self) -> bool:
+        return self._opened is not None and self._managed.is_at(self._opened)
 
     def _answer(self, target: gateway.Target | gateway.Missing | gateway.Refusal) -> None:
         """Tell applications how the model is reached, whether or not they asked for routes yet."""
         if not self._related.is_related(*kubeflow.INGRESS_ROUTES):
             return
         if self._has_tls is None:
-            self._has_tls = bool(gateway.credential(self._find_gateway()))
+            opened = self._find_gateway()
+            self._has_tls = bool(gateway.credential(opened) or gateway_api.credential(opened))
         ingress_route.answer(
             self._related, external_host=self._external_host(target), tls_enabled=self._has_tls
         )
@@ -299,13 +319,14 @@ class Ingress:
         return self._addresses.get(f"{target.namespace}/{target.service}") or name
 
     def _facts(self, found: installation.Mesh) -> dict[str, str]:
+        is_bound = self._opened is not None and not self._is_managed
         facts = mesh_info.MeshInfo(
             root_namespace=found.root_namespace,
             istiod_namespace=found.namespace,
             revision=found.revision,
             version=found.version,
-            gateway_name=gateway.NAME if self._opened else "",
-            gateway_namespace=self._scope.model if self._opened else "",
+            gateway_name=gateway.NAME if is_bound else "",
+            gateway_namespace=self._scope.model if is_bound else "",
             gateway_workload_namespace=self._opened.namespace if self._opened else "",
         ).write()
         if self._opened or not self._related.is_related(*kubeflow.EXPOSING):
@@ -324,10 +345,14 @@ class Ingress:
 
     def _remove_routes(self) -> bool:
         """Remove routes and Gateway; tell whether there was one."""
-        there = self._find_gateway() is not None
+        there = self._find_istio_gateway() is not None
         routing.remove(self._scope)
         self._scope.manifests.remove(gateway.FOLDER)
-        return there
+        return self._managed.remove() or there
+
+    def _close(self) -> None:
+        routing.remove(self._scope)
+        self._managed.close()
 
     def _remove_rest(self) -> None:
         self._scope.manifests.remove(guards.FOLDER)
@@ -337,6 +362,9 @@ class Ingress:
         self._memory.forget()
 
     def _find_gateway(self) -> cluster.Object | None:
+        return self._find_istio_gateway() or self._managed.find()
+
+    def _find_istio_gateway(self) -> cluster.Object | None:
         found = self._scope.cluster.get(cluster.GATEWAY, gateway.NAME, self._scope.model)
         return found if self._scope.manifests.is_ours(found) else None
 

@@ -88,7 +88,7 @@ class Routing:
             ApiError: The plan is not taken, and no relation alone is the reason.
         """
         served, refused = plan.routes, dict[str, str]()
-        said = self._write_grpc(served, target)
+        said = self.write_grpc(served, target)
         try:
             self._scope.manifests.apply(routes.FOLDER, self._context(served, target))
         except errors.ApiError as error:
@@ -151,7 +151,7 @@ class Routing:
         (obj,) = manifests.render(routes.FOLDER, context)
         return self._scope.manifests.prepared(routes.FOLDER, obj)
 
-    def _write_grpc(self, served: tuple[Route, ...], target: gateway.Target) -> str:
+    def write_grpc(self, served: tuple[Route, ...], target: gateway.Target) -> str:
         """Have the gateway speak HTTP/2 with backends of gRPC, where nobody says how to.
 
         Returns:

@@ -37,6 +37,7 @@ def _kinds(api_version: str, namespaced: bool, **names: str) -> list[Kind]:
 
 _ADMISSION = "admissionregistration.k8s.io/v1"
 _RBAC = "rbac.authorization.k8s.io/v1"
+_GATEWAY_API = "gateway.networking.k8s.io/v1"
 
 KINDS: dict[tuple[str, str], Kind] = {
     (kind.api_version, kind.name): kind
@@ -91,6 +92,14 @@ KINDS: dict[tuple[str, str], Kind] = {
             Sidecar="sidecars",
         ),
         *_kinds("networking.istio.io/v1alpha3", True, EnvoyFilter="envoyfilters"),
+        *_kinds(_GATEWAY_API, False, GatewayClass="gatewayclasses"),
+        *_kinds(
+            _GATEWAY_API,
+            True,
+            Gateway="gateways",
+            HTTPRoute="httproutes",
+            GRPCRoute="grpcroutes",
+        ),
         *_kinds(
             "security.istio.io/v1",
             True,
@@ -120,6 +129,11 @@ DAEMON_SET = kind("apps/v1", "DaemonSet")
 STATEFUL_SET = kind("apps/v1", "StatefulSet")
 GATEWAY = kind("networking.istio.io/v1", "Gateway")
 ENVOY_FILTER = kind("networking.istio.io/v1alpha3", "EnvoyFilter")
+KUBERNETES_GATEWAY = kind(_GATEWAY_API, "Gateway")
+"""Of the Gateway API; `GATEWAY` is Istio's own."""
+GATEWAY_CLASS = kind(_GATEWAY_API, "GatewayClass")
+HTTP_ROUTE = kind(_GATEWAY_API, "HTTPRoute")
+GRPC_ROUTE = kind(_GATEWAY_API, "GRPCRoute")
 LEASE = kind("coordination.k8s.io/v1", "Lease")
 ENDPOINT_SLICE = kind("discovery.k8s.io/v1", "EndpointSlice")
 MUTATING_WEBHOOK = kind(_ADMISSION, "MutatingWebhookConfiguration")
@@ -254,6 +268,25 @@ class Cluster:
             else:
                 found.append(msgspec.json.decode(item.text))
         return list(_all_sound(kind, found))
+
+    def serves(self, kind: Kind, namespace: str | None = None) -> bool:
+        """Tell whether the API server knows a kind, which takes the right to list it.
+
+        Args:
+            kind: The kind.
+            namespace: Where to ask for one of a namespace, None for everywhere.
+        """
+        place = namespace or "*" if kind.namespaced else None
+        try:
+            with failures.mapped():
+                next(iter(self.client.list(_resource(kind), namespace=place, chunk_size=1)), None)
+        except errors.ApiError as error:
+            if error.code == 404:
+                return False
+            raise
+        except errors.TooDeepError:
+            pass
+        return True
 
     def create(self, obj: Object, *, dry_run: bool = False) -> Object:
         """Create an object, or with `dry_run` learn what would be created."""

@@ -153,8 +153,15 @@ class Manifests:
         self._delete(self._owned_in(folder))
 
     def owned(self) -> list[cluster.Object]:
-        """List every object that the application owns, of all folders."""
-        return [obj for folder in _folders() for obj in self._owned_in(folder)]
+        """List every object that the application owns, of all folders that it may look at."""
+        found: list[cluster.Object] = []
+        for folder in _folders():
+            try:
+                found += self._owned_in(folder)
+            except errors.ForbiddenError as error:
+                # Some are made only with roles that may be left out.
+                logger.warning("What is there of %s can't be listed: %s", folder, error)
+        return found
 
     def prune_retired(self) -> None:
         """Delete what an older revision of the charm made of kinds or in folders that are no more.

@@ -29,7 +29,8 @@ OPEN_INGRESS_ROUTE = "istio-ingress-route-unauthenticated"
 INGRESS_ROUTES = (INGRESS_ROUTE, OPEN_INGRESS_ROUTE)
 ROUTING = (INGRESS, *INGRESS_ROUTES)
 """Endpoints by which applications ask for routes."""
-EXPOSING = (*ROUTING, INGRESS_AUTH, FORWARD_AUTH, GATEWAY_INFO)
+GATEWAY_METADATA = "gateway-metadata"
+EXPOSING = (*ROUTING, INGRESS_AUTH, FORWARD_AUTH, GATEWAY_INFO, GATEWAY_METADATA)
 """Endpoints whose relations want the model to be reached from outside."""
 
 VERSIONS = "_supported_versions"

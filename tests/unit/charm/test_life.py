@@ -161,7 +161,17 @@ ADMISSION = (
     "admission-webhook",
     "admission-webhook-configuration",
 )
-INGRESS = ("authentication", "gateway", "gateway-key", "gateway-tls", "gateway-workload", "routes")
+INGRESS = (
+    "authentication",
+    "gateway",
+    "gateway-key",
+    "gateway-tls",
+    "gateway-workload",
+    "grpc",
+    "http-routes",
+    "managed-gateway",
+    "routes",
+)
 
 
 def of_ingress_alone() -> set[str]:

@@ -31,6 +31,7 @@ def own_names() -> set[str]:
     kept = ("lifecycle", "convergence")
     return {
         name,
+        f"{name}.https",
         *(f"{name}.{kind}" for kind, _ in selectors),
         webhook.configuration_name(OWNER),
         *own.secrets.values(),
@@ -78,6 +79,9 @@ WITHOUT_NAMES = {
     "create destinationrules.networking.istio.io",
     "patch destinationrules.networking.istio.io",
     "delete destinationrules.networking.istio.io",
+    "create httproutes.gateway.networking.k8s.io",
+    "patch httproutes.gateway.networking.k8s.io",
+    "delete httproutes.gateway.networking.k8s.io",
 }
 
 

@@ -20,6 +20,7 @@ OPTIONAL = {
     "-replace": "deleting broken pods",
     "-policy": "the admission policy",
     "-gateway": "a gateway of our own",
+    "-httproutes": "a Gateway of the Gateway API",
     "-claims": "claims on profile namespaces",
     "-diagnose": "logs, validating webhooks and ServiceEntries",
 }
@@ -97,6 +98,7 @@ def rights(facts: Facts) -> Iterable[Finding]:
     for is_used, end in (
         (facts.config.replace_broken_pods, "-replace"),
         (facts.config.gateway_workload, "-gateway"),
+        (facts.config.routing == "gateway-api", "-httproutes"),
     ):
         if is_used:
             del optional[end]

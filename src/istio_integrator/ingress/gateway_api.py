@@ -1,0 +1,266 @@
+"""Whether istiod can serve the model by the Gateway API, and what it says about our Gateway."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+from integrator_contract import names
+from istio_integrator import texts
+from istio_integrator.ingress import gateway, observed
+from istio_integrator.kube import cluster
+
+CONTROLLER = "istio.io/gateway-controller"
+"""Whom istiod's own GatewayClass names (istio pilot/pkg/features, ManagedGatewayController)."""
+NAME_LABEL = "gateway.networking.k8s.io/gateway-name"
+"""Pods of the workload that istiod deploys have the name of their Gateway in it."""
+USUAL_CLASS = "istio"
+MOST_HOSTS = 32
+"""A Gateway has 64 listeners at most, and each host takes one for HTTP and one for HTTPS."""
+HTTP_PORT = 80
+HTTPS_PORT = 443
+
+_NEEDED = {
+    "PILOT_ENABLE_GATEWAY_API": "the Gateway API",
+    "PILOT_ENABLE_GATEWAY_API_STATUS": "the status of Gateways",
+    "PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER": "the deployment of gateways",
+    # Without it the guard would not stand before anything on such a gateway.
+    "ENABLE_SELECTOR_BASED_K8S_GATEWAY_POLICY": "EnvoyFilters for gateways of the Gateway API",
+}
+"""istiod's own switches, on unless they say otherwise, and what they switch off."""
+_FALSE = frozenset({"0", "f", "false"})
+"""What Go's strconv.ParseBool takes for false, in lower case."""
+_LONGEST_MESSAGE = 200
+_MOST_CLASSES = 50
+_INSTALL = "install the Gateway API 1.4 or newer in the cluster, or set routing=virtualservice"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Offer:
+    """What the cluster has of the Gateway API."""
+
+    served: frozenset[str] = frozenset()
+    """Kinds that the API server knows in their version v1."""
+    is_older: bool = False
+    """Whether it knows Gateways only in the version before."""
+    names_rules: bool = False
+    """Whether rules of its HTTPRoutes have names; one with them has all else that we write."""
+    classes: Sequence[str] = ()
+    """GatewayClasses of istiod."""
+    istiod: str = ""
+    """`namespace/name` of its Deployment; empty where it can't be looked at."""
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
+    """What istiod's container is told."""
+
+    @property
+    def gateway_class(self) -> str:
+        """The class that Istio's own installation has, else the only one; empty for none."""
+        if USUAL_CLASS in self.classes:
+            return USUAL_CLASS
+        return self.classes[0] if len(self.classes) == 1 else ""
+
+
+def environment(istiod: cluster.Object | None) -> dict[str, str]:
+    """Read what the containers of istiod's Deployment are told."""
+    spec = cluster.at(istiod, "spec", "template", "spec")
+    return {
+        str(entry.get("name")): str(entry.get("value", ""))
+        for container in cluster.parts(spec, "containers")
+        for entry in cluster.parts(container, "env")
+    }
+
+
+def classes(found: Iterable[cluster.Object]) -> list[str]:
+    """Name the GatewayClasses that are istiod's, of too many the first."""
+    own = (
+        each["metadata"]["name"]
+        for each in found
+        if cluster.at(each, "spec").get("controllerName") == CONTROLLER
+    )
+    return sorted(own)[:_MOST_CLASSES]
+
+
+def trouble(offer: Offer, hosts: Sequence[str]) -> str:
+    """Say what keeps the model from being served by the Gateway API; empty: nothing.
+
+    Args:
+        offer: What the cluster has.
+        hosts: Of the model.
+    """
+    found = next(iter((*_of_cluster(offer), *_of_istiod(offer), *_of_hosts(hosts))), "")
+    return f"routing=gateway-api: {found}" if found else ""
+
+
+def _of_cluster(offer: Offer) -> Iterable[str]:
+    if not offer.served and not offer.is_older:
+        yield f"the cluster has no Gateway API; {_INSTALL}"
+    elif missing := {"Gateway", "HTTPRoute", "GRPCRoute"} - offer.served:
+        kinds = ", ".join(sorted(missing))
+        yield f"the cluster's Gateway API is too old, it has no v1 of {kinds}; {_INSTALL}"
+    elif not offer.names_rules:
+        yield f"the cluster's Gateway API is too old, its routes' rules have no names; {_INSTALL}"
+
+
+def _of_istiod(offer: Offer) -> Iterable[str]:
+    if not offer.istiod:
+        yield (
+            "istiod's Deployment can't be looked at, so nobody knows whether the guard would "
+            "stand; set routing=virtualservice"
+        )
+        return
+    for name, what in _NEEDED.items():
+        if offer.environment.get(name, "").strip().lower() in _FALSE:
+            yield f"istiod {offer.istiod} has {what} switched off; unset {name} there"
+    if not offer.classes:
+        yield (
+            f"istiod {offer.istiod} offers no GatewayClass of {CONTROLLER}; restart it if the "
+            "Gateway API was installed after it, or set routing=virtualservice"
+        )
+    elif not offer.gateway_class:
+        shown = observed.listed(offer.classes)
+        yield f"of several GatewayClasses of istiod ({shown}) none is called {USUAL_CLASS}"
+
+
+def _of_hosts(hosts: Sequence[str]) -> Iterable[str]:
+    if len(hosts) > MOST_HOSTS:
+        yield f"hosts has {len(hosts)} names, and a Gateway has listeners for {MOST_HOSTS}"
+
+
+def bound(found: Iterable[cluster.Object], *, model: str, owner: str) -> list[str]:
+    """Name the VirtualServices of others that are bound to our Gateway, `namespace/name`.
+
+    Args:
+        found: All there are.
+        model: Where our Gateway is.
+        owner: Us.
+    """
+    full = f"{model}/{gateway.NAME}"
+    return sorted(
+        observed.reference(each)
+        for each in found
+        if cluster.at(each, "metadata", "labels").get(names.OWNER) != owner
+        and _is_bound(each, full, model)
+    )
+
+
+def _is_bound(virtual_service: cluster.Object, full: str, model: str) -> bool:
+    named = cluster.items(cluster.at(virtual_service, "spec"), "gateways")
+    is_here = cluster.at(virtual_service, "metadata").get("namespace") == model
+    return full in named or (is_here and gateway.NAME in named)
+
+
+def stay(bound: Sequence[str]) -> str:
+    """Say why routes of others keep the model where it is; empty where there are none."""
+    if not bound:
+        return ""
+    return (
+        f"routing=gateway-api would cut off {len(bound)} VirtualServices of others on "
+        f"{gateway.NAME} ({observed.listed(bound)}): have their owners move to HTTPRoutes or "
+        "delete them, or set routing=virtualservice"
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class State:
+    """What istiod says about our Gateway as it is now."""
+
+    problem: gateway.Missing | gateway.Refusal | None = None
+    address: str = ""
+
+    @property
+    def is_programmed(self) -> bool:
+        """Whether the Gateway is served."""
+        return self.problem is None
+
+
+def state(obj: cluster.Object | None) -> State:
+    """Read it; what istiod said about an earlier generation does not count.
+
+    Args:
+        obj: Our Gateway, None while there is none.
+    """
+    reference = f"Gateway {gateway.NAME}"
+    if obj is None:
+        return State(problem=gateway.Missing(f"waiting for istiod to take {reference}"))
+    status = cluster.at(obj, "status")
+    said = {
+        str(each.get("type")): each
+        for each in cluster.parts(status, "conditions")
+        if each.get("observedGeneration", 0) == cluster.at(obj, "metadata").get("generation", 0)
+    }
+    addresses = [each.get("value") for each in cluster.parts(status, "addresses")]
+    address = texts.plain(str(addresses[0] or ""), _LONGEST_MESSAGE) if addresses else ""
+    for condition, kind in (("Accepted", gateway.Refusal), ("Programmed", gateway.Missing)):
+        found = said.get(condition, {})
+        if found.get("status") == "True":
+            continue
+        message = texts.plain(str(found.get("message", "")), _LONGEST_MESSAGE)
+        if found.get("status") != "False" or not message:
+            return State(
+                problem=gateway.Missing(f"waiting for istiod to take {reference}"), address=address
+            )
+        return State(problem=kind(f"{reference}: istiod says: {message}"), address=address)
+    return State(address=address)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Listener:
+    """One way in."""
+
+    name: str
+    port: int
+    hostname: str = ""
+    """Empty: any."""
+    credential: str = ""
+    """The Secret for HTTPS; empty: plain HTTP."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Context:
+    """The variables of the templates in managed-gateway."""
+
+    name: str
+    gateway_class: str
+    revision: str
+    redirect: str
+    """The name of the EnvoyFilter that redirects to HTTPS; empty: none does."""
+    selector: Mapping[str, str]
+    listeners: Sequence[Listener]
+
+
+def listeners(target: gateway.Target, credential: str) -> list[Listener]:
+    """Write the ways in: for each host one at each port.
+
+    Args:
+        target: What is to be served.
+        credential: The Secret with the certificate; empty for none.
+    """
+    ways = [("http", HTTP_PORT, ""), *([("https", HTTPS_PORT, credential)] if credential else [])]
+    return [
+        Listener(
+            name=protocol if number == 0 else f"{protocol}-{number}",
+            port=port,
+            hostname=host,
+            credential=secret,
+        )
+        for protocol, port, secret in ways
+        for number, host in enumerate(target.hosts or ("",))
+    ]
+
+
+def deployment(gateway_class: str) -> str:
+    """Name the Deployment, the Service and the ServiceAccount that istiod makes of our Gateway."""
+    return f"{gateway.NAME}-{gateway_class}"
+
+
+def credential(opened: cluster.Object | None) -> str:
+    """Name the Secret that our Gateway serves HTTPS with; empty while it serves none."""
+    for listener in cluster.parts(cluster.at(opened, "spec"), "listeners"):
+        for reference in cluster.parts(cluster.at(listener, "tls"), "certificateRefs"):
+            return str(reference.get("name", ""))
+    return ""
+
+
+def is_ours_alone(opened: cluster.Object) -> bool:
+    """Tell whether a Gateway of ours is one of the Gateway API, with a workload of its own."""
+    return opened.get("apiVersion") == cluster.KUBERNETES_GATEWAY.api_version

@@ -1,0 +1,267 @@
+"""Whether the Gateway API can serve the model, and what the routes are in its words."""
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from istio_integrator.ingress import gateway, gateway_api, http_routes, requested
+from istio_integrator.kube import manifests
+from istio_integrator.relations import ingress_route, kubeflow
+
+COMPLETE = gateway_api.Offer(
+    served=frozenset({"Gateway", "HTTPRoute", "GRPCRoute"}),
+    names_rules=True,
+    classes=("istio",),
+    istiod="istio-system/istiod",
+)
+
+
+def test_an_offer_that_is_complete_is_taken():
+    assert gateway_api.trouble(COMPLETE, ["a.example.com"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "want"),
+    [
+        ({"served": frozenset()}, "has no Gateway API"),
+        ({"served": frozenset(), "is_older": True}, "too old, it has no v1 of GRPCRoute, Gateway"),
+        ({"served": frozenset({"Gateway", "HTTPRoute"})}, "too old, it has no v1 of GRPCRoute"),
+        ({"names_rules": False}, "too old, its routes' rules have no names"),
+        ({"istiod": ""}, "nobody knows whether the guard would stand"),
+        ({"classes": ()}, "offers no GatewayClass"),
+        ({"classes": ("a", "b")}, "several GatewayClasses of istiod (a, b)"),
+    ],
+)
+def test_what_is_missing_is_said(changes, want):
+    offer = dataclasses.replace(COMPLETE, **changes)
+    assert want in gateway_api.trouble(offer, [])
+
+
+@pytest.mark.parametrize("value", ["false", "False", "FALSE", "0", "f", " false"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "PILOT_ENABLE_GATEWAY_API",
+        "PILOT_ENABLE_GATEWAY_API_STATUS",
+        "PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER",
+        # The guard is an EnvoyFilter with a selector.
+        "ENABLE_SELECTOR_BASED_K8S_GATEWAY_POLICY",
+    ],
+)
+def test_what_istiod_has_switched_off_is_said(name, value):
+    env = [{"name": "OTHER", "value": "false"}, {"name": name, "value": value}]
+    spec = {"template": {"spec": {"containers": [{"name": "discovery", "env": env}]}}}
+    told = gateway_api.environment({"spec": spec})
+    offer = dataclasses.replace(COMPLETE, environment=told)
+    assert f"unset {name}" in gateway_api.trouble(offer, [])
+
+
+def test_more_hosts_than_a_gateway_has_listeners_for_are_refused():
+    hosts = [f"{number}.example.com" for number in range(gateway_api.MOST_HOSTS + 1)]
+    assert "hosts has 33 names" in gateway_api.trouble(COMPLETE, hosts)
+    assert gateway_api.trouble(COMPLETE, hosts[1:]) == ""
+
+
+def said(**conditions):
+    """Our Gateway with what istiod said about it."""
+    listed = [
+        {"type": kind, "status": status, "message": "in its words", "observedGeneration": seen}
+        for kind, (status, seen) in conditions.items()
+    ]
+    return {"metadata": {"generation": 2}, "status": {"conditions": listed}}
+
+
+@pytest.mark.parametrize(
+    ("obj", "want"),
+    [
+        (None, gateway.Missing),
+        (said(), gateway.Missing),
+        (said(Accepted=("Unknown", 0), Programmed=("Unknown", 0)), gateway.Missing),
+        (said(Accepted=("True", 1), Programmed=("True", 1)), gateway.Missing),
+        (said(Accepted=("False", 2), Programmed=("True", 2)), gateway.Refusal),
+        (said(Accepted=("True", 2), Programmed=("False", 2)), gateway.Missing),
+        (said(Accepted=("True", 2), Programmed=("True", 2)), type(None)),
+    ],
+)
+def test_what_istiod_says_of_the_gateway_as_it_is_counts(obj, want):
+    found = gateway_api.state(obj)
+    assert type(found.problem) is want
+    assert found.is_programmed is (want is type(None))
+
+
+def test_virtual_services_of_others_on_our_gateway_are_found_by_both_spellings():
+    def bound(namespace, name, named, owner=""):
+        labels = {"istio-integrator.charmhub.io/owner": owner} if owner else {}
+        metadata = {"namespace": namespace, "name": name, "labels": labels}
+        return {"metadata": metadata, "spec": {"gateways": named}}
+
+    found = [
+        bound("alice", "notebook", ["kubeflow/kubeflow-gateway"]),
+        bound("kubeflow", "short", ["mesh", "kubeflow-gateway"]),
+        bound("kubeflow", "ours", ["kubeflow/kubeflow-gateway"], "us"),
+        bound("alice", "another", ["kubeflow-gateway", "shop/web"]),
+        bound("alice", "garbled", "kubeflow/kubeflow-gateway"),
+    ]
+    names = gateway_api.bound(found, model="kubeflow", owner="us")
+    assert names == ["alice/notebook", "kubeflow/short"]
+    assert "2 VirtualServices" in gateway_api.stay(names)
+    assert gateway_api.stay([]) == ""
+
+
+TARGET = gateway.Target(
+    namespace="kubeflow",
+    selector={gateway_api.NAME_LABEL: gateway.NAME},
+    service="kubeflow-gateway-istio",
+    http_port=80,
+    https_port=443,
+    hosts=tuple(f"{number}.example.com" for number in range(gateway_api.MOST_HOSTS)),
+)
+
+
+def test_every_host_has_a_listener_at_each_port_and_each_a_name_of_its_own():
+    found = gateway_api.listeners(TARGET, "tls")
+    assert len({one.name for one in found}) == len(found) == 64
+    assert {(one.port, one.hostname) for one in found} == {
+        (port, host) for port in (80, 443) for host in TARGET.hosts
+    }
+    assert {one.port for one in gateway_api.listeners(TARGET, "")} == {80}
+
+
+TERMS = requested.Terms(
+    model="kubeflow", application="us", domain="cluster.local", hosts=(), token="secret"
+)
+
+
+def older(number, prefix, rewrite=None, namespace=None):
+    """What one relation asks for by the older interface."""
+    message = kubeflow.IngressRequest.model_construct(
+        service=f"app-{number}", port=80, prefix=prefix, rewrite=rewrite, namespace=namespace
+    )
+    received = kubeflow.Received(number, f"app-{number}", message)
+    (found,) = requested.by_ingress([received], TERMS)
+    return list(found.routes)
+
+
+def newer(number=1, endpoint="istio-ingress-route", **asked):
+    """What one relation asks for by the newer interface."""
+    route = {
+        "name": "a",
+        "listener": {"port": 80, "protocol": "HTTP"},
+        "backends": [{"service": f"app-{number}", "port": 80}],
+        **asked,
+    }
+    config = ingress_route.IstioIngressRouteConfig.model_validate(
+        {"model": "kubeflow", "http_routes": [route]}
+    )
+    received = ingress_route.Received(
+        endpoint=endpoint, relation=number, application=f"app-{number}", config=config
+    )
+    (found,) = requested.by_ingress_route([received], [], TERMS)
+    assert found.problems == ()
+    return list(found.routes)
+
+
+def objects(*found):
+    context = http_routes.Context.of(
+        http_routes.fit(found)[0], application="us", model="kubeflow", domain="cluster.local"
+    )
+    return manifests.render(http_routes.FOLDER, context)
+
+
+def rule(*found):
+    (one,) = objects(*found)
+    (only,) = one["spec"]["rules"]
+    return only
+
+
+def test_service_of_the_model_is_named_and_one_elsewhere_is_a_host():
+    (backend,) = rule(*older(1, "/a"))["backendRefs"]
+    assert (backend["kind"], backend["name"]) == ("Service", "app-1")
+    (backend,) = rule(*older(2, "/b", namespace="shop"))["backendRefs"]
+    assert (backend["kind"], backend["name"]) == ("Hostname", "app-2.shop.svc.cluster.local")
+
+
+@pytest.mark.parametrize("rewrite", ["/", "/other"])
+@pytest.mark.parametrize("prefix", ["/volumes", "/volumes/"])
+def test_prefix_is_replaced_as_it_was_asked_for(prefix, rewrite):
+    found = rule(*older(1, prefix, rewrite))
+    assert found["matches"] == [{"path": {"type": "PathPrefix", "value": "/volumes"}}]
+    path = found["filters"][0]["urlRewrite"]["path"]
+    assert path == {"type": "ReplacePrefixMatch", "replacePrefixMatch": rewrite}
+
+
+def test_prefix_that_stays_is_not_replaced():
+    assert "filters" not in rule(*older(1, "/kfp"))
+    assert "filters" not in rule(*older(1, "/kfp/", "/kfp"))
+
+
+@pytest.mark.parametrize("kind", ["Exact", "PathPrefix", "RegularExpression"])
+def test_newer_match_is_what_was_asked_for(kind):
+    match = {
+        "path": {"type": kind, "value": "/a"},
+        "method": "GET",
+        "headers": {"x-a": "1"},
+    }
+    found = rule(*newer(matches=[match]))
+    (only,) = found["matches"]
+    assert only["path"] == {"type": kind, "value": "/a"}
+    assert only["method"] == "GET"
+    assert only["headers"] == [{"type": "Exact", "name": "x-a", "value": "1"}]
+
+
+def test_newer_filters_are_what_was_asked_for():
+    match = [{"path": {"type": "PathPrefix", "value": "/a"}}]
+    path = {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/b"}
+    rewrite = {"type": "URLRewrite", "urlRewrite": {"hostname": "in.example.com", "path": path}}
+    (found,) = rule(*newer(matches=match, filters=[rewrite]))["filters"]
+    assert found["urlRewrite"] == rewrite["urlRewrite"]
+    full = {"type": "ReplaceFullPath", "replaceFullPath": "/c"}
+    asked = {"scheme": "https", "hostname": "b.example.com", "port": 8443, "statusCode": 302}
+    redirect = {"type": "RequestRedirect", "requestRedirect": {**asked, "path": full}}
+    found = rule(*newer(matches=match, filters=[redirect]))
+    assert found["filters"][0]["requestRedirect"] == redirect["requestRedirect"]
+    assert "backendRefs" not in found
+
+
+def test_shares_and_hosts_are_kept():
+    backends = [{"service": "a", "port": 80, "weight": 9}, {"service": "b", "port": 80}]
+    (one,) = objects(
+        *newer(backends=backends, hostnames=["a.example.com"], matches=[{"path": {"value": "/a"}}])
+    )
+    assert one["spec"]["hostnames"] == ["a.example.com"]
+    (only,) = one["spec"]["rules"]
+    assert [each["weight"] for each in only["backendRefs"]] == [9, 1]
+
+
+def test_what_is_served_unasked_has_a_name_that_nobody_else_knows():
+    match = [{"path": {"value": "/dex"}}]
+    asked = rule(*newer(matches=match))
+    assert "name" not in asked
+    unasked = rule(*newer(endpoint="istio-ingress-route-unauthenticated", matches=match))
+    assert unasked["name"].endswith("secret")
+
+
+def test_prefix_that_ends_with_a_slash_is_the_same_one_and_the_older_has_it():
+    found, problems = http_routes.fit([*older(1, "/kfp/"), *older(2, "/kfp"), *older(3, "/kfpx")])
+    assert {one.source for one in found} == {"ingress:1 app-1", "ingress:3 app-3"}
+    assert problems == ["ingress:2 app-2: prefix /kfp is that of ingress:1 app-1"]
+
+
+@pytest.mark.parametrize("path", ["/a//b", "/a/../b", "/a/.", "/a%2Fb", '/a"b', "/a|b", "/a%zz"])
+def test_path_that_the_api_server_would_refuse_costs_its_application_alone(path):
+    found, problems = http_routes.fit([*older(1, path), *older(2, "/b"), *older(3, "/c", path)])
+    assert [one.source for one in found] == ["ingress:2 app-2"]
+    assert len(problems) == 2
+
+
+@given(st.lists(st.from_regex(r"/[!-~]{0,20}", fullmatch=True), max_size=8))
+def test_whatever_is_asked_for_is_served_once_or_named(prefixes):
+    asked = [route for n, prefix in enumerate(prefixes) for route in older(n, prefix)]
+    found, problems = http_routes.fit(asked)
+    assert len(found) + len(problems) == len(asked)
+    parts = [one.path.rstrip("/") for one in found]
+    assert len(set(parts)) == len(parts)
+    assert all(http_routes.is_path(one.path) for one in found)
+    assert len({each["metadata"]["name"] for each in objects(*found)}) == len(found)

@@ -1,0 +1,144 @@
+"""The library that controllers use learns which Gateway serves the model, and that none does."""
+
+import ops
+import pytest
+from charmlibs.interfaces import gateway_metadata as library
+from ops import testing
+
+from istio_integrator.ingress import gateway, gateway_api
+from tests.unit.charm import fake_cluster, ingress_world
+
+META = {
+    "name": "jupyter-controller",
+    "requires": {"gateway-metadata": {"interface": "gateway_metadata", "limit": 1}},
+}
+
+
+class Controller(ops.CharmBase):
+    """Reads what it is told, with the library's own requirer."""
+
+    said = None
+
+    def __init__(self, framework):
+        super().__init__(framework)
+        requirer = library.GatewayMetadataRequirer(self)
+        Controller.said = requirer.get_metadata()
+
+
+def heard(bag):
+    """What a controller reads of our data bag."""
+    relation = testing.Relation("gateway-metadata", remote_app_data=bag)
+    ctx = testing.Context(Controller, META)
+    ctx.run(ctx.on.relation_changed(relation), testing.State(relations=[relation]))
+    return Controller.said
+
+
+@pytest.fixture
+def world(monkeypatch):
+    """A model with a route, one controller, and a cluster that has the Gateway API."""
+    fake = fake_cluster.FakeCluster()
+    fake.namespace("kubeflow")
+    ingress_world.connect(fake, monkeypatch)
+    added = fake.add(
+        {
+            "apiVersion": "gateway.networking.k8s.io/v1",
+            "kind": "GatewayClass",
+            "metadata": {"name": "istio"},
+            "spec": {"controllerName": gateway_api.CONTROLLER},
+        }
+    )
+    found = ingress_world.World(
+        fake,
+        ingress_world.route(),
+        ingress_world.auth(),
+        testing.Relation("gateway-metadata", remote_app_name="jupyter-controller"),
+        routing="gateway-api",
+    )
+    (found.gateway_class,) = (key for key, obj in fake.objects.items() if obj is added)
+    return found
+
+
+def told(state):
+    """Our data bag of the relation."""
+    (relation,) = (one for one in state.relations if one.endpoint == "gateway-metadata")
+    return relation.local_app_data
+
+
+def program(fake, status="True"):
+    """Have istiod say that the Gateway is served."""
+    obj = fake.find("Gateway", gateway.NAME, "kubeflow")
+    generation = obj["metadata"].get("generation", 0)
+    said = {"status": status, "observedGeneration": generation, "message": "address pending"}
+    obj["status"] = {
+        "conditions": [
+            {**said, "type": "Accepted", "status": "True"},
+            {**said, "type": "Programmed"},
+        ],
+        "addresses": [{"type": "IPAddress", "value": "203.0.113.7"}],
+    }
+
+
+def test_controller_hears_of_the_gateway_when_istiod_serves_it(world):
+    state = world.run()
+    assert heard(told(state)) is None
+    program(world.fake)
+    found = heard(told(world.run()))
+    assert (found.namespace, found.gateway_name) == ("kubeflow", "kubeflow-gateway")
+    assert found.deployment_name == found.service_account == "kubeflow-gateway-istio"
+
+
+def test_what_was_told_stays_while_pods_restart_and_goes_with_the_mode(world):
+    world.run()
+    program(world.fake)
+    world.run()
+    program(world.fake, "False")
+    state = world.run()
+    assert "address pending" in state.unit_status.message
+    assert heard(told(state)) is not None
+    world.config["routing"] = "virtualservice"
+    assert heard(told(world.run())) is None
+    assert "set routing=gateway-api" in world.status().message
+
+
+def test_without_the_option_nothing_of_the_gateway_api_is_asked_for(world):
+    world.config.clear()
+    state = world.run()
+    assert told(state).get("metadata", "") == ""
+    assert "Gateway API" not in state.unit_status.message
+    assert world.all("HTTPRoute") == []
+
+
+def refuse(world, *rights):
+    world.fake.forbidden.update(rights)
+
+
+def lose_definitions(world, *versions):
+    world.fake.absent.update(f"gateway.networking.k8s.io/{version}" for version in versions)
+
+
+@pytest.mark.parametrize(
+    ("change", "want"),
+    [
+        (lambda world: refuse(world, ("list", "httproutes")), "role that ends in -httproutes"),
+        (lambda world: lose_definitions(world, "v1", "v1beta1"), "has no Gateway API"),
+        (lambda world: lose_definitions(world, "v1"), "too old, it has no v1 of GRPCRoute"),
+        (lambda world: world.fake.objects.pop(world.gateway_class), "offers no GatewayClass"),
+    ],
+    ids=["no role", "absent", "too old", "no class"],
+)
+def test_what_is_missing_is_named_and_nothing_is_served_by_it(world, change, want):
+    change(world)
+    status = world.run().unit_status
+    assert isinstance(status, testing.BlockedStatus)
+    assert want in status.message
+    assert world.gateway() is None
+
+
+def test_a_model_that_is_served_stays_served_where_the_gateway_api_is_missing(world):
+    world.config.clear()
+    world.run()
+    world.config["routing"] = "gateway-api"
+    lose_definitions(world, "v1")
+    assert "no v1 of GRPCRoute" in world.run().unit_status.message
+    assert world.gateway()["apiVersion"] == "networking.istio.io/v1"
+    assert len(world.routes()) == 1
