@@ -16,6 +16,7 @@ from istio_integrator.ingress import (
     certificate,
     gateway,
     gateway_api,
+    guard_change,
     guards,
     managed_gateway,
     memory,
@@ -216,6 +217,7 @@ class Ingress:
         if names := guards.guarded_too(context, target):
             shown = ", ".join(names[:_NAMED])
             logger.warning("%d Gateways of others are guarded as ours: %s.", len(names), shown)
+        guard_change.filters_first(self._scope, context, lambda: self._sleep(SETTLE))
         put_up = _created(self._scope.manifests.apply(guards.FOLDER, context)[0])
         served = self._find_gateway()
         if served is None and not target.neighbours:

@@ -1,0 +1,64 @@
+"""How a guard becomes one of another shape, as a refresh brings it, unseen by its neighbours.
+
+A gateway hears of filters and of routes one after the other. Routes of the next guard in front of
+filters of the former one have those ask about the hosts of others, too; the next guard's filters
+do right by the routes of either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from istio_integrator import parts
+from istio_integrator.ingress import guards
+from istio_integrator.kube import cluster, manifests
+
+_FILTER = "HTTP_FILTER"
+
+
+def filters_first(
+    scope: parts.Context, context: guards.Context, settle: Callable[[], None]
+) -> None:
+    """Have the filters of a guard change by themselves, where they and what is around them do.
+
+    Args:
+        scope: What every part may use.
+        context: The guard that is wanted.
+        settle: Waits until the gateway has heard of it.
+    """
+    for wanted in manifests.render(guards.FOLDER, context):
+        metadata = wanted["metadata"]
+        found = scope.cluster.get(cluster.ENVOY_FILTER, metadata["name"], metadata["namespace"])
+        if scope.manifests.is_ours(found) and (step := between(found, wanted)):
+            scope.cluster.apply(scope.manifests.prepared(guards.FOLDER, step))
+            settle()
+
+
+def between(found: cluster.Object | None, wanted: cluster.Object) -> cluster.Object | None:
+    """Make the step from one guard to another; None where one is enough.
+
+    Filters that are switched on otherwise than before are none for the former guard's routes.
+
+    Args:
+        found: The EnvoyFilter that stands.
+        wanted: The one that is to stand.
+    """
+    filters, rest = _parted(found)
+    wanted_filters, wanted_rest = _parted(wanted)
+    if manifests.is_current(filters, wanted_filters) or manifests.is_current(rest, wanted_rest):
+        return None
+    if not rest or _switches(filters) != _switches(wanted_filters):
+        return None
+    return {**wanted, "spec": {**wanted["spec"], "configPatches": [*wanted_filters, *rest]}}
+
+
+def _parted(guard: cluster.Object | None) -> tuple[list[cluster.Object], list[cluster.Object]]:
+    patches = cluster.parts(cluster.at(guard, "spec"), "configPatches")
+    filters = [each for each in patches if each.get("applyTo") == _FILTER]
+    return filters, [each for each in patches if each.get("applyTo") != _FILTER]
+
+
+def _switches(filters: list[cluster.Object]) -> list[tuple[object, object]]:
+    """List the filters' names, and whether each is off until a route switches it on."""
+    values = [cluster.at(each, "patch", "value") for each in filters]
+    return [(value.get("name"), value.get("disabled")) for value in values]
