@@ -9,6 +9,7 @@ from lightkube.models.authentication_v1 import TokenRequestSpec
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources import core_v1
 
+from integrator_contract import names
 from istio_integrator.ingress import gateway, gateway_api
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import errors
@@ -210,7 +211,7 @@ def serving(client, kubeconfig, folder):
         found.folder = folder
         found.before = found.reconcile()
         token = found.run(client, 80)
-        labels = {gateway_api.NAME_LABEL: gateway.NAME}
+        labels = {names.GATEWAY_NAME: gateway.NAME}
         stack.enter_context(
             world.gateway(folder, xds, ports[2], token, namespace=model, labels=labels)
         )

@@ -10,10 +10,6 @@ from istio_integrator import texts
 from istio_integrator.ingress import gateway, observed
 from istio_integrator.kube import cluster
 
-CONTROLLER = "istio.io/gateway-controller"
-"""Whom istiod's own GatewayClass names (istio pilot/pkg/features, ManagedGatewayController)."""
-NAME_LABEL = "gateway.networking.k8s.io/gateway-name"
-"""Pods of the workload that istiod deploys have the name of their Gateway in it."""
 USUAL_CLASS = "istio"
 MOST_HOSTS = 32
 """A Gateway has 64 listeners at most, and each host takes one for HTTP and one for HTTPS."""
@@ -75,7 +71,7 @@ def classes(found: Iterable[cluster.Object]) -> list[str]:
     own = (
         each["metadata"]["name"]
         for each in found
-        if cluster.at(each, "spec").get("controllerName") == CONTROLLER
+        if cluster.at(each, "spec").get("controllerName") == names.GATEWAY_CONTROLLER
     )
     return sorted(own)[:_MOST_CLASSES]
 
@@ -113,8 +109,8 @@ def _of_istiod(offer: Offer) -> Iterable[str]:
             yield f"istiod {offer.istiod} has {what} switched off; unset {name} there"
     if not offer.classes:
         yield (
-            f"istiod {offer.istiod} offers no GatewayClass of {CONTROLLER}; restart it if the "
-            "Gateway API was installed after it, or set routing=virtualservice"
+            f"istiod {offer.istiod} offers no GatewayClass of {names.GATEWAY_CONTROLLER}; "
+            "restart it if the Gateway API was installed after it, or set routing=virtualservice"
         )
     elif not offer.gateway_class:
         shown = observed.listed(offer.classes)

@@ -6,6 +6,7 @@ import functools
 import logging
 from collections.abc import Sequence
 
+from integrator_contract import names
 from istio_integrator import parts, texts
 from istio_integrator.ingress import choice, gateway, gateway_api, http_routes, routes
 from istio_integrator.kube import cluster, errors, manifests, owners
@@ -232,7 +233,7 @@ class ManagedGateway:
 
     @property
     def _selector(self) -> dict[str, str]:
-        return {gateway_api.NAME_LABEL: gateway.NAME}
+        return {names.GATEWAY_NAME: gateway.NAME}
 
     @property
     def _redirect(self) -> str:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from integrator_contract import names
 from istio_integrator.ingress import gateway, gateway_api, http_routes, requested
 from istio_integrator.kube import manifests
 from istio_integrator.relations import ingress_route, kubeflow
@@ -112,7 +113,7 @@ def test_virtual_services_of_others_on_our_gateway_are_found_by_both_spellings()
 
 TARGET = gateway.Target(
     namespace="kubeflow",
-    selector={gateway_api.NAME_LABEL: gateway.NAME},
+    selector={names.GATEWAY_NAME: gateway.NAME},
     service="kubeflow-gateway-istio",
     http_port=80,
     https_port=443,

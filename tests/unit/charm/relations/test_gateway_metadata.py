@@ -5,7 +5,8 @@ import pytest
 from charmlibs.interfaces import gateway_metadata as library
 from ops import testing
 
-from istio_integrator.ingress import gateway, gateway_api
+from integrator_contract import names
+from istio_integrator.ingress import gateway
 from tests.unit.charm import fake_cluster, ingress_world
 
 META = {
@@ -44,7 +45,7 @@ def world(monkeypatch):
             "apiVersion": "gateway.networking.k8s.io/v1",
             "kind": "GatewayClass",
             "metadata": {"name": "istio"},
-            "spec": {"controllerName": gateway_api.CONTROLLER},
+            "spec": {"controllerName": names.GATEWAY_CONTROLLER},
         }
     )
     found = ingress_world.World(
