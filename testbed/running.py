@@ -61,6 +61,8 @@ class RunningTestbed:
         return {
             **system,
             "KUBECONFIG": str(self.kubeconfig),
+            # By the server's address alone, which another testbed may have had before.
+            "KUBECACHEDIR": str(self.kubeconfig.parent / "kubectl"),
             "PATH": f"{self.programs}{os.pathsep}{system['PATH']}",
         }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
 import itertools
 import json
 from collections.abc import Iterator
@@ -33,11 +34,6 @@ AUTH = {
 }
 GUARDING = ("EnvoyFilter", "AuthorizationPolicy", "Gateway", "VirtualService", "Secret")
 """Kinds whose objects of ours no tenant may make change."""
-_NAMESPACED = tuple(
-    ".".join(filter(None, (kind.plural, kind.api_version.rpartition("/")[0])))
-    for kind in charm_cluster.KINDS.values()
-    if kind.namespaced and kind.name not in ("Event", "Lease")
-)
 
 
 class World:
@@ -194,7 +190,7 @@ class World:
         finally:
             self.charm.related.pop()
         said = self.charm.hook("update_status")
-        new = more.keys() - self.ours().keys()
+        new = _routes(more) - _routes(self.ours())
         assert len(new) == 1, (said - self.baseline, new)
         self.assert_blames_nobody_else(said)
         assert self.charm.published("gateway-info")["gateway_up"] == "true", said - self.baseline
@@ -229,10 +225,19 @@ class World:
         """Assert that we wrote nothing there but Events and claims."""
         path = "{range .items[*]}{.kind} {.metadata.name}:{.metadata.managedFields[*].manager}\n"
         how = ("-o", f"jsonpath={path}{{end}}", "--show-managed-fields")
-        where = ("get", ",".join(_NAMESPACED), "-n", self.profile)
+        where = ("get", ",".join(self._namespaced), "-n", self.profile)
         lines = self.control_plane.kubectl(*where, *how).stdout.splitlines()
         told = (line.partition(":") for line in lines)
         assert [name for name, _, who in told if set(who.split()) & set(parts.MANAGERS)] == []
+
+    @functools.cached_property
+    def _namespaced(self):
+        """The kinds that we may write, as far as they are served."""
+        return [
+            ".".join(filter(None, (kind.plural, kind.api_version.rpartition("/")[0])))
+            for kind in charm_cluster.KINDS.values()
+            if kind.namespaced and kind.name not in ("Event", "Lease") and self.api.serves(kind)
+        ]
 
     def ours(self):
         """What we made to guard and serve the model, by name."""
@@ -268,6 +273,11 @@ class World:
         for tenant in (self.plain, self.meshed):
             self.api.delete(tenant.given[1])
         charm_runs.delete(self.api, self.model)
+
+
+def _routes(ours):
+    """The names of the routes among what is ours."""
+    return {entry.get("name") for spec in ours.values() for entry in (spec or {}).get("http", ())}
 
 
 def _writers(obj):

@@ -11,6 +11,9 @@ from tests import waiting
 from tests.functional import gateway_api_world as world
 from tests.functional import ingress_world, istiod_world
 
+# An istiod deploys gateways only where no other has led before: a control plane of its own.
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def served(client, kubeconfig, tmp_path_factory):

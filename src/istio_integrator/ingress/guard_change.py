@@ -37,7 +37,8 @@ def filters_first(
 def between(found: cluster.Object | None, wanted: cluster.Object) -> cluster.Object | None:
     """Make the step from one guard to another; None where one is enough.
 
-    Filters that are switched on otherwise than before are none for the former guard's routes.
+    Filters that are switched on otherwise are none for the former guard's routes; nor are those
+    that ask another service or take another word of it, since its routes know what to take away.
 
     Args:
         found: The EnvoyFilter that stands.
@@ -47,7 +48,7 @@ def between(found: cluster.Object | None, wanted: cluster.Object) -> cluster.Obj
     wanted_filters, wanted_rest = _parted(wanted)
     if manifests.is_current(filters, wanted_filters) or manifests.is_current(rest, wanted_rest):
         return None
-    if not rest or _switches(filters) != _switches(wanted_filters):
+    if not rest or _nature(filters) != _nature(wanted_filters):
         return None
     return {**wanted, "spec": {**wanted["spec"], "configPatches": [*wanted_filters, *rest]}}
 
@@ -58,7 +59,16 @@ def _parted(guard: cluster.Object | None) -> tuple[list[cluster.Object], list[cl
     return filters, [each for each in patches if each.get("applyTo") != _FILTER]
 
 
-def _switches(filters: list[cluster.Object]) -> list[tuple[object, object]]:
-    """List the filters' names, and whether each is off until a route switches it on."""
+def _nature(filters: list[cluster.Object]) -> list[tuple[object, ...]]:
+    """List what routes rely on: names, whether off until switched on, who is asked, its word."""
     values = [cluster.at(each, "patch", "value") for each in filters]
-    return [(value.get("name"), value.get("disabled")) for value in values]
+    services = [cluster.at(value, "typed_config", "http_service") for value in values]
+    return [
+        (
+            value.get("name"),
+            value.get("disabled"),
+            service.get("server_uri"),
+            cluster.at(service, "authorization_response").get("allowed_upstream_headers"),
+        )
+        for value, service in zip(values, services, strict=True)
+    ]

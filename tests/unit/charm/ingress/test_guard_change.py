@@ -1,6 +1,7 @@
 """One guard becomes another while others are served on the same gateway."""
 
 import copy
+import dataclasses
 
 import pytest
 
@@ -22,7 +23,7 @@ def former(guard):
     for patch in found["spec"]["configPatches"]:
         value = patch["patch"]["value"]
         if patch["applyTo"] == "HTTP_FILTER":
-            value["typed_config"] = {"former": True}
+            value["typed_config"]["@type"] = "former"
         else:
             value["typed_per_filter_config"] = {"former": True}
     return found
@@ -55,6 +56,23 @@ def test_filters_that_are_switched_on_otherwise_are_none_for_the_routes_that_sta
     for patch in parted(found)[0]:
         patch["patch"]["value"]["disabled"] = not patch["patch"]["value"]["disabled"]
     assert guard_change.between(found, wanted) is None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(guards.Guard(), id="closed"),
+        pytest.param(
+            guards.Guard(service=dataclasses.replace(SERVICE, port=81)), id="another service"
+        ),
+        pytest.param(
+            guards.Guard(service=dataclasses.replace(SERVICE, response_headers=("x-user",))),
+            id="another word",
+        ),
+    ],
+)
+def test_routes_that_take_away_something_else_stand_before_no_new_filters(wanted, other):
+    assert guard_change.between(former(rendered(other)), wanted) is None
 
 
 def test_no_guard_and_one_without_routes_are_replaced_at_once(wanted):
