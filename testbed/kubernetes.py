@@ -25,6 +25,9 @@ _DISCOVERY = (
     "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
 )
 _ATTEMPTS = 4
+# What a server answers that is starting, busy, or still preparing a kind it has just been taught
+# ("storage is (re)initializing"); client-go, too, asks again.
+_MOMENTARY = frozenset({429, 500, 502, 503, 504})
 
 
 class ApiError(Exception):
@@ -252,18 +255,18 @@ class Api:
         """List and watch for ever: ADDED, MODIFIED, DELETED, and BOOKMARK after the first list.
 
         A watch that ends is started again where it was; one that is too old lists again, and then
-        what vanished in between is not reported.
+        what vanished in between is not reported. A server that can't answer now is asked again.
         """
         version = ""
         while True:
-            if not version:
-                answer = json.loads(await self.request("GET", path))
-                version = answer["metadata"]["resourceVersion"]
-                kind = answer["kind"].removesuffix("List")
-                for item in answer.get("items") or []:
-                    yield "ADDED", {"kind": kind, **item}
-                yield "BOOKMARK", answer
             try:
+                if not version:
+                    answer = json.loads(await self.request("GET", path))
+                    version = answer["metadata"]["resourceVersion"]
+                    kind = answer["kind"].removesuffix("List")
+                    for item in answer.get("items") or []:
+                        yield "ADDED", {"kind": kind, **item}
+                    yield "BOOKMARK", answer
                 async for event, item in self._watch(path, version):
                     if event == "ERROR":
                         version = ""
@@ -274,9 +277,12 @@ class Api:
             except (aiohttp.ClientError, TimeoutError):
                 await asyncio.sleep(0.5)
             except ApiError as error:
-                if error.code != 410:
+                if error.code == 410:
+                    version = ""
+                elif error.code in _MOMENTARY:
+                    await asyncio.sleep(0.5)
+                else:
                     raise
-                version = ""
 
     async def _watch(self, path: str, version: str) -> AsyncIterator[tuple[str, Object]]:
         params = {"watch": "true", "resourceVersion": version, "allowWatchBookmarks": "true"}

@@ -126,8 +126,8 @@ class Observer:
         return line.succeeded_at
 
     @contextlib.asynccontextmanager
-    async def following(self, api: kubernetes.Api) -> AsyncIterator[None]:
-        """Watch the cluster while the context lasts; returns after the first lists."""
+    async def following(self, api: kubernetes.Api, within: float = 180) -> AsyncIterator[None]:
+        """Watch the cluster while the context lasts; enters after the first lists."""
         kinds = [("Pod", ""), ("Job", "batch"), ("TFJob", "kubeflow.org")]
         resources = []
         for kind, group in kinds:
@@ -140,11 +140,19 @@ class Observer:
         ]
         first = asyncio.gather(*(event.wait() for event in synced))
         try:
-            done, _ = await asyncio.wait(
-                [first, *tasks], timeout=30, return_when=asyncio.FIRST_COMPLETED
+            await asyncio.wait(
+                [first, *tasks], timeout=within, return_when=asyncio.FIRST_COMPLETED
             )
-            if first not in done:
-                raise NotObserved("the cluster's pods could not be watched")
+            for task in tasks:
+                if task.done():
+                    raise NotObserved(f"no {task.get_name()} can be watched") from task.exception()
+            if not first.done():
+                late = [
+                    r.kind
+                    for r, event in zip(resources, synced, strict=True)
+                    if not event.is_set()
+                ]
+                raise NotObserved(f"not listed within {within:g} s: {', '.join(late)}")
             yield
         finally:
             first.cancel()

@@ -1,5 +1,7 @@
+import contextlib
 import ssl
 
+import pytest
 from aiohttp import test_utils, web
 
 from testbed import kubernetes
@@ -49,3 +51,44 @@ async def test_a_log_that_is_not_utf_8_is_read_all_the_same():
         kubernetes.Api(str(server.make_url("")), ssl.create_default_context()) as api,
     ):
         assert await api.log("ns", "x", "istio-proxy") == "slice \ufffd of a crash"
+
+
+@contextlib.asynccontextmanager
+async def answering(path, *answers):
+    """Give these answers in turn to whoever asks for the path; the last one for ever."""
+    left = list(answers)
+
+    async def answer(request):
+        status, document = left.pop(0) if len(left) > 1 else left[0]
+        return web.json_response(document, status=status)
+
+    app = web.Application()
+    app.router.add_get(path, answer)
+    async with (
+        test_utils.TestServer(app) as server,
+        kubernetes.Api(str(server.make_url("")), ssl.create_default_context()) as api,
+    ):
+        yield api
+
+
+JOBS = {
+    "kind": "TFJobList",
+    "metadata": {"resourceVersion": "7"},
+    "items": [{"metadata": {"name": "first"}}],
+}
+
+
+@pytest.mark.parametrize("code", [429, 503])
+async def test_a_kind_that_is_not_ready_to_be_listed_is_listed_again(code):
+    not_yet = {"message": "storage is (re)initializing"}
+    async with answering("/tfjobs", (code, not_yet), (200, JOBS)) as api:
+        seen = api.follow("/tfjobs")
+        event, item = await anext(seen)
+        await seen.aclose()
+    assert (event, item["metadata"]["name"]) == ("ADDED", "first")
+
+
+async def test_a_kind_that_may_not_be_listed_ends_the_watch():
+    async with answering("/tfjobs", (403, {"message": "no"})) as api:
+        with pytest.raises(kubernetes.ApiError, match="403 no"):
+            await anext(api.follow("/tfjobs"))

@@ -13,6 +13,7 @@ from testbed.options import Options
         pytest.param(Options(revision="1-31-1", classic_sidecars=True), id="revision"),
         pytest.param(Options(extras=("training-operator",)), id="extra"),
         pytest.param(Options(without_istio=True, classic_sidecars=True), id="istio-later"),
+        pytest.param(Options(external_istiod=True, cni=True), id="istio-elsewhere"),
     ],
 )
 def test_options_that_make_sense_have_no_problems(wanted: Options):

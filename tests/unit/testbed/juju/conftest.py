@@ -15,7 +15,7 @@ import zipfile
 
 import pytest
 
-from testbed import loopback
+from testbed import loopback, programs
 from testbed.juju import client, pack
 from tests import waiting
 
@@ -33,15 +33,21 @@ PACE = {
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory):
     """The tiny charm, packed; ops comes from the tests' own environment."""
-    source = tmp_path_factory.mktemp("tiny") / "tiny"
+    found = [importlib.util.find_spec(name) for name in LIBRARIES]
+    return pack_tiny(
+        tmp_path_factory.mktemp("tiny"),
+        [next(iter(spec.submodule_search_locations or [spec.origin])) for spec in found],
+    )
+
+
+def pack_tiny(folder, libraries):
+    """Pack the tiny charm with the modules and packages at some paths."""
+    source = folder / "tiny"
     shutil.copytree(TINY, source)
     (source / "lib").mkdir()
-    for name in LIBRARIES:
-        found = importlib.util.find_spec(name)
-        origin = pathlib.Path(found.origin) if found.origin else None
-        place = pathlib.Path(next(iter(found.submodule_search_locations or [origin])))
-        (source / "lib" / place.name).symlink_to(place)
-    return pack.pack(source, source.parent)
+    for path in map(pathlib.Path, libraries):
+        (source / "lib" / path.name).symlink_to(path)
+    return pack.pack(source, folder)
 
 
 @pytest.fixture(scope="session")
@@ -156,6 +162,7 @@ class Model:
                 "--data-dir", str(folder),
                 "--bin-dir", str(folder / "bin"),
                 "--pebble", sys.executable,
+                "--jujuc", programs.ensure(["jujuc"])["jujuc"] / "bin" / "jujuc",
             ],
             env=environment, check=True, capture_output=True, timeout=30,
         )  # fmt: skip

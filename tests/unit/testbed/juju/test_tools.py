@@ -4,6 +4,7 @@ import pytest
 
 from testbed.juju import client
 from testbed.juju.agent import flags
+from tests import waiting
 
 EVALUATING = '[ -z "$JUJU_ACTION_NAME" ] || eval "$(action-get code)"'
 
@@ -23,6 +24,7 @@ def shell(plain, new_model):
                 results = error.outcome["results"]
             return results["return-code"], results.get("stdout", ""), results.get("stderr", "")
 
+        run.model = model
         yield run
 
 
@@ -45,6 +47,23 @@ def shell(plain, new_model):
             "relation-get --format=json -r 1 a plain/0",
             None,
             id="an empty value deletes",
+        ),
+        pytest.param(
+            r"""printf 'a: x\nb: 08\n' | relation-set -r 1 --file -; """
+            "relation-get --format=json -r 1 b plain/0",
+            "08",
+            id="relation-set of YAML",
+        ),
+        pytest.param(
+            r"printf 'key: |\n  two\n  lines\n' | state-set --file=-; "
+            "state-get --format=json key",
+            "two\nlines\n",
+            id="state-set of YAML",
+        ),
+        pytest.param(
+            """echo '{"key": "of JSON"}' | state-set --file -; state-get --format=json key""",
+            "of JSON",
+            id="state-set of JSON",
         ),
     ],
 )
@@ -136,3 +155,14 @@ def test_secret_changes_make_revisions_and_the_reader_keeps_the_one_it_tracks(sh
 def test_flags_may_stand_anywhere(argv, flag, rest):
     parsed = flags.parse(argv, values="relation", switches="app")
     assert (parsed.flags, parsed.rest) == (flag, rest)
+
+
+def test_the_model_logs_lines_in_their_order(shell):
+    numbers = [str(number) for number in range(300)]
+    assert shell('i=0; while [ $i -lt 300 ]; do juju-log "line $i"; i=$((i + 1)); done')[0] == 0
+
+    def logged():
+        lines = shell.model.juju.debug_log().splitlines()
+        return [line.rpartition(" ")[2] for line in lines if " line " in line]
+
+    assert waiting.eventually(lambda: logged() == numbers), logged()

@@ -2,6 +2,7 @@ import asyncio
 
 import pytest
 
+from testbed import kubernetes
 from testbed.kit import observer
 
 
@@ -66,3 +67,35 @@ async def test_a_job_that_failed_is_told_from_one_that_succeeded():
     assert (await watcher.ended("ns", "other", 1)).has_ended
     with pytest.raises(observer.NotObserved, match="other failed"):
         await watcher.succeeded("ns", "other")
+
+
+class Served:
+    """An API server that serves Pods only, and answers a list of them like this."""
+
+    def __init__(self, answer):
+        self._answer = answer
+
+    async def resource(self, kind, group=None):
+        if kind != "Pod":
+            raise LookupError(kind)
+        return kubernetes.Resource("", "v1", kind, "pods", True, frozenset())
+
+    async def follow(self, path):
+        await self._answer()
+        yield "BOOKMARK", {}
+
+
+async def test_what_can_not_be_watched_is_named_with_its_cause():
+    async def refuse():
+        raise kubernetes.ApiError("GET", "/api/v1/pods", 403, "forbidden")
+
+    with pytest.raises(observer.NotObserved, match="no Pod can be watched") as raised:
+        async with observer.Observer().following(Served(refuse)):
+            pytest.fail("entered before the first list")
+    assert "403 forbidden" in str(raised.value.__cause__)
+
+
+async def test_what_is_not_listed_in_time_is_named():
+    with pytest.raises(observer.NotObserved, match=r"not listed within 0.01 s: Pod"):
+        async with observer.Observer().following(Served(asyncio.Event().wait), within=0.01):
+            pytest.fail("entered before the first list")

@@ -13,11 +13,13 @@ logger = logging.getLogger(__name__)
 
 
 class Tiny(ops.CharmBase):
-    """Observes everything."""
+    """Observes everything, and counts it."""
+
+    _stored = ops.StoredState()
 
     def __init__(self, framework):
         super().__init__(framework)
-        self._stored = ops.StoredState()
+        self._stored.set_default(seen=0, note="")
         for name, bound in self.on.events().items():
             if name.startswith("collect_"):
                 continue
@@ -32,6 +34,8 @@ class Tiny(ops.CharmBase):
 
     def _on_anything(self, event):
         hook = os.environ["JUJU_HOOK_NAME"]
+        self._stored.seen += 1
+        self._stored.note = "lines\nand: 'quotes', \"more\" # and signs"
         logger.info("SAW %s", json.dumps({"hook": hook, **self._facts()}))
         if self.config["slow"] == hook:
             time.sleep(60)
@@ -49,6 +53,8 @@ class Tiny(ops.CharmBase):
     def _facts(self):
         relation = os.environ.get("JUJU_RELATION_ID", "")
         facts = {
+            "seen": self._stored.seen,
+            "note": self._stored.note,
             "leader": self.unit.is_leader(),
             "relation": relation,
             "remote": os.environ.get("JUJU_REMOTE_UNIT", ""),
@@ -93,4 +99,6 @@ class Tiny(ops.CharmBase):
 
 
 if __name__ == "__main__":
-    ops.main(Tiny)
+    # Before 2.17 the module can't be called itself.
+    main = ops.main if callable(ops.main) else ops.main.main
+    main(Tiny, use_juju_for_storage=True)
