@@ -11,6 +11,8 @@ import re
 import sys
 from typing import Any
 
+import compatibility
+import installations
 import program
 import tables
 import yaml
@@ -248,6 +250,18 @@ def _form(endpoint: dict[str, Any]) -> str:
     return written + (", one" if endpoint.get("limit") == 1 else "")
 
 
+def istio_installations() -> str:
+    """Describe what the charm makes of each installation of Istio."""
+    return installations.page(ROOT)
+
+
+def readme() -> str:
+    """Return README.md with the versions of the pins in its table."""
+    claimed = compatibility.table(ROOT)
+    text = (ROOT / "README.md").read_text()
+    return re.sub(r"\|  \| tried \|.*\n(?:\|.*\n)+", lambda _: claimed, text, count=1)
+
+
 def terraform_variables() -> str:
     """Return terraform/variables.tf with the options of config.yaml in its list."""
     options = yaml.safe_load((ROOT / "config.yaml").read_text())["options"]
@@ -270,10 +284,12 @@ def terraform_outputs() -> str:
 
 
 PAGES = {
+    "README.md": readme,
     "docs/reference/access.md": access,
     "docs/reference/checks.md": checks,
     "docs/reference/events.md": events,
     "docs/reference/reasons.md": reasons,
+    "docs/reference/istio-installations.md": istio_installations,
     "docs/reference/relations.md": relations,
     "docs/reference/configuration.md": configuration,
     "docs/reference/actions.md": actions,
@@ -291,7 +307,7 @@ def main() -> int:
 
     parser = testbed.command_line.parser(
         "docs/generate.py",
-        "Write docs/reference and the lists of terraform from the sources that hold the truth.",
+        "Write docs/reference and other lists from the sources that hold the truth.",
         "python docs/generate.py",
         "python docs/generate.py --check",
     )

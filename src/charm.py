@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import os
 import pathlib
@@ -16,6 +17,7 @@ from istio_integrator import actions, diagnosis, order, parts, statuses, texts
 from istio_integrator.config import config
 from istio_integrator.kube import cluster, errors, fences, manifests
 from istio_integrator.lifecycle import workload
+from istio_integrator.membership import model_namespace
 from istio_integrator.mesh import discovery, installation
 from istio_integrator.relations import endpoints, kubeflow, mesh_facts
 
@@ -188,6 +190,8 @@ class IstioIntegrator(ops.CharmBase):
         search.reconcile()
         self._statuses = list(search.statuses())
         context = self._context(api, options, search.mesh)
+        plane = model_namespace.data_plane(context)
+        context = dataclasses.replace(context, data_plane=plane)
         return order.Parts(self, context, self._related, discovered=search)
 
     def _context_without_mesh(self) -> parts.Context:

@@ -16,6 +16,7 @@ output "provides" {
     istio_pilot                         = "istio-pilot"
     mesh_info                           = "mesh-info"
     metrics_endpoint                    = "metrics-endpoint"
+    service_mesh                        = "service-mesh"
   }
 }
 

@@ -53,6 +53,7 @@ variable "config" {
   validation {
     condition = alltrue([for name in keys(var.config) : contains([
       "admission",
+      "authorization",
       "convergence-max-unavailable",
       "excluded-outbound-ports",
       "excluded-pods",
@@ -76,11 +77,15 @@ variable "config" {
       "lifecycle-namespaces",
       "log-level",
       "mesh-membership",
+      "mesh-mode",
+      "mtls",
+      "mtls-exceptions",
       "pod-annotations",
       "pod-labels",
       "proxy-shutdown",
       "replace-broken-pods",
       "revision",
+      "route-namespaces",
       "routing",
       "sidecar-convergence",
       "sidecar-mode",

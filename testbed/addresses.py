@@ -43,6 +43,20 @@ class Plan:
         return self.link[2]
 
     @property
+    def _istiod_link(self) -> IPv4Network:
+        return IPv4Network((int(self.link.broadcast_address) + 1, self.link.prefixlen))
+
+    @property
+    def istiod_gateway(self) -> IPv4Address:
+        """The node's end of the link to an istiod outside of the cluster."""
+        return self._istiod_link[1]
+
+    @property
+    def istiod(self) -> IPv4Address:
+        """An istiod outside of the cluster."""
+        return self._istiod_link[2]
+
+    @property
     def kubernetes(self) -> IPv4Address:
         """The Service `kubernetes.default`."""
         return self.services[1]

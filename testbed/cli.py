@@ -90,6 +90,7 @@ def _add_up(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
         "--wait",
         "--wait --classic-sidecars --disable-policy-api",
         "--wait --with training-operator",
+        "--wait --external-istiod",
         "--control-plane-only --kubernetes 1.34",
     )
     up.add_argument("--wait", action="store_true", help="until everything is ready")
@@ -99,6 +100,11 @@ def _add_up(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
         help="etcd, kube-apiserver and kube-controller-manager on loopback; needs no root",
     )
     up.add_argument("--without-istio", action="store_true", help="see `testbed istio install`")
+    up.add_argument(
+        "--external-istiod",
+        action="store_true",
+        help="istiod runs outside of the cluster, in a network of its own",
+    )
     cli_istio.add_switches(up)
     up.add_argument(
         "--disable-policy-api",
@@ -150,6 +156,7 @@ def _up(args: argparse.Namespace) -> int:
         without_istio=args.without_istio,
         classic_sidecars=args.classic_sidecars,
         cni=args.cni,
+        external_istiod=args.external_istiod,
         revision=args.revision,
         disable_policy_api=args.disable_policy_api,
         disable_policy_plugin=args.disable_policy_plugin,

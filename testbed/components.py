@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from testbed import outside
 from testbed.addresses import Plan
 from testbed.options import Options
 
@@ -30,6 +31,8 @@ class Layout:
     apiserver_port: int = 6443
     etcd_port: int = 2379
     pause_image: str = ""
+    istiod: outside.Process | None = None
+    """An istiod outside of the cluster."""
     snapshotter: str = "overlayfs"
 
     @property
@@ -244,10 +247,28 @@ def coredns(layout: Layout) -> Component:
     )
 
 
+def istiod(layout: Layout, process: outside.Process) -> Component:
+    """Render an istiod outside of the cluster, in its own network."""
+    return Component(
+        name="istiod",
+        argv=(
+            *("nsenter", f"--net=/run/netns/{outside.NETWORK}", "--"),
+            *("env", f"--chdir={layout.state / 'istiod'}"),
+            str(layout.binaries / "pilot-discovery"),
+            *process.arguments,
+            *_flags(kubeconfig=layout.kubeconfig("istiod")),
+        ),
+        after=("kube-apiserver",),
+        probe=f"tcp://{layout.plan.istiod}:{outside.INJECTOR_PORT}",
+        environment=process.environment,
+    )
+
+
 def all_of(layout: Layout) -> list[Component]:
     """Return the components that the options ask for, in the order of starting."""
     plane = [etcd(layout), apiserver(layout), controller_manager(layout)]
     if layout.options.control_plane_only:
         return plane
     node = [scheduler, containerd, kubelet, kube_proxy, coredns]
-    return [*plane, *(render(layout) for render in node)]
+    elsewhere = [istiod(layout, layout.istiod)] if layout.istiod else []
+    return [*plane, *(render(layout) for render in node), *elsewhere]

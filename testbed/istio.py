@@ -15,9 +15,9 @@ from typing import Any
 
 import yaml
 
-from testbed import components, errors, paths, programs
+from testbed import components, errors, outside, paths, programs
 
-SYSTEM = "istio-system"
+SYSTEM = outside.SYSTEM
 INGRESS = "istio-ingress"
 GATEWAY = "istio-ingressgateway"
 CNI = "istio-cni-node"
@@ -46,6 +46,8 @@ class Installation:
     classic_sidecars: bool = False
     cni_image: str = ""
     """Of the CNI plugin's installer; empty: pods have an init container instead."""
+    outside: str = ""
+    """The address of an istiod outside of the cluster; empty: it runs in a pod."""
 
     @property
     def deployment(self) -> str:
@@ -66,9 +68,10 @@ def overlay(wanted: Installation) -> dict[str, Any]:
         "enabled": True,
         "k8s": {"resources": small},
     }
-    if wanted.revision:
+    host = wanted.outside or f"{wanted.deployment}.{SYSTEM}.svc"
+    address = f"{host}:{outside.DISCOVERY_PORT}"
+    if wanted.revision or wanted.outside:
         # Its ConfigMap of the mesh is looked for in the gateway's namespace, where there is none.
-        address = f"{wanted.deployment}.{SYSTEM}.svc:15012"
         proxy_config = json.dumps({"discoveryAddress": address})
         gateway["k8s"]["env"] = [{"name": "PROXY_CONFIG", "value": proxy_config}]
     spec: dict[str, Any] = {
@@ -101,6 +104,9 @@ def overlay(wanted: Installation) -> dict[str, Any]:
         }
     if wanted.revision:
         spec["revision"] = wanted.revision
+    if wanted.outside:
+        spec["meshConfig"] = {"defaultConfig": {"discoveryAddress": address}}
+        spec["values"]["global"]["caAddress"] = address
     return {"apiVersion": "install.istio.io/v1alpha1", "kind": "IstioOperator", "spec": spec}
 
 
@@ -113,6 +119,8 @@ class Manifests:
     settings: Path
     """What starts no pod."""
     workloads: Path
+    process: Path
+    """How an istiod outside of the cluster is run; only there with one."""
 
 
 def render(wanted: Installation) -> Manifests:
@@ -124,12 +132,17 @@ def render(wanted: Installation) -> Manifests:
     document = json.dumps(overlay(wanted), sort_keys=True)
     key = hashlib.sha256(f"{programs.key('istio')} {document}".encode()).hexdigest()[:16]
     folder = paths.cache() / "manifests" / f"istio-{key}"
-    found = Manifests(*(folder / f"{name}.json" for name in ("crds", "settings", "workloads")))
+    names = ("crds", "settings", "workloads", "process")
+    found = Manifests(*(folder / f"{name}.json" for name in names))
     if not folder.is_dir():
         objects = _generate(document)
         folder.parent.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(prefix=".istio-", dir=folder.parent))
-        for place, items in zip(dataclasses.astuple(found), split(objects), strict=True):
+        if wanted.outside:
+            objects, process = outside.take_out(objects, wanted.deployment, wanted.outside)
+            (scratch / found.process.name).write_text(json.dumps(dataclasses.asdict(process)))
+        places = (found.definitions, found.settings, found.workloads)
+        for place, items in zip(places, split(objects), strict=True):
             text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
             (scratch / place.name).write_text(text)
         scratch.rename(folder)

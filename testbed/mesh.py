@@ -3,13 +3,18 @@
 import json
 
 from testbed import images, istio
+from testbed import outside as links
 from testbed.running import RunningTestbed
 
 _RECORD = "istio.json"
 
 
 def installation(
-    *, revision: str = "", classic_sidecars: bool = False, cni: bool = False
+    *,
+    revision: str = "",
+    classic_sidecars: bool = False,
+    cni: bool = False,
+    outside: str = "",
 ) -> istio.Installation:
     """Return the installation of these switches with the images of the testbed."""
     return istio.Installation(
@@ -18,6 +23,7 @@ def installation(
         revision=revision,
         classic_sidecars=classic_sidecars,
         cni_image=images.reference("cni") if cni else "",
+        outside=outside,
     )
 
 
@@ -52,8 +58,19 @@ def wait(testbed: RunningTestbed, wanted: istio.Installation) -> None:
     """Wait until istiod and the gateway are available, and the CNI plugin is installed."""
     if wanted.cni_image:
         _available(testbed, f"daemonset/{istio.CNI}", istio.SYSTEM)
-    _available(testbed, f"deployment/{wanted.deployment}", istio.SYSTEM)
+    if wanted.outside:
+        _wait_for_injector(testbed)
+    else:
+        _available(testbed, f"deployment/{wanted.deployment}", istio.SYSTEM)
     _available(testbed, f"deployment/{istio.GATEWAY}", istio.INGRESS)
+
+
+def _wait_for_injector(testbed: RunningTestbed) -> None:
+    """Wait until an istiod outside has told the API server its authority."""
+    testbed.wait_for("istiod")
+    bundle = "--for=jsonpath={.webhooks[0].clientConfig.caBundle}"
+    label = "--selector=app=sidecar-injector"
+    testbed.kubectl("wait", "mutatingwebhookconfiguration", label, bundle, "--timeout=120s")
 
 
 def uninstall(testbed: RunningTestbed) -> None:
@@ -66,18 +83,28 @@ def uninstall(testbed: RunningTestbed) -> None:
 
 
 def stop(testbed: RunningTestbed) -> None:
-    """Scale istiod to nothing and wait until it is gone; its webhooks stay."""
+    """Scale istiod to nothing and wait until it is gone, or cut its link; its webhooks stay."""
     wanted = _recorded(testbed)
+    if wanted.outside:
+        _set_link(testbed, "down")
+        return
     _scale(testbed, wanted.deployment, 0)
     pods = ("pods", f"--namespace={istio.SYSTEM}", "--selector=app=istiod")
     testbed.kubectl("delete", *pods, "--grace-period=1", "--ignore-not-found")
 
 
 def start(testbed: RunningTestbed) -> None:
-    """Scale a stopped istiod up and wait until it serves."""
+    """Scale a stopped istiod up and wait until it serves, or mend its link."""
     wanted = _recorded(testbed)
+    if wanted.outside:
+        _set_link(testbed, "up")
+        return
     _scale(testbed, wanted.deployment, 1)
     _available(testbed, f"deployment/{wanted.deployment}", istio.SYSTEM)
+
+
+def _set_link(testbed: RunningTestbed, state: str) -> None:
+    testbed.exec(["ip", "link", "set", links.LINK, state], check=True)
 
 
 def _scale(testbed: RunningTestbed, deployment: str, replicas: int) -> None:
@@ -100,6 +127,7 @@ def _record(testbed: RunningTestbed, wanted: istio.Installation) -> None:
         "revision": wanted.revision,
         "classic_sidecars": wanted.classic_sidecars,
         "cni": bool(wanted.cni_image),
+        "outside": wanted.outside,
     }
     (testbed.state_dir / _RECORD).write_text(json.dumps(switches))
 

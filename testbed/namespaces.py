@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from testbed import components
+from testbed import components, outside
 
 LINK = "node0"
 """Name of the node's end of the link to the host."""
@@ -42,14 +42,18 @@ def furnish(node: Mapping[str, Any]) -> None:
 
     Args:
         node: the part of `spec.json` that says `keep` (directories that must stay visible),
-            `address` on the link, `services`, `cgroup`, and `networks` (directory of the
-            configuration of pod networks).
+            `address` on the link, `services`, `cgroup`, `networks` (directory of the
+            configuration of pod networks), and `istiod` (`address` and `gateway` of one outside
+            of the cluster, or nothing).
     """
     _mounts([Path(path) for path in node["keep"]])
     _pod_networks(Path(node["networks"]))
     _settings()
     _cgroups(node["cgroup"])
     _network(node["address"], node["services"])
+    if istiod := node["istiod"]:
+        for command in outside.network(istiod["address"], istiod["gateway"]):
+            _run(*command)
 
 
 def _mounts(keep: Sequence[Path]) -> None:

@@ -15,6 +15,7 @@ from testbed import (
     launch,
     mesh,
     namespaces,
+    outside,
     programs,
 )
 from testbed.options import Options
@@ -76,7 +77,15 @@ def layout(testbed: RunningTestbed, wanted: Options, slot: int) -> components.La
         options=wanted,
         plan=addresses.plan(slot),
         pause_image=images.reference("pause"),
+        istiod=_outside(wanted, addresses.plan(slot)),
     )
+
+
+def _outside(wanted: Options, plan: addresses.Plan) -> outside.Process | None:
+    installation = _mesh(wanted, plan)
+    if installation is None or not installation.outside:
+        return None
+    return outside.Process.read(istio.render(installation).process)
 
 
 def furnish(testbed: RunningTestbed, wanted: Options) -> dict[str, float]:
@@ -96,7 +105,7 @@ def furnish(testbed: RunningTestbed, wanted: Options) -> dict[str, float]:
         testbed.load_images(wanted_images(wanted))
         mark("images")
 
-    mesh_wanted = _mesh(wanted)
+    mesh_wanted = _mesh(wanted, testbed.plan)
     with concurrent.futures.ThreadPoolExecutor() as pool:
         loading = pool.submit(load)
         testbed.wait_for("kube-apiserver")
@@ -123,16 +132,19 @@ def settle(testbed: RunningTestbed, wanted: Options) -> None:
     """Wait until everything that the options ask for is ready."""
     testbed.wait_for(*testbed.components())
     testbed.kubectl("wait", "--for=condition=Ready", "node", "--all", "--timeout=120s")
-    if mesh_wanted := _mesh(wanted):
+    if mesh_wanted := _mesh(wanted, testbed.plan):
         mesh.wait(testbed, mesh_wanted)
     if "training-operator" in wanted.extras:
         where = ("--namespace", addons.TRAINING_OPERATOR, "--timeout=120s")
         testbed.kubectl("rollout", "status", f"deployment/{addons.TRAINING_OPERATOR}", *where)
 
 
-def _mesh(wanted: Options) -> istio.Installation | None:
+def _mesh(wanted: Options, plan: addresses.Plan) -> istio.Installation | None:
     if wanted.without_istio:
         return None
     return mesh.installation(
-        revision=wanted.revision, classic_sidecars=wanted.classic_sidecars, cni=wanted.cni
+        revision=wanted.revision,
+        classic_sidecars=wanted.classic_sidecars,
+        cni=wanted.cni,
+        outside=str(plan.istiod) if wanted.external_istiod else "",
     )

@@ -34,6 +34,8 @@ class Options:
     """istiod's `ENABLE_NATIVE_SIDECARS=false`."""
     cni: bool = False
     """Istio's CNI plugin redirects the traffic of pods, instead of an init container of theirs."""
+    external_istiod: bool = False
+    """istiod runs outside of the cluster, which calls its injector by URL."""
     revision: str = ""
     """Install istiod under this revision; empty is the default one."""
     disable_policy_api: bool = False
@@ -57,11 +59,14 @@ class Options:
             for name in self.extras
             if name not in EXTRAS
         ]
+        if self.external_istiod and self.without_istio:
+            found.append("--external-istiod is an Istio, --without-istio leaves it out")
         if self.control_plane_only:
             clashing = {
                 "--without-istio": self.without_istio,
                 "--classic-sidecars": self.classic_sidecars,
                 "--cni": self.cni,
+                "--external-istiod": self.external_istiod,
                 "--revision": bool(self.revision),
                 "--with": bool(self.extras),
             }

@@ -35,7 +35,14 @@ def write(layout: components.Layout) -> None:
             "services": str(layout.plan.services),
             "cgroup": layout.cgroup,
             "networks": str(layout.config("cni")),
+            "istiod": layout.istiod
+            and {
+                "address": str(layout.plan.istiod),
+                "gateway": str(layout.plan.istiod_gateway),
+            },
         }
+    if layout.istiod:
+        layout.istiod.write_files(layout.state / "istiod")
     spec = {
         "authority": str(layout.pki / "ca.crt"),
         "components": [dataclasses.asdict(one) for one in components.all_of(layout)],
@@ -56,7 +63,11 @@ def _write_identities(layout: components.Layout) -> None:
     authority.client("apiserver-kubelet", "testbed:apiserver", "system:masters")
     admin = authority.client("admin", "admin", "system:masters")
     _write_private(layout.state / "kubeconfig", layout, admin)
-    for stem, (user, group) in _USERS.items():
+    users = dict(_USERS)
+    if layout.istiod:
+        # By the name of its account it has the rights that Istio's charts give that.
+        users["istiod"] = (layout.istiod.account, "")
+    for stem, (user, group) in users.items():
         pair = authority.client(stem, user, group)
         _write_private(layout.kubeconfig(stem), layout, pair)
 

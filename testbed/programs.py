@@ -109,6 +109,10 @@ PRODUCTS: Mapping[str, Product] = {
         )
         for version in ("v1.34.4", "v1.35.4")
     },
+    # Holds a pod's namespaces.
+    "pause": Product(packages={"pause": "."}),
+    # The hook tools of the stand-in for Juju: a hook calls some dozens.
+    "jujuc": Product(packages={"jujuc": "."}),
     # Judges the project's workflows.
     "actionlint": Product(packages={"actionlint": "github.com/rhysd/actionlint/cmd/actionlint"}),
     # Judges pods by Kubernetes' own restart rules, for a test of ours.
@@ -128,7 +132,7 @@ def key(product: str) -> str:
     """Return the content key of a product: its pins and its recipe."""
     digest = hashlib.sha256()
     folder = _PINS / product
-    for path in (folder / "go.mod", folder / "go.sum", *sorted(folder.glob("*.go"))):
+    for path in (*sorted(folder.glob("go.*")), *sorted(folder.glob("*.go"))):
         digest.update(path.read_bytes())
     digest.update(json.dumps(dataclasses.asdict(PRODUCTS[product]), sort_keys=True).encode())
     return digest.hexdigest()[:16]

@@ -27,6 +27,8 @@ class Application(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self):
+        # As it was sent: http.server folds slashes at its beginning.
+        self.path = self.requestline.split()[1]
         headers = {}
         for name, value in self.headers.items():
             before = headers.get(name.lower())
@@ -34,6 +36,9 @@ class Application(http.server.BaseHTTPRequestHandler):
         if headers.get("upgrade", "").lower() == "websocket":
             self._talk(headers)
             return
+        # What is left of a body would be read as the next request.
+        self.rfile.read(int(headers.get("content-length", 0)))
+        self.close_connection |= "transfer-encoding" in headers
         asked = {"port": self.server.server_port, "path": self.path, "headers": headers}
         self.server.asked.append(asked)
         status, extra = self.decide(headers)

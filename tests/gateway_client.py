@@ -9,6 +9,7 @@ import os
 import socket
 import ssl
 import threading
+import time
 
 from cryptography import x509
 
@@ -49,10 +50,11 @@ class Client:
         connection = http.client.HTTPConnection(*self._place, timeout=self._timeout)
         connection.connect()
         if self._tls:
-            context = ssl.create_default_context()
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-            connection.sock = context.wrap_socket(connection.sock, server_hostname=self._name)
+            try:
+                connection.sock = secured(connection.sock, self._name)
+            except OSError:
+                connection.close()
+                raise
         self.opened += 1
         return connection
 
@@ -80,8 +82,8 @@ class Client:
                 self._connection = self.connect()
             try:
                 self._connection.request("GET", path, headers=given)
-                response = self._connection.getresponse()
-                text = response.read().decode()
+                with self._connection.getresponse() as response:
+                    text = response.read().decode()
             except (OSError, http.client.HTTPException):
                 self.close()
                 if last or not reused:
@@ -129,6 +131,11 @@ class Hammer(threading.Thread):
         """How many answers there are by now."""
         return sum(list(self.answers.values()))
 
+    @property
+    def answered(self):
+        """How many of them came from the gateway, and are no broken connection."""
+        return sum(count for what, count in list(self.answers.items()) if isinstance(what, int))
+
     def __enter__(self):
         self.start()
         return self
@@ -142,19 +149,37 @@ class Hammer(threading.Thread):
         self.join()
 
 
-def raw(address, request, port=80, *, whole=False):
-    """Send bytes as they are; the head of what comes back, or all until the connection ends."""
-    with socket.create_connection((address, port), timeout=5) as connection:
+def secured(connection, name, protocol="http/1.1"):
+    """Speak TLS on a connection, with whoever shows a certificate at that name."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_alpn_protocols([protocol])
+    # One that was reset already would be lost in wrap_socket, which does not close it then.
+    connection.getpeername()
+    return context.wrap_socket(connection, server_hostname=name)
+
+
+def raw(address, request, port=80, *, whole=False, tls=""):
+    """Send bytes as they are; the head of what comes back, or all until the connection ends.
+
+    With `tls` they are sent by HTTPS, at that name.
+    """
+    with socket.create_connection((address, port), timeout=5) as plain:
+        connection = secured(plain, tls) if tls else plain
         connection.sendall(request.encode())
         found = b""
-        with contextlib.suppress(TimeoutError):
+        with contextlib.suppress(TimeoutError), contextlib.closing(connection):
             while (whole or b"\r\n\r\n" not in found) and (chunk := connection.recv(65536)):
                 found += chunk
         return found
 
 
-def talk(address, path, message, host=HOST, port=80, **headers):
-    """Open a WebSocket (RFC 6455), send a message below 126 bytes, and return the echo."""
+def talk(address, path, message, host=HOST, port=80, *, silent=0.0, **headers):
+    """Open a WebSocket (RFC 6455), send a message below 126 bytes, and return the echo.
+
+    For so many `silent` seconds nothing is said on it.
+    """
     asked = {
         "Host": host,
         "Connection": "Upgrade",
@@ -164,7 +189,7 @@ def talk(address, path, message, host=HOST, port=80, **headers):
         **headers,
     }
     head = "".join(f"{name}: {value}\r\n" for name, value in asked.items())
-    with socket.create_connection((address, port), timeout=15) as connection:
+    with socket.create_connection((address, port), timeout=silent + 15) as connection:
         connection.sendall(f"GET {path} HTTP/1.1\r\n{head}\r\n".encode())
         with connection.makefile("rb") as answer:
             status = answer.readline().decode().strip()
@@ -172,6 +197,7 @@ def talk(address, path, message, host=HOST, port=80, **headers):
                 pass
             if " 101 " not in status:
                 return status
+            time.sleep(silent)
             mask = os.urandom(4)
             body = bytes(byte ^ mask[place % 4] for place, byte in enumerate(message.encode()))
             connection.sendall(bytes([0x81, 0x80 | len(body)]) + mask + body)

@@ -65,6 +65,13 @@ AUTO_IMAGE = "auto"
 INJECTION = "istio-injection"
 REVISION = "istio.io/rev"
 DATAPLANE_MODE = "istio.io/dataplane-mode"
+"""On a namespace or a pod: `ambient`, or on a pod `none`."""
+AMBIENT = {DATAPLANE_MODE: "ambient"}
+"""By which a namespace or a pod is in the mesh without sidecars."""
+OUT_OF_AMBIENT = {DATAPLANE_MODE: "none"}
+"""By which a pod is not, whatever its namespace says."""
+USE_WAYPOINT = "istio.io/use-waypoint"
+"""On a namespace in ambient mode: the waypoint that its Services are called through, or `none`."""
 AMBIENT_REDIRECTION = "ambient.istio.io/redirection"
 DEACTIVATED = "istio.io/deactivated"
 DRY_RUN = "istio.io/dry-run"
@@ -73,17 +80,25 @@ SIDECAR_STATUS = "sidecar.istio.io/status"
 NATIVE_SIDECAR = "sidecar.istio.io/nativeSidecar"
 STATUS_PORT = "status.sidecar.istio.io/port"
 DEFAULT_STATUS_PORT = 15020
+PROXY_ADMIN_PORT = 15000
+"""Of Envoy's administration, which listens to its own pod alone."""
 PROXY_CONFIG = "proxy.istio.io/config"
+REWRITE_PROBES = "sidecar.istio.io/rewriteAppHTTPProbers"
+MERGE_METRICS = "prometheus.istio.io/merge-metrics"
 TEMPLATES = "inject.istio.io/templates"
 GATEWAY_CONTROLLER = "istio.io/gateway-controller"
 """Whom istiod's own GatewayClass names (istio pilot/pkg/features, ManagedGatewayController)."""
 GATEWAY_NAME = "gateway.networking.k8s.io/gateway-name"
 """Pods of a workload that istiod deploys by itself have the name of their Gateway in it."""
+EXCLUDED_INBOUND_PORTS = "traffic.sidecar.istio.io/excludeInboundPorts"
+INCLUDED_INBOUND_PORTS = "traffic.sidecar.istio.io/includeInboundPorts"
 EXCLUDED_OUTBOUND_PORTS = "traffic.sidecar.istio.io/excludeOutboundPorts"
 EXCLUDED_OUTBOUND_RANGES = "traffic.sidecar.istio.io/excludeOutboundIPRanges"
 INCLUDED_OUTBOUND_RANGES = "traffic.sidecar.istio.io/includeOutboundIPRanges"
 
-# Kubernetes', Kubeflow's and Juju's.
+# Kubernetes', Prometheus', Kubeflow's and Juju's.
+SCRAPE = "prometheus.io/scrape"
+SCRAPE_PORT = "prometheus.io/port"
 NAME = "app.kubernetes.io/name"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 PART_OF = "app.kubernetes.io/part-of"
@@ -93,6 +108,24 @@ SERVICE_NAME = "kubernetes.io/service-name"
 MIRROR = "kubernetes.io/config.mirror"
 CONTROLLER_MODEL = "controller.juju.is/id"
 """Juju labels the namespace of a controller model with it, other models only annotate it."""
+CREATED_BY = "app.juju.is/created-by"
+"""Juju's webhook labels what an application's ServiceAccount makes with the application."""
+OF_ONE_POD = (
+    "pod-template-hash",
+    "controller-revision-hash",
+    "pod-template-generation",
+    "statefulset.kubernetes.io/pod-name",
+    "apps.kubernetes.io/pod-index",
+    "service.istio.io/canonical-revision",
+    "controller-uid",
+    "job-name",
+    "batch.kubernetes.io/controller-uid",
+    "batch.kubernetes.io/job-name",
+    "batch.kubernetes.io/job-completion-index",
+)
+"""Labels that other pods of the same workload have otherwise, now or after a roll-out."""
+OF_ISTIO = "istio.io/"
+"""In the names of the labels that its injector adds."""
 MODELOPERATOR = "modeloperator"
 MODELOPERATOR_LABELS = ("operator.juju.is/name", "juju-modeloperator")
 """Either one names Juju's modeloperator, the newer Juju's and the older's."""

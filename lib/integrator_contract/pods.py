@@ -16,6 +16,8 @@ from . import names, selectors
 
 Membership = Literal["namespace", "selected", "none"]
 """How the model's pods join the mesh: by their namespace, by a selector, or not at all."""
+DataPlane = Literal["sidecar", "ambient"]
+"""What takes the model's pods into the mesh: a proxy in each, or that of their node."""
 
 LONGEST_VALUE = 65536
 """Characters of an annotation; all of a pod's together may be four times that."""
@@ -191,6 +193,7 @@ class Settings(PodRules):
     revision: str = ""
     """Names these settings; the charm's probes get it back and so see that they are in effect."""
     membership: Membership = "namespace"
+    data_plane: DataPlane = "sidecar"
     lifecycle_in_model: bool = True
     """Whether pods of the model get more than their place in or outside of the mesh."""
     included_pods: str = ""
@@ -220,6 +223,11 @@ class Settings(PodRules):
     def excluded(self) -> selectors.Selector:
         """The requirements of `excluded_pods`; none select nothing."""
         return selectors.parse(self.excluded_pods)
+
+    @property
+    def outside_label(self) -> Mapping[str, str]:
+        """The one label by which a pod stays outside of the mesh."""
+        return names.OUT_OF_AMBIENT if self.data_plane == "ambient" else {names.INJECT: "false"}
 
     @property
     def changes_lifecycle(self) -> bool:

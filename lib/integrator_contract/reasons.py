@@ -191,7 +191,21 @@ class Reason(enum.StrEnum):
         _SIDECAR,
         "The pod's label or annotation `sidecar.istio.io/inject` says `false`.",
     )
-    AMBIENT = ("Ambient", _SIDECAR, "The pod is in the mesh by ambient mode.")
+    AMBIENT = (
+        "Ambient",
+        _SIDECAR | _ADMISSION,
+        "The pod is in the mesh by ambient mode.",
+    )
+    SIDECAR_LEFT = (
+        "SidecarLeft",
+        _SIDECAR | _EVENT,
+        "The pod has a sidecar, and its model is in ambient mode: it is replaced by one without.",
+    )
+    OUT_OF_AMBIENT = (
+        "OutOfAmbient",
+        _SIDECAR,
+        "The pod is labelled `istio.io/dataplane-mode=none`.",
+    )
     NOT_INCLUDED = ("NotIncluded", _SIDECAR, "The pod does not match `included-pods`.")
     NAMESPACE_OUTSIDE = (
         "NamespaceOutside",
@@ -288,10 +302,18 @@ class Reason(enum.StrEnum):
         _REPLACEMENT | _EVENT,
         "A replacement again has no sidecar: its workload is left alone from now on.",
     )
+    SIDECAR_AGAIN = (
+        "SidecarAgain",
+        _REPLACEMENT | _EVENT,
+        "A replacement again has a sidecar: its workload is left alone from now on.",
+    )
     INJECTOR_SKIPS = (
         "InjectorSkips",
         _REPLACEMENT | _EVENT,
-        "The injector does not inject such a pod: its workload is left alone. Says why.",
+        (
+            "The injector does not inject such a pod, or in ambient mode still does: its workload"
+            " is left alone. Says why."
+        ),
     )
     OLD_PROXY = (
         "OldProxy",

@@ -16,6 +16,7 @@ from . import names, namespaces, pods, selectors
 Convergence = Literal["auto", "manual", "off"]
 _CONVERGENCES = get_args(Convergence)
 _MEMBERSHIPS = get_args(pods.Membership)
+_DATA_PLANES = get_args(pods.DataPlane)
 
 DRAINED_AFTER = 60.0
 """Seconds until connections from before a change of the gateway's filters have ended (Istio's
@@ -96,6 +97,9 @@ class Eligibility:
     membership: pods.Membership = _option(  # noqa: RUF009  a Literal does not change
         "namespace", "how the model's pods join the mesh", "HOW", choices=_MEMBERSHIPS
     )
+    data_plane: pods.DataPlane = _option(  # noqa: RUF009  a Literal does not change
+        "sidecar", "what takes the model's pods into the mesh", "WHAT", choices=_DATA_PLANES
+    )
     included_pods: str = _option(
         "", "with --membership selected: those that join", "SELECTOR", selector
     )
@@ -153,7 +157,7 @@ class Options(Rules, Eligibility):
         read=boolean,
     )
     mesh_namespace: str = _option(
-        "", "where istiod is, which is not served; empty where it is outside", "NAMESPACE"
+        "", "where Istio's own objects are, which is not served; empty: not known", "NAMESPACE"
     )
     proxy_shutdown: bool = _option(
         default=True,

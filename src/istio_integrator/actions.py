@@ -9,8 +9,10 @@ import yaml
 
 from integrator_contract.answers import ACKNOWLEDGED, PodAnswer
 from istio_integrator import order, texts
-from istio_integrator.kube import cluster, errors
+from istio_integrator.diagnosis import report
+from istio_integrator.kube import cluster, errors, fences
 from istio_integrator.lifecycle import answers
+from istio_integrator.security import preview
 
 Parameters = Mapping[str, Any]
 Answer = Callable[[order.Parts, Parameters], dict[str, str]]
@@ -46,12 +48,22 @@ def _stop(parts: order.Parts, parameters: Parameters) -> dict[str, str]:
     return {"stopped": f"{where}: {answer.message} (by {answer.transport})"}
 
 
+def _preview(parts: order.Parts, parameters: Parameters) -> dict[str, str]:
+    options = preview.asked_options(parts.context.config, parameters)
+    subject = preview.Subject(
+        parts.context, options, parts.mutual_tls, parts.authorization, parts.seen
+    )
+    found = [*preview.preview(subject), *report.passed_over(fences.noted())]
+    return report.Report(found).results(parameters.get("format", "text"))
+
+
 def _show(parts: order.Parts, _: Parameters) -> dict[str, str]:
     return shown(parts.context.manifests.owned())
 
 
 ANSWERS: dict[str, Answer] = {
     "list-uninjected": _list,
+    "preview-security": _preview,
     "restart-uninjected": _restart(stale=False),
     "restart-stale": _restart(stale=True),
     "rotate-certificates": _rotate,

@@ -9,10 +9,12 @@ import ops
 from istio_integrator import diagnosis, observability, parts
 from istio_integrator.admission import admission
 from istio_integrator.ingress import exposure
+from istio_integrator.kube import snapshot
 from istio_integrator.lifecycle import service, workload
 from istio_integrator.membership import claims, model_namespace
 from istio_integrator.mesh import discovery
 from istio_integrator.relations import endpoints
+from istio_integrator.security import mutual_tls, policies_upkeep
 
 Step = Callable[[], None]
 
@@ -36,13 +38,18 @@ class Parts:
         discovered: discovery.Discovery | None = None,
     ) -> None:
         container = charm.unit.get_container(workload.CONTAINER)
-        facts = diagnosis.Facts(context, related, container, discovery=discovered)
+        seen = snapshot.Snapshot(context.cluster)
+        facts = diagnosis.Facts(context, related, container, discovery=discovered, seen=seen)
         self.context = context
+        self.related = related
+        self.seen = seen
         self.claims = claims.Claims(context)
         self.membership = model_namespace.Membership(context)
         self.lifecycle = service.Lifecycle(context, container, lambda: self.membership.joined)
         self.admission = admission.Admission(context, self.lifecycle.image.serving)
         self.ingress = exposure.Ingress(context, related)
+        self.authorization = policies_upkeep.Authorization(context, related, seen, self.ingress)
+        self.mutual_tls = mutual_tls.MutualTls(context, seen, self._uninjected)
         self.concerns = diagnosis.Concerns(facts)
         self.observability = observability.Observability.of(charm, context, related)
 
@@ -51,14 +58,19 @@ class Parts:
         """The parts in the order in which each event reconciles them.
 
         What new pods get is settled before the namespace joins, and the workload hears of the
-        membership that was decided.
+        membership that was decided. A model in ambient mode is there before what prepared its
+        sidecars goes. A gateway may call an application before it is led there.
         """
+        places: tuple[parts.Part, ...] = (self.admission, self.membership)
+        if self.context.data_plane == "ambient":
+            places = (self.membership, self.admission)
         return (
             self.claims,
-            self.admission,
-            self.membership,
+            *places,
             self.lifecycle,
+            self.authorization,
             self.ingress,
+            self.mutual_tls,
             self.concerns,
             self.observability,
         )
@@ -67,13 +79,16 @@ class Parts:
     def removal(self) -> tuple[Step, ...]:
         """The steps by which everything goes with the application.
 
-        Nothing is evicted while it goes, a door closes before its guard leaves, and the workload
-        is last to go of what running Jobs need, since it lets them complete.
+        Nothing is evicted while it goes, pods may come without a sidecar before they do, a door
+        closes before its guard leaves, and the workload is last to go of what running Jobs need,
+        since it lets them complete.
         """
         return (
             self.lifecycle.stop_convergence,
             self.lifecycle.give_notice,
+            self.mutual_tls.remove,
             self.ingress.remove,
+            self.authorization.remove,
             self.membership.remove,
             self.admission.remove,
             self.context.manifests.prune_retired,
@@ -87,5 +102,9 @@ class Parts:
 
         Two of them would each replace pods and prepare new ones.
         """
-        shared = (self.admission.remove,) if self.context.leader else ()
-        return (self.lifecycle.stop, *shared)
+        shared = (self.mutual_tls.remove, self.admission.remove)
+        return (self.lifecycle.stop, *(shared if self.context.leader else ()))
+
+    def _uninjected(self) -> int:
+        summary = self.lifecycle.workload.uninjected().summary
+        return summary.eligible - summary.in_mesh

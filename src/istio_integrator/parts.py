@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 import ops
 
-from integrator_contract import names, namespaces
+from integrator_contract import names, namespaces, pods
 
 if TYPE_CHECKING:
     from istio_integrator.config import config
@@ -102,6 +102,8 @@ class Context:
     """Juju's, which every charm calls."""
     cluster_domain: str = CLUSTER_DOMAIN
     """What the names of Services end with."""
+    data_plane: pods.DataPlane = "sidecar"
+    """What takes the model's pods into the mesh, once this event is dealt with."""
     exposes: bool = False
     """Whether an application wants the model to be reached from outside."""
 
@@ -110,10 +112,17 @@ class Context:
         """The namespaces that this application serves."""
         return namespaces.Served(
             model=self.model,
-            mesh_namespace=self.mesh.namespace if self.mesh else "",
+            mesh_namespace=self.mesh.installed_in if self.mesh else "",
             owner=names.owner(self.model, self.application),
             kinds=frozenset(self.config.lifecycle_namespaces),
         )
+
+    @property
+    def pod_labels(self) -> Mapping[str, str] | None:
+        """The label that makes one pod a member; None while there is no Istio to say."""
+        if self.mesh is None:
+            return None
+        return names.AMBIENT if self.data_plane == "ambient" else self.mesh.pod_labels
 
     @property
     def pod(self) -> str:

@@ -2,8 +2,6 @@
 
 import dataclasses
 import errno
-import os
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -150,25 +148,8 @@ def _snapshot(source: Path, path: str) -> Tree:
 
 
 def _pause() -> Recipe:
-    source = _TESTBED / "go" / "pause"
-
-    def make(tree: Tree, workshop: Workshop) -> None:
-        output = workshop.scratch / "pause"
-        go = programs.find_go(programs.required_go("pause"))
-        run = subprocess.run(
-            [go, "build", "-trimpath", "-ldflags", "-s -w", "-o", output, "."],
-            cwd=source,
-            env={**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": ""},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if run.returncode:
-            raise ImageError(f"pause: go build failed: {run.stderr.strip()}")
-        tree.file("pause", output, mode=0o755)
-
     return Recipe(
-        layers=[_layer("pause", make, source)],
+        layers=[_program("pause", "pause")],
         config={"Entrypoint": ["/pause"], "User": "65535:65535"},
     )
 
@@ -297,10 +278,13 @@ def _workload() -> Recipe:
 
 def _charm() -> Recipe:
     launcher = {"opt/containeragent": "agent.main"}
+    yaml = python.select((_REQUIREMENTS / "image.txt").read_text(), ["pyyaml"])
     return Recipe(
         layers=[
             _base(),
             _program("pebble", "opt/pebble"),
+            _program("jujuc", "opt/jujuc"),
+            _packages("yaml", yaml, "/opt/agent"),
             _code("agent", _TESTBED / "juju" / "agent", "/opt/agent", launcher),
         ],
         config={"Cmd": ["/opt/containeragent"], "Env": [_SEARCH], "User": "0:0"},

@@ -19,11 +19,11 @@ async def prepare(on: stage.Stage) -> None:
         await on.api.apply(*workloads.digits(on.model, on.image))
         for name in WEB_NAMES:
             await on.juju.wait_for("active", 180, name)
-            await observer.eventually(lambda name=name: _is_open(on, name), 30, f"{name}'s port")
+            await observer.eventually(lambda name=name: _is_open(on, name), 180, f"{name}'s port")
         await on.expect(
             f"running: {', '.join(APPLICATIONS)}",
             on.observer.until(
-                lambda: all(map(on.is_ready, APPLICATIONS)), 90, "applications Ready"
+                lambda: all(map(on.is_ready, APPLICATIONS)), 180, "applications Ready"
             ),
         )
         on.require("none of them has a sidecar", not _with_sidecar(on))

@@ -62,7 +62,7 @@ class Istiod:
         async def is_gone() -> bool:
             return not await self.api.list("Pod", NAMESPACE, labels="app=istiod")
 
-        await observer.eventually(is_gone, 60, "istiod's pod gone")
+        await observer.eventually(is_gone, 180, "istiod's pod gone")
 
     async def install(self) -> None:
         """Bring it back and wait until it serves."""
@@ -71,11 +71,16 @@ class Istiod:
         await self.wait_until_ready()
 
     async def wait_until_ready(self, within: float = 90) -> None:
-        """Wait until the Deployment is available."""
+        """Wait until the Deployment is available, or one outside has named its authority."""
 
         async def is_available() -> bool:
             items = await self.api.list("Deployment", NAMESPACE, labels="app=istiod")
-            return any(item.get("status", {}).get("availableReplicas") for item in items)
+            if items:
+                return any(item.get("status", {}).get("availableReplicas") for item in items)
+            found = await self.api.list("MutatingWebhookConfiguration")
+            clients = [hook["clientConfig"] for item in found for hook in item.get("webhooks", ())]
+            outside = [client for client in clients if client.get("url")]
+            return bool(outside) and all(client.get("caBundle") for client in outside)
 
         await observer.eventually(is_available, within, "istiod available")
 

@@ -116,7 +116,7 @@ class Juju:
         async def has_run() -> bool:
             return await self._hooks(application, "config-changed") > before
 
-        await observer.eventually(has_run, 60, f"config-changed after {values}", every=0.25)
+        await observer.eventually(has_run, 180, f"config-changed after {values}", every=0.25)
 
     async def set(self, application: str, **values: str) -> dict[str, Any]:
         """Set options without waiting for anything; returns all of them."""

@@ -20,7 +20,7 @@ async def toggles(on: stage.Stage) -> None:
             pods = on.observer.timeline.select(on.model, {"job-name": "kept"})
             return pods if timeline.last_payload_end(pods) is not None else None
 
-        pods = await on.observer.until(ended, 60, "the Job's payload ended")
+        pods = await on.observer.until(ended, 180, "the Job's payload ended")
         await on.observer.holds(
             lambda: timeline.proxies_run(pods),
             10,

@@ -1,8 +1,8 @@
 """Real nodes with a real istiod for the end-to-end tier: one cluster after the other.
 
 With pytest-xdist (`-n 2`) the clusters run side by side, each in a process.
-`E2E_TODAY=NAME`, `E2E_TOMORROW=NAME` or `E2E_CNI=NAME` takes a testbed of that name, starts it
-when it is down, and leaves it running, so that a second run begins at once.
+`E2E_TODAY=NAME`, `E2E_TOMORROW=NAME`, `E2E_CNI=NAME` or `E2E_EXTERNAL=NAME` takes a testbed of
+that name, starts it when it is down, and leaves it running, so that a second run begins at once.
 """
 
 import asyncio
@@ -262,7 +262,7 @@ def pytest_runtest_makereport(item, call):
     """When a test fails, write down what is known about its cluster."""
     outcome = yield
     given = getattr(item, "funcargs", {})
-    node = given.get("node") or given.get("cni_node")
+    node = given.get("node") or given.get("cni_node") or given.get("external_node")
     if outcome.failed and node and node.testbed.holder:
         path = BUILD / "failures" / f"{item.name}.txt"
         model = getattr(given.get("world"), "model", getattr(item.module, "MODEL", MODEL))

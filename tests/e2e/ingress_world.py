@@ -199,12 +199,7 @@ class Watch:
     @property
     def asked_in_vain(self):
         """Requests of intruders that were answered."""
-        return sum(
-            count
-            for hammer in self.intruders
-            for answer, count in list(hammer.answers.items())
-            if isinstance(answer, int)
-        )
+        return sum(hammer.answered for hammer in self.intruders)
 
     def assert_that_all_is_well(self):
         """Nothing of ours was shown to an intruder, and no tenant was harmed."""

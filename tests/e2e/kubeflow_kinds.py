@@ -64,9 +64,9 @@ def definitions() -> list[Object]:
     return [minimal("Experiment", "v1beta1"), minimal("Trial", "v1beta1"), NOTEBOOKS, workflows()]
 
 
-async def define(testbed: cluster.Testbed) -> None:
-    """Have the API server serve them."""
-    made = definitions()
+async def define(testbed: cluster.Testbed, made: Sequence[Object] | None = None) -> None:
+    """Have the API server serve some definitions, or all of them."""
+    made = definitions() if made is None else made
     names = [f"crd/{each['metadata']['name']}" for each in made]
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": made})
     await asyncio.to_thread(testbed.apply, text)

@@ -101,3 +101,34 @@ async def peer_is_ready(api: kubernetes.Api, namespace: str) -> None:
         return False
 
     await observer.eventually(answers, 90, "the peer Ready")
+
+
+def labelled(case: str, item: Object) -> Object:
+    """The object with a case's name on it and on its pods."""
+    label = {"case": case}
+    metadata = {**item["metadata"], "labels": {**item["metadata"].get("labels", {}), **label}}
+    spec = json.loads(json.dumps(item["spec"]))
+    inner = spec
+    if "jobTemplate" in inner:
+        inner["jobTemplate"]["metadata"] = {"labels": label}
+        inner = inner["jobTemplate"]["spec"]
+    for key, value in inner.items():
+        if key.endswith("ReplicaSpecs"):
+            templates = [replica["template"] for replica in value.values()]
+            break
+    else:
+        templates = [inner["template"]] if "template" in inner else []
+    for template in templates:
+        template["metadata"].setdefault("labels", {}).update(label)
+    return {**item, "metadata": metadata, "spec": spec}
+
+
+def starts(pod: Object) -> bool:
+    """Whether the node has still to start containers of a pod."""
+    status = pod.get("status", {})
+    if status.get("phase") in ("Succeeded", "Failed"):
+        return False
+    kinds = ("initContainerStatuses", "containerStatuses")
+    states = [each["state"] for kind in kinds for each in status.get(kind) or ()]
+    reasons = {state.get("waiting", {}).get("reason") for state in states}
+    return not status.get("startTime") or bool({"ContainerCreating", "PodInitializing"} & reasons)

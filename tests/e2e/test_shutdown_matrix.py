@@ -1,13 +1,12 @@
-"""Every kind of workload that runs to completion, all at once, with classic sidecars.
+"""Every kind of workload that runs to completion, side by side, with classic sidecars.
 
-One run has all workloads of `shutdown_cases`; a test for each looks at what became of it. With
-`-k` it has those alone that a selected test is about: `-k "today and pytorch"`.
+One run has all workloads of `shutdown_cases`; a test for each looks at what became of it. They
+start x alone that a selected test is about: `-k "today and pytorch"`.
 """
 
 import asyncio
 import contextlib
 import dataclasses
-import json
 import os
 import pathlib
 import signal
@@ -23,12 +22,16 @@ from testbed import kubernetes
 from testbed.kit import juju, observer, timeline, workloads
 from tests.e2e import kubeflow_kinds, shutdown_world
 from tests.e2e import shutdown_cases as cases
+from tests.e2e.shutdown_world import labelled
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 MODEL = "shutdown"
 WITHIN = 300
 JOBS = ("Job", "TFJob", "PyTorchJob")
+LOT = 12
+"""Cases that start at once."""
+START_WITHIN = 120
 SETTLE = 3
 """Seconds for what must not happen to happen."""
 
@@ -116,9 +119,10 @@ def run(node, world, request):
                 await asyncio.sleep(SETTLE)
                 counted = await shutdown_world.counted(api, MODEL)
                 events = await api.list("Event")
-                await clear(api, made)
-                pods = list(watching.timeline.pods.values())
-                return Run(world, pods, found, counted, events, seconds, is_over)
+            # Nobody watches any more, or what deleting does to the pods would be seen, too.
+            await clear(api, made)
+            pods = list(watching.timeline.pods.values())
+            return Run(world, pods, found, counted, events, seconds, is_over)
 
     return asyncio.run(play())
 
@@ -126,40 +130,38 @@ def run(node, world, request):
 async def start(api, world, chosen):
     """Create all objects, their pods labelled by case, and return them."""
     assert await shutdown_world.counted(api, MODEL) == {}
-    made = [[labelled(case, item) for item in case.make(world, case.name)] for case in chosen]
-    await asyncio.gather(*(kubeflow_kinds.create(api, items) for items in made))
-    created = [item for items in made for item in items]
-    if not any(case.name == "cron" for case in chosen):
-        return created
-    # As if a run had been due since.
-    resource = await api.resource("CronJob")
-    await api.request(
-        "PATCH",
-        f"{resource.path(MODEL, 'cron')}/status",
-        body={"status": {"lastScheduleTime": "2020-01-01T00:00:00Z"}},
-        content_type="application/merge-patch+json",
-    )
+    created, seen = [], set()
+    for first in range(0, len(chosen), LOT):
+        lot = chosen[first : first + LOT]
+        items = [[labelled(c.name, item) for item in c.make(world, c.name)] for c in lot]
+        await asyncio.gather(*(kubeflow_kinds.create(api, its) for its in items))
+        created += [item for its in items for item in its]
+        if any(case.name == "cron" for case in lot):
+            await make_due(api, "cron")
+        await have_started(api, {case.name for case in lot}, seen)
     return created
 
 
-def labelled(case, item):
-    """The object with the case's name on it and on its pods."""
-    label = {"case": case.name}
-    metadata = {**item["metadata"], "labels": {**item["metadata"].get("labels", {}), **label}}
-    spec = json.loads(json.dumps(item["spec"]))
-    inner = spec
-    if "jobTemplate" in inner:
-        inner["jobTemplate"]["metadata"] = {"labels": label}
-        inner = inner["jobTemplate"]["spec"]
-    for key, value in inner.items():
-        if key.endswith("ReplicaSpecs"):
-            templates = [replica["template"] for replica in value.values()]
-            break
-    else:
-        templates = [inner["template"]] if "template" in inner else []
-    for template in templates:
-        template["metadata"].setdefault("labels", {}).update(label)
-    return {**item, "metadata": metadata, "spec": spec}
+async def have_started(api, cases, seen):
+    """Wait until all pods so far have started, of each of some cases at least one."""
+
+    async def all_have():
+        pods = await api.list("Pod", labels="case")
+        seen.update(pod["metadata"]["labels"]["case"] for pod in pods)
+        return cases <= seen and not any(shutdown_world.starts(pod) for pod in pods)
+
+    await observer.eventually(all_have, START_WITHIN, "the pods so far started", every=1)
+
+
+async def make_due(api, name):
+    """Have a CronJob run at once, as if a run had been due since."""
+    resource = await api.resource("CronJob")
+    await api.request(
+        "PATCH",
+        f"{resource.path(MODEL, name)}/status",
+        body={"status": {"lastScheduleTime": "2020-01-01T00:00:00Z"}},
+        content_type="application/merge-patch+json",
+    )
 
 
 def conditions_of(item):
@@ -357,12 +359,15 @@ async def test_pod_recreated_under_the_same_name_is_not_stopped(node, world, api
 
 
 def reconcilers(model):
-    """The reconciler's processes of a model, as the machine sees them."""
+    """The reconciler's processes of a model, as the machine sees them.
+
+    The charm starts the same program with other commands, to ask about pods.
+    """
     found = []
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             words = (folder / "cmdline").read_bytes().split(b"\0")
-            if b"/usr/bin/sidecar-lifecycle" in words and model.encode() in words:
+            if {b"/usr/bin/sidecar-lifecycle", b"run", model.encode()} <= {*words}:
                 found.append(int(folder.name))
     return found
 

@@ -1,6 +1,7 @@
 """Run the charm for one event, with a workload that has nothing to say."""
 
 import json
+from collections.abc import Iterable
 
 from ops import testing
 
@@ -9,7 +10,14 @@ from istio_integrator.kube import cluster
 from tests import asked
 
 
-def run(event: str, model: str, *, units: int = 1, **options: str) -> testing.State:
+def run(
+    event: str,
+    model: str,
+    *,
+    units: int = 1,
+    relations: Iterable[testing.Relation] = (),
+    **options: str,
+) -> testing.State:
     summary = {"eligible": 0, "in_mesh": 0, "converging": 0, "proposed": 0, "guarded": []}
     line = json.dumps({"summary": {**summary, "reported": 0, "settled_before_us": False}})
     answer = testing.Exec(("/usr/bin/sidecar-lifecycle", "uninjected"), stdout=line)
@@ -18,6 +26,7 @@ def run(event: str, model: str, *, units: int = 1, **options: str) -> testing.St
         leader=True,
         planned_units=units,
         containers={container},
+        relations=[*relations],
         config=dict(options),
         model=testing.Model(model, type="kubernetes"),
     )

@@ -17,7 +17,11 @@ from tests import rights
 from tests.functional import ingress_world
 
 # So that what they assert is told as fully as what a test does.
-pytest.register_assert_rewrite("tests.functional.tenant_world", "tests.functional.tenant_envoy")
+pytest.register_assert_rewrite(
+    "tests.functional.tenant_world",
+    "tests.functional.tenant_envoy",
+    "tests.functional.unasked_cases",
+)
 
 LONGEST = (
     "test_admission_floods",

@@ -100,7 +100,9 @@ class World:
                         "jsonPatch": {
                             "expression": '[JSONPatch{op: "add", path: "/spec/containers/-", '
                             'value: Object.spec.containers{name: "istio-proxy", '
-                            'image: "x:1.30.4"}}]'
+                            'image: "x:1.30.4"}}, '
+                            'JSONPatch{op: "add", path: "/metadata/annotations", '
+                            'value: {"sidecar.istio.io/status": "{}"}}]'
                         },
                     }
                 ],

@@ -176,8 +176,16 @@ class Place(ingress_world.Place):
 
 
 @contextlib.contextmanager
-def serving(client, kubeconfig, folder):
-    """Run istiod and what it deploys for our Gateway, with applications and a service to ask."""
+def furnished(client, kubeconfig, folder, more=(), namespaces=("shop",)):
+    """Run istiod, with applications of the model and a service to ask; nothing serves yet.
+
+    Args:
+        client: Of the API server.
+        kubeconfig: Of the same.
+        folder: For files.
+        more: Ports of further Services in the model, by name.
+        namespaces: Those of others; the first one has an application.
+    """
     api = world.install_definitions(client)
     install_definitions(client)
     with contextlib.ExitStack() as stack:
@@ -189,17 +197,18 @@ def serving(client, kubeconfig, folder):
         ports = loopback.free_ports(3)
         model = ingress_world.MODEL
         there = [
-            ingress_world.namespace(model),
-            ingress_world.namespace("shop"),
+            *map(ingress_world.namespace, (model, *namespaces)),
             istiod_deployment(),
             *ingress_world.service(model, "kfp", application.server_port),
             *ingress_world.service(model, "dashboard", application.server_port),
-            *ingress_world.service("shop", "web", application.server_port),
+            *ingress_world.service(namespaces[0], "web", application.server_port),
             *ingress_world.service(model, "oidc", authorization.server_port),
         ]
+        for name, served in dict(more).items():
+            there += ingress_world.service(model, name, served)
         for obj in there:
             api.create(obj)
-        stack.callback(_leave, api)
+        stack.callback(_leave, api, (model, *namespaces))
         assert waiting.eventually(lambda: api.get(charm_cluster.GATEWAY_CLASS, "istio"))
         found = Place(api, ports, application.asked, authorization.asked)
         found.requests = [
@@ -208,14 +217,40 @@ def serving(client, kubeconfig, folder):
             ingress_world.request(3, "dashboard", "/kfp/nested/", "/"),
         ]
         found.auths = [ingress_world.COMPLETE]
-        found.folder = folder
+        found.folder, found.xds = folder, xds
+        yield found
+
+
+@contextlib.contextmanager
+def serving(client, kubeconfig, folder, more=()):
+    """Run what istiod deploys for our Gateway, too."""
+    with furnished(client, kubeconfig, folder, more) as found:
         found.before = found.reconcile()
         token = found.run(client, 80)
         labels = {names.GATEWAY_NAME: gateway.NAME}
-        stack.enter_context(
-            world.gateway(folder, xds, ports[2], token, namespace=model, labels=labels)
-        )
-        yield found
+        with world.gateway(
+            folder, found.xds, found.admin, token, namespace=ingress_world.MODEL, labels=labels
+        ):
+            yield found
+
+
+OURS = {"name": gateway.NAME, "namespace": ingress_world.MODEL}
+
+
+def route(name, *rules, kind="HTTPRoute", namespace="shop", parent=OURS, **more):
+    """Somebody's route from a namespace of their own, on our Gateway unless said otherwise."""
+    return {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"parentRefs": [parent], "rules": [*rules], **more},
+    }
+
+
+def certificate(folder):
+    """The Secret in the model that its Gateway serves HTTPS with."""
+    metadata = {"name": ingress_world.SECRET, "namespace": ingress_world.MODEL}
+    return {**ingress_world.secret(folder), "metadata": metadata}
 
 
 def istiod_deployment(**environment):
@@ -232,9 +267,8 @@ def istiod_deployment(**environment):
     }
 
 
-def _leave(api):
+def _leave(api, names):
     api.delete(istiod_deployment())
-    names = ("shop", ingress_world.MODEL)
     for name in names:
         api.delete(ingress_world.namespace(name))
     assert waiting.eventually(

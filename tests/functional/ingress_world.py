@@ -37,13 +37,13 @@ def namespace(name):
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
-def service(space, name, port):
-    """A Service whose endpoint is on this machine."""
+def service(space, name, port, number=80):
+    """A Service with a port of that number, whose endpoint is on this machine."""
     yield {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {"name": name, "namespace": space},
-        "spec": {"ports": [{"name": "http", "port": 80}]},
+        "spec": {"ports": [{"name": "http", "port": number}]},
     }
     yield {
         "apiVersion": "discovery.k8s.io/v1",
@@ -150,12 +150,9 @@ class Related:
         """What the others wrote."""
         if endpoint == forward_auth.ENDPOINT:
             return [endpoints.Bag(7, "oauth2-proxy", bag) for bag in self.forwards]
-        written = {"ingress": self.requests, "ingress-auth": self.auths}.get(endpoint, ())
+        older = {"ingress": self.requests, "ingress-auth": self.auths}.get(endpoint, ())
         return [
-            *(
-                endpoints.Bag(one.relation, one.application, _written(one.message))
-                for one in written
-            ),
+            *(endpoints.Bag(one.relation, one.application, written(one.message)) for one in older),
             *(bag for name, bag in self.newer if name == endpoint),
         ]
 
@@ -170,7 +167,8 @@ class Related:
         self.told[endpoint] = dict(bag)
 
 
-def _written(message):
+def written(message):
+    """Write what an application says with serialized-data-interface."""
     data = message.model_dump(mode="json", by_alias=True, exclude_none=True)
     return {kubeflow.VERSIONS: "[v1]", kubeflow.DATA: yaml.safe_dump(data)}
 
@@ -178,9 +176,10 @@ def _written(message):
 class Place(Related):
     """The charm's part, as relations and options make it."""
 
-    def __init__(self, api, ports, application, asked):
+    def __init__(self, api, ports, application, asked, model=MODEL):
         super().__init__()
         self.api = api
+        self.model = model
         self.port, self.https_port, self.admin = ports
         self.application = application
         self.asked = asked
@@ -189,15 +188,22 @@ class Place(Related):
 
     def part(self):
         """The part of the charm that serves the model."""
-        found = installation.Mesh(namespace="istio-system", revision="default", is_default=True)
+        found = installation.Mesh(
+            namespace="istio-system",
+            revision="default",
+            is_default=True,
+            version=world.ISTIO_VERSION,
+        )
         scope = parts.Context(
             cluster=self.api,
-            manifests=manifests.Manifests(self.api, model=MODEL, application="istio-integrator"),
+            manifests=manifests.Manifests(
+                self.api, model=self.model, application="istio-integrator"
+            ),
             config=config.Config.model_validate(
                 {"gateway_service": f"{world.GATEWAY_NAMESPACE}/gateway", **self.options}
             ),
             mesh=found,
-            model=MODEL,
+            model=self.model,
             application="istio-integrator",
             unit="istio-integrator/0",
             leader=True,
@@ -225,7 +231,7 @@ class Place(Related):
             part._decide().guard,
             dataclasses.replace(found, hosts=tuple(hosts), is_own=own),
             owner=part._scope.manifests.owner,
-            model=MODEL,
+            model=self.model,
             domain=DOMAIN,
             unasked=unasked,
         )
@@ -266,7 +272,9 @@ class Place(Related):
 
 
 @contextlib.contextmanager
-def serving(client, kubeconfig, folder, more=(), decides=echo.Authorization):
+def serving(
+    client, kubeconfig, folder, more=(), *, decides=echo.Authorization, istiod=world.istiod
+):
     """Run istiod and the gateway, with applications, a service to ask, and a neighbour.
 
     Args:
@@ -275,6 +283,7 @@ def serving(client, kubeconfig, folder, more=(), decides=echo.Authorization):
         folder: For files.
         more: Handlers of further Services in the model, by name.
         decides: Handler of the service that is asked.
+        istiod: What runs it.
     """
     api = world.install_definitions(client)
     with contextlib.ExitStack() as stack:
@@ -284,7 +293,7 @@ def serving(client, kubeconfig, folder, more=(), decides=echo.Authorization):
         with contextlib.suppress(errors.ConflictError):
             # Other tests on this control plane have an istiod, too.
             api.create(namespace("istio-system"))
-        xds = stack.enter_context(world.istiod(folder, kubeconfig))
+        xds = stack.enter_context(istiod(folder, kubeconfig))
         # After istiod, which listens at a port of its own choice, too.
         port, https_port, admin = loopback.free_ports(3)
         there = [

@@ -20,8 +20,10 @@ from lightkube.resources import rbac_authorization_v1 as rbac
 
 from istio_integrator.kube import cluster as charm_cluster
 from testbed import loopback, programs
+from tests.functional import loopback_istiod
 
 GATEWAY_NAMESPACE = "istio-ingress"
+ISTIO_VERSION = "1.31.1"
 LABELS = {"istio": "ingressgateway"}
 ENVOY = Path(envoy.__file__).parent / "_bin" / "envoy"
 
@@ -78,16 +80,11 @@ def process(argv, log, environment=None, directory=None):
         try:
             yield started
         finally:
-            started.terminate()
-            try:
-                started.wait(10)
-            except subprocess.TimeoutExpired:
-                started.kill()
-                started.wait()
+            loopback_istiod.end(started)
 
 
 @contextlib.contextmanager
-def istiod(folder, kubeconfig, settings=None, environment=None):
+def istiod(folder, kubeconfig, settings=None, environment=None, monitoring=0):
     """istiod without certificates, webhooks and leader duties; its plain xDS port comes back.
 
     Args:
@@ -95,6 +92,7 @@ def istiod(folder, kubeconfig, settings=None, environment=None):
         kubeconfig: Of the API server.
         settings: Of the mesh, beside our own.
         environment: Its own settings, beside and before ours.
+        monitoring: Where it is to serve its metrics; 0: at some port.
     """
     xds, web, metrics = loopback.free_ports(3)
     mesh = folder / "mesh.yaml"
@@ -110,7 +108,7 @@ def istiod(folder, kubeconfig, settings=None, environment=None):
         "--secureGRPCAddr=",
         "--httpsAddr=",
         f"--httpAddr=127.0.0.1:{web}",
-        f"--monitoringAddr=127.0.0.1:{metrics}",
+        f"--monitoringAddr=127.0.0.1:{monitoring or metrics}",
         "--ctrlz_port=0",
         "--keepaliveMaxServerConnectionAge=1h",
     ]
@@ -150,21 +148,32 @@ def gateway_token(client, namespace=GATEWAY_NAMESPACE):
 @contextlib.contextmanager
 def gateway(folder, xds, admin, token, *, namespace=GATEWAY_NAMESPACE, labels=LABELS):
     """Envoy as a gateway workload of that istiod."""
+    node = proxy("router", "gateway", namespace, labels)
+    with envoy_of(folder, xds, admin, node, token):
+        yield
+
+
+def proxy(kind, name, namespace, labels, **metadata):
+    """What a proxy says of itself to istiod."""
     domain = f"{namespace}.svc.cluster.local"
-    node = {
-        "id": f"router~{own_address()}~gateway.{namespace}~{domain}",
-        "cluster": "gateway",
+    return {
+        "id": f"{kind}~{own_address()}~{name}.{namespace}~{domain}",
+        "cluster": name,
         "metadata": {
             "NAMESPACE": namespace,
             "LABELS": labels,
-            "ISTIO_VERSION": "1.31.1",
+            "ISTIO_VERSION": ISTIO_VERSION,
             "CLUSTER_ID": "Kubernetes",
+            **metadata,
         },
     }
-    ads = {"ads": {}, "resource_api_version": "V3"}
-    endpoint = {"address": {"socket_address": {"address": "127.0.0.1", "port_value": xds}}}
-    cluster = {
-        "name": "xds-grpc",
+
+
+def static_cluster(name, port):
+    """Somebody on loopback who speaks HTTP/2."""
+    endpoint = {"address": {"socket_address": {"address": "127.0.0.1", "port_value": port}}}
+    return {
+        "name": name,
         "type": "STATIC",
         "typed_extension_protocol_options": {
             "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
@@ -174,10 +183,26 @@ def gateway(folder, xds, admin, token, *, namespace=GATEWAY_NAMESPACE, labels=LA
             }
         },
         "load_assignment": {
-            "cluster_name": "xds-grpc",
+            "cluster_name": name,
             "endpoints": [{"lb_endpoints": [{"endpoint": endpoint}]}],
         },
     }
+
+
+@contextlib.contextmanager
+def envoy_of(folder, xds, admin, node, token, *, more=()):
+    """Envoy that has its configuration from that istiod.
+
+    Args:
+        folder: For its files.
+        xds: The port of istiod.
+        admin: The port of Envoy's administration.
+        node: What it says of itself.
+        token: Of its ServiceAccount.
+        more: Clusters that its configuration speaks of.
+    """
+    ads = {"ads": {}, "resource_api_version": "V3"}
+    clusters = [static_cluster("xds-grpc", xds), *more]
     bootstrap = {
         "node": node,
         "admin": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": admin}}},
@@ -195,7 +220,7 @@ def gateway(folder, xds, admin, token, *, namespace=GATEWAY_NAMESPACE, labels=LA
             "lds_config": {**ads, "initial_fetch_timeout": "0s"},
             "cds_config": {**ads, "initial_fetch_timeout": "0s"},
         },
-        "static_resources": {"clusters": [cluster]},
+        "static_resources": {"clusters": clusters},
         # As Istio's bootstrap has it; Envoy's own is 100, which routes with expressions exceed.
         "layered_runtime": {
             "layers": [

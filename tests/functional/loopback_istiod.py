@@ -30,7 +30,7 @@ REVISIONS = ("default", "canary")
 """Served alike, as by tags of one istiod."""
 CONFIGURATION = "istio-sidecar-injector"
 _NAME = "localhost"
-_KEPT = ("ConfigMap", "Deployment", "MutatingWebhookConfiguration", "Service")
+_KEPT = ("ConfigMap", "DaemonSet", "Deployment", "MutatingWebhookConfiguration", "Service")
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -48,7 +48,7 @@ def serving(api: cluster.Cluster, kubeconfig: Path, directory: Path) -> Iterator
     manifests = _settings()
     # So that only a pod's own annotation makes its sidecar a native one.
     settings = {"ENABLE_NATIVE_SIDECARS": "false"}
-    with _running(api, kubeconfig, directory, manifests, **settings) as (istiod, url, bundle):
+    with running(api, kubeconfig, directory, manifests, **settings) as (istiod, url, bundle):
         applied = api.apply(_configuration(manifests, url, bundle))
         try:
             yield istiod
@@ -57,23 +57,36 @@ def serving(api: cluster.Cluster, kubeconfig: Path, directory: Path) -> Iterator
 
 
 @contextlib.contextmanager
-def _running(
+def running(
     api: cluster.Cluster,
     kubeconfig: Path,
     directory: Path,
     manifests: Manifests,
     *,
     revision: str = "",
+    place: str = istio.SYSTEM,
+    ports: list[int] | None = None,
     **environment: str,
 ) -> Iterator[tuple[Istiod, str, str]]:
-    """Run istiod on its files; what comes is the process, the injector's URL and authority."""
+    """Run istiod on its files; what comes is the process, the injector's URL and authority.
+
+    Args:
+        api: The API server.
+        kubeconfig: By which istiod reaches it.
+        directory: For its files, its authority and its log.
+        manifests: Of its installation.
+        revision: Its own.
+        place: Its namespace.
+        ports: Six, to come back where another was; by default free ones.
+        environment: Its settings beside those that every one here has.
+    """
     programs.ensure(["istio"])
-    create_namespace(api)
-    ports = loopback.free_ports(6)
+    create_namespace(api, place)
+    ports = ports or loopback.free_ports(6)
     authority = certificates.Authority(directory / "pki")
     names = [
         _NAME,
-        *(f"{name}.{istio.SYSTEM}.svc" for kind, name in manifests if kind == "Service"),
+        *(f"{name}.{place}.svc" for kind, name in manifests if kind == "Service"),
     ]
     server = authority.server("istiod", names, ["127.0.0.1"])
     write_files(directory, manifests, revision)
@@ -82,7 +95,7 @@ def _running(
         process = subprocess.Popen(
             _command(kubeconfig, ports, authority, server),
             cwd=directory,
-            env={**_environment(revision), **environment},
+            env={**_environment(revision, place), **environment},
             stdout=output,
             stderr=output,
         )
@@ -91,19 +104,34 @@ def _running(
         bundle = base64.b64encode(authority.pair.certificate.read_bytes()).decode()
         yield Istiod(process, log), f"https://{_NAME}:{ports[1]}", bundle
     finally:
+        end(process)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End istiod as a node does.
+
+    One that is killed leaves its Leases behind, and the next istiod waits half a minute for them
+    before it deploys gateways.
+    """
+    process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
 
 
-def create_namespace(api: cluster.Cluster) -> None:
+def create_namespace(api: cluster.Cluster, place: str = istio.SYSTEM) -> None:
     """Have the namespace of istiod."""
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": istio.SYSTEM}}
-    if api.get(cluster.NAMESPACE, istio.SYSTEM) is None:
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}}
+    if api.get(cluster.NAMESPACE, place) is None:
         api.create(namespace)
 
 
-def render(*settings: str) -> Manifests:
+def render(*settings: str, place: str = istio.SYSTEM) -> Manifests:
     """Have istioctl render an installation; keep what tells which Istio it is."""
+    if place != istio.SYSTEM:
+        settings = (*settings, f"values.global.istioNamespace={place}")
     documents = yaml.load_all(_rendered(settings), Loader=_LOADER)
     return {
         (one["kind"], one["metadata"]["name"]): one
@@ -111,7 +139,7 @@ def render(*settings: str) -> Manifests:
         if one
         and one["kind"] in _KEPT
         # Of a gateway nothing is wanted.
-        and one["metadata"].get("namespace", istio.SYSTEM) == istio.SYSTEM
+        and one["metadata"].get("namespace", place) == place
         and "gateway" not in one["metadata"]["name"]
     }
 
@@ -160,15 +188,28 @@ class Installed:
 
 @contextlib.contextmanager
 def installed(
-    api: cluster.Cluster, kubeconfig: Path, directory: Path, *settings: str, revision: str = ""
+    api: cluster.Cluster,
+    kubeconfig: Path,
+    directory: Path,
+    *settings: str,
+    revision: str = "",
+    place: str = istio.SYSTEM,
 ) -> Iterator[Installed]:
     """Install Istio as its own installer renders it, with istiod on loopback.
 
     Its Service has no pod behind it without a node: it is an alias of localhost, and the rendered
     configurations only differ by the Service's port.
     """
-    manifests = render(*settings, f"revision={revision}")
-    started = _running(api, kubeconfig, directory, manifests, revision=revision)
+    manifests = render(*settings, f"revision={revision}", place=place)
+    started = running(
+        api,
+        kubeconfig,
+        directory,
+        manifests,
+        revision=revision,
+        place=place,
+        **_switches(manifests),
+    )
     with started as (istiod, url, bundle):
         port = int(url.rpartition(":")[2])
         for (kind, _), item in manifests.items():
@@ -182,6 +223,20 @@ def installed(
         finally:
             for item in applied:
                 api.delete(item)
+
+
+def _switches(manifests: Manifests) -> dict[str, str]:
+    """Read the switches of features that an installation has in its istiod's environment."""
+    (spec,) = (
+        item["spec"]["template"]["spec"]
+        for (kind, _), item in manifests.items()
+        if kind == "Deployment"
+    )
+    return {
+        each["name"]: each["value"]
+        for each in spec["containers"][0]["env"]
+        if "value" in each and each["name"].startswith(("ENABLE_", "PILOT_", "SHARED_"))
+    }
 
 
 def lead_to(configuration: cluster.Object, port: int, bundle: str) -> None:
@@ -232,10 +287,10 @@ def _command(
     ]
 
 
-def _environment(revision: str) -> dict[str, str]:
+def _environment(revision: str, place: str) -> dict[str, str]:
     return {
         **os.environ,
-        "POD_NAMESPACE": istio.SYSTEM,
+        "POD_NAMESPACE": place,
         "POD_NAME": "istiod-on-loopback",
         "REVISION": revision or "default",
         # The configurations are ours: they name a URL, and the authority of this process.

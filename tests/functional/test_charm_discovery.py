@@ -158,7 +158,9 @@ def test_model_joins_and_leaves_as_it_was(connected, namespace, default):
 @pytest.mark.parametrize(
     ("labels", "words"),
     [
-        pytest.param({"istio.io/dataplane-mode": "ambient"}, "is in ambient mode", id="ambient"),
+        pytest.param(
+            {names.DATAPLANE_MODE: "ambient"}, "the cluster has no ztunnel", id="ambient"
+        ),
         pytest.param({"istio-injection": "disabled"}, "has istio-injection=disabled", id="out"),
         pytest.param({"istio.io/rev": "other"}, "somebody else set istio.io/rev=other", id="else"),
         pytest.param({**ALLOWED, "istio.io/rev": "other"}, "has both", id="both"),

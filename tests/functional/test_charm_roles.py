@@ -143,7 +143,7 @@ def test_without_the_optional_roles_nothing_is_executed_and_no_other_pod_is_chan
         role
         for role in shipped
         if not role["metadata"]["name"].endswith(
-            ("-exec", "-replace", "-own-gateway", "-httproutes")
+            ("-exec", "-replace", "-own-gateway", "-httproutes", "-authorization", "-mtls")
         )
     ]
     text = yaml.safe_dump_all(needed)

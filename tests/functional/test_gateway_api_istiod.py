@@ -11,9 +11,6 @@ from tests import waiting
 from tests.functional import gateway_api_world as world
 from tests.functional import ingress_world, istiod_world
 
-# On a control plane where other istiods led before, istiod deployed none: why is not known yet.
-pytestmark = pytest.mark.long
-
 
 @pytest.fixture(scope="module")
 def served(client, kubeconfig, tmp_path_factory):

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from istio_integrator.config import config
-from istio_integrator.ingress import gateway, guards, own_gateway, requested, routes
+from istio_integrator.ingress import authorization, gateway, guards, own_gateway, requested, routes
 from istio_integrator.kube import manifests
 from istio_integrator.relations import ingress_route, kubeflow
 from testbed import programs
@@ -19,7 +19,7 @@ TARGET = gateway.Target(
     http_port=80,
     https_port=443,
 )
-SERVICE = guards.Service(
+SERVICE = authorization.Service(
     host="oidc.kubeflow.svc.cluster.local",
     port=80,
     request_headers=("cookie",),
@@ -130,7 +130,7 @@ def ours(guard, hosts):
         endpoint=kubeflow.INGRESS_ROUTE,
         relation=100,
         application="newer",
-        config=ingress_route.IstioIngressRouteConfig.model_validate(NEWER),
+        message=ingress_route.IstioIngressRouteConfig.model_validate(NEWER),
     )
     plan = routes.plan(
         [
@@ -167,8 +167,8 @@ def workload():
 @pytest.mark.parametrize(
     "guard",
     [
-        guards.Guard(),
-        guards.Guard(service=SERVICE),
+        authorization.Guard(),
+        authorization.Guard(service=SERVICE),
     ],
     ids=["closed", "asking"],
 )

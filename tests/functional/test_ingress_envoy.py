@@ -7,7 +7,7 @@ import json
 import httpx2
 import pytest
 
-from istio_integrator.ingress import gateway, guards
+from istio_integrator.ingress import authorization, gateway, guards
 from istio_integrator.kube import manifests
 from testbed import loopback
 from tests import echo, gateway_client
@@ -23,7 +23,7 @@ TARGET = gateway.Target(
     http_port=80,
     https_port=443,
 )
-SERVICE = guards.Service(
+SERVICE = authorization.Service(
     host="oidc.kubeflow.svc.cluster.local",
     port=8080,
     request_headers=("cookie", "x-auth-token"),
@@ -133,8 +133,8 @@ def running(tmp_path, guard, hosts=(HOST,)):
         )
 
 
-ASKING = guards.Guard(service=SERVICE)
-CLOSED = guards.Guard()
+ASKING = authorization.Guard(service=SERVICE)
+CLOSED = authorization.Guard()
 COOKIE = echo.COOKIE
 
 
@@ -259,7 +259,7 @@ def test_closed_guard_refuses_everybody(tmp_path, hosts):
 
 
 def test_service_that_is_away_refuses_everybody(tmp_path):
-    service = guards.Service(host="gone.kubeflow.svc.cluster.local", port=1)
-    with running(tmp_path, guards.Guard(service=service)) as found:
+    service = authorization.Service(host="gone.kubeflow.svc.cluster.local", port=1)
+    with running(tmp_path, authorization.Guard(service=service)) as found:
         assert found.get("/pipeline", Cookie=COOKIE).status == 403
         assert found.application == []

@@ -14,71 +14,20 @@ from istio_integrator.relations import endpoints
 from tests import echo, gateway_client, waiting
 from tests.functional import ingress_world
 from tests.functional.ingress_world import COMPLETE, MODEL, lead, request, virtual_service
+from tests.functional.newer_routes import (
+    ASKED,
+    CHARMS,
+    REPLACED,
+    bag,
+    matched,
+    redirected,
+    rewritten,
+    wish,
+)
 
 COOKIE = {"Cookie": echo.COOKIE}
 HOST = gateway_client.HOST
 OTHER = "ml.example.com"
-ASKED = "istio-ingress-route"
-OPEN = "istio-ingress-route-unauthenticated"
-REPLACED = library.PathModifierType.ReplacePrefixMatch
-
-# What the charms ask for: endpoint, port of the listener, prefix, what replaces it, and a request
-# with the path that the application sees of it.
-CHARMS = {
-    "kubeflow-dashboard": (ASKED, 443, "/", None, "/_/x", "/_/x"),
-    "jupyter-ui": (ASKED, 80, "/jupyter/", "/", "/jupyter/api/x", "/api/x"),
-    "katib-ui": (ASKED, 443, "/katib/", None, "/katib/x", "/katib/x"),
-    "kfp-ui": (ASKED, 80, "/pipeline", "/pipeline", "/pipeline/apis/v1", "/pipeline/apis/v1"),
-    "kubeflow-volumes": (ASKED, 80, "/volumes", "/", "/volumes/api", "/api"),
-    "tensorboards-web-app": (ASKED, 80, "/tensorboards/", "/", "/tensorboards/x", "/x"),
-    "mlflow-server": (ASKED, 443, "/mlflow/", "/", "/mlflow/x", "/x"),
-    "envoy": (
-        ASKED,
-        80,
-        "/ml_metadata.MetadataStoreService/",
-        None,
-        "/ml_metadata.MetadataStoreService/Get",
-        "/ml_metadata.MetadataStoreService/Get",
-    ),
-    "dex-auth": (OPEN, 80, "/dex/", None, "/dex/auth", "/dex/auth"),
-    "oidc-gatekeeper": (OPEN, 80, "/authservice/", None, "/authservice/x", "/authservice/x"),
-}
-
-
-def listener(port=80):
-    return library.Listener(port=port, protocol=library.ProtocolType.HTTP)
-
-
-def matched(path, kind=library.HTTPPathMatchType.PathPrefix, **more):
-    return library.HTTPRouteMatch(path=library.HTTPPathMatch(type=kind, value=path), **more)
-
-
-def wish(service, *matches, port=80, **more):
-    return library.HTTPRoute(
-        name="http-ingress",
-        listener=listener(port),
-        backends=more.pop("backends", [library.BackendRef(service=service, port=80)]),
-        matches=list(matches),
-        **more,
-    )
-
-
-def rewritten(path, kind=REPLACED, **more):
-    modifier = library.PathModifier(type=kind, value=path)
-    return library.URLRewriteFilter(urlRewrite=library.URLRewriteSpec(path=modifier, **more))
-
-
-def redirected(**said):
-    return library.RequestRedirectFilter(requestRedirect=library.RequestRedirectSpec(**said))
-
-
-def bag(number, application, *http, endpoint=ASKED, grpc=()):
-    """What a charm writes with the library."""
-    config = library.IstioIngressRouteConfig(
-        model=MODEL, listeners=[listener()], http_routes=list(http), grpc_routes=list(grpc)
-    )
-    said = {"config": config.model_dump_json()}
-    return endpoint, endpoints.Bag(number, application, said)
 
 
 @pytest.fixture(scope="module")
@@ -100,37 +49,6 @@ def related(place):
     """Nobody but who is asked about requests, and HTTPS beside HTTP."""
     place.requests, place.newer, place.auths = [], [], [COMPLETE]
     place.options = {"hosts": f"{HOST},{OTHER}", "tls_secret": ingress_world.SECRET}
-
-
-def charms():
-    for number, (name, (endpoint, port, prefix, replaced, *_)) in enumerate(CHARMS.items()):
-        filters = [rewritten(replaced)] if replaced else None
-        route = wish(name, matched(prefix), port=port, filters=filters)
-        yield bag(number, name, route, endpoint=endpoint)
-
-
-@pytest.mark.parametrize("tls", ["", HOST], ids=["http", "https"])
-def test_every_charm_is_reached_by_what_it_asks_for(place, tls):
-    place.newer = list(charms())
-    messages = place.reconcile()
-    assert any(f"{len(CHARMS)} routes by" in message for message in messages)
-    for name, (endpoint, _, _, _, path, want) in CHARMS.items():
-
-        def answered(path=path, name=name, **headers):
-            answer = place.asked_once(path, tls=tls, **headers)
-            served = getattr(answer, "status", 0) == 200
-            return answer.echo if served and answer.echo["port"] == place.ports[name] else None
-
-        assert waiting.eventually(lambda find=answered: find(**COOKIE)), name
-        assert answered(**COOKIE)["path"] == want
-        if endpoint == ASKED:
-            assert place.asked_once(path, tls=tls).status == 302, name
-        else:
-            claim = {"kubeflow-userid": "victim@example.com"}
-            assert waiting.eventually(lambda find=answered, claim=claim: find(**claim)), name
-            assert "victim" not in json.dumps(answered(**claim)), name
-    told = {"external_host": HOST, "tls_enabled": "True"}
-    assert place.told[ASKED] == place.told[OPEN] == told
 
 
 def test_longer_prefix_of_a_newer_charm_lies_within_the_older_ones(place):

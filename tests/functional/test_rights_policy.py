@@ -164,6 +164,7 @@ def deployment(world: World, **pod_spec: object) -> dict:
 RBAC = "rbac.authorization.k8s.io/v1"
 SECRET = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"]}
 IMAGE = {"spec": {"containers": [{"name": "main", "image": "evil"}]}}
+ALLOW = {"action": "ALLOW", "rules": [{}]}
 FORBIDDEN: dict[str, Callable[[World], None]] = {
     "a pod that is kept": really,
     "a dry-run pod in another namespace": creates(
@@ -256,6 +257,22 @@ FORBIDDEN: dict[str, Callable[[World], None]] = {
     "an AuthorizationPolicy": creates(
         lambda w: made(
             "security.istio.io/v1/AuthorizationPolicy", w.model, f"istio-integrator.{w.owner}"
+        )
+    ),
+    "an AuthorizationPolicy of somebody else's name": creates(
+        lambda w: made("security.istio.io/v1/AuthorizationPolicy", w.model, spec=ALLOW)
+    ),
+    "an AuthorizationPolicy that denies": creates(
+        lambda w: made(
+            "security.istio.io/v1/AuthorizationPolicy",
+            w.model,
+            f"{APP}-kfp-api",
+            spec={"action": "DENY", "rules": [{}]},
+        )
+    ),
+    "who may call in another namespace": creates(
+        lambda _: made(
+            "security.istio.io/v1/AuthorizationPolicy", "default", f"{APP}-kfp-api", spec=ALLOW
         )
     ),
     "a route in another namespace": creates(

@@ -135,6 +135,50 @@ def test_bad_option_blocks_and_names_itself(juju: jubilant.Juju, deployed: str):
     juju.wait(settled(deployed), error=jubilant.any_error)
 
 
+def has_ambient() -> bool:
+    daemons = kubectl("get", "daemonsets", "--all-namespaces")["items"]
+    chosen = [each["spec"]["selector"].get("matchLabels", {}) for each in daemons]
+    return any(each.get("app") == "ztunnel" for each in chosen)
+
+
+def sidecars(juju: jubilant.Juju) -> set[str]:
+    """Name the model's pods that have one."""
+    return {
+        pod["metadata"]["name"]
+        for pod in kubectl("--namespace", model_of(juju), "get", "pods")["items"]
+        if "sidecar.istio.io/status" in pod["metadata"].get("annotations", {})
+    }
+
+
+def redirected(juju: jubilant.Juju) -> set[str]:
+    """Name the model's pods that ztunnel has taken in."""
+    return {
+        pod["metadata"]["name"]
+        for pod in kubectl("--namespace", model_of(juju), "get", "pods")["items"]
+        if pod["metadata"].get("annotations", {}).get("ambient.istio.io/redirection") == "enabled"
+    }
+
+
+def test_model_goes_into_ambient_mode_and_back(juju: jubilant.Juju, deployed: str):
+    if not has_ambient():
+        pytest.skip("the cluster has no ztunnel: install Istio with profile=ambient")
+    before = namespace_labels(juju)
+    configure(juju, deployed, {"mesh-mode": "ambient"})
+    juju.wait(lambda _: not sidecars(juju))
+    labels = namespace_labels(juju)
+    assert labels["istio.io/dataplane-mode"] == "ambient"
+    assert "istio-injection" not in labels
+    assert "ambient mode" in juju.status().apps[deployed].app_status.message
+    juju.wait(lambda _: f"{WEB}-0" in redirected(juju))
+    assert not any(name.startswith(("modeloperator", deployed)) for name in redirected(juju))
+    configure(juju, deployed, {"mesh-mode": "sidecar"})
+    juju.wait(lambda _: f"{WEB}-0" in sidecars(juju))
+    assert namespace_labels(juju) == before
+    assert not redirected(juju)
+    juju.config(deployed, reset="mesh-mode")
+    juju.wait(settled(deployed), error=jubilant.any_error)
+
+
 def test_refreshed_charm_changes_nothing(
     juju: jubilant.Juju, deployed: str, charm: pathlib.Path, resources: dict[str, str]
 ):

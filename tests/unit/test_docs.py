@@ -23,9 +23,22 @@ def _tests(file: pathlib.Path) -> set[str]:
     return set(re.findall(r"def (test_\w+)\(", file.read_text()))
 
 
-ALL_TESTS = {name for file in (ROOT / "tests").rglob("test_*.py") for name in _tests(file)}
+ALL_TESTS = {name for file in (ROOT / "tests").rglob("*.py") for name in _tests(file)}
 MARKDOWN = markdown_it.MarkdownIt().enable("table").use(anchors_plugin, max_level=6)
 """Headings get the names that GitHub and the site give them."""
+
+
+def test_endpoints_that_pages_name_are_those_of_the_charm():
+    """`istio-integrator:ENDPOINT` is what somebody types who integrates or removes a relation."""
+    metadata = yaml.safe_load((ROOT / "metadata.yaml").read_text())
+    known = {*metadata["provides"], *metadata["requires"], *metadata.get("peers", {})}
+    named = {
+        (page.relative_to(ROOT).as_posix(), endpoint)
+        for page in PAGES
+        for endpoint in re.findall(r"\bistio-integrator:([a-z][a-z0-9-]*)", page.read_text())
+    }
+    assert {endpoint for _, endpoint in named} >= {"ingress", "istio-ingress-route"}
+    assert [each for each in sorted(named) if each[1] not in known] == []
 
 
 def test_reference_pages_say_what_the_sources_say():

@@ -8,6 +8,7 @@ import pytest
 
 from istio_integrator.config import config
 from istio_integrator.ingress import (
+    authorization,
     certificate,
     gateway,
     gateway_api,
@@ -33,15 +34,15 @@ TARGET = gateway.Target(
     https_port=443,
     neighbours=(observed.Neighbour("shop/web", (observed.Server(80, ("shop.example",)),)),),
 )
-SERVICE = guards.Service(
+SERVICE = authorization.Service(
     host="oidc.kubeflow.svc.cluster.local",
     port=8080,
     path="/decisions",
     request_headers=("cookie",),
-    describing=(guards.Header("x-forwarded-uri", "%REQ(:path)%"),),
+    describing=(authorization.Header("x-forwarded-uri", "%REQ(:path)%"),),
     response_headers=("kubeflow-userid",),
 )
-GUARDS = (guards.Guard(), guards.Guard(service=SERVICE))
+GUARDS = (authorization.Guard(), authorization.Guard(service=SERVICE))
 
 
 def guards_applied():
@@ -53,6 +54,7 @@ def guards_applied():
                 owner="kubeflow.app",
                 model="kubeflow",
                 domain="cluster.local",
+                redirects=True,
                 unasked=("open-0123456789abcdef",),
             )
             yield from manifests.render(guards.FOLDER, context)
@@ -73,6 +75,7 @@ def gateways():
             https_port=443 if credential else None,
             redirect=bool(credential),
             credential=credential,
+            more_ports=(9000,),
         )
         yield from manifests.render(gateway.FOLDER, context)
 
@@ -94,6 +97,11 @@ def served():
             "hostnames": ["kf.example"],
             "filters": [{"urlRewrite": {"hostname": "a.example", "path": whole}}],
         },
+        {
+            "name": "elsewhere",
+            "matches": [{"path": {"value": "/d"}}],
+            "listener": {"port": 9000, "protocol": "HTTP"},
+        },
         {"name": "regex", "matches": [{"path": {"type": "RegularExpression", "value": "/r"}}]},
         {
             "name": "port",
@@ -106,22 +114,27 @@ def served():
             "filters": [{"requestRedirect": {"path": part}}],
         },
     ]
+    call = {"method": {"service": "ml.Store"}, "headers": {"x-a": "b"}}
     config = {
         "model": "kubeflow",
         "http_routes": [{**base, **one} for one in asked],
-        "grpc_routes": [{**base, "name": "calls"}],
+        "grpc_routes": [
+            {**base, "name": "calls", "matches": [call], "hostnames": ["kf.example"]},
+        ],
     }
     newer = ingress_route.Received(
         endpoint=kubeflow.INGRESS_ROUTE,
         relation=2,
         application="b",
-        config=ingress_route.IstioIngressRouteConfig.model_validate(config),
+        message=ingress_route.IstioIngressRouteConfig.model_validate(config),
     )
     terms = requested.Terms(
         model="kubeflow",
         application="istio-integrator",
         domain="cluster.local",
         hosts=("kf.example", "b.example"),
+        ports=(9000,),
+        has_own_gateway=True,
         replaces_prefix=True,
     )
     received = [kubeflow.Received(1, "a", older)]
@@ -155,12 +168,13 @@ def managed(kind):
     return [obj for obj in objects if obj["kind"] == kind]
 
 
-def http_routes_applied():
+def gateway_api_routes(kind):
     found = [dataclasses.replace(one, is_asked=False) for one in served()]
     context = http_routes.Context.of(
-        found, application="a", model="kubeflow", domain="cluster.local"
+        found, application="a", model="kubeflow", domain="cluster.local", has_calls=True
     )
-    return manifests.render(http_routes.FOLDER, context)
+    objects = manifests.render(http_routes.FOLDER, context)
+    return [obj for obj in objects if obj["kind"] == kind]
 
 
 def rules_applied():
@@ -220,7 +234,8 @@ def said_of(path, rows):
         ("DestinationRule", rules_applied),
         ("Managed Gateway", lambda: managed("Gateway")),
         ("Redirecting", lambda: managed("EnvoyFilter")),
-        ("HTTPRoute", http_routes_applied),
+        ("HTTPRoute", lambda: gateway_api_routes("HTTPRoute")),
+        ("GRPCRoute", lambda: gateway_api_routes("GRPCRoute")),
         ("Deployment", lambda: workload("Deployment")),
         ("Service", lambda: workload("Service")),
         ("PodDisruptionBudget", lambda: workload("PodDisruptionBudget")),

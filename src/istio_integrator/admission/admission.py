@@ -12,8 +12,8 @@ import ops
 from integrator_contract import names
 from istio_integrator import parts
 from istio_integrator.admission import policy, settings, webhook
-from istio_integrator.kube import cluster, errors, owners
-from istio_integrator.mesh import probe
+from istio_integrator.kube import cluster, errors, fences, owners
+from istio_integrator.mesh import injectors, probe
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +61,11 @@ class Admission:
         """Bring the better backend to work, then take the other one away."""
         self._statuses = []
         prepared = self._prepared()
-        if not self._scope.leader:
+        if not self.is_needed:
+            self._statuses.append(ops.ActiveStatus("new pods need nothing"))
+            if self._scope.leader:
+                self._take_away(prepared)
+        elif not self._scope.leader:
             self._observe()
         elif self._scope.config.admission != "webhook" and self._policy(prepared):
             self._webhook(prepared).remove()
@@ -94,8 +98,12 @@ class Admission:
     def remove(self) -> None:
         """Take away both backends."""
         self._statuses = []
+        self._take_away(
+            settings.Preparation.of(self._scope, settings.Seen(), lifecycle_in_model=True)
+        )
+
+    def _take_away(self, prepared: settings.Preparation) -> None:
         failures: list[errors.CharmError] = []
-        prepared = settings.Preparation.of(self._scope, settings.Seen(), lifecycle_in_model=True)
         for remove in (self._webhook(prepared).remove, self._remove_policy):
             try:
                 remove()
@@ -143,6 +151,24 @@ class Admission:
         namespace = scope.cluster.get(cluster.NAMESPACE, scope.model)
         labels = cluster.at(namespace, "metadata", "labels")
         return scope.served.kind_of(scope.model, labels) == "model"
+
+    @property
+    def is_needed(self) -> bool:
+        """Tell whether any pod is to get something: in ambient mode few are."""
+        scope, options = self._scope, self._scope.config
+        if scope.data_plane != "ambient" or options.mesh_membership == "selected":
+            return True
+        rules = options.pod_rules
+        asked = (rules.pod_labels, rules.pod_annotations, rules.image_registries)
+        if options.excluded_pods or any(asked):
+            return True
+        for namespace in scope.cluster.list(cluster.NAMESPACE):
+            with fences.around(cluster.reference(namespace)):
+                labels = cluster.at(namespace, "metadata", "labels")
+                kind = scope.served.kind_of(namespace["metadata"]["name"], labels)
+                if kind not in (None, "model") and injectors.gives_sidecars(labels):
+                    return True
+        return False
 
     def _namespaces(self, prepared: settings.Preparation) -> policy.Namespaces:
         served = dataclasses.replace(

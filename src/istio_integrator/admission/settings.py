@@ -68,11 +68,13 @@ class Seen:
             is_known = mesh.probed or before is None
             seen = cls(
                 native=mesh.native_sidecars if is_known else seen.native,
-                inject_label=next(iter(mesh.pod_labels.items())),
-                istiod_namespace=mesh.namespace,
+                inject_label=next(iter((scope.pod_labels or mesh.pod_labels).items())),
+                istiod_namespace=mesh.installed_in,
                 controller_ports=seen.controller_ports,
-                mesh_ports=mesh.excluded_outbound_ports,
-                held=mesh.hold_by_default,
+                mesh_ports=mesh.excluded_outbound_ports
+                if is_known or mesh.has_values
+                else seen.mesh_ports,
+                held=mesh.hold_by_default if is_known or mesh.has_settings else seen.held,
             )
             if is_known:
                 seen = dataclasses.replace(seen, controller_ports=_cut_off(scope, mesh))
@@ -119,7 +121,8 @@ class Preparation(NamedTuple):
         options = context.config
         membership = options.mesh_membership
         ports = options.excluded_outbound_ports
-        if seen.controller_ports:
+        is_ambient = context.data_plane == "ambient"
+        if seen.controller_ports and not is_ambient:
             # Juju labels the pods of its applications so; all of them call the controller.
             ports = (*ports, pods.Ports(pods=names.NAME, ports=seen.controller_ports))
         chosen: dict[str, Any] = {
@@ -134,6 +137,7 @@ class Preparation(NamedTuple):
             model=context.model,
             application=context.application,
             membership=membership,
+            data_plane=context.data_plane,
             lifecycle_in_model=lifecycle_in_model,
             inject_label=dict([seen.inject_label]),
             native=seen.native,

@@ -11,7 +11,7 @@ import pydantic
 
 from integrator_contract import namespaces, pods, selectors, service
 from istio_integrator import texts
-from istio_integrator.config import pod_rules, quantities
+from istio_integrator.config import plain_ports, pod_rules, quantities
 from istio_integrator.kube import documents, errors
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -25,6 +25,8 @@ _ANNOTATION = re.compile(
 )
 _LONGEST_SHOWN = 80
 """Characters of an option's value that a problem quotes."""
+_MOST_NAMESPACES = 32
+"""Of others that routes may lead to, each a part of what the gateway evaluates at a request."""
 _LONGEST_LINE = 400
 """Characters of a problem."""
 
@@ -110,6 +112,15 @@ RegistryRules = Annotated[
 ]
 
 
+def _route_namespaces(values: tuple[str, ...]) -> tuple[str, ...]:
+    if len(values) > _MOST_NAMESPACES:
+        raise ValueError(f"more than {_MOST_NAMESPACES} namespaces")
+    for value in values:
+        if not _DNS_LABEL.fullmatch(value):
+            raise ValueError(f"'{value}' is not the name of a namespace such as mlflow")
+    return tuple(dict.fromkeys(values))
+
+
 def _annotations(value: Any) -> Any:
     if not isinstance(value, str):
         return value
@@ -126,6 +137,9 @@ def _annotations(value: Any) -> Any:
 
 
 Annotations = Annotated[Mapping[str, str], pydantic.BeforeValidator(_annotations)]
+PlainPorts = Annotated[
+    tuple[plain_ports.Named, ...], pydantic.BeforeValidator(_parsed(plain_ports.parse))
+]
 GatewayName = Annotated[str, pydantic.AfterValidator(_namespaced_name)]
 GatewaySelector = Annotated[str, pydantic.AfterValidator(_equality_selector)]
 Cpu = Annotated[str, pydantic.AfterValidator(quantities.cpu)]
@@ -134,6 +148,13 @@ Hosts = Annotated[
     tuple[str, ...],
     pydantic.BeforeValidator(_items),
     pydantic.AfterValidator(_hosts),
+]
+
+
+RouteNamespaces = Annotated[
+    tuple[str, ...],
+    pydantic.BeforeValidator(_items),
+    pydantic.AfterValidator(_route_namespaces),
 ]
 
 
@@ -152,6 +173,8 @@ class Config(pydantic.BaseModel):
     """Where istiod runs; empty: discover it."""
     revision: Name = ""
     """An Istio revision or tag; empty: the default one, or the only one."""
+    mesh_mode: Literal["auto", "sidecar", "ambient"] = "auto"
+    """What takes the model's pods into the mesh; `auto` leaves a namespace as it is."""
     mesh_membership: pods.Membership = "namespace"
     included_pods: Selector = ""
     """With `selected`: the pods that join."""
@@ -193,11 +216,19 @@ class Config(pydantic.BaseModel):
     """What the routes are made as, and for which kind of Gateway."""
     hosts: Hosts = ()
     """Names that the model is reached by; none: any, with the gateway for itself."""
+    route_namespaces: RouteNamespaces = ()
+    """Where Services may be that applications of other models have routes to."""
     https_redirect: bool = False
     tls_secret: Name = ""
     """A Secret in the gateway's namespace."""
     strict_ingress_auth: bool = True
     """Whether nothing is reachable without ingress-auth or forward-auth."""
+    authorization: Literal["off", "related", "closed"] = "off"
+    """Whose callers are held to what relations say."""
+    mtls: Literal["mesh", "strict"] = "mesh"
+    """Who may call the model's pods without a certificate of the mesh."""
+    mtls_exceptions: PlainPorts = ()
+    """What everybody may call in plain text with `strict`."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @pydantic.model_validator(mode="after")

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 
 import ops
 
-from . import checks, report
+from istio_integrator import findings
+
+from . import checks
 from .facts import Facts
 
 logger = logging.getLogger(__name__)
@@ -30,9 +32,9 @@ class Concerns:
             return
         for check in checks.CHECKS.values():
             for each in check.run(self._facts) if check.feeds_status else ():
-                if each.level is report.Level.BROKEN:
+                if each.level is findings.Level.BROKEN:
                     self._statuses.append(ops.BlockedStatus(f"{each.seen}; run: {each.next}"))
-                elif each.level is report.Level.DOUBTFUL:
+                elif each.level is findings.Level.DOUBTFUL:
                     logger.info("%s: %s.", check.name, each.seen)
 
     def statuses(self) -> Iterable[ops.StatusBase]:

@@ -12,15 +12,13 @@ import ops
 
 from integrator_contract import names
 from istio_integrator import parts
-from istio_integrator.ingress import exposure, gateway, guards, observed
-from istio_integrator.kube import cluster, errors, streams
+from istio_integrator.ingress import authorization, exposure, gateway, observed
+from istio_integrator.kube import cluster, errors, snapshot, streams
 from istio_integrator.lifecycle import answers, workload
 from istio_integrator.membership import decision, model_namespace
 from istio_integrator.mesh import discovery, installation
 from istio_integrator.relations import endpoints, forward_auth, kubeflow, mesh_facts
 
-_ENVOY = 15000
-"""The port of Envoy's administration, on loopback."""
 _PROFILE = {names.PART_OF: names.PROFILE}
 _LONGEST_LOG = 2000
 """Lines of a log that are read."""
@@ -34,6 +32,7 @@ class Facts:
         related: The application's relations.
         container: That of the workload.
         discovery: The search for an Istio, where it has just been made.
+        seen: What parts of the charm looked at in this hook.
         now: The clock.
         parameters: Those of the action.
     """
@@ -45,17 +44,18 @@ class Facts:
         container: ops.Container,
         *,
         discovery: discovery.Discovery | None = None,
+        seen: snapshot.Snapshot | None = None,
         now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
         parameters: Mapping[str, Any] | None = None,
     ) -> None:
         self._context = context
-        self._related = related
+        self.related = related
         self._container = container
         self._discovery = discovery
-        self._lists: dict[tuple[cluster.Kind, str], list[cluster.Object]] = {}
         self.now = now
         self.parameters = parameters or {}
         self.cluster = context.cluster
+        self.seen = seen or snapshot.Snapshot(context.cluster)
         self.streams = streams.Streams(context.cluster)
         """The way into pods: their ports, programs and logs."""
         self.config = context.config
@@ -73,10 +73,7 @@ class Facts:
 
     def objects(self, kind: cluster.Kind, namespace: str = "") -> list[cluster.Object]:
         """List a kind, in one namespace or everywhere."""
-        key = (kind, namespace)
-        if key not in self._lists:
-            self._lists[key] = self.cluster.list(kind, namespace=namespace or None)
-        return self._lists[key]
+        return self.seen.objects(kind, namespace)
 
     @functools.cached_property
     def discovery(self) -> discovery.Discovery:
@@ -88,7 +85,7 @@ class Facts:
             self.config,
             model=self.model,
             application=self.application,
-            hint=mesh_facts.root_namespace(self._related),
+            hint=mesh_facts.root_namespace(self.related),
         )
         search.reconcile()
         return search
@@ -101,7 +98,8 @@ class Facts:
     @functools.cached_property
     def context(self) -> parts.Context:
         """What every part of the charm gets, with the mesh that is there."""
-        return dataclasses.replace(self._context, mesh=self.mesh)
+        found = dataclasses.replace(self._context, mesh=self.mesh)
+        return dataclasses.replace(found, data_plane=model_namespace.data_plane(found))
 
     @functools.cached_property
     def namespace(self) -> cluster.Object | None:
@@ -153,9 +151,14 @@ class Facts:
         ]
 
     @functools.cached_property
+    def ingress(self) -> exposure.Ingress:
+        """The part that leads into the model."""
+        return exposure.Ingress(self.context, self.related)
+
+    @functools.cached_property
     def gateway_choice(self) -> gateway.Target | gateway.Missing | gateway.Refusal:
         """The gateway workload that serves the model, or why none does."""
-        return exposure.Ingress(self.context, self._related).resolved()
+        return self.ingress.resolved()
 
     @property
     def gateway(self) -> gateway.Target | None:
@@ -179,11 +182,11 @@ class Facts:
         return self.cluster.get(cluster.GATEWAY, gateway.NAME, self.model)
 
     @functools.cached_property
-    def authentication(self) -> guards.Decision:
+    def authentication(self) -> authorization.Decision:
         """Who should be asked about requests."""
-        return guards.decide(
-            kubeflow.ingress_auth(self._related),
-            forward_auth.received(self._related),
+        return authorization.decide(
+            kubeflow.ingress_auth(self.related),
+            forward_auth.received(self.related),
             strict=self.config.strict_ingress_auth,
             application=self.application,
             model=self.model,
@@ -214,7 +217,8 @@ class Facts:
     def envoy(self, pod: cluster.Object, path: str) -> str:
         """Ask the administration of a pod's Envoy."""
         metadata = pod["metadata"]
-        answer = self.streams.get(metadata["namespace"], metadata["name"], _ENVOY, path)
+        where = metadata["namespace"], metadata["name"]
+        answer = self.streams.get(*where, names.PROXY_ADMIN_PORT, path)
         if answer.status != 200:
             raise errors.UnreachableError(f"Envoy of {metadata['name']} answers {answer.status}")
         return answer.text

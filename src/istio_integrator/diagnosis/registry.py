@@ -9,12 +9,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 
-from istio_integrator import statuses
+from istio_integrator import findings, statuses
+from istio_integrator.findings import Finding
 from istio_integrator.kube import errors
 
 from . import report
 from .facts import Facts
-from .report import Finding
 
 Find = Callable[[Facts], Iterable[Finding]]
 
@@ -44,9 +44,11 @@ class Check:
         except errors.ForbiddenError as error:
             right = statuses.missing_right(error) or error.message
             remedy = report.grant(facts.application)
-            found.append(report.doubtful(f"not known: may not {right}", remedy))
+            found.append(findings.doubtful(f"not known: may not {right}", remedy))
         except errors.CharmError as error:
-            found.append(report.doubtful(f"not known: {error}", report.own_log(facts.application)))
+            found.append(
+                findings.doubtful(f"not known: {error}", report.own_log(facts.application))
+            )
         return [dataclasses.replace(each, check=self.name) for each in found]
 
 

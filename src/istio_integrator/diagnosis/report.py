@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
 import ops
 
-from istio_integrator import texts
+from istio_integrator import findings, texts
+from istio_integrator.findings import Finding, Level
 
 _RUN = "run: "
 """Before the command in a status message."""
@@ -22,42 +22,6 @@ STATUS = "status"
 """What stands below the checks: objects that they passed over, and the rest of the status."""
 _MOST = 3
 """Names of a list that a line shows."""
-
-
-class Level(enum.Enum):
-    """How bad it is; in this order."""
-
-    BROKEN = "✗"
-    DOUBTFUL = "!"
-    FINE = "✓"
-
-
-@dataclasses.dataclass(frozen=True)
-class Finding:
-    """One line of a diagnosis."""
-
-    level: Level
-    seen: str
-    """What was looked at and how it is, one sentence without a full stop."""
-    next: str = ""
-    """The command to run next, or what to do; nothing where all is well."""
-    check: str = ""
-    """Which check says so."""
-
-
-def fine(seen: str) -> Finding:
-    """Say that all is well."""
-    return Finding(Level.FINE, seen)
-
-
-def doubtful(seen: str, next: str) -> Finding:  # noqa: A002 - the word of the report
-    """Say what may be wrong, or is not known."""
-    return Finding(Level.DOUBTFUL, seen, next)
-
-
-def broken(seen: str, next: str) -> Finding:  # noqa: A002 - the word of the report
-    """Say what does not work."""
-    return Finding(Level.BROKEN, seen, next)
 
 
 def grant(application: str) -> str:
@@ -81,12 +45,16 @@ def of_statuses(statuses: Iterable[ops.StatusBase], otherwise: str) -> list[Find
     for status in statuses:
         seen, _, command = status.message.partition(_RUN)
         if isinstance(status, ops.ActiveStatus):
-            found.append(fine(status.message))
+            found.append(findings.fine(status.message))
         elif isinstance(status, ops.BlockedStatus):
-            found.append(broken(seen.rstrip(" :;,") or status.message, command or otherwise))
+            found.append(findings.broken(_told(seen, status), command or otherwise))
         else:
-            found.append(doubtful(seen.rstrip(" :;,") or status.message, command or otherwise))
+            found.append(findings.doubtful(_told(seen, status), command or otherwise))
     return found
+
+
+def _told(seen: str, status: ops.StatusBase) -> str:
+    return seen.rstrip(" :;,") or status.message
 
 
 def unsaid(

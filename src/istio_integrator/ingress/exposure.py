@@ -8,18 +8,23 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 import ops
-from charms.istio_integrator.v0 import mesh_info
 
 from integrator_contract import service
 from istio_integrator import parts
 from istio_integrator.ingress import (
+    announced,
+    authorization,
     certificate,
+    existing_gateway,
     gateway,
     gateway_api,
     guard_change,
     guards,
+    http_routes,
+    http_routing,
     managed_gateway,
     memory,
+    offered,
     own_gateway,
     placement,
     routes,
@@ -27,14 +32,7 @@ from istio_integrator.ingress import (
     service_annotations,
 )
 from istio_integrator.kube import cluster, errors
-from istio_integrator.mesh import installation
-from istio_integrator.relations import (
-    endpoints,
-    forward_auth,
-    ingress_route,
-    kubeflow,
-    mesh_facts,
-)
+from istio_integrator.relations import endpoints, forward_auth, kubeflow
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +60,11 @@ class Ingress:
         self._now = now
         self._certificate = certificate.GatewayCertificate(scope, related)
         self._own_gateway = own_gateway.OwnGateway(scope)
-        self._managed = managed_gateway.ManagedGateway(scope)
+        self._http = http_routing.HttpRouting(scope)
+        offer = offered.Offered(scope, self._http)
+        self._managed = managed_gateway.ManagedGateway(scope, offer)
+        self._existing = existing_gateway.ExistingGateway(scope, offer)
+        self._announced = announced.Announced(scope, related, self._managed, self._existing)
         self._memory = memory.Memory(scope)
         self._annotations = service_annotations.ServiceAnnotations(scope)
         self._statuses: list[ops.StatusBase] = []
@@ -72,6 +74,8 @@ class Ingress:
         self._has_tls: bool | None = None
         """Whether HTTPS is served; None while this hook has not come to it."""
         self._opened: gateway.Target | None = None
+        self._foreseen: gateway.Target | gateway.Missing | gateway.Refusal | None = None
+        """What another part was told that asked before."""
 
     def reconcile(self) -> None:
         """Make the model reachable as related applications ask for, or unreachable."""
@@ -80,19 +84,19 @@ class Ingress:
             return
         forward_auth.publish(self._related)
         found = self._scope.mesh
-        if found is not None and found.namespace:
-            service = f"{found.service}.{found.namespace}.svc"
-            kubeflow.publish_pilot(self._related, service=service, port=15012)
+        if found is not None and found.pilot is not None:
+            service, port = found.pilot
+            kubeflow.publish_pilot(self._related, service=service, port=port)
         if not self._related.is_related(*kubeflow.EXPOSING):
             self._withdraw()
         elif found is not None:
-            if self._scope.config.gateway_workload and not self._managed.is_wanted:
-                self._own_gateway.apply()
-            target = self.resolved()
+            if self._scope.config.gateway_workload and not self._is_gateway_api:
+                self._own_gateway.apply(routing.Routing(self._scope, self._related).ports)
+            target = self._settled()
             self._expose(target)
             self._answer(target)
         if found is not None:
-            mesh_facts.publish(self._related, self._facts(found))
+            self._announced.mesh(found, self._opened)
 
     def remove(self) -> None:
         """Take everything away, the guard last and not before the gateway forgot the routes."""
@@ -108,14 +112,24 @@ class Ingress:
     def resolved(self) -> gateway.Target | gateway.Missing | gateway.Refusal:
         """Look which gateway workload serves the model; nothing is written."""
         placed = placement.Placement(
-            self._scope, self._memory, self._managed, self._own_gateway.own
+            self._scope, self._memory, self._managed, self._existing, self._own_gateway.own
         ).look(
-            opened=self._find_istio_gateway() if self._managed.is_wanted else None,
+            opened=self._find_istio_gateway() if self._is_gateway_api else None,
             only_https=self._scope.config.https_redirect and self._certificate.is_wanted,
         )
         self._current, self._services = placed.current, placed.services
         self._addresses = placed.addresses
+        self._foreseen = placed.answer
         return placed.answer
+
+    def _settled(self) -> gateway.Target | gateway.Missing | gateway.Refusal:
+        """Go once by what was foreseen, unless a gateway of our own came in between."""
+        found = self._foreseen
+        is_own = isinstance(found, gateway.Target) and found.is_own
+        if found is None or (self._scope.config.gateway_workload and not is_own):
+            found = self.resolved()
+        self._foreseen = None
+        return found
 
     def _expose(self, target: gateway.Target | gateway.Missing | gateway.Refusal) -> None:
         decision = self._decide()
@@ -124,25 +138,21 @@ class Ingress:
         if not isinstance(target, gateway.Target):
             # What is there stays: closing a model for an option's sake helps nobody.
             self._statuses.append(_status(target))
-            self._publish(up=False)
+            self._announced.gateway(self._opened, up=False)
             return
         self._statuses += map(_status, target.problems)
         asked = routing.Routing(self._scope, self._related)
         token = self._memory.token() if asked.needs_token else ""
-        plan = asked.plan(target, token=token)
+        has_ports = target.is_own and not self._managed.is_at(target)
+        plan = asked.plan(target, token=token, has_ports=has_ports)
         self._report(decision, asked, plan)
         self._leave_what_moved(target)
         self._memory.remember(target)
         unasked = routes.unasked(plan.routes)
         if decision.guard and not self._guard(decision.guard, target, unasked):
-            self._publish(up=False)
+            self._announced.gateway(self._opened, up=False)
             return
-        opened = self._find_gateway()
-        shown = gateway.credential(opened) or gateway_api.credential(opened)
-        credential = self._certificate.credential(target, shown=shown)
-        self._statuses += self._certificate.statuses()
-        served = self._open_gateway(target, credential)
-        self._certificate.prune()
+        served = self._bind(target) if target.gateway else self._open_ours(target, plan)
         if not decision.is_closed:
             self._route(target, asked, plan)
         if decision.guard is None:
@@ -155,11 +165,12 @@ class Ingress:
         for note in target.notes:
             logger.info("%s.", note)
             self._statuses.append(ops.ActiveStatus(note))
-        self._publish(up=served and target.ready)
-        self._tell_controllers()
+        self._announced.gateway(self._opened, up=served and target.ready)
+        said = self._announced.controllers(self._opened)
+        self._statuses += [ops.BlockedStatus(said)] if said else []
 
-    def _decide(self) -> guards.Decision:
-        return guards.decide(
+    def _decide(self) -> authorization.Decision:
+        return authorization.decide(
             kubeflow.ingress_auth(self._related),
             forward_auth.received(self._related),
             strict=self._scope.config.strict_ingress_auth,
@@ -171,6 +182,9 @@ class Ingress:
 
     def _annotate(self, target: gateway.Target) -> None:
         """Annotate the Service that is named, not one that serves until that is there."""
+        if target.gateway:
+            self._annotations.remove()
+            return
         named = self._scope.config.gateway_service
         if not target.is_own and named not in ("", f"{target.namespace}/{target.service}"):
             return
@@ -180,22 +194,34 @@ class Ingress:
     def _leave_what_moved(self, target: gateway.Target) -> None:
         """Have a gateway forget routes at hosts and ports that will not be guarded any more."""
         opened = self._find_gateway()
-        if opened is None:
-            return
+        elsewhere = self._find_routes_elsewhere(target)
         stays = self._current is None or target.is_at(self._current)
-        # At a managed one everything is guarded, whatever its hosts are.
-        is_open = gateway.is_served(opened, target) or gateway_api.is_ours_alone(opened)
-        if stays and is_open:
-            return
-        logger.info("The gateway, its hosts or its ports change: the routes come back with them.")
-        self._remove_routes()
-        self._sleep(SETTLE)
+        if target.gateway:
+            is_open = opened is None and all(http_routes.stays(one, target) for one in elsewhere)
+        else:
+            # At a managed one everything is guarded, whatever its hosts are.
+            is_open = not elsewhere and (
+                opened is None
+                or gateway.is_served(opened, target)
+                or gateway_api.is_ours_alone(opened)
+            )
+        if (opened or elsewhere) and not (stays and is_open):
+            logger.info("The gateway, its hosts or its ports change: routes come back with them.")
+            self._remove_routes()
+            self._sleep(SETTLE)
         if not stays:
             # At another workload it is a new guard, which does not see earlier connections.
             self._scope.manifests.remove(guards.FOLDER)
 
+    def _find_routes_elsewhere(self, target: gateway.Target) -> list[cluster.Object]:
+        """List our routes on Gateways of somebody else, the only sign of being served there."""
+        was_known = self._current is not None and not self._current.gateway
+        if was_known and not target.gateway:
+            return []
+        return [one for one in self._http.written() if http_routes.is_elsewhere(one)]
+
     def _guard(
-        self, guard: guards.Guard, target: gateway.Target, unasked: Sequence[str] = ()
+        self, guard: authorization.Guard, target: gateway.Target, unasked: Sequence[str] = ()
     ) -> bool:
         """Put up the guard; tell whether every connection of the gateway passes it.
 
@@ -204,12 +230,15 @@ class Ingress:
             target: Where.
             unasked: The names of routes about which nobody is.
         """
+        served = self._find_gateway()
         context = guards.context(
             guard,
             target,
             owner=self._scope.manifests.owner,
             model=self._scope.model,
             domain=self._scope.cluster_domain,
+            namespaces=self._scope.config.route_namespaces,
+            redirects=served is None or gateway.served(served)["only_https"],
             unasked=unasked,
         )
         if guard.service and (left := set(unasked) - set(context.unasked)):
@@ -217,10 +246,12 @@ class Ingress:
         if names := guards.guarded_too(context, target):
             shown = ", ".join(names[:_NAMED])
             logger.warning("%d Gateways of others are guarded as ours: %s.", len(names), shown)
-        guard_change.filters_first(self._scope, context, lambda: self._sleep(SETTLE))
-        put_up = _created(self._scope.manifests.apply(guards.FOLDER, context)[0])
-        served = self._find_gateway()
-        if served is None and not target.neighbours:
+        steps = guard_change.filters_first(lambda: self._sleep(SETTLE))
+        put_up = _created(self._scope.manifests.apply(guards.FOLDER, context, steps)[0])
+        if target.gateway and self._current and self._current.hosts != target.hosts:
+            # istiod hears of guard and routes by themselves, and a host may be a new one.
+            self._sleep(SETTLE)
+        if served is None and not target.neighbours and not target.gateway:
             # Nobody is connected yet; but istiod hears of each kind of object by itself.
             self._sleep(SETTLE)
             return True
@@ -233,8 +264,30 @@ class Ingress:
         )
         return False
 
-    def _open_gateway(self, target: gateway.Target, credential: str) -> bool:
-        context = gateway.Context.of(target, credential)
+    def _bind(self, target: gateway.Target) -> bool:
+        """Take somebody else's Gateway as it is, with the certificate of its owner."""
+        self._opened = target
+        self._has_tls = target.https_port is not None
+        if self._certificate.is_wanted:
+            logger.info("Gateway %s shows its owner's certificate.", target.gateway)
+            unused = f"certificates is not used: Gateway {target.gateway} has its owner's"
+            self._statuses.append(ops.ActiveStatus(unused))
+        self._certificate.remove()
+        return True
+
+    def _open_ours(self, target: gateway.Target, plan: routes.Plan) -> bool:
+        opened = self._find_gateway()
+        shown = gateway.credential(opened) or gateway_api.credential(opened)
+        credential = self._certificate.credential(target, shown=shown)
+        self._statuses += self._certificate.statuses()
+        served = self._open_gateway(target, credential, routes.more_ports(plan.routes))
+        self._certificate.prune()
+        return served
+
+    def _open_gateway(
+        self, target: gateway.Target, credential: str, more_ports: Sequence[int]
+    ) -> bool:
+        context = gateway.Context.of(target, credential, more_ports)
         if self._certificate.is_wanted and not target.https_port:
             service = f"{target.namespace}/{target.service}"
             self._statuses.append(ops.BlockedStatus(f"Service {service} has no port for HTTPS"))
@@ -255,9 +308,9 @@ class Ingress:
         return True
 
     def _route(self, target: gateway.Target, asked: routing.Routing, plan: routes.Plan) -> None:
-        if self._managed.is_at(target):
+        if target.gateway or self._managed.is_at(target):
             said = asked.write_grpc(plan.routes, target)
-            served, problems = self._managed.route(plan.routes)
+            served, problems = self._http.route(plan.routes, target)
             problems = [*problems, *([said] if said else [])]
         else:
             served, problems = asked.apply(plan, target)
@@ -268,7 +321,7 @@ class Ingress:
             self._statuses.append(ops.ActiveStatus(f"{count} by {target.reference}"))
 
     def _report(
-        self, decision: guards.Decision, asked: routing.Routing, plan: routes.Plan
+        self, decision: authorization.Decision, asked: routing.Routing, plan: routes.Plan
     ) -> None:
         for problem in plan.problems:
             logger.warning("%s.", problem)
@@ -280,61 +333,20 @@ class Ingress:
         if decision.waiting:
             self._statuses.append(ops.WaitingStatus(decision.waiting))
 
-    def _publish(self, *, up: bool) -> None:
-        """Say which Gateway of Istio's own kind there is; a managed one is none."""
-        kubeflow.publish_gateway(
-            self._related,
-            name=gateway.NAME,
-            namespace=self._scope.model,
-            up=up and not self._is_managed,
-        )
-
-    def _tell_controllers(self) -> None:
-        """Say which Gateway of the Gateway API there is, or what it takes."""
-        said = self._managed.publish(self._related, is_serving=self._is_managed)
-        self._statuses += [ops.BlockedStatus(said)] if said else []
-
     @property
-    def _is_managed(self) -> bool:
-        return self._opened is not None and self._managed.is_at(self._opened)
+    def _is_gateway_api(self) -> bool:
+        return self._scope.config.routing == "gateway-api"
 
     def _answer(self, target: gateway.Target | gateway.Missing | gateway.Refusal) -> None:
         """Tell applications how the model is reached, whether or not they asked for routes yet."""
         if not self._related.is_related(*kubeflow.INGRESS_ROUTES):
             return
+        if self._has_tls is None and isinstance(target, gateway.Target) and target.gateway:
+            self._has_tls = target.https_port is not None
         if self._has_tls is None:
             opened = self._find_gateway()
             self._has_tls = bool(gateway.credential(opened) or gateway_api.credential(opened))
-        ingress_route.answer(
-            self._related, external_host=self._external_host(target), tls_enabled=self._has_tls
-        )
-
-    def _external_host(self, target: gateway.Target | gateway.Missing | gateway.Refusal) -> str:
-        is_found = isinstance(target, gateway.Target)
-        hosts = target.hosts if is_found else self._scope.config.hosts
-        for host in hosts:
-            if not host.startswith("*"):
-                return host
-        if not is_found:
-            return ""
-        name = f"{target.service}.{target.namespace}.svc.{self._scope.cluster_domain}"
-        return self._addresses.get(f"{target.namespace}/{target.service}") or name
-
-    def _facts(self, found: installation.Mesh) -> dict[str, str]:
-        is_bound = self._opened is not None and not self._is_managed
-        facts = mesh_info.MeshInfo(
-            root_namespace=found.root_namespace,
-            istiod_namespace=found.namespace,
-            revision=found.revision,
-            version=found.version,
-            gateway_name=gateway.NAME if is_bound else "",
-            gateway_namespace=self._scope.model if is_bound else "",
-            gateway_workload_namespace=self._opened.namespace if self._opened else "",
-        ).write()
-        if self._opened or not self._related.is_related(*kubeflow.EXPOSING):
-            return facts
-        # While nobody knows which gateway it is to be, the one that there was serves on.
-        return {key: value for key, value in facts.items() if not key.startswith("gateway_")}
+        self._announced.routed(target, has_tls=self._has_tls, addresses=self._addresses)
 
     def _withdraw(self) -> None:
         """Take away what nobody is related for any more; the guard outlives the routes."""
@@ -346,15 +358,16 @@ class Ingress:
             logger.debug("Nothing of the ingress can be seen, so there is nothing of ours.")
 
     def _remove_routes(self) -> bool:
-        """Remove routes and Gateway; tell whether there was one."""
+        """Remove routes and Gateway; tell whether there were any."""
         there = self._find_istio_gateway() is not None
         routing.remove(self._scope)
         self._scope.manifests.remove(gateway.FOLDER)
-        return self._managed.remove() or there
+        was_routed = self._http.close()
+        return self._managed.remove() or there or was_routed
 
     def _close(self) -> None:
         routing.remove(self._scope)
-        self._managed.close()
+        self._http.close()
 
     def _remove_rest(self) -> None:
         self._scope.manifests.remove(guards.FOLDER)

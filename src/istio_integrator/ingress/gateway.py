@@ -28,14 +28,17 @@ class Context:
     https_port: int | None
     redirect: bool
     credential: str
+    more_ports: Sequence[int] = ()
+    """Beside those of the entry: with HTTPS where that has a certificate, else without."""
 
     @classmethod
-    def of(cls, target: Target, credential: str) -> Context:
+    def of(cls, target: Target, credential: str, more_ports: Sequence[int] = ()) -> Context:
         """Put what is to be served into the words of the template.
 
         Args:
             target: Where.
             credential: The Secret with the certificate; empty for none.
+            more_ports: Of the workload, beside those of the entry.
         """
         return cls(
             name=NAME,
@@ -45,6 +48,8 @@ class Context:
             https_port=target.https_port if credential else None,
             redirect=target.only_https,
             credential=credential,
+            # Nothing is served without TLS, and a redirect would lead to another port.
+            more_ports=() if target.only_https and not credential else more_ports,
         )
 
 
@@ -72,6 +77,8 @@ class Place(pydantic.BaseModel):
     only_https: bool = False
     http_port: kubeflow.Port | None = None
     https_port: kubeflow.Port | None = None
+    gateway: Name | None = None
+    """Somebody else's Gateway of the Gateway API there, whose routes ours are; None: our own."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,6 +113,10 @@ class Target:
     workload: str = ""
     is_own: bool = False
     """Whether we run it, for this model alone."""
+    gateway: str = ""
+    """Somebody else's Gateway of the Gateway API in the namespace; empty: the Gateway is ours."""
+    takes_calls: bool = True
+    """Whether GRPCRoutes may be on its Gateway."""
     problems: tuple[Missing | Refusal, ...] = ()
     """Why it is not as the operator wants it; it serves meanwhile."""
     notes: tuple[str, ...] = ()
@@ -137,6 +148,7 @@ class Target:
             only_https=self.only_https,
             http_port=self.http_port,
             https_port=self.https_port,
+            gateway=self.gateway or None,
         )
 
     def seen_from(self, model: str) -> tuple[str, ...]:
@@ -150,7 +162,7 @@ class Target:
 
 def served(opened: cluster.Object) -> dict[str, Any]:
     """Read from our own Gateway what is served: hosts, ports and whether TLS is needed."""
-    servers = cluster.parts(cluster.at(opened, "spec"), "servers")
+    servers = _entry(opened)
     hosts = {
         host
         for server in servers
@@ -172,8 +184,14 @@ def is_served(opened: cluster.Object, target: Target) -> bool:
     spec = cluster.at(opened, "spec")
     return spec.get("selector") == dict(target.selector) and all(
         server["port"]["number"] in target.ports and server["hosts"] == target.written_hosts
-        for server in cluster.items(spec, "servers")
+        for server in _entry(opened)
     )
+
+
+def _entry(opened: cluster.Object) -> list[cluster.Object]:
+    """List the servers of the entry; those of other ports have names that end with the number."""
+    servers = cluster.parts(cluster.at(opened, "spec"), "servers")
+    return [one for one in servers if "-" not in str(cluster.at(one, "port").get("name"))]
 
 
 def credential(opened: cluster.Object | None) -> str:

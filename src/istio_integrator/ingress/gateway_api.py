@@ -16,10 +16,11 @@ MOST_HOSTS = 32
 HTTP_PORT = 80
 HTTPS_PORT = 443
 
+_DEPLOYS = "PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER"
 _NEEDED = {
     "PILOT_ENABLE_GATEWAY_API": "the Gateway API",
     "PILOT_ENABLE_GATEWAY_API_STATUS": "the status of Gateways",
-    "PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER": "the deployment of gateways",
+    _DEPLOYS: "the deployment of gateways",
     # Without it the guard would not stand before anything on such a gateway.
     "ENABLE_SELECTOR_BASED_K8S_GATEWAY_POLICY": "EnvoyFilters for gateways of the Gateway API",
 }
@@ -76,14 +77,17 @@ def classes(found: Iterable[cluster.Object]) -> list[str]:
     return sorted(own)[:_MOST_CLASSES]
 
 
-def trouble(offer: Offer, hosts: Sequence[str]) -> str:
+def trouble(offer: Offer, hosts: Sequence[str], *, deploys: bool = True) -> str:
     """Say what keeps the model from being served by the Gateway API; empty: nothing.
 
     Args:
         offer: What the cluster has.
         hosts: Of the model.
+        deploys: Whether istiod is to deploy a Gateway of ours; else it is somebody else's.
     """
-    found = next(iter((*_of_cluster(offer), *_of_istiod(offer), *_of_hosts(hosts))), "")
+    of_istiod = _of_istiod(offer, deploys=deploys)
+    of_ours = (*_of_classes(offer), *_of_hosts(hosts)) if deploys else ()
+    found = next(iter((*_of_cluster(offer), *of_istiod, *of_ours)), "")
     return f"routing=gateway-api: {found}" if found else ""
 
 
@@ -97,7 +101,7 @@ def _of_cluster(offer: Offer) -> Iterable[str]:
         yield f"the cluster's Gateway API is too old, its routes' rules have no names; {_INSTALL}"
 
 
-def _of_istiod(offer: Offer) -> Iterable[str]:
+def _of_istiod(offer: Offer, *, deploys: bool) -> Iterable[str]:
     if not offer.istiod:
         yield (
             "istiod's Deployment can't be looked at, so nobody knows whether the guard would "
@@ -105,8 +109,13 @@ def _of_istiod(offer: Offer) -> Iterable[str]:
         )
         return
     for name, what in _NEEDED.items():
+        if name == _DEPLOYS and not deploys:
+            continue
         if offer.environment.get(name, "").strip().lower() in _FALSE:
             yield f"istiod {offer.istiod} has {what} switched off; unset {name} there"
+
+
+def _of_classes(offer: Offer) -> Iterable[str]:
     if not offer.classes:
         yield (
             f"istiod {offer.istiod} offers no GatewayClass of {names.GATEWAY_CONTROLLER}; "
@@ -158,7 +167,7 @@ def stay(bound: Sequence[str]) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class State:
-    """What istiod says about our Gateway as it is now."""
+    """What istiod says about a Gateway as it is now."""
 
     problem: gateway.Missing | gateway.Refusal | None = None
     address: str = ""
@@ -169,13 +178,14 @@ class State:
         return self.problem is None
 
 
-def state(obj: cluster.Object | None) -> State:
+def state(obj: cluster.Object | None, name: str = gateway.NAME) -> State:
     """Read it; what istiod said about an earlier generation does not count.
 
     Args:
-        obj: Our Gateway, None while there is none.
+        obj: The Gateway, None while there is none.
+        name: What to call it.
     """
-    reference = f"Gateway {gateway.NAME}"
+    reference = f"Gateway {name}"
     if obj is None:
         return State(problem=gateway.Missing(f"waiting for istiod to take {reference}"))
     status = cluster.at(obj, "status")

@@ -7,31 +7,26 @@ do right by the routes of either.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from istio_integrator import parts
-from istio_integrator.ingress import guards
 from istio_integrator.kube import cluster, manifests
 
 _FILTER = "HTTP_FILTER"
 
 
-def filters_first(
-    scope: parts.Context, context: guards.Context, settle: Callable[[], None]
-) -> None:
+def filters_first(settle: Callable[[], None]) -> manifests.Steps:
     """Have the filters of a guard change by themselves, where they and what is around them do.
 
     Args:
-        scope: What every part may use.
-        context: The guard that is wanted.
         settle: Waits until the gateway has heard of it.
     """
-    for wanted in manifests.render(guards.FOLDER, context):
-        metadata = wanted["metadata"]
-        found = scope.cluster.get(cluster.ENVOY_FILTER, metadata["name"], metadata["namespace"])
-        if scope.manifests.is_ours(found) and (step := between(found, wanted)):
-            scope.cluster.apply(scope.manifests.prepared(guards.FOLDER, step))
+
+    def steps(found: cluster.Object, wanted: cluster.Object) -> Iterable[cluster.Object]:
+        if step := between(found, wanted):
+            yield step
             settle()
+
+    return steps
 
 
 def between(found: cluster.Object | None, wanted: cluster.Object) -> cluster.Object | None:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from integrator_contract import names, pods
 from istio_integrator.kube import cluster
+from istio_integrator.mesh import plaintext
 
 SCOPE_SETTING = "PILOT_SCOPE_GATEWAY_TO_NAMESPACE"
 """The environment variable by which istiod binds Gateways only to workloads beside them."""
@@ -55,7 +56,7 @@ class Workload:
             name=_named(obj, "name"),
             labels=_texts(metadata, "labels"),
             is_gateway="gateway" in templates.split(",")
-            or is_router(cluster.at(obj, "spec", "template")),
+            or plaintext.is_router(cluster.at(obj, "spec", "template")),
             ready=bool(status.get("readyReplicas") or status.get("numberReady")),
         )
 
@@ -162,14 +163,6 @@ def selector_of(obj: cluster.Object) -> dict[str, str]:
     """Read the labels by which a Gateway selects its workloads; none of too many."""
     found = _texts(cluster.at(obj, "spec"), "selector")
     return found if len(found) <= MOST_SELECTED else {}
-
-
-def is_router(pod: cluster.Object) -> bool:
-    """Tell whether a pod, or the template of one, routes for others."""
-    return any(
-        container.get("name") == names.PROXY and "router" in cluster.items(container, "args")
-        for container in cluster.parts(cluster.at(pod, "spec"), "containers")
-    )
 
 
 def is_scoped(istiod: cluster.Object | None) -> bool:

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from istio_integrator import parts
-from istio_integrator.ingress import choice, gateway, managed_gateway, memory, observed, survey
+from istio_integrator.ingress import (
+    choice,
+    existing_gateway,
+    gateway,
+    managed_gateway,
+    memory,
+    observed,
+    survey,
+)
 from istio_integrator.kube import cluster
 
 Problems = Sequence[gateway.Missing | gateway.Refusal]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Placed:
     """The gateway workload, and what was seen on the way to it."""
 
@@ -24,6 +32,17 @@ class Placed:
     addresses: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
     """From outside, of those that have one."""
 
+    @classmethod
+    def of(
+        cls,
+        answer: gateway.Target | gateway.Missing | gateway.Refusal,
+        current: gateway.Place | None,
+        services: Iterable[observed.Service],
+    ) -> Placed:
+        """Keep of the Services that there are what is asked for later."""
+        addresses = {one.reference: one.address for one in services}
+        return cls(answer, current, frozenset(addresses), addresses)
+
 
 class Placement:
     """Looks for it; nothing is written."""
@@ -33,11 +52,13 @@ class Placement:
         scope: parts.Context,
         remembered: memory.Memory,
         managed: managed_gateway.ManagedGateway,
+        existing: existing_gateway.ExistingGateway,
         own: choice.Own,
     ) -> None:
         self._scope = scope
         self._memory = remembered
         self._managed = managed
+        self._existing = existing
         self._own = own
 
     def look(self, *, opened: cluster.Object | None, only_https: bool) -> Placed:
@@ -50,52 +71,75 @@ class Placement:
             only_https: Whether nothing but redirects is to be served without TLS.
         """
         remembered = self._memory.read()
+        if self._existing.is_wanted:
+            answer = self._existing.look(opened, remembered)
+            if isinstance(answer, gateway.Target):
+                return self._with_services(answer, remembered)
+            return self._stays(remembered, opened, answer, only_https)
         is_managed = remembered is not None and self._managed.is_at(remembered)
-        trouble: Problems = ()
         if self._managed.is_wanted:
             said = self._managed.trouble(None if is_managed else opened)
-            trouble = (gateway.Refusal(said),) if said else ()
+            trouble: Problems = (gateway.Refusal(said),) if said else ()
             if is_managed or not trouble:
                 return self._at_managed(remembered, trouble, only_https)
-            if opened is None:
-                return Placed(answer=trouble[0])
-        if is_managed:
-            return self._after_managed(remembered, only_https)
+            return self._stays(remembered, opened, trouble[0], only_https)
+        if remembered is not None and (is_managed or remembered.gateway):
+            return self._left(remembered, only_https)
+        return self._shared(survey_from=remembered, own=self._own, only_https=only_https)
+
+    def _stays(
+        self,
+        remembered: gateway.Place | None,
+        opened: cluster.Object | None,
+        why: gateway.Missing | gateway.Refusal,
+        only_https: bool,
+    ) -> Placed:
+        """Leave the model where it is served, if it is, and say why."""
+        if remembered is not None and remembered.gateway:
+            return self._with_services(self._existing.standing(remembered, why), remembered)
+        if remembered is not None and self._managed.is_at(remembered):
+            return self._at_managed(remembered, (why,), only_https)
+        if opened is None:
+            return Placed(answer=why)
         found = self._shared(survey_from=remembered, own=self._own, only_https=only_https)
-        if trouble and isinstance(found.answer, gateway.Target):
-            problems = (*trouble, *found.answer.problems)
-            answer = dataclasses.replace(found.answer, problems=problems)
-            return dataclasses.replace(found, answer=answer)
-        return found
+        if not isinstance(found.answer, gateway.Target):
+            return found
+        answer = dataclasses.replace(found.answer, problems=(why, *found.answer.problems))
+        return dataclasses.replace(found, answer=answer)
+
+    def _with_services(self, target: gateway.Target, remembered: gateway.Place | None) -> Placed:
+        services = map(observed.Service.of, self._scope.cluster.list(cluster.SERVICE))
+        return Placed.of(target, remembered, services)
 
     def _at_managed(
         self, remembered: gateway.Place | None, problems: Problems, only_https: bool
     ) -> Placed:
-        services = [*map(observed.Service.of, self._scope.cluster.list(cluster.SERVICE))]
-        return Placed(
-            answer=self._managed.target(only_https=only_https, problems=problems),
-            current=remembered,
-            services=frozenset(one.reference for one in services),
-            addresses={one.reference: one.address for one in services},
-        )
+        target = self._managed.target(only_https=only_https, problems=problems)
+        return self._with_services(target, remembered)
 
-    def _after_managed(self, remembered: gateway.Place | None, only_https: bool) -> Placed:
+    def _left(self, remembered: gateway.Place, only_https: bool) -> Placed:
         """Choose anew, as after a gateway of our own; it serves until another can."""
         wants_own = self._scope.config.gateway_workload
         own = self._own if wants_own else self._managed.own
-        found = self._shared(survey_from=None, own=own, only_https=only_https)
-        if not isinstance(found.answer, gateway.Target):
-            return self._at_managed(remembered, (found.answer,), only_https)
-        return dataclasses.replace(found, current=remembered)
+        found = self._shared(survey_from=None, own=own, only_https=only_https, adopts=False)
+        if isinstance(found.answer, gateway.Target):
+            return dataclasses.replace(found, current=remembered)
+        return self._stays(remembered, None, found.answer, only_https)
 
     def _shared(
-        self, *, survey_from: gateway.Place | None, own: choice.Own, only_https: bool
+        self,
+        *,
+        survey_from: gateway.Place | None,
+        own: choice.Own,
+        only_https: bool,
+        adopts: bool = True,
     ) -> Placed:
         """Look for a workload that Istio's own Gateway can be bound to."""
         config = self._scope.config
         options = choice.GatewayOptions(
             model=self._scope.model,
-            gateway=config.gateway,
+            # With routing=gateway-api it is one of another kind.
+            gateway=config.gateway if config.routing == "virtualservice" else "",
             selector=config.gateway_selector,
             service=config.gateway_service,
             hosts=config.hosts,
@@ -103,13 +147,5 @@ class Placement:
             own=own,
             wants_own=config.gateway_workload,
         )
-        inventory = survey.inventory(self._scope, options, survey_from)
-        if inventory.current is not None and self._managed.is_at(inventory.current):
-            # Its guard was found, and it is left.
-            inventory = dataclasses.replace(inventory, current=None)
-        return Placed(
-            answer=choice.resolve(options, inventory),
-            current=inventory.current,
-            services=frozenset(one.reference for one in inventory.services),
-            addresses={one.reference: one.address for one in inventory.services},
-        )
+        inventory = survey.inventory(self._scope, options, survey_from, adopts=adopts)
+        return Placed.of(choice.resolve(options, inventory), inventory.current, inventory.services)

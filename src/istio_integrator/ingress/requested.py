@@ -21,6 +21,12 @@ from istio_integrator.relations import ingress_route, kubeflow
 
 _PORTS = (80, 443)
 """Both mean the entry: whether there is TLS is up to the gateway, not to a route."""
+MOST_PORTS = 8
+"""Others than these of a gateway workload of the model's own: each is a listener of every pod."""
+_LOWEST_PORT = 1024
+_KEPT_PORTS = frozenset({8080, 8443, *range(15000, 15100)})
+"""Where its pods serve 80 and 443, and Istio's own
+(istio.io/docs/ops/deployment/application-requirements)."""
 _LONGEST_TITLE = 40
 _MOST_FOUND = 512
 """Routes of one relation, each match at each host counted."""
@@ -40,6 +46,12 @@ class Terms:
     """The cluster's, which ends the names of Services."""
     hosts: tuple[str, ...] = ()
     """Of the model; none: all."""
+    namespaces: tuple[str, ...] = ()
+    """Where the Services may be of applications of other models (`route-namespaces`)."""
+    ports: tuple[int, ...] = ()
+    """Of the gateway that routes may be for, beside the entry."""
+    has_own_gateway: bool = False
+    """Whether the gateway workload is the model's own, which may have other ports."""
     token: str = ""
     """What nobody else can know, for the names of what is served without authentication."""
     replaces_prefix: bool = False
@@ -69,6 +81,28 @@ def by_ingress_route(
     return [_newer(one, served, terms) for one in received]
 
 
+def ports(
+    received: Iterable[ingress_route.Received], older: Requests, terms: Terms
+) -> tuple[int, ...]:
+    """List the ports that a gateway workload of our own is to have beside 80 and 443.
+
+    Of too many those count that the oldest relations ask for.
+    """
+    served = {one.application for one in older if one.message}
+    asked = [
+        route.listener.port
+        for one in received
+        if one.message and not _refusal(one, served, terms)
+        for route in (*one.message.http_routes, *one.message.grpc_routes)
+    ]
+    possible = dict.fromkeys(port for port in asked if port not in _PORTS and _is_free(port))
+    return tuple(sorted([*possible][:MOST_PORTS]))
+
+
+def _is_free(port: int) -> bool:
+    return port >= _LOWEST_PORT and port not in _KEPT_PORTS
+
+
 def redirects_prefix(received: Iterable[ingress_route.Received]) -> bool:
     """Tell whether anybody asks for a redirect that keeps the rest of the path."""
     return any(
@@ -76,8 +110,8 @@ def redirects_prefix(received: Iterable[ingress_route.Received]) -> bool:
         and each.request_redirect.path
         and each.request_redirect.path.type == "ReplacePrefixMatch"
         for one in received
-        if one.config
-        for asked in (*one.config.http_routes, *one.config.grpc_routes)
+        if one.message
+        for asked in (*one.message.http_routes, *one.message.grpc_routes)
         for each in asked.filters or ()
     )
 
@@ -115,18 +149,17 @@ def _below(prefix: str, rewrite: str) -> Iterable[Entry]:
 def _newer(one: ingress_route.Received, served: set[str], terms: Terms) -> Requested:
     source = one.reference
     refused = _refusal(one, served, terms)
-    if one.config is None or refused:
+    if one.message is None or refused:
         said = (f"{source}: {refused}",) if refused else ()
         return Requested(source=source, relation=one.relation, problems=said)
     found: list[Route] = []
     problems: list[str] = []
-    for asked in (*one.config.http_routes, *one.config.grpc_routes):
-        title = texts.plain(asked.name, _LONGEST_TITLE)
+    for asked in (*one.message.http_routes, *one.message.grpc_routes):
         try:
             # All of a route's matches, or none.
-            found += list(_routes(one, asked, title, terms))
+            found += list(_routes(one, asked, one.message.model, terms))
         except _RefusedError as error:
-            problems.append(f"{source}: route {title} {error}")
+            problems.append(f"{source}: route {_title(asked)} {error}")
         if len(found) > _MOST_FOUND:
             said = f"{source}: asks for more than {_MOST_FOUND} matches at hosts"
             return Requested(source=source, relation=one.relation, problems=(said,))
@@ -139,23 +172,34 @@ def _newer(one: ingress_route.Received, served: set[str], terms: Terms) -> Reque
 
 
 def _refusal(one: ingress_route.Received, served: set[str], terms: Terms) -> str:
-    if one.config is None:
+    if one.message is None:
         return one.problem
     if one.application in served:
         return (
             f"{one.application} is served by its relation to {kubeflow.INGRESS}: "
             f"juju remove-relation {terms.application}:{one.endpoint} {one.application}"
         )
-    if one.config.model != terms.model:
-        return f"asks for Services of {one.config.model}: only those of {terms.model} are served"
+    asked = one.message.model
+    if one.is_of_another_model:
+        if asked not in terms.namespaces:
+            return (
+                f"is of another model and asks for Services of namespace {asked}: add it to the "
+                "option route-namespaces if they are meant"
+            )
+        if one.message.grpc_routes and asked != terms.model:
+            # Only their own namespace can tell the gateway to speak HTTP/2 with them.
+            return f"asks for grpc_routes to namespace {asked}: gRPC has to be in {terms.model}"
+    elif asked != terms.model:
+        return f"asks for Services of {asked}: applications of {terms.model} have only those of it"
     return ""
 
 
 def _routes(
-    one: ingress_route.Received, asked: _HTTP_OR_GRPC, title: str, terms: Terms
+    one: ingress_route.Received, asked: _HTTP_OR_GRPC, namespace: str, terms: Terms
 ) -> Iterable[Route]:
-    if asked.listener.port not in _PORTS:
-        raise _RefusedError(f"asks for port {asked.listener.port}: 80 and 443 are served")
+    port = asked.listener.port
+    if port not in (*_PORTS, *terms.ports):
+        raise _RefusedError(f"asks for port {port}: {_why_not(port, terms)}")
     rewrite, redirect = _filters(asked)
     if redirect is None and not asked.backends:
         raise _RefusedError("names no Service")
@@ -167,11 +211,12 @@ def _routes(
         application=one.application,
         relation=one.relation,
         place=0,
-        title=title,
+        title=_title(asked),
+        port=None if port in _PORTS else port,
         kind=Kind.ALL,
         path="/",
         entries=(),
-        backends=() if redirect else tuple(_backends(asked, terms)),
+        backends=() if redirect else tuple(_backends(asked, namespace, terms)),
         authority=(rewrite.hostname if rewrite else None) or "",
         redirect=_redirect(redirect) if redirect else None,
         is_asked=is_asked,
@@ -191,6 +236,20 @@ def _routes(
                 headers=tuple(sorted((match.headers or {}).items())),
             )
             yield _changed(_matched(found, match), modifier)
+
+
+def _title(asked: _HTTP_OR_GRPC) -> str:
+    return texts.plain(asked.name, _LONGEST_TITLE)
+
+
+def _why_not(port: int, terms: Terms) -> str:
+    if not terms.has_own_gateway:
+        return "80 and 443 are served, others by gateway-workload=true only"
+    if port in _KEPT_PORTS:
+        return "the gateway's pods have it for themselves"
+    if port < _LOWEST_PORT:
+        return f"80, 443 and ports from {_LOWEST_PORT} on are served"
+    return f"no more than {MOST_PORTS} are served beside 80 and 443"
 
 
 def _filters(
@@ -237,9 +296,9 @@ def _matches(
     return asked.matches or (ingress_route.HTTPRouteMatch(),)
 
 
-def _backends(asked: _HTTP_OR_GRPC, terms: Terms) -> Iterable[Backend]:
+def _backends(asked: _HTTP_OR_GRPC, namespace: str, terms: Terms) -> Iterable[Backend]:
     for each in asked.backends:
-        host = f"{each.service}.{terms.model}.svc.{terms.domain}"
+        host = f"{each.service}.{namespace}.svc.{terms.domain}"
         yield Backend(host, each.port, each.weight or 1)
 
 

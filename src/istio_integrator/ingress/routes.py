@@ -109,6 +109,8 @@ class Route:
     """What it matches by, as it was asked for."""
     is_parted: bool = False
     """Whether a prefix ends where a part of a path does, as the Gateway API means it."""
+    port: int | None = None
+    """The one of the gateway that it is for; None: those of the entry."""
     host: str = ""
     """The one of ours that it is for; empty: all."""
     method: str = ""
@@ -135,7 +137,8 @@ class Route:
         if self.is_parted and self.kind is Kind.PREFIX:
             paths = {self.path, f"{self.path}/"}
         return frozenset(
-            (self.host, self.kind, path, self.method, frozenset(self.headers)) for path in paths
+            (self.port, self.host, self.kind, path, self.method, frozenset(self.headers))
+            for path in paths
         )
 
     @property
@@ -155,6 +158,8 @@ class Context:
     gateway: str
     hosts: Sequence[str]
     export_to: Sequence[str]
+    entry_ports: Sequence[int] = ()
+    """Of the Gateway, for routes of no port of their own; none where there are no others."""
 
     @classmethod
     def of(
@@ -175,6 +180,7 @@ class Context:
             gateway=f"{model}/{gateway.NAME}",
             hosts=target.written_hosts,
             export_to=target.seen_from(model),
+            entry_ports=target.ports if more_ports(routes) else (),
         )
 
 
@@ -247,6 +253,11 @@ def unasked(routes: Iterable[Route]) -> tuple[str, ...]:
     The names are nobody else's: they end with what is random and only ours.
     """
     return tuple(sorted({route.name for route in routes if not route.is_asked}))
+
+
+def more_ports(routes: Iterable[Route]) -> tuple[int, ...]:
+    """List the ports that routes are for beside those of the entry."""
+    return tuple(sorted({route.port for route in routes if route.port}))
 
 
 def sources(routes: Iterable[Route]) -> str:

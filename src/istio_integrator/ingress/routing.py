@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 
 from istio_integrator import parts, texts
 from istio_integrator.ingress import gateway, grpc, requested, routes
 from istio_integrator.ingress.routes import Entry, Kind, Redirect, Route, Uri
-from istio_integrator.kube import cluster, errors, manifests, owners
+from istio_integrator.kube import cluster, errors, owners
 from istio_integrator.relations import endpoints, ingress_route, kubeflow
 
 logger = logging.getLogger(__name__)
 
-_REFUSED = (400, 422)
-"""What is answered for an object that is not valid, by a webhook of Istio's or by a schema."""
 _PROBE = Route(
     name="probe",
     source="",
@@ -43,28 +42,44 @@ class Routing:
     @property
     def silent(self) -> dict[str, str]:
         """The applications that have not said yet what they ask for, by endpoint."""
+        said = [
+            *((kubeflow.INGRESS, one) for one in self._older),
+            *((one.endpoint, one) for one in self._newer),
+        ]
         found: dict[str, list[kubeflow.Named]] = {}
-        for one in self._older:
+        for endpoint, one in said:
             if one.message is None and not one.problem:
-                found.setdefault(kubeflow.INGRESS, []).append(one)
-        for each in self._newer:
-            if each.config is None and not each.problem:
-                found.setdefault(each.endpoint, []).append(each)
+                found.setdefault(endpoint, []).append(one)
         return {endpoint: kubeflow.names(silent) for endpoint, silent in found.items()}
 
-    def plan(self, target: gateway.Target, *, token: str) -> routes.Plan:
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """Those that a gateway workload of our own is to have beside 80 and 443."""
+        return requested.ports(self._newer, self._older, self._terms)
+
+    @property
+    def _terms(self) -> requested.Terms:
+        return requested.Terms(
+            model=self._scope.model,
+            application=self._scope.application,
+            domain=self._scope.cluster_domain,
+            namespaces=self._scope.config.route_namespaces,
+        )
+
+    def plan(self, target: gateway.Target, *, token: str, has_ports: bool = False) -> routes.Plan:
         """Decide what is served.
 
         Args:
             target: Where.
             token: For the names of what is served without authentication.
+            has_ports: Whether it has other ports than 80 and 443, as they are asked for.
         """
-        terms = requested.Terms(
-            model=self._scope.model,
-            application=self._scope.application,
-            domain=self._scope.cluster_domain,
+        terms = dataclasses.replace(
+            self._terms,
             hosts=target.hosts,
             token=token,
+            ports=self.ports if has_ports else (),
+            has_own_gateway=has_ports,
             replaces_prefix=requested.redirects_prefix(self._newer) and self._replaces_prefix(),
         )
         return routes.plan(
@@ -92,7 +107,7 @@ class Routing:
         try:
             self._scope.manifests.apply(routes.FOLDER, self._context(served, target))
         except errors.ApiError as error:
-            if error.code not in _REFUSED:
+            if not error.is_about_the_object:
                 raise
             refused = self._refused(plan, target)
             served = plan.without(refused)
@@ -112,44 +127,35 @@ class Routing:
         found: dict[str, str] = {}
         for source in dict.fromkeys(route.source for route in plan.routes):
             alone = tuple(route for route in plan.routes if route.source == source)
-            try:
-                self._try(alone, target)
-            except errors.ApiError as error:
-                if error.code not in _REFUSED:
-                    raise
-                logger.warning("%s: %s", source, error)
-                found[source] = f"the API server refuses its routes: {error.message}"
+            context = self._context(alone, target)
+            said = self._scope.manifests.refusal(routes.FOLDER, context, name=self._trial)
+            if said:
+                logger.warning("%s: %s", source, said)
+                found[source] = f"the API server refuses its routes: {said}"
         return found
 
-    def _try(self, tried: tuple[Route, ...], target: gateway.Target) -> cluster.Object:
-        """Ask what would become of routes, without making anything."""
-        (obj,) = manifests.render(routes.FOLDER, self._context(tried, target))
-        prepared = self._scope.manifests.prepared(routes.FOLDER, obj)
-        name = owners.object_name(self._scope.application, "routes-tried")
-        prepared["metadata"] = {**prepared["metadata"], "name": name}
-        return self._scope.cluster.create(prepared, dry_run=True)
+    @property
+    def _trial(self) -> str:
+        """Name what is tried and never made."""
+        return owners.object_name(self._scope.application, "routes-tried")
 
     def _replaces_prefix(self) -> bool:
         """Ask whether a redirect can keep the rest of the path, which Istio can since 1.31."""
-        try:
-            answer = self._scope.cluster.create(self._probe(), dry_run=True)
-        except errors.ApiError as error:
-            logger.info("Redirects can't replace a prefix: %s", error)
-            return False
-        (entry, *_) = cluster.parts(cluster.at(answer, "spec"), "http") or [{}]
-        return "prefixRewrite" in cluster.at(entry, "redirect")
-
-    def _probe(self) -> cluster.Object:
         context = routes.Context(
-            name=owners.object_name(self._scope.application, "routes-tried"),
+            name="",
             sources="",
             routes=[_PROBE],
             gateway=f"{self._scope.model}/{gateway.NAME}",
             hosts=["probe.invalid"],
             export_to=(".",),
         )
-        (obj,) = manifests.render(routes.FOLDER, context)
-        return self._scope.manifests.prepared(routes.FOLDER, obj)
+        try:
+            answer = self._scope.manifests.tried(routes.FOLDER, context, name=self._trial)
+        except errors.ApiError as error:
+            logger.info("Redirects can't replace a prefix: %s", error)
+            return False
+        (entry, *_) = cluster.parts(cluster.at(answer, "spec"), "http") or [{}]
+        return "prefixRewrite" in cluster.at(entry, "redirect")
 
     def write_grpc(self, served: tuple[Route, ...], target: gateway.Target) -> str:
         """Have the gateway speak HTTP/2 with backends of gRPC, where nobody says how to.

@@ -43,7 +43,7 @@ def trouble(target: Target, hosts: Collection[str], *, only_https: bool) -> str:
     """Say what keeps these hosts from a workload that others use too; empty: nothing."""
     if not hosts:
         return _needs_hosts(target)
-    return ("" if only_https else _needs_https(target, hosts)) or _taken(target, hosts)
+    return _taken(target, hosts) or ("" if only_https else _within(target, hosts))
 
 
 def refused_change(
@@ -61,7 +61,7 @@ def refused_change(
         return _needs_hosts(target) if current.hosts else ""
     new = [host for host in hosts if host not in current.hosts]
     opened = hosts if current.only_https else new
-    return ("" if only_https else _needs_https(target, opened)) or _taken(target, new)
+    return _taken(target, new) or ("" if only_https else _within(target, opened))
 
 
 def _needs_hosts(target: Target) -> str:
@@ -73,15 +73,21 @@ def _needs_hosts(target: Target) -> str:
     )
 
 
-def _needs_https(target: Target, hosts: Iterable[str]) -> str:
-    # Routes to a host within the wildcard would be in a virtual host that we can't name.
-    wildcards = [host for host in hosts if host.startswith("*")]
-    if not (wildcards and target.neighbours and target.http_port):
-        return ""
-    return (
-        f"hosts: '{wildcards[0]}' on a shared gateway needs TLS and https-redirect=true, or name "
-        f"each host (Gateway {target.neighbours[0].reference} is on it too)"
-    )
+def _within(target: Target, hosts: Iterable[str]) -> str:
+    """Say who serves a host within a wildcard of ours without TLS, where we would do so, too.
+
+    What is theirs there and what is ours, istiod makes one virtual host of.
+    """
+    for wildcard in (host for host in hosts if host.startswith("*")):
+        for neighbour in target.neighbours if target.http_port else ():
+            served = sorted(neighbour.hosts_at(target.http_port or 0))
+            if inside := next((host for host in served if host.endswith(wildcard[1:])), ""):
+                return (
+                    f"hosts: Gateway {neighbour.reference} serves '{inside}', which is within "
+                    f"'{wildcard}', without TLS: name each host of ours, or have all of them on "
+                    "HTTPS alone, by https-redirect=true and a certificate"
+                )
+    return ""
 
 
 def _taken(target: Target, hosts: Collection[str]) -> str:

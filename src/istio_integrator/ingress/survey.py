@@ -11,6 +11,7 @@ from integrator_contract import names
 from istio_integrator import parts
 from istio_integrator.ingress import choice, gateway, guards, observed
 from istio_integrator.kube import cluster
+from istio_integrator.mesh import plaintext
 
 logger = logging.getLogger(__name__)
 
@@ -19,7 +20,11 @@ _MOST_CANDIDATES = 20
 
 
 def inventory(
-    scope: parts.Context, options: choice.GatewayOptions, remembered: gateway.Place | None
+    scope: parts.Context,
+    options: choice.GatewayOptions,
+    remembered: gateway.Place | None,
+    *,
+    adopts: bool = True,
 ) -> choice.Inventory:
     """Read from the cluster what `choice.resolve` decides by.
 
@@ -27,6 +32,7 @@ def inventory(
         scope: What every part may use.
         options: What the operator says about the gateway.
         remembered: Where the model is served, as far as that was written down.
+        adopts: Whether a guard of ours says so, too, where nothing is.
     """
     api, mesh = scope.cluster, scope.mesh
     istiod = (
@@ -48,7 +54,7 @@ def inventory(
     if remembered is not None and not options.is_open(remembered):
         return found
     tenants = _tenants(scope) - {options.service.partition("/")[0]}
-    current = remembered or _adopted(scope, options, tenants)
+    current = remembered or (_adopted(scope, options, tenants) if adopts else None)
     found = dataclasses.replace(found, tenants=tenants, current=current)
     if not options.is_open(current):
         return found
@@ -75,6 +81,8 @@ def _adopted(
         obj
         for obj in scope.cluster.list(cluster.ENVOY_FILTER, labels=marks)
         if obj["metadata"]["namespace"] not in tenants
+        # One before a Gateway of the Gateway API, which can't be bound otherwise, is left.
+        and names.GATEWAY_NAME not in cluster.at(obj, "spec", "workloadSelector", "labels")
     ]
     if not present:
         return None
@@ -117,4 +125,4 @@ def _running(
 
 def _routes(api: cluster.Cluster, workload: observed.Workload) -> bool:
     pods = api.list(cluster.POD, workload.namespace, workload.labels)
-    return any(observed.is_router(pod) and cluster.is_ready(pod) for pod in pods)
+    return any(plaintext.is_router(pod) and cluster.is_ready(pod) for pod in pods)

@@ -78,6 +78,10 @@ KINDS: dict[tuple[str, str], Kind] = {
             MutatingAdmissionPolicy="mutatingadmissionpolicies",
             MutatingAdmissionPolicyBinding="mutatingadmissionpolicybindings",
         ),
+        *_kinds(
+            "apiextensions.k8s.io/v1", False, CustomResourceDefinition="customresourcedefinitions"
+        ),
+        *_kinds("apiregistration.k8s.io/v1", False, APIService="apiservices"),
         *_kinds(_RBAC, True, Role="roles", RoleBinding="rolebindings"),
         *_kinds(
             _RBAC, False, ClusterRole="clusterroles", ClusterRoleBinding="clusterrolebindings"
@@ -138,6 +142,8 @@ LEASE = kind("coordination.k8s.io/v1", "Lease")
 ENDPOINT_SLICE = kind("discovery.k8s.io/v1", "EndpointSlice")
 MUTATING_WEBHOOK = kind(_ADMISSION, "MutatingWebhookConfiguration")
 VALIDATING_WEBHOOK = kind(_ADMISSION, "ValidatingWebhookConfiguration")
+CUSTOM_RESOURCE_DEFINITION = kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+API_SERVICE = kind("apiregistration.k8s.io/v1", "APIService")
 VIRTUAL_SERVICE = kind("networking.istio.io/v1", "VirtualService")
 DESTINATION_RULE = kind("networking.istio.io/v1", "DestinationRule")
 SERVICE_ENTRY = kind("networking.istio.io/v1", "ServiceEntry")
@@ -221,7 +227,8 @@ class Cluster:
     ) -> list[Object]:
         """Read the objects of a kind; nothing where the kind does not exist.
 
-        An object that can't be read is passed over.
+        An object that can't be read is passed over. Of a CustomResourceDefinition there is no more
+        than `listing.definitions` says.
 
         Args:
             kind: The kind.
@@ -231,9 +238,7 @@ class Cluster:
         everywhere = "*" if kind.namespaced else None
         try:
             with failures.mapped():
-                found = self.client.list(
-                    _resource(kind), namespace=namespace or everywhere, labels=labels
-                )
+                found = self._listed(kind, namespace or everywhere, labels)
                 return list(_all_sound(kind, found))
         except errors.ApiError as error:
             # Questions, such as reviews of access, can be asked and not listed.
@@ -244,10 +249,17 @@ class Cluster:
             with failures.mapped():
                 return self._list_apart(kind, namespace or everywhere, labels)
 
-    def _list_apart(
+    def _listed(
         self, kind: Kind, namespace: str | None, labels: Mapping[str, str | None] | None
-    ) -> list[Object]:
-        """Read the objects of a kind one by one: some nest more than the decoder can follow."""
+    ) -> Iterable[Any]:
+        if kind == CUSTOM_RESOURCE_DEFINITION:
+            return listing.definitions(self._answer(kind, namespace, labels))
+        return self.client.list(_resource(kind), namespace=namespace, labels=labels)
+
+    def _answer(
+        self, kind: Kind, namespace: str | None, labels: Mapping[str, str | None] | None
+    ) -> bytes:
+        """Ask for a list, and return it as it came."""
         generic = self.client._client  # noqa: SLF001 - the only way to the answer as it came
         selector = ",".join(
             key if value is None else f"{key}={value}" for key, value in (labels or {}).items()
@@ -260,8 +272,14 @@ class Cluster:
         )
         answer = generic.send(generic.build_adapter_request(asked))
         generic.raise_for_status(answer)
+        return answer.content
+
+    def _list_apart(
+        self, kind: Kind, namespace: str | None, labels: Mapping[str, str | None] | None
+    ) -> list[Object]:
+        """Read the objects of a kind one by one: some nest more than the decoder can follow."""
         found: list[Any] = []
-        for item in listing.items(answer.content):
+        for item in listing.items(self._answer(kind, namespace, labels)):
             if item.depth > documents.DEEPEST:
                 metadata = {"namespace": item.namespace, "name": item.name}
                 fences.note(reference({"kind": kind.name, "metadata": metadata}), listing.TOO_DEEP)

@@ -32,6 +32,11 @@ class ApiError(CharmError):
         self.message = message
         super().__init__(f"{code}: {message}")
 
+    @property
+    def is_about_the_object(self) -> bool:
+        """Whether what an object says is refused, by a webhook (400) or by its schema (422)."""
+        return self.code in (400, 422)
+
 
 class ForbiddenError(ApiError):
     """Role-based access control does not let the charm do something."""

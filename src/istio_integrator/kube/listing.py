@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypedDict, cast
+
+import msgspec
 
 from integrator_contract import bounds
-from istio_integrator.kube import documents
+from istio_integrator.kube import documents, fences
 
 TOO_DEEP = f"it nests more than {documents.DEEPEST} lists or mappings"
 
@@ -88,6 +90,33 @@ def items(text: bytes) -> Iterable[Item]:
             if is_item:
                 namespace, name = map(metadata.get, (b'"namespace"', b'"name"'))
                 yield Item(text[start : match.end()], depth, _plain(namespace), _plain(name))
+
+
+class _Spec(TypedDict, total=False):
+    conversion: dict[str, Any]
+
+
+class _Definition(TypedDict, total=False):
+    metadata: dict[str, Any]
+    spec: _Spec
+
+
+class _Definitions(TypedDict, total=False):
+    items: list[msgspec.Raw] | None
+
+
+def definitions(text: bytes) -> Iterable[_Definition]:
+    """Read CustomResourceDefinitions without their schemas, which are megabytes of a cluster.
+
+    Args:
+        text: The API server's list of them, in JSON.
+    """
+    for raw in msgspec.json.decode(text, type=_Definitions).get("items") or ():
+        try:
+            yield msgspec.json.decode(raw, type=_Definition)
+        except msgspec.ValidationError as error:
+            (item,) = items(b'{"items":[%s]}' % bytes(raw))
+            fences.note(f"CustomResourceDefinition {item.name}", str(error))
 
 
 def _plain(quoted: bytes | None) -> str:

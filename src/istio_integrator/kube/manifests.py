@@ -9,7 +9,7 @@ import json
 import logging
 import pathlib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 import jinja2
@@ -24,6 +24,8 @@ TEMPLATES = pathlib.Path(__file__).parents[3] / "templates"
 
 _LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """A hook renders dozens of templates; libyaml reads them seven times as fast."""
+
+Steps = Callable[[cluster.Object, cluster.Object], Iterable[cluster.Object]]
 
 WORKLOAD_COMPONENTS = ("convergence", "lifecycle")
 """What the workload labels its own objects with; they are not ours to prune."""
@@ -124,11 +126,17 @@ class Manifests:
             each.get("uid") in self._anchors for each in cluster.parts(metadata, "ownerReferences")
         )
 
-    def apply(self, folder: str, context: Any) -> list[cluster.Object]:
+    def apply(self, folder: str, context: Any, steps: Steps | None = None) -> list[cluster.Object]:
         """Make the cluster hold exactly what a folder renders to.
 
         Every object is checked before the first is written: where one is foreign, nothing
         changes. An object that is already as wanted is not written.
+
+        Args:
+            folder: Below `templates/`.
+            context: The variables of its templates.
+            steps: What an object is to be on its way, given how it stands and how it is wanted;
+                each is written before the next is asked for.
 
         Returns:
             The live objects, in the order of the templates.
@@ -137,10 +145,13 @@ class Manifests:
             ForeignError: An object of that name exists and is not ours.
         """
         wanted = [self.prepared(folder, obj) for obj in render(folder, context)]
-        owned = self._owned_in(folder)
+        owned = self.owned_in(folder)
         # A list for each kind tells of all that is there already, however many there are.
         listed = {_identity(obj): obj for obj in owned}
         live = [listed.get(_identity(obj)) or self._live(obj) for obj in wanted]
+        for found, obj in zip(live, wanted, strict=True):
+            for step in steps(found, obj) if steps and found is not None else ():
+                self._cluster.apply(self.prepared(folder, step))
         applied = [
             found if found is not None and is_current(found, obj) else self._cluster.apply(obj)
             for found, obj in zip(live, wanted, strict=True)
@@ -148,20 +159,58 @@ class Manifests:
         self._delete(owned, keep=wanted)
         return applied
 
+    def tried(self, folder: str, context: Any, *, name: str) -> cluster.Object:
+        """Ask what would become of the one object of a folder, without making anything.
+
+        Args:
+            folder: Below `templates/`.
+            context: As for `apply`.
+            name: Of the object that is tried, which nothing else has.
+
+        Raises:
+            ApiError: The API server refuses it.
+        """
+        (obj,) = render(folder, context)
+        obj["metadata"]["name"] = name
+        return self._cluster.create(self.prepared(folder, obj), dry_run=True)
+
+    def refusal(self, folder: str, context: Any, *, name: str) -> str:
+        """Ask why the API server does not take the one object of a folder; empty if it does.
+
+        Args:
+            folder: Below `templates/`.
+            context: As for `apply`.
+            name: As for `tried`.
+
+        Raises:
+            ApiError: It answers for another reason than what the object says.
+        """
+        try:
+            self.tried(folder, context, name=name)
+        except errors.ApiError as error:
+            if not error.is_about_the_object:
+                raise
+            return error.message
+        return ""
+
     def remove(self, folder: str) -> None:
         """Delete whatever of a folder is in the cluster."""
-        self._delete(self._owned_in(folder))
+        self._delete(self.owned_in(folder))
 
     def owned(self) -> list[cluster.Object]:
         """List every object that the application owns, of all folders that it may look at."""
         found: list[cluster.Object] = []
         for folder in _folders():
             try:
-                found += self._owned_in(folder)
+                found += self.owned_in(folder)
             except errors.ForbiddenError as error:
                 # Some are made only with roles that may be left out.
                 logger.warning("What is there of %s can't be listed: %s", folder, error)
         return found
+
+    def owned_of(self, kind: cluster.Kind) -> list[cluster.Object]:
+        """List what the application owns of a kind, of all folders."""
+        return self._owned(kind)
 
     def prune_retired(self) -> None:
         """Delete what an older revision of the charm made of kinds or in folders that are no more.
@@ -247,7 +296,7 @@ class Manifests:
             if _identity(obj) not in kept and "deletionTimestamp" not in obj["metadata"]:
                 self._cluster.delete(obj)
 
-    def _owned_in(self, folder: str) -> list[cluster.Object]:
+    def owned_in(self, folder: str) -> list[cluster.Object]:
         """List what is there of a folder, in the order in which it is to go."""
         return [obj for kind in reversed(kinds(folder)) for obj in self._owned(kind, folder)]
 

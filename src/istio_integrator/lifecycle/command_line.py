@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import shlex
+
 from integrator_contract import names, schema, service
 from istio_integrator import parts
 from istio_integrator.lifecycle import layer
@@ -9,6 +12,8 @@ from istio_integrator.lifecycle import layer
 PROGRAM = "/usr/bin/sidecar-lifecycle"
 LEVEL_FILE = "/tmp/sidecar-lifecycle.log-level"  # noqa: S108  the container's own, writable by all
 """The workload reads it again and again: another level is no reason to restart it."""
+
+_LONGEST_PORT = 5
 
 CONTRACT = ("--contract", schema.SCHEMA)
 VERSION = (PROGRAM, "--version")
@@ -23,6 +28,16 @@ def run(context: parts.Context, *, joined: bool) -> list[str]:
     """
     options = _options(context, joined=joined)
     return [PROGRAM, "run", *CONTRACT, *service.command_line(options)]
+
+
+def status_port(command: str) -> int | None:
+    """Read the mesh's status port from the command line of a service; None where it has none."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return None
+    value = dict(itertools.pairwise(words)).get("--status-port", "")
+    return int(value) if value.isdecimal() and len(value) <= _LONGEST_PORT else None
 
 
 def uninjected(context: parts.Context, *more: str, joined: bool) -> list[str]:
@@ -67,9 +82,10 @@ def _options(context: parts.Context, *, joined: bool) -> service.Options:
         application=context.application,
         unit=context.unit,
         joined=joined,
-        mesh_namespace=mesh.namespace if mesh else "",
+        mesh_namespace=mesh.installed_in if mesh else "",
         mesh_revision=mesh.revision if mesh and joined else "",
         membership=context.config.mesh_membership,
+        data_plane=context.data_plane,
         status_port=mesh.status_port if mesh else names.DEFAULT_STATUS_PORT,
         observe_gateways=context.exposes,
         convergence=context.config.sidecar_convergence if joined else "off",

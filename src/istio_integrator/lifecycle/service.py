@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable, Iterable
 
@@ -34,8 +35,8 @@ class Lifecycle:
         self, context: parts.Context, container: ops.Container, joined: Callable[[], bool]
     ) -> None:
         self.image = image.Image(context, container)
-        self._context = context
         self._container = container
+        self._context = self._remembering(context)
         self._joined = joined
         self._statuses: list[ops.StatusBase] = []
 
@@ -80,7 +81,32 @@ class Lifecycle:
             logger.warning("%s", error)
             self._statuses.append(ops.WaitingStatus(str(error)[:120]))
         else:
-            self._statuses += answers.progress(summary, application=self._context.application)
+            progress = answers.progress(summary, application=self._context.application)
+            self._statuses += map(self._shown, progress)
+
+    def _shown(self, status: ops.StatusBase) -> ops.StatusBase:
+        """Call replacing what it is where no successor would be created: it waits for istiod.
+
+        Juju shows maintenance before waiting, and so would hide that istiod is away.
+        """
+        mesh = self._context.mesh
+        if isinstance(status, ops.MaintenanceStatus) and mesh is not None and not mesh.alive:
+            return ops.WaitingStatus(status.message)
+        return status
+
+    def _remembering(self, context: parts.Context) -> parts.Context:
+        """Keep the status port that was told last, while the mesh can't be asked for its own."""
+        mesh = context.mesh
+        if mesh is None or mesh.probed or mesh.has_settings:
+            return context
+        try:
+            planned = self._container.get_plan().services.get(layer.SERVICE)
+        except (ops.pebble.Error, TimeoutError):
+            return context
+        port = command_line.status_port(planned.command) if planned else None
+        if port is None:
+            return context
+        return dataclasses.replace(context, mesh=dataclasses.replace(mesh, status_port=port))
 
     def stop_convergence(self) -> None:
         """Let no pod be replaced any more; the reconciler goes on."""
@@ -111,8 +137,10 @@ class Lifecycle:
             yield kind, f"{self._context.application}-{suffix}", self._context.model
 
     def statuses(self) -> Iterable[ops.StatusBase]:
-        """Say what sidecars finished pods get, and how far the model is or what is in the way."""
-        if self._context.mesh is not None:
+        """Say what pods get, and how far the model is or what is in the way."""
+        if self._context.data_plane == "ambient":
+            yield ops.ActiveStatus("ambient mode")
+        elif self._context.mesh is not None:
             yield ops.ActiveStatus(self._context.mesh.sidecars)
         yield from self._statuses
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
-from integrator_contract import names
+from integrator_contract import names, pods
 from istio_integrator.kube import records
-from istio_integrator.mesh import injectors
+from istio_integrator.mesh import ambient, injectors
 
+LABELS = (*injectors.MEMBERSHIP_LABELS, names.DATAPLANE_MODE)
+"""By which a namespace joins a mesh, and which are recorded."""
 CONTROLLER = "a controller model never joins a mesh: deploy into another model"
 
 
@@ -22,6 +24,8 @@ class Decision:
     """The record as it should be afterwards."""
     joined: bool = False
     """Whether new pods are asked to join, afterwards."""
+    data_plane: pods.DataPlane = "sidecar"
+    """What takes them into the mesh, afterwards."""
     blocked: str = ""
     """What the operator must do."""
     waiting: str = ""
@@ -38,6 +42,8 @@ def decide(
     owner: str,
     member_labels: Mapping[str, str] | None,
     alive: bool,
+    data_plane: pods.DataPlane = "sidecar",
+    missing: str = "",
 ) -> Decision:
     """Decide about a namespace that joins the mesh with all of its pods.
 
@@ -48,27 +54,60 @@ def decide(
         owner: This application.
         member_labels: The labels of a member; None while no Istio is there to say.
         alive: Whether the injector answers, without which nobody new joins.
+        data_plane: What is to take pods into the mesh.
+        missing: What the cluster lacks for it.
     """
-    present = injectors.mesh_labels(labels)
+    decided = _decided(
+        namespace=namespace,
+        labels=labels,
+        record=record,
+        owner=owner,
+        member_labels=member_labels,
+        alive=alive,
+        data_plane=data_plane,
+        missing=missing,
+    )
+    after = {**labels, **decided.labels}
+    is_ambient = data_plane == "ambient" and after.items() >= names.AMBIENT.items()
+    return dataclasses.replace(decided, data_plane="ambient" if is_ambient else "sidecar")
+
+
+def _decided(
+    *,
+    namespace: str,
+    labels: Mapping[str, str],
+    record: records.Record | None,
+    owner: str,
+    member_labels: Mapping[str, str] | None,
+    alive: bool,
+    data_plane: pods.DataPlane,
+    missing: str,
+) -> Decision:
+    present = _present(labels, data_plane)
     if record is not None and record.owner != owner:
         return Decision(record=record, blocked=rival(namespace, record.owner))
-    if obstacle := _obstacle(namespace, labels, present):
-        return Decision(record=record, blocked=obstacle)
     ours = dict(record.values) if record else {}
+    foreign = {key: value for key, value in present.items() if ours.get(key) != value}
+    obstacle = _obstacle(namespace, labels, foreign, present, data_plane)
+    if obstacle or missing:
+        joined = not obstacle and bool(present) and present in (ours, member_labels)
+        return Decision(record=record, joined=joined, blocked=obstacle or missing)
     if member_labels is None or present == member_labels:
         return Decision(record=record, joined=bool(present) and present == (member_labels or ours))
-    if present and present != ours:
+    others = {key: foreign[key] for key in foreign if member_labels.get(key) != foreign[key]}
+    if others:
+        match = "" if data_plane == "ambient" else "change revision to match, or "
         return Decision(
             record=record,
-            blocked=f"somebody else set {_text(present)} on namespace {namespace}, where we would "
-            f"set {_text(member_labels)}: change revision to match, or run: kubectl label ns "
-            f"{namespace} {_removal(present)}",
+            blocked=f"somebody else set {_text(others)} on namespace {namespace}, where we would "
+            f"set {_text(member_labels)}: {match}run: kubectl label ns {namespace} "
+            f"{_removal(others)}",
         )
     if not alive:
         return Decision(record=record, waiting="waiting for istiod before joining the mesh")
     before = dict(record.before) if record else {}
     for key in {*present, *member_labels}:
-        before.setdefault(key, present.get(key) if record is None else None)
+        before.setdefault(key, foreign.get(key))
     patch: dict[str, str | None] = {key: None for key in present if key not in member_labels}
     restored = bool(ours) and not present
     return Decision(
@@ -88,6 +127,8 @@ def decide_apart(
     record: records.Record | None,
     owner: str,
     membership: str,
+    data_plane: pods.DataPlane = "sidecar",
+    missing: str = "",
 ) -> Decision:
     """Decide about a namespace that should have no label of the mesh through us.
 
@@ -98,23 +139,34 @@ def decide_apart(
         owner: This application.
         membership: The option `mesh-membership`: `selected`, where pods join one by one, which
             they only can where the namespace says nothing; or `none`.
+        data_plane: What is to take selected pods into the mesh.
+        missing: What the cluster lacks for it.
     """
     if record is not None and record.owner != owner:
         return Decision(record=record, blocked=rival(namespace, record.owner))
     patch = leave(labels, record) if record else {}
     given_back = records.Record(owner, {}, {}) if record else None
-    if membership != "selected":
-        return Decision(labels=patch, record=given_back)
     after = {key: value for key, value in {**labels, **patch}.items() if value is not None}
-    present = injectors.mesh_labels(after)
-    obstacle = _obstacle(namespace, after, present)
+    if membership != "selected":
+        there = data_plane if ambient.is_labelled(after) else "sidecar"
+        return Decision(labels=patch, record=given_back, data_plane=there)
+    present = _present(after, data_plane)
+    obstacle = _obstacle(namespace, after, present, present, data_plane)
     if present and not obstacle:
         obstacle = (
             f"somebody else set {_text(present)} on namespace {namespace}, so every pod joins: "
             "set mesh-membership=namespace, or run: "
             f"kubectl label ns {namespace} {_removal(present)}"
         )
-    return Decision(labels=patch, record=given_back, joined=not obstacle, blocked=obstacle)
+    if missing and not obstacle:
+        return Decision(record=record, blocked=missing)
+    return Decision(
+        labels=patch,
+        record=given_back,
+        joined=not obstacle,
+        blocked=obstacle,
+        data_plane="sidecar" if obstacle else data_plane,
+    )
 
 
 def leave(labels: Mapping[str, str], record: records.Record) -> dict[str, str | None]:
@@ -124,7 +176,7 @@ def leave(labels: Mapping[str, str], record: records.Record) -> dict[str, str | 
     """
     return {
         key: record.before[key]
-        for key in injectors.MEMBERSHIP_LABELS
+        for key in LABELS
         if key in record.before and labels.get(key) == record.values.get(key)
     }
 
@@ -134,13 +186,32 @@ def rival(namespace: str, owner: str) -> str:
     return f"namespace {namespace} is in the care of {owner}: remove one of us"
 
 
-def _obstacle(namespace: str, labels: Mapping[str, str], present: Mapping[str, str]) -> str:
+def _present(labels: Mapping[str, str], data_plane: pods.DataPlane) -> dict[str, str]:
+    """Return the labels that say how the namespace's pods are in a mesh.
+
+    What is in ambient mode may say to the injector that it is to give no sidecars.
+    """
+    found = injectors.mesh_labels(labels)
+    if data_plane == "ambient" and found.get(names.INJECTION) == "disabled":
+        del found[names.INJECTION]
+    return {**found, **(names.AMBIENT if ambient.is_labelled(labels) else {})}
+
+
+def _obstacle(
+    namespace: str,
+    labels: Mapping[str, str],
+    foreign: Mapping[str, str],
+    present: Mapping[str, str],
+    data_plane: pods.DataPlane,
+) -> str:
     if names.CONTROLLER_MODEL in labels:
         return CONTROLLER
-    if labels.get(names.DATAPLANE_MODE) == "ambient":
+    if data_plane == "ambient":
+        return _obstacle_to_ambient(namespace, labels)
+    if names.DATAPLANE_MODE in foreign:
         return (
-            f"namespace {namespace} is in ambient mode: set mesh-membership=none, or run: "
-            f"kubectl label ns {namespace} {names.DATAPLANE_MODE}-"
+            f"namespace {namespace} is in ambient mode: set mesh-membership=namespace and "
+            f"mesh-mode=auto, or run: kubectl label ns {namespace} {names.DATAPLANE_MODE}-"
         )
     if present.get(names.INJECTION) == "disabled":
         return (
@@ -148,12 +219,23 @@ def _obstacle(namespace: str, labels: Mapping[str, str], present: Mapping[str, s
             f"mesh-membership=none, or run: kubectl label ns {namespace} "
             f"{names.INJECTION}-"
         )
-    if len(present) > 1:
+    if present.keys() >= set(injectors.MEMBERSHIP_LABELS):
+        both = injectors.mesh_labels(present)
         return (
-            f"namespace {namespace} has both {_text(present)}: run: kubectl label ns {namespace} "
+            f"namespace {namespace} has both {_text(both)}: run: kubectl label ns {namespace} "
             f"{names.REVISION}-"
         )
     return ""
+
+
+def _obstacle_to_ambient(namespace: str, labels: Mapping[str, str]) -> str:
+    said = labels.get(names.DATAPLANE_MODE, "ambient")
+    if said == "ambient":
+        return ""
+    return (
+        f"namespace {namespace} has {names.DATAPLANE_MODE}={said}: set mesh-mode=sidecar, or run: "
+        f"kubectl label ns {namespace} {names.DATAPLANE_MODE}-"
+    )
 
 
 def _text(labels: Mapping[str, str]) -> str:

@@ -9,10 +9,11 @@ from typing import Any
 
 import ops
 
-from integrator_contract import names
+from integrator_contract import names, pods
 from istio_integrator import parts
 from istio_integrator.kube import cluster, errors, owners, records
-from istio_integrator.membership import decision
+from istio_integrator.membership import decision, kept_out
+from istio_integrator.mesh import ambient
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +29,11 @@ class Membership:
     def joined(self) -> bool:
         """Whether new pods of the model are asked to join, and no other integrator sees to it."""
         return self._decision.joined
+
+    @staticmethod
+    def _was_ambient(record: records.Record | None) -> bool:
+        """Tell whether pods may have labels of ours from ambient mode."""
+        return record is not None and names.DATAPLANE_MODE in record.before
 
     def claim(self) -> str:
         """Record that this application serves the model.
@@ -58,11 +64,19 @@ class Membership:
         if namespace is None:
             return
         self._decision = self.decided(namespace)
+        if not self._context.leader:
+            return
+        is_ambient = self.joined and self._decision.data_plane == "ambient"
+        if is_ambient:
+            # Before the others join.
+            kept_out.label(self._context)
         changed = self._decision.labels or self._decision.record != _written(namespace)
-        if changed and self._context.leader:
+        if changed:
             self._patch(namespace, self._decision.labels, self._decision.record)
             if self._decision.log:
                 logger.warning("%s.", self._decision.log)
+        if not is_ambient and self._was_ambient(self._record(namespace)):
+            kept_out.release(self._context)
 
     def decided(self, namespace: cluster.Object) -> decision.Decision:
         """Decide what the options and the mesh make of the model's namespace; nothing is written.
@@ -74,22 +88,50 @@ class Membership:
         labels = cluster.at(namespace, "metadata", "labels")
         record = self._record(namespace)
         owner = context.manifests.owner
-        if context.config.mesh_membership != "namespace":
+        # Of labels that are given back nothing is to be seen at the next event.
+        is_apart = context.config.mesh_membership != "namespace"
+        left = decision.leave(labels, record) if is_apart and record else {}
+        data_plane, missing = self._asked_for({**labels, **left})
+        if is_apart:
             return decision.decide_apart(
                 namespace=context.model,
                 labels=labels,
                 record=record,
                 owner=owner,
                 membership=context.config.mesh_membership,
+                data_plane=data_plane,
+                missing=missing,
             )
+        member_labels = context.mesh.namespace_labels if context.mesh else None
+        if member_labels is not None and data_plane == "ambient":
+            member_labels = names.AMBIENT
         return decision.decide(
             namespace=context.model,
             labels=labels,
             record=record,
             owner=owner,
-            member_labels=context.mesh.namespace_labels if context.mesh else None,
+            member_labels=member_labels,
             alive=context.mesh is not None and context.mesh.alive,
+            data_plane=data_plane,
+            missing=missing,
         )
+
+    def _asked_for(self, labels: Mapping[str, str | None]) -> tuple[pods.DataPlane, str]:
+        """Tell what is to take pods into the mesh, and what the cluster lacks for it."""
+        context = self._context
+        mode = context.config.mesh_mode
+        if not ambient.is_chosen(mode, labels):
+            return "sidecar", ""
+        remedy = "install Istio with profile=ambient, or set mesh-mode=sidecar"
+        try:
+            lack = ambient.missing(context.cluster, context.mesh, labels) if context.mesh else ""
+        except errors.ForbiddenError:
+            lack = "whether there is a ztunnel can't be seen without the right to list DaemonSets"
+            remedy = f"run: juju trust {context.application} --scope=cluster, or apply the roles"
+        if not lack:
+            return "ambient", ""
+        asked = f"namespace {context.model} is to be in ambient mode (mesh-mode={mode})"
+        return "ambient", f"{asked}, and {lack}: {remedy}"
 
     def remove(self) -> None:
         """Give the namespace back as it was, whoever leads."""
@@ -98,6 +140,7 @@ class Membership:
         if namespace is not None and record and record.owner == self._context.manifests.owner:
             labels = cluster.at(namespace, "metadata", "labels")
             self._patch(namespace, decision.leave(labels, record), None)
+            kept_out.release(self._context)
 
     def statuses(self) -> Iterable[ops.StatusBase]:
         """Say what keeps the namespace out of the mesh."""
@@ -138,6 +181,12 @@ class Membership:
             raise
         if labels:
             logger.info("Namespace %s: labels %s.", self._context.model, dict(labels))
+
+
+def data_plane(context: parts.Context) -> pods.DataPlane:
+    """Tell what takes the model's pods into the mesh once its namespace is as it should be."""
+    namespace = context.cluster.get(cluster.NAMESPACE, context.model)
+    return Membership(context).decided(namespace).data_plane if namespace else "sidecar"
 
 
 def _written(namespace: cluster.Object | None) -> records.Record | None:

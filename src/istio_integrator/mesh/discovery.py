@@ -38,6 +38,12 @@ def istiod_version(namespace: str, service: str) -> str:
     return match[1] if answer.is_success and match else ""
 
 
+def _revised(name: str, injector: injectors.Injector) -> str:
+    """Name a ConfigMap of an installation as its revision has it."""
+    revision = injector.istiod_revision
+    return name if revision == "default" else f"{name}-{revision}"
+
+
 class Discovery:
     """Finds the Istio to join and has it answer.
 
@@ -64,7 +70,7 @@ class Discovery:
         self._config = options
         self._model = model
         self._application = application
-        self._namespace = options.istiod_namespace or hint
+        self._hint = hint
         self._ask_version = ask_version
         self._missing: injectors.NoInjector | injectors.Refusal | None = None
         self._unserved: list[cluster.Object] = []
@@ -75,9 +81,10 @@ class Discovery:
         present = injectors.find(self._cluster.list(cluster.MUTATING_WEBHOOK))
         chosen = injectors.choose(
             present,
-            namespace=self._namespace,
+            namespace=self._config.istiod_namespace,
             revision=self._config.revision,
             application=self._application,
+            hint=self._hint,
         )
         if isinstance(chosen, injectors.Injector):
             self.mesh = self._examine(chosen)
@@ -106,18 +113,29 @@ class Discovery:
             elif self.mesh.native_warning and not self.mesh.native_sidecars:
                 yield ops.BlockedStatus(self.mesh.native_warning)
             if self._unserved:
+                place = self.mesh.installed_in
+                where = (
+                    f" --istioNamespace {place}"
+                    if place not in ("", injectors.USUAL_NAMESPACE)
+                    else ""
+                )
                 yield ops.BlockedStatus(
                     f"{len(self._unserved)} profile namespaces ask for the default revision and "
                     f"there is none; run: istioctl tag set default --revision {self.mesh.revision}"
+                    f"{where}"
                 )
 
     def _examine(self, injector: injectors.Injector) -> installation.Mesh:
-        settings = meshconfig.settings(self._config_map(injector, meshconfig.MESH))
+        config_map = self._config_map(injector, _revised(meshconfig.MESH, injector))
+        values = self._config_map(injector, _revised(meshconfig.INJECTOR, injector))
+        settings = meshconfig.settings(self._shared(injector), config_map)
         defaults = cluster.at(settings, "defaultConfig")
         named = settings.get("rootNamespace")
-        root_namespace = named if isinstance(named, str) and named else injector.namespace
+        root_namespace = named if isinstance(named, str) and named else injector.installed_in
         mesh = installation.Mesh(
             namespace=injector.namespace,
+            remote_namespace=injector.remote_namespace,
+            has_settings=config_map is not None,
             revision=injector.revision,
             is_default=injector.is_default and self._config.revision in ("", "default"),
             service=injector.service,
@@ -126,9 +144,8 @@ class Discovery:
             hold_by_default=defaults.get("holdApplicationUntilProxyStarts") is True,
             status_port=meshconfig.port(defaults.get("statusPort"), names.DEFAULT_STATUS_PORT),
             root_namespace=root_namespace,
-            excluded_outbound_ports=meshconfig.excluded_ports(
-                self._config_map(injector, meshconfig.INJECTOR)
-            ),
+            has_values=values is not None,
+            excluded_outbound_ports=meshconfig.excluded_ports(values),
             registry_only=meshconfig.is_registry_only(
                 settings, self._sidecars(root_namespace), model=self._model
             ),
@@ -147,11 +164,26 @@ class Discovery:
             return []
 
     def _config_map(self, injector: injectors.Injector, name: str) -> cluster.Object | None:
+        if not injector.installed_in:
+            return None
+        try:
+            return self._cluster.get(cluster.CONFIG_MAP, name, injector.installed_in)
+        except errors.ForbiddenError as error:
+            logger.warning("Settings of the mesh are only known as a dry-run pod shows: %s", error)
+            return None
+
+    def _shared(self, injector: injectors.Injector) -> cluster.Object | None:
+        """Read what istiod's Deployment has it read below its own mesh configuration."""
         if not injector.namespace:
             return None
-        if injector.istiod_revision != "default":
-            name = f"{name}-{injector.istiod_revision}"
-        return self._cluster.get(cluster.CONFIG_MAP, name, injector.namespace)
+        try:
+            # Istio's charts name it like its Service.
+            found = self._cluster.get(cluster.DEPLOYMENT, injector.service, injector.namespace)
+        except errors.ForbiddenError as error:
+            logger.warning("Whether istiod has shared settings is not known: %s", error)
+            return None
+        name = meshconfig.shared(found)
+        return self._config_map(injector, name) if name else None
 
     def _probe(self, mesh: installation.Mesh) -> installation.Mesh:
         namespace, labels = self._place(mesh)
@@ -161,7 +193,9 @@ class Discovery:
             if namespace == self._model:
                 raise
             # Without trust no other namespace can be asked; once the model has the label, it can.
-            return dataclasses.replace(mesh, alive=self._is_served(mesh))
+            alive = bool(mesh.namespace) and self._is_served(mesh)
+            problem = f"can't be asked while {self._model} has other labels, without juju trust"
+            return dataclasses.replace(mesh, alive=alive, problem="" if alive else problem)
         # An istiod that is away for a moment says nothing about what it will inject: what new
         # pods ask for stays as it is.
         shown = native.native or not native.injected
@@ -175,6 +209,16 @@ class Discovery:
             return dataclasses.replace(mesh, problem=problem, native_sidecars=decision)
         classic = probe.ask(self._cluster, namespace, labels, native=False)
         default = probe.ask(self._cluster, namespace, labels, native=None)
+        if not mesh.has_settings:
+            mesh = dataclasses.replace(
+                mesh,
+                hold_by_default=default.holds,
+                status_port=default.status_port,
+            )
+        # Our own admission may have given the pod the ports that the operator names.
+        if not mesh.has_values and not self._config.excluded_outbound_ports:
+            ports = default.excluded_outbound_ports
+            mesh = dataclasses.replace(mesh, excluded_outbound_ports=ports)
         return dataclasses.replace(
             mesh,
             alive=True,
@@ -187,13 +231,14 @@ class Discovery:
             cni=default.cni,
             captures_outbound=default.captures_outbound,
             captures_names=default.captures_names,
+            discovery_address=default.discovery_address,
             proxy_revision=default.revision,
             version=native.version or self._ask_version(mesh.namespace, mesh.service),
         )
 
     def _place(self, mesh: installation.Mesh) -> tuple[str, dict[str, str]]:
         """Choose the namespace of the probe, and the labels that it needs there."""
-        for name in (self._model, mesh.namespace, "default"):
+        for name in (self._model, mesh.installed_in, "default"):
             namespace = self._cluster.get(cluster.NAMESPACE, name) if name else None
             if namespace is None:
                 continue

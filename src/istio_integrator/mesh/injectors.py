@@ -13,6 +13,9 @@ MEMBERSHIP_LABELS = (names.INJECTION, names.REVISION)
 """The labels by which a namespace joins a mesh or stays outside."""
 
 _WEBHOOK_SUFFIX = "sidecar-injector.istio.io"
+_PREFIXES = ("istio-sidecar-injector", "istio-revision-tag")
+USUAL_NAMESPACE = "istio-system"
+"""Where Istio is, and istioctl looks for one, unless somebody says otherwise."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, order=True)
@@ -29,6 +32,13 @@ class Injector:
     service: str = ""
     url: str = ""
     configuration: str = ""
+    remote_namespace: str = ""
+    """Where the objects of an Istio are whose istiod is addressed by URL; empty: not known."""
+
+    @property
+    def installed_in(self) -> str:
+        """Where Istio's own objects are in this cluster; empty: not known."""
+        return self.namespace or self.remote_namespace
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +58,11 @@ class Refusal:
 def mesh_labels(labels: Mapping[str, str]) -> dict[str, str]:
     """Return those of a namespace's labels that say whether it joins a mesh."""
     return {key: labels[key] for key in MEMBERSHIP_LABELS if key in labels}
+
+
+def gives_sidecars(labels: Mapping[str, str]) -> bool:
+    """Tell whether a namespace's labels ask an injector for sidecars."""
+    return labels.get(names.INJECTION, labels.get(names.REVISION)) not in (None, "disabled")
 
 
 def find(configurations: Iterable[cluster.Object]) -> list[Injector]:
@@ -79,15 +94,40 @@ def _injectors(configuration: cluster.Object, hooks: list[Any]) -> Iterable[Inje
     client = cluster.at(hooks[0], "clientConfig")
     service = cluster.at(client, "service")
     for revision in revisions or {"default"}:
+        istiod_revision = marks.get(names.REVISION) or revision
+        namespace = service.get("namespace", "")
         yield Injector(
-            namespace=service.get("namespace", ""),
+            namespace=namespace,
             revision=revision,
-            istiod_revision=marks.get(names.REVISION) or revision,
+            istiod_revision=istiod_revision,
             is_default=is_default,
             service=service.get("name", ""),
             url=client.get("url", ""),
             configuration=name,
+            remote_namespace=""
+            if namespace
+            else _named_namespace(name, (revision, istiod_revision)),
         )
+
+
+def _named_namespace(configuration: str, revisions: Iterable[str]) -> str:
+    """Read the namespace of an installation from the name of its webhook configuration.
+
+    Istio's charts name it `istio-sidecar-injector[-REVISION][-NAMESPACE]`, and that of a tag
+    `istio-revision-tag-TAG[-NAMESPACE]`, without the namespace where it is istio-system
+    (istio-discovery, mutatingwebhook.yaml and revision-tags-mwc.yaml).
+
+    Returns:
+        The namespace; empty for a name of another making.
+    """
+    name = f"{configuration}-"
+    prefix = next((one for one in _PREFIXES if name.startswith(f"{one}-")), None)
+    if prefix is None:
+        return ""
+    rest = name.removeprefix(prefix)
+    own = next((f"-{one}-" for one in revisions if rest.startswith(f"-{one}-")), "-")
+    namespace = rest.removeprefix(own).removesuffix("-")
+    return namespace or USUAL_NAMESPACE
 
 
 def _selected(hook: cluster.Object, which: str) -> dict[str, set[str]]:
@@ -101,22 +141,36 @@ def _selected(hook: cluster.Object, which: str) -> dict[str, set[str]]:
 
 
 def choose(
-    injectors: list[Injector], *, namespace: str, revision: str, application: str
+    injectors: list[Injector],
+    *,
+    namespace: str,
+    revision: str,
+    application: str,
+    hint: str = "",
 ) -> Injector | NoInjector | Refusal:
     """Decide which injector serves the model.
 
     Args:
         injectors: All there are.
-        namespace: Where istiod must run; empty for anywhere.
+        namespace: The option `istiod-namespace`: where Istio must be installed; empty for
+            anywhere. Of an injector whose configuration does not tell, this is what tells.
         revision: The option `revision`: a revision or tag, empty where the operator leaves it.
         application: For the command that a refusal names.
+        hint: Where a charmed Istio says that it is, where the operator says nothing.
     """
     if not injectors:
         return NoInjector("waiting for istiod: the cluster has no sidecar injector")
-    here = [one for one in injectors if namespace in ("", one.namespace)]
+    place = namespace or hint
+    here = [one for one in injectors if place in ("", one.installed_in)]
+    if not here and namespace:
+        here = [
+            dataclasses.replace(one, remote_namespace=namespace)
+            for one in injectors
+            if not one.installed_in
+        ]
     if not here:
-        places = _listed(one.namespace or one.url for one in injectors)
-        return NoInjector(f"waiting for an istiod in {namespace}; there is one in {places}")
+        places = _listed(one.installed_in or one.url for one in injectors)
+        return NoInjector(f"waiting for an istiod in {place}; there is one in {places}")
     if revision:
         named = [one for one in here if revision in (one.revision, one.istiod_revision)]
         # A tag shares its revision with the revision's own injector: the exact name wins.
@@ -132,15 +186,24 @@ def choose(
 
 
 def _ambiguous(candidates: list[Injector], application: str) -> Refusal:
-    namespaces = {one.namespace for one in candidates}
-    revisions = {one.revision for one in candidates}
-    if len(revisions) == 1 and len(namespaces) > 1:
-        option, values = "istiod-namespace", namespaces
-    else:
-        option, values = "revision", revisions
-    named = _listed(f"{one.revision} ({one.namespace or one.url})" for one in candidates)
-    example = min(values)
-    return Refusal(f"several Istios: {named}; run: juju config {application} {option}={example}")
+    named = _listed(
+        f"{one.revision} ({one.namespace or one.url or one.configuration})" for one in candidates
+    )
+    for option, values in (
+        ("revision", {one.revision for one in candidates}),
+        ("istiod-namespace", {one.installed_in for one in candidates}),
+    ):
+        if len(values) > 1:
+            example = min(values - {""})
+            return Refusal(
+                f"several Istios: {named}; run: juju config {application} {option}={example}"
+            )
+    # Istio's own names never clash so; one is an installation's that has gone.
+    surplus = max(one.configuration for one in candidates)
+    return Refusal(
+        f"several Istios: {named}, which are asked for the same pods; keep one, as by: kubectl "
+        f"delete mutatingwebhookconfiguration {surplus}"
+    )
 
 
 def _listed(words: Iterable[str]) -> str:

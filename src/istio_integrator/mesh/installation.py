@@ -6,6 +6,8 @@ import dataclasses
 
 from integrator_contract import names
 
+_DISCOVERY_PORT = 15012
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Mesh:
@@ -13,6 +15,8 @@ class Mesh:
 
     namespace: str
     """Where istiod runs; empty when the injector is addressed by URL."""
+    remote_namespace: str = ""
+    """Where the objects of an Istio are whose istiod is addressed by URL; empty: not known."""
     revision: str
     """What a namespace or pod names to get it: a revision or tag, `default` for the default."""
     is_default: bool
@@ -31,7 +35,15 @@ class Mesh:
     """Whether the mesh's own configuration already holds applications."""
     status_port: int = names.DEFAULT_STATUS_PORT
     """Of the proxies, unless a pod says otherwise; 0 is switched off."""
+    has_settings: bool = True
+    """Whether its mesh configuration can be read in this cluster; without, a dry-run pod shows
+    some of it."""
+    has_values: bool = True
+    """Whether the values of its injector can be, which a remote installation has elsewhere."""
+    discovery_address: str = ""
+    """Where new proxies look for istiod; empty while nobody answers."""
     root_namespace: str = "istio-system"
+    """Whose policies and Sidecars apply to every namespace; empty: not known."""
     alive: bool = False
     """Whether the injector answered the dry-run pod with a sidecar."""
     problem: str = ""
@@ -90,6 +102,19 @@ class Mesh:
         if self.is_default:
             return {names.INJECT: "true"}
         return {names.REVISION: self.revision}
+
+    @property
+    def installed_in(self) -> str:
+        """Where Istio's own objects are in this cluster; empty: not known."""
+        return self.namespace or self.remote_namespace
+
+    @property
+    def pilot(self) -> tuple[str, int] | None:
+        """The host and the port at which proxies are configured; None while that is not known."""
+        if self.namespace:
+            return f"{self.service}.{self.namespace}.svc", _DISCOVERY_PORT
+        host, _, port = self.discovery_address.rpartition(":")
+        return (host, int(port)) if host and port.isdecimal() else None
 
     @property
     def sidecars(self) -> str:

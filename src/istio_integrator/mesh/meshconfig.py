@@ -16,12 +16,44 @@ MESH = "istio"
 """The ConfigMap with the mesh configuration, which a revision has under its own name."""
 INJECTOR = "istio-sidecar-injector"
 """The ConfigMap with the template of sidecars and the values that fill it."""
+_SHARED = "SHARED_MESH_CONFIG"
+"""In istiod's environment: a ConfigMap whose mesh configuration it puts below its own one, as the
+add-on of AKS has it (istio pilot/pkg/bootstrap/mesh.go)."""
 _PORT = re.compile(r"[0-9]{1,5}")
 _REGISTRY_ONLY = "REGISTRY_ONLY"
 
 
-def settings(config_map: cluster.Object | None) -> dict[str, Any]:
-    """Read the mesh configuration; empty where there is none that can be read."""
+def shared(deployment: cluster.Object | None) -> str:
+    """Name the ConfigMap that istiod's Deployment has it read beside its own one; or empty."""
+    containers = cluster.parts(cluster.at(deployment, "spec", "template", "spec"), "containers")
+    variables = (each for one in containers for each in cluster.parts(one, "env"))
+    return next(
+        (str(each.get("value") or "") for each in variables if each.get("name") == _SHARED), ""
+    )
+
+
+def settings(*config_maps: cluster.Object | None) -> dict[str, Any]:
+    """Read the mesh configuration; what a later ConfigMap says comes before what an earlier does.
+
+    It is empty where there is none that can be read.
+    """
+    found: dict[str, Any] = {}
+    for config_map in config_maps:
+        found = _over(_read(config_map), found)
+    return found
+
+
+def _over(first: dict[str, Any], below: dict[str, Any]) -> dict[str, Any]:
+    """Put one mesh configuration over another, as messages of protobuf are merged."""
+    both = {
+        key: _over(cluster.at(first, key), cluster.at(below, key))
+        for key in first.keys() & below.keys()
+        if isinstance(first[key], dict)
+    }
+    return {**below, **first, **both}
+
+
+def _read(config_map: cluster.Object | None) -> dict[str, Any]:
     text = str(cluster.at(config_map, "data").get("mesh", ""))
     try:
         value = documents.read_yaml(text, longest=documents.LONGEST_OBJECT)
@@ -75,6 +107,10 @@ def excluded_ports(config_map: cluster.Object | None) -> tuple[int, ...]:
     except documents.DocumentError as error:
         logger.warning("The injector's values are not looked at: they are a text that %s.", error)
         return ()
-    ports = cluster.at(values, "values", "global", "proxy").get("excludeOutboundPorts")
-    numbers = (int(part) for part in str(ports or "").split(",") if _PORT.fullmatch(part.strip()))
+    return ports(cluster.at(values, "values", "global", "proxy").get("excludeOutboundPorts"))
+
+
+def ports(text: Any) -> tuple[int, ...]:
+    """Read ports with commas between them; what is none is left out."""
+    numbers = (int(part) for part in str(text or "").split(",") if _PORT.fullmatch(part.strip()))
     return tuple(filter(pods.is_port, numbers))

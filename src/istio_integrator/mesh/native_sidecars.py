@@ -32,10 +32,15 @@ def decide(mode: str, *, shown: bool, kubelets: Iterable[str]) -> tuple[bool, st
         return False, ""
     if mode == "auto":
         return shown and oldest >= _NATIVE_DEFAULT, ""
+    obstacle = ""
     if not shown:
-        return False, "sidecar-mode=native, but istiod injects classic sidecars"
-    if oldest < _NATIVE_POSSIBLE:
-        return False, f"sidecar-mode=native, but a node's kubelet {version} has none"
+        obstacle = "istiod injects classic sidecars"
+    elif oldest == _UNKNOWN:
+        obstacle = "not every node tells its kubelet's version"
+    elif oldest < _NATIVE_POSSIBLE:
+        obstacle = f"a node's kubelet {version} has none"
+    if obstacle:
+        return False, f"sidecar-mode=native, but {obstacle}"
     if oldest < _NATIVE_DEFAULT:
         return True, f"a node's kubelet is {version}: native sidecars are beta there"
     return True, ""

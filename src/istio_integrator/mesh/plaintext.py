@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from integrator_contract import names
 from istio_integrator.kube import cluster, fences
+from istio_integrator.mesh import peer_authentication
 
 _PEER_AUTHENTICATION = "PeerAuthentication"
 _AUTHORIZATION_POLICY = "AuthorizationPolicy"
@@ -20,6 +21,14 @@ def is_in_mesh(pod: cluster.Object) -> bool:
         cluster.at(pod, "metadata", "annotations").get(names.AMBIENT_REDIRECTION) == "enabled"
     )
     return ambient or any(container.get("name") == names.PROXY for container in containers)
+
+
+def is_router(pod: cluster.Object) -> bool:
+    """Tell whether a pod, or the template of one, routes for others."""
+    return any(
+        container.get("name") == names.PROXY and "router" in cluster.items(container, "args")
+        for container in cluster.parts(cluster.at(pod, "spec"), "containers")
+    )
 
 
 def obstacle(
@@ -40,6 +49,7 @@ def obstacle(
         root_namespace: Whose policies apply everywhere.
         port: Of the pod, at which it is called; 0: not known.
     """
+    policies = list(policies)
     labels = cluster.at(pod, "metadata", "labels")
     namespace = pod["metadata"]["namespace"]
     selecting: list[cluster.Object] = []
@@ -47,22 +57,17 @@ def obstacle(
         with fences.around(cluster.reference(policy)):
             if _selects(policy, namespace, labels, root_namespace):
                 selecting.append(policy)
-    peers = [policy for policy in selecting if policy["kind"] == _PEER_AUTHENTICATION]
-    # The nearest one decides: the pod's own before its namespace's before the mesh's.
-    peers.sort(key=lambda policy: (not _is_for_pods(policy), _place(policy) != namespace))
-    for policy in peers:
-        if mode := _mode(cluster.at(policy, "spec"), port):
-            if mode == "STRICT":
-                return f"{cluster.reference(policy)} asks for mutual TLS"
-            break
+    peers = [policy for policy in policies if policy["kind"] == _PEER_AUTHENTICATION]
+    decided = peer_authentication.decide(
+        peer_authentication.read_all(peers),
+        labels,
+        namespace=namespace,
+        root_namespace=root_namespace,
+        port=port,
+    )
+    if decided.is_strict and decided.policy is not None:
+        return f"{decided.policy.reference} asks for mutual TLS"
     return _denial((each for each in selecting if each["kind"] == _AUTHORIZATION_POLICY), port)
-
-
-def _mode(spec: cluster.Object, port: int) -> str:
-    """Read what a PeerAuthentication asks of a port; empty: what the next wider one does."""
-    own = cluster.at(spec, "portLevelMtls", str(port)).get("mode")
-    mode = own or cluster.at(spec, "mtls").get("mode")
-    return "" if mode == "UNSET" else str(mode or "")
 
 
 def _denial(policies: Iterable[cluster.Object], port: int) -> str:
@@ -136,18 +141,27 @@ def _place(policy: cluster.Object) -> str:
     return policy["metadata"].get("namespace", "")
 
 
-def _is_for_pods(policy: cluster.Object) -> bool:
-    return bool(cluster.at(policy, "spec", "selector", "matchLabels"))
-
-
 def _selects(
     policy: cluster.Object, namespace: str, labels: dict[str, Any], root_namespace: str
 ) -> bool:
+    return _place(policy) in (namespace, root_namespace) and selects(policy, labels)
+
+
+def selects(policy: cluster.Object, labels: Mapping[str, Any]) -> bool:
+    """Tell whether a policy of a pod's namespace, or of the mesh, is about its sidecar.
+
+    Args:
+        policy: An AuthorizationPolicy.
+        labels: The pod's.
+    """
     spec = cluster.at(policy, "spec")
-    is_tried = cluster.at(policy, "metadata", "annotations").get(names.DRY_RUN) == "true"
     # What names its targets is for gateways and waypoints, which a sidecar is not.
-    is_elsewhere = spec.get("targetRefs") or spec.get("targetRef")
-    if _place(policy) not in (namespace, root_namespace) or is_elsewhere or is_tried:
+    if spec.get("targetRefs") or spec.get("targetRef") or is_only_tried(policy):
         return False
-    selector = cluster.at(spec, "selector", "matchLabels")
-    return selector.items() <= labels.items()
+    wanted = cluster.at(spec, "selector", "matchLabels")
+    return all(labels.get(key) == value for key, value in wanted.items())
+
+
+def is_only_tried(policy: cluster.Object) -> bool:
+    """Tell whether istiod has proxies log what a policy would do, and no more."""
+    return cluster.at(policy, "metadata", "annotations").get(names.DRY_RUN) == "true"

@@ -9,6 +9,7 @@ from typing import Any
 
 from integrator_contract import names
 from istio_integrator.kube import cluster, documents, errors
+from istio_integrator.mesh import meshconfig
 
 _CNI_CHECK = "istio-validation"
 """The init container that checks what Istio's CNI plugin did; without the plugin there is none."""
@@ -19,6 +20,16 @@ _EVERYWHERE = "0.0.0.0/0"
 """What Canonical's charms of Istio have every pod leave alone, by `injectedAnnotations`."""
 
 _WEBHOOK_FAILURE = re.compile(r'failed calling webhook "([^"]+)": (.+)', re.DOTALL)
+_PROXY_CONFIG = "PROXY_CONFIG"
+"""In the proxy's environment, what the mesh configuration's `defaultConfig` and the pod say, as
+far as it is not Istio's default (istio/pkg/kube/inject, cleanProxyConfig)."""
+_DISCOVERY_ADDRESS = "istiod.istio-system.svc:15012"
+"""Istio's default (istio/pkg/config/mesh, DefaultProxyConfig)."""
+_HOLD = "holdApplicationUntilProxyStarts"
+_REDIRECTS = "istio-init"
+_OUTBOUND_PORTS = "-o"
+"""The argument of istio-init for ports that are left alone."""
+
 _VERSION_TAG = re.compile(r":(\d{1,4}\.\d{1,4}(?:\.\d{1,4})?)")
 
 
@@ -42,6 +53,14 @@ class Answer:
     """Whether its look-ups of names do."""
     overwritten: tuple[str, ...] = ()
     """Annotations that came back with another value than the pod asked for."""
+    holds: bool = False
+    """Whether the mesh asks to hold the application, and not the pod or whoever prepared it, as
+    our own admission does."""
+    status_port: int = names.DEFAULT_STATUS_PORT
+    discovery_address: str = ""
+    """Where the proxy looks for istiod."""
+    excluded_outbound_ports: tuple[int, ...] = ()
+    """That the proxy leaves alone."""
     problem: str = ""
     """Why there is no sidecar."""
 
@@ -52,9 +71,13 @@ def pod(namespace: str, labels: dict[str, str], *, native: bool | None) -> clust
     Args:
         namespace: Where.
         labels: Beside the one that marks it.
-        native: Which kind of sidecar it asks for, None for the injector's own choice.
+        native: Which kind of sidecar it asks for, and to be held by it. None: it asks for
+            nothing, so that what it gets is the mesh's own choice.
     """
-    kind = {} if native is None else {names.NATIVE_SIDECAR: json.dumps(native)}
+    asked = {
+        names.NATIVE_SIDECAR: json.dumps(native),
+        names.PROXY_CONFIG: json.dumps({_HOLD: True}),
+    }
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -62,10 +85,7 @@ def pod(namespace: str, labels: dict[str, str], *, native: bool | None) -> clust
             "generateName": "istio-integrator-probe-",
             "namespace": namespace,
             "labels": {names.MESH_PROBE: "true", **labels},
-            "annotations": {
-                **kind,
-                names.PROXY_CONFIG: '{"holdApplicationUntilProxyStarts": true}',
-            },
+            "annotations": {} if native is None else asked,
         },
         "spec": {
             "automountServiceAccountToken": False,
@@ -118,7 +138,8 @@ def ask(
 
 def _reason(message: str) -> str:
     """Keep of a webhook's failure its name and the last cause."""
-    failure = _WEBHOOK_FAILURE.search(message)
+    # Why a certificate was not believed is guessed behind what was wrong with it.
+    failure = _WEBHOOK_FAILURE.search(message.partition(" (possibly because of ")[0])
     return f"{failure[1]}: {failure[2].rpartition(': ')[2]}" if failure else message
 
 
@@ -144,17 +165,40 @@ def _injected(created: cluster.Object, proxy: Any, *, native: bool, held: bool) 
         status = {}
     version = _VERSION_TAG.search(str(proxy.get("image", "")))
     inits = cluster.parts(cluster.at(created, "spec"), "initContainers")
+    environment = {each.get("name"): each.get("value") for each in cluster.parts(proxy, "env")}
+    config = _proxy_config(environment.get(_PROXY_CONFIG))
     return Answer(
         injected=True,
         cni=any(each.get("name") == _CNI_CHECK for each in inits),
         captures_outbound=_EVERYWHERE
         not in annotations.get(names.EXCLUDED_OUTBOUND_RANGES, "").split(","),
-        captures_names=any(
-            each.get("name") == _DNS_CAPTURE and each.get("value") == "true"
-            for each in cluster.parts(proxy, "env")
-        ),
+        captures_names=environment.get(_DNS_CAPTURE) == "true",
+        holds=config.get(_HOLD) is True and _HOLD not in annotations.get(names.PROXY_CONFIG, ""),
+        status_port=meshconfig.port(config.get("statusPort"), names.DEFAULT_STATUS_PORT),
+        discovery_address=str(config.get("discoveryAddress") or _DISCOVERY_ADDRESS),
+        excluded_outbound_ports=meshconfig.ports(_left_alone(inits, annotations)),
         native=native,
         held=held,
         revision=str(cluster.at(status, "status").get("revision") or ""),
         version=version[1] if version else "",
     )
+
+
+def _proxy_config(text: Any) -> dict[str, Any]:
+    try:
+        value = documents.read_json(str(text or "{}"), longest=documents.LONGEST_OBJECT)
+    except documents.DocumentError:
+        return {}
+    return cluster.at({"config": value}, "config")
+
+
+def _left_alone(inits: list[Any], annotations: dict[str, Any]) -> str:
+    """Find the outbound ports, with commas between them, that a pod's redirection leaves out.
+
+    The CNI plugin is told by an annotation, istio-init by an argument.
+    """
+    for container in inits:
+        arguments = cluster.items(container, "args")
+        if container.get("name") == _REDIRECTS and _OUTBOUND_PORTS in arguments[:-1]:
+            return str(arguments[arguments.index(_OUTBOUND_PORTS) + 1])
+    return str(annotations.get(names.EXCLUDED_OUTBOUND_PORTS) or "")

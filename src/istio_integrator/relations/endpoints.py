@@ -104,5 +104,6 @@ def _content(relation: ops.Relation) -> dict[str, str]:
 
 def _update(own: ops.RelationDataContent, bag: Mapping[str, str]) -> None:
     for key, value in bag.items():
-        if own.get(key) != value:
+        # What is empty, Juju doesn't keep.
+        if own.get(key, "") != value:
             own[key] = value

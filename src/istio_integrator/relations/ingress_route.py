@@ -101,7 +101,7 @@ class Listener(_Wire):
 
 
 class BackendRef(_Wire):
-    """A Service in the model that requests are led to."""
+    """A Service that requests are led to."""
 
     service: kubeflow.DnsLabel
     port: kubeflow.Port
@@ -225,22 +225,20 @@ class IstioIngressRouteConfig(_Wire):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Received:
-    """What one related application said."""
+class Received(kubeflow.Received[IstioIngressRouteConfig]):
+    """What one related application said, and at which of the two endpoints."""
 
     endpoint: str
-    relation: int
-    """The relation's id, which is unique in the model."""
-    application: str
-    config: IstioIngressRouteConfig | None = None
-    """None while there is none, or none that can be understood."""
-    problem: str = ""
-    """What is wrong with it; empty while it only has not come yet."""
 
     @property
     def reference(self) -> str:
         """How people know the relation: `istio-ingress-route:3 kfp-ui`."""
         return f"{self.endpoint}:{self.relation} {self.application}"
+
+    @property
+    def is_of_another_model(self) -> bool:
+        """Whether it reaches us by an offer; its model may be called like ours, elsewhere."""
+        return kubeflow.is_of_another_model(self.application)
 
     @property
     def is_asked(self) -> bool:
@@ -270,15 +268,12 @@ def received(related: endpoints.Relations) -> list[Received]:
     for endpoint in kubeflow.INGRESS_ROUTES:
         for bag in related.bags(endpoint):
             config, problem = read(bag.content.get(CONFIG, ""))
-            if config and kubeflow.is_of_another_model(bag.application):
-                # Its own model may be called like ours, in another cluster.
-                config, problem = None, "is of another model, whose Services are not served"
             found.append(
                 Received(
                     endpoint=endpoint,
                     relation=bag.relation,
                     application=bag.application,
-                    config=config,
+                    message=config,
                     problem=problem,
                 )
             )

@@ -22,6 +22,7 @@ class Controller:
         self.address = address
         self._identity = identity
         self._tls = ssl.create_default_context(cadata=ca_certificate)
+        self._idle: list[http.client.HTTPSConnection] = []
 
     def call(self, method: str, **parameters: Any) -> Any:
         """Call a method of the controller's agent interface.
@@ -31,17 +32,39 @@ class Controller:
             OSError: when the controller can't be reached.
         """
         body = json.dumps({"identity": self._identity, "parameters": parameters})
-        connection = self._connect()
         try:
-            connection.request("POST", f"/agent/{method}", body)
-            answer = json.loads(connection.getresponse().read())
+            answer = json.loads(self._post(f"/agent/{method}", body))
         except (http.client.HTTPException, ValueError) as error:
             raise ConnectionError(f"controller {self.address}: {error!r}") from error
-        finally:
-            connection.close()
         if "error" in answer:
             raise ControllerError(answer["error"])
         return answer["result"]
+
+    def _post(self, path: str, body: str) -> bytes:
+        """Send a request, on a connection of before if there is one that still stands."""
+        while True:
+            try:
+                connection, is_new = self._idle.pop(), False
+            except IndexError:
+                connection, is_new = self._connect(), True
+            try:
+                connection.request("POST", path, body)
+                response = connection.getresponse()
+                text = response.read()
+            except (http.client.RemoteDisconnected, ConnectionError):
+                connection.close()
+                # The controller had taken leave of it before it could see the request.
+                if is_new:
+                    raise
+                continue
+            except BaseException:
+                connection.close()
+                raise
+            if response.will_close:
+                connection.close()
+            else:
+                self._idle.append(connection)
+            return text
 
     def download_charm(self, target: Path) -> None:
         """Fetch the packed charm of our application."""

@@ -2,7 +2,7 @@
 
 import secrets
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,12 +69,14 @@ class HookContext:
         relations: Mapping[str, LocalRelation],
         cache: UnitBagCache,
         *,
+        log: Callable[[str, str, str], None],
         hook: Hook | None = None,
         action: ActionRun | None = None,
     ) -> None:
         name = hook.name if hook else "action"
         self.id = f"{unit}-{name}-{secrets.token_hex(16)}"
         self.controller = controller
+        self.log = log
         self.unit = unit
         self.application = unit.rpartition("/")[0]
         self.hook = hook

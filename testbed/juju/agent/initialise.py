@@ -8,6 +8,9 @@ import shutil
 import time
 from pathlib import Path
 
+import yaml
+
+from . import jujuc
 from .api import Controller, ControllerError
 
 logger = logging.getLogger(__name__)
@@ -66,6 +69,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--bin-dir", type=Path, required=True)
     parser.add_argument("--pebble", type=Path, default=Path("/opt/pebble"))
+    parser.add_argument("--jujuc", type=Path, default=Path("/opt/jujuc"), help="the hook tools")
     parser.add_argument("--pebble-identities-file", type=Path)
     parser.add_argument("--pebble-charm-identity", type=int)
     parser.set_defaults(run=run)
@@ -77,6 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not configuration.exists():
         configuration.write_text(json.dumps(introduce()))
     copy_programs(arguments.bin_dir, arguments.pebble)
+    jujuc.copy(arguments.jujuc, arguments.data_dir)
     if arguments.pebble_identities_file:
         arguments.pebble_identities_file.write_text(
             IDENTITIES.format(user=arguments.pebble_charm_identity)
@@ -121,7 +126,8 @@ def introduce() -> dict[str, str]:
 
 
 def copy_programs(bin_dir: Path, pebble: Path) -> None:
-    """Put Pebble and this agent where the pod's containers find them."""
+    """Put Pebble, this agent and what it imports where the pod's containers find them."""
     bin_dir.mkdir(parents=True, exist_ok=True)
     shutil.copy2(pebble, bin_dir / "pebble")
-    shutil.copytree(Path(__file__).parent, bin_dir / "containeragent", dirs_exist_ok=True)
+    for package, name in ((Path(__file__), "containeragent"), (Path(yaml.__file__), "yaml")):
+        shutil.copytree(package.parent, bin_dir / name, dirs_exist_ok=True)

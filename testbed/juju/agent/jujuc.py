@@ -1,8 +1,8 @@
 """Serve hook tools on the agent's socket; each call is one JSON line and one JSON answer."""
 
 import json
+import shutil
 import socketserver
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,33 +12,8 @@ from .api import ControllerError
 from .context import HookContext
 from .flags import ToolError
 
-CLIENT = """import json, os, socket, sys
-
-context = os.environ.get("JUJU_CONTEXT_ID")
-if not context:
-    sys.exit("ERROR JUJU_CONTEXT_ID not set")
-arguments = sys.argv[1:]
-flag = "--file" if "--file" in arguments else None
-wants_input = flag and arguments[arguments.index(flag) + 1 :][:1] == ["-"]
-request = {
-    "context": context,
-    "tool": os.path.basename(sys.argv[0]),
-    "arguments": arguments,
-    "input": sys.stdin.read() if wants_input else "",
-}
-try:
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(os.environ["JUJU_AGENT_SOCKET_ADDRESS"])
-        stream = connection.makefile("rw", encoding="utf-8")
-        stream.write(json.dumps(request) + "\\n")
-        stream.flush()
-        answer = json.loads(stream.readline())
-except (OSError, ValueError) as error:
-    sys.exit(f"ERROR {error}")
-sys.stdout.write(answer["stdout"])
-sys.stderr.write(answer["stderr"])
-sys.exit(answer["code"])
-"""
+PROGRAM = Path("tools") / "jujuc"
+"""Below Juju's data folder."""
 
 
 class ToolServer:
@@ -89,14 +64,17 @@ def _failure(message: str, code: int) -> dict[str, Any]:
     return {"stdout": "", "stderr": f"ERROR {message}\n", "code": code}
 
 
-def install_tools(client: Path, folder: Path) -> None:
-    """Write the client program and link every hook tool's name to it."""
-    client.parent.mkdir(parents=True, exist_ok=True)
-    if not client.exists():
-        client.write_text(f"#!{sys.executable} -IS\n{CLIENT}")
-        client.chmod(0o755)
+def copy(program: Path, data: Path) -> None:
+    """Keep the compiled program that every hook tool is in Juju's data folder."""
+    target = data / PROGRAM
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(program, target)
+
+
+def install_tools(data: Path, folder: Path) -> None:
+    """Link every hook tool's name to the program."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in tools.TOOLS:
         link = folder / name
         if not link.is_symlink():
-            link.symlink_to(client)
+            link.symlink_to(data / PROGRAM)

@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     unit = configuration["unit"]
     paths = Paths(arguments.data_dir, unit)
     log = ModelLog(controller, unit)
-    jujuc.install_tools(arguments.data_dir / "tools" / "jujuc", paths.tools)
+    jujuc.install_tools(arguments.data_dir, paths.tools)
     settings = Settings(
         unit=unit,
         paths=paths,

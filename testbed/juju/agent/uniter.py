@@ -306,6 +306,7 @@ class Uniter:
             self._settings.unit,
             self._local.relations,
             self._cache,
+            log=self._log,
             hook=hook,
             action=action,
         )

@@ -1,6 +1,6 @@
 """What new pods get: one table, for the pure function, the policy and the webhook alike."""
 
-from tests.functional.admission_cases import holds, place, rules
+from tests.functional.admission_cases import ambient, holds, place, rules
 from tests.functional.admission_cases.case import (
     APPLICATION,
     APPLIED,
@@ -47,5 +47,6 @@ CASES: tuple[Case, ...] = (
     *holds.HEAVY,
     *holds.NATIVES,
     *place.SELECTED,
+    *ambient.AMBIENT,
     *rules.RULES,
 )

@@ -32,6 +32,20 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "inject-label": {"istio.io/rev": "canary"},
         "hold-application": False,
     },
+    "ambient": {
+        "data-plane": "ambient",
+        "native": True,
+        "excluded-pods": "tier=db",
+        "pod-labels": [{"pods": "app=web", "add": {"tier": "front"}}],
+        "excluded-outbound-ports": [{"ports": [5432]}],
+    },
+    "ambient-selected": {
+        "data-plane": "ambient",
+        "membership": "selected",
+        "included-pods": "team=ml",
+        "excluded-pods": "never",
+        "inject-label": {"istio.io/dataplane-mode": "ambient"},
+    },
     "place-only": {"lifecycle-in-model": False, "excluded-pods": "outside=true", "native": True},
     "rules": {
         "hold-application": False,
@@ -138,6 +152,8 @@ def patched(pod: dict[str, Any], patch: list[dict[str, Any]]) -> dict[str, Any]:
 
 NO_SIDECAR = {INJECT: "false"}
 SIDECAR = {INJECT: "true"}
+OUT_OF_AMBIENT = {"istio.io/dataplane-mode": "none"}
+IN_AMBIENT = {"istio.io/dataplane-mode": "ambient"}
 TO_COMPLETION = {"restartPolicy": "Never"}
 HELD = {CONFIG: HOLD}
 HELD_LINE = f"{KEY}: true\n"

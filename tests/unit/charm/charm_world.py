@@ -1,6 +1,8 @@
 """The charm with its workload, on a small API server."""
 
+import itertools
 import json
+import shlex
 
 import ops
 from ops import testing
@@ -63,6 +65,12 @@ def command(out: testing.State) -> str:
     return out.get_container("lifecycle").plan.services["lifecycle"].command
 
 
+def joins(out: testing.State) -> tuple[str, str, str]:
+    """What the workload is told: whether the model joined the mesh, where it is, its revision."""
+    told = dict(itertools.pairwise(shlex.split(command(out))))
+    return told["--joined"], told["--mesh-namespace"], told["--mesh-revision"]
+
+
 def listing(*pods) -> str:
     return "".join(f"{json.dumps(pod)}\n" for pod in pods)
 
@@ -76,7 +84,11 @@ def connect(fake, monkeypatch):
         {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": "istio-integrator-0", "namespace": "kubeflow"},
+            "metadata": {
+                "name": "istio-integrator-0",
+                "namespace": "kubeflow",
+                "labels": {"app.kubernetes.io/name": "istio-integrator"},
+            },
             "spec": {"containers": containers},
         }
     )

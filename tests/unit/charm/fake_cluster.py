@@ -41,6 +41,8 @@ class FakeCluster(api_objects.Objects):
         super().__init__()
         self.writes: list[str] = []
         self.asked: set[tuple[str, str]] = set()
+        self.requests: list[str] = []
+        """Each in its order, such as `list pods kubeflow`."""
         self.forbidden: set[tuple[str, ...]] = set()
         self.absent: set[str] = set()
         self.broken: dict[tuple[str, ...], int] = {}
@@ -50,6 +52,8 @@ class FakeCluster(api_objects.Objects):
         self.unreachable = False
         self.interference: list[Any] = []
         self.policies_work = True
+        self.remote: dict[str, dict[str, Any]] = {}
+        """How istiods outside of the cluster behave, by the injector's URL."""
         self.now = lambda: datetime.datetime.now(datetime.UTC)
         self._applied: dict[Key, dict[str, Any]] = {}
 
@@ -195,20 +199,18 @@ class FakeCluster(api_objects.Objects):
     def _check(self, verb: str, key: Key) -> None:
         plural = key[1]
         self.asked.add((verb, plural))
+        self.requests.append(" ".join(filter(None, (verb, *key[1:]))))
         if (verb, plural) in self.timeouts:
             raise httpx2.ReadTimeout("The read operation timed out")
         if plural == "selfsubjectaccessreviews":
             # Everybody may ask what they may do.
             return
-        elsewhere = (verb, plural, key[2]) in self.forbidden
-        if elsewhere or (verb, plural) in self.forbidden or ("*", "*") in self.forbidden:
+        if {(verb, plural), (verb, plural, key[2]), ("*", "*")} & self.forbidden:
             raise StatusError(
                 403,
                 f'{plural} is forbidden: User "system:serviceaccount:kubeflow:istio-integrator" '
                 f'cannot {verb} resource "{plural}" in API group ""',
             )
-        if plural == "selfsubjectaccessreviews" and verb != "create":
-            raise StatusError(405, "the server does not allow this method on the resource")
         for broken in ((verb, plural), (verb, plural, key[3])):
             if broken in self.broken:
                 raise StatusError(self.broken[broken], "the server says no")
@@ -287,14 +289,17 @@ class FakeCluster(api_objects.Objects):
                     return
 
     def _call(self, hook: dict[str, Any], pod: dict[str, Any]) -> None:
-        service = hook["clientConfig"].get("service", {})
+        client = hook["clientConfig"]
+        service = client.get("service", {})
         istiod = self.find("Service", service.get("name", ""), service.get("namespace", ""))
-        behaviour = (istiod or {}).get("behaviour", {"alive": "url" in hook["clientConfig"]})
+        otherwise = self.remote.get(client.get("url", ""), {"alive": "url" in client})
+        behaviour = (istiod or {}).get("behaviour", otherwise)
         if not behaviour["alive"]:
             raise StatusError(
                 500,
                 f'Internal error: failed calling webhook "{hook["name"]}": failed to call '
-                f"webhook: Post https://{service['name']}: connection refused",
+                f"webhook: Post {client.get('url') or service['name']}: "
+                f"{behaviour.get('problem', 'connection refused')}",
             )
         annotations = pod["metadata"].setdefault("annotations", {})
         annotations["sidecar.istio.io/status"] = json.dumps(
@@ -303,8 +308,13 @@ class FakeCluster(api_objects.Objects):
         annotations |= behaviour.get("injected_annotations", {})
         if behaviour.get("cni"):
             pod["spec"].setdefault("initContainers", []).append({"name": "istio-validation"})
+        if ports := behaviour.get("excluded_ports"):
+            redirection = {"name": "istio-init", "args": ["istio-iptables", "-o", ports]}
+            pod["spec"].setdefault("initContainers", []).append(redirection)
         proxy = {"name": "istio-proxy", "image": behaviour.get("image", "proxyv2:1.31.1")}
-        metadata = behaviour.get("proxy_metadata", {})
+        config = dict(behaviour.get("proxy_config", {}))
+        config |= json.loads(annotations.get("proxy.istio.io/config", "{}"))
+        metadata = {"PROXY_CONFIG": json.dumps(config), **behaviour.get("proxy_metadata", {})}
         proxy["env"] = [{"name": key, "value": value} for key, value in metadata.items()]
         default = json.dumps(behaviour.get("native_by_default", False))
         asked = annotations.get("sidecar.istio.io/nativeSidecar", default) == "true"
@@ -312,7 +322,7 @@ class FakeCluster(api_objects.Objects):
             inits = pod["spec"].get("initContainers", [])
             pod["spec"]["initContainers"] = [*inits, {**proxy, "restartPolicy": "Always"}]
             return
-        if "holdApplicationUntilProxyStarts" in annotations.get("proxy.istio.io/config", ""):
+        if config.get("holdApplicationUntilProxyStarts"):
             proxy["lifecycle"] = {"postStart": {"exec": {"command": ["pilot-agent", "wait"]}}}
         pod["spec"]["containers"].insert(0, proxy)
 
@@ -344,6 +354,14 @@ def install_istio(
             "kind": "ConfigMap",
             "metadata": {"name": f"istio{suffix}", "namespace": namespace},
             "data": {"mesh": mesh_config or f"rootNamespace: {namespace}\n"},
+        }
+    )
+    cluster.add(
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": f"istio-sidecar-injector{suffix}", "namespace": namespace},
+            "data": {"values": "{}"},
         }
     )
     cluster.add(

@@ -62,3 +62,21 @@ def configuration(name: str, revision: str, tag: str, namespace: str) -> dict[st
             for prefix, namespaces, pods in hooks
         ],
     }
+
+
+def install_remote(
+    cluster: Any,
+    *,
+    url: str = "https://istiod.example:15017/inject",
+    revision: str = "",
+    tag: str = "",
+    name: str = "",
+    **behaviour: Any,
+) -> None:
+    """Install what the remote profile renders for an injector by URL; the istiod is elsewhere."""
+    suffix = f"-{revision}" if revision else ""
+    written = configuration(name or f"istio-sidecar-injector{suffix}", revision, tag, "")
+    for hook in written["webhooks"]:
+        hook["clientConfig"] = {"url": url}
+    cluster.add(written)
+    cluster.remote[url] = {"alive": True, "revision": revision or "default", **behaviour}

@@ -1,16 +1,14 @@
 """The charm at every event, with its workload and a cluster."""
 
 import dataclasses
-import itertools
 import json
-import shlex
 
 import ops
 import pytest
 from ops import testing
 
 from tests.unit.charm import fake_cluster
-from tests.unit.charm.charm_world import command, state, status, workload
+from tests.unit.charm.charm_world import command, joins, state, status, workload
 
 
 def test_status_is_active_when_all_is_true(ctx, fake):
@@ -48,13 +46,6 @@ EVENTS = [
 ]
 
 
-def joins(out):
-    """What the workload is told: whether the model joined the mesh, where it is, its revision."""
-    words = shlex.split(command(out))
-    told = dict(itertools.pairwise(words))
-    return told["--joined"], told["--mesh-namespace"], told["--mesh-revision"]
-
-
 @pytest.mark.parametrize("event", EVENTS)
 def test_every_event_brings_about_the_same(ctx, fake, event):
     fake_cluster.install_istio(fake)
@@ -64,16 +55,14 @@ def test_every_event_brings_about_the_same(ctx, fake, event):
     assert fake.labels("kubeflow")["istio-injection"] == "enabled"
 
 
-def test_pods_are_brought_into_the_mesh_of_an_istiod_outside_the_cluster(ctx, fake):
+def test_istiod_that_went_away_is_named_before_what_it_keeps_from_being_replaced(ctx, fake):
     fake_cluster.install_istio(fake)
-    for configuration in fake.objects.values():
-        for hook in configuration.get("webhooks", ()):
-            hook["clientConfig"] = {"url": "https://istiod.example:15017/inject"}
-
-    out = ctx.run(ctx.on.config_changed(), state())
-
-    assert joins(out) == ("true", "", "default")
-    assert "--convergence auto" in command(out)
+    converging = state(workload(in_mesh=10, converging=4))
+    assert status(ctx, converging).name == "maintenance"
+    fake_cluster.set_istiod(fake, alive=False)
+    shown = status(ctx, converging)
+    assert shown.name == "waiting"
+    assert "does not inject" in shown.message
 
 
 def test_workload_of_a_model_outside_the_mesh_knows_where_istiod_is(ctx, fake):

@@ -33,6 +33,19 @@ WRONG = [
     pytest.param(
         {"gateway-service-annotations": "{a.b/c d: e}"}, "is not an annotation", id="annotation"
     ),
+    pytest.param({"mtls": "on"}, "mtls='on': must be 'mesh' or 'strict'", id="mtls"),
+    *(
+        pytest.param({"mtls-exceptions": text}, words, id=f"exceptions: {text}")
+        for text, words in (
+            ("minio:", "mtls-exceptions='minio:': 'minio:' is no Service or workload"),
+            ("Minio:9000", "write NAME or NAME:PORT, as in minio:9000, mlmd"),
+            ("minio:0", "'minio:0': ports are 1 to 65535"),
+            ("minio:65536", "ports are 1 to 65535"),
+            ("minio:9_0", "'9_0' is neither a port's number nor its name"),
+            ("minio 9000", "'minio 9000' is no Service"),
+            (",".join(f"a{n}" for n in range(201)), "at most 200 entries"),
+        )
+    ),
     pytest.param({"log-level": "trace"}, "log-level='trace'", id="level"),
     pytest.param({"gateway-replicas": 0}, "gateway-replicas='0': must be greater", id="no pod"),
     pytest.param({"gateway-replicas": 101}, "less than or equal to 100", id="many pods"),
@@ -94,3 +107,8 @@ def test_config_of_any_text_loads_or_says_one_line_per_option(options):
         problems = error.problems
     assert len(problems) <= len(dashed)
     assert not any("\n" in problem for problem in problems)
+
+
+def test_exceptions_are_names_with_and_without_ports():
+    found = config.Config.load({"mtls-exceptions": "minio:9000, mlmd,x:http-web , minio:09000"})
+    assert [str(each) for each in found.mtls_exceptions] == ["minio:9000", "mlmd", "x:http-web"]

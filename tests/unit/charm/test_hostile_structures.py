@@ -20,12 +20,21 @@ from istio_integrator.diagnosis.checks import (
     others,
     profiles,
     routes,
+    users_apart,
     webhooks,
 )
 from istio_integrator.ingress import exposure, gateway
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import fences
-from istio_integrator.mesh import injectors, meshconfig, plaintext
+from istio_integrator.mesh import injectors, meshconfig, peer_authentication, plaintext
+from istio_integrator.security import (
+    called,
+    exceptions_found,
+    policies,
+    policies_judged,
+    policies_survey,
+    policies_workloads,
+)
 from tests import asked
 from tests.unit.charm import fake_cluster, structures
 from tests.unit.charm.ingress_world import World, auth, install_gateway, route
@@ -144,6 +153,9 @@ def judged(found):
             yield plaintext.obstacle(pod, everything, root_namespace="tenant", port=80)
     yield list(others.judge(everything, everything, bodies, target, root="tenant"))
     yield list(profiles.judge(everything, namespace="tenant", account="a"))
+    yield list(policies_judged.judge(everything, bodies, owner=OWNER, model="m", application="a"))
+    yield list(users_apart.judge_profiles(everything, application="a"))
+    yield from decided(everything)
     backends = [webhooks.Backend("w", pod, 80) for pod in bodies]
     yield list(webhooks.judge(backends, everything, root="tenant", application="a"))
     yield list(
@@ -163,7 +175,39 @@ def judged(found):
     said = [asked.proxy("a", "job", "stop", ended=ended) for ended in ends]
     yield list(finished_pods.judge(said, now=NOW, application="a", is_stopping=True))
     yield [charm_cluster.is_ready(pod) for pod in bodies]
+    model = exceptions_found.Model(bodies, everything, everything)
+    yield exceptions_found.members(model)
+    yield exceptions_found.without_pods(model), exceptions_found.outsiders(model, "a")
+    yield called.services(everything)
+    yield called.calls(everything, model="tenant")
+    yield exceptions_found.plain_clients(everything, model="tenant", domain="cluster.local")
+    yield peer_authentication.decide(
+        peer_authentication.read_all(everything),
+        {"a": "b"},
+        namespace="tenant",
+        root_namespace="tenant",
+        port=80,
+    )
     yield list(report.passed_over(fences.noted()))
+
+
+def decided(everything):
+    """Decide who may call whom in a model of these objects and one honest Service."""
+    honest = called.Service(name="a", selector=(("a", "a"),), ports=(called.ServicePort(80, "a"),))
+    model = policies_workloads.Model(
+        name="tenant",
+        services=[honest, *called.services(everything)],
+        pods=policies_survey.pods(everything),
+    )
+    for mode in ("related", "closed"):
+        asked_for = policies.Asked(
+            mode=mode,
+            model=model,
+            routed=[("a", 80)],
+            calls=[called.Call("x", "a", 80)],
+            others=everything,
+        )
+        yield policies.decide(asked_for)
 
 
 def nobody_raises_about(hostile):
@@ -240,6 +284,7 @@ def honest_world(monkeypatch):
     monkeypatch.setattr(charm_cluster, "connect", fake.api)
     world = World(fake)
     world.related = [route(), auth()]
+    world.config["authorization"] = "closed"
     return world
 
 

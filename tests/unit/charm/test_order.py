@@ -13,14 +13,18 @@ RECONCILED = [
     "Admission",
     "Membership",
     "Lifecycle",
+    "Authorization",
     "Ingress",
+    "MutualTls",
     "Concerns",
     "Observability",
 ]
 REMOVED = [
     "Lifecycle.stop_convergence",
     "Lifecycle.give_notice",
+    "MutualTls.remove",
     "Ingress.remove",
+    "Authorization.remove",
     "Membership.remove",
     "Admission.remove",
     "Manifests.prune_retired",
@@ -103,4 +107,8 @@ def test_follower_withdraws_its_own_workload_alone(ctx):
 
 def test_leader_withdraws_what_units_share_too(ctx):
     steps = parts_of(ctx).withdrawal
-    assert [step.__qualname__ for step in steps] == ["Lifecycle.stop", "Admission.remove"]
+    assert [step.__qualname__ for step in steps] == [
+        "Lifecycle.stop",
+        "MutualTls.remove",
+        "Admission.remove",
+    ]

@@ -82,6 +82,16 @@ WITHOUT_NAMES = {
     "create httproutes.gateway.networking.k8s.io",
     "patch httproutes.gateway.networking.k8s.io",
     "delete httproutes.gateway.networking.k8s.io",
+    "create grpcroutes.gateway.networking.k8s.io",
+    "patch grpcroutes.gateway.networking.k8s.io",
+    "delete grpcroutes.gateway.networking.k8s.io",
+    # Named after workloads.
+    "create authorizationpolicies.security.istio.io",
+    "patch authorizationpolicies.security.istio.io",
+    "delete authorizationpolicies.security.istio.io",
+    "create peerauthentications.security.istio.io",
+    "patch peerauthentications.security.istio.io",
+    "delete peerauthentications.security.istio.io",
 }
 
 

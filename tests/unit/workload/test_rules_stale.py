@@ -88,5 +88,5 @@ def test_only_an_earlier_version_is_old(one, other):
 @pytest.mark.parametrize("wanted", [True, False])
 def test_only_pods_that_should_be_in_this_mesh_are_old(wanted):
     said = eligible.Wanted(wanted, "", "")
-    found = facts.replica(pod(revision="other"), said, OURS, NOW)
+    found = facts.replica(pod(revision="other"), said, OURS, NOW, in_mesh=True)
     assert bool(found.stale) is wanted

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from sidecar_lifecycle.shell import metrics
 from sidecar_lifecycle.shell.kube import lease
 
@@ -23,6 +24,11 @@ from tests.unit.workload.shutdown_world import (
 VIRTUAL_TIME = True
 
 
+HOLDING = {
+    "others": {"ignored": pods.running()},
+    "annotations": {"istio-integrator.charmhub.io/ignore-containers": "ignored"},
+}
+"""A container that runs on when the proxy has ended."""
 OWNED = [{"kind": "Job", "name": "j", "uid": "u", "controller": True}]
 
 
@@ -84,6 +90,24 @@ async def test_deposed_leader_lets_go_of_what_it_was_doing(cluster: FakeApiserve
         assert len(cluster.all("events")) == said
         assert len(cluster.all("pods")) == 3
         assert metrics.PENDING._value.get() == 0
+
+
+@pytest.mark.parametrize("stays", [False, True], ids=["pod ends", "pod stays"])
+async def test_what_was_sent_is_told_by_who_sent_it_though_deposed(
+    cluster: FakeApiserver, stays: bool
+):
+    cluster.proxies["job-x"].mode = "cut"
+    cluster.put("pods", finished_pod(**HOLDING if stays else {}))
+    leadership = Voted()
+    leadership.elect()
+    async with reconciler(cluster, leadership=leadership):
+        await until(lambda: cluster.proxies["job-x"].requests)
+        leadership.depose()
+        await until(lambda: event_reasons(cluster) == ["ProxyStopped"])
+        await asyncio.sleep(60)
+
+    assert phase(cluster) == ("Running" if stays else "Succeeded")
+    assert len(cluster.all("events")) == 1
 
 
 async def test_leader_that_is_elected_again_goes_on(cluster: FakeApiserver):

@@ -82,6 +82,7 @@ class Crowd(RuleBasedStateMachine):
     def begin(self) -> None:
         self.loop = HandLoop()
         self.proxies, self.told = Proxies(), Told()
+        self.sent: set[str] = set()
         self.leads = True
         self.lives: Counter[str] = Counter()
         """How often there has been a pod of a name."""
@@ -149,6 +150,7 @@ class Crowd(RuleBasedStateMachine):
             uid = waiting[number % len(waiting)]
             if result in (stop.Result.ACKNOWLEDGED, stop.Result.UNANSWERED, stop.Result.TIMEOUT):
                 self.proxies.on_sent[uid]()
+                self.sent.add(uid)
             self.act(self.proxies.waiting[uid].set_result, result)
 
     @rule(seconds=st.sampled_from([0.1, 0.6, 1.1, 5.1, 31.0, LONG]))
@@ -219,6 +221,7 @@ class Crowd(RuleBasedStateMachine):
         self.time_passes(LONG)
         assert not self.proxies.waiting
         assert not self.stops._requests
+        assert self.sent == set(self.told.stopped_pods)
         assert metrics.PENDING._value.get() == self.pending_before
         for lane in (self.stops._first, self.stops._retries):
             assert lane._total == 0

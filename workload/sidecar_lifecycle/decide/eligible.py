@@ -1,4 +1,4 @@
-"""Should this pod have a sidecar, has it one, and is it ours to replace."""
+"""Should this pod be in the mesh, is it there as it should be, and is it ours to replace."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Scope(service.Eligibility):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Whether a pod should have a sidecar, and why."""
+    """Whether a pod should be in the mesh as its model is, and why."""
 
     wanted: bool
     reason: Reason
@@ -77,6 +77,27 @@ def injected(pod: types.Pod) -> bool:
     return any(each.name == names.PROXY and each.image != names.AUTO_IMAGE for each in containers)
 
 
+def in_mesh(pod: types.Pod, scope: Scope) -> bool:
+    """Tell whether the pod is in the mesh the way its model is: with a sidecar, or without.
+
+    Istio's node agent leaves a pod alone that the injector has been at (istio cni/pkg/util,
+    podutil.go), whatever its labels say. A proxy that nobody injected is a gateway's or somebody's
+    own, and no matter of ours.
+    """
+    if scope.data_plane != "ambient":
+        return injected(pod)
+    return _ambient_says(pod.metadata, scope) == "ambient" and not _has_leftover(pod)
+
+
+def _has_leftover(pod: types.Pod) -> bool:
+    return names.SIDECAR_STATUS in pod.metadata.annotations
+
+
+def _ambient_says(meta: types.ObjectMeta, scope: Scope) -> str | None:
+    """Return what Istio's node agent goes by: the pod's label, or its namespace's."""
+    return meta.labels.get(names.DATAPLANE_MODE, scope.namespace_labels.get(names.DATAPLANE_MODE))
+
+
 def switched_off(meta: types.ObjectMeta) -> bool:
     """Tell whether convergence is disabled on an object, by annotation or by label."""
     return "disabled" in (
@@ -86,20 +107,23 @@ def switched_off(meta: types.ObjectMeta) -> bool:
 
 
 def wanted(pod: types.Pod, scope: Scope) -> Wanted:
-    """Tell whether the injector would give this pod a sidecar if it were created now."""
-    return _outside(pod, scope) or _by_namespace(pod, scope)
+    """Tell whether this pod would be in the mesh as its model is if it were created now."""
+    outside = _outside(pod, scope)
+    if outside is not None:
+        return outside
+    if scope.data_plane == "ambient":
+        return _by_ambient(pod, scope)
+    return _without_sidecar(pod, scope) or _by_namespace(pod, scope)
 
 
 def _outside(pod: types.Pod, scope: Scope) -> Wanted | None:
     """Return why this pod stays outside of the mesh whatever its namespace says."""
     meta = pod.metadata
-    # The label is the newer interface: istiod looks at the annotation only without it.
-    inject = meta.labels.get(names.INJECT, meta.annotations.get(names.INJECT))
     cases = (
         (
             pod.spec.hostNetwork,
             Reason.HOST_NETWORK,
-            "pods on the host's network are never injected",
+            "pods on the host's network are never in the mesh",
         ),
         (
             _is_ours(meta, scope),
@@ -116,6 +140,33 @@ def _outside(pod: types.Pod, scope: Scope) -> Wanted | None:
             Reason.EXCLUDED,
             "it matches excluded-pods",
         ),
+    )
+    return next((Wanted(False, reason, why) for holds, reason, why in cases if holds), None)
+
+
+def _by_ambient(pod: types.Pod, scope: Scope) -> Wanted:
+    """Follow the selectors of Istio's node agent, which has no say over sidecars."""
+    labels = pod.metadata.labels
+    # Such a pod gets its sidecar from the injector in whatever namespace says nothing to it.
+    if labels.get(names.INJECT) == "true" or names.REVISION in labels:
+        return Wanted(False, Reason.POD_INJECTION, "the pod asks for a sidecar itself")
+    says = _ambient_says(pod.metadata, scope)
+    if says == "ambient":
+        why = f"it is in ambient mode by {names.DATAPLANE_MODE}=ambient"
+        if _has_leftover(pod):
+            return Wanted(True, Reason.SIDECAR_LEFT, f"{why}, and still has a sidecar")
+        return Wanted(True, Reason.AMBIENT, why)
+    if names.DATAPLANE_MODE in labels:
+        return Wanted(False, Reason.OUT_OF_AMBIENT, f"the pod says {names.DATAPLANE_MODE}={says}")
+    return _by_selection(labels, scope)
+
+
+def _without_sidecar(pod: types.Pod, scope: Scope) -> Wanted | None:
+    """Return why this pod gets no sidecar whatever its namespace says to the injector."""
+    meta = pod.metadata
+    # The label is the newer interface: istiod looks at the annotation only without it.
+    inject = meta.labels.get(names.INJECT, meta.annotations.get(names.INJECT))
+    cases = (
         (inject == "false", Reason.INJECTION_DISABLED, f"the pod says {names.INJECT}=false"),
         (
             _is_ambient(meta, scope.namespace_labels),
@@ -166,11 +217,15 @@ def _by_pod(pod: types.Pod, scope: Scope) -> Wanted:
         return _by_revision(revision, scope, "the pod")
     if labels.get(names.INJECT) == "true":
         return Wanted(True, Reason.POD_INJECTION, f"the pod says {names.INJECT}=true")
+    return _by_selection(labels, scope)
+
+
+def _by_selection(labels: Mapping[str, str], scope: Scope) -> Wanted:
     if scope.membership == "selected":
         if selectors.matches(scope.included, labels):
             return Wanted(True, Reason.INCLUDED, "it matches included-pods")
         return Wanted(False, Reason.NOT_INCLUDED, "it does not match included-pods")
-    return Wanted(False, Reason.NAMESPACE_OUTSIDE, "its namespace has no injection label")
+    return Wanted(False, Reason.NAMESPACE_OUTSIDE, "its namespace has no label of the mesh")
 
 
 def _by_revision(revision: str, scope: Scope, who: str) -> Wanted:

@@ -25,7 +25,8 @@ def mutate(
         settings: What is wanted.
         kind: Of the pod's namespace: exclusion and membership are matters of the model only.
     """
-    draft = _Draft(pod)
+    in_ambient = kind == "model" and settings.data_plane == "ambient"
+    draft = _Draft(pod, in_ambient=in_ambient)
     if untouchable := _untouchable(pod):
         draft.skip("all", untouchable)
         return draft.result()
@@ -74,8 +75,9 @@ def _has_own_proxy(spec: creation.Spec) -> bool:
 class _Draft:
     """A pod on its way through the changes."""
 
-    def __init__(self, pod: creation.Pod) -> None:
+    def __init__(self, pod: creation.Pod, *, in_ambient: bool) -> None:
         self.pod = pod
+        self.in_ambient = in_ambient
         # Selectors see the pod as it was sent, whatever is added.
         self.sent = pod.metadata.labels or {}
         self.labels = dict(self.sent)
@@ -92,6 +94,8 @@ class _Draft:
         """Why the pod will get no sidecar; None as far as one can tell that it might."""
         if self.pod.spec.hostNetwork:
             return Reason.HOST_NETWORK
+        if self.in_ambient:
+            return Reason.AMBIENT
         inject = self.labels.get(names.INJECT, self.annotations.get(names.INJECT))
         return Reason.NOT_INJECTED if inject == "false" else None
 
@@ -142,25 +146,28 @@ def _map_patch(
 
 def _membership(draft: _Draft, settings: pods.Settings, *, ours: bool) -> None:
     if ours or selectors.matches(settings.excluded, draft.labels):
-        if names.INJECT in draft.labels or _asks_to_be_in(draft):
+        if _says_itself(draft, settings):
             draft.skip("excluded", Reason.POD_SAYS_ITSELF)
             return
-        draft.labels[names.INJECT] = "false"
+        draft.labels.update(settings.outside_label)
         draft.applied.append("excluded")
     elif settings.membership == "selected" and selectors.matches(settings.included, draft.labels):
         if draft.pod.spec.hostNetwork:
             draft.skip("inject", Reason.HOST_NETWORK)
             return
-        annotated = names.INJECT in draft.annotations
-        if names.INJECT in draft.labels or names.REVISION in draft.labels or annotated:
+        annotated = settings.outside_label.keys() <= draft.annotations.keys()
+        if annotated or _says_itself(draft, settings):
             draft.skip("inject", Reason.POD_SAYS_ITSELF)
             return
         draft.labels.update(settings.inject_label)
         draft.applied.append("inject")
 
 
-def _asks_to_be_in(draft: _Draft) -> bool:
-    return names.REVISION in draft.labels or draft.annotations.get(names.INJECT) == "true"
+def _says_itself(draft: _Draft, settings: pods.Settings) -> bool:
+    """Tell whether the pod says what would be said of it, or asks for a sidecar."""
+    asked = (draft.labels.get(names.INJECT), draft.annotations.get(names.INJECT))
+    says = settings.outside_label.keys() <= draft.labels.keys()
+    return says or names.REVISION in draft.labels or "true" in asked
 
 
 def _annotations(draft: _Draft, settings: pods.Settings) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from integrator_contract import names
+from istio_integrator import findings
 from istio_integrator.admission import admission as backends
-from istio_integrator.diagnosis import registry, report
+from istio_integrator.diagnosis import registry
 from istio_integrator.diagnosis.facts import Facts
-from istio_integrator.diagnosis.report import Finding
+from istio_integrator.findings import Finding
 
 
 @registry.check(
@@ -17,8 +18,10 @@ from istio_integrator.diagnosis.report import Finding
 def admission(facts: Facts) -> Iterable[Finding]:
     """Try each backend with a dry-run pod."""
     # Nothing is written, so the name of an image, here an empty one, is not asked for.
-    trials = backends.Admission(facts.context, str).trials()
-    return judge(facts.config.admission, trials, model=facts.model)
+    part = backends.Admission(facts.context, str)
+    if not part.is_needed:
+        return [findings.fine("in ambient mode new pods need nothing")]
+    return judge(facts.config.admission, part.trials(), model=facts.model)
 
 
 def judge(option: str, trials: Mapping[str, backends.Trial], *, model: str) -> Iterable[Finding]:
@@ -33,11 +36,11 @@ def judge(option: str, trials: Mapping[str, backends.Trial], *, model: str) -> I
     if option != "auto":
         working = [name for name in working if name == option]
     if working:
-        yield report.fine(f"a dry-run pod came back prepared by the {working[0]}")
+        yield findings.fine(f"a dry-run pod came back prepared by the {working[0]}")
         return
     tried = {name: trial for name, trial in trials.items() if option in ("auto", name)}
     problems = "; ".join(f"{name}: {trial.problem}" for name, trial in tried.items())
     pods = f"{names.COMPONENT}={names.WEBHOOK_COMPONENT}"
-    yield report.broken(
+    yield findings.broken(
         f"new pods are not prepared ({problems})", f"kubectl -n {model} get pods -l {pods}"
     )

@@ -10,10 +10,11 @@ from typing import Any
 import ops
 
 from integrator_contract import names
+from istio_integrator import findings
 from istio_integrator.diagnosis import registry, report
 from istio_integrator.diagnosis.facts import Facts
-from istio_integrator.diagnosis.report import Finding
-from istio_integrator.ingress import guards
+from istio_integrator.findings import Finding
+from istio_integrator.ingress import authorization, guards
 from istio_integrator.kube import cluster
 
 _EXT_AUTHZ = "envoy.extensions.filters.http.ext_authz.v3.ExtAuthz"
@@ -173,7 +174,7 @@ def _is_in_force(one: _Filter, *places: cluster.Object) -> bool:
 
 def judge(
     hosts: Collection[VirtualHost],
-    decision: guards.Decision,
+    decision: authorization.Decision,
     *,
     ours: Collection[str],
     domains: Collection[str],
@@ -193,7 +194,7 @@ def judge(
     served = [each for each in hosts if set(each.routes) & set(ours) or _names(each, domains)]
     open_to = [each.name for each in served if not each.asked]
     if decision.guard is None:
-        yield report.doubtful(
+        yield findings.doubtful(
             "everybody is let in: strict-ingress-auth=false, and nothing on ingress-auth or "
             "forward-auth",
             f"juju integrate {application}:ingress-auth oidc-gatekeeper",
@@ -203,26 +204,26 @@ def judge(
     if service is None:
         related = f"juju status {application} --relations"
         if serving := [each.name for each in served if set(each.routes) & set(ours)]:
-            yield report.broken(f"the ingress is closed, but {', '.join(serving)} serves", show)
+            yield findings.broken(f"the ingress is closed, but {', '.join(serving)} serves", show)
         elif decision.blocked:
             yield from report.of_statuses([ops.BlockedStatus(decision.blocked)], related)
         else:
-            yield report.doubtful(decision.waiting, related)
+            yield findings.doubtful(decision.waiting, related)
         return
     wrong = [each.name for each in served if each.asked and service.cluster not in each.asked]
     where = f"{service.host}:{service.port}"
     if open_to:
         names = report.listed(open_to)
-        yield report.broken(f"the gateway asks nobody before {names}", show)
+        yield findings.broken(f"the gateway asks nobody before {names}", show)
     if wrong:
         names = report.listed(wrong)
-        yield report.broken(f"before {names} the gateway asks another than {where}", show)
+        yield findings.broken(f"before {names} the gateway asks another than {where}", show)
     if not open_to and not wrong:
         names = report.listed(each.name for each in served) or "nothing: no route is served yet"
         opened = len({route for each in served for route in each.unasked})
         plural = "s" if opened > 1 else ""
         also = f", and nobody before {opened} unauthenticated route{plural}" if opened else ""
-        yield report.fine(f"the gateway asks {where} before {names}{also}")
+        yield findings.fine(f"the gateway asks {where} before {names}{also}")
 
 
 def _names(host: VirtualHost, domains: Collection[str]) -> bool:

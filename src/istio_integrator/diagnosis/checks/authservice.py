@@ -9,9 +9,10 @@ from collections.abc import Iterable
 
 import httpx2
 
-from istio_integrator.diagnosis import pod_http, registry, report
+from istio_integrator import findings
+from istio_integrator.diagnosis import pod_http, registry
 from istio_integrator.diagnosis.facts import Facts, target_port
-from istio_integrator.diagnosis.report import Finding
+from istio_integrator.findings import Finding
 from istio_integrator.kube import cluster, errors, streams
 
 WELL_KNOWN = "/.well-known/openid-configuration"
@@ -54,7 +55,7 @@ def authservice(facts: Facts) -> Iterable[Finding]:
     name = f"{asked.host}:{asked.port}"
     if not pods:
         show = f"kubectl -n {namespace} get service,endpointslices"
-        yield report.broken(f"{name}: there is no pod behind it", show)
+        yield findings.broken(f"{name}: there is no pod behind it", show)
         return
     pod = pods[0]["metadata"]
     show = f"kubectl -n {pod['namespace']} logs {pod['name']} --all-containers --since=5m"
@@ -121,21 +122,21 @@ def judge(
         show: The command that shows the service's log.
     """
     if isinstance(answer, str):
-        yield report.broken(f"{name} does not answer: {answer}", show)
+        yield findings.broken(f"{name} does not answer: {answer}", show)
         return
     if answer.status >= 500:
-        yield report.broken(f"{name} answers {answer.status}", show)
+        yield findings.broken(f"{name} answers {answer.status}", show)
         return
     tried = list(asked)
     if not tried:
-        yield report.fine(f"{name} answers {answer.status}")
+        yield findings.fine(f"{name} answers {answer.status}")
         return
     if there := next((each for each in tried if each.is_there), None):
-        yield report.fine(f"{name} answers {answer.status}, {there.url} is there")
+        yield findings.fine(f"{name} answers {answer.status}, {there.url} is there")
         return
     first = tried[0]
     why = first.answer if isinstance(first.answer, str) else f"answers {first.answer.status}"
     if first.is_own_view:
-        yield report.broken(f"{name} does not reach {first.url}: {why}", show)
+        yield findings.broken(f"{name} does not reach {first.url}: {why}", show)
     else:
-        yield report.doubtful(f"{first.url}, to which {name} sends users: {why}", show)
+        yield findings.doubtful(f"{first.url}, to which {name} sends users: {why}", show)

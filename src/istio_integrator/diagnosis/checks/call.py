@@ -6,9 +6,10 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 from integrator_contract import names
-from istio_integrator.diagnosis import pod_http, registry, report
+from istio_integrator import findings
+from istio_integrator.diagnosis import pod_http, registry
 from istio_integrator.diagnosis.facts import Facts
-from istio_integrator.diagnosis.report import Finding
+from istio_integrator.findings import Finding
 from istio_integrator.kube import cluster, streams
 
 _PLACEHOLDER = 65535
@@ -39,12 +40,12 @@ def call(facts: Facts) -> Iterable[Finding]:
         return
     if not (source and target):
         run = f"juju run {facts.application}/leader diagnose source=NAME target=NAME"
-        yield report.broken("a call needs both", run)
+        yield findings.broken("a call needs both", run)
         return
     services = facts.objects(cluster.SERVICE, facts.model)
     chosen = choose(source, target, facts.pods, services, domain=facts.domain)
     if isinstance(chosen, str):
-        yield report.broken(chosen, f"kubectl -n {facts.model} get services")
+        yield findings.broken(chosen, f"kubectl -n {facts.model} get services")
         return
     yield from judge(chosen, pod_http.ask(facts.streams, chosen.source, chosen.url))
 
@@ -104,22 +105,22 @@ def judge(one: Call, answer: streams.Response | str) -> Iterable[Finding]:
     who = f"{pod['namespace']}/{pod['name']}"
     hint = f"istioctl -n {pod['namespace']} proxy-config clusters {pod['name']}"
     if isinstance(answer, str):
-        yield report.broken(f"{who} does not reach {one.url}: {answer}", hint)
+        yield findings.broken(f"{who} does not reach {one.url}: {answer}", hint)
         return
     text = " ".join(answer.text.split())[:100]
     from_proxy = answer.headers.get("server", "") in ("envoy", "istio-envoy")
     if answer.status == 403 and text.startswith("RBAC: access denied"):
-        yield report.broken(
+        yield findings.broken(
             f"{one.url} refuses {who}: an AuthorizationPolicy does not let it in",
             f"kubectl -n {pod['namespace']} get authorizationpolicies",
         )
     elif answer.status in (502, 503, 504) and from_proxy:
-        yield report.broken(f"{who} got {answer.status} from {one.url}: {text}", hint)
+        yield findings.broken(f"{who} got {answer.status} from {one.url}: {text}", hint)
     elif answer.status >= 500:
-        yield report.doubtful(
+        yield findings.doubtful(
             f"{who} got {answer.status} from {one.url} itself: {text}",
             f"kubectl -n {pod['namespace']} logs service/{one.service}",
         )
     else:
         way = "through a proxy" if from_proxy else "not through a proxy"
-        yield report.fine(f"{who} reached {one.url} {way}: {answer.status}")
+        yield findings.fine(f"{who} reached {one.url} {way}: {answer.status}")

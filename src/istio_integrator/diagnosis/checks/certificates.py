@@ -9,11 +9,12 @@ from collections.abc import Iterable
 
 from cryptography import x509
 
+from istio_integrator import findings
 from istio_integrator.admission import certificates as material
 from istio_integrator.admission import webhook
-from istio_integrator.diagnosis import registry, report
+from istio_integrator.diagnosis import registry
 from istio_integrator.diagnosis.facts import Facts
-from istio_integrator.diagnosis.report import Finding
+from istio_integrator.findings import Finding
 from istio_integrator.kube import cluster, fences
 
 LATE = 0.9
@@ -60,7 +61,7 @@ def certificates(facts: Facts) -> Iterable[Finding]:
     # Last: the right to read a Secret in the gateway's namespace may be missing.
     yield from judge(_of_gateway(facts), now=facts.now())
     if not shown and facts.own_gateway is None:
-        yield report.fine("none in use")
+        yield findings.fine("none in use")
 
 
 def _of_gateway(facts: Facts) -> Iterable[Certificate]:
@@ -87,21 +88,21 @@ def judge(shown: Iterable[Certificate], *, now: datetime.datetime) -> Iterable[F
         try:
             loaded = x509.load_pem_x509_certificate(each.pem.encode())
         except ValueError:
-            yield report.broken(f"{each.name}: the certificate can't be read", each.next)
+            yield findings.broken(f"{each.name}: the certificate can't be read", each.next)
             continue
         since, until = loaded.not_valid_before_utc, loaded.not_valid_after_utc
         if now > until:
-            yield report.broken(f"{each.name}: the certificate ended {_day(until)}", each.next)
+            yield findings.broken(f"{each.name}: the certificate ended {_day(until)}", each.next)
         elif now < since:
-            yield report.broken(
+            yield findings.broken(
                 f"{each.name}: the certificate is valid only from {_day(since)}", each.next
             )
         elif now > since + (until - since) * LATE:
-            yield report.doubtful(f"{each.name}: the certificate ends {_day(until)}", each.next)
+            yield findings.doubtful(f"{each.name}: the certificate ends {_day(until)}", each.next)
         else:
             well.append(f"{each.name}: {(now - since).days} of {(until - since).days} days old")
     if well:
-        yield report.fine(", ".join(well))
+        yield findings.fine(", ".join(well))
 
 
 def judge_trust(bundles: Iterable[str], wanted: str, *, application: str) -> Iterable[Finding]:
@@ -113,7 +114,7 @@ def judge_trust(bundles: Iterable[str], wanted: str, *, application: str) -> Ite
         application: Ours.
     """
     if any(bundle != wanted for bundle in bundles):
-        yield report.broken(
+        yield findings.broken(
             "the webhook configuration trusts another authority than the servers' certificate has",
             f"juju run {application}/leader rotate-certificates",
         )

@@ -7,9 +7,10 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from integrator_contract import names
-from istio_integrator.diagnosis import registry, report
+from istio_integrator import findings
+from istio_integrator.diagnosis import registry
 from istio_integrator.diagnosis.facts import Facts
-from istio_integrator.diagnosis.report import Finding
+from istio_integrator.findings import Finding
 from istio_integrator.kube import cluster, errors, fences
 from istio_integrator.mesh import probe
 
@@ -74,7 +75,7 @@ def judge(
     if server is not None and abs(server - local) > CLOCK_SKEW:
         seconds = int((local - server).total_seconds())
         doubts.append(
-            report.broken(f"our node's clock is {seconds:+d} s from the API server's", sync)
+            findings.broken(f"our node's clock is {seconds:+d} s from the API server's", sync)
         )
     ahead = {
         name: beat - (server or local)
@@ -83,8 +84,8 @@ def judge(
     }
     for name, lead in ahead.items():
         seconds = int(lead.total_seconds())
-        doubts.append(report.broken(f"the clock of node {name} is {seconds} s ahead", sync))
+        doubts.append(findings.broken(f"the clock of node {name} is {seconds} s ahead", sync))
     yield from doubts
     if not doubts:
         asked = "" if server is not None else " (the API server's is not known)"
-        yield report.fine(f"the clocks agree{asked}")
+        yield findings.fine(f"the clocks agree{asked}")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from integrator_contract import names
+from istio_integrator import findings
 from istio_integrator.diagnosis import registry, report
 from istio_integrator.diagnosis.facts import Facts
-from istio_integrator.diagnosis.report import Finding
+from istio_integrator.findings import Finding
 from istio_integrator.kube import cluster, fences
 from istio_integrator.mesh import installation
 
@@ -53,14 +54,14 @@ def judge(
     if istio is None:
         return
     if not istio.cni:
-        yield report.fine("no CNI plugin of Istio: redirection begins after init containers")
+        yield findings.fine("no CNI plugin of Istio: redirection begins after init containers")
         return
     away: list[cluster.Object] = []
     for each in daemon_sets:
         with fences.around(cluster.reference(each)):
             if missing := _missing(each):
                 away.append(each)
-                yield report.broken(
+                yield findings.broken(
                     f"{cluster.reference(each)} is not ready on {missing} nodes: pods there "
                     "don't start",
                     f"kubectl -n {each['metadata']['namespace']} get pods -o wide -l "
@@ -72,14 +73,14 @@ def judge(
             if _has_init_without_network(pod):
                 cut.append(cluster.reference(pod))
     if cut:
-        yield report.doubtful(
+        yield findings.doubtful(
             "init containers have no network before their classic proxy runs: "
             + report.listed(cut),
             f"juju config {application} excluded-outbound-ports=PORT, or sidecar-mode=auto with "
             "kubelets from 1.33",
         )
     if not away and not cut:
-        yield report.fine("Istio's CNI plugin is ready, and no init container is cut off")
+        yield findings.fine("Istio's CNI plugin is ready, and no init container is cut off")
 
 
 def _missing(daemonset: cluster.Object) -> int:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from integrator_contract import names
+from istio_integrator import findings
 from istio_integrator.diagnosis import registry, report
 from istio_integrator.diagnosis.facts import Facts
-from istio_integrator.diagnosis.report import Finding
+from istio_integrator.findings import Finding
 from istio_integrator.kube import cluster, fences
 from istio_integrator.mesh import plaintext
 
@@ -63,7 +64,7 @@ def judge_controller(
     if cut:
         first = cut[0]["metadata"]
         pods_cut = report.listed(map(cluster.reference, cut))
-        yield report.broken(
+        yield findings.broken(
             f"the proxies of {pods_cut} keep their charms from Juju's controller",
             f"kubectl -n {first['namespace']} delete pod {first['name']}",
         )
@@ -86,7 +87,7 @@ def judge_protocols(services: Iterable[cluster.Object]) -> Iterable[Finding]:
                 said = str(port.get("appProtocol") or name)
                 if number in SERVER_FIRST and said.lower() in _HTTP:
                     metadata = service["metadata"]
-                    yield report.doubtful(
+                    yield findings.doubtful(
                         f"{cluster.reference(service)} calls port {number} {said}, and a proxy "
                         f"would wait for a request: it is {SERVER_FIRST[number]}'s",
                         f"kubectl -n {metadata['namespace']} edit service {metadata['name']}",
@@ -116,7 +117,7 @@ def judge_registry(
                 hosts += map(str, cluster.items(cluster.at(each, "spec"), "hosts"))
         known = report.listed(hosts) or "nothing"
         doubts.append(
-            report.doubtful(
+            findings.doubtful(
                 f"proxies are REGISTRY_ONLY: outside of the cluster, pods reach {known}",
                 "kubectl get serviceentries -A",
             )
@@ -128,13 +129,13 @@ def judge_registry(
             if metadata["namespace"] in namespaces and (reached := _only(spec)):
                 show = f"kubectl -n {metadata['namespace']} get sidecar {metadata['name']} -o yaml"
                 doubts.append(
-                    report.doubtful(
+                    findings.doubtful(
                         f"{cluster.reference(each)} lets pods reach only {reached}", show
                     )
                 )
     yield from doubts
     if not doubts:
-        yield report.fine("proxies let calls out of the cluster")
+        yield findings.fine("proxies let calls out of the cluster")
 
 
 def _only(spec: cluster.Object) -> str:

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping
 
 from integrator_contract import names
 from integrator_contract.answers import Action, ProxyAnswer
-from istio_integrator.diagnosis import registry, report
+from istio_integrator import findings
+from istio_integrator.diagnosis import registry
 from istio_integrator.diagnosis.facts import Facts
-from istio_integrator.diagnosis.report import Finding
+from istio_integrator.findings import Finding
 from istio_integrator.kube import cluster, fences
 from istio_integrator.lifecycle import removal_notice
 from istio_integrator.membership import claims
@@ -83,14 +84,14 @@ def judge(
                 f"after its payload: {answer.message} ({answer.decision})"
             )
             if answer.decision is not Action.STOP:
-                yield report.doubtful(seen, f"kubectl -n {namespace} describe pod {name}")
+                yield findings.doubtful(seen, f"kubectl -n {namespace} describe pod {name}")
             elif is_stopping:
                 pod_of = f"pod={name} namespace={namespace}"
-                yield report.broken(seen, f"juju run {application}/leader stop-proxy {pod_of}")
+                yield findings.broken(seen, f"juju run {application}/leader stop-proxy {pod_of}")
             else:
-                yield report.broken(seen, f"juju config {application} proxy-shutdown=true")
+                yield findings.broken(seen, f"juju config {application} proxy-shutdown=true")
     if not count:
-        yield report.fine("no proxy outlives its payload")
+        yield findings.fine("no proxy outlives its payload")
 
 
 def judge_collectors(
@@ -103,7 +104,7 @@ def judge_collectors(
             if since is None or now - since < GRACE:
                 continue
             metadata = pod["metadata"]
-            yield report.broken(
+            yield findings.broken(
                 f"{metadata['namespace']}/{metadata['name']}: {_COLLECTOR} waits for every "
                 "process, so for the proxy, which waits for it, "
                 f"{int((now - since).total_seconds())} s after the training: tell Katib "

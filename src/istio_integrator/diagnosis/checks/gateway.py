@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterable
 
 import ops
 
+from istio_integrator import findings
 from istio_integrator.diagnosis import registry, report
 from istio_integrator.diagnosis.facts import Facts, target_port
-from istio_integrator.diagnosis.report import Finding
+from istio_integrator.findings import Finding
 from istio_integrator.ingress import gateway as places
 from istio_integrator.kube import cluster, documents, fences, streams
 
@@ -22,7 +23,7 @@ from istio_integrator.kube import cluster, documents, fences, streams
 def gateway(facts: Facts) -> Iterable[Finding]:
     """Look at the gateway's address and ports."""
     if not facts.exposes:
-        yield report.fine("not in use: nothing is related to ingress")
+        yield findings.fine("not in use: nothing is related to ingress")
         return
     if facts.mesh is None:
         return
@@ -34,7 +35,7 @@ def gateway(facts: Facts) -> Iterable[Finding]:
     if not is_known:
         return
     for note in target.notes:
-        yield report.doubtful(note, "kubectl get deployments,gateways.networking.istio.io -A")
+        yield findings.doubtful(note, "kubectl get deployments,gateways.networking.istio.io -A")
     service = facts.service(target.service, target.namespace)
     yield from judge_address(service, target)
     if service is not None and facts.own_gateway is not None:
@@ -45,7 +46,9 @@ def gateway(facts: Facts) -> Iterable[Finding]:
                 service,
                 pod,
                 _listening(facts, pod),
-                istiod=f"-n {istio.namespace} deploy/{istio.service}",
+                log=f"-n {istio.namespace} deploy/{istio.service}"
+                if istio.namespace
+                else f"-n {pod['metadata']['namespace']} {pod['metadata']['name']}",
             )
 
 
@@ -71,12 +74,12 @@ def judge_address(service: cluster.Object | None, target: places.Target) -> Iter
     show = f"kubectl -n {target.namespace} describe service {target.service}"
     if not target.ready:
         pods = ",".join(f"{key}={value}" for key, value in sorted(target.selector.items()))
-        yield report.broken(
+        yield findings.broken(
             f"gateway {target.reference} has no ready pod",
             f"kubectl -n {target.namespace} get pods -l {pods}",
         )
     if service is None:
-        yield report.broken(f"Service {target.namespace}/{target.service} has gone", show)
+        yield findings.broken(f"Service {target.namespace}/{target.service} has gone", show)
         return
     spec = cluster.at(service, "spec")
     kind = spec.get("type", "ClusterIP")
@@ -86,14 +89,14 @@ def judge_address(service: cluster.Object | None, target: places.Target) -> Iter
     ]
     outside = given or [str(each) for each in cluster.items(spec, "externalIPs")]
     if kind == "LoadBalancer" and not outside:
-        yield report.doubtful(
+        yield findings.doubtful(
             f"Service {target.namespace}/{target.service} is a LoadBalancer and nobody gave it an "
             "address",
             show,
         )
     elif target.ready:
         shown = ", ".join(outside) or f"{spec.get('clusterIP')} ({kind})"
-        yield report.fine(f"{target.reference} is reached at {shown}")
+        yield findings.fine(f"{target.reference} is reached at {shown}")
 
 
 def judge_listeners(
@@ -102,7 +105,7 @@ def judge_listeners(
     pod: cluster.Object,
     listening: Collection[int],
     *,
-    istiod: str,
+    log: str,
 ) -> Iterable[Finding]:
     """Judge whether the gateway listens where our Gateway says.
 
@@ -111,7 +114,7 @@ def judge_listeners(
         service: The gateway's.
         pod: One of the gateway's.
         listening: Ports at which its Envoy has listeners.
-        istiod: The Deployment that configures it, `-n NAMESPACE deploy/NAME`.
+        log: Of istiod, `-n NAMESPACE deploy/NAME`, or of the pod where istiod is elsewhere.
     """
     ports = [
         int(server["port"]["number"])
@@ -120,9 +123,9 @@ def judge_listeners(
     deaf = [port for port in ports if target_port(service, pod, port) not in listening]
     name = opened["metadata"]["name"]
     for port in deaf:
-        yield report.broken(
+        yield findings.broken(
             f"Gateway {name} has port {port}, and {cluster.reference(pod)} does not listen there",
-            f"kubectl logs {istiod} | grep {name}",
+            f"kubectl logs {log} | grep {name}",
         )
     if not deaf:
-        yield report.fine(f"the gateway listens at {', '.join(map(str, ports))}")
+        yield findings.fine(f"the gateway listens at {', '.join(map(str, ports))}")

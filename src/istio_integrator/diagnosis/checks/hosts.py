@@ -10,9 +10,10 @@ import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Self
 
+from istio_integrator import findings
 from istio_integrator.diagnosis import registry, report
 from istio_integrator.diagnosis.facts import Facts
-from istio_integrator.diagnosis.report import Finding
+from istio_integrator.findings import Finding
 from istio_integrator.ingress import gateway, guards, observed
 from istio_integrator.kube import cluster, fences
 
@@ -35,7 +36,12 @@ def hosts(facts: Facts) -> Iterable[Finding]:
     if target is None or guard is None:
         return ()
     context = guards.context(
-        guard, target, owner=facts.manifests.owner, model=facts.model, domain=facts.domain
+        guard,
+        target,
+        owner=facts.manifests.owner,
+        model=facts.model,
+        domain=facts.domain,
+        redirects=target.only_https,
     )
     found = routes.relevant(
         facts.objects(cluster.VIRTUAL_SERVICE),
@@ -62,6 +68,8 @@ class Place:
     """The one for HTTPS."""
     asked: Collection[str] | None
     """Hosts at which somebody is asked whoever serves them; None: all."""
+    asked_endings: tuple[str, ...]
+    """What hosts end with at which somebody is asked without TLS whoever serves them."""
     spared: Collection[str]
     """Gateways at whose HTTPS nobody is, even so."""
 
@@ -75,6 +83,7 @@ class Place:
             ports=target.ports,
             secure=target.https_port,
             asked=context.own_hosts,
+            asked_endings=() if context.redirects else context.own_endings,
             spared=context.spared,
         )
 
@@ -82,17 +91,19 @@ class Place:
         """Tell whether our Gateway serves one of these hosts."""
         return any(_meet(name, host) for name in names for host in self.hosts)
 
-    def unasked(self, reference: str, namespace: str) -> _Hosts:
+    def unasked(self, reference: str, namespace: str) -> tuple[_Hosts, ...]:
         """List the hosts at which another Gateway may serve a namespace's routes unasked."""
         own = reference.partition("/")[0]
-        found: set[str] = set()
+        plain: set[str] = set()
+        secure: set[str] = set()
         for server in self.neighbours[reference].servers:
             if server.port in self.ports and self._spares(reference, server.port):
                 for each in server.hosts:
                     place, _, host = each.rpartition("/")
                     if place in ("", "*", namespace) or (place == "." and namespace == own):
-                        found.add(host.lower())
-        return _Hosts.of(found, self.asked or ())
+                        (secure if server.port == self.secure else plain).add(host.lower())
+        asked = self.asked or ()
+        return (_Hosts.of(plain, asked, self.asked_endings), _Hosts.of(secure, asked))
 
     def _spares(self, reference: str, port: int) -> bool:
         """Tell whether anybody may pass unasked at a port of a Gateway."""
@@ -108,17 +119,23 @@ class _Hosts:
     """Of those that begin with a wildcard."""
     asked: frozenset[str]
     """Of which somebody is asked all the same."""
+    asked_endings: tuple[str, ...] = ()
+    """And of those that end so."""
 
     @classmethod
-    def of(cls, names: Collection[str], asked: Collection[str]) -> Self:
+    def of(
+        cls, names: Collection[str], asked: Collection[str], asked_endings: tuple[str, ...] = ()
+    ) -> Self:
         """Arrange them."""
         known = frozenset(asked)
         endings = tuple(name[1:] for name in names if name.startswith("*"))
         exact = frozenset(name for name in names if not name.startswith("*"))
-        return cls(exact - known, endings, known)
+        return cls(exact - known, endings, known, asked_endings)
 
     def meet(self, name: str) -> bool:
         """Tell whether a host of a route, which may begin with a wildcard, is one of them."""
+        if name.endswith(self.asked_endings):
+            return False
         if not name.startswith("*"):
             return name not in self.asked and (name in self.exact or name.endswith(self.endings))
         wildcards = (f"*{ending}" for ending in self.endings)
@@ -135,12 +152,12 @@ def judge(virtual_services: Iterable[cluster.Object], place: Place) -> Iterable[
     unserved: dict[str, str] = {}
     unasked: dict[str, list[str]] = {}
     # The Gateways of a tenant may have thousands of hosts, and the tenant thousands of routes.
-    known: dict[tuple[str, str], _Hosts] = {}
+    known: dict[tuple[str, str], tuple[_Hosts, ...]] = {}
     for route in virtual_services:
         with fences.around(cluster.reference(route)):
             name, namespace = observed.reference(route), route["metadata"]["namespace"]
-            given = cluster.items(cluster.at(route, "spec"), "hosts")[:_MOST_HOSTS]
-            names = [str(each).lower() for each in given]
+            listed = cluster.items(cluster.at(route, "spec"), "hosts")[:_MOST_HOSTS]
+            names = [str(each).lower() for each in listed]
             bound = set(routes.gateways_of(route))
             if place.own in bound and names and not place.serves(names):
                 unserved[name] = _outward(names, namespace)
@@ -148,10 +165,10 @@ def judge(virtual_services: Iterable[cluster.Object], place: Place) -> Iterable[
                 key = (reference, namespace)
                 if key not in known:
                     known[key] = place.unasked(*key)
-                if any(map(known[key].meet, names)):
+                if any(each.meet(given) for each in known[key] for given in names):
                     unasked.setdefault(reference, []).append(name)
     for reference, users in sorted(unasked.items()):
-        yield report.doubtful(
+        yield findings.doubtful(
             f"nobody is asked about VirtualService {report.listed(users)}, which Gateway "
             f"{reference} serves on our workload: bind it to {place.own}, or name its hosts in "
             "the option hosts",
@@ -159,13 +176,13 @@ def judge(virtual_services: Iterable[cluster.Object], place: Place) -> Iterable[
         )
     if unserved:
         first = next(iter(unserved))
-        yield report.doubtful(
+        yield findings.doubtful(
             f"Gateway {place.own} serves no host of VirtualService {report.listed(unserved)}: add "
             f"{report.listed(unserved.values())} to the option hosts, or a wildcard for them",
             _show(first),
         )
     if not (unserved or unasked):
-        yield report.fine("every route of the model and its profiles is served behind its guard")
+        yield findings.fine("every route of the model and its profiles is served behind its guard")
 
 
 def _outward(names: Sequence[str], namespace: str) -> str:

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 
 import ops
 
+from istio_integrator import findings
 from istio_integrator.diagnosis import registry, report
 from istio_integrator.diagnosis.facts import Facts
-from istio_integrator.diagnosis.report import Finding
+from istio_integrator.findings import Finding
 from istio_integrator.mesh import installation
 
 INJECTORS = "kubectl get mutatingwebhookconfigurations"
@@ -33,22 +34,22 @@ def judge(
         said: The statuses of the discovery.
         application: Ours.
     """
-    findings = report.of_statuses(said, INJECTORS)
+    found = report.of_statuses(said, INJECTORS)
     if istio is None:
-        yield from (report.broken(each.seen, each.next) for each in findings)
+        yield from (findings.broken(each.seen, each.next) for each in found)
         return
-    for each in findings:
-        if each.level is report.Level.BROKEN:
+    for each in found:
+        if each.level is findings.Level.BROKEN:
             yield each
     if not istio.alive:
         show = f"kubectl -n {istio.namespace} get pods,endpoints -l app=istiod"
         if not istio.namespace:
             show = f"kubectl get mutatingwebhookconfiguration {istio.webhook_configuration}"
-        yield report.broken(f"{istio.name} {istio.problem}".strip(), show)
+        yield findings.broken(f"{istio.name} {istio.problem}".strip(), show)
     elif not istio.probed:
-        yield report.doubtful(
+        yield findings.doubtful(
             f"{istio.name} is ready, but no dry-run pod could be tried",
             report.own_log(application),
         )
     else:
-        yield report.fine(f"{istio.name} gave a dry-run pod its sidecar")
+        yield findings.fine(f"{istio.name} gave a dry-run pod its sidecar")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable
 
-from istio_integrator.diagnosis import registry, report
+from istio_integrator import findings
+from istio_integrator.diagnosis import registry
 from istio_integrator.diagnosis.facts import Facts
-from istio_integrator.diagnosis.report import Finding
+from istio_integrator.findings import Finding
 from istio_integrator.kube import cluster
 
 LATE = 3
@@ -36,15 +37,15 @@ def judge(
     spec = cluster.at(held, "spec")
     holder, renewed = spec.get("holderIdentity"), spec.get("renewTime")
     if held is None:
-        yield report.broken("no unit ever stopped a proxy: there is no Lease", show)
+        yield findings.broken("no unit ever stopped a proxy: there is no Lease", show)
     elif not holder or not renewed:
-        yield report.doubtful("no unit holds the Lease just now", show)
+        yield findings.doubtful("no unit holds the Lease just now", show)
     else:
         age = now - datetime.datetime.fromisoformat(renewed)
         length = datetime.timedelta(seconds=int(spec.get("leaseDurationSeconds") or 15))
         if age > LATE * length:
             seconds = int(age.total_seconds())
             seen = f"{holder} holds the Lease and has not renewed it for {seconds} s"
-            yield report.broken(seen, show)
+            yield findings.broken(seen, show)
         else:
-            yield report.fine(f"{holder} acts")
+            yield findings.fine(f"{holder} acts")

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable
 
 from integrator_contract import names
-from istio_integrator.diagnosis import registry, report
+from istio_integrator import findings
+from istio_integrator.diagnosis import registry
 from istio_integrator.diagnosis.facts import Facts
-from istio_integrator.diagnosis.report import Finding
+from istio_integrator.findings import Finding
 from istio_integrator.kube import cluster, documents
 
 MINUTES = 5
@@ -66,14 +67,14 @@ def judge(name: str, lines: Iterable[str], *, show: str) -> Iterable[Finding]:
     """
     found = errors_in(lines)
     if not found:
-        yield report.fine(f"{name}: no error in {MINUTES} minutes")
+        yield findings.fine(f"{name}: no error in {MINUTES} minutes")
         return
     # What a proxy does not take is the consequence; other lines may say why.
     text, count = max(found.items(), key=lambda pair: (bool(_REJECTED.search(pair[0])), pair[1]))
     total = sum(found.values())
     shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
     times = f" ({count} times)" if count > 1 else ""
-    yield report.doubtful(f"{name}: {total} errors in {MINUTES} minutes: {shown}{times}", show)
+    yield findings.doubtful(f"{name}: {total} errors in {MINUTES} minutes: {shown}{times}", show)
 
 
 def errors_in(lines: Iterable[str]) -> dict[str, int]:

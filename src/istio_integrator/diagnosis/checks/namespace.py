@@ -6,16 +6,14 @@ from collections.abc import Iterable, Mapping
 
 import ops
 
-from integrator_contract import names
+from istio_integrator import findings
 from istio_integrator.diagnosis import registry, report
 from istio_integrator.diagnosis.facts import Facts
-from istio_integrator.diagnosis.report import Finding
+from istio_integrator.findings import Finding
 from istio_integrator.kube import cluster
 from istio_integrator.membership import decision
 
 from .istiod import INJECTORS
-
-_MESH_LABELS = (names.INJECTION, names.REVISION)
 
 
 @registry.check(
@@ -29,7 +27,7 @@ def namespace(facts: Facts) -> Iterable[Finding]:
     marks = cluster.at(facts.namespace, "metadata", "labels")
     return judge(
         facts.membership,
-        {key: marks[key] for key in _MESH_LABELS if key in marks},
+        {key: marks[key] for key in decision.LABELS if key in marks},
         mesh_membership=facts.config.mesh_membership,
         model=facts.model,
     )
@@ -51,15 +49,15 @@ def judge(
         show = f"kubectl get namespace {model} --show-labels"
         yield from report.of_statuses([ops.BlockedStatus(decision.blocked)], show)
     elif mesh_membership != "namespace":
-        yield report.fine(f"mesh-membership={mesh_membership}: namespace {model} has {has}")
+        yield findings.fine(f"mesh-membership={mesh_membership}: namespace {model} has {has}")
     elif decision.waiting:
-        yield report.doubtful(f"namespace {model} has {has}: {decision.waiting}", INJECTORS)
+        yield findings.doubtful(f"namespace {model} has {has}: {decision.waiting}", INJECTORS)
     elif decision.labels:
-        yield report.broken(
+        yield findings.broken(
             f"namespace {model} has {has}, which is not the mesh's", "juju debug-log --replay"
         )
     elif decision.joined:
-        yield report.fine(f"namespace {model} has {has}")
+        yield findings.fine(f"namespace {model} has {has}")
     else:
         text = f"namespace {model} has {has}: there is no Istio to join"
-        yield report.doubtful(text, INJECTORS)
+        yield findings.doubtful(text, INJECTORS)

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from integrator_contract import names
-from istio_integrator.diagnosis import registry, report
+from istio_integrator import findings
+from istio_integrator.diagnosis import registry
 from istio_integrator.diagnosis.facts import Facts
-from istio_integrator.diagnosis.report import Finding
+from istio_integrator.findings import Finding
 from istio_integrator.ingress import gateway
 from istio_integrator.kube import cluster, fences
 from istio_integrator.mesh import plaintext
@@ -66,7 +67,7 @@ def judge(
             selector = cluster.at(each, "spec", "workloadSelector", "labels")
             if hit := _hit(each, selector, pods, target, root):
                 doubts.append(
-                    report.doubtful(
+                    findings.doubtful(
                         f"{cluster.reference(each)}, which is not ours, changes {hit}",
                         f"kubectl -n {metadata['namespace']} get envoyfilter {metadata['name']}",
                     )
@@ -76,26 +77,22 @@ def judge(
         with fences.around(cluster.reference(each)):
             spec = cluster.at(each, "spec")
             hit = _hit(each, cluster.at(spec, "selector", "matchLabels"), pods, target, root)
-            if _is_ours(each) or _is_only_tried(each) or not hit:
+            if _is_ours(each) or plaintext.is_only_tried(each) or not hit:
                 continue
             count += 1
             metadata = each["metadata"]
             show = f"kubectl -n {metadata['namespace']} get authorizationpolicy {metadata['name']}"
             if what := _severe(spec):
                 name = cluster.reference(each)
-                doubts.append(report.doubtful(f"{name} {what} of {hit}", f"{show} -o yaml"))
+                doubts.append(findings.doubtful(f"{name} {what} of {hit}", f"{show} -o yaml"))
     yield from doubts
     if not doubts:
         also = f"; {count} policies allow or deny some calls" if count else ""
-        yield report.fine(f"no EnvoyFilter or policy of others stands in the way{also}")
+        yield findings.fine(f"no EnvoyFilter or policy of others stands in the way{also}")
 
 
 def _is_ours(obj: cluster.Object) -> bool:
     return names.OWNER in cluster.at(obj, "metadata", "labels")
-
-
-def _is_only_tried(obj: cluster.Object) -> bool:
-    return cluster.at(obj, "metadata", "annotations").get(names.DRY_RUN) == "true"
 
 
 def _severe(spec: cluster.Object) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from istio_integrator import findings
 from istio_integrator.diagnosis import registry, report
 from istio_integrator.diagnosis.facts import Facts
-from istio_integrator.diagnosis.report import Finding
+from istio_integrator.findings import Finding
 from istio_integrator.kube import cluster, fences
 
 _USER_HEADER = "request.headers["
@@ -57,14 +58,14 @@ def judge(
                     place = policy["metadata"]["namespace"]
                     wrong.setdefault(report.listed(named), []).append(place)
     for named, places in wrong.items():
-        yield report.broken(
+        yield findings.broken(
             f"the policies of {report.listed(places)} let {named} in, and the gateway is "
             f"{namespace}/{account}: every page there answers 403",
             f"juju config kubeflow-profiles istio-gateway-namespace={namespace} "
             f"istio-gateway-service-account={account}",
         )
     if not wrong:
-        yield report.fine(
+        yield findings.fine(
             f"{count} rules of profile namespaces let the gateway in"
             if count
             else "no profile namespace names the gateway in a policy"

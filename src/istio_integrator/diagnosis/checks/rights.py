@@ -9,9 +9,11 @@ from typing import Any
 
 import yaml
 
+from istio_integrator import findings
+from istio_integrator.config import config
 from istio_integrator.diagnosis import registry, report
 from istio_integrator.diagnosis.facts import Facts
-from istio_integrator.diagnosis.report import Finding
+from istio_integrator.findings import Finding
 from istio_integrator.kube import cluster
 
 _ROLES = pathlib.Path(__file__).parents[4] / "rbac" / "roles.yaml"
@@ -21,6 +23,8 @@ OPTIONAL = {
     "-policy": "the admission policy",
     "-gateway": "a gateway of our own",
     "-httproutes": "a Gateway of the Gateway API",
+    "-authorization": "policies about callers",
+    "-mtls": "strict mutual TLS",
     "-claims": "claims on profile namespaces",
     "-diagnose": "logs, validating webhooks and ServiceEntries",
 }
@@ -88,22 +92,35 @@ _SEEN_FOR_INGRESS = frozenset(
 def rights(facts: Facts) -> Iterable[Finding]:
     """Ask whether each right of the shipped roles is given, as far as the options need it."""
     if _is_given(facts, EVERYTHING):
-        yield report.fine("the application is trusted with the whole cluster")
+        yield findings.fine("the application is trusted with the whole cluster")
         return
     shipped = roles(_ROLES.read_text(), model=facts.model, application=facts.application)
     needed = needs(shipped, model=facts.model)
     if not facts.exposes:
         needed = [need for need in needed if not is_for_ingress(need)]
+    needed += elsewhere(facts.config)
     optional = dict(OPTIONAL)
     for is_used, end in (
         (facts.config.replace_broken_pods, "-replace"),
         (facts.config.gateway_workload, "-gateway"),
         (facts.config.routing == "gateway-api", "-httproutes"),
+        (facts.config.authorization != "off", "-authorization"),
+        (facts.config.mtls == "strict", "-mtls"),
     ):
         if is_used:
             del optional[end]
     answers = {need: _is_given(facts, need) for need in needed}
     yield from judge(answers, optional=optional, application=facts.application)
+
+
+def elsewhere(options: config.Config) -> list[Need]:
+    """List the rights beside the shipped roles, those in the namespace of somebody's Gateway."""
+    namespace, _, name = options.gateway.partition("/")
+    if not name or options.routing != "gateway-api":
+        return []
+    kind = cluster.KUBERNETES_GATEWAY
+    group = kind.api_version.partition("/")[0]
+    return [Need("get", group, kind.plural, namespace, name, "rbac/gateway-namespace.yaml")]
 
 
 def _is_given(facts: Facts, need: Need) -> bool:
@@ -137,7 +154,7 @@ def judge(
             continue
         what = report.listed(need.text for need in lacked)
         lacking.append(
-            report.broken(
+            findings.broken(
                 f"{application} may not {what}",
                 report.grant(application),
             )
@@ -145,7 +162,7 @@ def judge(
     yield from lacking
     if not lacking:
         left = f"; left out: {', '.join(without)}" if without else ""
-        yield report.fine(f"all rights that the charm needs are given{left}")
+        yield findings.fine(f"all rights that the charm needs are given{left}")
 
 
 def is_for_ingress(need: Need) -> bool:

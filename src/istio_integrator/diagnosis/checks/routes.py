@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from integrator_contract import names
+from istio_integrator import findings
 from istio_integrator.diagnosis import registry, report
 from istio_integrator.diagnosis.facts import Facts
-from istio_integrator.diagnosis.report import Finding
+from istio_integrator.findings import Finding
 from istio_integrator.ingress import observed
 from istio_integrator.kube import cluster, fences
 
@@ -92,12 +93,12 @@ def judge_gateways(
                 if name not in there:
                     missing.setdefault(name, []).append(observed.reference(route))
     for name, users in sorted(missing.items()):
-        yield report.broken(
+        yield findings.broken(
             f"there is no Gateway {name}, which VirtualService {report.listed(users)} names",
             "kubectl get gateways.networking.istio.io -A",
         )
     if not missing:
-        yield report.fine("every Gateway that a route names exists")
+        yield findings.fine("every Gateway that a route names exists")
 
 
 def judge_backends(
@@ -128,7 +129,7 @@ def judge_backends(
             place = route["metadata"]["namespace"]
             # Anybody may write our label on a route of their own.
             ours = marks.get(names.OWNER) == owner and place == model
-            say = report.broken if ours else report.doubtful
+            say = findings.broken if ours else findings.doubtful
             for host, port in dict.fromkeys(_destinations(route)):
                 name = service_name(host, place, domain)
                 if not name:
@@ -142,7 +143,7 @@ def judge_backends(
                 else:
                     count += 1
     if count:
-        yield report.fine(f"{count} backends of routes are ready")
+        yield findings.fine(f"{count} backends of routes are ready")
 
 
 def _problem(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from istio_integrator import findings
 from istio_integrator.diagnosis import registry, report
 from istio_integrator.diagnosis.facts import Facts
-from istio_integrator.diagnosis.report import Finding
+from istio_integrator.findings import Finding
 from istio_integrator.ingress import gateway, observed
 from istio_integrator.kube import cluster
 
@@ -125,19 +126,19 @@ def judge(virtual_services: Iterable[cluster.Object], place: Place) -> Iterable[
         elif ways:
             forwarded.append(name)
     if unseen:
-        yield report.doubtful(
+        yield findings.doubtful(
             f"VirtualService {report.listed(unseen)} hands requests to the model that say "
             "themselves whom they are from",
             _show(unseen[0]),
         )
     if forwarded:
-        yield report.doubtful(
+        yield findings.doubtful(
             f"VirtualService {report.listed(forwarded)} leads into the model, with the gateway's "
             "identity",
             _show(forwarded[0]),
         )
     if not (unseen or forwarded):
-        yield report.fine("no route of others leads into the model")
+        yield findings.fine("no route of others leads into the model")
 
 
 def _parts(

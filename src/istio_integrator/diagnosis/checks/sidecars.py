@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from integrator_contract.answers import PodAnswer
+from istio_integrator import findings
 from istio_integrator.diagnosis import registry, report
 from istio_integrator.diagnosis.facts import Facts
-from istio_integrator.diagnosis.report import Finding
+from istio_integrator.findings import Finding
 from istio_integrator.lifecycle import answers
 
 
@@ -42,24 +43,24 @@ def judge(answer: answers.Answer, *, application: str) -> Iterable[Finding]:
     """Judge the pods that lack the sidecar that they should have, by what keeps it from them."""
     show = f"juju run {application}/leader list-uninjected"
     said = report.of_statuses(answers.progress(answer.summary, application=application), show)
-    unmet = [each for each in said if each.level is not report.Level.FINE]
+    unmet = [each for each in said if each.level is not findings.Level.FINE]
     yield from unmet
     for message, pods in _by_message(answer.pods).items():
-        yield report.doubtful(f"no sidecar: {report.listed(pods)}: {message}", show)
+        yield findings.doubtful(f"no sidecar: {report.listed(pods)}: {message}", show)
     if not unmet and not answer.pods:
         summary = answer.summary
-        yield report.fine(f"{summary.in_mesh}/{summary.eligible} pods in mesh")
+        yield findings.fine(f"{summary.in_mesh}/{summary.eligible} pods in mesh")
 
 
 def judge_old(rows: Sequence[PodAnswer], *, application: str) -> Iterable[Finding]:
     """Judge the proxies that are of another revision or version than new pods get."""
     for message, pods in _by_message(rows).items():
-        yield report.doubtful(
+        yield findings.doubtful(
             f"old proxy: {report.listed(pods)}: {message}",
             f"juju run {application}/leader restart-stale",
         )
     if not rows:
-        yield report.fine("every proxy is of istiod's revision and version")
+        yield findings.fine("every proxy is of istiod's revision and version")
 
 
 def _by_message(rows: Iterable[PodAnswer]) -> dict[str, list[str]]:

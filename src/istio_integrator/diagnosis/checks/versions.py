@@ -5,19 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from istio_integrator import findings
 from istio_integrator.diagnosis import registry, report
 from istio_integrator.diagnosis.facts import Facts
-from istio_integrator.diagnosis.report import Finding
+from istio_integrator.findings import Finding
 from istio_integrator.kube import cluster
 from istio_integrator.mesh import installation, native_sidecars, probe
 
+ANNOTATION_SINCE = (1, 24)
+"""The first Istio in which a pod may ask for a native sidecar."""
 _LIMITS = (
-    ((1, 24), "does not know the annotation nativeSidecar, so Jobs get what it injects anyway"),
+    (
+        ANNOTATION_SINCE,
+        "does not know the annotation nativeSidecar, so Jobs get what it injects anyway",
+    ),
     ((1, 26), "has proxies drain for 5 s before they end"),
 )
 """What versions before these lack; istio's release notes of each."""
 
 _UNKNOWN = (0, 0)
+_UNTOLD = "unknown, so what it lacks is not judged (no tag of an image and no istiod tells it)"
 
 _MINOR = re.compile(r"v?(\d{1,4})\.(\d{1,4})")
 
@@ -31,7 +38,8 @@ _MINOR = re.compile(r"v?(\d{1,4})\.(\d{1,4})")
 def versions(facts: Facts) -> Iterable[Finding]:
     """Look at the versions of istiod, of the nodes' kubelets and of the model's proxies."""
     kubelets = native_sidecars.kubelets(facts.nodes)
-    proxies = {cluster.reference(pod): probe.read(pod).version for pod in facts.pods}
+    found = {cluster.reference(pod): probe.read(pod) for pod in facts.pods}
+    proxies = {pod: proxy.version for pod, proxy in found.items() if proxy.injected}
     return judge(facts.mesh, kubelets, proxies, application=facts.application)
 
 
@@ -55,13 +63,13 @@ def judge(
     """
     if istio is None:
         return
-    said = istio.version or "unknown"
+    said = istio.version or _UNTOLD
     nodes = sorted({kubelet.removeprefix("v") for kubelet in kubelets}, key=_minor)
     doubts: list[Finding] = []
     own = _minor(istio.version)
     if own != _UNKNOWN:
         doubts += [
-            report.doubtful(f"istiod {said} {lack}", "istioctl x precheck, then upgrade Istio")
+            findings.doubtful(f"istiod {said} {lack}", "istioctl x precheck, then upgrade Istio")
             for since, lack in _LIMITS
             if own < since
         ]
@@ -75,16 +83,20 @@ def judge(
         if ahead:
             names = report.listed(ahead)
             text = f"proxies are newer than istiod {said}: {names}"
-            doubts.append(report.doubtful(text, restart))
+            doubts.append(findings.doubtful(text, restart))
         if behind:
             names = report.listed(behind)
             text = f"proxies are older than istiod {said} supports: {names}"
-            doubts.append(report.doubtful(text, restart))
+            doubts.append(findings.doubtful(text, restart))
     if istio.native_warning:
-        doubts.append(report.doubtful(istio.native_warning, "kubectl get nodes"))
+        doubts.append(findings.doubtful(istio.native_warning, "kubectl get nodes"))
     yield from doubts
     if not doubts:
-        yield report.fine(f"istiod {said}, kubelets {', '.join(nodes)}, {istio.sidecars}")
+        text = f"istiod {said}, kubelets {', '.join(nodes)}, {istio.sidecars}"
+        untold = [pod for pod, version in proxies.items() if _minor(version) == _UNKNOWN]
+        if untold:
+            text = f"{text}; not judged, as no tag tells their version: {report.listed(untold)}"
+        yield findings.fine(text)
 
 
 def _minor(version: str) -> tuple[int, int]:

@@ -6,9 +6,10 @@ import dataclasses
 from collections.abc import Collection, Iterable
 
 from integrator_contract import names
-from istio_integrator.diagnosis import registry, report
+from istio_integrator import findings
+from istio_integrator.diagnosis import registry
 from istio_integrator.diagnosis.facts import Facts, target_port
-from istio_integrator.diagnosis.report import Finding
+from istio_integrator.findings import Finding
 from istio_integrator.kube import cluster, errors, fences
 from istio_integrator.mesh import plaintext
 
@@ -95,7 +96,7 @@ def judge(
             if plaintext.is_in_mesh(each.pod):
                 found = plaintext.obstacle(each.pod, policies, root_namespace=root, port=each.port)
             if found:
-                yield report.broken(
+                yield findings.broken(
                     f"{cluster.reference(each.pod)} is in the mesh and {found}, so webhook "
                     f"{each.webhook} can't be called",
                     _way_out(each.pod, application),
@@ -103,7 +104,7 @@ def judge(
             else:
                 count += 1
     if count:
-        yield report.fine(f"API servers can call {count} webhooks in the model")
+        yield findings.fine(f"API servers can call {count} webhooks in the model")
 
 
 def _way_out(pod: cluster.Object, application: str) -> str:

@@ -54,11 +54,10 @@ def application_version_set(context: HookContext, argv: Sequence[str], _stdin: s
 
 
 def juju_log(context: HookContext, argv: Sequence[str], _stdin: str) -> str:
-    """Write to the model's log."""
+    """Write to the model's log, which is sent in the background."""
     arguments = parse(argv, values="log-level", switches="debug")
     level = "DEBUG" if arguments.has("debug") else arguments.flags.get("log-level", "INFO")
-    lines = [[level.upper(), f"unit.{context.unit}.juju-log", " ".join(arguments.rest)]]
-    context.controller.call("log", lines=lines)
+    context.log(level.upper(), "juju-log", " ".join(arguments.rest))
     return ""
 
 

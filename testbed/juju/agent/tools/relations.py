@@ -1,7 +1,8 @@
 """The relation tools."""
 
-import json
 from collections.abc import Sequence
+
+import yaml
 
 from ..context import HookContext  # noqa: TID252  the package is copied under other names
 from ..flags import Arguments, ToolError, parse, render  # noqa: TID252  the package is copied under other names
@@ -81,10 +82,13 @@ def chosen_relation(context: HookContext, arguments: Arguments) -> str:
 
 
 def string_mapping(text: str) -> dict[str, str]:
-    """Read the JSON object that ops sends where Juju would take any YAML mapping."""
+    """Read the YAML mapping (of which JSON is a part) that ops sends on standard input.
+
+    A scalar is taken as it is written, as Juju's goyaml does for a map of strings.
+    """
     try:
-        raw = json.loads(text or "{}")
-    except ValueError as error:
+        raw = yaml.load(text, Loader=yaml.BaseLoader) or {}
+    except yaml.YAMLError as error:
         raise ToolError(f"cannot parse standard input: {error}") from error
     if not isinstance(raw, dict) or not all(isinstance(v, str) for v in raw.values()):
         raise ToolError("cannot parse standard input: expected a mapping of strings")

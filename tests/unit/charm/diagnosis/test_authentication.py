@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from istio_integrator.diagnosis.checks import authentication
-from istio_integrator.ingress import guards
+from istio_integrator.ingress import authorization
 
-SERVICE = guards.Service(host="oidc.a.svc.cluster.local", port=8080)
+SERVICE = authorization.Service(host="oidc.a.svc.cluster.local", port=8080)
 
-ASKED = guards.Decision(guard=guards.Guard(service=SERVICE))
+ASKED = authorization.Decision(guard=authorization.Guard(service=SERVICE))
 
-CLOSED = guards.Decision(guard=guards.Guard(), blocked="ingress is closed: why")
+CLOSED = authorization.Decision(guard=authorization.Guard(), blocked="ingress is closed: why")
 
-OPEN = guards.Decision()
+OPEN = authorization.Decision()
 
 OURS = "app-ingress-1"
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from istio_integrator.diagnosis.checks import authservice
-from istio_integrator.ingress import guards
+from istio_integrator.ingress import authorization
 from istio_integrator.kube import streams
 
 
@@ -79,11 +79,11 @@ class Asked:
 
 @pytest.mark.parametrize(("path", "want"), [("", "/"), ("/decisions", "/decisions/")])
 def test_service_at_a_path_is_asked_there(path, want):
-    service = guards.Service(host="oidc.sso.svc.cluster.local", port=80, path=path)
+    service = authorization.Service(host="oidc.sso.svc.cluster.local", port=80, path=path)
     pod = {"metadata": {"name": "oidc-0", "namespace": "sso"}}
     asked = Asked()
     facts = types.SimpleNamespace(
-        authentication=guards.Decision(guard=guards.Guard(service=service)),
+        authentication=authorization.Decision(guard=authorization.Guard(service=service)),
         gateway=object(),
         config=types.SimpleNamespace(hosts=["kf.example.com"]),
         streams=asked,

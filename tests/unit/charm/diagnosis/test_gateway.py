@@ -49,7 +49,7 @@ def test_gateway_listens_at_the_ports_behind_its_services(listening, deaf):
             service(ports=((80, 8080), (443, "tls"))),
             POD,
             listening,
-            istiod="-n istio-system deploy/istiod",
+            log="-n istio-system deploy/istiod",
         )
     )
     ports = [port for port in (80, 443) if any(f"port {port}," in each.seen for each in found)]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from istio_integrator.diagnosis.checks import hosts
-from istio_integrator.ingress import gateway, guards, observed
+from istio_integrator.ingress import authorization, gateway, guards, observed
 
 MODEL = "kubeflow"
 OWN = "kubeflow/kubeflow-gateway"
@@ -15,7 +15,9 @@ KNATIVE = "knative-serving/knative-ingress-gateway"
 LOCAL = "knative-serving/knative-local-gateway"
 IRIS = "iris.alice.models.example.com"
 INSIDE = "iris.alice.svc.cluster.local"
-ASKED = guards.Guard(service=guards.Service(host="oidc.kubeflow.svc.cluster.local", port=80))
+ASKED = authorization.Guard(
+    service=authorization.Service(host="oidc.kubeflow.svc.cluster.local", port=80)
+)
 
 
 def neighbour(reference, *served, port=80):
@@ -36,7 +38,9 @@ def place(*names, neighbours=BOTH, guard=ASKED, **more):
         neighbours=tuple(neighbours),
         **more,
     )
-    context = guards.context(guard, target, owner="o", model=MODEL, domain="cluster.local")
+    context = guards.context(
+        guard, target, owner="o", model=MODEL, domain="cluster.local", redirects=True
+    )
     return hosts.Place.of(target, context, own=OWN)
 
 
@@ -114,6 +118,9 @@ def test_route_that_is_served_unasked_is_named_with_the_gateway(where, names):
     [
         pytest.param(place(), [IRIS], id="all is asked about without hosts"),
         pytest.param(place(is_own=True), [IRIS], id="a workload of our own"),
+        pytest.param(
+            place("*.models.example.com"), [IRIS], id="within a wildcard that is not redirected"
+        ),
         pytest.param(place("kubeflow.example.com"), ["kubeflow.example.com"], id="a host of ours"),
         pytest.param(
             place("kubeflow.example.com", neighbours=BOTH[1:]), [IRIS], id="a port of no Service"

@@ -5,7 +5,8 @@ import types
 
 import pytest
 
-from istio_integrator.diagnosis import checks, registry, report
+from istio_integrator import findings
+from istio_integrator.diagnosis import checks, registry
 from istio_integrator.kube import errors
 
 FACTS = types.SimpleNamespace(application="app")
@@ -25,7 +26,7 @@ def test_each_check_has_a_place_of_its_own():
 
 def failing(error):
     def find(_):
-        yield report.fine("two pods are well")
+        yield findings.fine("two pods are well")
         raise error
 
     return registry.Check("pods", 1, "", "", False, find)

@@ -6,11 +6,12 @@ import ops
 from hypothesis import given
 from hypothesis import strategies as st
 
+from istio_integrator import findings
 from istio_integrator.diagnosis import report
 
 FINDINGS = st.builds(
-    report.Finding,
-    st.sampled_from(list(report.Level)),
+    findings.Finding,
+    st.sampled_from(list(findings.Level)),
     st.text(min_size=1),
     st.text(),
     st.sampled_from(["istiod", "old proxies", "clock"]),
@@ -18,12 +19,12 @@ FINDINGS = st.builds(
 
 
 @given(st.lists(FINDINGS))
-def test_report_shows_every_finding_once_and_the_worst_first(findings):
-    whole = report.Report(findings)
+def test_report_shows_every_finding_once_and_the_worst_first(found):
+    whole = report.Report(found)
     heads = [line[0] for line in whole.text().splitlines() if not line.startswith(" ")]
-    order = "".join(level.value for level in report.Level)
+    order = "".join(level.value for level in findings.Level)
     assert sorted(heads, key=order.index) == heads
-    assert len(heads) == len(findings)
+    assert len(heads) == len(found)
     rows = json.loads(whole.json())
     assert [row["seen"] for row in rows] == [each.seen for each in whole._sorted()]
     assert whole.is_broken == ("✗" in heads)
@@ -32,8 +33,8 @@ def test_report_shows_every_finding_once_and_the_worst_first(findings):
 def test_report_says_what_to_do_below_what_was_seen():
     whole = report.Report(
         [
-            report.Finding(report.Level.FINE, "it ticks", check="clock"),
-            report.Finding(report.Level.BROKEN, "away\n now", "kubectl get pods", "istiod"),
+            findings.Finding(findings.Level.FINE, "it ticks", check="clock"),
+            findings.Finding(findings.Level.BROKEN, "away\n now", "kubectl get pods", "istiod"),
         ]
     )
     assert whole.text().splitlines() == [

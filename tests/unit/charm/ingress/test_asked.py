@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from istio_integrator.ingress import guards
+from istio_integrator.ingress import authorization
 from istio_integrator.relations import forward_auth, kubeflow
 
 
@@ -18,7 +18,7 @@ def request(**changes):
 
 
 def decide(*received, strict=True, services=("kubeflow/oidc", "sso/oidc"), forwarded=()):
-    return guards.decide(
+    return authorization.decide(
         received,
         forwarded,
         strict=strict,
@@ -32,9 +32,9 @@ def decide(*received, strict=True, services=("kubeflow/oidc", "sso/oidc"), forwa
 def test_complete_request_names_who_is_asked():
     headers = {"allowed-request-headers": ["cookie"], "allowed-response-headers": ["X-User"]}
     decision = decide(said(request(**headers)))
-    assert decision == guards.Decision(
-        guard=guards.Guard(
-            service=guards.Service(
+    assert decision == authorization.Decision(
+        guard=authorization.Guard(
+            service=authorization.Service(
                 host="oidc.kubeflow.svc.cluster.local",
                 port=8080,
                 request_headers=("cookie",),
@@ -66,7 +66,7 @@ def test_ingress_is_closed_until_somebody_can_be_asked(received, strict, words):
 
 
 def test_ingress_without_the_relation_is_open_where_the_operator_says_so():
-    assert decide(strict=False) == guards.Decision()
+    assert decide(strict=False) == authorization.Decision()
 
 
 MESSAGES = st.sampled_from([None, request(), request(port=1)])
@@ -120,7 +120,7 @@ def test_address_on_forward_auth_names_who_is_asked_and_at_which_path(text):
 
 
 def test_name_of_the_default_domain_means_a_service_of_any_cluster():
-    decision = guards.decide(
+    decision = authorization.decide(
         [],
         [forwarded_by(address())],
         strict=True,

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from istio_integrator.ingress import choice, gateway, observed
+from istio_integrator.mesh import plaintext
 
 HOSTS = ("kf.example",)
 MARKS = {"istio": "ingressgateway"}
@@ -267,8 +268,9 @@ CHANGES = {
     "another host": (("shop.example",), False, HOSTS, "serves host shop.example too"),
     "one more host": ((*HOSTS, "shop.example"), False, HOSTS, "serves host shop.example too"),
     "all hosts": ((), False, HOSTS, "is on the same workload"),
-    "a wildcard": (("*.kf.example",), False, HOSTS, "needs TLS"),
-    "a wildcard with TLS": (("*.kf.example",), True, ("*.kf.example",), ""),
+    "a wildcard": (("*.kf.example",), False, ("*.kf.example",), ""),
+    "a wildcard around theirs": (("*.example",), False, HOSTS, "'shop.example', which is within"),
+    "a wildcard around theirs with TLS": (("*.example",), True, ("*.example",), ""),
     "free hosts": (("a.example",), False, ("a.example",), ""),
 }
 
@@ -343,7 +345,7 @@ def test_whatever_an_object_holds_it_is_read(value):
         observed.Workload.of(each)
         observed.Service.of(each)
         observed.Neighbour.of(each)
-        observed.is_router(each)
+        plaintext.is_router(each)
         observed.is_scoped(each)
         gateway.served(each)
         choice.resolve(wishes(), found(gateways=(each,), current=PLACE))

@@ -145,7 +145,7 @@ def older(number, prefix, rewrite=None, namespace=None):
     return list(found.routes)
 
 
-def newer(number=1, endpoint="istio-ingress-route", **asked):
+def newer(number=1, endpoint="istio-ingress-route", kind="http_routes", **asked):
     """What one relation asks for by the newer interface."""
     route = {
         "name": "a",
@@ -154,19 +154,23 @@ def newer(number=1, endpoint="istio-ingress-route", **asked):
         **asked,
     }
     config = ingress_route.IstioIngressRouteConfig.model_validate(
-        {"model": "kubeflow", "http_routes": [route]}
+        {"model": "kubeflow", kind: [route]}
     )
     received = ingress_route.Received(
-        endpoint=endpoint, relation=number, application=f"app-{number}", config=config
+        endpoint=endpoint, relation=number, application=f"app-{number}", message=config
     )
     (found,) = requested.by_ingress_route([received], [], TERMS)
     assert found.problems == ()
     return list(found.routes)
 
 
-def objects(*found):
+def objects(*found, has_calls=True):
     context = http_routes.Context.of(
-        http_routes.fit(found)[0], application="us", model="kubeflow", domain="cluster.local"
+        http_routes.fit(found)[0],
+        application="us",
+        model="kubeflow",
+        domain="cluster.local",
+        has_calls=has_calls,
     )
     return manifests.render(http_routes.FOLDER, context)
 
@@ -234,6 +238,76 @@ def test_shares_and_hosts_are_kept():
     assert one["spec"]["hostnames"] == ["a.example.com"]
     (only,) = one["spec"]["rules"]
     assert [each["weight"] for each in only["backendRefs"]] == [9, 1]
+
+
+def calls(*methods, headers=None, **more):
+    """What one relation asks for with gRPC; a method is `SERVICE` or `SERVICE/METHOD`."""
+    named = [dict(zip(("service", "method"), one.split("/"), strict=False)) for one in methods]
+    matches = [{"method": each, "headers": headers} for each in named] or None
+    return newer(kind="grpc_routes", matches=matches, **more)
+
+
+@pytest.mark.parametrize(
+    ("method", "want"),
+    [
+        ("ml.Store/Get", {"type": "Exact", "service": "ml.Store", "method": "Get"}),
+        ("ml.Store", {"type": "Exact", "service": "ml.Store"}),
+    ],
+)
+def test_method_of_grpc_is_that_of_a_grpc_route(method, want):
+    (one,) = objects(*calls(method, headers={"x-a": "1"}, hostnames=["a.example.com"]))
+    assert (one["kind"], one["spec"]["hostnames"]) == ("GRPCRoute", ["a.example.com"])
+    (only,) = one["spec"]["rules"]
+    headers = [{"type": "Exact", "name": "x-a", "value": "1"}]
+    assert only["matches"] == [{"method": want, "headers": headers}]
+    assert only["backendRefs"][0]["name"] == "app-1"
+
+
+def test_every_call_is_a_grpc_route_without_a_match():
+    (one,) = objects(*calls())
+    assert one["kind"] == "GRPCRoute"
+    assert "matches" not in one["spec"]["rules"][0]
+
+
+def test_name_by_which_the_guard_knows_a_grpc_route_is_its_rules():
+    (one,) = objects(*calls("ml.Store", endpoint="istio-ingress-route-unauthenticated"))
+    assert one["spec"]["rules"][0]["name"].endswith("secret")
+
+
+def test_what_no_grpc_route_can_have_is_an_http_route():
+    (dotted,) = objects(*calls("ml.Store/Get.All"))
+    assert dotted["kind"] == "HTTPRoute"
+    assert dotted["spec"]["rules"][0]["matches"][0]["path"]["value"] == "/ml.Store/Get.All"
+    redirect = {"type": "RequestRedirect", "requestRedirect": {"scheme": "https"}}
+    (led,) = objects(*calls("ml.Store", filters=[redirect]))
+    assert led["kind"] == "HTTPRoute"
+    (older,) = objects(*calls("ml.Store/Get"), has_calls=False)
+    assert older["kind"] == "HTTPRoute"
+    assert older["spec"]["rules"][0]["matches"][0]["path"]["type"] == "Exact"
+
+
+def test_call_that_is_an_older_path_is_the_olders():
+    exact = [{"path": {"type": "Exact", "value": "/ml.Store/Get"}}]
+    found, problems = http_routes.fit([*newer(1, matches=exact), *calls("ml.Store/Get", number=2)])
+    assert [one.relation for one in found] == [1]
+    assert len(problems) == 1
+
+
+@pytest.mark.parametrize(
+    ("version", "want"),
+    [
+        ("1.30.0", True),
+        ("1.31.1", True),
+        ("2.0", True),
+        ("1.29.4", False),
+        ("1.9.9", False),
+        ("", False),
+        ("unknown", False),
+        ("1.", False),
+    ],
+)
+def test_grpc_routes_are_for_an_istio_that_serves_them_beside_http_routes(version, want):
+    assert http_routes.has_calls(version) is want
 
 
 def test_what_is_served_unasked_has_a_name_that_nobody_else_knows():

@@ -5,8 +5,8 @@ import dataclasses
 
 import pytest
 
-from istio_integrator.ingress import guard_change
-from tests.unit.charm.ingress.test_guards import SERVICE, guards, rendered
+from istio_integrator.ingress import authorization, guard_change
+from tests.unit.charm.ingress.test_guards import SERVICE, rendered
 from tests.unit.charm.ingress_world import auth, route
 
 GUARD = "istio-integrator.kubeflow.istio-integrator"
@@ -14,7 +14,7 @@ GUARD = "istio-integrator.kubeflow.istio-integrator"
 
 @pytest.fixture
 def wanted():
-    return rendered(guards.Guard(service=SERVICE))
+    return rendered(authorization.Guard(service=SERVICE))
 
 
 def former(guard):
@@ -61,12 +61,15 @@ def test_filters_that_are_switched_on_otherwise_are_none_for_the_routes_that_sta
 @pytest.mark.parametrize(
     "other",
     [
-        pytest.param(guards.Guard(), id="closed"),
+        pytest.param(authorization.Guard(), id="closed"),
         pytest.param(
-            guards.Guard(service=dataclasses.replace(SERVICE, port=81)), id="another service"
+            authorization.Guard(service=dataclasses.replace(SERVICE, port=81)),
+            id="another service",
         ),
         pytest.param(
-            guards.Guard(service=dataclasses.replace(SERVICE, response_headers=("x-user",))),
+            authorization.Guard(
+                service=dataclasses.replace(SERVICE, response_headers=("x-user",))
+            ),
             id="another word",
         ),
     ],

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from istio_integrator.ingress import gateway, guards, observed
+from istio_integrator.ingress import authorization, gateway, guards, observed
 from istio_integrator.kube import manifests
 from istio_integrator.relations import forward_auth, kubeflow
 
-SERVICE = guards.Service(
+SERVICE = authorization.Service(
     host="oidc.kubeflow.svc.cluster.local",
     port=8080,
     request_headers=("cookie", "x-auth-token"),
@@ -25,13 +25,14 @@ TARGET = gateway.Target(
 )
 
 
-def context(guard, target=TARGET, hosts=("kf.example",), unasked=(), **how):
+def context(guard, target=TARGET, hosts=("kf.example",), unasked=(), redirects=False, **how):
     return guards.context(
         guard,
         dataclasses.replace(target, hosts=tuple(hosts), **how),
         owner="kubeflow.istio-integrator",
         model="kubeflow",
         domain="cluster.local",
+        redirects=redirects,
         unasked=unasked,
     )
 
@@ -65,7 +66,7 @@ def filters(envoy_filter):
 def test_what_an_application_on_forward_auth_hears_of_a_request_is_not_the_clients_word():
     bag = {"decisions_address": "http://oidc.sso.svc/auth", "app_names": "[]"}
     (said,) = [kubeflow.Received(1, "oauth2-proxy", *forward_auth.read(bag))]
-    guard = guards.decide(
+    guard = authorization.decide(
         [],
         [said],
         strict=True,
@@ -90,7 +91,7 @@ def test_what_an_application_on_forward_auth_hears_of_a_request_is_not_the_clien
 def test_identity_that_a_service_does_not_say_is_taken_away_and_never_kept():
     service = dataclasses.replace(SERVICE, response_headers=("x-user",))
     assert service.identity_headers == ("x-user", "kubeflow-userid", "kubeflow-groups")
-    strip, authorize = filters(rendered(guards.Guard(service=service)))
+    strip, authorize = filters(rendered(authorization.Guard(service=service)))
     answer = authorize["typed_config"]["http_service"]["authorization_response"]
     kept = [one["exact"] for one in answer["dynamic_metadata_from_headers"]["patterns"]]
     assert kept == ["x-user"]
@@ -102,7 +103,7 @@ def test_identity_that_a_service_does_not_say_is_taken_away_and_never_kept():
 
 
 def test_identity_headers_are_those_that_only_the_service_says():
-    service = guards.Service(
+    service = authorization.Service(
         host="x",
         port=1,
         request_headers=("x-auth-token",),
@@ -111,7 +112,7 @@ def test_identity_headers_are_those_that_only_the_service_says():
     assert service.identity_headers == ("kubeflow-userid", "kubeflow-groups")
 
 
-GUARD = guards.Guard(service=SERVICE)
+GUARD = authorization.Guard(service=SERVICE)
 WILDCARD = ("*.kf.example", "kf.example")
 
 
@@ -143,10 +144,8 @@ def test_host_that_a_request_names_decides_on_a_shared_gateway():
     ("target", "hosts", "how"),
     [
         pytest.param(TARGET, (), {}, id="no hosts"),
-        pytest.param(neighbours("shop/web"), WILDCARD, {}, id="a wildcard"),
-        pytest.param(
-            neighbours("shop/web"), WILDCARD, {"is_own": True, "only_https": True}, id="of our own"
-        ),
+        pytest.param(neighbours("shop/web"), (), {}, id="no hosts beside others"),
+        pytest.param(neighbours("shop/web"), (), {"is_own": True}, id="of our own"),
     ],
 )
 def test_gateway_of_our_own_has_the_filters_before_everything(target, hosts, how):
@@ -205,22 +204,52 @@ def test_filter_is_as_small_before_thousands_of_hosts(hosts):
     assert rendered(GUARD, target, hosts) == rendered(GUARD, neighbours("shop/web"), hosts)
 
 
-def test_wildcard_on_a_shared_gateway_is_guarded_by_its_gateway_where_there_is_only_https():
-    envoy_filter = rendered(GUARD, neighbours("shop/web"), WILDCARD, only_https=True)
-    assert [one["disabled"] for one in filters(envoy_filter)] == [True, True]
-    hosts = [
-        patch["match"]["routeConfiguration"] for patch in patches(envoy_filter, "VIRTUAL_HOST")
-    ]
-    assert hosts == [
-        {"gateway": "kubeflow/kubeflow-gateway"},
-        {"vhost": {"name": "*.kf.example:80"}},
-        {"vhost": {"name": "*.kf.example:443"}},
-    ]
+def script(*given, **how):
+    everywhere, *_ = patches(rendered(*given, **how), "ROUTE_CONFIGURATION")
+    return json.dumps(everywhere["patch"]["value"])
+
+
+def test_host_within_a_wildcard_is_told_by_its_ending_whoever_is_on_the_gateway():
+    for target in (TARGET, neighbours("shop/web")):
+        envoy_filter = rendered(GUARD, target, WILDCARD)
+        assert [one["disabled"] for one in filters(envoy_filter)] == [True, True]
+        (ours,) = patches(envoy_filter, "VIRTUAL_HOST")
+        assert ours["match"]["routeConfiguration"] == {"gateway": "kubeflow/kubeflow-gateway"}
+        found = script(GUARD, target, WILDCARD)
+        assert "guarded[ [[kf.example]] ] = true" in found
+        assert "table.insert(endings, [[.kf.example]])" in found
+    assert "endings" not in script(GUARD, TARGET, ("kf.example",))
+    assert "endings" not in script(GUARD, TARGET, WILDCARD, is_own=True)
+
+
+@pytest.mark.parametrize(
+    ("only_https", "redirects", "spares"),
+    [(True, True, True), (True, False, False), (False, True, False), (False, False, False)],
+)
+def test_others_within_our_wildcard_are_spared_while_ours_is_and_stays_redirected(
+    only_https, redirects, spares
+):
+    target = neighbours("shop/web")
+    how = {"only_https": only_https, "redirects": redirects}
+    assert ("x-forwarded-proto" in script(GUARD, target, WILDCARD, **how)) is spares
+    named = [] if spares else ["shop/web"]
+    within = dataclasses.replace(
+        target,
+        neighbours=(
+            observed.Neighbour("shop/web", (observed.Server(80, ("shop/A.kf.example",)),)),
+            observed.Neighbour("shop/else", (observed.Server(80, ("shop.example", "*")),)),
+            observed.Neighbour("shop/tls", (observed.Server(443, ("b.kf.example",)),)),
+        ),
+    )
+    assert guards.guarded_too(context(GUARD, within, WILDCARD, **how), within) == named
 
 
 def leaving(**headers):
     service = dataclasses.replace(SERVICE, **headers)
-    return {header.name: header.value for header in context(guards.Guard(service=service)).leaving}
+    return {
+        header.name: header.value
+        for header in context(authorization.Guard(service=service)).leaving
+    }
 
 
 def test_each_spelling_of_an_identity_leaves_as_the_service_said_it():
@@ -259,7 +288,7 @@ def test_old_proxies_are_not_given_what_they_would_refuse_their_routes_for():
     assert [one for one in (*taken, *refused) if version.match(one)] == taken
 
 
-@pytest.mark.parametrize("guard", [guards.Guard(), GUARD], ids=["closed", "asking"])
+@pytest.mark.parametrize("guard", [authorization.Guard(), GUARD], ids=["closed", "asking"])
 def test_everybody_is_asked_about_who_is_not_spared(guard):
     for hosts in ((), ("kf.example",), WILDCARD):
         strip, authorize = filters(rendered(guard, TARGET, hosts))
@@ -273,7 +302,7 @@ def test_everybody_is_asked_about_who_is_not_spared(guard):
 
 
 def test_identity_is_taken_away_before_the_service_is_asked():
-    strip, authorize = filters(rendered(guards.Guard(service=SERVICE)))
+    strip, authorize = filters(rendered(authorization.Guard(service=SERVICE)))
     assert "identity[ [[kubeflow-userid]] ] = true" in json.dumps(strip)
     config = authorize["typed_config"]
     assert config["failure_mode_allow"] is False
@@ -285,7 +314,7 @@ def test_identity_is_taken_away_before_the_service_is_asked():
 
 
 def test_closed_guard_asks_a_service_that_does_not_exist():
-    _, authorize = filters(rendered(guards.Guard()))
+    _, authorize = filters(rendered(authorization.Guard()))
     config = authorize["typed_config"]
     assert config["failure_mode_allow"] is False
     assert config["http_service"]["server_uri"]["cluster"] == "istio-integrator-closed"
@@ -320,7 +349,7 @@ def test_exceptions_change_routes_and_no_filter_whichever_comes_first(hosts):
 
 
 def test_closed_guard_makes_no_exception():
-    assert patches(rendered(guards.Guard(), unasked=(OPEN,)), "HTTP_ROUTE") == []
+    assert patches(rendered(authorization.Guard(), unasked=(OPEN,)), "HTTP_ROUTE") == []
 
 
 @given(st.lists(st.text(max_size=40) | st.just(OPEN)))

@@ -159,14 +159,27 @@ def test_host_that_a_neighbour_serves_is_refused():
     assert "kf.example.com" in refusal.message
 
 
-def test_wildcard_on_a_shared_gateway_needs_https():
-    cluster = found(gateways=[a_gateway("shop/web", "shop.example.com")])
+@pytest.mark.parametrize(
+    "theirs", ["a.kf.example.com", "shop/A.KF.example.com", "*.a.kf.example.com"]
+)
+def test_wildcard_around_a_neighbours_host_needs_https(theirs):
+    cluster = found(gateways=[a_gateway("shop/web", theirs)])
     hosts = ("*.kf.example.com",)
-    assert isinstance(choice.resolve(wishes(hosts=hosts), cluster), gateway.Refusal)
+    refusal = choice.resolve(wishes(hosts=hosts), cluster)
+    assert isinstance(refusal, gateway.Refusal)
+    assert "shop/web" in refusal.message
+    assert "a.kf.example.com" in refusal.message
     assert isinstance(choice.resolve(wishes(hosts=hosts), found()), gateway.Target)
     assert isinstance(
         choice.resolve(wishes(hosts=hosts, only_https=True), cluster), gateway.Target
     )
+
+
+@pytest.mark.parametrize("theirs", ["kf.example.com", "*.example.com", "*", "akf.example.com"])
+def test_wildcard_beside_a_neighbours_hosts_is_served(theirs):
+    cluster = found(gateways=[a_gateway("shop/web", theirs)])
+    answer = choice.resolve(wishes(hosts=("*.kf.example.com",)), cluster)
+    assert isinstance(answer, gateway.Target)
 
 
 def test_gateway_elsewhere_is_refused_where_istiod_is_scoped():

@@ -261,16 +261,6 @@ def test_route_with_one_match_that_cannot_be_served_is_not_served_by_the_other()
     assert wishes.plan(wishes.received(1, asked)).routes == ()
 
 
-def test_services_of_another_model_are_not_served():
-    found = wishes.plan(wishes.received(1, wishes.route(match("/a")), model="other"))
-    assert found.routes == ()
-    (problem,) = found.problems
-    assert problem == (
-        "istio-ingress-route:1 app-1: asks for Services of other: only those of kubeflow are "
-        "served"
-    )
-
-
 def older(relation, prefix, application=None):
     message = kubeflow.IngressRequest(service="app", port=80, prefix=prefix)
     return kubeflow.Received(relation, application or f"app-{relation}", message)

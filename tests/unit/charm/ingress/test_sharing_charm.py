@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from ops import testing
 
 from tests.unit.charm.ingress_world import (
@@ -51,9 +50,7 @@ def test_gateway_that_was_open_waits_for_its_connections_before_it_asks(world):
     assert len(world.routes()) == 1
 
 
-@pytest.mark.parametrize("hosts", ["", "*.kf.example.com"])
-def test_newcomer_to_our_gateway_is_spared_by_its_https_and_nothing_of_ours_changes(world, hosts):
-    world.config = {"hosts": hosts}
+def test_newcomer_to_our_gateway_is_spared_by_its_https_and_nothing_of_ours_changes(world):
     world.related = [route(), auth()]
     assert isinstance(world.status(), testing.ActiveStatus)
     neighbour(world.fake)
@@ -70,6 +67,36 @@ def test_newcomer_to_our_gateway_is_spared_by_its_https_and_nothing_of_ours_chan
     world.related = [route()]
     world.run()
     assert "istio-integrator-closed" in json.dumps(world.guard())
+
+
+def test_newcomer_beside_our_wildcard_changes_nothing_at_all(world):
+    world.config = {"hosts": "*.kf.example.com"}
+    world.related = [route(), auth()]
+    assert isinstance(world.status(), testing.ActiveStatus)
+    neighbour(world.fake)
+    world.fake.writes.clear()
+    assert isinstance(world.status(), testing.ActiveStatus)
+    assert world.fake.writes == []
+
+
+def test_others_within_our_wildcard_are_asked_about_until_the_gateway_only_redirects(world):
+    """Routes of one virtual host are asked about at the latest when they are not redirected."""
+    world.config = {"hosts": "*.kf.example.com", "tls_secret": "tls"}
+    world.related = [route(), auth()]
+    world.run()
+    assert "x-forwarded-proto" not in json.dumps(world.guard()["spec"])
+    world.config["https_redirect"] = True
+    world.run()
+    assert "x-forwarded-proto" not in json.dumps(world.guard()["spec"])
+    assert world.gateway()["spec"]["servers"][0]["tls"] == {"httpsRedirect": True}
+    world.run()
+    assert "x-forwarded-proto" in json.dumps(world.guard()["spec"])
+    world.config["https_redirect"] = False
+    world.fake.writes.clear()
+    world.run()
+    assert "x-forwarded-proto" not in json.dumps(world.guard()["spec"])
+    kinds = [write.split()[1] for write in world.fake.writes]
+    assert kinds.index("envoyfilters") < kinds.index("gateways")
 
 
 def test_refused_options_for_another_gateway_leave_the_guard_where_it_is(world):

@@ -37,7 +37,7 @@ def received(relation, *http, application=None, endpoint=ASKED, **more):
         endpoint=endpoint,
         relation=relation,
         application=application or f"app-{relation}",
-        config=ingress_route.IstioIngressRouteConfig.model_validate(config(*http, **more)),
+        message=ingress_route.IstioIngressRouteConfig.model_validate(config(*http, **more)),
     )
 
 

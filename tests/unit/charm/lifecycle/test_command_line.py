@@ -27,6 +27,7 @@ def test_command_line_of_a_member(fake):
         "--mesh-namespace": "istio-system",
         "--mesh-revision": "default",
         "--membership": "namespace",
+        "--data-plane": "sidecar",
         "--included-pods": "",
         "--excluded-pods": "",
         "--lifecycle-namespaces": "model,profiles,labelled",
@@ -65,3 +66,15 @@ def test_layer_has_no_check_that_kills_the_container():
     written = layer.pebble_layer(["run"])
     assert all("level" not in check for check in written["checks"].values())
     assert written["services"]["lifecycle"]["on-check-failure"] == {"live": "restart"}
+
+
+def test_status_port_is_read_back(fake):
+    argv = command_line.run(context(fake), joined=True)
+    command = layer.pebble_layer(argv)["services"]["lifecycle"]["command"]
+    assert command_line.status_port(command) == 15020
+
+
+@given(st.text())
+def test_command_line_of_somebody_else_tells_no_port_or_one(text):
+    port = command_line.status_port(text)
+    assert port is None or port >= 0

@@ -8,15 +8,16 @@ from istio_integrator.kube import records
 from istio_integrator.membership import decision
 
 ENABLED = {"istio-injection": "enabled"}
+AMBIENT = {"istio.io/dataplane-mode": "ambient"}
 LABELS = st.dictionaries(
     st.sampled_from(["istio-injection", "istio.io/rev", "istio.io/dataplane-mode", "team"]),
     st.sampled_from(["enabled", "disabled", "canary", "ambient"]),
 )
-WANTED = st.sampled_from([None, ENABLED, {"istio.io/rev": "canary"}])
+WANTED = st.sampled_from([None, ENABLED, {"istio.io/rev": "canary"}, AMBIENT])
 RECORDS = st.none() | st.builds(
     records.Record,
     owner=st.sampled_from(["me", "other"]),
-    values=st.sampled_from([{}, ENABLED, {"istio.io/rev": "canary"}]),
+    values=st.sampled_from([{}, ENABLED, {"istio.io/rev": "canary"}, AMBIENT]),
     before=st.just({"istio-injection": None}),
 )
 
@@ -26,16 +27,23 @@ def places(draw):
     """Labels of a namespace and our record of it, which often says that they are ours."""
     labels, record = draw(LABELS), draw(RECORDS)
     if draw(st.booleans()):
-        ours = draw(st.sampled_from([ENABLED, {"istio.io/rev": "canary"}]))
+        ours = draw(st.sampled_from([ENABLED, {"istio.io/rev": "canary"}, AMBIENT]))
         rest = {key: labels[key] for key in labels.keys() & {"team"}}
         before = dict.fromkeys(ours)
         return {**rest, **ours}, records.Record(owner="me", values=ours, before=before)
     return labels, record
 
 
-def decided(labels, record, wanted, *, alive=True):
+def decided(labels, record, wanted, *, alive=True, missing=""):
     return decision.decide(
-        namespace="ns", labels=labels, record=record, owner="me", member_labels=wanted, alive=alive
+        namespace="ns",
+        labels=labels,
+        record=record,
+        owner="me",
+        member_labels=wanted,
+        alive=alive,
+        data_plane="ambient" if wanted == AMBIENT else "sidecar",
+        missing=missing,
     )
 
 
@@ -92,6 +100,25 @@ def test_what_was_decided_is_undone_whatever_was_wanted_in_between(labels, first
     two = decided(after, one.record, second)
     after = merged(after, two.labels)
     assert merged(after, decision.leave(after, two.record)) == labels
+
+
+@given(places(), WANTED, st.booleans())
+def test_ambient_is_what_the_namespace_says_afterwards(place, wanted, alive):
+    labels, record = place
+    found = decided(labels, record, wanted, alive=alive)
+    says = merged(labels, found.labels).items() >= AMBIENT.items()
+    assert (found.data_plane == "ambient") == (says and wanted == AMBIENT)
+    if found.joined and wanted is not None:
+        assert says == (wanted == AMBIENT)
+
+
+@given(places(), st.booleans())
+def test_namespace_is_left_as_it_is_where_ambient_lacks_something(place, alive):
+    labels, record = place
+    found = decided(labels, record, AMBIENT, alive=alive, missing="no ztunnel")
+    assert not found.labels
+    assert found.record == record
+    assert found.blocked
 
 
 @given(RECORDS.filter(bool))

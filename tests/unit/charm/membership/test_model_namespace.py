@@ -139,7 +139,6 @@ def test_label_of_somebody_else_is_used_and_not_taken_over(fake):
             "kubeflow istio-injection-",
             id="disabled",
         ),
-        pytest.param({"istio.io/dataplane-mode": "ambient"}, "is in ambient mode", id="ambient"),
         pytest.param(
             {"istio-injection": "enabled", "istio.io/rev": "x"}, "has both", id="both labels"
         ),
@@ -238,7 +237,7 @@ def test_namespace_leaves_when_membership_changes(fake, wish):
         pytest.param(ENABLED, "so every pod joins: set mesh-membership=namespace", id="enabled"),
         pytest.param({"istio.io/rev": "x"}, "kubectl label ns kubeflow istio.io/rev-", id="rev"),
         pytest.param({"istio-injection": "disabled"}, "istio-injection=disabled", id="disabled"),
-        pytest.param({"istio.io/dataplane-mode": "ambient"}, "is in ambient mode", id="ambient"),
+        pytest.param({"istio.io/dataplane-mode": "ambient"}, "so every pod joins", id="ambient"),
     ],
 )
 def test_pods_join_one_by_one_only_where_the_namespace_says_nothing(fake, labels, words):

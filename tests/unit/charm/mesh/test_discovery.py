@@ -42,6 +42,7 @@ def test_discovery_finds_a_living_mesh_and_what_it_can_do(fake):
         probed=True,
         native_sidecars=True,
         proxy_revision="default",
+        discovery_address="istiod.istio-system.svc:15012",
     )
     assert fake.writes == []
 

@@ -1,3 +1,5 @@
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -122,6 +124,7 @@ INJECTORS = st.lists(
     st.builds(
         injectors.Injector,
         namespace=st.sampled_from(["", "x", "y"]),
+        remote_namespace=st.sampled_from(["", "x"]),
         revision=NAMES,
         istiod_revision=NAMES,
         is_default=st.booleans(),
@@ -134,11 +137,15 @@ INJECTORS = st.lists(
 def test_choose_takes_one_that_was_asked_for_or_says_why_not(there, namespace, revision):
     choice = injectors.choose(there, namespace=namespace, revision=revision, application="app")
     if isinstance(choice, injectors.Injector):
-        assert choice in there
-        assert namespace in ("", choice.namespace)
+        assert namespace in ("", choice.installed_in)
+        told = choice.remote_namespace == namespace
+        assert choice in there or (
+            told and dataclasses.replace(choice, remote_namespace="") in there
+        )
         assert revision in ("", choice.revision, choice.istiod_revision)
         return
     assert choice.message
+    assert not choice.message.endswith("=")
     assert isinstance(choice, injectors.NoInjector) or there
 
 

@@ -51,3 +51,48 @@ CLOSED = {"outboundTrafficPolicy": {"mode": "REGISTRY_ONLY"}}
 )
 def test_what_proxies_let_out_is_the_nearest_sidecars_word(settings, sidecars, want):
     assert meshconfig.is_registry_only(settings, sidecars, model="m") is want
+
+
+def config_map(text):
+    """A ConfigMap with a mesh configuration."""
+    return {"data": {"mesh": text}}
+
+
+@pytest.mark.parametrize(
+    ("below", "own", "want"),
+    [
+        pytest.param(None, config_map("rootNamespace: a"), {"rootNamespace": "a"}, id="none"),
+        pytest.param(config_map("x: 1"), None, {"x": 1}, id="alone"),
+        pytest.param(config_map("x: 1\ny: 2"), config_map("x: 3"), {"x": 3, "y": 2}, id="before"),
+        pytest.param(
+            config_map("defaultConfig: {a: 1, b: {c: 2}}"),
+            config_map("defaultConfig: {a: 3, b: {d: 4}}"),
+            {"defaultConfig": {"a": 3, "b": {"c": 2, "d": 4}}},
+            id="within",
+        ),
+        pytest.param(
+            config_map("defaultConfig: text"),
+            config_map("defaultConfig: {a: 1}"),
+            {"defaultConfig": {"a": 1}},
+            id="of another shape",
+        ),
+        pytest.param(config_map("a: [1"), config_map("b: 1"), {"b": 1}, id="unreadable"),
+    ],
+)
+def test_shared_settings_lie_below_those_of_the_mesh(below, own, want):
+    assert meshconfig.settings(below, own) == want
+
+
+@pytest.mark.parametrize(
+    ("env", "want"),
+    [
+        ([{"name": "SHARED_MESH_CONFIG", "value": "istio-user"}], "istio-user"),
+        ([{"name": "SHARED_MESH_CONFIG", "valueFrom": {}}], ""),
+        ([{"name": "REVISION", "value": "x"}], ""),
+        ("text", ""),
+    ],
+)
+def test_shared_settings_are_named_by_the_environment_of_istiod(env, want):
+    spec = {"template": {"spec": {"containers": [{"name": "discovery", "env": env}]}}}
+    assert meshconfig.shared({"spec": spec}) == want
+    assert meshconfig.shared(None) == ""

@@ -24,6 +24,14 @@ def test_native_sidecars_are_used_where_all_agree(mode, shown, kubelets, expecte
     assert native_sidecars.decide(mode, shown=shown, kubelets=kubelets)[0] is expected
 
 
+@pytest.mark.parametrize("kubelets", [[], ["unknown"], ["v1.36.3", ""]])
+def test_kubelet_whose_version_is_not_known_is_not_called_too_old(kubelets):
+    """Nothing about it is said but that."""
+    decision, said = native_sidecars.decide("native", shown=True, kubelets=kubelets)
+    assert decision is False
+    assert said == "sidecar-mode=native, but not every node tells its kubelet's version"
+
+
 @given(
     st.sampled_from(["auto", "native", "classic"]),
     st.booleans(),

@@ -1,5 +1,7 @@
 """The library that controllers use learns which Gateway serves the model, and that none does."""
 
+import json
+
 import ops
 import pytest
 from charmlibs.interfaces import gateway_metadata as library
@@ -8,6 +10,7 @@ from ops import testing
 from integrator_contract import names
 from istio_integrator.ingress import gateway
 from tests.unit.charm import fake_cluster, ingress_world
+from tests.unit.charm.ingress import wishes
 
 META = {
     "name": "jupyter-controller",
@@ -143,3 +146,26 @@ def test_a_model_that_is_served_stays_served_where_the_gateway_api_is_missing(wo
     assert "no v1 of GRPCRoute" in world.run().unit_status.message
     assert world.gateway()["apiVersion"] == "networking.istio.io/v1"
     assert len(world.routes()) == 1
+
+
+def test_calls_are_grpc_routes_and_with_roles_of_before_they_are_http_routes(world):
+    store = {"method": {"service": "ml.Store", "method": "Get"}}
+    bag = {"config": json.dumps(wishes.config(grpc=[wishes.route(store)]))}
+    world.related.append(
+        testing.Relation(wishes.ASKED, remote_app_name="envoy", remote_app_data=bag)
+    )
+    refuse(world, ("create", "grpcroutes"), ("patch", "grpcroutes"))
+    world.run()
+    assert world.all("GRPCRoute") == []
+    paths = [one["spec"]["rules"][0]["matches"][0]["path"] for one in world.all("HTTPRoute")]
+    assert {"type": "Exact", "value": "/ml.Store/Get"} in paths
+    world.fake.forbidden.clear()
+    world.run()
+    (call,) = world.all("GRPCRoute")
+    assert call["spec"]["rules"][0]["matches"][0]["method"]["method"] == "Get"
+    assert len(world.all("HTTPRoute")) == len(paths) - 1
+    (rule,) = world.all("DestinationRule")
+    assert rule["spec"]["host"].startswith("app.")
+    world.config.clear()
+    world.run()
+    assert world.all("GRPCRoute") == []

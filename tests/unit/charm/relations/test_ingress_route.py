@@ -257,6 +257,6 @@ def test_whatever_stands_somewhere_is_read_or_said(place, value):
         # What is read can be served, or is refused by a name.
         wishes.plan(
             ingress_route.Received(
-                endpoint=wishes.ASKED, relation=1, application="app", config=config
+                endpoint=wishes.ASKED, relation=1, application="app", message=config
             )
         )

@@ -65,7 +65,7 @@ def remembering(**values):
 
 
 def replacement(**values):
-    return replica(**{"uid": "new", "injected": True, "created": NOW - 3, **values})
+    return replica(**{"uid": "new", "in_mesh": True, "created": NOW - 3, **values})
 
 
 def guarded(**values):

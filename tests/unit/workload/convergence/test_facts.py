@@ -13,7 +13,7 @@ READY = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00
 
 
 def replica(**values):
-    return facts.replica(pods.pod(**values), WANTED, OURS)
+    return facts.replica(pods.pod(**values), WANTED, OURS, in_mesh=False)
 
 
 def test_a_ready_pod_says_since_when():
@@ -52,7 +52,7 @@ def test_the_template_is_known_by_its_hash(label):
 
 def test_what_is_not_ours_says_why():
     not_ours = eligible.Ownership("", False, "BarePod", "nothing would create it again")
-    found = facts.replica(pods.pod(), WANTED, not_ours)
+    found = facts.replica(pods.pod(), WANTED, not_ours, in_mesh=False)
 
     assert (found.fixable, found.reason) == (False, "BarePod")
 
@@ -106,4 +106,4 @@ def test_a_generic_trial_pod_asks_for_a_sidecar_where_the_namespace_does_not(giv
 
 
 def test_a_pod_without_times_has_facts_all_the_same():
-    assert facts.replica(types.Pod(), WANTED, OURS).created == 0
+    assert facts.replica(types.Pod(), WANTED, OURS, in_mesh=False).created == 0

@@ -147,14 +147,14 @@ def test_a_pause_lasts_to_its_end_though_no_pod_is_missing_for_a_moment():
     pause = memory.Pause(reason="DisruptionBudget", message="m", until=NOW + 7)
     remembered = memory.Memory(pauses={"StatefulSet/a": pause}, settled=False)
 
-    decided = decide(snapshot(replica(injected=True)), remembered)
+    decided = decide(snapshot(replica(in_mesh=True)), remembered)
     assert decided.summary.paused == ()
     again = decide(snapshot(replica(), answers=injecting("StatefulSet/a")), decided.memory)
     assert (again.ask, again.evict) == ((), ())
 
     over = msgspec.structs.replace(pause, until=NOW)
     ended = memory.Memory(pauses={"StatefulSet/a": over}, settled=False)
-    assert decide(snapshot(replica(injected=True)), ended).memory.pauses == {}
+    assert decide(snapshot(replica(in_mesh=True)), ended).memory.pauses == {}
 
 
 def test_what_is_said_of_a_pause_does_not_change_while_it_is_tried_again():
@@ -200,7 +200,7 @@ def test_a_model_with_one_young_pod_is_converged_to_its_end():
     first = decide(snapshot(old, young, answers=answers, application_created=NOW))
     assert [each.name for each in first.evict] == ["a-0", "b-0"]
 
-    cured = dataclasses.replace(young, injected=True)
+    cured = dataclasses.replace(young, in_mesh=True)
     left = decide(
         snapshot(old, cured, answers=answers, application_created=NOW),
         memory.Memory(settled=False),
@@ -234,7 +234,7 @@ def test_what_is_asked_for_is_done_in_manual_mode_and_then_forgotten():
 
 
 def test_a_pod_with_a_sidecar_is_renewed_when_asked_for():
-    shot = snapshot(replica(injected=True), answers=injecting("StatefulSet/a"))
+    shot = snapshot(replica(in_mesh=True), answers=injecting("StatefulSet/a"))
 
     assert [each.name for each in decide(shot, asked("uid-a-0")).evict] == ["a-0"]
     assert not decide(shot).evict
@@ -260,10 +260,10 @@ def test_a_pod_that_is_not_ours_is_not_evicted_even_when_asked_for():
 def test_the_summary_counts_what_we_may_fix_apart_from_what_is_only_reported():
     pods = [
         replica("a-0"),
-        replica("b-0", injected=True),
+        replica("b-0", in_mesh=True),
         replica("c-0", fixable=False, reason="BarePod"),
         replica("d-0", wanted=False),
-        replica("e-0", injected=True, terminating=True),
+        replica("e-0", in_mesh=True, terminating=True),
     ]
     summary = decide(snapshot(*pods)).summary
 

@@ -45,7 +45,7 @@ def test_the_slot_is_held_until_the_replacement_is_ready(pods, open_):
     ],
 )
 def test_a_pod_that_is_being_replaced_is_counted_once(pods):
-    others = [replica("b-0", injected=True), replica("c-0")]
+    others = [replica("b-0", in_mesh=True), replica("c-0")]
     shot = snapshot(*pods, *others, desired={"StatefulSet/a": 1})
     summary = decide(shot, remembering()).summary
 
@@ -79,7 +79,7 @@ def test_a_workload_scaled_to_nothing_gives_its_slot_back():
 
 
 def test_a_replacement_without_sidecar_is_asked_about_before_it_is_blamed():
-    shot = snapshot(replacement(injected=False))
+    shot = snapshot(replacement(in_mesh=False))
     decided = decide(shot, remembering())
 
     assert [each.uid for each in decided.ask] == ["new"]
@@ -87,7 +87,7 @@ def test_a_replacement_without_sidecar_is_asked_about_before_it_is_blamed():
 
 
 def test_a_replacement_without_sidecar_ends_it():
-    bad = replacement(injected=False)
+    bad = replacement(in_mesh=False)
     shot = snapshot(bad, answers=[("StatefulSet/a", "injects", "new")])
     decided = decide(shot, remembering())
 
@@ -102,7 +102,7 @@ def test_a_replacement_without_sidecar_ends_it():
     ("verdict", "fingerprint"), [("down", "f"), ("injects", "other")], ids=["outage", "changed"]
 )
 def test_a_replacement_made_while_the_injector_was_away_is_excused(verdict, fingerprint):
-    bad = replacement(injected=False, ready_since=None)
+    bad = replacement(in_mesh=False, ready_since=None)
     shot = snapshot(bad, answers=[("StatefulSet/a", verdict, "new")])
     decided = decide(shot, remembering(fingerprint=fingerprint))
 
@@ -118,7 +118,7 @@ def test_a_replacement_made_while_the_injector_was_away_is_excused(verdict, fing
         pytest.param(guarded(), [replica(terminating=True)], True, id="being-replaced"),
         pytest.param(guarded(), [replica(revision="r2")], False, id="new-template"),
         pytest.param(guarded(fingerprint="old"), [replica()], False, id="mesh-changed"),
-        pytest.param(guarded(), [replica(injected=True)], False, id="cured"),
+        pytest.param(guarded(), [replica(in_mesh=True)], False, id="cured"),
         pytest.param(guarded(until=NOW), [replica()], False, id="time-is-over"),
     ],
 )
@@ -140,7 +140,7 @@ def test_a_replacement_that_does_not_come_up_is_reported_and_holds_its_slot():
 
 
 def test_a_replacement_that_the_injector_skips_ends_it_for_a_while():
-    shot = snapshot(replacement(injected=False), answers=[("StatefulSet/a", "skips", "new")])
+    shot = snapshot(replacement(in_mesh=False), answers=[("StatefulSet/a", "skips", "new")])
     guard = decide(shot, remembering()).memory.guards["StatefulSet/a"]
 
     assert (guard.reason, guard.until) == ("InjectorSkips", NOW + 600)
@@ -164,7 +164,7 @@ def test_a_missing_replacement_is_waited_for():
 
 
 def test_an_answer_about_another_pod_blames_nobody():
-    bad = replacement(injected=False)
+    bad = replacement(in_mesh=False)
     shot = snapshot(bad, answers=[("StatefulSet/a", "injects", "uid-a-0")])
     decided = decide(shot, remembering())
 
@@ -176,7 +176,7 @@ def test_an_answer_about_another_pod_blames_nobody():
 def three(ready, **new):
     """Two of three pods as they were, so many of them Ready, beside a replacement."""
     old = [
-        replica(f"a-{number}", injected=True, ready_since=NOW - 300 if number <= ready else None)
+        replica(f"a-{number}", in_mesh=True, ready_since=NOW - 300 if number <= ready else None)
         for number in (1, 2)
     ]
     return [replacement(**new), *old]

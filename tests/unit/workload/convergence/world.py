@@ -175,7 +175,7 @@ class World:
             uid=pod.uid,
             created=pod.created,
             workload=pod.workload,
-            injected=pod.injected,
+            in_mesh=pod.injected,
             fixable=workload.fixable,
             reason="" if workload.fixable else "OwnedFurtherUp",
             ready_since=pod.ready_since,

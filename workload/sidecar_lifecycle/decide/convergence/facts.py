@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from integrator_contract import names, selectors
+from integrator_contract import names, pods, selectors
 from sidecar_lifecycle.decide import eligible, stale
 from sidecar_lifecycle.model import types
 
@@ -27,14 +27,15 @@ class Replica:
     created: float
     workload: str = ""
     """Such as `StatefulSet/foo`."""
-    injected: bool = False
+    in_mesh: bool = False
+    """Whether it is there as its model is: with a sidecar, or in ambient mode without."""
     stale: str = ""
     """What is old about its proxy."""
     wanted: bool = True
     fixable: bool = True
     reason: str = ""
     message: str = ""
-    """Why it should have a sidecar; when it is not ours to evict, why not."""
+    """Why it should be in the mesh; when it is not ours to evict, why not."""
     ready_since: float | None = None
     crash_looping: bool = False
     terminating: bool = False
@@ -47,8 +48,8 @@ class Replica:
 
     @property
     def missing(self) -> bool:
-        """Whether it should have a sidecar and has none."""
-        return self.wanted and not self.injected and not self.terminating
+        """Whether it should be in the mesh as its model is, and is not."""
+        return self.wanted and not self.in_mesh and not self.terminating
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +71,7 @@ class Snapshot:
     desired: Mapping[str, int] = field(default_factory=dict[str, int])
     """Replicas that each workload should have; a workload that is gone is absent."""
     application_created: float | None = None
+    data_plane: pods.DataPlane = "sidecar"
     fingerprint: str = ""
     """Of all that decides about injection in this namespace."""
     answers: Mapping[str, Answer] = field(default_factory=dict[str, Answer])
@@ -85,16 +87,26 @@ def replica(
     wanted: eligible.Wanted,
     ownership: eligible.Ownership,
     proxy: stale.Proxy = stale.UNKNOWN,
+    *,
+    in_mesh: bool,
 ) -> Replica:
-    """Return the facts of one pod, given what new pods get."""
+    """Return the facts of one pod.
+
+    Args:
+        pod: the pod.
+        wanted: whether it should be in the mesh.
+        ownership: whether it is ours to replace.
+        proxy: what new pods get.
+        in_mesh: whether it is there as its model is.
+    """
     ours = ownership.fixable
     return Replica(
         name=pod.metadata.name,
         uid=pod.metadata.uid,
         created=timestamp(pod.metadata.creationTimestamp) or 0.0,
         workload=ownership.workload,
-        injected=eligible.injected(pod),
-        stale=stale.behind(pod, proxy) if wanted.wanted and eligible.injected(pod) else "",
+        in_mesh=in_mesh,
+        stale=stale.behind(pod, proxy) if wanted.wanted and in_mesh else "",
         wanted=wanted.wanted,
         fixable=ours,
         reason=wanted.reason if ours or not wanted.wanted else ownership.reason,
@@ -136,6 +148,7 @@ def fingerprint(scope: eligible.Scope, injectors: tuple[str, ...]) -> str:
         {key: scope.namespace_labels.get(key) for key in keys},
         scope.mesh_revision,
         scope.membership,
+        scope.data_plane,
         repr(_sorted(scope.included)),
         repr(_sorted(scope.excluded)),
         sorted(injectors),

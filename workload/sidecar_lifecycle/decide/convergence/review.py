@@ -98,7 +98,11 @@ def _judge(ledger: Ledger, workload: str, live: list[Replica]) -> bool:
 def _blame(ledger: Ledger, workload: str, replica: Replica, answer: Answer) -> None:
     if answer.verdict == "injects":
         message = f"{replica.name}, created in place of an evicted pod, has no sidecar either"
-        ledger.guard(workload, replica, Reason.STILL_NO_SIDECAR, f"{message}: {REMEDY}")
+        reason = Reason.STILL_NO_SIDECAR
+        if ledger.snapshot.data_plane == "ambient":
+            message = f"{replica.name}, created in place of an evicted pod, is no better"
+            reason = Reason.SIDECAR_AGAIN
+        ledger.guard(workload, replica, reason, f"{message}: {REMEDY}")
     elif answer.verdict == "skips":
         ledger.guard(workload, replica, Reason.INJECTOR_SKIPS, answer.message)
 

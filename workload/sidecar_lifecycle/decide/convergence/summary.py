@@ -47,7 +47,7 @@ def _is_coming(ledger: Ledger, replica: Replica) -> bool:
     current = ledger.rounds.get(replica.workload)
     return (
         current is not None
-        and replica.injected
+        and replica.in_mesh
         and not (replica.ready or replica.terminating)
         and replica.uid not in current.known
     )
@@ -70,7 +70,7 @@ def _row(ledger: Ledger, replica: Replica) -> Row:
 def _summary(ledger: Ledger, rows: tuple[Row, ...], settled: bool) -> answers.Summary:
     fixable = [row for row in rows if row.replica.fixable]
     in_mesh = sum(
-        each.injected and not each.terminating and not _is_coming(ledger, each)
+        each.in_mesh and not each.terminating and not _is_coming(ledger, each)
         for each in ledger.snapshot.replicas
     )
     proposed = sum(row.reason in (Reason.SETTLED_BEFORE, Reason.NOT_ASKED) for row in fixable)

@@ -36,7 +36,9 @@ def generic(scope: eligible.Scope) -> dict[str, Any]:
     """Return a pod about which the namespace's labels alone decide, if they do."""
     labels = scope.namespace_labels
     own: dict[str, str] = {}
-    if names.INJECTION not in labels and names.REVISION not in labels:
+    if scope.data_plane == "ambient":
+        own = dict(names.AMBIENT)
+    elif names.INJECTION not in labels and names.REVISION not in labels:
         by_revision = scope.mesh_revision not in ("", "default")
         own = {names.REVISION: scope.mesh_revision} if by_revision else {names.INJECT: "true"}
     container = {

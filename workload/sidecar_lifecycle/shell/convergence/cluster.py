@@ -202,24 +202,25 @@ class Cluster:
             "GET", path(resources.WORKLOADS[kind], self.settings.model, name)
         )
         try:
-            if await self._comes_back_injected(trial.of_workload(msgspec.json.decode(raw))):
+            if await self._would_be_in_mesh(trial.of_workload(msgspec.json.decode(raw)), scope):
                 return "injects", ""
         except errors.StatusError as error:
             if error.code in (429, *range(500, 600)):
                 return "down", f"pods can't be created now: {error.message}"
             return "refused", f"the next pod of {workload} would be refused: {error.message}"
         try:
-            if await self._comes_back_injected(trial.generic(scope)):
-                return "skips", f"the injector gives pods of {workload} no sidecar"
+            what = "a sidecar all the same" if scope.data_plane == "ambient" else "no sidecar"
+            if await self._would_be_in_mesh(trial.generic(scope), scope):
+                return "skips", f"the injector gives pods of {workload} {what}"
         except errors.StatusError as error:
             return "down", f"pods can't be created now: {error.message}"
-        return "down", "the injector gives new pods of the model no sidecar"
+        return "down", f"the injector gives new pods of the model {what}"
 
-    async def _comes_back_injected(self, pod: dict[str, Any]) -> bool:
+    async def _would_be_in_mesh(self, pod: dict[str, Any], scope: eligible.Scope) -> bool:
         data = await self._request(
             "POST", path(types.Pod, self.settings.model), body=pod, params={"dryRun": "All"}
         )
-        return eligible.injected(types.decode_json(data, types.Pod))
+        return eligible.in_mesh(types.decode_json(data, types.Pod), scope)
 
     async def evict(self, replica: facts.Replica) -> None:
         """Evict exactly this pod; a PodDisruptionBudget in the way is error 429."""
@@ -352,7 +353,7 @@ async def read(
         with cluster.fence.around("converge", pod):
             if eligible.alive(pod):
                 live[pod.metadata.uid] = (pod, eligible.wanted(pod, scope))
-    missing = any(each.wanted and not eligible.injected(pod) for pod, each in live.values())
+    missing = any(each.wanted and not eligible.in_mesh(pod, scope) for pod, each in live.values())
     busy = remembered.rounds or remembered.guards or remembered.request or settings.proxy.known
     alive = [pod for pod, _ in live.values()]
     owners = await cluster.owners(alive) if missing or busy else NO_OWNERS
@@ -361,11 +362,14 @@ async def read(
     for pod, each in live.values():
         with cluster.fence.around("converge", pod):
             ownership = eligible.ownership(pod, disabled, owners.lookup)
-            replicas.append(facts.replica(pod, each, ownership, settings.proxy))
+            in_mesh = eligible.in_mesh(pod, scope)
+            found = facts.replica(pod, each, ownership, settings.proxy, in_mesh=in_mesh)
+            replicas.append(found)
     snapshot = facts.Snapshot(
         replicas=tuple(replicas),
         desired=owners.desired,
         application_created=await cluster.application_created(),
+        data_plane=scope.data_plane,
         fingerprint=facts.fingerprint(scope, await cluster.injectors()),
         answers=answers,
     )

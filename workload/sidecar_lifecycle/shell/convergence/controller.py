@@ -186,12 +186,13 @@ class Controller:
             log.warning("eviction without an answer", pod=pod, error=str(error))
             return remembered
         self.figures.evicted("evicted")
-        why = "it was asked for" if replica.injected else f"no sidecar, though {replica.message}"
+        reason, why = _reason(replica)
         log.info("evicted", pod=pod, workload=replica.workload, why=why)
         await self.recorder.record(
             reading.pods[replica.uid],
-            Reason.SIDECAR_MISSING if replica.missing else Reason.PROXY_RENEWED,
-            f"Evicted ({why}): {replica.workload} creates it again with a sidecar",
+            reason,
+            f"Evicted ({why}): {replica.workload} creates it again "
+            f"{'without' if reason is Reason.SIDECAR_LEFT else 'with'} a sidecar",
         )
         return remembered
 
@@ -260,6 +261,15 @@ class Controller:
         )
         async for _ in following:
             self.woken.set()
+
+
+def _reason(replica: facts.Replica) -> tuple[Reason, str]:
+    """Say why a pod is replaced."""
+    if replica.in_mesh:
+        return Reason.PROXY_RENEWED, "it was asked for"
+    if replica.reason == Reason.SIDECAR_LEFT.value:
+        return Reason.SIDECAR_LEFT, replica.message
+    return Reason.SIDECAR_MISSING, f"not in the mesh, though {replica.message}"
 
 
 def _refusal(error: errors.StatusError, now: float) -> tuple[str, memory.Pause | None]:

@@ -151,15 +151,17 @@ class Controller:
             reports.end(tracked)
 
     def _consider(self, tracked: Tracked) -> None:
+        if tracked not in self.view:
+            return
+        is_needed = tracked.decision.action is finished.Action.STOP
         # A late renewal elects nobody, so what were passed over now would never be looked at
         # again; and two who stop the same proxy do no harm.
-        if not self._leadership.is_elected or tracked not in self.view:
-            return
-        self._reporter.considered(tracked)
-        self._doubts.considered(tracked)
-        if tracked.decision.action is finished.Action.STOP:
-            self._stops.needed(tracked)
-        else:
+        if self._leadership.is_elected:
+            self._reporter.considered(tracked)
+            self._doubts.considered(tracked)
+            if is_needed:
+                self._stops.needed(tracked)
+        if not is_needed:
             self._stops.over(tracked)
 
     def _leave(self) -> None:

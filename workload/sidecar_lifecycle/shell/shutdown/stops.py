@@ -94,7 +94,7 @@ class Stops:
             Action.GRACE: self._grace,
             Action.CANCEL: self._cancel,
             Action.FORGET: self._forget,
-            Action.ACCOUNT: self._account,
+            Action.ACCOUNT: lambda need: self._account(need.tracked),
             Action.CONSIDER: lambda need: self._consider(need.tracked),
         }
 
@@ -116,6 +116,8 @@ class Stops:
         """Take note that there is nothing to stop, or nothing any more."""
         if tracked.need is not None:
             self._step(tracked.need, Event.OVER)
+        else:
+            self._account(tracked)
 
     def leave(self, pods: Iterable[Tracked]) -> None:
         """Leave pods to the next leader."""
@@ -189,7 +191,7 @@ class Stops:
         self, need: Need, pod: types.Pod, decision: finished.Decision, way: stop.Transport
     ) -> stop.Outcome:
         def on_sent() -> None:
-            need.sent = (decision, way)
+            need.tracked.sent = (decision, way)
 
         with metrics.IN_FLIGHT.track_inprogress(), self._fence.around("stop", pod):
             return await self._stopper.stop(pod, decision, way, self._decide, on_sent)
@@ -256,13 +258,13 @@ class Stops:
         need.tracked.need = None
         metrics.PENDING.dec()
 
-    def _account(self, need: Need) -> None:
-        if need.sent is None:
+    def _account(self, tracked: Tracked) -> None:
+        if tracked.sent is None:
             return
+        (decision, way), tracked.sent = tracked.sent, None
         metrics.STOPPED.inc()
-        decision, way = need.sent
-        self._reporter.stopped(need.tracked, decision, way)
-        if ended := payload.last_end(need.tracked.pod, decision.containers):
+        self._reporter.stopped(tracked, decision, way)
+        if ended := payload.last_end(tracked.pod, decision.containers):
             since = datetime.datetime.now(tz=datetime.UTC) - datetime.datetime.fromisoformat(ended)
             metrics.PROXY_EXIT.observe(max(0.0, since.total_seconds()))
 

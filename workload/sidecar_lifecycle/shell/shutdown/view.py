@@ -23,6 +23,12 @@ class Tracked:
     decision: finished.Decision
     need: Need | None = None
     """To stop its proxy; None for most pods, and wherever this unit does not lead."""
+    sent: tuple[finished.Decision, Transport] | None = None
+    """The last stop that this unit sent, until it is told.
+
+    Its answer may be lost, because a busy node is slow, and the Lease with it: who leads then
+    finds the proxy ended, and knows no more.
+    """
     report: asyncio.Task[None] | None = None
     doubt: asyncio.TimerHandle | None = None
     """Runs while a container's end seems older than the pod."""
@@ -55,8 +61,6 @@ class Need:
     """The try under way."""
     outcome: Outcome | None = None
     """Of the last try."""
-    sent: tuple[finished.Decision, Transport] | None = None
-    """The last stop that went out; its answer may be lost, because a busy node is slow."""
     timer: asyncio.TimerHandle | None = None
     """Ends what the state waits for."""
 

@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
 """Serves HTTP, and asks for its path and for being asked as Kubeflow's charms do."""
 
+import json
+import logging
 import pathlib
 
 import ops
 import serialized_data_interface as sdi
+from charmlibs.interfaces import forward_auth, gateway_metadata, service_mesh
+from charmlibs.interfaces import istio_ingress_route as routes
 
 SERVER = pathlib.Path(__file__).with_name("server.py")
 PLACE = "/srv/server.py"
+ENDPOINTS = ("istio-ingress-route", "istio-ingress-route-unauthenticated")
 
 
 class KubeflowApp(ops.CharmBase):
@@ -15,8 +20,19 @@ class KubeflowApp(ops.CharmBase):
 
     def __init__(self, framework: ops.Framework) -> None:
         super().__init__(framework)
+        # Each line of a log is a process; the client of Kubernetes writes many.
+        logging.getLogger().setLevel(logging.INFO)
         self._waiting = ""
+        self._routes = {name: routes.IstioIngressRouteRequirer(self, name) for name in ENDPOINTS}
+        self._gateway = gateway_metadata.GatewayMetadataRequirer(self)
+        self._decisions = forward_auth.ForwardAuthProvider(
+            self, forward_auth_config=self._forward_auth
+        )
+        self._mesh = service_mesh.ServiceMeshConsumer(self, policies=[self._callers])
         for event in (
+            *(requirer.on.ready for requirer in self._routes.values()),
+            *(self.on[name].relation_created for name in ENDPOINTS),
+            self.on["gateway-metadata"].relation_changed,
             self.on.config_changed,
             self.on.leader_elected,
             self.on.server_pebble_ready,
@@ -45,6 +61,50 @@ class KubeflowApp(ops.CharmBase):
             "allowed-response-headers": ["kubeflow-userid"],
         }
         self._send("ingress-auth", asked)
+        for requirer in self._routes.values():
+            if requirer.is_ready():
+                requirer.submit_config(self._config(requirer))
+        self._decisions.update_forward_auth_config(self._forward_auth)
+
+    @property
+    def _forward_auth(self) -> forward_auth.ForwardAuthConfig | None:
+        port = self.config["decisions-port"]
+        if not port:
+            return None
+        address = f"http://{self.app.name}.{self.model.name}.svc.cluster.local:{port}"
+        return forward_auth.ForwardAuthConfig(
+            decisions_address=address, app_names=[], headers=["kubeflow-userid"]
+        )
+
+    @property
+    def _callers(self) -> service_mesh.AppPolicy:
+        """Who may call the port: each application that is related to `callers`."""
+        endpoints = [service_mesh.Endpoint(ports=[self._port])]
+        return service_mesh.AppPolicy(relation="callers", endpoints=endpoints)
+
+    def _config(
+        self, requirer: routes.IstioIngressRouteRequirer
+    ) -> routes.IstioIngressRouteConfig:
+        """Ask for the path, on the port that charms ask for when there is TLS."""
+        port = 443 if requirer.tls_enabled else 80
+        listener = routes.Listener(port=port, protocol=routes.ProtocolType.HTTP)
+        prefix = routes.HTTPPathMatchType.PathPrefix
+        path = routes.HTTPPathMatch(type=prefix, value=str(self.config["prefix"]))
+        filters = []
+        if rewrite := str(self.config["rewrite"]):
+            replaced = routes.PathModifierType.ReplacePrefixMatch
+            modifier = routes.PathModifier(type=replaced, value=rewrite)
+            filters = [routes.URLRewriteFilter(urlRewrite=routes.URLRewriteSpec(path=modifier))]
+        route = routes.HTTPRoute(
+            name="http-ingress",
+            listener=listener,
+            matches=[routes.HTTPRouteMatch(path=path)],
+            backends=[routes.BackendRef(service=self.app.name, port=self._port)],
+            filters=filters,
+        )
+        return routes.IstioIngressRouteConfig(
+            model=self.model.name, listeners=[listener], http_routes=[route]
+        )
 
     def _send(self, endpoint: str, data: dict[str, object]) -> None:
         try:
@@ -59,7 +119,7 @@ class KubeflowApp(ops.CharmBase):
         container = self.unit.get_container("server")
         if not container.can_connect():
             return
-        self.unit.set_ports(self._port)
+        self.unit.set_ports(*filter(None, (self._port, int(self.config["decisions-port"]))))
         container.push(PLACE, SERVER.read_text(), make_dirs=True)
         command = f"python3 {PLACE} {self.config['arguments']}"
         service: ops.pebble.ServiceDict = {
@@ -74,7 +134,22 @@ class KubeflowApp(ops.CharmBase):
         container = self.unit.get_container("server")
         if not container.can_connect() or not container.get_services("server"):
             self._waiting = "for the server"
-        event.add_status(ops.WaitingStatus(self._waiting) if self._waiting else ops.ActiveStatus())
+        event.add_status(
+            ops.WaitingStatus(self._waiting) if self._waiting else ops.ActiveStatus(self._told)
+        )
+
+    @property
+    def _told(self) -> str:
+        """What the gateway's charm says on the newer endpoints; empty where none is related."""
+        told: dict[str, object] = {
+            name: [requirer.external_host, requirer.tls_enabled]
+            for name, requirer in self._routes.items()
+            if requirer.is_ready()
+        }
+        if self.model.relations["gateway-metadata"]:
+            found = self._gateway.get_metadata()
+            told["gateway"] = found.gateway_name if found else ""
+        return json.dumps(told) if told else ""
 
 
 if __name__ == "__main__":

@@ -1,0 +1,96 @@
+"""The page of Istio's installations, made of the rows that a functional test runs."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import tables
+import yaml
+
+ROWS = "tests/functional/installations.yaml"
+TEST = "tests/functional/test_charm_installations.py::test_installation_is_joined_as_its_row_says"
+_COLUMNS = ("installation", "label of the model", "what is found", "to know", "case")
+
+
+def page(root: pathlib.Path) -> str:
+    """Write docs/reference/istio-installations.md.
+
+    Args:
+        root: Of the checkout.
+    """
+    rows: Mapping[str, dict[str, Any]] = yaml.safe_load((root / ROWS).read_text())
+    table = tables.table(_COLUMNS, [_cells(name, row) for name, row in rows.items()])
+    sources = [f"- **{row['title']}**: {row['source']}\n" for row in rows.values()]
+    return _PAGE.format(test=TEST, table=table, sources="".join(sources))
+
+
+_PAGE = """# Installations of Istio
+
+What the charm finds in a cluster whose Istio was installed so, and what to set. Each row is a case
+of `{test}`:
+what that installer writes is written into a real kube-apiserver, with the real istiod behind the
+injector, and the charm joins and leaves. `python -m pytest {test} -k CASE` runs one. No cloud and
+no operator was there.
+
+{table}
+What is found comes from the webhook configurations, from the mesh configuration, and from a
+dry-run pod where these say nothing. What the charm does not need is not looked for, as the trust
+domain: its policies name `cluster.local`, which istiod reads as its own.
+
+## Sources
+
+Of the objects that each installer writes:
+
+{sources}"""
+
+
+def _cells(name: str, row: Mapping[str, Any]) -> tuple[str, ...]:
+    ((key, value),) = row["joins"].items()
+    return (
+        row["title"],
+        f"`{key}={value}`",
+        "; ".join(_found(row)),
+        "; ".join(_to_know(row)),
+        f"`{name}`",
+    )
+
+
+_MEANINGS: Mapping[tuple[str, Any], str] = {
+    ("native_by_default", True): "native sidecars for all",
+    ("native_by_default", False): "classic sidecars",
+    ("cni", True): "the CNI plugin",
+    ("captures_outbound", False): "proxies see no outgoing calls",
+    ("registry_only", True): "nothing unknown is let out",
+    ("hold_by_default", True): "applications are held already",
+    ("namespace", ""): "injector by URL",
+}
+"""What facts of the mesh mean; the others are said by the status, or are what is usual."""
+_NAMED = {
+    "root_namespace": "root namespace",
+    "proxy_revision": "proxies of revision",
+    "webhook_configuration": "by",
+}
+
+
+def _found(row: Mapping[str, Any]) -> list[str]:
+    facts = [f"`{row['status']}`"]
+    for field, value in row["finds"].items():
+        if field in _NAMED:
+            facts.append(f"{_NAMED[field]} `{value}`")
+        elif (field, value) in _MEANINGS:
+            facts.append(_MEANINGS[field, value])
+    return facts
+
+
+def _to_know(row: Mapping[str, Any]) -> list[str]:
+    known: list[str] = []
+    options = ", ".join(f"`{key}={value}`" for key, value in row.get("options", {}).items())
+    if "blocked" in row:
+        known.append(f"Blocked at first (`{row['blocked']}`) until {options} is set")
+    elif options:
+        known.append(f"set {options}")
+    if "profiles" in row:
+        known.append(f"with profile namespaces Blocked, until somebody runs `{row['profiles']}`")
+    return [*known, row["to_know"]]

@@ -1,0 +1,49 @@
+"""The option by which ports stay open to plain text: `mtls-exceptions`."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+from integrator_contract import pods, service
+
+MOST = 200
+"""Entries of the option."""
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_PORT_NAME = re.compile(r"(?=.*[a-z])[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_GRAMMAR = "write NAME or NAME:PORT, as in minio:9000, mlmd"
+
+
+@dataclasses.dataclass(frozen=True)
+class Named:
+    """A Service or a workload of the model, and what of it stays open."""
+
+    name: str
+    port: str = ""
+    """A port's number or name; empty: every one that is known."""
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.port}" if self.port else self.name
+
+
+def parse(text: str) -> tuple[Named, ...]:
+    """Read the option.
+
+    Raises:
+        ValueError: With what is wrong.
+    """
+    found = dict.fromkeys(map(_entry, service.words(text)))
+    if len(found) > MOST:
+        raise ValueError(f"at most {MOST} entries")
+    return tuple(found)
+
+
+def _entry(text: str) -> Named:
+    name, colon, port = text.partition(":")
+    if not _NAME.fullmatch(name) or (colon and not port):
+        raise ValueError(f"'{text}' is no Service or workload with a port: {_GRAMMAR}")
+    if port.isdecimal() and not pods.is_port(int(port)):
+        raise ValueError(f"'{text}': ports are 1 to 65535")
+    if port and not port.isdecimal() and not _PORT_NAME.fullmatch(port):
+        raise ValueError(f"'{text}': '{port}' is neither a port's number nor its name: {_GRAMMAR}")
+    return Named(name, str(int(port)) if port.isdecimal() else port)

@@ -1,0 +1,126 @@
+"""The model's HTTPRoutes and GRPCRoutes in the cluster, without those that are not taken."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from istio_integrator import parts, texts
+from istio_integrator.ingress import gateway, http_routes, routes
+from istio_integrator.kube import cluster, errors, owners
+
+logger = logging.getLogger(__name__)
+
+
+class HttpRouting:
+    """Has a Gateway of the Gateway API serve routes, ours or one of somebody else."""
+
+    def __init__(self, scope: parts.Context) -> None:
+        self._scope = scope
+        self._has_calls = http_routes.has_calls(scope.mesh.version if scope.mesh else "")
+        """Whether routes for gRPC are GRPCRoutes."""
+
+    def route(
+        self, found: Sequence[routes.Route], target: gateway.Target
+    ) -> tuple[Sequence[routes.Route], list[str]]:
+        """Have routes be served.
+
+        Of those that the API server does not take, each goes alone.
+
+        Args:
+            found: What is asked for.
+            target: Where.
+
+        Returns:
+            What is served, and what is wrong with the rest.
+        """
+        self._has_calls = self._has_calls and target.takes_calls
+        try:
+            fit, problems = self._write(found, target)
+        except errors.ForbiddenError as error:
+            if not self._has_calls:
+                raise
+            # Roles that are older than the charm; HTTPRoutes lead the same requests.
+            logger.warning("GRPCRoutes: %s", error)
+            self._has_calls = False
+            fit, problems = self._write(found, target)
+        for problem in problems:
+            logger.warning("%s.", problem)
+        return fit, [texts.plain(each, texts.LONGEST_PROBLEM) for each in problems]
+
+    def _write(
+        self, found: Sequence[routes.Route], target: gateway.Target
+    ) -> tuple[Sequence[routes.Route], list[str]]:
+        fit, problems = http_routes.fit(found)
+        try:
+            self._scope.manifests.apply(http_routes.FOLDER, self._context(fit, target))
+        except errors.ApiError as error:
+            if not error.is_about_the_object:
+                raise
+            refused = {route: said for route in fit if (said := self._refusal(route, target))}
+            if not refused:
+                raise
+            fit = [route for route in fit if route not in refused]
+            problems += [
+                f"{route.source}: the API server refuses a route: {said}"
+                for route, said in refused.items()
+            ]
+            self._scope.manifests.apply(http_routes.FOLDER, self._context(fit, target))
+        return fit, problems
+
+    def _context(
+        self, found: Sequence[routes.Route], target: gateway.Target
+    ) -> http_routes.Context:
+        scope = self._scope
+        return http_routes.Context.of(
+            found,
+            application=scope.application,
+            model=scope.model,
+            domain=scope.cluster_domain,
+            has_calls=self._has_calls,
+            target=target,
+        )
+
+    def _refusal(self, route: routes.Route, target: gateway.Target) -> str:
+        """Ask what the API server says of one route, without making anything."""
+        context = self._context([route], target)
+        return self._scope.manifests.refusal(http_routes.FOLDER, context, name=self._trial)
+
+    @property
+    def _trial(self) -> str:
+        """Name what is tried and never made."""
+        return owners.object_name(self._scope.application, "route-tried")
+
+    def names_rules(self) -> bool:
+        """Ask whether the API server keeps the name of a rule."""
+        probe = http_routes.Written(
+            name="probe",
+            relation="",
+            hostnames=(),
+            rule="probe",
+            match={"path": {"type": "PathPrefix", "value": "/"}},
+            filters=(),
+            backends=(),
+        )
+        context = http_routes.Context(parent=http_routes.Parent(gateway.NAME), routes=[probe])
+        answer = self._scope.manifests.tried(http_routes.FOLDER, context, name=self._trial)
+        return any(
+            rule.get("name") == "probe"
+            for rule in cluster.parts(cluster.at(answer, "spec"), "rules")
+        )
+
+    def written(self) -> list[cluster.Object]:
+        """List the routes of ours that there are; none where nobody may look."""
+        try:
+            return self._scope.manifests.owned_in(http_routes.FOLDER)
+        except errors.ForbiddenError as error:
+            # The role is only needed with routing=gateway-api; without it none were made.
+            logger.debug("No routes of the Gateway API: %s", error)
+            return []
+
+    def close(self) -> bool:
+        """Take the routes away, and nothing else; tell whether there were any."""
+        found = self.written()
+        if found:
+            self._scope.manifests.remove(http_routes.FOLDER)
+        return bool(found)

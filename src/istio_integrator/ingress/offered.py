@@ -1,0 +1,86 @@
+"""What the cluster has of the Gateway API, and who would be cut off by a move to it."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Sequence
+
+from istio_integrator import parts
+from istio_integrator.ingress import gateway_api, http_routing
+from istio_integrator.kube import cluster, errors
+
+logger = logging.getLogger(__name__)
+
+_OLDER = cluster.Kind("gateway.networking.k8s.io/v1beta1", "Gateway", "gateways", True)
+
+
+class Offered:
+    """Asks the API server and looks at istiod, once in a hook."""
+
+    def __init__(self, scope: parts.Context, routing: http_routing.HttpRouting) -> None:
+        self._scope = scope
+        self._routing = routing
+
+    @property
+    def classes(self) -> Sequence[str]:
+        """GatewayClasses of istiod; none where nobody may look."""
+        try:
+            return self._offer.classes
+        except errors.ForbiddenError:
+            return ()
+
+    @property
+    def gateway_class(self) -> str:
+        """The class that a Gateway of ours would get; empty for none."""
+        try:
+            return self._offer.gateway_class
+        except errors.ForbiddenError:
+            return ""
+
+    def trouble(
+        self, opened: cluster.Object | None, hosts: Sequence[str], *, deploys: bool = True
+    ) -> str:
+        """Say what keeps the model from being served by the Gateway API; empty: nothing.
+
+        Args:
+            opened: Istio's own Gateway of the model, where the model is served by that.
+            hosts: Of the model, which a Gateway of ours would have.
+            deploys: Whether istiod is to deploy a Gateway of ours.
+        """
+        try:
+            found = gateway_api.trouble(self._offer, hosts, deploys=deploys)
+        except errors.ForbiddenError as error:
+            logger.warning("The Gateway API can't be looked at: %s", error)
+            return (
+                "routing=gateway-api: the role that ends in -httproutes of rbac/roles.yaml is "
+                "missing; apply it, or juju trust"
+            )
+        if found or opened is None:
+            return found
+        others = gateway_api.bound(
+            self._scope.cluster.list(cluster.VIRTUAL_SERVICE),
+            model=self._scope.model,
+            owner=self._scope.manifests.owner,
+        )
+        return gateway_api.stay(others)
+
+    @functools.cached_property
+    def _offer(self) -> gateway_api.Offer:
+        api, mesh, model = self._scope.cluster, self._scope.mesh, self._scope.model
+        kinds = (cluster.KUBERNETES_GATEWAY, cluster.HTTP_ROUTE, cluster.GRPC_ROUTE)
+        served = frozenset(kind.name for kind in kinds if api.serves(kind, model))
+        is_known = mesh is not None and bool(mesh.namespace)
+        istiod = (
+            api.get(cluster.DEPLOYMENT, mesh.service, mesh.namespace)
+            if mesh and is_known
+            else None
+        )
+        return gateway_api.Offer(
+            served=served,
+            names_rules=len(served) == len(kinds) and self._routing.names_rules(),
+            is_older=not served and api.serves(_OLDER, model),
+            classes=gateway_api.classes(api.list(cluster.GATEWAY_CLASS)),
+            istiod=f"{mesh.namespace}/{mesh.service}" if mesh and istiod else "",
+            environment=gateway_api.environment(istiod),
+        )

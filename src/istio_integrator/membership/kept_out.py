@@ -1,0 +1,90 @@
+"""Running pods that stay outside of ambient mode, which takes in every other pod at once.
+
+The label of a pod is enough, and the pod is not created anew: Istio's node agent follows it
+(istio cni/pkg/nodeagent, informers.go). What comes later is labelled at its creation, where
+`excluded-pods` asks for it, else at the next event.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from integrator_contract import names, selectors
+from istio_integrator import parts
+from istio_integrator.kube import cluster, errors, fences, records
+
+logger = logging.getLogger(__name__)
+
+_ENDED = ("Succeeded", "Failed")
+_LABELLED = {names.DATAPLANE_MODE: "none"}
+
+
+def label(context: parts.Context) -> None:
+    """Label the pods that stay outside, and take the label from those that do no more.
+
+    API servers call Juju's modeloperator and our webhook in plain text, which somebody's policies
+    may forbid inside of the mesh.
+    """
+    excluded = selectors.parse(context.config.excluded_pods)
+    for pod in context.cluster.list(cluster.POD, context.model):
+        with fences.around(cluster.reference(pod)):
+            labels = cluster.at(pod, "metadata", "labels")
+            stays_out = _is_machinery(labels, context) or selectors.matches(excluded, labels)
+            if _is_ours(pod, context):
+                if not stays_out:
+                    _release(context, pod)
+            elif stays_out and names.DATAPLANE_MODE not in labels and not _has_ended(pod):
+                before = {names.DATAPLANE_MODE: None}
+                record = records.Record(context.manifests.owner, names.OUT_OF_AMBIENT, before)
+                _patch(context, pod, names.OUT_OF_AMBIENT, record.written())
+
+
+def release(context: parts.Context) -> None:
+    """Take every such label of ours away."""
+    for pod in context.cluster.list(cluster.POD, context.model, labels=_LABELLED):
+        with fences.around(cluster.reference(pod)):
+            if _is_ours(pod, context):
+                _release(context, pod)
+
+
+def _is_machinery(labels: Mapping[str, str], context: parts.Context) -> bool:
+    return (
+        names.is_modeloperator(labels)
+        or labels.get(names.NAME) == context.application
+        or labels.get(names.COMPONENT) == names.WEBHOOK_COMPONENT
+    )
+
+
+def _is_ours(pod: cluster.Object, context: parts.Context) -> bool:
+    """Tell whether the label is there because we set it."""
+    metadata = cluster.at(pod, "metadata")
+    record = records.Record.read(cluster.at(metadata, "annotations").get(names.MEMBERSHIP))
+    return (
+        record is not None
+        and record.owner == context.manifests.owner
+        and cluster.at(metadata, "labels").items() >= names.OUT_OF_AMBIENT.items()
+    )
+
+
+def _has_ended(pod: cluster.Object) -> bool:
+    return cluster.at(pod, "status").get("phase") in _ENDED
+
+
+def _release(context: parts.Context, pod: cluster.Object) -> None:
+    _patch(context, pod, {names.DATAPLANE_MODE: None}, None)
+
+
+def _patch(
+    context: parts.Context, pod: cluster.Object, labels: Mapping[str, str | None], note: str | None
+) -> None:
+    metadata = {"labels": dict(labels), "annotations": {names.MEMBERSHIP: note}}
+    try:
+        context.cluster.merge_patch(pod, {"metadata": metadata})
+    except errors.ForbiddenError:
+        raise
+    except errors.ApiError as error:
+        # It has gone, or somebody's admission refuses it: the others are labelled.
+        fences.note(cluster.reference(pod), str(error))
+        return
+    logger.info("%s: labels %s.", cluster.reference(pod), dict(labels))

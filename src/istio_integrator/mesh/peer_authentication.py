@@ -1,0 +1,137 @@
+"""Which PeerAuthentication decides about a port of a pod; pure, as istiod has it.
+
+Of those that select a pod by its labels only the oldest counts, and so it is of those for a whole
+namespace; two are never joined. Ports are only looked at in one with a selector (istio
+pilot/pkg/security/authn/policy_applier.go, ComposePeerAuthentication; the order is that of
+sortConfigByCreationTime in pilot/pkg/model/push_context.go).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping
+
+from integrator_contract import pods
+from istio_integrator.kube import cluster, fences
+
+STRICT = "STRICT"
+PERMISSIVE = "PERMISSIVE"
+"""What istiod takes where no policy says anything."""
+_INHERITED = ("UNSET", "")
+
+
+@dataclasses.dataclass(frozen=True)
+class Policy:
+    """What a PeerAuthentication says."""
+
+    namespace: str
+    name: str
+    created: str = ""
+    """As Kubernetes writes it, to the second; empty sorts before all."""
+    selector: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
+    """Labels of the pods that it is about; empty: all of the namespace, or of the mesh."""
+    mode: str = ""
+    """Empty: as the next wider policy says."""
+    ports: Mapping[int, str] = dataclasses.field(default_factory=dict[int, str])
+    """The modes of ports that have their own."""
+    owner: str = ""
+    """Which integrator wrote it."""
+
+    @property
+    def reference(self) -> str:
+        """How people name it."""
+        return f"PeerAuthentication {self.namespace}/{self.name}"
+
+    @property
+    def age(self) -> tuple[str, str]:
+        """What istiod sorts by, the oldest first."""
+        return self.created, f"{self.name}.{self.namespace}"
+
+    def selects(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether it is about a pod with these labels, whatever the namespace."""
+        return self.selector.items() <= labels.items()
+
+
+@dataclasses.dataclass(frozen=True)
+class Decided:
+    """What counts for a port."""
+
+    mode: str
+    policy: Policy | None = None
+    """Whose word it is; None: nobody's."""
+    nearest: Policy | None = None
+    """The only one with a selector that is looked at, whether it says anything or not."""
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether callers need a certificate of the mesh."""
+        return self.mode == STRICT
+
+
+def read(obj: cluster.Object, owner: str = "") -> Policy:
+    """Read a PeerAuthentication.
+
+    Args:
+        obj: As the API server has it.
+        owner: Which integrator wrote it; empty: somebody else.
+    """
+    metadata, spec = obj["metadata"], cluster.at(obj, "spec")
+    ports = {
+        int(number): mode
+        for number, one in cluster.at(spec, "portLevelMtls").items()
+        if number.isdecimal() and pods.is_port(int(number)) and (mode := _mode(one))
+    }
+    return Policy(
+        namespace=metadata.get("namespace", ""),
+        name=metadata["name"],
+        created=str(metadata.get("creationTimestamp") or ""),
+        selector=cluster.at(spec, "selector", "matchLabels"),
+        mode=_mode(spec.get("mtls")),
+        ports=ports,
+        owner=owner,
+    )
+
+
+def read_all(objects: Iterable[cluster.Object]) -> list[Policy]:
+    """Read what can be read of PeerAuthentications, all taken for somebody else's."""
+    found: list[Policy] = []
+    for obj in objects:
+        with fences.around(cluster.reference(obj)):
+            found.append(read(obj))
+    return found
+
+
+def decide(
+    policies: Collection[Policy],
+    labels: Mapping[str, str],
+    *,
+    namespace: str,
+    root_namespace: str,
+    port: int = 0,
+) -> Decided:
+    """Find what counts for a port of a pod.
+
+    Args:
+        policies: Of any namespace.
+        labels: The pod's.
+        namespace: Where the pod is.
+        root_namespace: Whose policies apply to the whole mesh.
+        port: Of the pod; 0: one that no policy names.
+    """
+    by_age = sorted(policies, key=lambda policy: policy.age)
+    here = [policy for policy in by_age if policy.namespace == namespace]
+    of_pods = (each for each in here if each.selector and each.selects(labels))
+    of_all = (each for each in here if not each.selector)
+    of_mesh = (each for each in by_age if each.namespace == root_namespace and not each.selector)
+    nearest = None if namespace == root_namespace else next(of_pods, None)
+    if nearest and port in nearest.ports:
+        return Decided(nearest.ports[port], nearest, nearest)
+    for policy in (nearest, next(of_all, None), next(of_mesh, None)):
+        if policy and policy.mode:
+            return Decided(policy.mode, policy, nearest)
+    return Decided(PERMISSIVE, None, nearest)
+
+
+def _mode(mtls: object) -> str:
+    mode = cluster.at({"mtls": mtls}, "mtls").get("mode")
+    return "" if mode in _INHERITED or not isinstance(mode, str) else mode

@@ -1,0 +1,188 @@
+"""Strict mutual TLS for the model, with what has to stay open to plain text."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import ops
+
+from istio_integrator import parts
+from istio_integrator.config import config
+from istio_integrator.kube import cluster, errors, fences, snapshot
+from istio_integrator.mesh import installation, peer_authentication
+from istio_integrator.security import called, exceptions, exceptions_found, mutual_tls_plan
+
+logger = logging.getLogger(__name__)
+
+FOLDER = "mutual-tls"
+
+
+@dataclasses.dataclass(frozen=True)
+class Exempt:
+    """The policy of a workload, as the template writes it."""
+
+    name: str
+    selector: Mapping[str, str]
+    ports: Sequence[int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """The variables of the templates in mutual-tls."""
+
+    name: str
+    exceptions: Sequence[Exempt]
+
+
+class MutualTls:
+    """Asks callers for a certificate of the mesh, as far as nobody is known to be cut off.
+
+    Args:
+        context: What every part works in.
+        seen: What is in the cluster.
+        uninjected: Counts the pods that should have a sidecar and have none.
+    """
+
+    def __init__(
+        self, context: parts.Context, seen: snapshot.Snapshot, uninjected: Callable[[], int]
+    ) -> None:
+        self._context = context
+        self._seen = seen
+        self._uninjected = uninjected
+        self._statuses: list[ops.StatusBase] = []
+
+    def reconcile(self) -> None:
+        """Have the policies be there that the option asks for, or none."""
+        self._statuses = []
+        if not self._context.leader:
+            return
+        if self._context.config.mtls != "strict":
+            try:
+                self._take_away()
+            except errors.ForbiddenError as error:
+                # The right to see them goes with that to make them, which others don't need.
+                logger.debug("What there is of mutual TLS can't be looked at: %s", error)
+        elif self._context.mesh is not None:
+            self._be_strict(self._context.mesh)
+
+    def remove(self) -> None:
+        """Take ours away, that of the whole model before what is excepted from it."""
+        self._statuses = []
+        self._take_away()
+
+    def statuses(self) -> Iterable[ops.StatusBase]:
+        """Say how strict the model is, or who would be cut off."""
+        return tuple(self._statuses)
+
+    def situation(
+        self, mesh: installation.Mesh, options: config.Config
+    ) -> mutual_tls_plan.Situation:
+        """Look at everything that is decided by; nothing is written.
+
+        Args:
+            mesh: The Istio that the model belongs to.
+            options: Those that are asked about, which need not be the application's own.
+        """
+        seen, model = self._seen, self._context.model
+        of_model = exceptions_found.Model(
+            pods=seen.objects(cluster.POD, model),
+            workloads=called.workloads(seen, model),
+            services=seen.objects(cluster.SERVICE, model),
+        )
+        calling = [obj for kind in called.CALLING for obj in seen.objects(kind)]
+        rules = self._context.cluster.list(cluster.DESTINATION_RULE)
+        tenants = self._tenants() if rules else ()
+        peers = [
+            obj
+            for place in dict.fromkeys((model, mesh.root_namespace))
+            for obj in self._context.cluster.list(cluster.PEER_AUTHENTICATION, place)
+        ]
+        ours = [obj for obj in peers if self._context.manifests.is_ours(obj)]
+        is_on = any(not _selector(obj) for obj in ours)
+        return mutual_tls_plan.Situation(
+            scene=exceptions.Scene(
+                members=exceptions_found.members(of_model),
+                services=called.services(of_model.services),
+                calls=called.calls(calling, model=model),
+                plain_clients=exceptions_found.plain_clients(
+                    [one for one in rules if one["metadata"]["namespace"] not in tenants],
+                    model=model,
+                    domain=self._context.cluster_domain,
+                ),
+                plain_tenants=exceptions_found.plain_clients(
+                    [one for one in rules if one["metadata"]["namespace"] in tenants],
+                    model=model,
+                    domain=self._context.cluster_domain,
+                ),
+                named=options.mtls_exceptions,
+            ),
+            policies=[
+                policy
+                for obj in peers
+                for policy in _policies(obj, self._owner if obj in ours else "")
+            ],
+            model=model,
+            root_namespace=mesh.root_namespace,
+            application=self._context.application,
+            owner=self._owner,
+            standing=[
+                exceptions.Opened("", exceptions_found.pairs(policy.selector), ports)
+                for obj in ours
+                for policy in _policies(obj, self._owner)
+                if policy.selector and (ports := frozenset(policy.ports))
+            ],
+            outsiders=exceptions_found.outsiders(of_model, self._context.application),
+            is_on=is_on,
+            uninjected=0 if is_on else self._uninjected(),
+        )
+
+    def _tenants(self) -> frozenset[str]:
+        spaces = {
+            each["metadata"]["name"]: cluster.at(each, "metadata", "labels")
+            for each in self._seen.objects(cluster.NAMESPACE)
+        }
+        is_tenants = self._context.served.is_tenants
+        return frozenset(name for name, labels in spaces.items() if is_tenants(name, labels))
+
+    @property
+    def _owner(self) -> str:
+        return self._context.manifests.owner
+
+    def _take_away(self) -> None:
+        found = self._context.manifests.owned_in(FOLDER)
+        for obj in sorted(found, key=lambda each: bool(_selector(each))):
+            self._context.cluster.delete(obj)
+
+    def _be_strict(self, mesh: installation.Mesh) -> None:
+        situation = self.situation(mesh, self._context.config)
+        plan = mutual_tls_plan.plan(situation)
+        if plan.is_switched_on:
+            self._context.manifests.apply(FOLDER, self._wanted(plan.opened))
+        self._statuses += mutual_tls_plan.statuses(situation, plan)
+
+    def _wanted(self, opened: Iterable[exceptions.Opened]) -> Context:
+        application = self._context.application
+        return Context(
+            name=mutual_tls_plan.strict_name(application),
+            exceptions=[
+                Exempt(
+                    mutual_tls_plan.exception_name(application, each),
+                    dict(sorted(each.selector)),
+                    sorted(each.ports),
+                )
+                for each in opened
+            ],
+        )
+
+
+def _policies(obj: cluster.Object, owner: str) -> list[peer_authentication.Policy]:
+    """Read a PeerAuthentication, if it can be read."""
+    with fences.around(cluster.reference(obj)):
+        return [peer_authentication.read(obj, owner)]
+    return []
+
+
+def _selector(obj: cluster.Object) -> cluster.Object:
+    return cluster.at(obj, "spec", "selector", "matchLabels")

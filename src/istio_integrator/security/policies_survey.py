@@ -1,0 +1,171 @@
+"""What policies are decided by: relations, the gateway, and what there is in the model."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Iterable, Iterator
+
+from istio_integrator import parts
+from istio_integrator.ingress import (
+    authorization,
+    exposure,
+    gateway,
+    managed_gateway,
+    own_gateway,
+    routing,
+)
+from istio_integrator.kube import cluster, errors, snapshot
+from istio_integrator.relations import endpoints, forward_auth, kubeflow, service_mesh
+from istio_integrator.security import called, policies, policies_book, policies_workloads
+
+logger = logging.getLogger(__name__)
+
+
+def asked(
+    context: parts.Context,
+    related: endpoints.Relations,
+    seen: snapshot.Snapshot,
+    ingress: exposure.Ingress,
+) -> policies.Asked:
+    """Read what policies are decided by.
+
+    Args:
+        context: What every part may use.
+        related: The application's relations.
+        seen: What is in the model.
+        ingress: Knows the gateway that leads into it.
+    """
+    model = context.model
+    stated = context.cluster.list(cluster.AUTHORIZATION_POLICY, model)
+    found = policies.Asked(
+        mode=context.config.authorization,
+        model=policies_workloads.Model(
+            name=model,
+            services=called.services(seen.objects(cluster.SERVICE, model)),
+            pods=[
+                *pods(seen.objects(cluster.POD, model)),
+                *_templates(called.workloads(seen, model)),
+            ],
+        ),
+        consumers=service_mesh.received(related, model=model),
+        calls=called.calls(_calling(seen), model=model),
+        others=[each for each in stated if not context.manifests.is_ours(each)],
+        standing=[each for each in stated if context.manifests.is_ours(each)],
+    )
+    return _with_gateway(found, context, related, ingress) if context.exposes else found
+
+
+def _with_gateway(
+    found: policies.Asked,
+    context: parts.Context,
+    related: endpoints.Relations,
+    ingress: exposure.Ingress,
+) -> policies.Asked:
+    """Add what the gateway leads to, and who it is."""
+    choice = ingress.resolved()
+    # One that is still to come leads where this one would.
+    target = (
+        choice
+        if isinstance(choice, gateway.Target)
+        else gateway.Target(
+            namespace=context.model,
+            selector={},
+            service="",
+            http_port=None,
+            https_port=None,
+            hosts=context.config.hosts,
+        )
+    )
+    plan = routing.Routing(context, related).plan(target, token="")
+    hosts = {(each.host, each.port) for route in plan.routes for each in route.backends}
+    accounts = [account(context.cluster, choice)] if isinstance(choice, gateway.Target) else []
+    pods: list[called.Selector] = []
+    for own in _own(context):
+        namespace, _, name = own.service.partition("/")
+        accounts.append(policies_book.principal(namespace, name))
+        pods.append(called.selector(own.selector))
+    return dataclasses.replace(
+        found,
+        gateways=tuple(dict.fromkeys(accounts)),
+        gateway_pods=tuple(pods),
+        routed=frozenset(_of_model(hosts, context)),
+        guards=frozenset(_of_model(_asked_hosts(found, context, related), context)),
+    )
+
+
+def account(api: cluster.Cluster, target: gateway.Target) -> str:
+    """Name the ServiceAccount of a gateway workload as policies do.
+
+    Args:
+        api: The API server.
+        target: The workload.
+    """
+    workloads = [api.get(cluster.DEPLOYMENT, target.workload, target.namespace)]
+    if workloads == [None]:
+        workloads = [
+            each
+            for each in api.list(cluster.DAEMON_SET, target.namespace)
+            if each["metadata"]["name"] == target.workload
+        ]
+    for each in workloads:
+        spec = cluster.at(each, "spec", "template", "spec")
+        name = spec.get("serviceAccountName") or "default"
+        return policies_book.principal(target.namespace, str(name))
+    return policies_book.principal(target.namespace, "default")
+
+
+def _own(context: parts.Context) -> Iterator[own_gateway.choice.Own]:
+    managed = managed_gateway.ManagedGateway(context)
+    if managed.is_wanted:
+        yield managed.own
+    if context.config.gateway_workload:
+        yield own_gateway.OwnGateway(context).own
+
+
+def _asked_hosts(
+    found: policies.Asked, context: parts.Context, related: endpoints.Relations
+) -> Iterator[tuple[str, int]]:
+    decision = authorization.decide(
+        kubeflow.ingress_auth(related),
+        forward_auth.received(related),
+        strict=context.config.strict_ingress_auth,
+        application=context.application,
+        model=context.model,
+        domain=context.cluster_domain,
+        services={f"{context.model}/{each.name}" for each in found.model.services},
+    )
+    if decision.guard and decision.guard.service:
+        yield decision.guard.service.host, decision.guard.service.port
+
+
+def _of_model(
+    hosts: Iterable[tuple[str, int]], context: parts.Context
+) -> Iterator[tuple[str, int]]:
+    """Name the Services of the model that hosts are."""
+    ending = f".{context.model}.svc.{context.cluster_domain}"
+    for host, port in hosts:
+        if host.endswith(ending):
+            yield host.removesuffix(ending), port
+
+
+def pods(objects: Iterable[cluster.Object]) -> list[policies_workloads.Pod]:
+    """Read what matters of pods."""
+    return called.read_each(objects, lambda obj: [policies_workloads.Pod.of(obj)])
+
+
+def _templates(workloads: Iterable[cluster.Object]) -> list[policies_workloads.Pod]:
+    def of(workload: cluster.Object) -> Iterable[policies_workloads.Pod]:
+        template = cluster.at(workload, "spec", "template")
+        yield policies_workloads.Pod.of(template, is_template=True)
+
+    return called.read_each(workloads, of)
+
+
+def _calling(seen: snapshot.Snapshot) -> Iterator[cluster.Object]:
+    """List what has API servers call Services, as far as it may be looked at."""
+    for kind in called.CALLING:
+        try:
+            yield from seen.objects(kind)
+        except errors.ForbiddenError as error:
+            logger.info("Policies do not let %s be called: %s", kind.plural, error)

@@ -1,0 +1,170 @@
+"""Who could no longer reach whom, for options that are only asked about; nothing is written."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from integrator_contract import names
+from istio_integrator import findings, parts
+from istio_integrator.config import config
+from istio_integrator.findings import Finding
+from istio_integrator.kube import cluster, errors, fences, snapshot, streams
+from istio_integrator.mesh import plaintext
+from istio_integrator.security import (
+    exceptions,
+    exceptions_found,
+    mutual_tls,
+    mutual_tls_plan,
+    policies_judged,
+    policies_upkeep,
+    preview_authorization,
+    preview_counters,
+    preview_mutual_tls,
+)
+
+OPTIONS = ("authorization", "mtls", "mtls-exceptions")
+"""The options that may be asked about."""
+MOST_ASKED = 200
+"""Pods whose proxies are asked what they counted; each takes some 50 ms."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Subject:
+    """What a preview is about."""
+
+    context: parts.Context
+    options: config.Config
+    """Those that are asked about."""
+    mutual_tls: mutual_tls.MutualTls
+    authorization: policies_upkeep.Authorization
+    seen: snapshot.Snapshot
+    """What is in the cluster."""
+
+
+def preview(subject: Subject, *options: str) -> list[Finding]:
+    """Ask about each option; what can't be known of one is a line, too.
+
+    Args:
+        subject: What is asked about.
+        options: Which; none: all.
+    """
+    said: list[Finding] = []
+    for option in options or PREVIEWS:
+        found: list[Finding] = []
+        try:
+            for each in PREVIEWS[option](subject):
+                found.append(each)  # noqa: PERF402 - what was found before an error counts
+        except errors.CharmError as error:
+            found.append(findings.doubtful(f"not known: {error}", "mend it, ask again"))
+        said += (dataclasses.replace(each, check=option) for each in found)
+    return said
+
+
+def asked_options(own: config.Config, given: Mapping[str, Any]) -> config.Config:
+    """Return the application's options with those that are asked about in their place.
+
+    Args:
+        own: The application's.
+        given: Those asked about, as the action got them.
+
+    Raises:
+        ConfigError: One of them does not follow its grammar.
+    """
+    chosen = {name: given[name] for name in OPTIONS if name in given}
+    asked = config.Config.load(chosen)
+    fields = [name.replace("-", "_") for name in chosen]
+    return own.model_copy(update={field: getattr(asked, field) for field in fields})
+
+
+def of_mutual_tls(subject: Subject) -> Iterable[Finding]:
+    """Say who is cut off by mutual TLS, and what stays open."""
+    application = subject.context.application
+    mesh = subject.context.mesh
+    if subject.options.mtls != "strict":
+        yield findings.fine("mtls=mesh: this application writes no PeerAuthentication")
+    elif mesh is None:
+        yield findings.doubtful("there is no Istio to join", "juju status")
+    else:
+        situation = subject.mutual_tls.situation(mesh, subject.options)
+        plan = mutual_tls_plan.plan(situation)
+        yield from preview_mutual_tls.judge(situation, plan)
+        # Once it is on, what was counted before it is of the past.
+        if not situation.is_on:
+            counted = _counted(subject, situation.scene.members)
+            for each in counted or ():
+                yield preview_mutual_tls.of_count(each, plan, application=application)
+            if counted is None:
+                yield preview_mutual_tls.uncounted(application)
+
+
+def of_authorization(subject: Subject) -> Iterable[Finding]:
+    """Say who could no longer call whom by policies about callers."""
+    context = dataclasses.replace(subject.context, config=subject.options)
+    if subject.options.authorization == "off":
+        yield findings.fine("authorization=off: this application writes no AuthorizationPolicy")
+    elif context.mesh is None:
+        yield findings.doubtful("there is no Istio to join", "juju status")
+    elif reason := policies_upkeep.obstacle(context):
+        seen, _, command = reason.partition(": run: ")
+        yield findings.broken(seen, command)
+    else:
+        asked = subject.authorization.asked(subject.options)
+        api, places = context.cluster, {context.model, context.mesh.root_namespace}
+        found = [
+            each
+            for place in sorted(places)
+            for each in api.list(cluster.AUTHORIZATION_POLICY, place)
+        ]
+        yield from preview_authorization.judge(
+            preview_authorization.Scene(
+                asked=asked,
+                decision=policies_upkeep.decided(context, asked)[0],
+                pods=subject.seen.objects(cluster.POD, context.model),
+                ours=[each for each in found if context.manifests.is_ours(each)],
+                others=[each for each in found if not context.manifests.is_ours(each)],
+                owner=context.manifests.owner,
+                application=context.application,
+            )
+        )
+
+
+PREVIEWS: Mapping[str, Callable[[Subject], Iterable[Finding]]] = {
+    policies_judged.OPTION: of_authorization,
+    preview_mutual_tls.OPTION: of_mutual_tls,
+}
+"""What answers, by the option that it is about."""
+
+
+def _counted(
+    subject: Subject, members: Iterable[exceptions.Member]
+) -> Iterable[preview_counters.Counted] | None:
+    """Ask the proxies of the model's pods what they counted, and add it up by workload.
+
+    Returns:
+        None where no proxy has counted any call.
+    """
+    asked, model = streams.Streams(subject.context.cluster), subject.context.model
+    pods = filter(_has_counters, subject.seen.objects(cluster.POD, model))
+    workloads = {member.labels: member.workload for member in members}
+    found: list[preview_counters.Counted] = []
+    is_counting = False
+    for pod in list(pods)[:MOST_ASKED]:
+        name = str(pod["metadata"]["name"])
+        workload = workloads.get(exceptions_found.labels(pod), name)
+        try:
+            answer = asked.get(model, name, names.PROXY_ADMIN_PORT, preview_counters.PATH)
+        except errors.ForbiddenError:
+            raise
+        except errors.CharmError as error:
+            fences.note(cluster.reference(pod), f"its proxy does not say what it counted: {error}")
+        else:
+            found += preview_counters.parse(answer.text, workload)
+            is_counting |= preview_counters.is_counting(answer.text)
+    return preview_counters.summed(found) if is_counting else None
+
+
+def _has_counters(pod: cluster.Object) -> bool:
+    is_sidecar = plaintext.is_in_mesh(pod) and not plaintext.is_router(pod)
+    return is_sidecar and cluster.is_ready(pod)

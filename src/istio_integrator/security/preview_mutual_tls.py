@@ -1,0 +1,94 @@
+"""Who could no longer reach whom with `mtls=strict`, and what stays open; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from istio_integrator import findings
+from istio_integrator.findings import Finding
+from istio_integrator.ingress import observed
+from istio_integrator.mesh import peer_authentication
+from istio_integrator.security import exceptions, mutual_tls_plan, preview_counters
+
+OPTION = "mtls"
+
+
+def judge(situation: mutual_tls_plan.Situation, plan: mutual_tls_plan.Plan) -> Iterable[Finding]:
+    """Say of objects alone who is cut off, and what stays open."""
+    for victim in plan.victims:
+        yield findings.broken(victim.seen, victim.remedy)
+    for each in exceptions.tenants(situation.scene, plan.needs, application=situation.application):
+        yield findings.doubtful(each.seen, each.remedy)
+    for named in exceptions.unmatched(situation.scene):
+        seen = (
+            f"{exceptions.OPTION} has {named}, which is no Service or workload in the mesh with a "
+            "port that is known"
+        )
+        yield findings.doubtful(seen, "write a port, or correct the name")
+    for workload in situation.outsiders:
+        yield findings.doubtful(
+            f"{workload} has no sidecar: members of the mesh would not answer it",
+            f"let it join, or {exceptions.how_to_except(situation.application, 'what it calls')}",
+        )
+    callers: dict[tuple[str, int], list[str]] = {}
+    for need in plan.needs:
+        if need.selector:
+            callers.setdefault((need.workload, need.port), []).append(need.caller)
+    for (workload, port), found in callers.items():
+        seen = f"{workload}:{port} stays open to plain text for {observed.listed(found)}"
+        yield findings.fine(seen)
+    yield from _opened_by_others(situation, plan)
+
+
+def of_count(
+    counted: preview_counters.Counted, plan: mutual_tls_plan.Plan, *, application: str
+) -> Finding:
+    """Say that proxies counted calls in plain text, which may have been of the past.
+
+    Args:
+        counted: Of one workload.
+        plan: Knows the ports that stay open, which some of the calls may have been for.
+        application: Ours, for the command.
+    """
+    stay = {str(each.port) for each in plan.needs if each.workload == counted.workload}
+    some = f", perhaps to {observed.listed(stay)}, which stays open" if stay else ""
+    what = f"{counted.workload} with the port that is called"
+    return findings.doubtful(
+        f"{counted.workload} counted {counted.number} {counted.what} in plain text to "
+        f"{counted.service} since its proxies started{some}; who called is not known",
+        f"let the caller join, or {exceptions.how_to_except(application, what)}",
+    )
+
+
+def uncounted(application: str) -> Finding:
+    """Say that proxies have counted nothing, which is no proof that nobody calls.
+
+    Args:
+        application: Ours, for the command.
+    """
+    return findings.doubtful(
+        "no proxy of the model has counted a call, so it is not known who calls in plain text, "
+        "such as a scraper of another namespace: Istio's metrics may be switched off",
+        "look for callers outside of the mesh, and "
+        f"{exceptions.how_to_except(application, 'what they call')}",
+    )
+
+
+def _opened_by_others(
+    situation: mutual_tls_plan.Situation, plan: mutual_tls_plan.Plan
+) -> Iterable[Finding]:
+    """Name policies of others by which pods stay open as a whole."""
+    policies = mutual_tls_plan.with_ours(situation, plan.opened)
+    found: dict[str, list[str]] = {}
+    for member in situation.scene.members:
+        decided = peer_authentication.decide(
+            policies,
+            dict(member.labels),
+            namespace=situation.model,
+            root_namespace=situation.root_namespace,
+        )
+        if decided.policy and not decided.is_strict:
+            found.setdefault(decided.policy.reference, []).append(member.workload)
+    for reference, workloads in sorted(found.items()):
+        seen = f"{reference}, which is not ours, keeps {observed.listed(workloads)} open"
+        yield findings.fine(f"{seen} to plain text")

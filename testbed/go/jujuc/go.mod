@@ -1,0 +1,3 @@
+module jujuc
+
+go 1.26

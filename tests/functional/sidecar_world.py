@@ -1,0 +1,277 @@
+"""A sidecar's way in: what a real istiod makes of policies, in a real Envoy, with mutual TLS.
+
+istiod's configuration asks pilot-agent for certificates, which is not there. So one Envoy is given
+the configuration, and another one serves it with certificates of files in the same places.
+"""
+
+import contextlib
+import dataclasses
+import datetime
+import http.client
+import ipaddress
+import json
+import pathlib
+import re
+import ssl
+import urllib.request
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from istio_integrator.kube import cluster as charm_cluster
+from istio_integrator.kube import errors
+from testbed import loopback
+from tests import echo, waiting
+from tests.functional import ingress_world, istiod_world
+
+ALPN = "istio-http/1.1"
+"""What Istio's proxies offer each other, and by which a sidecar tells them from others."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Member:
+    """An application with a sidecar, and what configures that."""
+
+    api: charm_cluster.Cluster
+    folder: pathlib.Path
+    namespace: str
+    name: str
+    labels: dict[str, str]
+    xds: int
+    """The port of istiod."""
+    token: str
+    """By which istiod knows the sidecar."""
+    port: int
+    """At which the sidecar is called."""
+    application: int
+    """The application's own port."""
+
+    @contextlib.contextmanager
+    def sidecar(self, *, wanted):
+        """Serve by the sidecar as istiod configures it now.
+
+        Yields what asks it, as a ServiceAccount of a namespace, or without any certificate.
+
+        Args:
+            wanted: What the listener's JSON says once istiod knows all of it.
+        """
+        authority = Authority(self.folder)
+        one = listener(
+            self.folder,
+            xds=self.xds,
+            token=self.token,
+            namespace=self.namespace,
+            name=f"{self.name}-0",
+            labels=self.labels,
+            port=self.port,
+            wanted=wanted,
+        )
+        files = authority.certificate(self.namespace, self.name)
+        served = with_files(one, *files, authority.root)
+        cluster = re.findall(r"inbound\|[^\"']*", str(one))[0]
+        with serving(self.folder, served, cluster, self.application):
+
+            def answer(who=None, headers=()):
+                pair = authority.certificate(*who) if who else None
+                return ask(self.port, pair=pair, headers=headers)
+
+            yield answer
+
+
+@contextlib.contextmanager
+def member(client, kubeconfig, folder, namespace, *, name, labels):
+    """Run istiod, and an application in a namespace of its own that has a sidecar."""
+    api = istiod_world.install_definitions(client)
+    with contextlib.ExitStack() as stack:
+        api.create(ingress_world.namespace(namespace))
+        stack.callback(api.delete, ingress_world.namespace(namespace))
+        with contextlib.suppress(errors.ConflictError):
+            # Other tests on this control plane have an istiod, too.
+            api.create(ingress_world.namespace("istio-system"))
+        application = stack.enter_context(echo.serving(echo.Application))
+        xds = stack.enter_context(istiod_world.istiod(folder, kubeconfig))
+        (port,) = loopback.free_ports(1)
+        api.create(sidecar(namespace, name, labels, port, application.server_port))
+        token = istiod_world.gateway_token(client, namespace)
+        own = application.server_port
+        yield Member(api, folder, namespace, name, labels, xds, token, port, own)
+
+
+class Authority:
+    """Signs for ServiceAccounts, as istiod does."""
+
+    def __init__(self, folder):
+        self._folder = folder
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self.root = folder / "root.pem"
+        self.root.write_bytes(self._signed("root", self._key).public_bytes(PEM))
+
+    def certificate(self, namespace, account):
+        """The files of a certificate and its key, with the name of a ServiceAccount."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = f"spiffe://cluster.local/ns/{namespace}/sa/{account}"
+        path = self._folder / f"{namespace}-{account}"
+        chain, private = path.with_suffix(".pem"), path.with_suffix(".key")
+        chain.write_bytes(self._signed("leaf", key, name).public_bytes(PEM))
+        private.write_bytes(
+            key.private_bytes(PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        )
+        return chain, private
+
+    def _signed(self, title, key, uri=""):
+        now = datetime.datetime.now(datetime.UTC)
+        issuer = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "root")])
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, title)]))
+            .issuer_name(issuer)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(hours=1))
+            .not_valid_after(now + datetime.timedelta(days=1))
+            .add_extension(x509.BasicConstraints(ca=not uri, path_length=None), critical=True)
+        )
+        if uri:
+            names = [
+                x509.UniformResourceIdentifier(uri),
+                x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
+            ]
+            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=True)
+        return builder.sign(self._key, hashes.SHA256())
+
+
+PEM = serialization.Encoding.PEM
+
+
+def sidecar(namespace, name, labels, port, application):
+    """Istio's own word for a proxy that binds its ports, since nothing redirects to it here."""
+    entry = {
+        "port": {"number": port, "protocol": "HTTP", "name": "http"},
+        "bind": "0.0.0.0",
+        "captureMode": "NONE",
+        "defaultEndpoint": f"127.0.0.1:{application}",
+    }
+    return {
+        "apiVersion": "networking.istio.io/v1",
+        "kind": "Sidecar",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"workloadSelector": {"labels": labels}, "ingress": [entry]},
+    }
+
+
+def listener(folder, *, xds, token, namespace, name, labels, port, wanted):
+    """The listener that istiod gives the sidecar of a pod for its port.
+
+    Args:
+        folder: For files.
+        xds: The port of istiod.
+        token: Of a ServiceAccount.
+        namespace: The pod's.
+        name: The pod's.
+        labels: The pod's.
+        port: That the pod serves.
+        wanted: What the listener's JSON says once istiod knows all of it.
+    """
+    (admin, nobody) = loopback.free_ports(2)
+    node = istiod_world.proxy("sidecar", name, namespace, labels, INTERCEPTION_MODE="NONE")
+    secrets = istiod_world.static_cluster("sds-grpc", nobody)
+    seen = {}
+
+    def given():
+        url = f"http://127.0.0.1:{admin}/config_dump?resource=dynamic_listeners"
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            dumped = json.loads(answer.read())
+        for each in dumped.get("configs", ()):
+            for state in ("warming_state", "active_state", "error_state"):
+                found = each.get(state, {})
+                one = found.get("listener") or found.get("failed_configuration")
+                if one and _port(one) == port:
+                    seen["listener"] = one
+        return wanted(json.dumps(seen))
+
+    with istiod_world.envoy_of(folder, xds, admin, node, token, more=[secrets]):
+        assert waiting.eventually(given, 30), json.dumps(seen)[:3000]
+    seen["listener"].pop("@type", None)
+    return seen["listener"]
+
+
+def _port(one):
+    return one.get("address", {}).get("socket_address", {}).get("port_value")
+
+
+def with_files(value, chain, key, root):
+    """Put certificates of files where istiod's configuration asks for some."""
+    if isinstance(value, list):
+        return [with_files(each, chain, key, root) for each in value]
+    if not isinstance(value, dict):
+        return value
+    made = {name: with_files(each, chain, key, root) for name, each in value.items()}
+    if made.pop("tls_certificate_sds_secret_configs", None):
+        pair = {
+            "certificate_chain": {"filename": str(chain)},
+            "private_key": {"filename": str(key)},
+        }
+        made["tls_certificates"] = [pair]
+    combined = made.pop("combined_validation_context", None)
+    if combined is not None:
+        known = combined.get("default_validation_context", {})
+        made["validation_context"] = {**known, "trusted_ca": {"filename": str(root)}}
+    return made
+
+
+@contextlib.contextmanager
+def serving(folder, one, cluster, application):
+    """Envoy with that listener alone, before an application."""
+    (admin,) = loopback.free_ports(1)
+    endpoint = {"address": {"socket_address": {"address": "127.0.0.1", "port_value": application}}}
+    known = {
+        "name": cluster,
+        "type": "STATIC",
+        "load_assignment": {
+            "cluster_name": cluster,
+            "endpoints": [{"lb_endpoints": [{"endpoint": endpoint}]}],
+        },
+    }
+    bootstrap = {
+        "node": {"id": "served", "cluster": "served"},
+        "admin": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": admin}}},
+        "static_resources": {"listeners": [one], "clusters": [known]},
+    }
+    path = folder / "served.json"
+    path.write_text(json.dumps(bootstrap))
+    argv = [istiod_world.ENVOY, "-c", path, "--concurrency", "1", "--use-dynamic-base-id"]
+    with istiod_world.process(argv, folder / "served.log") as started:
+        istiod_world.wait_for_port(_port(one), started, folder / "served.log")
+        yield
+
+
+def ask(port, *, pair=None, path="/", method="GET", headers=()):
+    """Ask a sidecar; the status, or 0 where the connection is ended.
+
+    Args:
+        port: Of the pod.
+        pair: The files of the caller's certificate and key; None: plain text.
+        path: What is asked for.
+        method: How.
+        headers: Pairs, of which a name may be there twice.
+    """
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.connect()
+        if pair:
+            context = ssl.create_default_context()
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+            context.set_alpn_protocols([ALPN])
+            context.load_cert_chain(*pair)
+            connection.sock = context.wrap_socket(connection.sock)
+        connection.putrequest(method, path)
+        for name, value in headers:
+            connection.putheader(name, value)
+        connection.endheaders()
+        return connection.getresponse().status
+    except (OSError, http.client.HTTPException):
+        return 0
+    finally:
+        connection.close()

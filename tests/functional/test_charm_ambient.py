@@ -1,0 +1,162 @@
+"""The charm takes a model into ambient mode and back, on the objects of Istio's ambient profile.
+
+They are rendered by the real istioctl, and the injector is the real istiod's. There is no node, so
+no ztunnel takes any pod in: what is tried is all that the API server sees.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from ops import testing
+
+from integrator_contract import names
+from istio_integrator.kube import cluster as charm_cluster
+from istio_integrator.kube import manifests
+from tests import waiting
+from tests.functional import charm_runs, loopback_istiod
+from tests.functional.test_charm_discovery import labelled, mesh_labels
+from tests.functional.test_charm_removal import everything
+
+AMBIENT = {"istio.io/dataplane-mode": "ambient"}
+NONE = {"istio.io/dataplane-mode": "none"}
+ENABLED = {"istio-injection": "enabled"}
+MODELOPERATOR = {"operator.juju.is/name": "modeloperator"}
+
+
+@pytest.fixture(scope="module")
+def api(client):
+    """The API server."""
+    return charm_cluster.Cluster(client)
+
+
+@pytest.fixture(scope="module")
+def profile(api, kubeconfig, tmp_path_factory):
+    """An Istio of the ambient profile."""
+    folder = tmp_path_factory.mktemp("ambient")
+    with loopback_istiod.installed(api, kubeconfig, folder, "profile=ambient") as found:
+        yield found
+
+
+@pytest.fixture
+def model(api, namespace, profile, monkeypatch):
+    """A model's namespace, with what istiod and Kubernetes put into every one."""
+    monkeypatch.setattr(charm_cluster, "connect", lambda: api)
+    for name in ("istio-ca-root-cert", "kube-root-ca.crt"):
+        wanted = (charm_cluster.CONFIG_MAP, name, namespace)
+        assert waiting.eventually(lambda wanted=wanted: api.get(*wanted), 30), name
+    account = (charm_cluster.kind("v1", "ServiceAccount"), "default", namespace)
+    assert waiting.eventually(lambda: api.get(*account), 30)
+    return namespace
+
+
+def switch(model, mode):
+    """Set the option, as an operator does."""
+    return charm_runs.run("config_changed", model, **{"mesh-mode": mode}).unit_status
+
+
+def kinds(api, model):
+    """The kinds of what the charm has made."""
+    own = manifests.Manifests(api, model=model, application="istio-integrator")
+    return {each["kind"] for each in own.owned()}
+
+
+def of_model(api, model):
+    """What there is in the model's namespace or about it."""
+    return {each for each in everything(api) if model in each}
+
+
+def add_pod(api, model, name, **labels):
+    metadata = {"name": name, "namespace": model, "labels": labels}
+    spec = {"containers": [{"name": "main", "image": "none.invalid/none"}]}
+    return api.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+
+
+def place(api, model, name):
+    """What a pod is known by, and what it says to the mesh."""
+    metadata = api.get(charm_cluster.POD, name, model)["metadata"]
+    return metadata["uid"], metadata["labels"], metadata.get("annotations", {})
+
+
+def test_model_goes_there_and_back_and_everything_is_as_it_was(api, model):
+    before = of_model(api, model)
+    charm_runs.run("start", model)
+    assert mesh_labels(api, model) == (ENABLED, True)
+    assert "MutatingAdmissionPolicy" in kinds(api, model)
+    said = switch(model, "ambient")
+    assert isinstance(said, testing.ActiveStatus), said
+    assert "new pods need nothing · ambient mode" in said.message
+    assert mesh_labels(api, model) == (AMBIENT, True)
+    assert kinds(api, model) == set()
+    # Without the option it stays there.
+    assert isinstance(charm_runs.run("update_status", model).unit_status, testing.ActiveStatus)
+    assert mesh_labels(api, model) == (AMBIENT, True)
+    assert isinstance(switch(model, "sidecar"), testing.ActiveStatus)
+    assert mesh_labels(api, model) == (ENABLED, True)
+    assert "MutatingAdmissionPolicy" in kinds(api, model)
+    charm_runs.run("remove", model, units=0)
+    assert waiting.eventually(lambda: of_model(api, model) == before)
+
+
+@pytest.mark.parametrize("by_hand", [True, False], ids=["somebody's", "ours"])
+def test_model_that_is_removed_in_ambient_mode_is_given_back(api, model, by_hand):
+    if by_hand:
+        labelled(api, model, **AMBIENT)
+    before = of_model(api, model)
+    said = charm_runs.run("start", model) if by_hand else switch(model, "ambient")
+    assert isinstance(getattr(said, "unit_status", said), testing.ActiveStatus)
+    assert mesh_labels(api, model) == (AMBIENT, True)
+    charm_runs.run("remove", model, units=0)
+    assert waiting.eventually(lambda: of_model(api, model) == before)
+
+
+def test_running_pods_that_stay_outside_are_labelled_and_given_back(api, model):
+    add_pod(api, model, "modeloperator-1", **MODELOPERATOR)
+    add_pod(api, model, "notebook-0", app="notebook")
+    before = {name: place(api, model, name) for name in ("modeloperator-1", "notebook-0")}
+    switch(model, "ambient")
+    uid, labels, annotations = place(api, model, "modeloperator-1")
+    assert (uid, labels) == (before["modeloperator-1"][0], {**MODELOPERATOR, **NONE})
+    assert names.MEMBERSHIP in annotations
+    assert place(api, model, "notebook-0") == before["notebook-0"]
+    charm_runs.run("remove", model, units=0)
+    assert {name: place(api, model, name) for name in before} == before
+
+
+def test_excluded_pods_are_kept_out_by_admission_as_well(api, model):
+    options = {"mesh-mode": "ambient", "excluded-pods": "app=minio"}
+    out = charm_runs.run("config_changed", model, **options)
+    assert "policy · ambient mode" in out.unit_status.message
+    labels = add_pod(api, model, "minio-0", app="minio")["metadata"]["labels"]
+    assert labels == {"app": "minio", **NONE}
+    other = add_pod(api, model, "kfp-0", app="kfp")["metadata"]
+    assert other["labels"] == {"app": "kfp"}
+    assert "annotations" not in other
+    charm_runs.run("remove", model, units=0)
+
+
+@contextlib.contextmanager
+def without(api, name, namespace):
+    """Take a DaemonSet of Istio away for a while."""
+    daemon = api.get(charm_cluster.DAEMON_SET, name, namespace)
+    kept = {key: daemon[key] for key in ("apiVersion", "kind", "spec")}
+    marks = {key: daemon["metadata"][key] for key in ("name", "namespace", "labels")}
+    api.delete(daemon)
+    assert waiting.eventually(lambda: not api.get(charm_cluster.DAEMON_SET, name, namespace))
+    try:
+        yield
+    finally:
+        api.create({**kept, "metadata": marks})
+
+
+def test_model_stays_as_it_is_where_there_is_no_ztunnel(api, model):
+    charm_runs.run("start", model)
+    with without(api, "ztunnel", "istio-system"):
+        said = switch(model, "ambient")
+        assert isinstance(said, testing.BlockedStatus)
+        assert "the cluster has no ztunnel" in said.message
+        assert mesh_labels(api, model) == (ENABLED, True)
+        assert "MutatingAdmissionPolicy" in kinds(api, model)
+    assert isinstance(switch(model, "ambient"), testing.ActiveStatus)
+    charm_runs.run("remove", model, units=0)

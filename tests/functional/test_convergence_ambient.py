@@ -1,0 +1,115 @@
+"""Convergence into ambient mode and back, against a real control plane."""
+
+import asyncio
+
+import pytest
+from sidecar_lifecycle.decide.convergence import memory
+from sidecar_lifecycle.model import types
+from sidecar_lifecycle.shell.kube.client import path
+
+from tests.functional import convergence_world
+
+
+@pytest.fixture
+async def world(kubeconfig, namespace):
+    async with convergence_world.living(kubeconfig, namespace) as world:
+        yield world
+
+
+async def label(world, **labels):
+    """Label the namespace as the charm does."""
+    named = {
+        key.replace("dataplane", "istio.io/dataplane-mode").replace("_", "-"): value
+        for key, value in labels.items()
+    }
+    await world.request(
+        "PATCH",
+        path(types.Namespace, name=world.namespace),
+        {"metadata": {"labels": named}},
+        content_type="application/merge-patch+json",
+    )
+
+
+async def into_ambient(world):
+    """Switch the model, whose injector does not look at its pods any more."""
+    await world.unbind()
+    await label(world, istio_injection=None, dataplane="ambient")
+
+
+async def back_to_sidecars(world):
+    await label(world, istio_injection="enabled", dataplane=None)
+    await world.bind()
+
+
+async def uids(world):
+    listing = await world.request("GET", path(types.Pod, world.namespace))
+    return {each["metadata"]["name"]: each["metadata"]["uid"] for each in listing["items"]}
+
+
+async def events(world, reason):
+    listing = await world.request("GET", path(types.Event, world.namespace))
+    return sum(each["reason"] == reason for each in listing["items"])
+
+
+async def test_a_model_goes_into_ambient_mode_and_comes_back(world):
+    await world.join()
+    await world.workload("StatefulSet", "one")
+    await world.workload("Deployment", "web", replicas=2)
+    await world.workload("StatefulSet", "nb", owner=await world.owner("notebook"))
+    await world.bare_pod("bare")
+    assert all((await world.injected()).values())
+    before = await uids(world)
+
+    async def none_left():
+        now = await world.injected()
+        return len(now) == 5 and {name for name, has in now.items() if has} == {"bare", "nb-0"}
+
+    await into_ambient(world)
+    async with world.converging(data_plane="ambient", convergence_max_unavailable=1):
+        await world.until(none_left)
+        await asyncio.sleep(0.5)
+
+    there = await uids(world)
+    assert {name for name in there if there[name] == before.get(name)} == {"bare", "nb-0"}
+    assert await events(world, "SidecarLeft") == 3
+    assert not memory.decode((await world.remembered())["data"]).rounds
+
+    async def all_back():
+        now = await world.injected()
+        return len(now) == 5 and all(now.values())
+
+    await back_to_sidecars(world)
+    async with world.converging(convergence_max_unavailable=1):
+        await world.until(all_back)
+
+    back = await uids(world)
+    assert {name for name in back if back[name] == before.get(name)} == {"bare", "nb-0"}
+
+
+async def test_what_still_gets_a_sidecar_is_not_replaced_for_having_one(world):
+    """Somebody's injector goes on to inject: nothing would come of an eviction."""
+    await world.join()
+    await world.workload("StatefulSet", "one")
+    await label(world, istio_injection=None, dataplane="ambient")
+    before = await uids(world)
+
+    async with world.converging(data_plane="ambient"):
+        await world.goes_on_with(MeshDown=1)
+
+    assert await uids(world) == before
+
+
+async def test_what_is_in_ambient_mode_is_left_alone(world):
+    await label(world, dataplane="ambient")
+    await world.workload("StatefulSet", "one")
+    before = await uids(world)
+
+    async with world.converging(data_plane="ambient"):
+        looks = world.clock.waits + 10
+
+        async def looked():
+            return world.clock.waits >= looks
+
+        await world.until(looked)
+
+    assert await uids(world) == before

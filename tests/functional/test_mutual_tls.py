@@ -1,0 +1,167 @@
+"""Strict mutual TLS on a real API server, with the shipped roles, and istioctl's judgement."""
+
+import subprocess
+
+import lightkube
+import pytest
+import yaml
+
+from istio_integrator.kube import cluster as charm_cluster
+from istio_integrator.kube import errors
+from istio_integrator.security import called
+from testbed import programs
+from tests import waiting
+from tests.functional import istiod_world
+from tests.functional.mutual_tls_world import APP, part, policies, said
+from tests.unit.charm.security import members
+
+
+@pytest.fixture(scope="module")
+def served(client):
+    return istiod_world.install_definitions(client)
+
+
+@pytest.fixture
+def api(served, namespace):
+    """A model with a webhook, a store and a web application in the mesh."""
+    accounts = charm_cluster.kind("v1", "ServiceAccount")
+    assert waiting.eventually(lambda: served.get(accounts, "default", namespace))
+    for name in ("katib", "minio"):
+        served.create(placed(members.stateful_set(name, image()), namespace, replicas=0))
+        served.create(placed(members.pod(name, labels=marks(name)), namespace))
+    served.create(placed(members.service("katib", 443, 8443), namespace))
+    served.create(placed(members.service("minio", 9000), namespace))
+    hook = members.webhook(f"katib-{namespace}", "katib", namespace=namespace)
+    hook["webhooks"][0] |= {
+        "name": "a.b.c",
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "failurePolicy": "Ignore",
+        "namespaceSelector": {"matchLabels": {"nobody": "has-this"}},
+    }
+    served.create(hook)
+    yield served
+    served.delete(hook)
+
+
+def image():
+    return {"name": "web", "image": "none", "ports": [{"containerPort": 9001, "name": "web"}]}
+
+
+def marks(name):
+    return {"app.kubernetes.io/name": name}
+
+
+def placed(obj, namespace, replicas=None):
+    """Have an object of the unit tests be one that a real API server takes."""
+    obj["metadata"]["namespace"] = namespace
+    obj.pop("status", None)
+    spec = obj["spec"]
+    if replicas is not None:
+        spec |= {"replicas": replicas, "serviceName": obj["metadata"]["name"]}
+    pod = spec.get("template", {}).get("spec", spec)
+    for kind in {"containers", "initContainers"} & pod.keys():
+        pod[kind] = [{"image": "none", **each} for each in pod[kind]]
+    return obj
+
+
+def test_strict_goes_on_and_off_and_leaves_what_others_wrote(api, namespace):
+    theirs = members.peers("theirs", namespace=namespace, selector={"a": "b"}, mode="DISABLE")
+    api.create(theirs)
+    made = part(api, namespace)
+    made.reconcile()
+    assert said(made) == ["active: strict mutual TLS, 1 port open to plain text"]
+    strict = policies(api, namespace)
+    assert strict.pop("theirs") == theirs["spec"]
+    assert strict.pop(f"{APP}-strict") == {"mtls": {"mode": "STRICT"}}
+    (exception,) = strict.values()
+    assert exception == {
+        "selector": {"matchLabels": marks("katib")},
+        "portLevelMtls": {"8443": {"mode": "PERMISSIVE"}},
+    }
+    off = part(api, namespace, mtls="mesh")
+    off.reconcile()
+    assert policies(api, namespace) == {"theirs": theirs["spec"]}
+
+
+def test_way_past_the_gateway_keeps_it_off_until_it_is_named(api, namespace):
+    api.create(placed(members.service("door", 9000, type="NodePort"), namespace))
+    found = api.get(charm_cluster.SERVICE, "door", namespace)
+    api.merge_patch(found, {"spec": {"selector": marks("minio")}})
+    made = part(api, namespace)
+    made.reconcile()
+    assert said(made)[0].startswith("blocked: mtls=strict is not switched on: Service door")
+    assert policies(api, namespace) == {}
+    made = part(api, namespace, mtls_exceptions="door:9000")
+    made.reconcile()
+    assert said(made) == ["active: strict mutual TLS, 2 ports open to plain text"]
+
+
+def test_shipped_roles_suffice_and_the_one_that_is_missing_is_named(
+    api, namespace, untrusted, control_plane
+):
+    with lightkube.Client(config=untrusted) as client:
+        own = charm_cluster.Cluster(client)
+        part(own, namespace).reconcile()
+        assert len(policies(api, namespace)) == 2
+        part(own, namespace).remove()
+        assert policies(api, namespace) == {}
+        nothing = ("--type=merge", "--patch", '{"rules": []}')
+        # Either of these roles lets it read what API servers call.
+        for role in ("mtls", "authorization"):
+            name = f"{namespace}-{APP}-{role}"
+            control_plane.kubectl("patch", "clusterrole", name, *nothing)
+        assert waiting.eventually(lambda: _is_refused(own))
+        with pytest.raises(errors.ForbiddenError, match="customresourcedefinitions"):
+            part(own, namespace).reconcile()
+        assert policies(api, namespace) == {}
+        # By default nothing of that is needed.
+        part(own, namespace, mtls="mesh").reconcile()
+
+
+def _is_refused(api):
+    try:
+        api.list(charm_cluster.CUSTOM_RESOURCE_DEFINITION)
+    except errors.ForbiddenError:
+        return True
+    return False
+
+
+def test_istioctl_has_nothing_to_say_about_ours(api, namespace, tmp_path):
+    part(api, namespace, mtls_exceptions="minio:9000, katib").reconcile()
+    objects = api.list(charm_cluster.PEER_AUTHENTICATION, namespace)
+    assert len(objects) == 3
+    path = tmp_path / "objects.yaml"
+    path.write_text(yaml.safe_dump_all(objects))
+    argv = [programs.binary("istioctl"), "validate", "-f", path]
+    run = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    # What it would say of a policy that istiod does not take.
+    objects[0]["spec"] = {"portLevelMtls": {"1": {"mode": "PERMISSIVE"}}}
+    path.write_text(yaml.safe_dump_all(objects))
+    assert subprocess.run(argv, capture_output=True, check=False).returncode != 0
+
+
+def test_conversion_is_read_as_the_api_server_lists_it_and_no_schema(api, namespace):
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    plural = f"things-{namespace}"
+    obj = members.definition(f"{plural}.example.com", "katib")
+    obj["spec"]["conversion"]["webhook"]["conversionReviewVersions"] = ["v1"]
+    obj["spec"]["conversion"]["webhook"]["clientConfig"]["service"]["namespace"] = namespace
+    obj["spec"] |= {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"plural": plural, "kind": "Thing" + namespace.replace("-", "")},
+        "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
+    }
+    made = api.create(obj)
+    try:
+        found = api.list(charm_cluster.CUSTOM_RESOURCE_DEFINITION)
+    finally:
+        api.delete(made)
+    assert {key for each in found for key in each["spec"]} == {"conversion"}
+    (ours,) = (each for each in found if each["metadata"]["name"] == obj["metadata"]["name"])
+    assert ours["spec"]["conversion"]["webhook"]["clientConfig"]["service"]["name"] == "katib"
+    assert called.calls([ours], model=namespace) == [
+        called.Call(f"CustomResourceDefinition {plural}.example.com", "katib", 443)
+    ]

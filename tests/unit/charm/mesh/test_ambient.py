@@ -1,0 +1,79 @@
+"""Whether a model is to be in ambient mode, and whether the cluster has what that takes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from istio_integrator.kube import cluster, errors
+from istio_integrator.mesh import ambient, installation
+from tests.unit.charm.ambient_objects import NODE_AGENT, SERVING, ZTUNNEL, daemon, istiod
+
+LABELS = st.dictionaries(
+    st.sampled_from(["istio.io/dataplane-mode", "istio-injection"]),
+    st.sampled_from(["ambient", "none", "enabled"]),
+)
+MESH = installation.Mesh(namespace="istio-system", revision="default", is_default=True)
+
+
+@given(st.sampled_from(["auto", "sidecar", "ambient"]), LABELS)
+def test_only_the_option_and_the_namespace_decide(mode, labels):
+    is_there = labels.get("istio.io/dataplane-mode") == "ambient"
+    chosen = ambient.is_chosen(mode, labels)
+    assert chosen == {"ambient": True, "sidecar": False, "auto": is_there}[mode]
+
+
+@pytest.mark.parametrize(
+    ("daemons", "deployment", "words"),
+    [
+        pytest.param([ZTUNNEL, NODE_AGENT], SERVING, "", id="all"),
+        pytest.param([ZTUNNEL, NODE_AGENT], None, "", id="istiod-elsewhere"),
+        pytest.param(
+            [ZTUNNEL, NODE_AGENT],
+            istiod({"name": "PILOT_ENABLE_AMBIENT", "valueFrom": {}}),
+            "",
+            id="not-known",
+        ),
+        pytest.param([NODE_AGENT], SERVING, "the cluster has no ztunnel", id="no-ztunnel"),
+        pytest.param([ZTUNNEL], SERVING, "has no Istio's node agent istio-cni-node", id="no-cni"),
+        pytest.param(
+            [daemon("zt", {"app": "ztunnel"}, ready=0), NODE_AGENT],
+            SERVING,
+            "no pod of ztunnel is ready",
+            id="none-ready",
+        ),
+        pytest.param(
+            [daemon("zt", {"app": "ztunnel"}, wanted=0, ready=0), NODE_AGENT],
+            SERVING,
+            "",
+            id="no-nodes",
+        ),
+        pytest.param(
+            [ZTUNNEL, NODE_AGENT], istiod(), "istiod has no PILOT_ENABLE_AMBIENT=true", id="istiod"
+        ),
+        pytest.param([{"kind": "DaemonSet"}, ZTUNNEL, NODE_AGENT], SERVING, "", id="garbled"),
+    ],
+)
+def test_what_is_missing_is_named(daemons, deployment, words):
+    found = ambient.judge(daemons, deployment)
+    assert words in found
+    assert bool(found) == bool(words)
+
+
+def test_nobody_is_brought_where_it_can_not_be_looked(fake):
+    fake.forbidden.add(("list", "daemonsets"))
+    with pytest.raises(errors.ForbiddenError):
+        ambient.missing(fake.api(), MESH, {})
+
+
+def test_who_is_there_stays_where_it_can_not_be_looked(fake):
+    fake.forbidden.add(("list", "daemonsets"))
+    labels = {"istio.io/dataplane-mode": "ambient"}
+    assert ambient.missing(fake.api(), MESH, labels) == ""
+
+
+def test_istiod_outside_of_the_cluster_is_not_asked_for(fake):
+    fake.add(ZTUNNEL)
+    fake.add(NODE_AGENT)
+    mesh = installation.Mesh(namespace="", revision="default", is_default=True, url="https://x")
+    assert ambient.missing(fake.api(), mesh, {}) == ""
+    assert ("get", cluster.DEPLOYMENT.plural) not in fake.asked

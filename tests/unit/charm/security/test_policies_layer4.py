@@ -1,0 +1,82 @@
+"""What of policies a ztunnel holds."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from istio_integrator.security import policies, policies_layer4
+
+FROM = [{"source": {"principals": ["cluster.local/ns/a/sa/b"]}}]
+AT = [{"operation": {"ports": ["80"]}}]
+GET = [{"operation": {"ports": ["80"], "methods": ["GET"], "paths": ["/a"]}}]
+NAMELESS = [{"key": "request.headers[kubeflow-userid]", "notValues": ["*"]}]
+WHERE = [{"key": "source.namespace", "values": ["a"]}]
+
+
+def reduced(*rules):
+    policy = policies.Policy(selector=(("app", "x"),), rules=rules)
+    decision, more = policies_layer4.reduced(policies.Decision(policies=(policy,)))
+    return [rule for each in decision.policies for rule in each.rules], more
+
+
+@pytest.mark.parametrize(
+    ("rule", "kept", "says_more"),
+    [
+        pytest.param({"from": FROM, "to": AT}, {"from": FROM, "to": AT}, False, id="layer-4"),
+        pytest.param({}, {}, False, id="everybody"),
+        pytest.param({"from": FROM, "to": GET}, {"from": FROM, "to": AT}, True, id="path"),
+        pytest.param({"to": AT, "when": NAMELESS}, {"to": AT}, True, id="header"),
+        pytest.param({"to": AT, "when": WHERE}, {"to": AT, "when": WHERE}, False, id="where"),
+        pytest.param(
+            {"from": [*FROM, {"source": {"requestPrincipals": ["*"]}}], "to": AT},
+            {"to": AT},
+            True,
+            id="tokens",
+        ),
+        pytest.param(
+            {"from": FROM, "to": [*AT, {"operation": {"paths": ["/b"]}}]},
+            {"from": FROM},
+            True,
+            id="any-port",
+        ),
+    ],
+)
+def test_what_ztunnel_can_hold_of_a_rule_is_kept(rule, kept, says_more):
+    rules, more = reduced(rule)
+    assert rules == [kept]
+    assert more == (["app=x"] if says_more else [])
+
+
+def test_probes_come_past_ztunnel_and_open_nothing():
+    assert reduced({"from": FROM, "to": AT}, {"to": GET}) == ([{"from": FROM, "to": AT}], [])
+
+
+def test_a_policy_of_probes_alone_shuts_nobody_out():
+    assert reduced({"to": GET}) == ([], [])
+
+
+SOURCES = st.sampled_from(
+    [{"principals": ["p"]}, {"namespaces": ["n"]}, {"requestPrincipals": ["*"]}]
+)
+OPERATIONS = st.sampled_from([{"ports": ["80"]}, {"ports": ["80"], "methods": ["GET"]}])
+RULES = st.fixed_dictionaries(
+    {},
+    optional={
+        "from": st.lists(st.builds(lambda one: {"source": one}, SOURCES), min_size=1, max_size=2),
+        "to": st.lists(
+            st.builds(lambda one: {"operation": one}, OPERATIONS), min_size=1, max_size=2
+        ),
+        "when": st.sampled_from([NAMELESS, WHERE, [*NAMELESS, *WHERE]]),
+    },
+)
+
+
+@given(st.lists(RULES, min_size=1, max_size=3))
+def test_nothing_that_ztunnel_takes_for_nobody_is_written(rules):
+    kept, _ = reduced(*rules)
+    text = json.dumps(kept)
+    for word in ("request", "methods", "paths"):
+        assert word not in text
+    assert reduced(*kept) == (kept, [])

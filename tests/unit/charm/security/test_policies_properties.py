@@ -1,0 +1,171 @@
+"""Whatever is said: nobody gets in whom nobody named, and one application's words stay its own."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from istio_integrator.relations import endpoints, service_mesh
+from istio_integrator.security import policies
+from tests.unit.charm.security import callers
+from tests.unit.charm.security.callers import GATEWAY, MODEL, NAME, Call, sa
+
+APPS = ("a", "b", "c")
+PORTS = (1, 2, 3)
+SERVICES = [callers.service(app, *((port, port + 10) for port in PORTS)) for app in APPS]
+PODS = [callers.pod(app) for app in APPS]
+
+parts = st.fixed_dictionaries(
+    {},
+    optional={
+        "ports": st.none() | st.lists(st.sampled_from(PORTS), max_size=2),
+        "methods": st.none() | st.lists(st.sampled_from(["GET", "POST"]), max_size=2),
+        "paths": st.none() | st.lists(st.sampled_from(["/x", "/x/*", "*/y"]), max_size=2),
+    },
+)
+app_policies = st.builds(
+    lambda source, target, stated, namespace: callers.policy(
+        source, target, *stated, namespace=namespace
+    ),
+    st.sampled_from(APPS),
+    st.sampled_from(APPS),
+    st.lists(parts, max_size=2),
+    st.sampled_from([MODEL, "elsewhere"]),
+)
+unit_policies = st.builds(
+    lambda source, target, ports: callers.policy(
+        source, target, *({"ports": each} for each in ports), target_type="unit"
+    ),
+    st.sampled_from(APPS),
+    st.sampled_from(APPS),
+    st.lists(st.lists(st.sampled_from(PORTS), min_size=1, max_size=2), max_size=2),
+)
+stated = st.lists(app_policies | unit_policies, max_size=4)
+routes = st.sets(st.tuples(st.sampled_from(APPS), st.sampled_from(PORTS)), max_size=3)
+modes = st.sampled_from(["related", "closed"])
+calls = st.builds(
+    Call,
+    st.sampled_from(["", GATEWAY, *map(sa, APPS), sa("a", "elsewhere"), sa("d")]),
+    st.sampled_from([*PORTS, *(port + 10 for port in PORTS)]),
+    st.sampled_from(["GET", "POST"]),
+    st.sampled_from(["/", "/x", "/x/z", "/q/y"]),
+)
+
+
+def _stated(policy, target, call):
+    """Tell whether one policy, as its application wrote it, is about a call."""
+    if call.principal != sa(policy["source_app_name"], policy["source_namespace"]):
+        return False
+    if policy["target_app_name"] != target:
+        return False
+    is_unit = policy["target_type"] == "unit"
+    port = call.port if is_unit else call.port - 10
+    if not is_unit and port not in PORTS:
+        return False
+    if is_unit:
+        # Ports of units are joined: one endpoint without any is no restriction.
+        listed = [each.get("ports") for each in policy["endpoints"]]
+        return not listed or not all(listed) or any(port in each for each in listed)
+    return any(
+        (not each.get("ports") or port in each["ports"])
+        and (not each.get("methods") or call.method in each["methods"])
+        and (not each.get("paths") or any(callers._fits(one, call.path) for one in each["paths"]))
+        for each in policy["endpoints"] or [{}]
+    )
+
+
+@given(st.dictionaries(st.sampled_from(APPS), stated), routes, modes, st.sampled_from(APPS), calls)
+def test_caller_is_admitted_exactly_where_somebody_named_it(by_app, routed, mode, target, call):
+    consumers = [
+        callers.said(app, *policies, relation=number)
+        for number, (app, policies) in enumerate(by_app.items())
+    ]
+    decision = callers.decide(
+        *SERVICES, *PODS, mode=mode, consumers=consumers, routed=routed, gateways=(GATEWAY,)
+    )
+    own = [one for one in by_app.get(target, ()) if one["target_app_name"] == target]
+    is_routed = any(app == target for app, _ in routed)
+    is_named = any(_stated(each, target, call) for each in own)
+    is_led = call.principal == GATEWAY and (target, call.port - 10) in routed
+    is_open = mode == "related" and not own and not is_routed
+    assert callers.admits(decision, {NAME: target}, call) == (is_named or is_led or is_open)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner),
+    max_leaves=6,
+)
+hostile = (
+    JSON.map(json.dumps)
+    | st.text(max_size=20)
+    | st.lists(app_policies | unit_policies | JSON, max_size=4).map(json.dumps)
+)
+
+
+@given(stated, hostile, routes, modes)
+def test_one_applications_words_change_no_other_workloads_policy(good, bad, routed, mode):
+    ours = callers.said("a", *good)
+    theirs = service_mesh.read(endpoints.Bag(4, "b", {"policies": bad}), model=MODEL)
+    asked = {"mode": mode, "routed": routed, "gateways": (GATEWAY,)}
+
+    def of_others(consumers):
+        decision = callers.decide(*SERVICES, *PODS, consumers=consumers, **asked)
+        return [one for one in decision.policies if dict(one.selector)[NAME] != "b"]
+
+    assert of_others([ours, theirs]) == of_others([ours])
+
+
+@given(st.lists(hostile, max_size=3), routes)
+def test_nobody_is_shut_out_of_a_workload_that_nobody_may_call(said, routed):
+    bags = [
+        endpoints.Bag(number, app, {"policies": text})
+        for number, (app, text) in enumerate(zip(APPS, said, strict=False))
+    ]
+    decision = callers.decide(
+        *SERVICES,
+        *PODS,
+        consumers=[service_mesh.read(bag, model=MODEL) for bag in bags],
+        routed=routed,
+        gateways=(GATEWAY,),
+    )
+    assert all(each.rules for each in decision.policies)
+
+
+REMOTE = "remote-0123456789abcdef0123456789abcdef"
+
+
+@given(hostile | stated.map(json.dumps), modes)
+def test_application_of_another_model_selects_nothing_whatever_it_says(said, mode):
+    one = service_mesh.read(endpoints.Bag(4, REMOTE, {"policies": said}), model=MODEL)
+    decision = callers.decide(*SERVICES, *PODS, mode=mode, consumers=[one])
+    assert decision.policies == ()
+    assert decision.problems == ((f"{one.reference}: {one.problems[0]}",) if said else ())
+
+
+@given(hostile | stated.map(json.dumps), st.sampled_from(["d", "minio", "mlmd-of-theirs"]))
+def test_application_that_is_consumed_under_a_name_of_its_own_selects_no_pod_of_the_model(
+    said, alias
+):
+    one = service_mesh.read(endpoints.Bag(4, alias, {"policies": said}), model=MODEL)
+    decision = callers.decide(*SERVICES, *PODS, consumers=[one])
+    for each in decision.policies:
+        assert not any(set(each.selector) <= set(pod.labels.items()) for pod in PODS)
+
+
+@given(stated, routes, modes)
+def test_decision_is_the_same_whatever_the_order(policies_of_a, routed, mode):
+    def decided(consumer, order):
+        return callers.decide(
+            *order(SERVICES), *order(PODS), mode=mode, consumers=[consumer], routed=routed
+        ).policies
+
+    forward = decided(callers.said("a", *policies_of_a), list)
+    assert forward == decided(callers.said("a", *policies_of_a[::-1]), lambda each: each[::-1])
+
+
+@given(stated, routes)
+def test_off_is_nothing(policies_of_a, routed):
+    consumers = [callers.said("a", *policies_of_a)]
+    decided = callers.decide(*SERVICES, mode="off", consumers=consumers, routed=routed)
+    assert decided == policies.Decision()

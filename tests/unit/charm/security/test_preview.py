@@ -1,0 +1,176 @@
+"""What `preview-security` says, and that it changes nothing."""
+
+import json
+import pathlib
+import re
+import shlex
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from ops import testing
+
+from istio_integrator.kube import errors, streams
+from istio_integrator.security import preview, preview_counters
+from tests.unit.charm import fake_cluster
+from tests.unit.charm.charm_world import state
+from tests.unit.charm.security import members
+
+ROOT = pathlib.Path(__file__).parents[4]
+COUNTED = (
+    'istio_requests_total{reporter="destination",source_workload="unknown",'
+    'destination_service_name="minio",connection_security_policy="none",response_code="200"} 7\n'
+    'istio_requests_total{reporter="destination",destination_service_name="minio",'
+    'connection_security_policy="mutual_tls"} 100\n'
+    'istio_requests_total{reporter="source",destination_service_name="x",'
+    'connection_security_policy="none"} 100\n'
+    'istio_tcp_connections_opened_total{reporter="destination",destination_service_name="minio",'
+    'connection_security_policy="none"} 2\n'
+)
+
+
+@pytest.fixture
+def world(ctx, fake, monkeypatch):
+    fake_cluster.install_istio(fake)
+    members.member(fake, "minio")
+    fake.add(members.pod("loose", inside=False))
+    fake.add(members.service("minio", 9000, type="LoadBalancer"))
+    for obj in fake.objects.values():
+        if obj["kind"] == "Pod":
+            obj["status"] = {"conditions": [{"type": "Ready", "status": "True"}]}
+    monkeypatch.setattr(
+        streams.Streams, "get", lambda *_, **__: streams.Response(200, {}, COUNTED)
+    )
+    return fake
+
+
+def asked(ctx, given=None, **params):
+    ctx.run(ctx.on.action("preview-security", params=params), given or state())
+    report = ctx.action_results["report"]
+    return report if params.get("format") == "json" else " ".join(report.split())
+
+
+def test_loss_is_named_with_its_remedy_and_nothing_is_written(ctx, world):
+    ctx.run(ctx.on.config_changed(), state())
+    world.writes.clear()
+    said = asked(ctx, mtls="strict")
+    assert "✗ mtls Service minio (LoadBalancer) leads to minio:9000 past the gateway" in said
+    assert "→ make it a ClusterIP, or add minio:9000 to juju config istio-integrator" in said
+    assert "! mtls loose-0 has no sidecar" in said
+    assert "minio counted 7 requests in plain text to minio since its proxies started" in said
+    assert "minio counted 2 connections in plain text" in said
+    assert not [each for each in world.writes if "peerauthentications" in each]
+
+
+def test_exceptions_can_be_tried_and_json_has_the_same_lines(ctx, world):
+    said = json.loads(
+        asked(ctx, mtls="strict", format="json", **{"mtls-exceptions": "minio:9000"})
+    )
+    assert not [each for each in said if each["level"] == "broken"]
+    seen = [each["seen"] for each in said]
+    assert "minio:9000 stays open to plain text for mtls-exceptions" in seen
+    assert all(each["next"] for each in said if each["level"] != "fine")
+
+
+def test_what_is_not_given_is_as_the_application_has_it(ctx, world):
+    assert "mtls=mesh: this application writes no PeerAuthentication" in asked(ctx)
+    assert "minio:9000 stays open" in asked(
+        ctx, state(mtls="strict", mtls_exceptions="minio:9000")
+    )
+
+
+def test_off_is_asked_about_in_quotes_since_juju_reads_what_is_typed_as_yaml(ctx, world):
+    actions = yaml.safe_load((ROOT / "actions.yaml").read_text())
+    said = actions["preview-security"]["params"]["authorization"]
+    (typed,) = re.findall(r"authorization=('.*?')", said["description"])
+    (value,) = shlex.split(typed)
+    # Juju itself refuses what the schema does not take (juju/charm, ActionSpec.ValidateParams).
+    assert (said["type"], yaml.safe_load("off")) == ("string", False)
+    report = asked(ctx, state(authorization="closed"), authorization=yaml.safe_load(value))
+    assert "authorization=off: this application writes no AuthorizationPolicy" in report
+    guide = (ROOT / "docs/how-to/keep-users-apart.md").read_text()
+    assert f"preview-security authorization={typed}" in guide
+
+
+def test_option_is_off_as_text_which_juju_config_keeps(ctx, world):
+    options = yaml.safe_load((ROOT / "config.yaml").read_text())["options"]
+    assert (options["authorization"]["type"], options["authorization"]["default"]) == (
+        "string",
+        "off",
+    )
+    ctx.run(ctx.on.config_changed(), state(authorization="off"))
+    assert not [each for each in world.writes if "authorizationpolicies" in each]
+
+
+def test_policy_of_others_that_keeps_pods_open_is_named(ctx, world):
+    chosen = {"app.kubernetes.io/name": "minio"}
+    world.add(members.peers("theirs", selector=chosen, mode="PERMISSIVE"))
+    assert "PeerAuthentication kubeflow/theirs, which is not ours, keeps minio open" in asked(
+        ctx, mtls="strict"
+    )
+
+
+def test_value_that_is_none_fails_the_action(ctx, world):
+    with pytest.raises(testing.ActionFailed, match="mtls-exceptions='a b'"):
+        asked(ctx, **{"mtls-exceptions": "a b"})
+
+
+def test_right_that_is_missing_is_a_line_and_no_failure(ctx, world):
+    world.forbidden.add(("list", "customresourcedefinitions"))
+    assert "! mtls not known: 403: customresourcedefinitions is forbidden" in asked(
+        ctx, mtls="strict"
+    )
+
+
+def test_proxy_that_does_not_answer_costs_its_count_alone(ctx, world, monkeypatch):
+    def refuse(*_, **__):
+        raise errors.UnreachableError("no")
+
+    monkeypatch.setattr(streams.Streams, "get", refuse)
+    said = asked(ctx, mtls="strict")
+    assert "Service minio (LoadBalancer)" in said
+    assert "Pod kubeflow/minio-0 is passed over: its proxy does not say what it counted" in said
+
+
+@pytest.mark.parametrize("answer", ["", 'istio_build{component="proxy",tag="1.31"} 1\n'])
+def test_proxies_that_count_no_calls_are_no_proof_that_nobody_calls(
+    ctx, world, monkeypatch, answer
+):
+    monkeypatch.setattr(streams.Streams, "get", lambda *_, **__: streams.Response(200, {}, answer))
+    seen = "no proxy of the model has counted a call, so it is not known who calls in plain text"
+    assert seen in asked(ctx, mtls="strict")
+
+
+def test_proxies_that_count_calls_with_certificates_alone_have_none_in_plain_text(
+    ctx, world, monkeypatch
+):
+    certified = COUNTED.replace('"none"', '"mutual_tls"')
+    monkeypatch.setattr(
+        streams.Streams, "get", lambda *_, **__: streams.Response(200, {}, certified)
+    )
+    assert "plain text since" not in (said := asked(ctx, mtls="strict"))
+    assert "has counted a call" not in said
+
+
+def test_diagnose_says_it_of_the_options_as_they_are(ctx, world):
+    with pytest.raises(testing.ActionFailed):
+        ctx.run(ctx.on.action("diagnose"), state(mtls="strict"))
+    assert "Service minio (LoadBalancer) leads to minio:9000" in ctx.action_results["report"]
+
+
+def test_every_preview_is_of_an_option_that_may_be_asked_about():
+    assert set(preview.PREVIEWS) <= set(preview.OPTIONS)
+
+
+@given(st.text())
+def test_counters_are_read_from_whatever_a_pod_answers(text):
+    assert all(each.number > 0 for each in preview_counters.parse(text, "x"))
+
+
+def test_counters_of_a_workload_are_added_up():
+    found = preview_counters.parse(COUNTED, "minio") * 2
+    want = [("minio", "connections", 4), ("minio", "requests", 14)]
+    assert [
+        (each.service, each.what, each.number) for each in preview_counters.summed(found)
+    ] == want

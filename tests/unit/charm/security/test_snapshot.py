@@ -1,0 +1,89 @@
+"""What a hook asks the API server for the sake of security: each kind once, whatever is asked."""
+
+import collections
+import json
+
+import pytest
+from ops import testing
+
+from istio_integrator.ingress import placement
+from istio_integrator.kube import cluster, errors, snapshot
+from tests.unit.charm import fake_cluster, ingress_world
+from tests.unit.charm.security import members
+from tests.unit.charm.security.callers import policy
+
+OF_BOTH = {"authorization": "closed", "mtls": "strict"}
+
+
+@pytest.fixture
+def world(monkeypatch):
+    """A model with routes and callers, whose hooks find everything as it should be."""
+    fake = fake_cluster.FakeCluster()
+    fake.namespace("kubeflow")
+    ingress_world.connect(fake, monkeypatch)
+    for name, port in (("kfp-ui", 3000), ("kfp-api", 8888)):
+        members.member(fake, name)
+        fake.add(members.service(name, port))
+    stated = {"policies": json.dumps([policy("kfp-ui", "kfp-api")])}
+    mesh = testing.Relation("service-mesh", remote_app_name="kfp-api", remote_app_data=stated)
+    return ingress_world.World(fake, ingress_world.route(), ingress_world.auth(), mesh)
+
+
+def idle(world, **options):
+    """Count the requests of a hook that has nothing to do."""
+    world.config = options
+    world.run()
+    world.fake.requests.clear()
+    world.run(lambda ctx: ctx.on.update_status())
+    return collections.Counter(world.fake.requests)
+
+
+@pytest.mark.parametrize(
+    ("options", "most"),
+    [
+        pytest.param({"authorization": "related"}, 11, id="related"),
+        pytest.param({"authorization": "closed"}, 11, id="closed"),
+        pytest.param({"mtls": "strict"}, 10, id="strict"),
+        pytest.param(OF_BOTH, 14, id="both"),
+    ],
+)
+def test_idle_hook_lists_no_kind_twice_for_security(world, options, most):
+    more = idle(world, **options) - idle(world, authorization="off", mtls="mesh")
+    assert not [asked for asked, count in more.items() if count > 1]
+    assert more.total() <= most, more
+
+
+def test_gateway_is_looked_for_once(world, monkeypatch):
+    looks = []
+    look = placement.Placement.look
+    monkeypatch.setattr(
+        placement.Placement, "look", lambda *given, **more: looks.append(1) or look(*given, **more)
+    )
+    idle(world, **OF_BOTH)
+    assert len(looks) == 2, "one for each of two hooks"
+
+
+def test_gateway_of_our_own_that_came_in_between_is_seen_in_the_same_hook(world):
+    world.config = {**OF_BOTH, "gateway_workload": True}
+    said = world.run().unit_status.message
+    assert "gateway kubeflow/istio-integrator-gateway is not ready" in said
+
+
+def test_kind_is_listed_once_in_each_place(fake):
+    fake.namespace("kubeflow")
+    fake.add(members.service("kfp-ui", 3000))
+    seen = snapshot.Snapshot(fake.api())
+    pair = [seen.objects(cluster.SERVICE, "kubeflow") for _ in "ab"]
+    assert pair[0] is pair[1]
+    assert [each["metadata"]["name"] for each in pair[0]] == ["kfp-ui"]
+    assert len(seen.objects(cluster.SERVICE)) == 1
+    assert fake.requests == ["list services kubeflow", "list services"]
+
+
+def test_what_may_not_be_listed_is_asked_for_again(fake):
+    fake.forbidden.add(("list", "services"))
+    seen = snapshot.Snapshot(fake.api())
+    with pytest.raises(errors.ForbiddenError):
+        seen.objects(cluster.SERVICE)
+    fake.forbidden.clear()
+    assert seen.objects(cluster.SERVICE) == []

@@ -1,0 +1,136 @@
+"""The charm in a model in ambient mode: what it does there, what it leaves, and what it says."""
+
+import contextlib
+import dataclasses
+import json
+
+import pytest
+from ops import testing
+
+from tests.unit.charm import fake_cluster
+from tests.unit.charm.ambient_objects import install_ambient
+from tests.unit.charm.charm_world import command, state, status
+
+AMBIENT = {"istio.io/dataplane-mode": "ambient"}
+ACTIVE = "istio-system/istiod 1.31 · new pods need nothing · ambient mode · 14/14 pods in mesh"
+
+
+@pytest.fixture
+def world(fake):
+    """A cluster with an Istio that has ambient mode, too."""
+    fake_cluster.install_istio(fake)
+    install_ambient(fake)
+    return fake
+
+
+def admission(fake):
+    kinds = ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
+    hooks = [
+        obj["metadata"]["name"]
+        for obj in fake.objects.values()
+        if obj["kind"] == "MutatingWebhookConfiguration"
+        and "istio-integrator" in obj["metadata"]["name"]
+    ]
+    return [obj for obj in fake.objects.values() if obj["kind"] in kinds] + hooks
+
+
+def test_model_goes_into_ambient_mode_and_nothing_prepares_its_pods(ctx, world):
+    status(ctx, state())
+    assert admission(world)
+    assert status(ctx, state(mesh_mode="ambient")) == testing.ActiveStatus(ACTIVE)
+    assert world.labels("kubeflow").items() >= AMBIENT.items()
+    assert not admission(world)
+    assert status(ctx, state(mesh_mode="sidecar")).name == "active"
+    assert admission(world)
+    assert "istio.io/dataplane-mode" not in world.labels("kubeflow")
+
+
+def test_model_is_in_ambient_mode_before_what_prepared_its_sidecars_goes(ctx, world):
+    status(ctx, state())
+    world.writes.clear()
+    status(ctx, state(mesh_mode="ambient"))
+    joined = world.writes.index("patch namespaces kubeflow")
+    gone = next(n for n, each in enumerate(world.writes) if "mutatingadmissionpolic" in each)
+    assert joined < gone
+
+
+def test_sidecars_are_prepared_before_the_model_is_back(ctx, world):
+    status(ctx, state(mesh_mode="ambient"))
+    world.writes.clear()
+    status(ctx, state(mesh_mode="sidecar"))
+    joined = world.writes.index("patch namespaces kubeflow")
+    there = next(n for n, each in enumerate(world.writes) if "mutatingadmissionpolic" in each)
+    assert there < joined
+
+
+def test_workload_is_told_and_still_stops_proxies(ctx, world):
+    out = ctx.run(ctx.on.config_changed(), state(mesh_mode="ambient"))
+    assert "--data-plane ambient" in command(out)
+    assert "--convergence auto" in command(out)
+    assert "--proxy-shutdown true" in command(out)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({"excluded_pods": "app=minio"}, id="excluded"),
+        pytest.param({"pod_labels": "[{add: {team: ml}}]"}, id="labels"),
+        pytest.param({"mesh_membership": "selected", "included_pods": "a=b"}, id="selected"),
+    ],
+)
+def test_admission_stays_where_something_needs_it(ctx, world, options):
+    said = status(ctx, state(mesh_mode="ambient", **options))
+    assert said.name == "active"
+    assert admission(world)
+    assert "new pods need nothing" not in said.message
+
+
+@pytest.mark.parametrize(
+    ("labels", "needs"),
+    [
+        pytest.param({"istio-injection": "enabled"}, True, id="sidecars"),
+        pytest.param(AMBIENT, False, id="ambient"),
+    ],
+)
+def test_admission_stays_where_a_profile_has_sidecars(ctx, world, labels, needs):
+    metadata = {"app.kubernetes.io/part-of": "kubeflow-profile", **labels}
+    world.namespace("alice")["metadata"]["labels"].update(metadata)
+    status(ctx, state(mesh_mode="ambient"))
+    assert bool(admission(world)) is needs
+
+
+def test_cluster_without_ztunnel_leaves_a_model_of_sidecars_at_work(ctx, fake):
+    fake_cluster.install_istio(fake)
+    status(ctx, state())
+    said = status(ctx, state(mesh_mode="ambient"))
+    assert said.name == "blocked"
+    assert "the cluster has no ztunnel" in said.message
+    assert fake.labels("kubeflow")["istio-injection"] == "enabled"
+    assert admission(fake)
+
+
+def test_removal_leaves_the_namespace_as_it_was(ctx, world):
+    before = dict(world.labels("kubeflow"))
+    status(ctx, state(mesh_mode="ambient"))
+    ctx.run(ctx.on.remove(), state(units=0))
+    assert world.labels("kubeflow") == before
+
+
+def test_applications_are_told_the_label_of_ambient_mode_where_pods_are_selected(ctx, world):
+    relation = testing.Relation("service-mesh", remote_app_name="kfp-api")
+    given = state(mesh_mode="ambient", mesh_membership="selected", included_pods="a=b")
+    out = ctx.run(
+        ctx.on.relation_changed(relation),
+        dataclasses.replace(given, relations={relation}),
+    )
+    bag = out.get_relation(relation.id).local_app_data
+    assert {key: json.loads(value) for key, value in bag.items()} == {
+        "labels": AMBIENT,
+        "mesh_type": "istio",
+    }
+
+
+def test_diagnosis_says_that_new_pods_need_nothing(ctx, world):
+    with contextlib.suppress(testing.ActionFailed):
+        ctx.run(ctx.on.action("diagnose"), state(mesh_mode="ambient"))
+    assert "in ambient mode new pods need nothing" in str(ctx.action_results)

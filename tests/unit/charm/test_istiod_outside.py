@@ -1,0 +1,58 @@
+"""The charm at its events, with an istiod outside of the cluster."""
+
+import dataclasses
+
+import yaml
+from ops import testing
+
+from tests.unit.charm import istio_objects
+from tests.unit.charm.charm_world import command, joins, state
+
+
+def test_pods_are_brought_into_the_mesh_of_an_istiod_outside_the_cluster(ctx, fake):
+    istio_objects.install_remote(fake)
+
+    out = ctx.run(ctx.on.config_changed(), state())
+
+    assert joins(out) == ("true", "istio-system", "default")
+    assert "--convergence auto" in command(out)
+    assert out.unit_status == testing.ActiveStatus(
+        "https://istiod.example:15017/inject 1.31 · policy · native sidecars · 14/14 pods in mesh"
+    )
+
+
+def test_relations_are_told_of_an_istiod_outside_the_cluster_what_is_known(ctx, fake):
+    address = {"discoveryAddress": "198.51.100.7:15012"}
+    istio_objects.install_remote(fake, proxy_config=address)
+    pilot = testing.Relation("istio-pilot", remote_app_name="gateway")
+    info = testing.Relation("mesh-info", remote_app_name="reader")
+    given = dataclasses.replace(state(), relations={pilot, info})
+
+    out = ctx.run(ctx.on.config_changed(), given)
+
+    data = yaml.safe_load(out.get_relation(pilot.id).local_app_data["data"])
+    assert data == {"service-name": "198.51.100.7", "service-port": "15012"}
+    facts = out.get_relation(info.id).local_app_data
+    assert facts.get("istiod_namespace", "") == ""
+    assert facts["root_namespace"] == "istio-system"
+    assert facts["version"] == "1.31.1"
+    for one in fake.remote.values():
+        one["alive"] = False
+    later = ctx.run(ctx.on.update_status(), out).get_relation(pilot.id).local_app_data
+    assert yaml.safe_load(later["data"]) == data
+
+
+def test_model_stays_joined_while_an_istiod_outside_the_cluster_is_away(ctx, fake):
+    istio_objects.install_remote(fake, proxy_config={"statusPort": 15099})
+    before = ctx.run(ctx.on.config_changed(), state())
+    assert "--status-port 15099" in command(before)
+    (istiod,) = fake.remote.values()
+    istiod["alive"] = False
+
+    out = ctx.run(ctx.on.update_status(), before)
+
+    assert command(out) == command(before)
+    assert out.unit_status.name == "waiting"
+    assert "new pods are refused: namespace.sidecar-injector" in out.unit_status.message
+    istiod["alive"] = True
+    assert ctx.run(ctx.on.update_status(), out).unit_status == before.unit_status
