@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import http.client
 import io
 import queue
+import ssl
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, cast
 
@@ -21,6 +23,7 @@ SECONDS = 5.0
 LONGEST = 64 << 20
 """Bytes of an answer; the configuration of a large mesh's gateway has some megabytes."""
 
+_BROKEN = (ssl.SSLError, httpx2.NetworkError, websockets.WebSocketNetworkError)
 _PROTOCOL = "v4.channel.k8s.io"
 _DATA, _ERROR = 0, 1
 
@@ -72,6 +75,17 @@ class Streams:
             UnreachableError: Nothing listens, or what does speaks no HTTP or not in time.
         """
         address = f"/api/v1/namespaces/{namespace}/pods/{pod}/portforward"
+        asked = functools.partial(self._get, address, port, path, host, seconds)
+        try:
+            return asked()
+        except errors.UnreachableError as error:
+            # The library reads in one thread while another writes, which OpenSSL does not always
+            # stand; who only reads may ask again.
+            if not isinstance(error.__cause__, _BROKEN):
+                raise
+            return asked()
+
+    def _get(self, address: str, port: int, path: str, host: str, seconds: float) -> Response:
         with self._connected(address, {"ports": str(port)}, seconds) as socket:
             connection = http.client.HTTPConnection("localhost", port)
             connection.sock = cast("Any", _Socket(socket, seconds))

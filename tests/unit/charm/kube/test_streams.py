@@ -1,6 +1,7 @@
 """One request over the frames of a port-forward."""
 
 import queue
+import ssl
 
 import httpx2
 import pytest
@@ -14,13 +15,16 @@ GREETING = (b"\x00\x98\x3a", b"\x01\x98\x3a")
 class Socket:
     """The other end of a WebSocket, which has its frames ready."""
 
-    def __init__(self, *frames, ends=True):
+    def __init__(self, *frames, ends=True, breaks=()):
         self.sent = b""
+        self.breaks = list(breaks)
         self._frames = list(frames)
         self._ends = ends
 
     def send_bytes(self, data):
         assert data[0] == 0
+        if self.breaks:
+            raise self.breaks.pop()
         self.sent += data[1:]
 
     def receive_bytes(self, timeout):
@@ -82,6 +86,21 @@ def test_answer_comes_in_whatever_pieces(monkeypatch):
 def test_stream_without_an_answer_says_why(monkeypatch, socket, words):
     with pytest.raises(errors.UnreachableError, match=words):
         get(monkeypatch, socket)
+
+
+BREAKS = [
+    ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number"),
+    websockets.WebSocketNetworkError(),
+    httpx2.ReadError("reset"),
+]
+
+
+@pytest.mark.parametrize("broken", BREAKS, ids=lambda error: type(error).__name__)
+def test_a_connection_that_breaks_is_made_once_more(monkeypatch, broken):
+    frames = (*GREETING, b"\x00HTTP/1.1 200 OK\r\n\r\nhello")
+    assert get(monkeypatch, Socket(*frames, breaks=[broken])).text == "hello"
+    with pytest.raises(errors.UnreachableError):
+        get(monkeypatch, Socket(*frames, breaks=[broken, broken]))
 
 
 def test_missing_right_is_told_apart(monkeypatch):
