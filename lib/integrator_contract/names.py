@@ -71,7 +71,8 @@ AMBIENT = {DATAPLANE_MODE: "ambient"}
 OUT_OF_AMBIENT = {DATAPLANE_MODE: "none"}
 """By which a pod is not, whatever its namespace says."""
 USE_WAYPOINT = "istio.io/use-waypoint"
-"""On a namespace in ambient mode: the waypoint that its Services are called through, or `none`."""
+"""On a namespace or a Service in ambient mode: the waypoint that leads to it, or `none`."""
+USE_WAYPOINT_NAMESPACE = "istio.io/use-waypoint-namespace"
 AMBIENT_REDIRECTION = "ambient.istio.io/redirection"
 DEACTIVATED = "istio.io/deactivated"
 DRY_RUN = "istio.io/dry-run"

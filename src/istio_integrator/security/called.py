@@ -65,6 +65,8 @@ class Service:
     """Its type; `externalIPs` where those lead to it."""
     application: str = ""
     """The Juju application that made it, where that is known."""
+    waypoint: tuple[str, str] | None = None
+    """Namespace and name of the Gateway that it is called through in ambient mode."""
 
     @property
     def leads_in(self) -> bool:
@@ -192,7 +194,14 @@ def _service(obj: cluster.Object) -> Service:
         ports=tuple(_service_ports(cluster.parts(spec, "ports"))),
         kind=kind,
         application=marks.get(names.CREATED_BY) or marks.get(names.NAME) or "",
+        waypoint=_waypoint(obj["metadata"], texts(marks)),
     )
+
+
+def _waypoint(metadata: cluster.Object, marks: Mapping[str, str]) -> tuple[str, str] | None:
+    name = marks.get(names.USE_WAYPOINT, "none")
+    space = marks.get(names.USE_WAYPOINT_NAMESPACE) or str(metadata.get("namespace"))
+    return None if name in ("", "none") else (space, name)
 
 
 def _service_ports(entries: Iterable[cluster.Object]) -> Iterable[ServicePort]:

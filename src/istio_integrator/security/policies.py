@@ -48,6 +48,8 @@ class Asked:
     """By API servers, who have no certificate of the mesh."""
     others: Sequence[cluster.Object] = ()
     """AuthorizationPolicies of others in the model."""
+    is_ambient: bool = False
+    """Whether Services may be called through waypoints."""
     standing: Sequence[cluster.Object] = ()
     """Ours, as they are now."""
 
@@ -147,6 +149,11 @@ def _admit(book: policies_book.Book, asked: Asked) -> None:
         operations = [policies_book.at(ports)]
         rule = policies_book.rule(operations, principals=list(asked.gateways))
         book.extend(found.selector, rule)
+    for found in asked.model.services if asked.is_ambient else ():
+        if found.waypoint:
+            # It calls in everybody's place: whom it lets through is up to its own policies.
+            who = policies_book.principal(*found.waypoint)
+            book.extend(found.selector, policies_book.rule([], principals=[who]))
     for pod in asked.model.pods:
         for probe in pod.probes if pod.has_proxy else ():
             asking = {"methods": [probe.method], "paths": [probe.path]}

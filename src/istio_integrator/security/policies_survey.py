@@ -52,6 +52,7 @@ def asked(
         calls=called.calls(_calling(seen), model=model),
         others=[each for each in stated if not context.manifests.is_ours(each)],
         standing=[each for each in stated if context.manifests.is_ours(each)],
+        is_ambient=context.data_plane == "ambient",
     )
     return _with_gateway(found, context, related, ingress) if context.exposes else found
 

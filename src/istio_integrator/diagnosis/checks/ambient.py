@@ -33,15 +33,22 @@ def ambient(facts: Facts) -> Iterable[Finding]:
     if context.data_plane != "ambient":
         return ()
     beyond: Sequence[str] = ()
+    behind: Sequence[str] = ()
     if facts.config.authorization != "off":
         asked = policies_survey.asked(context, facts.related, facts.seen, facts.ingress)
         _, beyond = policies_upkeep.decided(context, asked)
-    return judge(facts.pods, beyond, options=facts.config, application=facts.application)
+        behind = [
+            f"{each.name} ({'/'.join(each.waypoint)})"
+            for each in asked.model.services
+            if each.waypoint
+        ]
+    return judge(facts.pods, beyond, behind, options=facts.config, application=facts.application)
 
 
 def judge(
     pods: Iterable[cluster.Object],
     beyond: Sequence[str],
+    behind: Sequence[str] = (),
     *,
     options: config.Config,
     application: str,
@@ -51,6 +58,7 @@ def judge(
     Args:
         pods: The model's.
         beyond: The workloads of whose callers more is said than layer 4 holds.
+        behind: Services that are called through waypoints, each with its own.
         options: The charm's.
         application: Ours.
     """
@@ -76,6 +84,9 @@ def judge(
     if chosen:
         shown = ", ".join(each.replace("_", "-") for each in chosen)
         yield findings.fine(f"without effect on pods in ambient mode: {shown}")
+    if behind:
+        shown = report.listed(sorted(behind))
+        yield findings.fine(f"who may call through a waypoint is up to its policies: {shown}")
     if beyond:
         yield findings.doubtful(
             f"what is said of requests to {report.listed(sorted(beyond))} is not looked at",

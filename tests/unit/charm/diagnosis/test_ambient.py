@@ -14,8 +14,8 @@ def pod(name="web", *, labels=None, annotations=None, status=READY, **spec):
     return {"kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
 
 
-def judged(*pods, beyond=(), **options):
-    found = ambient.judge(pods, beyond, options=config.Config(**options), application="me")
+def judged(*pods, beyond=(), behind=(), **options):
+    found = ambient.judge(pods, beyond, behind, options=config.Config(**options), application="me")
     return [f"{each.level.value} {each.seen}" for each in found]
 
 
@@ -46,4 +46,10 @@ def test_options_that_do_nothing_are_named_where_they_are_chosen():
 def test_what_needs_a_waypoint_is_named():
     assert judged(beyond=["app=kfp-api"])[1] == (
         "! what is said of requests to app=kfp-api is not looked at"
+    )
+
+
+def test_services_behind_a_waypoint_are_named():
+    assert judged(behind=["kfp-api (kubeflow/theirs)"])[1] == (
+        "✓ who may call through a waypoint is up to its policies: kfp-api (kubeflow/theirs)"
     )

@@ -234,6 +234,32 @@ def test_model_behind_a_waypoint_gets_no_policies_and_is_told_so(world):
     assert "waypoint theirs calls in their place" in out.unit_status.message
 
 
+@pytest.mark.parametrize(
+    ("labels", "waypoint"),
+    [
+        ({"istio.io/use-waypoint": "theirs"}, "kubeflow/sa/theirs"),
+        (
+            {"istio.io/use-waypoint": "far", "istio.io/use-waypoint-namespace": "shared"},
+            "shared/sa/far",
+        ),
+        ({"istio.io/use-waypoint": "none"}, None),
+    ],
+)
+def test_waypoint_of_a_service_may_call_it_in_ambient_mode_alone(world, labels, waypoint):
+    service = world.fake.find("Service", "kfp-api", "kubeflow")
+    service["metadata"].setdefault("labels", {}).update(labels)
+    world.run()
+    before = written(world.fake)
+    into_ambient(world)
+    world.run()
+    more = {f"cluster.local/ns/{waypoint}"} if waypoint else set()
+    after = written(world.fake)
+    assert {name: set(principals(spec)) for name, spec in after.items()} == {
+        name: set(principals(spec)) | (more if name == "kfp-api" else set())
+        for name, spec in before.items()
+    }
+
+
 def answered(world):
     (relation,) = (one for one in world.related if one.endpoint == "service-mesh")
     return {key: json.loads(value) for key, value in relation.local_app_data.items()}
