@@ -69,7 +69,12 @@ def decide(
     )
     after = {**labels, **decided.labels}
     is_ambient = data_plane == "ambient" and after.items() >= names.AMBIENT.items()
-    return dataclasses.replace(decided, data_plane="ambient" if is_ambient else "sidecar")
+    kept = decided.record
+    if kept is not None and kept.owner == owner:
+        kept = _without_undone(kept, after)
+    return dataclasses.replace(
+        decided, record=kept, data_plane="ambient" if is_ambient else "sidecar"
+    )
 
 
 def _decided(
@@ -179,6 +184,16 @@ def leave(labels: Mapping[str, str], record: records.Record) -> dict[str, str | 
         for key in LABELS
         if key in record.before and labels.get(key) == record.values.get(key)
     }
+
+
+def _without_undone(record: records.Record, labels: Mapping[str, str | None]) -> records.Record:
+    """Forget the labels that are as they were, and that we set no more."""
+    before = {
+        key: value
+        for key, value in record.before.items()
+        if key in record.values or labels.get(key) != value
+    }
+    return dataclasses.replace(record, before=before)
 
 
 def rival(namespace: str, owner: str) -> str:

@@ -30,11 +30,6 @@ class Membership:
         """Whether new pods of the model are asked to join, and no other integrator sees to it."""
         return self._decision.joined
 
-    @staticmethod
-    def _was_ambient(record: records.Record | None) -> bool:
-        """Tell whether pods may have labels of ours from ambient mode."""
-        return record is not None and names.DATAPLANE_MODE in record.before
-
     def claim(self) -> str:
         """Record that this application serves the model.
 
@@ -70,13 +65,17 @@ class Membership:
         if is_ambient:
             # Before the others join.
             kept_out.label(self._context)
-        changed = self._decision.labels or self._decision.record != _written(namespace)
-        if changed:
-            self._patch(namespace, self._decision.labels, self._decision.record)
+        wanted = self._decision.record
+        # By the record it is known that pods may have labels of ours, until they are given back.
+        kept = wanted if is_ambient else _with_ambient(wanted, self._record(namespace))
+        if self._decision.labels or kept != _written(namespace):
+            namespace = self._patch(namespace, self._decision.labels, kept)
             if self._decision.log:
                 logger.warning("%s.", self._decision.log)
-        if not is_ambient and self._was_ambient(self._record(namespace)):
+        if not is_ambient and kept is not None and names.DATAPLANE_MODE in kept.before:
             kept_out.release(self._context)
+            if kept != wanted:
+                self._patch(namespace, {}, wanted)
 
     def decided(self, namespace: cluster.Object) -> decision.Decision:
         """Decide what the options and the mesh make of the model's namespace; nothing is written.
@@ -163,7 +162,7 @@ class Membership:
 
     def _patch(
         self, namespace: cluster.Object, labels: Mapping[str, Any], record: records.Record | None
-    ) -> None:
+    ) -> cluster.Object:
         patch: cluster.Object = {
             "metadata": {
                 "resourceVersion": namespace["metadata"]["resourceVersion"],
@@ -172,7 +171,7 @@ class Membership:
             }
         }
         try:
-            self._context.cluster.merge_patch(namespace, patch)
+            patched = self._context.cluster.merge_patch(namespace, patch)
         except errors.ConflictError:
             # Juju, or another integrator, wrote in between; what to do depends on what they wrote.
             logger.info(
@@ -181,12 +180,23 @@ class Membership:
             raise
         if labels:
             logger.info("Namespace %s: labels %s.", self._context.model, dict(labels))
+        return patched
 
 
 def data_plane(context: parts.Context) -> pods.DataPlane:
     """Tell what takes the model's pods into the mesh once its namespace is as it should be."""
     namespace = context.cluster.get(cluster.NAMESPACE, context.model)
     return Membership(context).decided(namespace).data_plane if namespace else "sidecar"
+
+
+def _with_ambient(
+    record: records.Record | None, before: records.Record | None
+) -> records.Record | None:
+    """Keep in a record what an earlier one says of ambient mode."""
+    if record is None or before is None or names.DATAPLANE_MODE not in before.before:
+        return record
+    said = {names.DATAPLANE_MODE: before.before[names.DATAPLANE_MODE]}
+    return dataclasses.replace(record, before={**record.before, **said})
 
 
 def _written(namespace: cluster.Object | None) -> records.Record | None:

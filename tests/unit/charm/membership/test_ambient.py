@@ -6,6 +6,7 @@ import ops
 import pytest
 
 from integrator_contract import names
+from istio_integrator.kube import errors
 from tests.unit.charm.ambient_objects import install_ambient
 from tests.unit.charm.membership import test_model_namespace as sidecars
 from tests.unit.charm.membership.test_model_namespace import (
@@ -53,7 +54,7 @@ def test_only_the_option_brings_a_model_into_ambient_mode(ambient):
     assert record(ambient) == {
         "owner": "kubeflow.istio-integrator",
         "set": AMBIENT,
-        "before": {"istio-injection": None, "istio.io/dataplane-mode": None},
+        "before": {"istio.io/dataplane-mode": None},
     }
 
 
@@ -211,6 +212,47 @@ def test_pods_are_given_back_when_the_model_returns_to_sidecars(ambient):
     reconciled(ambient, DEFAULT, mesh_mode="sidecar")
     assert pod_labels(ambient, "modeloperator-x") == MODELOPERATOR
     assert pod_labels(ambient, "theirs") == NONE
+
+
+BACK = pytest.mark.parametrize(
+    ("options", "then"),
+    [
+        pytest.param(
+            {"mesh_mode": "sidecar"},
+            {"set": ENABLED, "before": {"istio-injection": None}},
+            id="sidecars",
+        ),
+        pytest.param(
+            {"mesh_membership": "selected", "included_pods": "a=b"},
+            {"set": {}, "before": {}},
+            id="selected",
+        ),
+        pytest.param({"mesh_membership": "none"}, {"set": {}, "before": {}}, id="none"),
+    ],
+)
+
+
+@BACK
+def test_nothing_is_remembered_of_ambient_mode_once_it_is_undone(ambient, options, then):
+    reconciled(ambient, DEFAULT, mesh_mode="ambient")
+    reconciled(ambient, DEFAULT, **options)
+    assert record(ambient) == {"owner": "kubeflow.istio-integrator", **then}
+    ambient.asked.clear()
+    reconciled(ambient, DEFAULT, **options)
+    assert ("list", "pods") not in ambient.asked
+
+
+@BACK
+def test_pods_that_could_not_be_given_back_are_given_back_later(ambient, options, then):
+    add_pod(ambient, "modeloperator-x", **MODELOPERATOR)
+    reconciled(ambient, DEFAULT, mesh_mode="ambient")
+    ambient.forbidden.add(("list", "pods"))
+    with pytest.raises(errors.ForbiddenError):
+        reconciled(ambient, DEFAULT, **options)
+    ambient.forbidden.clear()
+    reconciled(ambient, DEFAULT, **options)
+    assert pod_labels(ambient, "modeloperator-x") == MODELOPERATOR
+    assert record(ambient) == {"owner": "kubeflow.istio-integrator", **then}
 
 
 def test_pod_that_says_itself_where_it_is_stays_there(ambient):
