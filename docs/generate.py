@@ -206,7 +206,7 @@ def checks() -> str:
 
     known = [
         (each.name, each.question, each.reads, "yes" if each.feeds_status else "")
-        for each in checks.CHECKS.values()
+        for each in checks.known().values()
     ]
     beside = [
         (

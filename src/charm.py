@@ -9,17 +9,22 @@ import logging
 import os
 import pathlib
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import ops
 
-from istio_integrator import actions, diagnosis, order, parts, statuses, texts
+from istio_integrator import diagnosis, later, order, parts, statuses, texts
 from istio_integrator.config import config
 from istio_integrator.kube import cluster, errors, fences, manifests
 from istio_integrator.lifecycle import workload
 from istio_integrator.membership import model_namespace
 from istio_integrator.mesh import discovery, installation
 from istio_integrator.relations import endpoints, kubeflow, mesh_facts
+
+if TYPE_CHECKING:
+    from istio_integrator import actions
+else:
+    actions = later.module("istio_integrator.actions")
 
 logger = logging.getLogger(__name__)
 # Each request would be a dozen lines of `juju debug-log`, each a process in the hook's path.
@@ -69,9 +74,9 @@ class IstioIntegrator(ops.CharmBase):
             framework.observe(event, self._on_upgrade)
         framework.observe(self.on.remove, self._on_remove)
         framework.observe(self.on.collect_unit_status, self._on_collect_status)
-        for name in actions.ANSWERS:
-            framework.observe(self.on[name].action, self._on_action)
-        framework.observe(self.on["diagnose"].action, self._on_diagnose)
+        for name in self.meta.actions:
+            answer = self._on_diagnose if name == "diagnose" else self._on_action
+            framework.observe(self.on[name].action, answer)
 
     def _on_event(self, _: ops.EventBase) -> None:
         self._reconcile()

@@ -29,7 +29,9 @@ class _Written(pydantic.BaseModel):
     """What `Seen.text` writes; what an earlier revision did not write yet has a default."""
 
     model_config = pydantic.ConfigDict(
-        strict=True, alias_generator=lambda name: name.replace("_", "-")
+        strict=True,
+        alias_generator=lambda name: name.replace("_", "-"),
+        defer_build=True,
     )
 
     native: bool

@@ -8,12 +8,16 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from integrator_contract import names, pods
-from istio_integrator import parts
-from istio_integrator.admission import certificates
+from istio_integrator import later, parts
 from istio_integrator.kube import cluster, owners
+
+if TYPE_CHECKING:
+    from istio_integrator.admission import certificates
+else:
+    certificates = later.module("istio_integrator.admission.certificates")
 
 logger = logging.getLogger(__name__)
 

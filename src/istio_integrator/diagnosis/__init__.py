@@ -35,7 +35,7 @@ def diagnose(facts: Facts, statuses: Iterable[ops.StatusBase] = ()) -> Report:
         facts: What the checks look at.
         statuses: Of this unit; what they say and no check does is added.
     """
-    found = [each for check in checks.CHECKS.values() for each in check.run(facts)]
+    found = [each for check in checks.known().values() for each in check.run(facts)]
     # After all that looks at objects.
     found += report.passed_over(fences.noted())
     return Report([*found, *report.unsaid(statuses, found, application=facts.application)])

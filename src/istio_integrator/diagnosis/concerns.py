@@ -30,8 +30,8 @@ class Concerns:
         self._statuses = []
         if not self._facts.is_leader:
             return
-        for check in checks.CHECKS.values():
-            for each in check.run(self._facts) if check.feeds_status else ():
+        for check in checks.feeding().values():
+            for each in check.run(self._facts):
                 if each.level is findings.Level.BROKEN:
                     self._statuses.append(ops.BlockedStatus(f"{each.seen}; run: {each.next}"))
                 elif each.level is findings.Level.DOUBTFUL:

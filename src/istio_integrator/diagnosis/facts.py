@@ -6,18 +6,23 @@ import dataclasses
 import datetime
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ops
 
 from integrator_contract import names
-from istio_integrator import parts
+from istio_integrator import later, parts
 from istio_integrator.ingress import authorization, exposure, gateway, observed
-from istio_integrator.kube import cluster, errors, snapshot, streams
+from istio_integrator.kube import cluster, errors, snapshot
 from istio_integrator.lifecycle import answers, workload
 from istio_integrator.membership import decision, model_namespace
 from istio_integrator.mesh import discovery, installation
 from istio_integrator.relations import endpoints, forward_auth, kubeflow, mesh_facts
+
+if TYPE_CHECKING:
+    from istio_integrator.kube import streams
+else:
+    streams = later.module("istio_integrator.kube.streams")
 
 _PROFILE = {names.PART_OF: names.PROFILE}
 _LONGEST_LOG = 2000
@@ -56,8 +61,6 @@ class Facts:
         self.parameters = parameters or {}
         self.cluster = context.cluster
         self.seen = seen or snapshot.Snapshot(context.cluster)
-        self.streams = streams.Streams(context.cluster)
-        """The way into pods: their ports, programs and logs."""
         self.config = context.config
         self.manifests = context.manifests
         self.model = context.model
@@ -74,6 +77,11 @@ class Facts:
     def objects(self, kind: cluster.Kind, namespace: str = "") -> list[cluster.Object]:
         """List a kind, in one namespace or everywhere."""
         return self.seen.objects(kind, namespace)
+
+    @functools.cached_property
+    def streams(self) -> streams.Streams:
+        """The way into pods: their ports, programs and logs."""
+        return streams.Streams(self.cluster)
 
     @functools.cached_property
     def discovery(self) -> discovery.Discovery:

@@ -6,14 +6,20 @@ import base64
 import dataclasses
 import datetime
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import ops
 
 from integrator_contract import names
-from istio_integrator import parts
+from istio_integrator import later, parts
 from istio_integrator.ingress import gateway
 from istio_integrator.kube import cluster
-from istio_integrator.relations import certificates, endpoints
+from istio_integrator.relations import endpoints
+
+if TYPE_CHECKING:
+    from istio_integrator.relations import certificates
+else:
+    certificates = later.module("istio_integrator.relations.certificates")
 
 KEY_FOLDER = "gateway-key"
 SECRET_FOLDER = "gateway-tls"  # noqa: S105
@@ -87,7 +93,7 @@ class GatewayCertificate:
 
     @property
     def _is_related(self) -> bool:
-        return self._related.is_related(certificates.ENDPOINT)
+        return self._related.is_related(endpoints.CERTIFICATES)
 
     def _given(self, name: str, target: gateway.Target, shown: str) -> str:
         if self._scope.cluster.get(cluster.SECRET, name, target.namespace) is not None:
@@ -105,14 +111,14 @@ class GatewayCertificate:
         names = target.hosts or (
             f"{target.service}.{target.namespace}.svc.{self._scope.cluster_domain}",
         )
-        bag = self._related.own(certificates.ENDPOINT)
+        bag = self._related.own(endpoints.CERTIFICATES)
         request = certificates.own_request(bag)
         current = _decoded(shown, "tls.crt")
         now = datetime.datetime.now(datetime.UTC)
         if not certificates.is_request_for(request, key, names):
             request = certificates.new_request(key, names)
-        self._related.write(certificates.ENDPOINT, certificates.written(request))
-        received = self._related.bags(certificates.ENDPOINT)[0]
+        self._related.write(endpoints.CERTIFICATES, certificates.written(request))
+        received = self._related.bags(endpoints.CERTIFICATES)[0]
         answer = certificates.answer(received.content, request)
         if isinstance(answer, str):
             text = f": {answer}" if answer else ""
@@ -125,7 +131,7 @@ class GatewayCertificate:
         if certificates.is_due(answer.certificate, now):
             # The old one serves until the answer to this one has come.
             request = certificates.new_request(key, names)
-            self._related.write(certificates.ENDPOINT, certificates.written(request))
+            self._related.write(endpoints.CERTIFICATES, certificates.written(request))
         return {"tls.crt": _encoded(answer.bundle), "tls.key": _encoded(key)}
 
     def _key(self, place: str) -> str:

@@ -65,7 +65,7 @@ class Place(pydantic.BaseModel):
     It has no UID, so that a gateway which is installed anew is the same one.
     """
 
-    model_config = pydantic.ConfigDict(frozen=True, extra="ignore")
+    model_config = pydantic.ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     namespace: Name
     service: Name | None = None

@@ -23,7 +23,7 @@ _Key = Annotated[str, pydantic.Field(min_length=1, max_length=317)]
 
 
 class _Written(pydantic.BaseModel):
-    model_config = pydantic.ConfigDict(strict=True, frozen=True)
+    model_config = pydantic.ConfigDict(strict=True, frozen=True, defer_build=True)
 
     owner: _Owner
     values: Annotated[dict[_Key, str], pydantic.Field(alias="set", max_length=_MOST)]

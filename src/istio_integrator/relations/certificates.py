@@ -22,10 +22,11 @@ from cryptography.x509.oid import NameOID
 
 from istio_integrator import texts
 from istio_integrator.kube import cluster, documents
+from istio_integrator.relations import endpoints
 
 logger = logging.getLogger(__name__)
 
-ENDPOINT = "certificates"
+ENDPOINT = endpoints.CERTIFICATES
 REQUESTS = "certificate_signing_requests"
 CERTIFICATES = "certificates"
 ERRORS = "request_errors"
@@ -152,7 +153,7 @@ Pem = Annotated[str, pydantic.Field(max_length=_LONGEST_PEM)]
 
 
 class _Entry(pydantic.BaseModel):
-    model_config = pydantic.ConfigDict(strict=True, frozen=True)
+    model_config = pydantic.ConfigDict(strict=True, frozen=True, defer_build=True)
 
 
 class _Request(_Entry):

@@ -10,6 +10,7 @@ import ops
 
 logger = logging.getLogger(__name__)
 
+CERTIFICATES = "certificates"
 LOGGING = "logging"
 """Here units speak for themselves, so it matters when one of several goes."""
 

@@ -65,7 +65,7 @@ Name = Annotated[str, pydantic.Strict(), pydantic.Field(max_length=_LONGEST_NAME
 class ForwardAuth(pydantic.BaseModel):
     """Who is to be asked about each request."""
 
-    model_config = pydantic.ConfigDict(frozen=True, extra="ignore")
+    model_config = pydantic.ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     decisions_address: Annotated[Address, pydantic.BeforeValidator(_address)]
     app_names: Annotated[tuple[Name, ...], pydantic.Field(max_length=_MOST_NAMES)]

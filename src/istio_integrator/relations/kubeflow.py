@@ -97,6 +97,8 @@ class _Message(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(
         frozen=True,
         extra="ignore",
+        # As in all that relations bring: few hooks read any of it.
+        defer_build=True,
         alias_generator=lambda name: name.replace("_", "-"),
         populate_by_name=True,
     )

@@ -84,7 +84,7 @@ _Few = pydantic.Field(max_length=_MOST_PARTS)
 
 
 class _Wire(pydantic.BaseModel):
-    model_config = pydantic.ConfigDict(frozen=True, extra="ignore")
+    model_config = pydantic.ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
 
 class Endpoint(_Wire):

@@ -15,11 +15,17 @@ FACTS = types.SimpleNamespace(application="app")
 def test_every_module_of_checks_makes_one_known():
     modules = {f"{checks.__name__}.{each.name}" for each in pkgutil.iter_modules(checks.__path__)}
 
-    assert {each.find.__module__ for each in checks.CHECKS.values()} == modules
+    assert {each.find.__module__ for each in checks.known().values()} == modules
+
+
+def test_modules_that_every_hook_imports_are_those_that_feed_the_status():
+    feeding = [each.find.__module__ for each in checks.known().values() if each.feeds_status]
+
+    assert sorted(feeding) == [f"{checks.__name__}.{name}" for name in checks.FEEDING]
 
 
 def test_each_check_has_a_place_of_its_own():
-    places = [each.place for each in checks.CHECKS.values()]
+    places = [each.place for each in checks.known().values()]
 
     assert places == sorted(set(places))
 
