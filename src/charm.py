@@ -15,7 +15,7 @@ import ops
 
 from istio_integrator import diagnosis, later, order, parts, statuses, texts
 from istio_integrator.config import config
-from istio_integrator.kube import cluster, errors, fences, manifests
+from istio_integrator.kube import cluster, errors, fences, manifests, snapshot
 from istio_integrator.lifecycle import workload
 from istio_integrator.membership import model_namespace
 from istio_integrator.mesh import discovery, installation
@@ -184,7 +184,7 @@ class IstioIntegrator(ops.CharmBase):
         Raises:
             CharmError: Without an answer of the API server nothing is known, and nothing changed.
         """
-        api = cluster.connect()
+        api = snapshot.Snapshot(cluster.connect())
         search = discovery.Discovery(
             api,
             options,
@@ -205,7 +205,7 @@ class IstioIntegrator(ops.CharmBase):
             options = config.Config.load(self.config)
         except errors.ConfigError:
             options = config.Config()
-        return self._context(cluster.connect(), options, None)
+        return self._context(snapshot.Snapshot(cluster.connect()), options, None)
 
     @property
     def _related(self) -> endpoints.Relations:

@@ -38,7 +38,7 @@ class Parts:
         discovered: discovery.Discovery | None = None,
     ) -> None:
         container = charm.unit.get_container(workload.CONTAINER)
-        seen = snapshot.Snapshot(context.cluster)
+        seen = snapshot.Snapshot.of(context.cluster)
         facts = diagnosis.Facts(context, related, container, discovery=discovered, seen=seen)
         self.context = context
         self.related = related

@@ -60,7 +60,7 @@ class Facts:
         self.now = now
         self.parameters = parameters or {}
         self.cluster = context.cluster
-        self.seen = seen or snapshot.Snapshot(context.cluster)
+        self.seen = seen or snapshot.Snapshot.of(context.cluster)
         self.config = context.config
         self.manifests = context.manifests
         self.model = context.model

@@ -303,16 +303,21 @@ class Manifests:
     def _owned(self, kind: cluster.Kind, folder: str = "") -> list[cluster.Object]:
         if kind == cluster.SECRET:
             return self._owned_secrets(folder)
-        labels = {names.OWNER: self.owner, **({names.COMPONENT: folder} if folder else {})}
         is_in_model = kind.namespaced and kind.name not in _ELSEWHERE
-        found = self._cluster.list(kind, self._model if is_in_model else None, labels)
-        return [obj for obj in found if self.is_ours(obj)]
+        place = self._model if is_in_model else None
+        # One list for all folders, whose parts a snapshot knows.
+        found = self._cluster.list(kind, place, {names.OWNER: self.owner})
+        return [obj for obj in found if self.is_ours(obj) and folder in ("", _component(obj))]
 
     def _owned_secrets(self, folder: str) -> list[cluster.Object]:
         """Read them by name: who may list Secrets sees everybody's."""
         names = [name for component, name in self.secrets.items() if folder in ("", component)]
         found = [self._cluster.get(cluster.SECRET, name, self._model) for name in names]
         return [each for each in found if each is not None and self.is_ours(each)]
+
+
+def _component(obj: cluster.Object) -> str:
+    return str(obj["metadata"]["labels"].get(names.COMPONENT, ""))
 
 
 def _spelled(kind: cluster.Kind) -> tuple[str, str]:
