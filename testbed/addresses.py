@@ -13,6 +13,8 @@ from testbed import errors
 
 _WHOLE = IPv4Network("198.18.0.0/15")
 _SIZE = 19
+NODES = 4
+"""That a testbed may have: each has a part of the addresses of pods."""
 SLOTS = 2 ** (_SIZE - _WHOLE.prefixlen)
 
 
@@ -31,6 +33,7 @@ class Plan:
     """Between the host and the node."""
     services: IPv4Network
     pods: IPv4Network
+    """Of all nodes."""
 
     @property
     def host(self) -> IPv4Address:
@@ -39,7 +42,7 @@ class Plan:
 
     @property
     def node(self) -> IPv4Address:
-        """The node's end of the link: apiserver, NodePorts, CoreDNS."""
+        """The first node's end of the link: apiserver, NodePorts, CoreDNS."""
         return self.link[2]
 
     @property
@@ -55,6 +58,24 @@ class Plan:
     def istiod(self) -> IPv4Address:
         """An istiod outside of the cluster."""
         return self._istiod_link[2]
+
+    def _link_to(self, index: int) -> IPv4Network:
+        first = int(self.link.network_address)
+        # The host's link and istiod's come first.
+        return IPv4Network((first + (1 + index) * self.link.num_addresses, self.link.prefixlen))
+
+    def gateway_to(self, index: int) -> IPv4Address:
+        """The first node's end of the link to a further one, which are counted from 1."""
+        return self._link_to(index)[1]
+
+    def node_of(self, index: int) -> IPv4Address:
+        """A node's own address; number 0 is the first."""
+        return self._link_to(index)[2] if index else self.node
+
+    def pods_of(self, index: int) -> IPv4Network:
+        """The addresses of the pods on a node."""
+        bits = (NODES - 1).bit_length()
+        return list(self.pods.subnets(prefixlen_diff=bits))[index]
 
     @property
     def kubernetes(self) -> IPv4Address:

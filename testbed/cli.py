@@ -63,8 +63,10 @@ def parser() -> argparse.ArgumentParser:
     logs.add_argument("-f", "--follow", action="store_true")
     logs.set_defaults(main=_logs)
 
-    text = "run a command inside the node's namespaces"
-    execute = command_line.add(commands, "exec", text, "-- kubectl get pods -A")
+    text = "run a command inside a node's namespaces"
+    examples = ("-- kubectl get pods -A", "--node 1 -- ip route")
+    execute = command_line.add(commands, "exec", text, *examples)
+    execute.add_argument("--node", type=int, default=0, metavar="N", help="default: 0, the first")
     execute.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD")
     execute.set_defaults(main=_exec)
 
@@ -72,6 +74,17 @@ def parser() -> argparse.ArgumentParser:
     restart = command_line.add(commands, "restart", text, "kube-apiserver")
     restart.add_argument("component")
     restart.set_defaults(main=_restart)
+
+    text = "kill or cut off a further node, which are counted from 1"
+    node = command_line.add(commands, "node", text, "kill 1", "start 1", "cut 2", "mend 2")
+    node.add_argument(
+        "action",
+        choices=("kill", "start", "cut", "mend"),
+        help="end all its processes, start it again with its disk; "
+        "keep it from the first node, whose API server it then lacks, and undo that",
+    )
+    node.add_argument("number", type=int, metavar="N")
+    node.set_defaults(main=_node)
 
     _add_programs(commands)
     images_command.add_parser(commands)
@@ -91,6 +104,7 @@ def _add_up(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
         "--wait --classic-sidecars --disable-policy-api",
         "--wait --with training-operator",
         "--wait --external-istiod",
+        "--wait --nodes 3",
         "--control-plane-only --kubernetes 1.34",
     )
     up.add_argument("--wait", action="store_true", help="until everything is ready")
@@ -121,6 +135,13 @@ def _add_up(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
         default="",
         choices=options.OLDER,
         help="an older apiserver, with policies as beta; only with --control-plane-only",
+    )
+    up.add_argument(
+        "--nodes",
+        type=int,
+        default=1,
+        metavar="N",
+        help="so many, each with a kubelet, containerd and network of its own",
     )
     up.add_argument(
         "--with",
@@ -161,6 +182,7 @@ def _up(args: argparse.Namespace) -> int:
         disable_policy_api=args.disable_policy_api,
         disable_policy_plugin=args.disable_policy_plugin,
         kubernetes=args.kubernetes,
+        nodes=args.nodes,
         extras=tuple(dict.fromkeys(args.extras)),
     )
     cluster.Testbed(args.name).up(wanted, wait=args.wait)
@@ -197,9 +219,9 @@ def _shell(args: argparse.Namespace) -> int:
 
 
 def _logs(args: argparse.Namespace) -> int:
-    folder = cluster.Testbed(args.name).state_dir / "logs"
-    path = folder / f"{args.component}.log"
+    path = cluster.Testbed(args.name).log(args.component)
     if not path.exists():
+        folder = path.parent
         known = ", ".join(sorted(one.stem for one in folder.glob("*.log"))) or "none"
         raise cluster.ClusterError(f"no log of {args.component}; there are: {known}")
     tail = ["tail", "-n", "+1", *(["-F"] if args.follow else []), str(path)]
@@ -210,11 +232,19 @@ def _exec(args: argparse.Namespace) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         raise options.OptionsError(["exec: no command given; exec -- CMD"])
-    return cluster.Testbed(args.name).exec(command).returncode
+    return cluster.Testbed(args.name).exec(command, node=args.node).returncode
 
 
 def _restart(args: argparse.Namespace) -> int:
     cluster.Testbed(args.name).restart(args.component)
+    return 0
+
+
+def _node(args: argparse.Namespace) -> int:
+    nodes = cluster.Testbed(args.name).nodes
+    if not 0 < args.number < len(nodes):
+        raise options.OptionsError([f"node {args.number}: there are 1 to {len(nodes) - 1}"])
+    getattr(nodes[args.number], args.action)()
     return 0
 
 

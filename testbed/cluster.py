@@ -67,7 +67,7 @@ class Testbed(running.RunningTestbed):
                 return 0.0
             if found:
                 launch.end(found, self.state_dir)
-            launch.clean(self.state_dir, f"/istio-integrator-{self.name}")
+            self._clean()
             if wanted.control_plane_only:
                 took = self._up_control_plane(wanted)
             else:
@@ -113,6 +113,9 @@ class Testbed(running.RunningTestbed):
             self._write(layout, products)
             launch.start(self.state_dir, layout.plan)
         with self._ending_on_failure():
+            for further in self.nodes[1:]:
+                prepare.write(dataclasses.replace(layout, index=further.index))
+                further.start()
             marks = node.furnish(self, wanted)
             if wait:
                 node.settle(self, wanted)
@@ -139,7 +142,11 @@ class Testbed(running.RunningTestbed):
         with self._lock():
             if found := self.holder:
                 launch.end(found, self.state_dir)
-            launch.clean(self.state_dir, f"/istio-integrator-{self.name}")
+            self._clean()
+
+    def _clean(self) -> None:
+        every = range(addresses.NODES)
+        launch.clean(self.state_dir, [components.cgroup(self.name, index) for index in every])
 
     @contextlib.contextmanager
     def _lock(self) -> Iterator[None]:

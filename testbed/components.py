@@ -1,7 +1,7 @@
 """Command lines of the components: pure, nothing is run here."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +9,17 @@ from testbed import outside
 from testbed.addresses import Plan
 from testbed.options import Options
 
-NODE_NAME = "testbed"
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
 CNI_PROGRAMS = "/run/cni/bin"
 CNI_NETWORKS = "/run/cni/net.d"
-"""The same in every testbed: each has a /run of its own."""
+"""The same on every node: each has a /run of its own."""
 
+# By default a node is missed after 50 s, and its pods leave it 300 s later.
+_SOON_MISSED = ("--node-monitor-grace-period=20s",)
+_SOON_ELSEWHERE = (
+    "--default-not-ready-toleration-seconds=10",
+    "--default-unreachable-toleration-seconds=10",
+)
 _POLICY_RESOURCES = ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings")
 
 
@@ -28,6 +33,8 @@ class Layout:
     """Directory with the Go programs."""
     options: Options
     plan: Plan
+    index: int = 0
+    """Of the node; number 0 is the first, which has the control plane."""
     apiserver_port: int = 6443
     etcd_port: int = 2379
     pause_image: str = ""
@@ -51,17 +58,47 @@ class Layout:
         return self.state / "pki"
 
     @property
+    def home(self) -> Path:
+        """The node's directory."""
+        return home(self.state, self.index)
+
+    @property
+    def node_name(self) -> str:
+        """The node's name in the cluster."""
+        return node_name(self.index)
+
+    @property
+    def node_address(self) -> str:
+        """Where the node is reached."""
+        return str(self.plan.node_of(self.index))
+
+    @property
     def cgroup(self) -> str:
-        """Parent of all cgroups of pods."""
-        return f"/istio-integrator-{self.name}"
+        """Parent of all cgroups of the node's pods."""
+        return cgroup(self.name, self.index)
 
     def kubeconfig(self, user: str) -> Path:
         """Path of a component's kubeconfig."""
-        return self.state / "config" / f"{user}.kubeconfig"
+        return self.home / "config" / f"{user}.kubeconfig"
 
     def config(self, name: str) -> Path:
         """Path of a component's configuration file."""
-        return self.state / "config" / name
+        return self.home / "config" / name
+
+
+def home(state: Path, index: int) -> Path:
+    """Return a node's directory, which is the testbed's own for the first node."""
+    return state / "nodes" / str(index) if index else state
+
+
+def node_name(index: int) -> str:
+    """Return a node's name in the cluster."""
+    return f"testbed-{index}" if index else "testbed"
+
+
+def cgroup(name: str, index: int) -> str:
+    """Return the parent of all cgroups of a node's pods; none begins like another one."""
+    return f"/istio-integrator{f'.{index}' if index else ''}-{name}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -149,6 +186,7 @@ def apiserver(layout: Layout) -> Component:
             profiling="false",
         ),
         *policy_flags(layout.options),
+        *(_SOON_ELSEWHERE if layout.options.nodes > 1 else ()),
     ]
     return Component(
         name="kube-apiserver",
@@ -176,6 +214,7 @@ def controller_manager(layout: Layout) -> Component:
                 # No metrics are wanted, and a port would be one more to collide.
                 secure_port=0,
             ),
+            *(_SOON_MISSED if layout.options.nodes > 1 else ()),
         ),
         after=("kube-apiserver",),
     )
@@ -213,10 +252,10 @@ def kubelet(layout: Layout) -> Component:
             *_flags(
                 config=layout.config("kubelet.json"),
                 kubeconfig=layout.kubeconfig("kubelet"),
-                root_dir=layout.state / "kubelet",
-                cert_dir=layout.state / "kubelet-pki",
-                hostname_override=NODE_NAME,
-                node_ip=layout.plan.node,
+                root_dir=layout.home / "kubelet",
+                cert_dir=layout.home / "kubelet-pki",
+                hostname_override=layout.node_name,
+                node_ip=layout.node_address,
             ),
         ),
         after=("kube-apiserver", "containerd"),
@@ -230,7 +269,7 @@ def kube_proxy(layout: Layout) -> Component:
         name="kube-proxy",
         argv=(
             str(layout.binaries / "kube-proxy"),
-            *_flags(config=layout.config("kube-proxy.json"), hostname_override=NODE_NAME),
+            *_flags(config=layout.config("kube-proxy.json"), hostname_override=layout.node_name),
         ),
         after=("kube-apiserver",),
         probe="tcp://127.0.0.1:10256",
@@ -264,8 +303,15 @@ def istiod(layout: Layout, process: outside.Process) -> Component:
     )
 
 
+def _among(names: Sequence[str], present: Sequence[Component]) -> tuple[str, ...]:
+    return tuple(name for name in names if any(name == one.name for one in present))
+
+
 def all_of(layout: Layout) -> list[Component]:
-    """Return the components that the options ask for, in the order of starting."""
+    """Return the components of a node that the options ask for, in the order of starting."""
+    if layout.index:
+        further = [render(layout) for render in (containerd, kubelet, kube_proxy)]
+        return [dataclasses.replace(one, after=_among(one.after, further)) for one in further]
     plane = [etcd(layout), apiserver(layout), controller_manager(layout)]
     if layout.options.control_plane_only:
         return plane

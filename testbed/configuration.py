@@ -2,23 +2,24 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from ipaddress import IPv4Network
 from typing import Any
 
 from testbed import components
-from testbed.addresses import Plan
 
 
 def files(layout: components.Layout) -> dict[str, str]:
     """Return the configuration files by name."""
     if layout.options.control_plane_only:
         return {}
+    pods = layout.plan.pods_of(layout.index)
     return {
         "containerd.toml": containerd_config(layout),
         "kubelet.json": json.dumps(kubelet_config(layout), indent=2),
         "kube-proxy.json": json.dumps(kube_proxy_config(layout), indent=2),
-        "Corefile": corefile(layout),
-        "cni/10-testbed.conflist": json.dumps(cni_config(layout.plan), indent=2),
+        "cni/10-testbed.conflist": json.dumps(cni_config(pods), indent=2),
         "resolv.conf": f"nameserver {layout.plan.node}\n",
+        **({} if layout.index else {"Corefile": corefile(layout)}),
     }
 
 
@@ -30,7 +31,7 @@ def containerd_config(layout: components.Layout) -> str:
             "",
             {
                 "version": 2,
-                "root": str(layout.state / "containerd"),
+                "root": str(layout.home / "containerd"),
                 "state": "/run/containerd",
                 "disabled_plugins": [
                     f"io.containerd.snapshotter.v1.{name}"
@@ -39,7 +40,7 @@ def containerd_config(layout: components.Layout) -> str:
             },
         ),
         ("grpc", {"address": components.CONTAINERD_SOCKET}),
-        ('plugins."io.containerd.internal.v1.opt"', {"path": str(layout.state / "opt")}),
+        ('plugins."io.containerd.internal.v1.opt"', {"path": str(layout.home / "opt")}),
         (
             cri,
             {
@@ -90,7 +91,7 @@ def kubelet_config(layout: components.Layout) -> dict[str, Any]:
         "imageGCHighThresholdPercent": 100,
         "maxPods": 110,
         "oomScoreAdj": 0,
-        "podLogsDir": str(layout.state / "logs" / "pods"),
+        "podLogsDir": str(layout.home / "logs" / "pods"),
         "protectKernelDefaults": True,
         "registryPullQPS": 0,
         "resolvConf": str(layout.config("resolv.conf")),
@@ -98,7 +99,7 @@ def kubelet_config(layout: components.Layout) -> dict[str, Any]:
         "shutdownGracePeriod": "0s",
         # Mounted Secrets follow soon: the training operator waits for one that it fills itself.
         "syncFrequency": "2s",
-        "volumePluginDir": str(layout.state / "kubelet-plugins"),
+        "volumePluginDir": str(layout.home / "kubelet-plugins"),
     }
 
 
@@ -119,7 +120,7 @@ def kube_proxy_config(layout: components.Layout) -> dict[str, Any]:
             "tcpCloseWaitTimeout": "0s",
         },
         "iptables": {"minSyncPeriod": "100ms"},
-        "nodePortAddresses": [f"{layout.plan.node}/32"],
+        "nodePortAddresses": [f"{layout.node_address}/32"],
         "oomScoreAdj": 0,
     }
 
@@ -146,8 +147,8 @@ cluster.local:53 in-addr.arpa:53 {{
 """
 
 
-def cni_config(plan: Plan) -> dict[str, Any]:
-    """Return the pod network: a routed pair per pod.
+def cni_config(pods: IPv4Network) -> dict[str, Any]:
+    """Return the pod network of a node: a routed pair per pod.
 
     Without a bridge, traffic between two pods is always seen by the node's iptables, also on
     kernels that lack br_netfilter.
@@ -162,7 +163,7 @@ def cni_config(plan: Plan) -> dict[str, Any]:
                 "ipam": {
                     "type": "host-local",
                     "dataDir": "/run/cni-addresses",
-                    "ranges": [[{"subnet": str(plan.pods)}]],
+                    "ranges": [[{"subnet": str(pods)}]],
                     "routes": [{"dst": "0.0.0.0/0"}],
                 },
             },

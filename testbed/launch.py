@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,10 @@ _UNSHARE = (
 )
 
 
+_INTO = "nsenter", "--pid"
+"""A further node's processes are in a PID namespace below the first one's and end with it."""
+
+
 class LaunchError(errors.TestbedError):
     """The supervisor could not be started or ended."""
 
@@ -37,7 +41,7 @@ class Holder:
     """The process that a testbed lives and dies with, as recorded in its state directory."""
 
     pid: int
-    """Of `unshare`, or of the supervisor itself when there is no node."""
+    """Of `unshare`, of `nsenter` for a further node, of the supervisor when there is no node."""
     started: str
     """Its start in clock ticks, since process ids are used again."""
     init: int
@@ -112,11 +116,35 @@ def free_slot() -> int:
 
 def start(state: Path, plan: addresses.Plan | None) -> Holder:
     """Start the supervisor on `spec.json`, and with a plan link its network to the host."""
+    process = _spawn(state, _UNSHARE if plan else ())
+    init = _child(process, process.pid) if plan else process.pid
+    found = _begun(state, process, init, plan.slot if plan else None)
+    if plan:
+        with _ending_on_failure(found, state, "linking the node to the host"):
+            _link(plan, init)
+        found = dataclasses.replace(found, link=_link_index(plan.slot))
+        _record(state, found)
+    return found
+
+
+def start_further(state: Path, first: Holder, plan: addresses.Plan, index: int) -> None:
+    """Start the supervisor of a further node, and link its network to the first one's."""
+    # What an earlier run has left says nothing of this one.
+    (state / "status.json").unlink(missing_ok=True)
+    process = _spawn(state, (*_INTO, f"--target={first.init}", "--", *_UNSHARE))
+    init = _child(process, _child(process, process.pid))
+    found = _begun(state, process, init, first.slot)
+    with _ending_on_failure(found, state, "linking the node to the first one"):
+        for command in _further_link(plan, index, first.init, init):
+            _system(*command)
+
+
+def _spawn(state: Path, wrapper: Sequence[str]) -> subprocess.Popen[bytes]:
     log = (state / "logs" / "supervisor.log").open("ab")
     supervisor = (sys.executable, "-m", "testbed.supervisor", str(state))
     with log:
-        process = subprocess.Popen(
-            [*(_UNSHARE if plan else ()), *supervisor],
+        return subprocess.Popen(
+            [*wrapper, *supervisor],
             cwd=state,
             env={**environment(), "PYTHONPATH": str(paths.SOURCE)},
             stdin=subprocess.DEVNULL,
@@ -124,25 +152,23 @@ def start(state: Path, plan: addresses.Plan | None) -> Holder:
             stderr=log,
             start_new_session=True,
         )
-    init = _child(process) if plan else process.pid
-    found = Holder(
-        pid=process.pid,
-        started=start_ticks(process.pid),
-        init=init,
-        slot=plan.slot if plan else None,
-    )
+
+
+def _begun(state: Path, process: subprocess.Popen[bytes], init: int, slot: int | None) -> Holder:
+    found = Holder(pid=process.pid, started=start_ticks(process.pid), init=init, slot=slot)
     _record(state, found)
     # The testbed outlives this program; Popen would complain about that.
     process.returncode = 0
-    if plan:
-        try:
-            _link(plan, init)
-        except subprocess.CalledProcessError as error:
-            end(found, state)
-            raise LaunchError(f"linking the node to the host failed: {error.stderr}") from error
-        found = dataclasses.replace(found, link=_link_index(plan.slot))
-        _record(state, found)
     return found
+
+
+@contextlib.contextmanager
+def _ending_on_failure(found: Holder, state: Path, what: str) -> Iterator[None]:
+    try:
+        yield
+    except subprocess.CalledProcessError as error:
+        end(found, state)
+        raise LaunchError(f"{what} failed: {error.stderr}") from error
 
 
 def _record(state: Path, found: Holder) -> None:
@@ -158,8 +184,8 @@ def _link_index(slot: int) -> int:
         return 0
 
 
-def _child(process: subprocess.Popen[bytes]) -> int:
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+def _child(process: subprocess.Popen[bytes], parent: int) -> int:
+    children = Path(f"/proc/{parent}/task/{parent}/children")
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         with contextlib.suppress(OSError):
@@ -173,10 +199,14 @@ def _child(process: subprocess.Popen[bytes]) -> int:
     raise LaunchError("unshare did not start the supervisor")
 
 
-def _ip(*argv: object) -> None:
+def _system(*argv: object) -> None:
     subprocess.run(
-        ["ip", *map(str, argv)], env=environment(), check=True, capture_output=True, text=True
+        [*map(str, argv)], env=environment(), check=True, capture_output=True, text=True
     )
+
+
+def _ip(*argv: object) -> None:
+    _system("ip", *argv)
 
 
 def _link(plan: addresses.Plan, init: int) -> None:
@@ -189,6 +219,35 @@ def _link(plan: addresses.Plan, init: int) -> None:
         _ip("route", "add", network, "via", plan.node, "dev", name)
 
 
+def _further_link(
+    plan: addresses.Plan, index: int, first: int, further: int
+) -> list[tuple[object, ...]]:
+    """Return the commands that link a further node to the first; the first one's end is as new."""
+    name, gateway, address = link_to(index), plan.gateway_to(index), plan.node_of(index)
+    on_first = ("nsenter", f"--target={first}", "--net", "--", "ip")
+    peer = ("peer", "name", namespaces.LINK, "netns", further)
+    return [
+        ("ip", "link", "add", name, "netns", first, "type", "veth", *peer),
+        (*on_first, "address", "add", f"{gateway}/{plan.link.prefixlen}", "dev", name),
+        (*on_first, "link", "set", name, "up"),
+        (*on_first, "route", "add", plan.pods_of(index), "via", address, "dev", name),
+    ]
+
+
+def link_to(index: int) -> str:
+    """Return the name of the first node's end of the link to a further one."""
+    return f"further{index}"
+
+
+def end_further(state: Path, first: Holder, index: int) -> None:
+    """Kill a further node, as if its power had failed, and wait until nothing of it runs."""
+    if found := holder(state):
+        end(found, state)
+    # Connections that nobody ends would keep it for a while.
+    with contextlib.suppress(subprocess.CalledProcessError):
+        _system(*inside(first, ["ip", "link", "delete", link_to(index)]))
+
+
 def end(found: Holder, state: Path) -> None:
     """Kill the supervisor and wait until nothing of it is left.
 
@@ -196,8 +255,9 @@ def end(found: Holder, state: Path) -> None:
         LaunchError: when processes or the link are still there after a while.
     """
     components = component_pids(state) if found.slot is None else []
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(found.pid, signal.SIGKILL)
+    for pid in (found.init, found.pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     deadline = time.monotonic() + 30
     while True:
         with contextlib.suppress(ChildProcessError):
@@ -232,12 +292,13 @@ def component_pids(state: Path) -> list[int]:
     return [entry["pid"] for entry in status.values() if entry["pid"]]
 
 
-def clean(state: Path, cgroup: str) -> None:
+def clean(state: Path, cgroups: Iterable[str]) -> None:
     """Remove the files, empty cgroup directories and a late link that an ended testbed left."""
     if found := _recorded(state):
         _unlink(found)
-    for directory in namespaces.cgroup_directories(cgroup):
-        _remove_cgroups(directory)
+    for cgroup in cgroups:
+        for directory in namespaces.cgroup_directories(cgroup):
+            _remove_cgroups(directory)
     if state.exists():
         shutil.rmtree(state)
 

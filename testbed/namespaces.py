@@ -9,7 +9,7 @@ from typing import Any
 from testbed import components, outside
 
 LINK = "node0"
-"""Name of the node's end of the link to the host."""
+"""Name of a node's end of its link, to the host or to the first node."""
 
 SYSTEM_CNI_PROGRAMS = Path("/usr/lib/cni")
 """Where Debian's containernetworking-plugins are."""
@@ -42,15 +42,15 @@ def furnish(node: Mapping[str, Any]) -> None:
 
     Args:
         node: the part of `spec.json` that says `keep` (directories that must stay visible),
-            `address` on the link, `services`, `cgroup`, `networks` (directory of the
-            configuration of pod networks), and `istiod` (`address` and `gateway` of one outside
-            of the cluster, or nothing).
+            `address` on the link, `routes` (arguments of `ip route add`), `cgroup`, `networks`
+            (directory of the configuration of pod networks), and `istiod` (`address` and
+            `gateway` of one outside of the cluster, or nothing).
     """
     _mounts([Path(path) for path in node["keep"]])
     _pod_networks(Path(node["networks"]))
     _settings()
     _cgroups(node["cgroup"])
-    _network(node["address"], node["services"])
+    _network(node["address"], node["routes"])
     if istiod := node["istiod"]:
         for command in outside.network(istiod["address"], istiod["gateway"]):
             _run(*command)
@@ -121,16 +121,16 @@ def _cgroups(cgroup: str) -> None:
                 own.write_text((directory.parent / name).read_text())
 
 
-def _network(address: str, services: str) -> None:
+def _network(address: str, routes: Sequence[Sequence[str]]) -> None:
     _run("ip", "link", "set", "lo", "up")
     deadline = time.monotonic() + 20
     while not Path("/proc/sys/net/ipv4/conf", LINK).exists():
         if time.monotonic() > deadline:
-            raise SystemExit(f"the link {LINK} to the host did not appear")
+            raise SystemExit(f"the link {LINK} did not appear")
         time.sleep(0.01)
     _run("ip", "address", "add", f"{address}/30", "dev", LINK)
     _run("ip", "link", "set", LINK, "up")
-    # A connection of the node's own is routed before kube-proxy's rules see it.
-    _run("ip", "route", "add", services, "dev", LINK, "src", address)
+    for route in routes:
+        _run("ip", "route", "add", *route)
     for name, value in _NETWORK_SETTINGS.items():
         Path("/proc/sys/net/ipv4", name).write_text(value)

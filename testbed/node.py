@@ -102,6 +102,7 @@ def furnish(testbed: RunningTestbed, wanted: Options) -> dict[str, float]:
 
     def load() -> None:
         testbed.wait_for("containerd")
+        testbed.wait_for(*(f"{node.name}/containerd" for node in testbed.nodes[1:]))
         testbed.load_images(wanted_images(wanted))
         mark("images")
 
@@ -131,7 +132,9 @@ def furnish(testbed: RunningTestbed, wanted: Options) -> dict[str, float]:
 def settle(testbed: RunningTestbed, wanted: Options) -> None:
     """Wait until everything that the options ask for is ready."""
     testbed.wait_for(*testbed.components())
-    testbed.kubectl("wait", "--for=condition=Ready", "node", "--all", "--timeout=120s")
+    names = [f"node/{node.name}" for node in testbed.nodes]
+    testbed.kubectl("wait", "--for=create", *names, "--timeout=120s")
+    testbed.kubectl("wait", "--for=condition=Ready", *names, "--timeout=120s")
     if mesh_wanted := _mesh(wanted, testbed.plan):
         mesh.wait(testbed, mesh_wanted)
     if "training-operator" in wanted.extras:

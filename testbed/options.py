@@ -4,6 +4,8 @@ import dataclasses
 import re
 from collections.abc import Sequence
 
+from testbed import addresses
+
 EXTRAS = ("training-operator",)
 """What `--with` accepts."""
 
@@ -44,6 +46,8 @@ class Options:
     """Serve MutatingAdmissionPolicy but do not run its admission plugin."""
     kubernetes: str = ""
     """An older apiserver, from `OLDER`, with policies as beta; empty: the usual one."""
+    nodes: int = 1
+    """How many, each with a kubelet, containerd and network of its own."""
     extras: tuple[str, ...] = ()
     """Names from `EXTRAS` to install as well."""
 
@@ -59,6 +63,8 @@ class Options:
             for name in self.extras
             if name not in EXTRAS
         ]
+        if not 1 <= self.nodes <= addresses.NODES:
+            found.append(f"--nodes {self.nodes}: there may be 1 to {addresses.NODES}")
         if self.external_istiod and self.without_istio:
             found.append("--external-istiod is an Istio, --without-istio leaves it out")
         if self.control_plane_only:
@@ -68,6 +74,7 @@ class Options:
                 "--cni": self.cni,
                 "--external-istiod": self.external_istiod,
                 "--revision": bool(self.revision),
+                "--nodes": self.nodes > 1,
                 "--with": bool(self.extras),
             }
             found += [

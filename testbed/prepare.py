@@ -5,23 +5,27 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from testbed import certificates, components, configuration, paths, programs
+from testbed import certificates, components, configuration, namespaces, paths, programs
 
-_USERS = {
+_PLANE = {
     "controller-manager": ("system:kube-controller-manager", ""),
     "scheduler": ("system:kube-scheduler", ""),
-    "kubelet": (f"system:node:{components.NODE_NAME}", "system:nodes"),
-    "kube-proxy": ("system:kube-proxy", ""),
     "coredns": ("testbed:coredns", ""),
 }
-"""Certificate file to the user and group of its component."""
+"""Certificate file to the user and group of its component, beside those that each node has."""
 
 
 def write(layout: components.Layout) -> None:
-    """Write certificates, kubeconfigs, configuration files and `spec.json`."""
+    """Write certificates, kubeconfigs, configuration files and `spec.json` of a node.
+
+    The first one is written first: it has the authority of the certificates.
+    """
     for name in ("logs", "config"):
-        (layout.state / name).mkdir(parents=True, exist_ok=True)
-    _write_identities(layout)
+        (layout.home / name).mkdir(parents=True, exist_ok=True)
+    authority = certificates.Authority(layout.pki)
+    if not layout.index:
+        _write_own(layout, authority)
+    _write_users(layout, authority)
     for name, text in configuration.files(layout).items():
         path = layout.config(name)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -31,28 +35,37 @@ def write(layout: components.Layout) -> None:
         keep = (layout.state, paths.cache(), paths.SOURCE)
         node = {
             "keep": [str(path) for path in keep],
-            "address": str(layout.plan.node),
-            "services": str(layout.plan.services),
+            "address": layout.node_address,
+            "routes": _routes(layout),
             "cgroup": layout.cgroup,
             "networks": str(layout.config("cni")),
-            "istiod": layout.istiod
-            and {
+            "istiod": None
+            if layout.index or not layout.istiod
+            else {
                 "address": str(layout.plan.istiod),
                 "gateway": str(layout.plan.istiod_gateway),
             },
         }
-    if layout.istiod:
+    if layout.istiod and not layout.index:
         layout.istiod.write_files(layout.state / "istiod")
     spec = {
         "authority": str(layout.pki / "ca.crt"),
         "components": [dataclasses.asdict(one) for one in components.all_of(layout)],
         "node": node,
     }
-    (layout.state / "spec.json").write_text(json.dumps(spec, indent=2))
+    (layout.home / "spec.json").write_text(json.dumps(spec, indent=2))
 
 
-def _write_identities(layout: components.Layout) -> None:
-    authority = certificates.Authority(layout.pki)
+def _routes(layout: components.Layout) -> list[list[str]]:
+    """Arguments of `ip route add`, beside those to further nodes, which come with their links."""
+    if layout.index:
+        return [["default", "via", str(layout.plan.gateway_to(layout.index))]]
+    # A connection of the node's own is routed before kube-proxy's rules see it.
+    services = str(layout.plan.services)
+    return [[services, "dev", namespaces.LINK, "src", layout.node_address]]
+
+
+def _write_own(layout: components.Layout, authority: certificates.Authority) -> None:
     service = "kubernetes.default.svc"
     authority.server(
         "apiserver",
@@ -63,12 +76,20 @@ def _write_identities(layout: components.Layout) -> None:
     authority.client("apiserver-kubelet", "testbed:apiserver", "system:masters")
     admin = authority.client("admin", "admin", "system:masters")
     _write_private(layout.state / "kubeconfig", layout, admin)
-    users = dict(_USERS)
-    if layout.istiod:
-        # By the name of its account it has the rights that Istio's charts give that.
-        users["istiod"] = (layout.istiod.account, "")
+
+
+def _write_users(layout: components.Layout, authority: certificates.Authority) -> None:
+    users = {
+        "kubelet": (f"system:node:{layout.node_name}", "system:nodes"),
+        "kube-proxy": ("system:kube-proxy", ""),
+    }
+    if not layout.index:
+        users |= _PLANE
+        if layout.istiod:
+            # By the name of its account it has the rights that Istio's charts give that.
+            users["istiod"] = (layout.istiod.account, "")
     for stem, (user, group) in users.items():
-        pair = authority.client(stem, user, group)
+        pair = authority.client(f"{stem}-{layout.index}", user, group)
         _write_private(layout.kubeconfig(stem), layout, pair)
 
 

@@ -1,5 +1,6 @@
 """What can be done with a testbed that is up: ask, apply, load images, run programs inside."""
 
+import concurrent.futures
 import dataclasses
 import json
 import os
@@ -9,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from testbed import addresses, components, errors, images, launch, options, paths
+from testbed import addresses, components, errors, images, launch, nodes, options, paths
 from testbed.options import Options
 from testbed.progress import Progress, say
 
@@ -85,12 +86,27 @@ class RunningTestbed:
             "components": self.components(),
         }
 
+    @property
+    def nodes(self) -> list[nodes.Node]:
+        """The nodes, up or not; the first has the control plane."""
+        return nodes.of(self.state_dir, self.options.nodes)
+
     def components(self) -> dict[str, Any]:
-        """Return the supervisor's view of each component."""
-        try:
-            return json.loads((self.state_dir / "status.json").read_text())
-        except (OSError, ValueError):
+        """Return the supervisors' view of each component, of further nodes after NODE and /."""
+        if not self.holder:
             return {}
+        first, *further = self.nodes
+        found = first.components()
+        for node in further:
+            found |= {f"{node.name}/{name}": one for name, one in node.components().items()}
+        return found
+
+    def log(self, component: str) -> Path:
+        """Return the path of a component's log."""
+        name, slash, rest = component.rpartition("/")
+        every = nodes.of(self.state_dir, addresses.NODES)
+        folders = [node.folder for node in every if slash and node.name == name]
+        return (folders or [self.state_dir])[0] / "logs" / f"{rest}.log"
 
     def wait_for(self, *names: str, seconds: float = 120) -> None:
         """Wait until the components are ready.
@@ -118,16 +134,18 @@ class RunningTestbed:
             time.sleep(0.1)
 
     def restart(self, component: str) -> None:
-        """Kill a component's process; the supervisor starts it again after a moment."""
+        """Kill a component's process; its supervisor starts it again after a moment."""
         process = self.components().get(component, {}).get("pid")
         if not process:
             raise ClusterError(f"{component} is not running")
-        self.exec(["kill", "-KILL", str(process)], check=True)
+        name = component.rpartition("/")[0]
+        index = next((node.index for node in self.nodes if node.name == name), 0)
+        self.exec(["kill", "-KILL", str(process)], node=index, check=True)
 
     def log_end(self, component: str, lines: int = 20) -> str:
         """Return the last lines of a component's log."""
         try:
-            text = (self.state_dir / "logs" / f"{component}.log").read_text(errors="replace")
+            text = self.log(component).read_text(errors="replace")
         except OSError:
             return ""
         return "\n".join(text.splitlines()[-lines:])
@@ -161,13 +179,21 @@ class RunningTestbed:
         self.kubectl("apply", *_APPLY, f"--filename={path}")
 
     def load_images(self, names: Iterable[str]) -> dict[str, str]:
-        """Build images of `testbed.images` if needed, and give containerd what it lacks.
+        """Build images of `testbed.images` if needed, and give each node that is up what it lacks.
 
         Returns:
             The reference of each, by which pods name it.
         """
+        self._require_node()
+        wanted = tuple(names)
         ctr = ("ctr", f"--address={components.CONTAINERD_SOCKET}", "--namespace=k8s.io")
-        return images.load(names, launch.inside(self._require_node(), ctr), self._progress)
+
+        def load(holder: launch.Holder) -> dict[str, str]:
+            return images.load(wanted, launch.inside(holder, ctr), self._progress)
+
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            first, *_ = list(pool.map(load, filter(None, (node.holder for node in self.nodes))))
+        return first
 
     def spawn(self, argv: Sequence[str], log: str) -> subprocess.Popen[bytes]:
         """Start a process that lives in the node's namespaces and ends with them at the latest.
@@ -189,10 +215,17 @@ class RunningTestbed:
             )
 
     def exec(
-        self, argv: Sequence[str], *, environment: Mapping[str, str] | None = None, **popen: Any
+        self,
+        argv: Sequence[str],
+        *,
+        node: int = 0,
+        environment: Mapping[str, str] | None = None,
+        **popen: Any,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command inside the node's namespaces, or with no node just on the host."""
+        """Run a command inside a node's namespaces, or with no node just on the host."""
         found = self._require_up()
+        if node:
+            found = self.nodes[node].require()
         command = list(argv) if found.slot is None else launch.inside(found, argv)
         settings = {"text": True, "check": False, **popen}
         return subprocess.run(  # noqa: PLW1510  the caller's choice, see settings

@@ -36,6 +36,21 @@ def test_plan_single_addresses_lie_in_their_ranges(slot: int):
     assert len(plan.interface) <= 15, "the kernel's limit for names of interfaces"
 
 
+@hypothesis.given(SLOTS)
+def test_plan_gives_each_node_addresses_of_its_own(slot: int):
+    plan = addresses.plan(slot)
+    indices = range(addresses.NODES)
+    for one, other in itertools.combinations(indices, 2):
+        assert not plan.pods_of(one).overlaps(plan.pods_of(other))
+    assert all(plan.pods_of(index).subnet_of(plan.pods) for index in indices)
+    further = [plan.gateway_to(index) for index in indices[1:]]
+    ends = [plan.host, plan.istiod, plan.istiod_gateway, *map(plan.node_of, indices), *further]
+    assert len(set(ends)) == len(ends)
+    for end in ends:
+        assert end in plan.whole
+        assert not any(end in each for each in (plan.services, plan.pods))
+
+
 @hypothesis.given(strategies.sets(SLOTS, max_size=addresses.SLOTS - 1))
 def test_choose_slot_takes_the_first_that_is_free(taken: set[int]):
     slot = addresses.choose_slot(taken, [])

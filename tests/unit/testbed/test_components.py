@@ -1,3 +1,4 @@
+import itertools
 import json
 import tomllib
 from pathlib import Path
@@ -9,8 +10,9 @@ from testbed.components import Component, Layout
 from testbed.options import Options
 
 
-def layout(slot: int = 3, **switches: bool) -> Layout:
+def layout(slot: int = 3, index: int = 0, **switches: bool | int) -> Layout:
     return Layout(
+        index=index,
         name="unit",
         state=Path("/state/unit"),
         binaries=Path("/state/unit/bin"),
@@ -123,9 +125,45 @@ def test_every_json_file_of_a_node_parses():
 
 
 def test_pods_get_addresses_of_their_slot():
-    network = configuration.cni_config(addresses.plan(5))
-    (first, *_) = network["plugins"]
-    assert first["ipam"]["ranges"] == [[{"subnet": str(addresses.plan(5).pods)}]]
+    text = configuration.files(layout(slot=5))["cni/10-testbed.conflist"]
+    (first, *_) = json.loads(text)["plugins"]
+    assert first["ipam"]["ranges"] == [[{"subnet": str(addresses.plan(5).pods_of(0))}]]
+
+
+def test_further_node_has_no_control_plane_and_waits_for_none():
+    given = components.all_of(layout(index=2, nodes=3))
+    assert [one.name for one in given] == ["containerd", "kubelet", "kube-proxy"]
+    names = {one.name for one in given}
+    assert all(names.issuperset(one.after) for one in given)
+    assert "Corefile" not in configuration.files(layout(index=2, nodes=3))
+
+
+def test_nodes_of_a_testbed_share_neither_name_nor_place():
+    given = [layout(index=index, nodes=3) for index in range(3)]
+    kubelets = [flags(components.kubelet(one)) for one in given]
+    for name in ("--hostname-override", "--node-ip", "--root-dir", "--kubeconfig", "--config"):
+        assert len({one[name] for one in kubelets}) == 3, name
+    assert len({one.cgroup for one in given}) == 3
+    texts = [configuration.files(one) for one in given]
+    for name in ("containerd.toml", "kubelet.json", "kube-proxy.json", "cni/10-testbed.conflist"):
+        assert len({one[name] for one in texts}) == 3, name
+
+
+def test_no_cgroup_of_a_node_begins_like_that_of_another_node_or_testbed():
+    """A kubelet looks after all cgroups that begin like its own."""
+    names = [components.cgroup(name, index) for name in ("a", "a-1", "1-a") for index in (0, 1)]
+    for one, other in itertools.permutations(names, 2):
+        assert one != other
+    for index in (1, 2, 3):
+        assert not components.cgroup("a", index).startswith(components.cgroup("a", 0))
+
+
+def test_a_node_is_soon_missed_where_there_are_several():
+    assert "--node-monitor-grace-period" in flags(components.controller_manager(layout(nodes=2)))
+    assert "--node-monitor-grace-period" not in flags(components.controller_manager(layout()))
+    name = "--default-unreachable-toleration-seconds"
+    assert name in flags(components.apiserver(layout(nodes=2)))
+    assert name not in flags(components.apiserver(layout()))
 
 
 def test_two_testbeds_share_no_path_but_the_private_run():

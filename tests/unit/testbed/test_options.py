@@ -1,6 +1,6 @@
 import pytest
 
-from testbed import options
+from testbed import addresses, options
 from testbed.options import Options
 
 
@@ -14,6 +14,7 @@ from testbed.options import Options
         pytest.param(Options(extras=("training-operator",)), id="extra"),
         pytest.param(Options(without_istio=True, classic_sidecars=True), id="istio-later"),
         pytest.param(Options(external_istiod=True, cni=True), id="istio-elsewhere"),
+        pytest.param(Options(nodes=addresses.NODES), id="nodes"),
     ],
 )
 def test_options_that_make_sense_have_no_problems(wanted: Options):
@@ -36,6 +37,11 @@ def test_options_that_make_sense_have_no_problems(wanted: Options):
         ),
         pytest.param(Options(control_plane_only=True, cni=True), "--cni needs a node", id="cni"),
         pytest.param(Options(kubernetes="1.34"), "--kubernetes needs", id="older-node"),
+        pytest.param(Options(nodes=0), "--nodes 0: there may be 1 to", id="no-nodes"),
+        pytest.param(Options(nodes=addresses.NODES + 1), "there may be 1 to", id="many-nodes"),
+        pytest.param(
+            Options(control_plane_only=True, nodes=2), "--nodes needs a node", id="plane-nodes"
+        ),
         pytest.param(
             Options(control_plane_only=True, kubernetes="1.2"), "unknown, there is", id="ancient"
         ),
