@@ -217,7 +217,8 @@ async def test_without_its_servers_pods_are_created_as_if_we_were_not_there(api,
     summary("servers at zero", done)
     summary("of these unprepared", [one for one in done if not one.held])
     assert not [one.refused for one in done if one.refused]
-    assert max(one.seconds for one in done) < 3.5
+    # Without our own limit the API server waits ten seconds for a webhook.
+    assert max(one.seconds for one in done) < 9
     assert all(one.injected for one in done)
     await charm.wait_for("active", 60, words="webhook")
 
