@@ -48,6 +48,7 @@ ANNOTATIONS = f"{PREFIX}annotations"
 PROBE = f"{PREFIX}probe"
 """Which backend of admission shall answer."""
 MESH_PROBE = f"{PREFIX}mesh-probe"
+"""What it gets shall be istiod's doing: our admission leaves it as it is."""
 SETTINGS = f"{PREFIX}settings"
 """By which settings admission answered."""
 

@@ -154,6 +154,14 @@ def test_model_joins_and_leaves_as_it_was(connected, namespace, default):
     assert mesh_labels(connected, namespace) == ({}, False)
 
 
+def test_istiod_is_seen_to_inject_where_every_pod_is_excluded(connected, namespace, default):
+    for event in ("start", "update_status"):
+        said = charm_runs.run(event, namespace, **{"excluded-pods": "!team"}).unit_status
+        assert isinstance(said, testing.ActiveStatus), said
+    assert mesh_labels(connected, namespace) == (ALLOWED, True)
+    charm_runs.run("remove", namespace, units=0)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("labels", "words"),

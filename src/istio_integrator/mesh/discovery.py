@@ -215,8 +215,7 @@ class Discovery:
                 hold_by_default=default.holds,
                 status_port=default.status_port,
             )
-        # Our own admission may have given the pod the ports that the operator names.
-        if not mesh.has_values and not self._config.excluded_outbound_ports:
+        if not mesh.has_values:
             ports = default.excluded_outbound_ports
             mesh = dataclasses.replace(mesh, excluded_outbound_ports=ports)
         return dataclasses.replace(

@@ -70,7 +70,7 @@ def pod(namespace: str, labels: dict[str, str], *, native: bool | None) -> clust
 
     Args:
         namespace: Where.
-        labels: Beside the one that marks it.
+        labels: By which it is known, and asks to be injected.
         native: Which kind of sidecar it asks for, and to be held by it. None: it asks for
             nothing, so that what it gets is the mesh's own choice.
     """
@@ -84,7 +84,7 @@ def pod(namespace: str, labels: dict[str, str], *, native: bool | None) -> clust
         "metadata": {
             "generateName": "istio-integrator-probe-",
             "namespace": namespace,
-            "labels": {names.MESH_PROBE: "true", **labels},
+            "labels": labels,
             "annotations": {} if native is None else asked,
         },
         "spec": {
@@ -115,12 +115,12 @@ def pod(namespace: str, labels: dict[str, str], *, native: bool | None) -> clust
 def ask(
     api: cluster.Cluster, namespace: str, labels: dict[str, str], *, native: bool | None
 ) -> Answer:
-    """Have a pod created without keeping it.
+    """Have a pod created without keeping it, which our own admission leaves as it is.
 
     Raises:
         ForbiddenError: The charm may not create pods.
     """
-    asked = pod(namespace, labels, native=native)
+    asked = pod(namespace, {names.MESH_PROBE: "true", **labels}, native=native)
     try:
         created = api.create(asked, dry_run=True)
     except errors.ForbiddenError:

@@ -12,6 +12,7 @@ NATIVE = "sidecar.istio.io/nativeSidecar"
 CONFIG = "proxy.istio.io/config"
 PORTS = "traffic.sidecar.istio.io/excludeOutboundPorts"
 APPLIED = f"{PREFIX}applied"
+MESH_PROBE = f"{PREFIX}mesh-probe"
 HOLD = '{"holdApplicationUntilProxyStarts": true}'
 KEY = "holdApplicationUntilProxyStarts"
 

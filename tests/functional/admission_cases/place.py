@@ -6,6 +6,7 @@ from tests.functional.admission_cases.case import (
     APPLICATION,
     APPLIED,
     HELD,
+    MESH_PROBE,
     NATIVE,
     NO_SIDECAR,
     SIDECAR,
@@ -212,6 +213,22 @@ UNTOUCHED = (
         id="in the model, where only places are given",
         settings="place-only",
         spec=TO_COMPLETION,
+    ),
+    *(
+        Case(
+            id=f"asks what istiod injects: {name}",
+            settings=settings,
+            namespace=namespace,
+            labels={MESH_PROBE: "true", **labels},
+            skipped=("all:MeshProbe",),
+        )
+        for name, settings, namespace, labels in (
+            ("held otherwise", "hold", "model", {}),
+            ("excluded otherwise", "hold", "model", {"tier": "edge"}),
+            ("in a labelled namespace", "hold", "labelled", {}),
+            ("selected otherwise", "revision", "model", {"team": "any"}),
+            ("everything otherwise", "everything", "model", {}),
+        )
     ),
 )
 

@@ -82,6 +82,14 @@ def test_probes_of_the_policy_do_not_reach_the_webhook(webhook):
         assert not istio_objects.selects(hook["objectSelector"], other)
 
 
+def test_probes_of_the_mesh_do_not_reach_the_webhook(webhook):
+    (configuration,) = webhook.all("MutatingWebhookConfiguration")
+    asked = {"istio-integrator.charmhub.io/mesh-probe": "true"}
+
+    for hook in configuration["webhooks"]:
+        assert not istio_objects.selects(hook["objectSelector"], asked)
+
+
 def _selects(selector, labels):
     return selector.get("matchLabels", {}).items() <= labels.items()
 

@@ -55,6 +55,8 @@ def _untouchable(pod: creation.Pod) -> Reason | None:
     annotations = pod.metadata.annotations or {}
     if names.MIRROR in annotations:
         return Reason.MIRROR_POD
+    if names.MESH_PROBE in (pod.metadata.labels or {}):
+        return Reason.MESH_PROBE
     if names.SIDECAR_STATUS in annotations or _has_own_proxy(pod.spec):
         return Reason.HAS_PROXY
     return None

@@ -205,7 +205,8 @@ def test_hold_that_our_own_admission_gave_the_pod_is_not_the_meshs(annotations, 
     assert probe.read(created).holds is want
 
 
-def test_ports_that_our_own_admission_may_have_given_the_pod_are_not_the_meshs(fake):
+def test_ports_that_the_mesh_leaves_alone_are_seen_beside_the_operators(fake):
     istio_objects.install_remote(fake, excluded_ports="3306")
     assert discover(fake).mesh.excluded_outbound_ports == (3306,)
-    assert discover(fake, excluded_outbound_ports="5432").mesh.excluded_outbound_ports == ()
+    found = discover(fake, excluded_outbound_ports="5432").mesh
+    assert found.excluded_outbound_ports == (3306,)
