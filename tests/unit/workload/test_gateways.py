@@ -58,7 +58,7 @@ async def observing(*present: tuple[str, dict[str, Any]]) -> AsyncIterator[Any]:
         for plural, item in present:
             cluster.put(plural, item)
         now = asyncio.get_running_loop().time
-        observer = gateways.Observer(client, OWNER, lambda: told.append(now()))
+        observer = gateways.Observer(client, OWNER, lambda: told.append(now()), model="kubeflow")
         async with running_task(observer.run()):
             await until(lambda: len(cluster.watchers) == KINDS)
             await asyncio.sleep(5)
@@ -105,6 +105,46 @@ async def test_charm_is_told_of_a_gateways_change_that_matters(
         cluster.put(plural, after)
         await asyncio.sleep(5)
         assert bool(told) is want
+
+
+def ours(
+    generation: int = 1, *, applied: str = "a", namespace: str = "kubeflow", owner: str = OWNER
+) -> dict[str, Any]:
+    """Return the Gateway that the charm made, after so many changes of its specification."""
+    found = versioned(generation)
+    found["metadata"] |= {
+        "namespace": namespace,
+        "uid": "ours",
+        "labels": {"istio-integrator.charmhub.io/owner": owner},
+        "annotations": {"istio-integrator.charmhub.io/applied-hash": applied},
+    }
+    return found
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "want"),
+    [
+        pytest.param(None, ours(), False, id="made"),
+        pytest.param(ours(), ours(2, applied="b"), False, id="written-by-the-charm"),
+        pytest.param(ours(), ours(2), True, id="edited-by-another"),
+        pytest.param(None, ours(owner="another.one"), True, id="of-another-application"),
+        pytest.param(None, ours(namespace="shop"), True, id="elsewhere-with-our-label"),
+    ],
+)
+async def test_charm_is_told_of_its_gateway_only_what_it_did_not_write(
+    before: dict[str, Any] | None, after: dict[str, Any], want: bool
+):
+    async with observing(*([("gateways", before)] if before else [])) as (cluster, told):
+        cluster.put("gateways", after)
+        await asyncio.sleep(5)
+        assert bool(told) is want
+
+
+async def test_gateway_of_the_charm_that_is_deleted_is_told():
+    async with observing(("gateways", ours())) as (cluster, told):
+        cluster.delete("gateways", "kubeflow", "web")
+        await asyncio.sleep(5)
+        assert told
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -139,6 +140,50 @@ async def test_charm_is_told_of_its_webhook_only_what_it_did_not_write(
 ):
     async with observing(*([("deployments", before)] if before else [])) as (cluster, told):
         cluster.put("deployments", after)
+        await asyncio.sleep(5)
+        assert bool(told) is want
+
+
+INJECTED = {"istio-injection": "enabled"}
+
+
+def model(ours: dict[str, str] | str = "", **labels: str) -> dict[str, Any]:
+    """Return the model's namespace, with what the charm wrote down of the labels it set."""
+    said = ours if isinstance(ours, str) else json.dumps({"owner": "a.b", "set": ours})
+    annotations = {"istio-integrator.charmhub.io/membership": said} if said else {}
+    found = {key.replace("_", "-"): value for key, value in labels.items()}
+    return {"metadata": {"name": "kubeflow", "labels": found, "annotations": annotations}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "want"),
+    [
+        pytest.param(model(), model(INJECTED, istio_injection="enabled"), False, id="joined"),
+        pytest.param(model(INJECTED, istio_injection="enabled"), model({}), False, id="left"),
+        pytest.param(
+            model(INJECTED, istio_injection="enabled"), model(INJECTED), True, id="taken-away"
+        ),
+        pytest.param(
+            model(INJECTED, istio_injection="enabled"),
+            model(INJECTED, istio_injection="disabled"),
+            True,
+            id="changed-by-another",
+        ),
+        pytest.param(
+            model(INJECTED, istio_injection="enabled"),
+            model(INJECTED, istio_injection="enabled", team="a"),
+            True,
+            id="labelled-beside-ours",
+        ),
+        pytest.param(model(), model("no record", team="a"), True, id="no-record-can-be-read"),
+        pytest.param(model(), model('{"set": [["a"]]}', team="a"), True, id="record-of-no-shape"),
+    ],
+)
+async def test_charm_is_told_of_its_model_only_what_it_did_not_write(
+    before: dict[str, Any], after: dict[str, Any], want: bool
+):
+    async with observing(("namespaces", before)) as (cluster, told):
+        cluster.put("namespaces", after)
         await asyncio.sleep(5)
         assert bool(told) is want
 

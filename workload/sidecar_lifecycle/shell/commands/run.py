@@ -171,7 +171,7 @@ class Program:
         settings = self.settings
         observer = observe.Observer(self.client, settings.model, self._tell)
         owner = names.owner(settings.model, settings.application)
-        gateway_observer = gateways.Observer(self.client, owner, self._tell)
+        gateway_observer = gateways.Observer(self.client, owner, self._tell, model=settings.model)
         return {
             "shutdown": self.shutdown.run(),
             "convergence": convergence.run(

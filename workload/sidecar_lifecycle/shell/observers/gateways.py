@@ -134,11 +134,21 @@ class Observer:
         connection: To the API server.
         owner: Of our own objects, as their label has it.
         changed: What to call.
+        model: Where our own Gateway is.
     """
 
-    def __init__(self, connection: client.Client, owner: str, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        connection: client.Client,
+        owner: str,
+        changed: Callable[[], None],
+        *,
+        model: str = "",
+    ) -> None:
         self._client = connection
         self._owner = owner
+        self._model = model
+        self._edits = observe.Edits()
         self._changed = changed
         self._pods: dict[str, dict[tuple[str, str], dict[str, str]]] = {}
         """Labels of the pods of each gateway workload, by namespace, kind and name."""
@@ -153,7 +163,16 @@ class Observer:
                         self._follow(kind, workload_fingerprint, noted=self._note_workload)
                     )
                 tasks.create_task(self._follow(Service, self._service_fingerprint))
-                tasks.create_task(self._follow(Gateway, version_fingerprint))
+                tasks.create_task(
+                    observe.follow(
+                        self._client,
+                        Gateway,
+                        self._gateway_fingerprint,
+                        self._changed,
+                        noted=self._edits.note,
+                        is_ours=self._is_ours,
+                    )
+                )
                 tasks.create_task(
                     observe.follow(
                         self._client,
@@ -195,6 +214,16 @@ class Observer:
         )
         ports = tuple((port.name, port.port) for port in service.spec.ports)
         return (tuple(sorted(selector.items())), ports) if serves else None
+
+    def _is_ours(self, gateway: Gateway) -> bool:
+        meta = gateway.metadata
+        return meta.namespace == self._model and meta.labels.get(names.OWNER) == self._owner
+
+    def _gateway_fingerprint(self, gateway: Gateway) -> observe.Fingerprint:
+        """Return which Gateway it is and its version; of ours, what others made of it."""
+        if not self._is_ours(gateway):
+            return version_fingerprint(gateway)
+        return (gateway.metadata.uid, self._edits.of(gateway.metadata))
 
     def _note_guard(self, change: watch.Change[EnvoyFilter]) -> None:
         """Have the charm look again when connections from before a new guard have ended."""

@@ -11,7 +11,9 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable
+from typing import Any
 
+import msgspec
 import structlog
 
 from integrator_contract import names
@@ -143,6 +145,7 @@ async def follow(
     labels: str = "",
     fields: str = "",
     noted: Callable[[watch.Change[watch.T]], None] | None = None,
+    is_ours: Callable[[watch.T], bool] = lambda _: False,
 ) -> None:
     """Watch objects until cancelled, and call back for each whose fingerprint is new.
 
@@ -155,6 +158,7 @@ async def follow(
         labels: A selector.
         fields: A selector.
         noted: What to tell of every change, before its fingerprint is asked for.
+        is_ours: Tells what the charm made itself, of whose beginning it need not be told.
     """
     seen: dict[tuple[str | None, str], Fingerprint] = {}
     synced = False
@@ -176,11 +180,12 @@ async def follow(
                     now = None if change.kind == "deleted" else fingerprint(item)
                 if now == seen.get(key):
                     continue
+                is_made = key not in seen and is_ours(item)
                 if now is None:
                     del seen[key]
                 else:
                     seen[key] = now
-                if synced:
+                if synced and not is_made:
                     log.info("changed", kind=kind.__name__, name=item.metadata.name)
                     changed()
         except errors.StatusError as error:
@@ -204,10 +209,20 @@ def injector_fingerprint(configuration: types.MutatingWebhookConfiguration) -> F
     return (meta.uid, meta.generation, tuple(sorted(meta.labels.items())))
 
 
+class _Membership(msgspec.Struct):
+    labels: dict[str, str] = msgspec.field(name="set", default_factory=dict[str, str])
+
+
 def namespace_fingerprint(namespace: types.Namespace) -> Fingerprint:
-    """Return what matters of the model's namespace."""
+    """Return what matters of the model's namespace: how its labels differ from what we set."""
     meta = namespace.metadata
-    return (tuple(sorted(meta.labels.items())), meta.deletionTimestamp is not None)
+    try:
+        text = meta.annotations.get(names.MEMBERSHIP, "{}")
+        ours = msgspec.json.decode(text, type=_Membership).labels.items()
+    except msgspec.MsgspecError:
+        ours = dict[str, str]().items()
+    others, lost = meta.labels.items() - ours, ours - meta.labels.items()
+    return (tuple(sorted(others)), tuple(sorted(lost)), meta.deletionTimestamp is not None)
 
 
 def endpoints_fingerprint(slices: types.EndpointSlice) -> Fingerprint:
@@ -226,7 +241,7 @@ class Edits:
         self._written: dict[str, tuple[str, int]] = {}
         """By UID, the hash and the generation at which it was first seen."""
 
-    def note(self, change: watch.Change[types.Deployment]) -> None:
+    def note(self, change: watch.Change[Any]) -> None:
         """Forget what has been deleted."""
         if change.kind == "deleted" and change.object is not None:
             self._written.pop(change.object.metadata.uid, None)
