@@ -46,6 +46,8 @@ _LONGEST_LINE = 4000
 _RESOLVER = pathlib.Path("/etc/resolv.conf")
 _ATTEMPTS = 3
 """Tries at an object that somebody else keeps changing, before the next event tries again."""
+_FOLLOWED_BY_START = (ops.ConfigChangedEvent, ops.RelationCreatedEvent)
+"""What Juju runs between install and start, one for each relation; start does what they would."""
 _T = TypeVar("_T")
 
 
@@ -58,9 +60,7 @@ class IstioIntegrator(ops.CharmBase):
         self._statuses: list[ops.StatusBase] = []
         container = self.on[workload.CONTAINER]
         for event in (
-            self.on.install,
             self.on.config_changed,
-            self.on.start,
             self.on.update_status,
             container.pebble_ready,
             container.pebble_custom_notice,
@@ -69,6 +69,8 @@ class IstioIntegrator(ops.CharmBase):
             *endpoints.events(self),
         ):
             framework.observe(event, self._on_event)
+        framework.observe(self.on.install, self._on_install)
+        framework.observe(self.on.start, self._on_start)
         for event in (self.on.upgrade_charm, self.on.leader_elected):
             # Of a refreshed application either may be the first to run as the leader.
             framework.observe(event, self._on_upgrade)
@@ -78,8 +80,23 @@ class IstioIntegrator(ops.CharmBase):
             answer = self._on_diagnose if name == "diagnose" else self._on_action
             framework.observe(self.on[name].action, answer)
 
-    def _on_event(self, _: ops.EventBase) -> None:
+    def _on_install(self, _: ops.InstallEvent) -> None:
+        self._before_start.touch()
+
+    def _on_start(self, _: ops.StartEvent) -> None:
+        self._before_start.unlink(missing_ok=True)
         self._reconcile()
+
+    def _on_event(self, event: ops.EventBase) -> None:
+        if isinstance(event, _FOLLOWED_BY_START) and self._before_start.exists():
+            logger.debug("Left to start, which follows.")
+            return
+        self._reconcile()
+
+    @property
+    def _before_start(self) -> pathlib.Path:
+        """The mark between install and start, which is as old as the pod."""
+        return self.charm_dir / ".before-start"
 
     def _on_upgrade(self, _: ops.EventBase) -> None:
         all_parts = self._reconcile()

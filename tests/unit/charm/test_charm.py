@@ -37,7 +37,6 @@ def test_event_that_asks_for_nothing_leaves_the_status_as_it_is(ctx, fake, event
 
 
 EVENTS = [
-    "install",
     "upgrade_charm",
     "config_changed",
     "start",
