@@ -262,7 +262,8 @@ def pytest_runtest_makereport(item, call):
     """When a test fails, write down what is known about its cluster."""
     outcome = yield
     given = getattr(item, "funcargs", {})
-    node = given.get("node") or given.get("cni_node") or given.get("external_node")
+    kinds = ("node", "cni_node", "external_node", "nodes_node")
+    node = next(filter(None, map(given.get, kinds)), None)
     if outcome.failed and node and node.testbed.holder:
         path = BUILD / "failures" / f"{item.name}.txt"
         model = getattr(given.get("world"), "model", getattr(item.module, "MODEL", MODEL))

@@ -1,0 +1,141 @@
+"""Three nodes, and the one where the unit acts is drained, loses its power, or is cut off.
+
+Sixty Jobs end and a convergence is under way meanwhile. Each Job completes, no proxy is stopped
+before its payload, and nobody is evicted twice.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+
+import pytest
+
+from testbed import istio, kubernetes
+from testbed.kit import clusters, observer
+from tests.e2e import conftest, nodes_world
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(2400)]
+
+
+@pytest.fixture(scope="module")
+def nodes_node(root):
+    """A cluster like today's with three nodes."""
+    kind = dataclasses.replace(clusters.KINDS["today"], name="nodes")
+    options = dataclasses.replace(kind.options, nodes=3, extras=())
+    with conftest.running(kind, options) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def deployed(nodes_node):
+    """The charm with two units, on the nodes that may be lost."""
+    return conftest.played(nodes_node, nodes_world.prepare)
+
+
+@pytest.fixture
+async def world(request, nodes_node, deployed):
+    """One case, whose workloads are gone afterwards."""
+    case = request.node.callspec.params["case"] if hasattr(request.node, "callspec") else "still"
+    late = {f"{case}-{name}": replicas for name, replicas in nodes_world.LATE.items()}
+    watcher = nodes_world.Watcher(late)
+    async with (
+        kubernetes.Api.from_kubeconfig(nodes_node.testbed.kubeconfig) as api,
+        watcher.following(api),
+    ):
+        on = conftest.make_stage(nodes_node, api, watcher)
+        made = nodes_world.World(on, nodes_node, watcher, late)
+        await made.whole()
+        yield made
+        await made.clear()
+
+
+@contextlib.asynccontextmanager
+async def drained(world, node):
+    """Empty a node as `kubectl drain` does, which heeds every PodDisruptionBudget."""
+    argv = ("drain", node.name, "--ignore-daemonsets", "--delete-emptydir-data", "--force")
+    kubectl = world.node.testbed.kubectl
+    try:
+        await asyncio.to_thread(kubectl, *argv, "--timeout=400s")
+        yield
+    finally:
+        await asyncio.to_thread(kubectl, "uncordon", node.name)
+
+
+@contextlib.asynccontextmanager
+async def killed(world, node):
+    """Take a node's power, and give it back."""
+    await asyncio.to_thread(node.kill)
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(node.start)
+
+
+@contextlib.asynccontextmanager
+async def cut_off(world, node):
+    """Keep a node and the API server apart, and mend that."""
+    await asyncio.to_thread(node.cut)
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(node.mend)
+
+
+async def test_servers_of_the_webhook_are_on_nodes_of_their_own(world):
+    pods = await world.servers()
+    assert len(pods) == len({pod["spec"]["nodeName"] for pod in pods}) == 2
+
+
+async def test_gateway_reaches_what_is_on_another_node(world):
+    gateways = await world.api.list("Pod", istio.INGRESS)
+    assert {pod["spec"]["nodeName"] for pod in gateways} == {"testbed-1"}
+    async with world.backend("kfp-ui", "testbed-2") as client:
+
+        async def is_served():
+            # Before there is a route, nothing listens.
+            with contextlib.suppress(OSError):
+                answer = await asyncio.to_thread(client.get, "/pipeline/x")
+                return answer.status == 200 and answer.echo["path"] == "/pipeline/x"
+            return False
+
+        await observer.eventually(is_served, 120, "an answer from the other node")
+
+
+CASES = {"drained": drained, "killed": killed, "cut-off": cut_off}
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_jobs_and_convergence_survive_the_loss_of_the_acting_units_node(
+    world, case, figures
+):
+    ledger = world.watcher.ledger
+    admission = nodes_world.Admission(world)
+    await world.come_late()
+    names = await world.start_jobs(case)
+    async with admission.asked():
+        await admission.works(3, 60)
+        await world.watcher.until(lambda: ledger.taken, nodes_world.WITHIN, "the first eviction")
+        acting, node = await world.acting(), await world.acting_node()
+        assert world.touched(world.incomplete(names), node.name), "no Job on the node"
+        answered = len(admission.answers)
+        async with CASES[case](world, node):
+            took = await world.acts_elsewhere(acting)
+            figures[f"nodes: {case}, until the other unit acts, s"] = took
+            await admission.works(5, 120)
+            away = admission.answers[answered:]
+            share = sum(each is True for each in away) / len(away)
+            figures[f"nodes: {case}, of new pods changed while the node is away"] = share
+            lost = "" if case == "drained" else node.name
+            took = await world.all_complete(names, but_on=lost)
+            figures[f"nodes: {case}, Jobs complete while the node is away, s"] = took
+            done = len(names) - len(world.incomplete(names))
+            assert done > len(names) / 3, "too few to tell"
+        took = await world.all_complete(names)
+        figures[f"nodes: {case}, and all others once it is back, s"] = took
+    await world.watcher.until(world.converged, nodes_world.WITHIN, "all late ones in the mesh")
+    await world.nothing_was_early(names)
+    world.nobody_was_taken_twice(node.name)
+    if case == "drained":
+        assert set(away) == {True}, away
+        assert ledger.emptied == set()
+    await world.whole()
