@@ -262,8 +262,7 @@ def pytest_runtest_makereport(item, call):
     """When a test fails, write down what is known about its cluster."""
     outcome = yield
     given = getattr(item, "funcargs", {})
-    kinds = ("node", "cni_node", "external_node", "nodes_node")
-    node = next(filter(None, map(given.get, kinds)), None)
+    node = next((each for each in given.values() if isinstance(each, Node)), None)
     if outcome.failed and node and node.testbed.holder:
         path = BUILD / "failures" / f"{item.name}.txt"
         model = getattr(given.get("world"), "model", getattr(item.module, "MODEL", MODEL))

@@ -1,8 +1,11 @@
 """Applications to reach, one to ask, and somebody else's host on the same gateway."""
 
+import contextlib
 import dataclasses
 import datetime
+import json
 import pathlib
+import subprocess
 
 import yaml
 from cryptography import x509
@@ -12,14 +15,17 @@ from cryptography.x509.oid import NameOID
 
 from testbed.juju import client
 from tests import echo, gateway_client, waiting
+from tests.e2e import caller
 from tests.gateway_client import HOST, TENANT
 
 APP = "istio-integrator"
+AUTH = "oidc-gatekeeper"
+CALLER = pathlib.Path(caller.__file__).read_text()
 
 # What Charmed Kubeflow's charms send: prefix and rewrite, by their Services' names.
 CONSUMERS = {
     "kubeflow-dashboard": {"prefix": "/", "rewrite": "/"},
-    "oidc-gatekeeper": {"prefix": "/authservice", "rewrite": "/"},
+    AUTH: {"prefix": "/authservice", "rewrite": "/"},
     "dex-auth": {"prefix": "/dex", "rewrite": "/dex"},
     "jupyter-ui": {"prefix": "/jupyter/", "rewrite": "/"},
     "katib-ui": {"prefix": "/katib/"},
@@ -34,7 +40,7 @@ PATHS = [
     ("/", "kubeflow-dashboard", "/"),
     ("/some/page?a=b", "kubeflow-dashboard", "/some/page?a=b"),
     ("/_/pipeline/", "kubeflow-dashboard", "/_/pipeline/"),
-    ("/authservice/x", "oidc-gatekeeper", "/x"),
+    ("/authservice/x", AUTH, "/x"),
     ("/dex/auth", "dex-auth", "/dex/auth"),
     ("/jupyter/api", "jupyter-ui", "/api"),
     ("/jupyter/", "jupyter-ui", "/"),
@@ -53,7 +59,7 @@ AUTH_PORT = 8080
 
 def port_of(consumer):
     """The port by which an answer shows which application gave it."""
-    if consumer == "oidc-gatekeeper":
+    if consumer == AUTH:
         return AUTH_PORT
     return FIRST_PORT + list(CONSUMERS).index(consumer)
 
@@ -146,6 +152,17 @@ class Place:
     def says(self, words, timeout=180):
         assert waiting.eventually(lambda: words in self.message(), timeout), self.message()
 
+    def relate(self, consumers):
+        """Have applications ask for their routes, one of which says who may come."""
+        for consumer in consumers:
+            script = {"ingress": ingress_script(consumer)}
+            if consumer == AUTH:
+                script["ingress-auth"] = auth_script()
+            self.juju.fake_app(consumer, script)
+        self.juju.integrate(f"{APP}:ingress-auth", f"{AUTH}:ingress-auth")
+        for consumer in consumers:
+            self.juju.integrate(f"{APP}:ingress", f"{consumer}:ingress")
+
     def touch(self):
         """Have an event, as update-status is one every five minutes."""
         level = self.juju.config(APP)["log-level"]
@@ -159,6 +176,27 @@ class Place:
     def hammer(self, *, tls=False, **request):
         return gateway_client.Hammer(gateway_client.Client(self.address, tls=tls), **request)
 
+    @contextlib.contextmanager
+    def asking(self, pod, container, url, rate):
+        """Ask from inside of a pod all the time; the dictionary has what came of it afterwards."""
+        where = ("exec", "-i", "-n", self.juju.model, pod, "-c", container, "--")
+        process = subprocess.Popen(
+            ["kubectl", *where, "python3", "-c", CALLER, url, str(rate)],
+            env=self.node.testbed.environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        told = {}
+        try:
+            assert process.stdout.readline() == "asking\n"
+            yield told
+            rest, _ = process.communicate("", timeout=30)
+            told.update(json.loads(rest))
+        finally:
+            process.kill()
+            process.communicate()
+
     def is_open(self):
         """Whether somebody who is logged in reaches an application."""
         return self.browser().get("/pipeline/x", Cookie=echo.COOKIE).status == 200
@@ -167,13 +205,14 @@ class Place:
 class Watch:
     """A tenant of the gateway, and intruders, who ask all the time whatever happens to us."""
 
-    def __init__(self, place):
+    def __init__(self, place, *, has_tenants=True):
         # Somebody who never logs in, and says who they are.
         spoofed = {"kubeflow_userid": "admin@example.com"}
         pipeline = {"path": "/pipeline/apis", "pause": 0.05, **spoofed}
         self.tenants = [
             place.hammer(pause=0.1, host=gateway_client.TENANT, fresh=fresh)
             for fresh in (False, True)
+            if has_tenants
         ]
         self.intruders = [
             place.hammer(**pipeline),
@@ -232,7 +271,7 @@ def ingress_script(consumer, **changes):
 def auth_script():
     """What oidc-gatekeeper's charm sends."""
     data = {
-        "service": "oidc-gatekeeper",
+        "service": AUTH,
         "port": AUTH_PORT,
         "allowed-request-headers": ["cookie", "X-Auth-Token"],
         "allowed-response-headers": ["kubeflow-userid"],

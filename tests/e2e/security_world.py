@@ -1,10 +1,7 @@
 """Everybody who may call the applications of a model, and what they are answered."""
 
-import contextlib
 import dataclasses
 import json
-import pathlib
-import subprocess
 import sys
 from collections.abc import Callable
 from concurrent import futures
@@ -26,7 +23,6 @@ from tests.e2e.security_objects import (
 )
 
 APP = ingress_world.APP
-SOURCE = pathlib.Path(caller.__file__).read_text()
 CLAIM = [[IDENTITY, "bob@example.com"]]
 Requests = list[tuple[str, list[list[str]]]]
 Ask = Callable[[Requests], list[int]]
@@ -61,12 +57,12 @@ class World(ingress_world.Place):
         """Ask from inside of a pod, whose container comes after a blank."""
         pod, _, container = where.partition(" ")
         argv = ("exec", "-n", namespace, pod, "-c", container or "main", "--")
-        told = self.kubectl(*argv, "python3", "-c", SOURCE, json.dumps(requests))
+        told = self.kubectl(*argv, "python3", "-c", ingress_world.CALLER, json.dumps(requests))
         return json.loads(told)
 
     def from_node(self, requests):
         """Ask as the kubelet and Juju's controller do, with the node's address."""
-        argv = [sys.executable, "-c", SOURCE, json.dumps(requests)]
+        argv = [sys.executable, "-c", ingress_world.CALLER, json.dumps(requests)]
         return json.loads(self.node.testbed.exec(argv, capture_output=True, check=True).stdout)
 
     def by_service(self, target, headers):
@@ -232,24 +228,7 @@ class World(ingress_world.Place):
                 }
         return found
 
-    @contextlib.contextmanager
-    def hammer(self, target, rate=50):
+    def members(self, target, rate=50):
         """Ask from a member all the time; the dictionary has what came of it afterwards."""
         url, _ = self.by_service(target, [])
-        argv = ["kubectl", "exec", "-i", "-n", MODEL, "kfp-ui-0", "-c", "server", "--"]
-        process = subprocess.Popen(
-            [*argv, "python3", "-c", SOURCE, url, str(rate)],
-            env=self.node.testbed.environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        told = {}
-        try:
-            assert process.stdout.readline() == "asking\n"
-            yield told
-            rest, _ = process.communicate("", timeout=30)
-            told.update(json.loads(rest))
-        finally:
-            process.kill()
-            process.communicate()
+        return self.asking("kfp-ui-0", "server", url, rate)

@@ -71,14 +71,7 @@ def place(node, neighbour):
     juju.wait_for(APP)
     juju.wait_for(NEIGHBOUR)
     found = world.Place(node, juju, "")
-    for consumer in world.CONSUMERS:
-        script = {"ingress": world.ingress_script(consumer)}
-        if consumer == "oidc-gatekeeper":
-            script["ingress-auth"] = world.auth_script()
-        juju.fake_app(consumer, script)
-    juju.integrate(f"{APP}:ingress-auth", "oidc-gatekeeper:ingress-auth")
-    for consumer in world.CONSUMERS:
-        juju.integrate(f"{APP}:ingress", f"{consumer}:ingress")
+    found.relate(world.CONSUMERS)
     juju.integrate(f"{APP}:mesh-info", f"{NEIGHBOUR}:mesh-info")
     yield found
     found.close()

@@ -26,7 +26,7 @@ from tests.e2e import ingress_world as world
 ROOT = pathlib.Path(__file__).parents[2]
 MODEL = "ai"
 APP = world.APP
-AUTH = "oidc-gatekeeper"
+AUTH = world.AUTH
 ROUTES = len(world.CONSUMERS)
 REQUESTS = 10_000
 CLAIM = {"Kubeflow-UserID": "admin@example.com"}

@@ -13,8 +13,8 @@ import pytest
 from testbed import istio
 from testbed.juju import bootstrap, pack
 from tests import echo, gateway_client, waiting
+from tests.e2e import pages
 from tests.e2e import security_objects as objects
-from tests.e2e import security_pages as pages
 from tests.e2e import security_table as table
 from tests.e2e import security_world as world
 from tests.e2e.security_objects import MODEL
@@ -31,6 +31,8 @@ FORGED = {
     "list": [["kubeflow-userid", "alice@example.com, bob@example.com"]],
     "long": [["kubeflow-userid", "b" * 4000]],
 }
+UNRELATED = ("kubeflow-profiles", "kfp-profile-controller")
+"""Applications that a page relates, of which only the relation is looked at."""
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1500)]
 
 
@@ -165,7 +167,7 @@ def test_switching_under_load_fails_no_member_and_everything_else_goes_on(place,
     }
     assert len(watched) == 7, watched
     seen = []
-    with place.hammer("store") as members:
+    with place.members("store") as members:
         for setting in ("strict", "off", "strict", "closed+", "related", "off"):
             switch(place, setting)
             told = {("outsider", "store"): table.EXPECTED[setting]["outsider", "store"]}
@@ -193,7 +195,7 @@ def test_forged_user_is_believed_before_and_refused_after(place):
         return found
 
     everybody, nobody = dict.fromkeys(cells, 200), dict.fromkeys(cells, 403)
-    with place.hammer("kfp-api", 10) as owner:
+    with place.members("kfp-api", 10) as owner:
         assert waiting.eventually(lambda: asked() == everybody, 60)
         switch(place, "related")
         assert waiting.eventually(lambda: asked() == nobody, 60), asked()
@@ -201,9 +203,19 @@ def test_forged_user_is_believed_before_and_refused_after(place):
     assert list(owner["answers"]) == ["200"], owner
 
 
+def page_of(place, name):
+    """A page, with what stands here for the applications that it names."""
+    changes = {
+        "minio:9000, mlmd": "store:8001, db",
+        "--image=curlimages/curl": f"--image={place.node.charms.payload_image}",
+        "exec notebook-0 ": "exec deploy/notebook ",
+    }
+    return pages.Page(place, name, changes)
+
+
 def test_page_about_strict_mutual_tls_does_what_it_says(place):
     switch(place, "off")
-    page = pages.Page(place, "strict-mutual-tls")
+    page = page_of(place, "strict-mutual-tls")
     (asked,), (named,), (switched, outside), (back,) = page.sections.values()
     assert "✗ mtls Service store-node (NodePort)" in page.run(asked)
     assert "✗" not in page.run(named)
@@ -218,11 +230,11 @@ def test_page_about_strict_mutual_tls_does_what_it_says(place):
 
 def test_page_about_users_does_what_it_says(place):
     switch(place, "off")
-    for name in pages.UNRELATED:
+    for name in UNRELATED:
         place.juju.fake_app(name, {"service-mesh": {"role": "requires"}})
     place.juju.remove_relation(f"{APP}:service-mesh", "kfp-api:service-mesh")
     assert waiting.eventually(lambda: not place.is_related("kfp-api", "service-mesh"), 180)
-    page = pages.Page(place, "keep-users-apart")
+    page = page_of(place, "keep-users-apart")
     (seen,), (related, gateway), (asked, switched, of_off), (forged, held), (back,) = (
         page.sections.values()
     )

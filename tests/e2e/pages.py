@@ -8,29 +8,46 @@ import re
 import subprocess
 import sys
 
-from tests.e2e.security_objects import MODEL
-from tests.e2e.security_world import SOURCE
+from testbed import programs
+from tests.e2e import ingress_world
 
 ROOT = pathlib.Path(__file__).parents[2]
 SECTION = re.compile(r"^## (.*)$", re.MULTILINE)
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-UNRELATED = ("kubeflow-profiles", "kfp-profile-controller")
-"""Applications that the pages relate, of which only the relation is looked at."""
 CURL = r"curl -s -o /dev/null -w '%{http_code}\n'"
-JUJU = """
+COMMANDS = """
 juju() {
   local command=$1
   shift
   "$PYTHON" -m testbed --name "$TESTBED" juju "$command" -m "$MODEL" "$@"
 }
+istioctl() {
+  case $1 in
+    install | tag | uninstall) command istioctl "$@" --manifests="$CHARTS" ;;
+    *) command istioctl "$@" ;;
+  esac
+}
 """
 
 
 class Page:
-    """A page whose commands are run in a model of another name."""
+    """A page whose commands are run in a model of another name.
 
-    def __init__(self, place, name):
+    Args:
+        place: Where.
+        name: Of the page's file.
+        changes: What else is called otherwise there.
+    """
+
+    def __init__(self, place, name, changes):
         self._place = place
+        self._changes = {
+            "-n kubeflow ": f"-n {place.juju.model} ",
+            ".kubeflow:": f".{place.juju.model}:",
+            ".kubeflow.": f".{place.juju.model}.",
+            CURL: 'python3 -c "$CALLER" -s',
+            **changes,
+        }
         _, *parts = SECTION.split((ROOT / f"docs/how-to/{name}.md").read_text())
         self.sections = {
             title: found
@@ -41,17 +58,9 @@ class Page:
     def run(self, block):
         """Run the commands of a block; what they print, with single blanks."""
         testbed = self._place.node.testbed
-        changes = {
-            "-n kubeflow ": f"-n {MODEL} ",
-            ".kubeflow:": f".{MODEL}:",
-            ".kubeflow.": f".{MODEL}.",
-            "minio:9000, mlmd": "store:8001, db",
-            "--image=curlimages/curl": f"--image={self._place.node.charms.payload_image}",
-            "exec notebook-0 ": "exec deploy/notebook ",
-            CURL: 'python3 -c "$CALLER" -s',
-        }
-        for old, new in changes.items():
-            block = block.replace(old, new)
+        # At once, so that two names can change places.
+        every = re.compile("|".join(map(re.escape, self._changes)))
+        block = every.sub(lambda found: self._changes[found[0]], block)
         block = re.sub(
             r"^juju config kubeflow-profiles (.*\\\n)*.*$",
             "echo $gateway",
@@ -59,14 +68,15 @@ class Page:
             flags=re.MULTILINE,
         )
         done = subprocess.run(
-            ["bash", "-c", f"{JUJU}\n{block}"],
+            ["bash", "-c", f"{COMMANDS}\n{block}"],
             cwd=ROOT,
             env={
                 **testbed.environment,
                 "PYTHON": sys.executable,
                 "TESTBED": testbed.name,
-                "MODEL": MODEL,
-                "CALLER": SOURCE,
+                "MODEL": self._place.juju.model,
+                "CALLER": ingress_world.CALLER,
+                "CHARTS": str(programs.directory("istio") / "share" / "manifests"),
             },
             capture_output=True,
             text=True,
