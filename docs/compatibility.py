@@ -1,4 +1,4 @@
-"""What README.md claims of versions, made of the pins that the tests run on."""
+"""What README.md and the page of Istio's versions claim, made of what the tests run on."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ import re
 import tables
 import yaml
 
+_DECIDED = {"before 1.27": False, "1.27 and newer": True}
+"""Rows of that page, by whether sidecars are native without being asked for."""
+_JOINED = "test_compatibility_profile_is_joined_with_its_native_decision"
+_ON_A_NODE = "test_main_job_and_guard_hold_on_a_node_with_the_profile"
 _VERSION = re.compile(r"=v?(\d+\.\d+\.\d+)")
 
 
@@ -21,7 +25,9 @@ def table(root: pathlib.Path) -> str:
     from istio_integrator.diagnosis.checks import versions  # noqa: PLC0415
     from testbed import options  # noqa: PLC0415
     from testbed.juju.controller import state  # noqa: PLC0415
+    from tests import profiles  # noqa: PLC0415
 
+    tried = f"{min(profiles.NATIVE)} to {max(profiles.NATIVE)}"
     juju = next(
         str(each["juju"]) if isinstance(each, dict) else str(each)
         for each in yaml.safe_load((root / "metadata.yaml").read_text())["assumes"]
@@ -39,7 +45,7 @@ def table(root: pathlib.Path) -> str:
             ),
             (
                 "Istio",
-                f"{pinned('istio')}, and its compatibility profiles of older lines",
+                f"{pinned('istio')}, and compatibility profiles {tried} on a node",
                 f"{annotation} and newer; [what differs](docs/reference/istio-versions.md)",
             ),
             (
@@ -50,6 +56,27 @@ def table(root: pathlib.Path) -> str:
             ),
         ],
     )
+
+
+def istio_versions(root: pathlib.Path) -> str:
+    """Return docs/reference/istio-versions.md with the profiles that were tried.
+
+    Args:
+        root: Of the checkout.
+    """
+    from tests import profiles  # noqa: PLC0415
+
+    text = (root / "docs/reference/istio-versions.md").read_text()
+    for row, native in _DECIDED.items():
+        found = [line for line, is_native in profiles.NATIVE.items() if is_native == native]
+        own = f"on {pinned('istio').rpartition('.')[0]} and " if native else ""
+        claim = (
+            f"tried {own}with profiles {found[0]} to {found[-1]}: `{_JOINED}`, on a node"
+            f" `{_ON_A_NODE}`"
+        )
+        cells = rf"^(\| {re.escape(row)} \|.*\| )[^|]*( \|)$"
+        text = re.sub(cells, rf"\g<1>{claim}\2", text, flags=re.MULTILINE)
+    return text
 
 
 def pinned(product: str) -> str:

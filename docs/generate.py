@@ -262,6 +262,11 @@ def readme() -> str:
     return re.sub(r"\|  \| tried \|.*\n(?:\|.*\n)+", lambda _: claimed, text, count=1)
 
 
+def istio_versions() -> str:
+    """Return the page of Istio's versions with the profiles that tests run."""
+    return compatibility.istio_versions(ROOT)
+
+
 def terraform_variables() -> str:
     """Return terraform/variables.tf with the options of config.yaml in its list."""
     options = yaml.safe_load((ROOT / "config.yaml").read_text())["options"]
@@ -290,6 +295,7 @@ PAGES = {
     "docs/reference/events.md": events,
     "docs/reference/reasons.md": reasons,
     "docs/reference/istio-installations.md": istio_installations,
+    "docs/reference/istio-versions.md": istio_versions,
     "docs/reference/relations.md": relations,
     "docs/reference/configuration.md": configuration,
     "docs/reference/actions.md": actions,

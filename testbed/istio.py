@@ -44,6 +44,8 @@ class Installation:
     pilot_image: str
     revision: str = ""
     classic_sidecars: bool = False
+    compatibility: str = ""
+    """The line of Istio, such as 1.26, whose switches it keeps; empty: those of its own."""
     cni_image: str = ""
     """Of the CNI plugin's installer; empty: pods have an init container instead."""
     outside: str = ""
@@ -102,6 +104,8 @@ def overlay(wanted: Installation) -> dict[str, Any]:
             "cniBinDir": components.CNI_PROGRAMS,
             "cniConfDir": components.CNI_NETWORKS,
         }
+    if wanted.compatibility:
+        spec["values"]["compatibilityVersion"] = wanted.compatibility
     if wanted.revision:
         spec["revision"] = wanted.revision
     if wanted.outside:

@@ -13,6 +13,7 @@ def installation(
     *,
     revision: str = "",
     classic_sidecars: bool = False,
+    compatibility: str = "",
     cni: bool = False,
     outside: str = "",
 ) -> istio.Installation:
@@ -22,6 +23,7 @@ def installation(
         pilot_image=images.reference("pilot"),
         revision=revision,
         classic_sidecars=classic_sidecars,
+        compatibility=compatibility,
         cni_image=images.reference("cni") if cni else "",
         outside=outside,
     )
@@ -126,6 +128,7 @@ def _record(testbed: RunningTestbed, wanted: istio.Installation) -> None:
     switches = {
         "revision": wanted.revision,
         "classic_sidecars": wanted.classic_sidecars,
+        "compatibility": wanted.compatibility,
         "cni": bool(wanted.cni_image),
         "outside": wanted.outside,
     }

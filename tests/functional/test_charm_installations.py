@@ -8,6 +8,7 @@ from ops import testing
 from integrator_contract import names
 from istio_integrator.kube import cluster
 from istio_integrator.mesh import probe
+from tests import profiles
 from tests.functional import charm_runs, installations_world
 from tests.functional.discovery_world import discover
 
@@ -75,14 +76,8 @@ def test_installation_is_joined_as_its_row_says(world, namespace, name):
         assert mesh_labels(world, namespace) == {}
 
 
-PROFILES = (
-    *(pytest.param(f"1.{minor}", False, id=f"1.{minor}") for minor in (25, 26)),
-    *(pytest.param(f"1.{minor}", True, id=f"1.{minor}") for minor in (27, 28, 29, 30)),
-)
-
-
 @pytest.mark.long
-@pytest.mark.parametrize(("line", "native"), PROFILES)
+@pytest.mark.parametrize(("line", "native"), profiles.NATIVE.items())
 def test_compatibility_profile_is_joined_with_its_native_decision(world, namespace, line, native):
     settings = ["profile=default", f"values.compatibilityVersion={line}"]
     with world.installed({"installs": [{"settings": settings}]}):

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from testbed import options
+from tests import profiles
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 
@@ -51,6 +52,23 @@ def test_istio_that_is_claimed_is_the_one_that_is_built(compatibility):
     pins = (ROOT / "testbed/go/istio/go.mod").read_text()
     (version,) = re.findall(r"istio\.io/api => istio\.io/api v(\S+)", pins)
     assert tried.startswith(f"{version}, ")
+
+
+def test_profile_that_is_claimed_is_run_by_the_tests_that_are_named(compatibility):
+    page = compatibility["istio_versions"](ROOT)
+    assert page == (ROOT / "docs/reference/istio-versions.md").read_text()
+    named = {
+        name
+        for line in page.splitlines()
+        if "profiles" in line
+        for name in re.findall(r"`(test_\w+)`", line)
+    }
+    files = ("functional/test_charm_installations.py", "e2e/test_compatibility.py")
+    sources = [(ROOT / "tests" / file).read_text() for file in files]
+    parametrized = re.compile(r"NATIVE\.items\(\)\)\n(?:async )?def (test_\w+)\(")
+    assert named == {name for text in sources for name in parametrized.findall(text)}
+    tried, _ = rows(compatibility["table"](ROOT))["Istio"]
+    assert all(line in tried for line in (min(profiles.NATIVE), max(profiles.NATIVE)))
 
 
 def test_juju_is_claimed_as_expected_only(compatibility):

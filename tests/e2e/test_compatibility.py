@@ -1,0 +1,84 @@
+"""The main job, the guard and the native decision on a node, with the switches of older Istios.
+
+One istiod after the other takes the place of the last, and the model stays.
+"""
+
+import asyncio
+
+import pytest
+
+from testbed import istio, mesh
+from testbed.juju import bootstrap
+from testbed.kit import observer, stage, training, workloads
+from tests import echo, gateway_client, profiles, waiting
+from tests.e2e import ingress_world as world
+from tests.e2e import juju_world
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600), pytest.mark.cluster("tomorrow")]
+
+MODEL = "lines"
+CONSUMERS = ("kubeflow-dashboard", world.AUTH, "kfp-ui")
+GUARDED = "/pipeline/x"
+FIRST = "first"
+
+
+@pytest.fixture(scope="module")
+def place(node):
+    """A model with data to train on, and routes behind the shared gateway."""
+    testbed, charm = node.testbed, node.charms.integrator
+    juju = bootstrap.juju(testbed, MODEL)
+    service = ("get", "service", "-n", istio.INGRESS, istio.GATEWAY)
+    address = testbed.kubectl(*service, "-o", "jsonpath={.spec.clusterIP}").stdout
+    found = world.Place(node, juju, address)
+    juju.add_model()
+    config = {**charm.config, "hosts": gateway_client.HOST}
+    juju.deploy(charm.path, world.APP, config=config, resources=charm.resources, trust=True)
+    juju.wait_for(world.APP)
+    services = {consumer: world.port_of(consumer) for consumer in CONSUMERS}
+    testbed.apply(world.servers(MODEL, services, node.charms.payload_image))
+    found.relate(CONSUMERS)
+    found.says(f"{len(CONSUMERS)} routes by {istio.INGRESS}/{istio.GATEWAY}", 300)
+    assert waiting.eventually(found.is_open, 120)
+    yield found
+    found.close()
+    juju.destroy_model(force=True)
+    mesh.install(testbed, mesh.installation(classic_sidecars=not node.kind.native))
+
+
+@pytest.fixture
+async def on(place, node, api, watcher):
+    """A stage for the training job, with its data."""
+    found = stage.Stage(node.kind, api, node.juju(MODEL, roles=False), node.charms, watcher)
+    await api.apply(*workloads.digits(MODEL, found.image))
+    yield found
+    await training.clear_jobs(api, MODEL)
+
+    async def are_gone():
+        return not await api.list("Pod", MODEL, "batch.kubernetes.io/job-name")
+
+    await observer.eventually(are_gone, 60, "the Jobs' pods gone")
+
+
+@pytest.mark.parametrize(("line", "native"), profiles.NATIVE.items())
+async def test_main_job_and_guard_hold_on_a_node_with_the_profile(place, on, line, native):
+    installation = mesh.installation(compatibility=line)
+    await asyncio.to_thread(mesh.install, place.node.testbed, installation)
+
+    async def decides():
+        return (await juju_world.shown(on.api)).native == native
+
+    await observer.eventually(decides, 60, f"istiod's own decision of {line}")
+    await asyncio.to_thread(place.touch)
+    status = await on.juju.wait_until_in_mesh(120)
+    assert "native sidecars" in status.message
+
+    await on.observer.until(lambda: on.is_ready("digits", in_mesh=True), 120, "data to download")
+    await on.api.apply(workloads.first_request(FIRST, MODEL, on.image))
+    await training.with_us(on)
+    await on.observer.succeeded(MODEL, FIRST)
+    (pod,) = on.observer.timeline.select(MODEL, {"job-name": FIRST})
+    assert "istio-proxy" in {each["name"] for each in pod.pod["spec"]["initContainers"]}
+
+    assert await asyncio.to_thread(place.is_open)
+    stranger = await asyncio.to_thread(place.browser().get, GUARDED)
+    assert (stranger.status, stranger.headers["location"]) == (302, echo.LOGIN)
