@@ -13,6 +13,7 @@ from typing import Any
 
 import compatibility
 import installations
+import options
 import program
 import tables
 import yaml
@@ -22,17 +23,18 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 def configuration() -> str:
     """Describe the options of `juju config`."""
-    options: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "config.yaml").read_text())
+    known: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "config.yaml").read_text())
     sections = [
         f"## {name}\n\n{option['type']}, default {tables.value(option['default'])}\n\n"
         f"{option['description'].strip()}\n"
-        for name, option in sorted(options["options"].items())
+        for name, option in sorted(known["options"].items())
     ]
     return (
         "# Configuration\n\n"
         "Set with `juju config istio-integrator OPTION=VALUE`; each takes effect at once. A bad\n"
         "value blocks the unit with a line that names the option, and nothing in the cluster\n"
-        "changes until it is corrected.\n\n" + "\n".join(sections)
+        "changes until it is corrected. Another page has\n"
+        "[the pods that each touches](options-and-pods.md).\n\n" + "\n".join(sections)
     )
 
 
@@ -255,6 +257,11 @@ def istio_installations() -> str:
     return installations.page(ROOT)
 
 
+def pods_of_options() -> str:
+    """Describe which options touch which pods."""
+    return options.page(ROOT)
+
+
 def readme() -> str:
     """Return README.md with the versions of the pins in its table."""
     claimed = compatibility.table(ROOT)
@@ -269,8 +276,8 @@ def istio_versions() -> str:
 
 def terraform_variables() -> str:
     """Return terraform/variables.tf with the options of config.yaml in its list."""
-    options = yaml.safe_load((ROOT / "config.yaml").read_text())["options"]
-    known = "".join(f'      "{name}",\n' for name in sorted(options))
+    names = yaml.safe_load((ROOT / "config.yaml").read_text())["options"]
+    known = "".join(f'      "{name}",\n' for name in sorted(names))
     text = (ROOT / "terraform" / "variables.tf").read_text()
     return re.sub(r'(contains\(\[\n)(?: +"[^"\n]+",\n)*', rf"\g<1>{known}", text)
 
@@ -298,6 +305,7 @@ PAGES = {
     "docs/reference/istio-versions.md": istio_versions,
     "docs/reference/relations.md": relations,
     "docs/reference/configuration.md": configuration,
+    "docs/reference/options-and-pods.md": pods_of_options,
     "docs/reference/actions.md": actions,
     "docs/reference/command-line.md": program.command_line,
     "docs/reference/metrics.md": program.metrics,

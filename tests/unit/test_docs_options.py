@@ -1,0 +1,49 @@
+"""Each option is described in two lines with an example, and says which pods it touches."""
+
+import pathlib
+import re
+import runpy
+import shutil
+from typing import Any
+
+import pytest
+import yaml
+
+from istio_integrator.config import config
+
+ROOT = pathlib.Path(__file__).parents[2]
+OPTIONS: dict[str, Any] = yaml.safe_load((ROOT / "config.yaml").read_text())["options"]
+NEEDS = {
+    "included-pods": {"mesh-membership": "selected"},
+    "mesh-membership": {"included-pods": "app=web"},
+    "gateway-service-annotations": {"gateway-service": "istio-ingress/gateway"},
+    "gateway-memory": {"gateway-memory-limit": "64Gi"},
+}
+"""What an example stands beside."""
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_description_is_two_lines_and_an_example_that_the_charm_takes(name):
+    *lines, last = OPTIONS[name]["description"].strip().splitlines()
+    assert 1 <= len(lines) <= 2
+    example = re.fullmatch(r"Example: `([^`]+)`(?: or `([^`]+)`)?", last)
+    assert example
+    default = OPTIONS[name]["default"]
+    for value in filter(None, example.groups()):
+        typed = type(default)(value) if not isinstance(default, bool) else value == "true"
+        config.Config.model_validate({**NEEDS.get(name, {}), name: typed})
+        assert typed != default
+
+
+def page(root: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    return runpy.run_path(str(ROOT / "docs/options.py"))["page"](root)
+
+
+def test_option_of_which_nobody_said_what_it_touches_ends_the_page(tmp_path, monkeypatch):
+    text = (ROOT / "config.yaml").read_text()
+    (tmp_path / "config.yaml").write_text(f"{text}  novel:\n    default: 1\n")
+    with pytest.raises(ValueError, match="novel"):
+        page(tmp_path, monkeypatch)
+    shutil.copy(ROOT / "config.yaml", tmp_path)
+    assert all(f"`{name}`" in page(tmp_path, monkeypatch) for name in OPTIONS)
