@@ -6,6 +6,8 @@ resource "juju_application" "istio_integrator" {
   config     = var.config
   resources  = var.resources
 
+  constraints = var.constraints
+
   charm {
     name     = "istio-integrator"
     base     = var.base

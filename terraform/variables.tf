@@ -39,6 +39,12 @@ variable "trust" {
   default     = true
 }
 
+variable "constraints" {
+  description = "Constraints of Juju for the application's pods, as in \"mem=512M\"; null sets none."
+  type        = string
+  default     = null
+}
+
 variable "units" {
   description = "Number of units; one acts, the others stand by."
   type        = number
