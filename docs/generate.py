@@ -13,6 +13,7 @@ from typing import Any
 
 import compatibility
 import installations
+import messages
 import options
 import program
 import tables
@@ -207,7 +208,17 @@ def checks() -> str:
     from istio_integrator.diagnosis import checks, report  # noqa: PLC0415  (needs src/ on the path)
 
     known = [
-        (each.name, each.question, each.reads, "yes" if each.feeds_status else "")
+        (
+            each.name,
+            each.question,
+            each.reads,
+            "yes" if each.feeds_status else "",
+            ", ".join(
+                f"[{anchor}](../{report.SYMPTOMS.removeprefix('docs/')}#{anchor})"
+                for anchor in each.symptoms
+            )
+            or f"nothing: {each.unfelt}",
+        )
         for each in checks.known().values()
     ]
     beside = [
@@ -216,15 +227,19 @@ def checks() -> str:
             "which objects of others can't be read, so that nothing else here speaks of them",
             "all that was looked at",
             "",
+            "",
         ),
-        (report.STATUS, "what the unit's status says beside", "the parts of the charm", ""),
+        (report.STATUS, "what the unit's status says beside", "the parts of the charm", "", ""),
     ]
     return (
         "# Checks\n\n"
         "What `juju run istio-integrator/leader diagnose` looks at, in the order in which a "
         "request meets\nit; [Find out why it is not working](../how-to/debug.md) shows how to "
         "read the report.\n\n"
-        + tables.table(("check", "what it asks", "how", "feeds the status"), [*known, *beside])
+        + tables.table(
+            ("check", "what it asks", "how", "feeds the status", "what people see of it"),
+            [*known, *beside],
+        )
     )
 
 
@@ -260,6 +275,11 @@ def istio_installations() -> str:
 def pods_of_options() -> str:
     """Describe which options touch which pods."""
     return options.page(ROOT)
+
+
+def all_messages() -> str:
+    """Describe what charm and workload say."""
+    return messages.page(ROOT)
 
 
 def readme() -> str:
@@ -301,6 +321,7 @@ PAGES = {
     "docs/reference/checks.md": checks,
     "docs/reference/events.md": events,
     "docs/reference/reasons.md": reasons,
+    "docs/reference/messages.md": all_messages,
     "docs/reference/istio-installations.md": istio_installations,
     "docs/reference/istio-versions.md": istio_versions,
     "docs/reference/relations.md": relations,

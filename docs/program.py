@@ -96,8 +96,8 @@ def metrics() -> str:
     header = ("metric", "type", "labels", "meaning")
     return (
         "# Metrics\n\nPort 8080, path `/metrics`. What ends in `_seconds` is in seconds, anything "
-        "else counts.\nA histogram's buckets end at the values given with it, the last one "
-        "nowhere.\n\n"
+        "else counts.\nA histogram's buckets end at the values given with it; the last one is "
+        "`+Inf`.\n\n"
         "## Of every unit (`sidecar-lifecycle run`)\n\n"
         + tables.table(header, reconcilers)
         + "\n## Of the webhook (`sidecar-lifecycle admission`)\n\n"

@@ -155,7 +155,7 @@ def _check_key(key: str, *, taken: bool) -> None:
     if not selectors.is_key(key):
         raise ValueError(f"'{key}' is not a key such as team or example.com/team")
     if taken or _OTHERS.fullmatch(key):
-        raise ValueError(f"'{key}' is not yours to set: Juju, Kubernetes, Istio or we use it")
+        raise ValueError(f"'{key}' is reserved: Juju, Kubernetes, Istio or this charm uses it")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -256,7 +256,7 @@ class Reason(enum.StrEnum):
     SETTLED_BEFORE = (
         "SettledBefore",
         _REPLACEMENT,
-        "The model ran long before us: run `restart-uninjected`.",
+        "The model ran long before this charm: run `restart-uninjected`.",
     )
     NOT_ASKED = (
         "NotAsked",

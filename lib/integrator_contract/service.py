@@ -178,7 +178,10 @@ class Options(Rules, Eligibility):
         read=boolean,
     )
     convergence_max_unavailable: int = _option(
-        2, "workloads that may miss a pod at once because of us (default: %(default)s)", "N", int
+        2,
+        "workloads that may have a pod being replaced at once (default: %(default)s)",
+        "N",
+        int,
     )
     listen: str = _option("0.0.0.0:8080", "for metrics and health", "HOST:PORT")
     log_level_file: str = _option(

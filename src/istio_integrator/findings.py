@@ -27,6 +27,8 @@ class Finding:
     """The command to run next, or what to do; nothing where all is well."""
     check: str = ""
     """Which check says so, or the option that a preview is about."""
+    symptoms: tuple[str, ...] = ()
+    """Where the page of symptoms has what people see of it: anchors."""
 
 
 def fine(seen: str) -> Finding:

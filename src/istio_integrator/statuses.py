@@ -26,10 +26,10 @@ def of_error(error: errors.CharmError, *, application: str) -> ops.StatusBase:
     """
     if isinstance(error, errors.ForbiddenError):
         right = missing_right(error)
-        detail = f" (may not {right})" if right else ""
+        detail = f" (missing permission: {right})" if right else ""
         return ops.BlockedStatus(f"run: juju trust {application} --scope=cluster{detail}")
     if isinstance(error, errors.ApiError) and (refused := _REFUSED.search(error.message)):
-        text = f"ValidatingAdmissionPolicy {refused[1]} does not let us: {refused[2]}"
+        text = f"ValidatingAdmissionPolicy {refused[1]} denies it: {refused[2]}"
         return ops.BlockedStatus(text[:_LONGEST])
     if isinstance(error, errors.ConfigError | errors.ForeignError):
         return ops.BlockedStatus(str(error))

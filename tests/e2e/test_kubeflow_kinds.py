@@ -248,7 +248,7 @@ def test_actions_say_to_whom_a_pod_without_sidecar_belongs(story, action, key):
     found = [line for line in lines if line.startswith(f"{MODEL}/")]
     assert found[:2] == [
         f"{MODEL}/analysis-0 ({analysis}): {analysis} belongs to Notebook analysis",
-        f"{MODEL}/step (Workflow/step): Workflow is not a workload that we replace",
+        f"{MODEL}/step (Workflow/step): Workflow is no Deployment, StatefulSet or DaemonSet",
     ]
     assert found[2].startswith(f"{MODEL}/trial-")
     assert found[2].endswith(" (Job/trial): it runs to completion")

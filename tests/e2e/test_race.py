@@ -255,7 +255,7 @@ async def the_counts_are_true(world):
     status = await world.juju.wait_until_in_mesh(SAID)
     inside, eligible, reported = world.counts
     assert status.in_mesh == (inside, eligible)
-    assert (f"{reported} not ours to replace" in status.message) is bool(reported)
+    assert (f"{reported} need a restart by hand" in status.message) is bool(reported)
 
 
 async def hooks_are_repeated(world):

@@ -76,7 +76,7 @@ async def test_a_rule_that_is_missing_is_named_until_it_is_there(node, api):
         node.testbed.kubectl("apply", "-f", "-", text=roles.replace(pods, ""))
         await controller.deploy(node.charms.integrator, juju.APPLICATION, trust=False)
         status = await controller.wait_for("blocked", 120)
-        assert "(may not create pods)" in status.message
+        assert "(missing permission: create pods)" in status.message
         node.testbed.kubectl("apply", "-f", "-", text=roles)
         await controller.config(juju.APPLICATION, log_level="debug")
         await controller.wait_for("active", 60)

@@ -112,7 +112,7 @@ def test_webhook_needs_no_right_to_write_policies(untrusted, own, namespace, mon
         assert isinstance(out.unit_status, testing.WaitingStatus), out.unit_status
         blocked = charm_runs.run("start", namespace).unit_status
         assert isinstance(blocked, testing.BlockedStatus)
-        assert "may not get mutatingadmissionpolicybindings" in blocked.message
+        assert "missing permission: get mutatingadmissionpolicybindings" in blocked.message
         charm_runs.run("remove", namespace, units=0)
     assert own.owned() == []
 

@@ -65,7 +65,7 @@ def test_model_at_no_host_of_ours_is_served_to_nobody_and_named(shared):
 def test_model_on_knatives_own_gateway_is_served_to_everybody_and_named(shared):
     for host in (OPEN.host, OPEN.predictor_host):
         assert shared.status(host) == 200
-    (said,) = [each for each in diagnosed(shared) if "nobody is asked" in each[0]]
+    (said,) = [each for each in diagnosed(shared) if "are not authenticated" in each[0]]
     assert "team-bob/open" in said[0]
     assert INGRESS in said[0]
     assert "team-alice" not in said[0]

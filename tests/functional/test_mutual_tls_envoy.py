@@ -65,7 +65,10 @@ def test_istiod_goes_by_the_oldest_policy_for_a_pod_as_we_say_of_others(world):
     )
     made = part(api, MODEL, mtls_exceptions=f"minio:{port}")
     made.reconcile()
-    assert f"theirs, which is not ours, is older and decides about minio:{port}" in said(made)[0]
+    assert (
+        f"theirs, which this charm did not make, is older and decides about minio:{port}"
+        in said(made)[0]
+    )
     assert list(policies(api, MODEL)) == ["theirs"]
     # What would be, had we written ours all the same, at least a second later.
     younger = {"namespace": MODEL, "selector": LABELS, "ports": {port: "PERMISSIVE"}}

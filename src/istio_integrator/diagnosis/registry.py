@@ -34,6 +34,10 @@ class Check:
     feeds_status: bool
     """Whether the leader runs it at every event, so that what is broken blocks the unit."""
     find: Find
+    symptoms: tuple[str, ...] = ()
+    """Headings of docs/how-to/symptoms.md, as anchors, below which people find what it finds."""
+    unfelt: str = ""
+    """Why there is none."""
 
     def run(self, facts: Facts) -> list[Finding]:
         """Return its findings, up to where the cluster does not answer, and why it does not."""
@@ -44,24 +48,35 @@ class Check:
         except errors.ForbiddenError as error:
             right = statuses.missing_right(error) or error.message
             remedy = report.grant(facts.application)
-            found.append(findings.doubtful(f"not known: may not {right}", remedy))
+            found.append(findings.doubtful(f"not known: missing permission to {right}", remedy))
         except errors.CharmError as error:
             found.append(
                 findings.doubtful(f"not known: {error}", report.own_log(facts.application))
             )
-        return [dataclasses.replace(each, check=self.name) for each in found]
+        return [
+            dataclasses.replace(each, check=self.name, symptoms=self.symptoms) for each in found
+        ]
 
 
 _checks: dict[str, Check] = {}
 
 
 def check(
-    name: str, *, place: int, question: str, reads: str, feeds_status: bool = False
+    name: str,
+    *,
+    place: int,
+    question: str,
+    reads: str,
+    feeds_status: bool = False,
+    symptoms: tuple[str, ...] = (),
+    unfelt: str = "",
 ) -> Callable[[Find], Find]:
     """Make a function a check; what it yields names the command to run next."""
 
     def known(find: Find) -> Find:
-        _checks[name] = Check(name, place, question, reads, feeds_status, find)
+        _checks[name] = Check(
+            name, place, question, reads, feeds_status, find, symptoms=symptoms, unfelt=unfelt
+        )
         return find
 
     return known

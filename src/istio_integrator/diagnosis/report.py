@@ -17,6 +17,8 @@ LONGEST = 1000
 """Characters of a line."""
 _MOST_ODD = 10
 """Objects that can't be read which a report names."""
+SYMPTOMS = "docs/how-to/symptoms.md"
+"""What people see, with what is the matter."""
 ODD_OBJECTS = "odd objects"
 STATUS = "status"
 """What stands below the checks: objects that they passed over, and the rest of the status."""
@@ -130,13 +132,21 @@ class Report:
         return {"summary": self.summary, "report": written}
 
     def text(self) -> str:
-        """Write it for people: the worst first, otherwise in the order of the checks."""
+        """Write it for people: the worst first, otherwise in the order of the checks.
+
+        Where the page of symptoms has what they may have seen, once each.
+        """
         width = max((len(each.check) for each in self.findings), default=0)
         lines: list[str] = []
+        pointed: set[str] = set()
         for each in self._sorted():
             lines.append(f"{each.level.value} {each.check:<{width}}  {_one_line(each.seen)}")
             if each.next:
                 lines.append(f"  {'':<{width}}  → {_one_line(each.next)}")
+            if each.level is not Level.FINE and not pointed.issuperset(each.symptoms):
+                anchors = ", ".join(f"#{anchor}" for anchor in each.symptoms)
+                lines.append(f"  {'':<{width}}  {SYMPTOMS}{anchors}")
+                pointed.update(each.symptoms)
         return "\n".join(lines)
 
     def json(self) -> str:
@@ -147,6 +157,7 @@ class Report:
                 "level": each.level.name.lower(),
                 "seen": each.seen,
                 "next": each.next,
+                "symptoms": each.symptoms,
             }
             for each in self._sorted()
         ]

@@ -126,7 +126,7 @@ class GatewayCertificate:
                 self._statuses.append(ops.WaitingStatus(f"waiting for a certificate{text}"))
             return None
         if not certificates.fits(answer.certificate, key):
-            self._statuses.append(ops.BlockedStatus("the certificate is not for our request"))
+            self._statuses.append(ops.BlockedStatus("the certificate does not match the request"))
             return None
         if certificates.is_due(answer.certificate, now):
             # The old one serves until the answer to this one has come.

@@ -304,7 +304,11 @@ def _look_alikes(
         for one in inventory.workloads
         if one.namespace != namespace and observed.matches(selector, one.labels)
     ]
-    return (f"not our gateway in spite of its labels: {observed.listed(names)}",) if names else ()
+    return (
+        (f"not the model's gateway in spite of its labels: {observed.listed(names)}",)
+        if names
+        else ()
+    )
 
 
 def _admitted(options: GatewayOptions, inventory: Inventory, target: Target) -> Target | Refusal:
@@ -314,7 +318,9 @@ def _admitted(options: GatewayOptions, inventory: Inventory, target: Target) -> 
     """
     if target.is_own:
         names = observed.listed(one.reference for one in target.neighbours)
-        note = (f"Gateways of others on our own gateway: {names}",) if names else ()
+        note = (
+            (f"Gateways of others on the model's own gateway workload: {names}",) if names else ()
+        )
         return dataclasses.replace(target, notes=(*target.notes, *note))
     current = inventory.current
     trouble = _unseen(options, inventory, target) or sharing.trouble(

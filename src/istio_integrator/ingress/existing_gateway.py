@@ -132,7 +132,9 @@ class ExistingGateway:
     def _at(self, found: cluster.Object) -> Target | Missing | Refusal:
         reference = f"Gateway {self._scope.config.gateway}"
         if self._scope.manifests.is_ours(found):
-            return Refusal(f"gateway: {reference} is ours; leave gateway empty to be served by it")
+            return Refusal(
+                f"gateway: {reference} is this charm's own; leave gateway empty to be served by it"
+            )
         name = cluster.at(found, "spec").get("gatewayClassName")
         if name not in self._offered.classes:
             return Refusal(
@@ -249,7 +251,7 @@ def refused_options(options: config.Config, *, model: str) -> str:
     """
     theirs = f"with routing=gateway-api and gateway={options.gateway}"
     if options.gateway == f"{model}/{gateway.NAME}":
-        return f"gateway={options.gateway} is the name of our own Gateway: leave gateway empty"
+        return f"gateway={options.gateway} is this charm's own Gateway: leave gateway empty"
     wildcards = [host for host in options.hosts if host.startswith("*")]
     if not options.hosts or wildcards:
         said = f"has '{wildcards[0]}'" if wildcards else "is empty"

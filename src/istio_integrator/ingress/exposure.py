@@ -245,7 +245,9 @@ class Ingress:
             self._statuses.append(ops.BlockedStatus(guards.too_many(len(left))))
         if names := guards.guarded_too(context, target):
             shown = ", ".join(names[:_NAMED])
-            logger.warning("%d Gateways of others are guarded as ours: %s.", len(names), shown)
+            logger.warning(
+                "%d Gateways of others are guarded like this model's: %s.", len(names), shown
+            )
         steps = guard_change.filters_first(lambda: self._sleep(SETTLE))
         put_up = _created(self._scope.manifests.apply(guards.FOLDER, context, steps)[0])
         if target.gateway and self._current and self._current.hosts != target.hosts:
@@ -355,7 +357,7 @@ class Ingress:
                 self._remove_rest()
         except errors.ForbiddenError:
             # Nothing was ever made without the right to see it.
-            logger.debug("Nothing of the ingress can be seen, so there is nothing of ours.")
+            logger.debug("The ingress can't be listed, so none of it was made here.")
 
     def _remove_routes(self) -> bool:
         """Remove routes and Gateway; tell whether there were any."""

@@ -104,8 +104,8 @@ def _of_cluster(offer: Offer) -> Iterable[str]:
 def _of_istiod(offer: Offer, *, deploys: bool) -> Iterable[str]:
     if not offer.istiod:
         yield (
-            "istiod's Deployment can't be looked at, so nobody knows whether the guard would "
-            "stand; set routing=virtualservice"
+            "istiod's Deployment can't be read, so it is not known whether requests would be "
+            "authenticated; set routing=virtualservice"
         )
         return
     for name, what in _NEEDED.items():

@@ -51,7 +51,7 @@ class Offered:
         try:
             found = gateway_api.trouble(self._offer, hosts, deploys=deploys)
         except errors.ForbiddenError as error:
-            logger.warning("The Gateway API can't be looked at: %s", error)
+            logger.warning("The Gateway API's kinds can't be read: %s", error)
             return (
                 "routing=gateway-api: the role that ends in -httproutes of rbac/roles.yaml is "
                 "missing; apply it, or juju trust"

@@ -65,4 +65,4 @@ class OwnGateway:
             self._scope.manifests.remove(FOLDER)
         except errors.ForbiddenError as error:
             # The role is only needed with gateway-workload; without it none was made.
-            logger.debug("No gateway of ours: %s", error)
+            logger.debug("No gateway workload can be seen, so none was made here: %s", error)

@@ -190,4 +190,4 @@ def remove(scope: parts.Context) -> None:
     try:
         scope.manifests.remove(grpc.FOLDER)
     except errors.ForbiddenError:
-        logger.debug("No DestinationRule of ours can be seen, so there is none.")
+        logger.debug("DestinationRules can't be listed, so none was made here.")

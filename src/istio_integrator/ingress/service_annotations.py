@@ -55,7 +55,7 @@ def decide(
     """
     record = records.Record.read(live.get(names.ANNOTATIONS))
     if record and record.owner != owner and not is_gone(record.owner):
-        return f"its annotations are in the care of {record.owner}" if wanted else {}
+        return f"its annotations are managed by {record.owner}" if wanted else {}
     ours: Mapping[str, str] = record.values if record else {}
     before = dict(record.before) if record else {}
     patch: dict[str, str | None] = {}
@@ -87,7 +87,9 @@ def remembered(found: cluster.Object | None, owner: str) -> list[str]:
     try:
         value = documents.read_json(str(cluster.at(found, "data").get("services", "[]")))
     except documents.DocumentError as error:
-        logger.warning("Which Services have annotations of ours is lost: it %s.", error)
+        logger.warning(
+            "The record of Services with annotations of this charm can't be read: it %s.", error
+        )
         return []
     listed = cast("list[Any]", value) if isinstance(value, list) else []
     return [name for name in listed if isinstance(name, str) and _REFERENCE.fullmatch(name)]

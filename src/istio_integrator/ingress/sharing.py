@@ -84,8 +84,8 @@ def _within(target: Target, hosts: Iterable[str]) -> str:
             if inside := next((host for host in served if host.endswith(wildcard[1:])), ""):
                 return (
                     f"hosts: Gateway {neighbour.reference} serves '{inside}', which is within "
-                    f"'{wildcard}', without TLS: name each host of ours, or have all of them on "
-                    "HTTPS alone, by https-redirect=true and a certificate"
+                    f"'{wildcard}', without TLS: name each host of this model, or have all "
+                    "of them on HTTPS alone, by https-redirect=true and a certificate"
                 )
     return ""
 

@@ -104,7 +104,7 @@ def _adopted(
             }
         )
     except pydantic.ValidationError as error:
-        logger.warning("%s is not as we write it: %s", cluster.reference(guard), error)
+        logger.warning("%s is not as this charm writes it: %s", cluster.reference(guard), error)
         return None
 
 

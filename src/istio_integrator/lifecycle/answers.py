@@ -89,12 +89,12 @@ def progress(summary: Summary, *, application: str) -> Iterable[ops.StatusBase]:
     if summary.converging:
         yield ops.MaintenanceStatus(f"{counts}, {summary.converging} being replaced")
     elif summary.proposed:
-        why = ", settled before we came" if summary.settled_before_us else ""
+        why = ", pods predate this charm" if summary.settled_before_us else ""
         restart = f"juju run {application}/leader restart-uninjected"
         yield ops.BlockedStatus(f"{counts}{why}; run: {restart}")
     elif summary.in_mesh < summary.eligible and not (summary.guarded or summary.paused):
         yield ops.MaintenanceStatus(f"{counts}, the others are being brought in")
-    outside = f", {summary.reported} not ours to replace" if summary.reported else ""
+    outside = f", {summary.reported} need a restart by hand" if summary.reported else ""
     old = f", {summary.stale} with an old proxy: restart-stale" if summary.stale else ""
     yield ops.ActiveStatus(f"{counts}{outside}{old}")
 

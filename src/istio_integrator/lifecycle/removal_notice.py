@@ -30,7 +30,7 @@ def leave(context: parts.Context, asked: workload.Workload) -> None:
         for answer in asked.explain(pods) if pods else ():
             _tell(context.cluster, answer, pods)
     except errors.CharmError as error:
-        logger.warning("Unfinished pods are not told that we go: %s", error)
+        logger.warning("Unfinished pods get no Event about the removal: %s", error)
 
 
 def _tell(api: cluster.Cluster, answer: ProxyAnswer, pods: list[cluster.Object]) -> None:
@@ -44,7 +44,12 @@ def _tell(api: cluster.Cluster, answer: ProxyAnswer, pods: list[cluster.Object])
             logger.debug("Another unit, which leaves at the same time, has said the same.")
         except errors.ApiError as error:
             # A namespace that is going takes no Events, and that of another pod may stay.
-            logger.warning("Pod %s/%s is not told: %s", answer.namespace, answer.name, error)
+            logger.warning(
+                "Pod %s/%s gets no Event about the removal: %s",
+                answer.namespace,
+                answer.name,
+                error,
+            )
 
 
 def candidates(api: cluster.Cluster, namespaces: Iterable[str]) -> list[cluster.Object]:

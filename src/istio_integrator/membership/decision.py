@@ -104,8 +104,8 @@ def _decided(
         match = "" if data_plane == "ambient" else "change revision to match, or "
         return Decision(
             record=record,
-            blocked=f"somebody else set {_text(others)} on namespace {namespace}, where we would "
-            f"set {_text(member_labels)}: {match}run: kubectl label ns {namespace} "
+            blocked=f"somebody else set {_text(others)} on namespace {namespace}, where this "
+            f"charm would set {_text(member_labels)}: {match}run: kubectl label ns {namespace} "
             f"{_removal(others)}",
         )
     if not alive:
@@ -198,7 +198,7 @@ def _without_undone(record: records.Record, labels: Mapping[str, str | None]) ->
 
 def rival(namespace: str, owner: str) -> str:
     """Say that another integrator serves the model."""
-    return f"namespace {namespace} is in the care of {owner}: remove one of us"
+    return f"namespace {namespace} is managed by {owner}: remove one of the two integrators"
 
 
 def _present(labels: Mapping[str, str], data_plane: pods.DataPlane) -> dict[str, str]:

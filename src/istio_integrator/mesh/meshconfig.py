@@ -58,7 +58,7 @@ def _read(config_map: cluster.Object | None) -> dict[str, Any]:
     try:
         value = documents.read_yaml(text, longest=documents.LONGEST_OBJECT)
     except documents.DocumentError as error:
-        logger.warning("The mesh configuration is not looked at: it %s.", error)
+        logger.warning("The mesh configuration is ignored: it %s.", error)
         return {}
     return cluster.at({"mesh": value}, "mesh")
 
@@ -105,7 +105,7 @@ def excluded_ports(config_map: cluster.Object | None) -> tuple[int, ...]:
     try:
         values = {"values": documents.read_json(text, longest=documents.LONGEST_OBJECT)}
     except documents.DocumentError as error:
-        logger.warning("The injector's values are not looked at: they are a text that %s.", error)
+        logger.warning("The injector's values are ignored: they are a text that %s.", error)
         return ()
     return ports(cluster.at(values, "values", "global", "proxy").get("excludeOutboundPorts"))
 

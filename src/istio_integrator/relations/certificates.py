@@ -209,7 +209,7 @@ def _read(
 def _private_key(text: str) -> ec.EllipticCurvePrivateKey:
     key = serialization.load_pem_private_key(text.encode(), password=None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise ValueError("not a key of ours")  # noqa: TRY004  (as for every other bad key)
+        raise ValueError("not an elliptic curve key")  # noqa: TRY004  (as for every other bad key)
     return key
 
 

@@ -63,7 +63,7 @@ class MutualTls:
                 self._take_away()
             except errors.ForbiddenError as error:
                 # The right to see them goes with that to make them, which others don't need.
-                logger.debug("What there is of mutual TLS can't be looked at: %s", error)
+                logger.debug("PeerAuthentications can't be listed: %s", error)
         elif self._context.mesh is not None:
             self._be_strict(self._context.mesh)
 

@@ -178,7 +178,7 @@ def _decide(
 
 def _contradiction(policy: peer_authentication.Policy, about: str) -> exceptions.Victim:
     return exceptions.Victim(
-        f"{policy.reference}, which is not ours, is older and decides about {about}",
+        f"{policy.reference}, which this charm did not make, is older and decides about {about}",
         f"kubectl -n {policy.namespace} delete peerauthentication {policy.name}",
     )
 

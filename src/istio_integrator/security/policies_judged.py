@@ -141,7 +141,7 @@ def _called_by_nobody(
     ]
     if lonely:
         yield findings.doubtful(
-            f"our policies let nobody call {observed.listed(lonely)}",
+            f"this charm's policies let nobody call {observed.listed(lonely)}",
             f"relate it to {application} by service-mesh, or write an AuthorizationPolicy for it",
         )
 

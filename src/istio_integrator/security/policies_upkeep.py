@@ -135,7 +135,7 @@ class Authorization:
         for each in workloads:
             logger.info("Callers of %s: what is said of their requests needs a waypoint.", each)
         if workloads:
-            said = f"requests to {len(workloads)} of them not looked at (needs a waypoint)"
+            said = f"requests to {len(workloads)} of them are ignored (they need a waypoint)"
             self._statuses.append(ops.ActiveStatus(said))
 
     def _give_back(self) -> None:
@@ -143,7 +143,7 @@ class Authorization:
             present = self._context.manifests.owned_of(cluster.AUTHORIZATION_POLICY)
         except errors.ForbiddenError as error:
             # The role is only needed with authorization; without it none was made.
-            logger.debug("No policies of ours: %s", error)
+            logger.debug("AuthorizationPolicies can't be listed, so none was made here: %s", error)
             return
         components = {each["metadata"]["labels"].get(names.COMPONENT) for each in present}
         for folder in (CLOSED, FOLDER):

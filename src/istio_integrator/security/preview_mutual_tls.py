@@ -90,5 +90,7 @@ def _opened_by_others(
         if decided.policy and not decided.is_strict:
             found.setdefault(decided.policy.reference, []).append(member.workload)
     for reference, workloads in sorted(found.items()):
-        seen = f"{reference}, which is not ours, keeps {observed.listed(workloads)} open"
+        seen = (
+            f"{reference}, which this charm did not make, keeps {observed.listed(workloads)} open"
+        )
         yield findings.fine(f"{seen} to plain text")

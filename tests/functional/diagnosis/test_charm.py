@@ -55,7 +55,11 @@ def test_right_that_is_missing_is_named_and_the_other_checks_go_on(world):
         found = world.says("rights", api)[0]
         assert (found.level.value, found.seen) == ("✗", f"{APP} may not list nodes")
         found = diagnosis.diagnose(world.facts(api)).findings
-        unknown = {each.check for each in found if each.seen == "not known: may not list nodes"}
+        unknown = {
+            each.check
+            for each in found
+            if each.seen == "not known: missing permission to list nodes"
+        }
         assert unknown == {"versions", "clock"}
 
 

@@ -147,14 +147,14 @@ def test_without_trust_it_is_blocked_with_the_command(ctx, fake):
     fake.forbidden.add(("*", "*"))
     assert status(ctx, state()) == testing.BlockedStatus(
         "run: juju trust istio-integrator --scope=cluster "
-        "(may not list mutatingwebhookconfigurations)"
+        "(missing permission: list mutatingwebhookconfigurations)"
     )
 
 
 def test_a_missing_rule_is_named(ctx, fake):
     fake_cluster.install_istio(fake)
     fake.forbidden.add(("patch", "namespaces"))
-    assert "may not patch namespaces" in status(ctx, state()).message
+    assert "missing permission: patch namespaces" in status(ctx, state()).message
 
 
 @pytest.mark.parametrize("code", [429, 500, 503])
@@ -237,7 +237,7 @@ def test_second_integrator_in_a_model_does_nothing_and_says_so(ctx, fake):
     model["annotations"] = {"istio-integrator.charmhub.io/membership": json.dumps(first)}
     out = ctx.run(ctx.on.start(), state())
     assert out.unit_status == testing.BlockedStatus(
-        "namespace kubeflow is in the care of kubeflow.first: remove one of us"
+        "namespace kubeflow is managed by kubeflow.first: remove one of the two integrators"
     )
     assert not out.get_container("lifecycle").plan.services
     assert fake.writes == []

@@ -207,7 +207,7 @@ def test_whatever_right_is_missing_is_named(ctx, monkeypatch, *, policies_work):
             assert said.name != "blocked"
         else:
             assert isinstance(said, testing.BlockedStatus), (verb, resource, said)
-            assert f"(may not {verb} {resource}" in said.message
+            assert f"(missing permission: {verb} {resource}" in said.message
 
 
 def test_group_of_a_resource_is_named_too(ctx, fake, monkeypatch):
@@ -220,7 +220,7 @@ def test_group_of_a_resource_is_named_too(ctx, fake, monkeypatch):
         fake, "_check", lambda *_: (_ for _ in ()).throw(fake_cluster.StatusError(403, message))
     )
     said = run(ctx, fake, monkeypatch)
-    assert said.message.endswith("(may not list leases.coordination.k8s.io)")
+    assert said.message.endswith("(missing permission: list leases.coordination.k8s.io)")
 
 
 def test_quota_or_pod_security_is_no_lack_of_trust(ctx, fake, monkeypatch):

@@ -33,6 +33,6 @@ def test_refusal_by_a_policy_names_the_policy_and_what_it_says():
     )
     said = statuses.of_error(errors.InvalidError(422, message), application="app")
     assert said == ops.BlockedStatus(
-        "ValidatingAdmissionPolicy m-app-limits does not let us: of namespaces, app changes its "
+        "ValidatingAdmissionPolicy m-app-limits denies it: of namespaces, app changes its "
         "mark only"
     )

@@ -322,7 +322,7 @@ def _is_apps(reference: types.OwnerReference, kind: str) -> bool:
 def _other(reference: types.OwnerReference) -> Ownership:
     name = f"{reference.kind}/{reference.name}"
     return _not_ours(
-        name, Reason.OTHER_OWNER, f"{reference.kind} is not a workload that we replace"
+        name, Reason.OTHER_OWNER, f"{reference.kind} is no Deployment, StatefulSet or DaemonSet"
     )
 
 

@@ -39,7 +39,7 @@ STOPS = prometheus_client.Counter(
 )
 STOPPED = prometheus_client.Counter(
     f"{_PREFIX}_proxies_stopped",
-    "Proxies seen to have ended after we stopped them.",
+    "Proxies seen to have ended after they were told to stop.",
     registry=REGISTRY,
 )
 LOST = prometheus_client.Counter(
@@ -70,7 +70,7 @@ PENDING = prometheus_client.Gauge(
 )
 OLDEST_PENDING = prometheus_client.Gauge(
     f"{_PREFIX}_oldest_pending_stop_seconds",
-    "Age of the oldest of these.",
+    "Age of the oldest stop that is pending.",
     registry=REGISTRY,
 )
 TASKS = prometheus_client.Gauge(

@@ -13,7 +13,11 @@ from istio_integrator.findings import Finding
 
 
 @registry.check(
-    "admission", place=80, question="who prepares new pods", reads="a dry-run pod for each backend"
+    "admission",
+    place=80,
+    question="who prepares new pods",
+    reads="a dry-run pod for each backend",
+    symptoms=("a-notebook-without-network-at-its-start",),
 )
 def admission(facts: Facts) -> Iterable[Finding]:
     """Try each backend with a dry-run pod."""

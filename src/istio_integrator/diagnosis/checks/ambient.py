@@ -26,6 +26,7 @@ _WITHOUT_EFFECT = (
     place=65,
     question="in ambient mode: are pods taken in, which options do nothing, what needs a waypoint",
     reads="the model's pods, what `service-mesh` relations say",
+    unfelt="pods that no ztunnel took in answer as if there were no mesh",
 )
 def ambient(facts: Facts) -> Iterable[Finding]:
     """Look at the model's pods, the options, and what relations say of requests."""
@@ -89,7 +90,7 @@ def judge(
         yield findings.fine(f"who may call through a waypoint is up to its policies: {shown}")
     if beyond:
         yield findings.doubtful(
-            f"what is said of requests to {report.listed(sorted(beyond))} is not looked at",
+            f"what is said of requests to {report.listed(sorted(beyond))} is ignored",
             "deploy a waypoint (istioctl waypoint apply), write policies for it, and run: "
             f"juju config {application} authorization=off",
         )

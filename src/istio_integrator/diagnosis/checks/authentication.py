@@ -24,8 +24,9 @@ _MANAGER = "envoy.filters.network.http_connection_manager"
 @registry.check(
     "authentication",
     place=130,
-    question="whom is asked before our routes, in force",
+    question="who is asked before this model's routes, as the gateway's Envoy has it",
     reads="the gateway's Envoy",
+    symptoms=("403-at-the-gateway",),
 )
 def authentication(facts: Facts) -> Iterable[Finding]:
     """Look at whom the gateway asks."""

@@ -44,6 +44,7 @@ class Issuer:
     place=140,
     question="does it answer, and reach its provider's `.well-known`",
     reads="a request to it, one from its pod",
+    symptoms=("a-login-that-goes-round",),
 )
 def authservice(facts: Facts) -> Iterable[Finding]:
     """Look at whoever is asked."""

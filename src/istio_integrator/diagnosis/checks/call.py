@@ -32,6 +32,10 @@ class Call:
     place=250,
     question="only with `source` and `target`: does one reach the other",
     reads="a command in the source's pod",
+    symptoms=(
+        "upstream-connect-error",
+        "rbac-access-denied",
+    ),
 )
 def call(facts: Facts) -> Iterable[Finding]:
     """Have one application call another, where the action names them."""

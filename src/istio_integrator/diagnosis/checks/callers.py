@@ -17,6 +17,7 @@ from istio_integrator.security import policies_judged
     question="with authorization, who is refused or let in otherwise than relations say",
     reads="AuthorizationPolicies, pods",
     feeds_status=True,
+    symptoms=("rbac-access-denied",),
 )
 def callers(facts: Facts) -> Iterable[Finding]:
     """Look at our policies, their callers, and policies of others for the same pods."""

@@ -37,6 +37,10 @@ class Certificate:
     place=90,
     question="how old are those of webhook and gateway; does the API server trust them",
     reads="Secrets",
+    symptoms=(
+        "x509-certificate-signed-by-unknown-authority",
+        "x509-certificate-has-expired-or-is-not-yet-valid",
+    ),
 )
 def certificates(facts: Facts) -> Iterable[Finding]:
     """Look at the Secrets of the webhook and the gateway, and at the webhook's configuration."""

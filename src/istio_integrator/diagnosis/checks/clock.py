@@ -25,6 +25,7 @@ CLOCK_SKEW = datetime.timedelta(seconds=30)
     place=240,
     question="do the clocks of node, API server and other nodes agree",
     reads="a dry-run pod, heartbeats",
+    symptoms=("x509-certificate-has-expired-or-is-not-yet-valid",),
 )
 def clock(facts: Facts) -> Iterable[Finding]:
     """Ask the API server and the nodes for the time."""
@@ -75,7 +76,9 @@ def judge(
     if server is not None and abs(server - local) > CLOCK_SKEW:
         seconds = int((local - server).total_seconds())
         doubts.append(
-            findings.broken(f"our node's clock is {seconds:+d} s from the API server's", sync)
+            findings.broken(
+                f"the clock of this unit's node is {seconds:+d} s from the API server's", sync
+            )
         )
     ahead = {
         name: beat - (server or local)

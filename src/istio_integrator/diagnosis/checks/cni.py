@@ -30,6 +30,7 @@ _OF_ISTIO = "istio-"
     place=40,
     question="is Istio's plugin ready; which init containers have no network",
     reads="the plugin's DaemonSet, pods",
+    symptoms=("an-init-container-without-network",),
 )
 def cni(facts: Facts) -> Iterable[Finding]:
     """Look at the plugin's DaemonSet, where Istio uses the plugin, and at the model's pods."""

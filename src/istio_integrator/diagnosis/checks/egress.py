@@ -23,6 +23,7 @@ _HTTP = ("http", "http2", "grpc", "grpc-web")
     place=190,
     question="which calls out would a proxy break",
     reads="mesh settings, Sidecars, ServiceEntries, Services, pods",
+    symptoms=("connection-reset-by-peer",),
 )
 def egress(facts: Facts) -> Iterable[Finding]:
     """Look at the way to Juju's controller, at Services and at what the mesh lets out."""

@@ -29,6 +29,7 @@ _COLLECTOR = "metrics-logger-and-collector"
     question="which proxies run 30 s after their payload, and what the rules say; which of "
     "[Katib's collectors](../how-to/kubeflow-kinds.md#katib) and proxies wait for each other",
     reads="the workload's own rules, pods that run to completion",
+    symptoms=("12-notready",),
 )
 def finished_pods(facts: Facts) -> Iterable[Finding]:
     """Look at what should have completed, and ask the workload what its rules say about it."""

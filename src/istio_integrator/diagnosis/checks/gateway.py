@@ -17,8 +17,9 @@ from istio_integrator.kube import cluster, documents, fences, streams
 @registry.check(
     "gateway",
     place=100,
-    question="its address, and whether it listens at our ports",
+    question="its address, and whether it listens at the ports of this model's Gateway",
     reads="its Service, its Envoy",
+    symptoms=("connection-refused-at-the-gateway",),
 )
 def gateway(facts: Facts) -> Iterable[Finding]:
     """Look at the gateway's address and ports."""
@@ -79,7 +80,9 @@ def judge_address(service: cluster.Object | None, target: places.Target) -> Iter
             f"kubectl -n {target.namespace} get pods -l {pods}",
         )
     if service is None:
-        yield findings.broken(f"Service {target.namespace}/{target.service} has gone", show)
+        yield findings.broken(
+            f"Service {target.namespace}/{target.service} does not exist any more", show
+        )
         return
     spec = cluster.at(service, "spec")
     kind = spec.get("type", "ClusterIP")

@@ -26,9 +26,10 @@ _MOST_HOSTS = 32
 @registry.check(
     "hosts",
     place=125,
-    question="which routes of the model and its profiles, such as KServe's, have no host that our "
-    "Gateway serves, and which does another Gateway serve unasked",
+    question="which routes of the model and its profiles, such as KServe's, have no host that the "
+    "model's Gateway serves, and which does another Gateway serve without authentication",
     reads="VirtualServices, Gateways",
+    symptoms=("404-at-the-gateway",),
 )
 def hosts(facts: Facts) -> Iterable[Finding]:
     """Look at the hosts of routes."""
@@ -169,9 +170,9 @@ def judge(virtual_services: Iterable[cluster.Object], place: Place) -> Iterable[
                     unasked.setdefault(reference, []).append(name)
     for reference, users in sorted(unasked.items()):
         yield findings.doubtful(
-            f"nobody is asked about VirtualService {report.listed(users)}, which Gateway "
-            f"{reference} serves on our workload: bind it to {place.own}, or name its hosts in "
-            "the option hosts",
+            f"requests to VirtualService {report.listed(users)} are not authenticated: Gateway "
+            f"{reference} serves it on the same gateway workload; bind it to {place.own}, or name "
+            "its hosts in the option hosts",
             _show(users[0]),
         )
     if unserved:

@@ -16,7 +16,11 @@ INJECTORS = "kubectl get mutatingwebhookconfigurations"
 
 
 @registry.check(
-    "istiod", place=10, question="is there one, and does it inject", reads="a dry-run pod"
+    "istiod",
+    place=10,
+    question="is there one, and does it inject",
+    reads="a dry-run pod",
+    symptoms=("failed-calling-webhook",),
 )
 def istiod(facts: Facts) -> Iterable[Finding]:
     """Look at the istiod that was found, and at its answer to a dry-run pod."""

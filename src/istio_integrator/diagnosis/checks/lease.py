@@ -15,7 +15,9 @@ LATE = 3
 """Lengths of a Lease without a renewal: then nobody holds it."""
 
 
-@registry.check("lease", place=230, question="does a unit act", reads="the Lease")
+@registry.check(
+    "lease", place=230, question="does a unit act", reads="the Lease", symptoms=("12-notready",)
+)
 def lease(facts: Facts) -> Iterable[Finding]:
     """Look at the Lease of the unit that acts."""
     held = facts.cluster.get(cluster.LEASE, f"{facts.application}-lifecycle", facts.model)
@@ -39,7 +41,7 @@ def judge(
     if held is None:
         yield findings.broken("no unit ever stopped a proxy: there is no Lease", show)
     elif not holder or not renewed:
-        yield findings.doubtful("no unit holds the Lease just now", show)
+        yield findings.doubtful("no unit holds the Lease at this moment", show)
     else:
         age = now - datetime.datetime.fromisoformat(renewed)
         length = datetime.timedelta(seconds=int(spec.get("leaseDurationSeconds") or 15))

@@ -30,7 +30,11 @@ _LONGEST_LINE = 4096
 
 
 @registry.check(
-    "istiod's log", place=200, question="errors of the last five minutes", reads="its log"
+    "istiod's log",
+    place=200,
+    question="errors of the last five minutes",
+    reads="its log",
+    unfelt="it quotes messages as they are",
 )
 def istiod_log(facts: Facts) -> Iterable[Finding]:
     """Look at the log of an istiod that runs in the cluster."""
@@ -41,7 +45,11 @@ def istiod_log(facts: Facts) -> Iterable[Finding]:
 
 
 @registry.check(
-    "gateway's log", place=210, question="errors of the last five minutes", reads="its log"
+    "gateway's log",
+    place=210,
+    question="errors of the last five minutes",
+    reads="its log",
+    unfelt="it quotes messages as they are",
 )
 def gateway_log(facts: Facts) -> Iterable[Finding]:
     """Look at the gateway's log."""

@@ -21,6 +21,7 @@ from .istiod import INJECTORS
     place=30,
     question="is the model a member, or does a label contradict another",
     reads="its labels",
+    symptoms=("a-pod-without-istio-proxy",),
 )
 def namespace(facts: Facts) -> Iterable[Finding]:
     """Look at the labels of the model's namespace, and at what we would make of them now."""

@@ -24,6 +24,7 @@ _ISTIOS_OWN = re.compile(r"(tcp-)?stats-filter-|stackdriver-filter-|metadata-exc
     place=160,
     question="which EnvoyFilters and policies of others hit the model",
     reads="EnvoyFilters, AuthorizationPolicies",
+    symptoms=("rbac-access-denied",),
 )
 def others(facts: Facts) -> Iterable[Finding]:
     """Look at what others wrote in the model, at the gateway and for the whole mesh."""
@@ -68,7 +69,7 @@ def judge(
             if hit := _hit(each, selector, pods, target, root):
                 doubts.append(
                     findings.doubtful(
-                        f"{cluster.reference(each)}, which is not ours, changes {hit}",
+                        f"{cluster.reference(each)}, which this charm did not make, changes {hit}",
                         f"kubectl -n {metadata['namespace']} get envoyfilter {metadata['name']}",
                     )
                 )

@@ -21,6 +21,7 @@ _PRINCIPAL = re.compile(r"(?:.*/)?ns/([^/]+)/sa/([^/]+)")
     question="do the policies of profile namespaces let the real gateway in",
     reads="AuthorizationPolicies, the gateway's pod",
     feeds_status=True,
+    symptoms=("rbac-access-denied",),
 )
 def profiles(facts: Facts) -> Iterable[Finding]:
     """Look at the policies of profile namespaces."""

@@ -21,7 +21,7 @@ OPTIONAL = {
     "-exec": "commands in pods",
     "-replace": "deleting broken pods",
     "-policy": "the admission policy",
-    "-gateway": "a gateway of our own",
+    "-gateway": "a gateway workload of the model's own",
     "-httproutes": "a Gateway of the Gateway API",
     "-authorization": "policies about callers",
     "-mtls": "strict mutual TLS",
@@ -88,6 +88,7 @@ _SEEN_FOR_INGRESS = frozenset(
     place=220,
     question="which are missing of `rbac/roles.yaml`",
     reads="SelfSubjectAccessReviews",
+    symptoms=("is-forbidden-user",),
 )
 def rights(facts: Facts) -> Iterable[Finding]:
     """Ask whether each right of the shipped roles is given, as far as the options need it."""

@@ -21,6 +21,7 @@ _EVERY_PROXY = "mesh"
     place=110,
     question="do the Gateways exist that routes name",
     reads="VirtualServices",
+    symptoms=("404-at-the-gateway",),
 )
 def gateways(facts: Facts) -> Iterable[Finding]:
     """Look at the Gateways that routes name."""
@@ -29,7 +30,11 @@ def gateways(facts: Facts) -> Iterable[Finding]:
 
 
 @registry.check(
-    "routes", place=120, question="has each one a backend that is ready", reads="EndpointSlices"
+    "routes",
+    place=120,
+    question="has each one a backend that is ready",
+    reads="EndpointSlices",
+    symptoms=("no-healthy-upstream",),
 )
 def backends(facts: Facts) -> Iterable[Finding]:
     """Look at what routes lead to."""

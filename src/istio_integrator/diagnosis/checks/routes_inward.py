@@ -25,6 +25,7 @@ _WORKLOADS = (cluster.DEPLOYMENT, cluster.DAEMON_SET, cluster.STATEFUL_SET)
     question="which VirtualServices of others lead into the model by its gateway workload, also "
     "by mirrors, TCP, TLS, delegates and `ExternalName`",
     reads="VirtualServices, Gateways, Services",
+    unfelt="what it names works, for more callers than it should",
 )
 def routes_inward(facts: Facts) -> Iterable[Finding]:
     """Look at routes of others that lead into the model."""

@@ -20,6 +20,7 @@ from istio_integrator.security import (
     place=175,
     question="who can't reach whom by the option mtls",
     reads="PeerAuthentications, webhook configurations, CRDs, APIServices, Services, pods",
+    symptoms=("upstream-connect-error",),
 )
 def security(facts: Facts) -> Iterable[Finding]:
     """Ask what the action preview-security would of mtls; of authorization `callers` does."""

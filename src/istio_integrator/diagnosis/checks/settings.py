@@ -20,6 +20,7 @@ _APPLICATIONS = ("", names.NAME)
     place=15,
     question="what of the mesh's settings can't be known from this cluster, and how to tell it",
     reads="webhook configurations, the ConfigMap of the mesh",
+    unfelt="it says what the other checks can't know",
 )
 def settings(facts: Facts) -> Iterable[Finding]:
     """Look for the settings of a mesh whose istiod is outside of the cluster."""

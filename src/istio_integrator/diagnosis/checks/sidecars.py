@@ -17,6 +17,7 @@ from istio_integrator.lifecycle import answers
     place=50,
     question="which pods have none, and why",
     reads="the workload's own rules",
+    symptoms=("a-pod-without-istio-proxy", "stuck-in-terminating"),
 )
 def sidecars(facts: Facts) -> Iterable[Finding]:
     """Ask the workload which pods lack the sidecar that they should have."""
@@ -30,6 +31,7 @@ def sidecars(facts: Facts) -> Iterable[Finding]:
     place=60,
     question="which are of another revision or version",
     reads="the workload's own rules",
+    unfelt="an old proxy works; `istioctl proxy-status` shows its version",
 )
 def old_proxies(facts: Facts) -> Iterable[Finding]:
     """Ask the workload which pods have a sidecar that new pods would not get."""

@@ -34,6 +34,7 @@ BELIEVING = (
     place=185,
     question="can a pod in one user's namespace pass for another user",
     reads="AuthorizationPolicies of the model and of profile namespaces, Services",
+    unfelt="what it names works, for more callers than it should",
 )
 def users_apart(facts: Facts) -> Iterable[Finding]:
     """Look at who is believed that calls in a user's name."""

@@ -34,6 +34,7 @@ _MINOR = re.compile(r"v?(\d{1,4})\.(\d{1,4})")
     place=20,
     question="istiod, kubelets and proxies, and what each lacks",
     reads="nodes, images of proxies",
+    unfelt="it says what a version lacks, which the others name where it hurts",
 )
 def versions(facts: Facts) -> Iterable[Finding]:
     """Look at the versions of istiod, of the nodes' kubelets and of the model's proxies."""

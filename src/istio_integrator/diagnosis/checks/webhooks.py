@@ -34,6 +34,7 @@ class Backend:
     question="can API servers call those in the model in spite of mutual TLS and policies",
     reads="webhook configurations, Services, AuthorizationPolicies, PeerAuthentications",
     feeds_status=True,
+    symptoms=("failed-calling-webhook",),
 )
 def webhooks(facts: Facts) -> Iterable[Finding]:
     """Look at the pods that webhook configurations name, and at the policies that select them."""

@@ -99,7 +99,7 @@ def test_without_any_right_each_check_says_what_it_may_not(fake):
     fake.forbidden.add(("*", "*"))
     findings, failure = diagnose()
     assert findings["istiod"] == [
-        ("doubtful", "not known: may not list mutatingwebhookconfigurations")
+        ("doubtful", "not known: missing permission to list mutatingwebhookconfigurations")
     ]
     assert findings["rights"][0][0] == "broken", findings["rights"]
     assert "broken" in failure
@@ -184,7 +184,7 @@ def test_status_without_the_optional_right_says_nothing_of_it(fake, cut_off):
     assert isinstance(status(state()), testing.ActiveStatus)
     findings, _ = diagnose()
     assert findings["webhooks"] == [
-        ("doubtful", "not known: may not list validatingwebhookconfigurations")
+        ("doubtful", "not known: missing permission to list validatingwebhookconfigurations")
     ]
 
 

@@ -45,7 +45,7 @@ def test_options_that_do_nothing_are_named_where_they_are_chosen():
 
 def test_what_needs_a_waypoint_is_named():
     assert judged(beyond=["app=kfp-api"])[1] == (
-        "! what is said of requests to app=kfp-api is not looked at"
+        "! what is said of requests to app=kfp-api is ignored"
     )
 
 

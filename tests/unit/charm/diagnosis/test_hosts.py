@@ -110,7 +110,7 @@ def test_route_that_is_served_unasked_is_named_with_the_gateway(where, names):
     assert found.level.value == "!"
     assert "alice/iris" in found.seen
     assert KNATIVE in found.seen
-    assert "nobody is asked" in found.seen
+    assert "are not authenticated" in found.seen
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def failing(error):
     [
         pytest.param(
             errors.ForbiddenError(403, 'cannot list resource "pods" in API group ""'),
-            "not known: may not list pods",
+            "not known: missing permission to list pods",
             "juju trust app --scope=cluster, or kubectl apply -f rbac/roles.yaml",
             id="right is missing",
         ),

@@ -62,3 +62,23 @@ def test_long_list_names_a_few_and_counts_the_rest(names):
     known = list(dict.fromkeys(names))
     assert text.startswith(", ".join(known[:3]))
     assert (f"and {len(known) - 3} more" in text) == (len(known) > 3)
+
+
+def test_report_points_once_to_what_people_see_of_what_is_not_as_it_should_be():
+    level = findings.Level
+    whole = report.Report(
+        [
+            findings.Finding(level.BROKEN, "a", "run a", "one", symptoms=("x", "y")),
+            findings.Finding(level.DOUBTFUL, "b", "run b", "two", symptoms=("x",)),
+            findings.Finding(level.FINE, "c", "", "three", symptoms=("z",)),
+        ]
+    )
+    assert [line.strip() for line in whole.text().splitlines()] == [
+        "✗ one    a",
+        "→ run a",
+        "docs/how-to/symptoms.md#x, #y",
+        "! two    b",
+        "→ run b",
+        "✓ three  c",
+    ]
+    assert [row["symptoms"] for row in json.loads(whole.json())] == [["x", "y"], ["x"], ["z"]]

@@ -149,7 +149,7 @@ def test_certificate_follows_the_gateway_also_without_a_look_into_every_namespac
             lambda csr: {
                 "certificates": [{"certificate_signing_request": csr, "certificate": "x"}]
             },
-            "not for our request",
+            "does not match the request",
         ),
     ],
 )

@@ -200,7 +200,7 @@ def test_foreign_gateway_of_the_name_is_left_alone(world):
     world.related = [route(), auth()]
     status = world.status()
     assert isinstance(status, testing.BlockedStatus)
-    assert "kubeflow/kubeflow-gateway exists and is not ours" in status.message
+    assert "kubeflow/kubeflow-gateway exists and was not made by this charm" in status.message
 
 
 def test_missing_gateway_is_waited_for(world):
@@ -376,7 +376,7 @@ def test_ingress_without_rights_to_look_at_gateways_says_which(world):
     world.related = [route(), auth()]
     status = world.status()
     assert isinstance(status, testing.BlockedStatus)
-    assert "may not list gateways" in status.message
+    assert "missing permission: list gateways" in status.message
 
 
 def test_unrelated_ingress_needs_no_rights(world):

@@ -30,7 +30,7 @@ def test_an_offer_that_is_complete_is_taken():
         ({"served": frozenset(), "is_older": True}, "too old, it has no v1 of GRPCRoute, Gateway"),
         ({"served": frozenset({"Gateway", "HTTPRoute"})}, "too old, it has no v1 of GRPCRoute"),
         ({"names_rules": False}, "too old, its routes' rules have no names"),
-        ({"istiod": ""}, "nobody knows whether the guard would stand"),
+        ({"istiod": ""}, "it is not known whether requests would be authenticated"),
         ({"classes": ()}, "offers no GatewayClass"),
         ({"classes": ("a", "b")}, "several GatewayClasses of istiod (a, b)"),
     ],

@@ -37,7 +37,7 @@ def test_what_somebody_changed_since_is_theirs():
 def test_service_in_the_care_of_another_integrator_is_left_alone():
     live = applied({}, {"d": "1"}, owner="other.integrator")
     problem = service_annotations.decide(live, {"d": "2"}, OWNER)
-    assert problem == "its annotations are in the care of other.integrator"
+    assert problem == "its annotations are managed by other.integrator"
     assert service_annotations.decide(live, {}, OWNER) == {}
 
 

@@ -120,7 +120,7 @@ def test_apply_prunes_an_object_that_is_not_rendered_any_more(fake, own):
 @pytest.mark.parametrize(
     ("labels", "words"),
     [
-        pytest.param({}, "is not ours", id="of nobody"),
+        pytest.param({}, "was not made by this charm", id="of nobody"),
         pytest.param({names.OWNER: "other.app"}, "belongs to other.app", id="of another"),
     ],
 )

@@ -81,7 +81,7 @@ def progress(**values) -> list[ops.StatusBase]:
         pytest.param({}, ops.ActiveStatus("3/3 pods in mesh"), id="all in"),
         pytest.param(
             {"reported": 2},
-            ops.ActiveStatus("3/3 pods in mesh, 2 not ours to replace"),
+            ops.ActiveStatus("3/3 pods in mesh, 2 need a restart by hand"),
             id="some reported",
         ),
         pytest.param(
@@ -97,7 +97,7 @@ def progress(**values) -> list[ops.StatusBase]:
         pytest.param(
             {"in_mesh": 1, "proposed": 2, "settled_before_us": True},
             ops.BlockedStatus(
-                "1/3 pods in mesh, settled before we came; run: juju run app/leader "
+                "1/3 pods in mesh, pods predate this charm; run: juju run app/leader "
                 "restart-uninjected"
             ),
             id="settled",
@@ -125,7 +125,7 @@ def progress(**values) -> list[ops.StatusBase]:
         pytest.param(
             {"in_mesh": 2, "paused": [paused("Forbidden", NO_EVICTION)]},
             ops.BlockedStatus(
-                "run: juju trust app --scope=cluster (may not create pods/eviction)"
+                "run: juju trust app --scope=cluster (missing permission: create pods/eviction)"
             ),
             id="eviction-forbidden",
         ),

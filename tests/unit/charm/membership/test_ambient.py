@@ -120,7 +120,8 @@ def test_injection_that_is_switched_off_is_no_matter_in_ambient_mode(ambient):
     [
         pytest.param(
             ENABLED,
-            "somebody else set istio-injection=enabled on namespace kubeflow, where we would set "
+            "somebody else set istio-injection=enabled on namespace kubeflow, where this charm "
+            "would set "
             "istio.io/dataplane-mode=ambient: run: kubectl label ns kubeflow istio-injection-",
             id="sidecars",
         ),

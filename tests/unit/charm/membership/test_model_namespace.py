@@ -268,7 +268,10 @@ def test_first_integrator_serves_the_model_whatever_it_does_there(fake, wish, fo
     first.reconcile()
     fake.writes.clear()
     assert first.claim() == ""
-    words = "namespace kubeflow is in the care of kubeflow.istio-integrator: remove one of us"
+    words = (
+        "namespace kubeflow is managed by kubeflow.istio-integrator: remove one of the two "
+        "integrators"
+    )
     assert place(fake, found, application="other").claim() == words
     assert fake.writes == []
     first.remove()

@@ -118,7 +118,10 @@ def test_older_policy_of_somebody_else_for_the_model_keeps_strict_off(ctx, world
     world.add(members.peers("default", mode="PERMISSIVE"))
     said = status(ctx, strict())
     assert isinstance(said, ops.BlockedStatus)
-    assert "PeerAuthentication kubeflow/default, which is not ours, is older" in said.message
+    assert (
+        "PeerAuthentication kubeflow/default, which this charm did not make, is older"
+        in said.message
+    )
     assert set(policies(world)) == {"default"}
 
 
@@ -126,8 +129,9 @@ def test_older_policy_of_somebody_else_for_an_excepted_pod_keeps_strict_off(ctx,
     chosen = {"app.kubernetes.io/name": "katib"}
     world.add(members.peers("theirs", selector=chosen, ports={1: "PERMISSIVE"}))
     said = status(ctx, strict())
-    assert "kubeflow/theirs, which is not ours, is older and decides about katib:8443" in (
-        said.message
+    assert (
+        "kubeflow/theirs, which this charm did not make, is older and decides about katib:8443"
+        in (said.message)
     )
     assert set(policies(world)) == {"theirs"}
 
@@ -165,7 +169,7 @@ def test_right_that_is_missing_is_named_and_nothing_is_switched_on(ctx, world, k
     world.forbidden.add(("list", kind))
     said = status(ctx, strict())
     assert isinstance(said, ops.BlockedStatus)
-    assert f"may not list {kind}" in said.message
+    assert f"missing permission: list {kind}" in said.message
     assert policies(world) == {}
 
 

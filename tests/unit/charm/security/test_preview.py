@@ -106,8 +106,9 @@ def test_option_is_off_as_text_which_juju_config_keeps(ctx, world):
 def test_policy_of_others_that_keeps_pods_open_is_named(ctx, world):
     chosen = {"app.kubernetes.io/name": "minio"}
     world.add(members.peers("theirs", selector=chosen, mode="PERMISSIVE"))
-    assert "PeerAuthentication kubeflow/theirs, which is not ours, keeps minio open" in asked(
-        ctx, mtls="strict"
+    assert (
+        "PeerAuthentication kubeflow/theirs, which this charm did not make, keeps minio open"
+        in asked(ctx, mtls="strict")
     )
 
 

@@ -85,7 +85,7 @@ def _candidates(ledger: Ledger, settled: bool) -> dict[str, list[Replica]]:
 
 def _proposal(ledger: Ledger) -> tuple[str, str]:
     if ledger.mode == "auto":
-        return Reason.SETTLED_BEFORE, "it ran long before us: run restart-uninjected"
+        return Reason.SETTLED_BEFORE, "it ran long before this charm: run restart-uninjected"
     return Reason.NOT_ASKED, f"sidecar-convergence is {ledger.mode}: run restart-uninjected"
 
 

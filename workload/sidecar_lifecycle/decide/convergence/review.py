@@ -126,7 +126,7 @@ def _watch_deadline(ledger: Ledger, workload: str, current: Round, victim: Repli
     if ledger.now < until:
         return
     if victim is not None:
-        message = f"{victim.name} has been terminating for long"
+        message = f"{victim.name} has been terminating for a long time"
     else:
         message = f"the replacement of {current.pod} does not become Ready"
     minutes = round((ledger.now - current.since) / 60)

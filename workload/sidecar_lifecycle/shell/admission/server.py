@@ -164,7 +164,7 @@ class Server:
         async with self.serving():
             await stop.wait()
             self._ready = False
-            log.info("stopping", drain_seconds=self._options.drain_seconds)
+            log.info("webhook stops", drain_seconds=self._options.drain_seconds)
             await asyncio.sleep(self._options.drain_seconds)
 
     @contextlib.asynccontextmanager
@@ -189,7 +189,9 @@ class Server:
             for work in (self._follow_files(), self._follow_level(), self._collect_garbage()):
                 stack.callback(asyncio.create_task(work).cancel)
             self._ready = True
-            log.info("serving", listen=self._options.listen, revision=self._settings.revision)
+            log.info(
+                "webhook serves", listen=self._options.listen, revision=self._settings.revision
+            )
             yield
 
     async def _review(self, request: web.Request) -> web.Response:
@@ -213,8 +215,8 @@ class Server:
         self._metrics.observe(kind, answer, time.perf_counter() - started)
         if answer.status != 200 and started - self._warned > WARNING_SECONDS:
             self._warned = started
-            log.warning("refused", namespaces=kind, error=answer.body.decode())
-        log.debug("reviewed", namespaces=kind, outcome=answer.outcome)
+            log.warning("review refused", namespaces=kind, error=answer.body.decode())
+        log.debug("review answered", namespaces=kind, outcome=answer.outcome)
         content_type = "application/json" if answer.status == 200 else "text/plain"
         return web.Response(status=answer.status, body=answer.body, content_type=content_type)
 
@@ -259,14 +261,18 @@ class Server:
             for name, refresh in refreshes.items():
                 try:
                     if refresh():
-                        log.info("read again", file=name)
+                        log.info("file read again", file=name)
                         self._metrics.reloads.labels(name, "ok").inc()
                     reported.pop(name, None)
                 except (OSError, settings.SettingsError) as error:
                     # Counted each time: that it goes on is what an alert is about.
                     self._metrics.reloads.labels(name, "failed").inc()
                     if reported.get(name) != str(error):
-                        log.warning("going on with the old ones", file=name, error=str(error))
+                        log.warning(
+                            "file not read, going on with the old ones",
+                            file=name,
+                            error=str(error),
+                        )
                     reported[name] = str(error)
 
     def _refresh_settings(self) -> bool:

@@ -217,4 +217,4 @@ async def _until_signalled(program: Coroutine[Any, Any, None]) -> None:
         loop.add_signal_handler(number, task.cancel)
     with contextlib.suppress(asyncio.CancelledError):
         await task
-    log.info("ended")
+    log.info("service ended")

@@ -30,10 +30,11 @@ from . import command
 DESCRIPTION = """\
 Lists the pods of the model that should have a sidecar and have none, each with the reason.
 
-With --restart it asks the acting `sidecar-lifecycle run` to replace those that are ours to
-evict, also in a model that had been settled before us and while sidecar-convergence is manual:
-within the same limits, and never against a PodDisruptionBudget. It prints what happens and
-returns when none of them is left (exit code 0) or the time is up (exit code 1).
+With --restart it asks the acting `sidecar-lifecycle run` to replace those of
+Deployments, StatefulSets and DaemonSets, also in a model that ran long before this charm and
+while sidecar-convergence is manual: within the same limits, and never against a
+PodDisruptionBudget. It prints what happens and returns when none of them is left (exit code 0)
+or the time is up (exit code 1).
 """
 
 OTHER_NAMESPACE = "outside of the model pods are only reported"
@@ -213,7 +214,7 @@ def _answer_elsewhere(pod: hands.Elsewhere) -> answers.PodAnswer:
 
 def _text_row(row: outcome.Row) -> str:
     owner = f" ({row.replica.workload})" if row.replica.workload else ""
-    note = "" if row.replica.fixable else " [not ours to evict]"
+    note = "" if row.replica.fixable else " [needs a restart by hand]"
     return f"{row.replica.name}{owner}: {row.reason}: {row.message}{note}"
 
 
@@ -226,7 +227,9 @@ async def _restart(cluster: hands.Cluster, args: argparse.Namespace) -> int:
     ]
     unknown = set(args.pod or ()) - {each.name for each in chosen}
     if unknown:
-        raise command.InputError(f"not there, or not ours to evict: {', '.join(sorted(unknown))}")
+        raise command.InputError(
+            f"not there, or to be restarted by hand: {', '.join(sorted(unknown))}"
+        )
     listed = _stale_rows(reading) if args.stale else list(decided.rows)
     others = [row for row in listed if not row.replica.fixable]
     for line in _announcement(chosen, others, cluster.settings, args.output):

@@ -152,7 +152,7 @@ class Controller:
         for replica in decided.ask:
             answer = await self.cluster.ask(replica, reading.scope)
             self.answers[replica.workload] = answer
-            log.debug("asked", workload=replica.workload, verdict=answer.verdict)
+            log.debug("asked the injector", workload=replica.workload, verdict=answer.verdict)
         remembered = decided.memory
         for replica in decided.evict:
             after = await self._evict(replica, reading, remembered)
@@ -183,7 +183,7 @@ class Controller:
         except errors.Unreachable as error:
             # Whether it happened will show in the pod: the round stays.
             self.figures.evicted("unknown")
-            log.warning("eviction without an answer", pod=pod, error=str(error))
+            log.warning("eviction got no answer", pod=pod, error=str(error))
             return remembered
         self.figures.evicted("evicted")
         reason, why = _reason(replica)
@@ -226,7 +226,7 @@ class Controller:
                         until = await self.look()
                     failures = 0
             except hands.Conflict as error:
-                log.debug("memory written by somebody else", error=str(error))
+                log.debug("another process wrote convergence's memory", error=str(error))
                 until = self.clock.now()
             except errors.KubeError as error:
                 failures += 1
@@ -353,5 +353,5 @@ async def _retried(follow: Callable[[Client], Awaitable[None]], client: Client) 
         try:
             await follow(client)
         except errors.StatusError as error:
-            log.error("can't watch", error=str(error), retry_in=FORBIDDEN_RETRY)  # noqa: TRY400
+            log.error("workloads can't be watched", error=str(error), retry_in=FORBIDDEN_RETRY)  # noqa: TRY400
         await asyncio.sleep(FORBIDDEN_RETRY)

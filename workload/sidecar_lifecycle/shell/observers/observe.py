@@ -186,7 +186,7 @@ async def follow(
                 else:
                     seen[key] = now
                 if synced and not is_made:
-                    log.info("changed", kind=kind.__name__, name=item.metadata.name)
+                    log.info("object changed", kind=kind.__name__, name=item.metadata.name)
                     changed()
         except errors.StatusError as error:
             log.warning("can't be observed", kind=kind.__name__, error=str(error))

@@ -85,7 +85,7 @@ async def _busy(request: web.Request, handler: typedefs.Handler) -> web.StreamRe
     except (ConnectionError, web.RequestPayloadError):
         raise web.HTTPBadRequest(text="the connection ended before its request did") from None
     except Exception:
-        log.exception("no answer", path=request.path)
+        log.exception("request not answered", path=request.path)
         raise
     else:
         return response

@@ -94,7 +94,9 @@ class Namespaces:
                 self.disabled.add(name)
         after = (self.served.get(name), name in self.disabled)
         if before != after and self.known.is_set():
-            log.info("namespace", namespace=name, served=kind, disabled=name in self.disabled)
+            log.info(
+                "namespace changed", namespace=name, served=kind, disabled=name in self.disabled
+            )
         return before != after
 
 

@@ -131,7 +131,7 @@ class Stops:
         pods = list(pods)
         self.leave(each for each in pods if each.need is not None and each.need.request is None)
         if self._requests:
-            log.info("draining", stops=len(self._requests))
+            log.info("waiting for stops under way", stops=len(self._requests))
             await asyncio.wait(self._requests, timeout=seconds)
         self.leave(pods)
 

@@ -1,0 +1,165 @@
+"""Every text that the charm and its workload say, read from where it stands in the code.
+
+What one message says is often put together from several; each stands here by itself, with what is
+put into it between « and ».
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import pathlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+import tables
+
+_SOURCES = {
+    "src": "The charm",
+    "lib/integrator_contract": "Both programs",
+    "workload/sidecar_lifecycle": "The workload",
+}
+_ELSEWHERE = frozenset({"reasons.py", "schema.py"})
+"""Whose texts have a page of their own, or are read by programs alone."""
+_KINDS = (
+    (re.compile(r"^(self\.)?_?(log|logger)\."), "log"),
+    (re.compile(r"Status$"), "status"),
+    (re.compile(r"^findings\.|^(findings\.)?Finding$"), "finding"),
+    (re.compile(r"\.record$"), "Event"),
+)
+"""What a text is, by whom it is handed to."""
+_HIDDEN = re.compile(
+    r"^re\.|^cast$|^TypeVar|add_parser$|add_argument$|^command\.texts|^registry\.check"
+    r"|^prometheus_client\.|^_(option|required)$|create_task$|\.guard(ed)?$"
+)
+"""What is handed to these is no message, or has a page of its own."""
+_COMMAND = re.compile(r"^(kubectl|juju|istioctl|timedatectl|/charm/bin|sidecar-lifecycle|-n|%) ?")
+_WORD = re.compile(r"[A-Za-z«][a-z'»]+")
+_FEWEST = {"log": 1, "status": 1, "part": 3}
+"""Words of a message; what has fewer says nothing by itself."""
+_CODE = re.compile(r"[{}\[\]\\^$]|->|\*\*|import |HTTP/1|urllib")
+"""What no sentence has."""
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class Message:
+    """One text."""
+
+    where: str
+    """The program and its room."""
+    kind: str
+    """`status`, `finding` (of diagnose or a preview), `log`, `Event`, `refusal`, or `part`: of one
+    of these."""
+    text: str
+    line: str = dataclasses.field(default="", compare=False)
+    """Its file and line."""
+
+
+def page(root: pathlib.Path) -> str:
+    """Write docs/reference/messages.md."""
+    rooms: dict[str, set[tuple[str, str]]] = {}
+    for message in all_of(root):
+        rooms.setdefault(message.where, set()).add((message.kind, message.text))
+    sections = [
+        f"## {where}\n\n" + tables.table(("kind", "message"), sorted(found))
+        for where, found in rooms.items()
+    ]
+    return (
+        "# Messages\n\n"
+        "What charm and workload say, by the room of the code that says it. Between « and »\n"
+        "stands what is put in. A *status* is seen by `juju status`, a *finding* by the actions\n"
+        "`diagnose` and `preview-security`, a *refusal* by whoever wrote an option, relation\n"
+        "data or a command line; a *part* stands within one of these. [Events](events.md) and\n"
+        "[reasons](reasons.md) have pages of their own, and [symptoms](../how-to/symptoms.md)\n"
+        "has what to do.\n\n" + "\n".join(sections)
+    )
+
+
+def all_of(root: pathlib.Path) -> Iterator[Message]:
+    """Read the texts of both programs, room by room."""
+    for folder, program in _SOURCES.items():
+        for file in sorted((root / folder).rglob("*.py")):
+            if file.name not in _ELSEWHERE:
+                name = file.relative_to(root).as_posix()
+                yield from read(file.read_text(), f"{program}: {_room(file, root / folder)}", name)
+
+
+def read(source: str, where: str, name: str) -> Iterator[Message]:
+    """Read the texts of a module."""
+    for node, above in _texts(ast.parse(source), ()):
+        text = " ".join(_written(node).split())
+        kind = _kind(node, above)
+        if kind and _is_message(text, kind):
+            yield Message(where, kind, text, f"{name}:{node.lineno}")
+
+
+def _room(file: pathlib.Path, folder: pathlib.Path) -> str:
+    parts = file.relative_to(folder).parts
+    while parts[0] in ("istio_integrator", "shell"):
+        parts = parts[1:]
+    return parts[0].removesuffix(".py")
+
+
+def _texts(
+    node: ast.AST, above: tuple[ast.AST, ...]
+) -> Iterator[tuple[ast.Constant | ast.JoinedStr, tuple[ast.AST, ...]]]:
+    """Find texts that are no docstrings, with what they stand in."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        return
+    if isinstance(node, ast.JoinedStr) or (
+        isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ):
+        yield node, above
+        return
+    if isinstance(node, ast.arg | ast.AnnAssign) and node.annotation is not None:
+        children: Iterable[ast.AST] = [
+            each for each in ast.iter_child_nodes(node) if each is not node.annotation
+        ]
+    else:
+        children = ast.iter_child_nodes(node)
+    for child in children:
+        yield from _texts(child, (*above, node))
+
+
+def _written(node: ast.Constant | ast.JoinedStr) -> str:
+    if isinstance(node, ast.Constant):
+        return re.sub(r"%[sdr]", "«…»", str(node.value))
+    return "".join(
+        str(part.value) if isinstance(part, ast.Constant) else f"«{_named(part)}»"
+        for part in node.values
+    )
+
+
+def _named(node: ast.AST) -> str:
+    """Name what is put in by the last name in its expression."""
+    inner = node.value if isinstance(node, ast.FormattedValue) else node
+    while isinstance(inner, ast.Call | ast.Subscript):
+        if isinstance(inner, ast.Subscript):
+            inner = inner.value
+        else:
+            inner = inner.args[0] if inner.args else inner.func
+    if isinstance(inner, ast.Attribute):
+        return inner.attr.strip("_").lower()
+    return inner.id.strip("_").lower() if isinstance(inner, ast.Name) else "…"
+
+
+def _kind(text: ast.AST, above: Sequence[ast.AST]) -> str:
+    """Tell what a text is by what it stands in; nothing where it is no message."""
+    for node in reversed(above):
+        if isinstance(node, ast.Raise):
+            return "refusal"
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            if _HIDDEN.search(called):
+                return ""
+            for pattern, kind in _KINDS:
+                if pattern.search(called):
+                    told = kind != "log" or node.args[0] in (*above, text)
+                    return kind if told else ""
+    return "part"
+
+
+def _is_message(text: str, kind: str) -> bool:
+    if _COMMAND.match(text) or _CODE.search(text.replace("{a.b/key: value}", "")):
+        return False
+    return len(_WORD.findall(text)) >= _FEWEST.get(kind, 2) and (kind != "part" or " " in text)

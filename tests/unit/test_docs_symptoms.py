@@ -1,0 +1,76 @@
+"""The page of symptoms has what `diagnose` points to, and quotes what the code says."""
+
+import pathlib
+import re
+import runpy
+from collections.abc import Iterator
+
+import markdown_it
+import pytest
+from mdit_py_plugins.anchors import anchors_plugin
+
+from istio_integrator.diagnosis import checks, report
+
+ROOT = pathlib.Path(__file__).parents[2]
+PAGE = ROOT / report.SYMPTOMS
+CHECK, SAYS = "- Check:", "- It says:"
+
+
+def sections() -> Iterator[tuple[str, str]]:
+    """Yield the anchor of each heading with the text below it."""
+    text = PAGE.read_text()
+    lines = text.splitlines()
+    parser = markdown_it.MarkdownIt().use(anchors_plugin, max_level=6)
+    starts = [
+        (str(token.attrs["id"]), token.map[0])
+        for token in parser.parse(text)
+        if token.tag == "h2" and token.type == "heading_open" and token.map
+    ]
+    ends = [*(line for _, line in starts[1:]), len(lines)]
+    for (anchor, start), end in zip(starts, ends, strict=True):
+        yield anchor, "\n".join(lines[start:end])
+
+
+def quoted(section: str, what: str) -> list[str]:
+    """Read what an item of the section has between backticks."""
+    item = re.search(rf"^{what}(.*(?:\n  .*)*)", section, re.MULTILINE)
+    return re.findall(r"`([^`]+)`", " ".join(item[1].split())) if item else []
+
+
+SECTIONS = dict(sections())
+
+
+@pytest.mark.parametrize("check", checks.CHECKS.values(), ids=lambda check: check.name)
+def test_check_points_to_a_heading_or_says_why_there_is_none(check):
+    assert bool(check.symptoms) != bool(check.unfelt)
+    assert [each for each in check.symptoms if each not in SECTIONS] == []
+
+
+@pytest.mark.parametrize("anchor", SECTIONS)
+def test_heading_names_the_checks_that_point_to_it(anchor):
+    pointing = {each.name for each in checks.CHECKS.values() if anchor in each.symptoms}
+    assert set(quoted(SECTIONS[anchor], CHECK)) - {report.STATUS} == pointing
+    assert pointing or f"{CHECK} none" in SECTIONS[anchor]
+
+
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    messages = runpy.run_path(str(ROOT / "docs/messages.py"))
+    return [message.text for message in messages["all_of"](ROOT)]
+
+
+def test_what_a_check_is_quoted_with_is_what_the_code_says(monkeypatch):
+    texts = said(monkeypatch)
+    unsaid = [
+        quote
+        for section in SECTIONS.values()
+        for quote in quoted(section, SAYS)
+        if not any(re.search(".*".join(map(re.escape, quote.split("…"))), text) for text in texts)
+    ]
+    assert sum(len(quoted(section, SAYS)) for section in SECTIONS.values()) > 30
+    assert unsaid == []
+
+
+def test_every_section_has_a_cause_and_most_a_command():
+    assert [each for each, text in SECTIONS.items() if "- Cause" not in text] == []
+    assert [each for each, text in SECTIONS.items() if "```console" not in text] == []
