@@ -58,10 +58,11 @@ part: python
 	@$(LONG) --check $(PART)
 	@testbed/setup.sh all
 
-lint: python  ## Check style, types, spelling and the rooms' borders
+lint: python  ## Check style, types, spelling, what is said and promised, and the rooms' borders
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
 	@.venv/bin/codespell
+	@$(PY) docs/check.py
 	@PYTHONPATH=.:lib:src:workload .venv/bin/lint-imports --no-cache
 	@.venv/bin/pyright --warnings
 

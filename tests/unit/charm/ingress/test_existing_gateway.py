@@ -141,7 +141,11 @@ def listen(world, **changes):
         (lambda w: w.config.update(gateway_workload=True), "blocked", "gateway-workload can't"),
         (lambda w: w.config.update(gateway_selector="a=b"), "blocked", "gateway-selector can't"),
         (lambda w: w.config.update(gateway_service="a/b"), "blocked", "gateway-service can't be"),
-        (lambda w: w.config.update(gateway="kubeflow/kubeflow-gateway"), "blocked", "this charm's own"),
+        (
+            lambda w: w.config.update(gateway="kubeflow/kubeflow-gateway"),
+            "blocked",
+            "this charm's own",
+        ),
         (lambda w: w.fake.forbidden.add(("get", "gateways", "edge")), "blocked", "in edge is"),
         (lambda w: change(w, addresses=[{"value": "a"}] * 2), "blocked", "spec.addresses"),
     ],

@@ -1,0 +1,132 @@
+"""What pages and messages must name, and what they must not say: a part of `make lint`.
+
+Usage: python docs/check.py   (prints what is wrong, a line each, and exits 1)
+"""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import sys
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
+
+import messages
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+_NAMED = re.compile(r"`(?:(tests/[\w/]+\.py)::)?(test_\w+)`")
+_FILE = re.compile(r"`(tests/[\w/]+\.py)`")
+_DEFINED = re.compile(r"^ *(?:async )?def (test_\w+)\(", re.MULTILINE)
+_FENCED = re.compile(r"^( *)```.*?^\1```", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"\n\s*\n|\n(?=\||[-*] |\d+\. |\[\^)")
+_NOTE = re.compile(r"\[\^([\w-]+)\](?!:)")
+_PROMISE = re.compile(r"\b(never|always|at most|nobody else|no other)\b")
+_SOURCE = re.compile(r"https?://|k8s\.io/|\bKEP-\d|\bobserved\b")
+"""What is not promised by this charm says where it is known from."""
+_OBSERVED = frozenset({"index.md", "performance.md", "what-the-testbed-imitates.md"})
+"""Explanations of what was measured, and how, or of others' behaviour that is imitated."""
+
+SHAPES = {
+    r"\b(we|us|our|ours|ourselves)\b": "say who: this charm, this model, the unit",
+    r"\b(please|sorry|oops|just|simply|obviously)\b": "leave it out",
+    r"\b(e\.g\.|i\.e\.|etc\.|via)": "write it out: such as, that is, and so on, by",
+    r"\bnot looked at\b": "is ignored",
+    r"\bin the care of\b": "is managed by",
+    r"\bhas gone\b": "does not exist any more",
+    r"\bmay not (get|list|watch|create|patch|delete)\b": "missing permission: list pods",
+    r"!$": "no exclamation mark",
+    r"\b(none but|anybody would)\b": "say which, or how many",
+}
+"""Words and shapes that no message, option or action has, and what to write instead."""
+
+
+def unplain(texts: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Find what messages and descriptions should not say.
+
+    Args:
+        texts: Where each stands, and the text.
+    """
+    for where, text in texts:
+        for shape, instead in SHAPES.items():
+            if found := re.search(shape, re.sub(r"«[^»]*»", "«»", text)):
+                yield f"{where}: {found[0]!r} in {text!r}: {instead}"
+
+
+def absent(where: str, page: str, tests: Collection[str], root: pathlib.Path) -> Iterator[str]:
+    """Find tests that a page names and that are not there.
+
+    Args:
+        where: The page's name.
+        page: Its text.
+        tests: All that there are.
+        root: Of the checkout, for files of tests.
+    """
+    for file, name in _NAMED.findall(page):
+        there = _tests(root / file) if file else tests
+        if name not in there:
+            yield f"{where}: there is no test {name}{f' in {file}' if file else ''}"
+    for file in _FILE.findall(page):
+        if not (root / file).exists():
+            yield f"{where}: there is no {file}"
+
+
+def unheld(where: str, page: str) -> Iterator[str]:
+    """Find promises of an explanation that name neither a test nor where they are known from.
+
+    Args:
+        where: The page's name.
+        page: Its text.
+    """
+    blocks = [" ".join(block.split()) for block in _BLOCK.split(_FENCED.sub("", page))]
+    notes = {
+        block[2 : block.index("]:")]: block
+        for block in blocks
+        if re.match(r"\[\^[\w-]+\]:", block)
+    }
+    for name, note in notes.items():
+        if not (_NAMED.search(note) or _FILE.search(note) or _SOURCE.search(note)):
+            yield f"{where}: the note {name} names no test and no source"
+    for block in blocks:
+        if block.startswith(("[^", "#")) or not _PROMISE.search(block):
+            continue
+        named = [notes[name] for name in _NOTE.findall(block) if name in notes]
+        if not (named or _NAMED.search(block) or _FILE.search(block)):
+            yield f"{where}: a promise names no test: {block[:90]}"
+
+
+def _tests(file: pathlib.Path) -> set[str]:
+    return set(_DEFINED.findall(file.read_text())) if file.exists() else set()
+
+
+def _texts(root: pathlib.Path) -> Iterator[tuple[str, str]]:
+    for message in messages.all_of(root):
+        yield message.line, message.text
+    for name in ("config.yaml", "actions.yaml"):
+        described: dict[str, Any] = yaml.safe_load((root / name).read_text())
+        for key, value in described.get("options", described).items():
+            yield f"{name}: {key}", " ".join(value["description"].split())
+
+
+def all_of(root: pathlib.Path) -> Iterator[str]:
+    """Check everything."""
+    tests = {name for file in (root / "tests").rglob("*.py") for name in _tests(file)}
+    for page in sorted([*root.glob("*.md"), *(root / "docs").rglob("*.md")]):
+        where, text = page.relative_to(root).as_posix(), page.read_text()
+        yield from absent(where, text, tests, root)
+        if page.parent.name == "explanation" and page.name not in _OBSERVED:
+            yield from unheld(where, text)
+    yield from unplain(_texts(root))
+
+
+def main() -> int:
+    """Print what is wrong."""
+    found = list(all_of(ROOT))
+    for line in found:
+        print(line)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
