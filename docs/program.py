@@ -109,7 +109,7 @@ def _families(registry: prometheus_client.CollectorRegistry) -> list[tuple[str, 
     rows: list[tuple[str, str, str, str]] = []
     for collector in registry._collector_to_names:  # noqa: SLF001  (no public listing)
         labels = ", ".join(getattr(collector, "_labelnames", ()))
-        for family in collector.describe() if hasattr(collector, "describe") else ():
+        for family in getattr(collector, "describe", collector.collect)():
             suffix = "_total" if family.type == "counter" else ""
             meaning = family.documentation + _buckets(collector)
             rows.append((f"`{family.name}{suffix}`", family.type, labels, meaning))

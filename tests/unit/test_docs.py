@@ -146,3 +146,15 @@ def test_every_relation_is_described():
         for side in ("provides", "requires")
         for endpoint, about in metadata[side].items()
     }
+
+
+def test_metrics_that_dashboard_and_alerts_use_are_described():
+    page = (ROOT / "docs/reference/metrics.md").read_text()
+    described = set(re.findall(r"^\| `([a-z_]+)`", page, re.MULTILINE))
+    texts = [
+        (ROOT / "src/grafana_dashboards/istio-integrator.json").read_text(),
+        (ROOT / "src/prometheus_alert_rules/istio-integrator.rules").read_text(),
+    ]
+    used = set(re.findall(r"\b((?:sidecar_lifecycle|process)_[a-z_]+)\{", "".join(texts)))
+    assert len(used) > 15
+    assert {re.sub("_(bucket|sum|count)$", "", name) for name in used} <= described
