@@ -25,7 +25,7 @@ istioctl() {
   case $1 in
     install | tag | uninstall) command istioctl "$@" --manifests="$CHARTS" ;;
     *) command istioctl "$@" ;;
-  esac
+  esac || echo "ERROR: istioctl $1" >&2
 }
 """
 

@@ -138,6 +138,8 @@ def place(node, request, tmp_path):
     found.close()
     juju.destroy_model(force=True)
     testbed.kubectl("delete", "namespace", "shop", "--timeout=120s")
+    tagged = ("mutatingwebhookconfigurations,services", "-n", istio.SYSTEM)
+    testbed.kubectl("delete", *tagged, "-l", f"istio.io/tag={TAG}")
 
 
 def page_of(place, folder, *, old="", new):
