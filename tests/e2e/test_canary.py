@@ -76,6 +76,11 @@ class World(world.Place):
         pods = json.loads(self.kubectl(*query))["items"]
         return set(re.findall(r"(istiod[\w-]*)\.istio-system\.svc:15012", json.dumps(pods)))
 
+    def has_only_the_new_one(self):
+        """Whether the new istiod is the only one."""
+        found = self.kubectl("get", "deployments", "-n", istio.SYSTEM, "-o", "name").split()
+        return found == [f"deployment.apps/istiod-{self.new}"]
+
     def caller(self, name):
         """Have a pod that asks others, which nobody replaces; return how it is named."""
         body = yaml.safe_dump(_caller(name, self.juju.model, self.node.charms.payload_image))
@@ -183,8 +188,7 @@ def test_upgrade_by_the_page_fails_no_request_and_lets_nobody_in(
         assert waiting.eventually(lambda: OLD not in place.message(), 120), place.message()
         assert "NAME" not in page.run(left).replace("NAME", "", 1)
         page.run(removed)
-        deployments = ("get", "deployments", "-n", istio.SYSTEM, "-o", "name")
-        assert place.kubectl(*deployments).split() == [f"deployment.apps/istiod-{place.new}"]
+        assert waiting.eventually(place.has_only_the_new_one, 60)
         goes_on(place, watch)
     answers = {
         "tenants": [each.answers for each in watch.tenants],

@@ -54,9 +54,11 @@ async def on(place, node, api, watcher):
     await training.clear_jobs(api, MODEL)
 
     async def are_gone():
-        return not await api.list("Pod", MODEL, "batch.kubernetes.io/job-name")
+        pods = await api.list("Pod", MODEL)
+        return all(each["spec"]["restartPolicy"] == "Always" for each in pods)
 
-    await observer.eventually(are_gone, 60, "the Jobs' pods gone")
+    # The next training job's have the same names.
+    await observer.eventually(are_gone, 60, "the jobs' pods gone")
 
 
 @pytest.mark.parametrize(("line", "native"), profiles.NATIVE.items())
