@@ -28,6 +28,7 @@ class Istiod:
     api: kubernetes.Api
     # What was taken away, to be brought back.
     saved: list[kubernetes.Object] = dataclasses.field(default_factory=list)
+    is_away: bool = False
 
     @property
     def keys(self) -> list[objects.Key]:
@@ -54,7 +55,7 @@ class Istiod:
             for item in await self.api.list(kind)
             if item["metadata"]["name"].startswith(("istio-sidecar-", "istio-revision-tag-"))
         ]
-        self.saved = [creatable(item) for item in found]
+        self.saved, self.is_away = [creatable(item) for item in found], True
         for item in reversed(self.saved):
             metadata = item["metadata"]
             await self.api.delete(item["kind"], metadata["name"], metadata.get("namespace", ""))
@@ -68,6 +69,7 @@ class Istiod:
         """Bring it back and wait until it serves."""
         for item in self.saved:
             await self.api.create(item)
+        self.is_away = False
         await self.wait_until_ready()
 
     async def wait_until_ready(self, within: float = 90) -> None:

@@ -22,6 +22,10 @@ from testbed.kit import bundle, clusters, diagnostics, juju, objects, observer, 
 from tests import rights
 
 MODEL = "kubeflow"
+TWO = ("today", "tomorrow")
+"""The clusters that matter, on which tests run that say nothing else."""
+EXTERNAL = "external"
+"""A cluster whose istiod is outside of it."""
 BUILD = pathlib.Path(__file__).parents[2] / "build" / "e2e"
 
 
@@ -74,11 +78,13 @@ def root():
         yield
 
 
-@pytest.fixture(scope="session", params=["today", "tomorrow"])
+@pytest.fixture(scope="session", params=[EXTERNAL, *TWO])
 def node(request, root):
-    """One of the two clusters that matter."""
-    kind = clusters.KINDS[request.param]
-    with running(kind, kind.options) as found:
+    """One of the two clusters that matter, or one like today's whose istiod is elsewhere."""
+    is_external = request.param == EXTERNAL
+    kind = clusters.KINDS[TWO[0] if is_external else request.param]
+    options = dataclasses.replace(kind.options, external_istiod=is_external)
+    with running(dataclasses.replace(kind, name=request.param), options) as found:
         yield found
 
 
@@ -108,11 +114,11 @@ def running(kind, options):
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
-    """Run a test marked with `cluster` there alone, and use up one cluster before the other."""
+    """Run a test marked with `cluster` there alone, and use up one cluster before the next."""
 
     def is_wanted(item):
         marker = item.get_closest_marker("cluster")
-        return marker is None or cluster_of(item) in marker.args
+        return cluster_of(item) in (marker.args if marker else ("", *TWO))
 
     elsewhere = [item for item in items if not is_wanted(item)]
     config.hook.pytest_deselected(items=elsewhere)

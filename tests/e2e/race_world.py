@@ -328,6 +328,6 @@ async def model(node, api, name: str, *, notices: bool, options: dict[str, dict[
             (folder / f"{name}.txt").write_text(text)
             raise
         finally:
-            if not await api.list("Deployment", istiod.NAMESPACE, labels="app=istiod"):
+            if world.istiod.is_away:
                 await world.istiod.install()
             await world.juju.do("destroy_model", force=True)

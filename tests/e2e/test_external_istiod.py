@@ -6,62 +6,41 @@ the mesh a second time while istiod is cut off, killed, and given another author
 
 import asyncio
 import contextlib
-import dataclasses
 import json
 
 import pytest
 
-from testbed import istio, kubernetes, mesh
+from testbed import istio, mesh
 from testbed.juju import client
-from testbed.kit import bundle, clusters, istiod, juju, objects, observer, training, workloads
-from tests.e2e import conftest
+from testbed.kit import bundle, juju, objects, training, workloads
+from tests.e2e import external_world as world
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.usefixtures("integrated"),
+    pytest.mark.cluster("external"),
+    pytest.mark.long,
+    pytest.mark.timeout(900),
+]
 
 UNIT = f"{juju.APPLICATION}/0"
 LATE = ("late-a", "late-b", "late-c", "late-d")
 """Workloads that come while there is no injector."""
-AUTHORITY = "istio-ca-secret"
-"""Where istiod keeps the key of its own authority."""
 AT_ONCE = 2
 """The default of convergence-max-unavailable."""
+ASK = "import urllib.request; urllib.request.urlopen('http://{}', timeout=10).read()"
 
 
-@pytest.fixture(scope="module")
-def external_node(root):
-    """A cluster like today's whose istiod is elsewhere."""
-    kind = dataclasses.replace(clusters.KINDS["today"], name="external")
-    options = dataclasses.replace(kind.options, external_istiod=True)
-    with conftest.running(kind, options) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def deployed(external_node):
-    """The charm, deployed in the worst order; the stage that this left."""
-    return conftest.played(external_node, bundle.prepare, bundle.worst_order)
-
-
-@pytest.fixture
-async def on(external_node, deployed):
-    """A stage for the steps that demo and tests share."""
-    async with kubernetes.Api.from_kubeconfig(external_node.testbed.kubeconfig) as api:
-        watching = observer.Observer()
-        async with watching.following(api):
-            yield conftest.make_stage(external_node, api, watching)
-
-
-async def test_nothing_of_istiod_is_in_the_cluster_but_its_url(on, external_node):
+async def test_nothing_of_istiod_is_in_the_cluster_but_its_url(on, node):
     assert await on.api.list("Deployment", istio.SYSTEM) == []
     assert await on.api.list("Service", istio.SYSTEM) == []
     assert await on.api.find("ConfigMap", "istio", istio.SYSTEM) is None
     assert await on.api.find("ConfigMap", "istio-ca-root-cert", on.model)
 
 
-async def test_deployed_in_the_worst_order_everything_is_in_the_mesh(on, external_node):
+async def test_deployed_in_the_worst_order_everything_is_in_the_mesh(on, node):
     status = await on.juju.wait_until_in_mesh(60)
     assert status.in_mesh == (3, 3)
-    assert f"https://{external_node.testbed.plan.istiod}:15017/inject" in status.message
+    assert f"https://{node.testbed.plan.istiod}:15017/inject" in status.message
     assert on.kind.backend in status.message
 
 
@@ -90,79 +69,99 @@ async def test_diagnose_names_what_is_not_known_from_here(on):
     await on.juju.config(juju.APPLICATION, **{option: ""})
 
 
-async def test_model_converges_while_istiod_is_cut_off_killed_and_given_another_authority(
-    on, external_node
-):
-    testbed = external_node.testbed
-    await on.istiod.remove()
-    await on.api.apply(*(sleeping(on, name) for name in LATE))
-    await on.observer.until(lambda: all(map(on.is_ready, LATE)), 90, "the late ones Ready")
-    await on.istiod.install()
+class Late:
+    """Workloads that come while there is no injector, and have to be brought into the mesh."""
 
-    def bare():
-        found = (pod for name in LATE for pod in on.pods_of(name))
+    def __init__(self, on):
+        self.on = on
+
+    async def come(self):
+        on = self.on
+        await on.istiod.remove()
+        await on.api.apply(*(sleeping(on, name) for name in LATE))
+        await on.observer.until(lambda: all(map(on.is_ready, LATE)), 90, "the late ones Ready")
+        await on.istiod.install()
+        assert len(self.bare()) == len(LATE)
+
+    def bare(self):
+        found = (pod for name in LATE for pod in self.on.pods_of(name))
         return {pod.uid for pod in found if pod.proxy is None}
 
-    def inside():
-        return [name for name in LATE if on.is_ready(name, in_mesh=True)]
+    def inside(self):
+        return [name for name in LATE if self.on.is_ready(name, in_mesh=True)]
 
-    before = bare()
-    assert len(before) == len(LATE)
-    await on.observer.until(lambda: len(bare()) < len(LATE), 240, "the first eviction")
-    await asyncio.to_thread(mesh.stop, testbed)
-    try:
-        left = bare()
-        await on.juju.set(juju.APPLICATION, log_level="debug")
-        await on.juju.wait_for("waiting", 120, words="does not inject")
-        # What was evicted before the cut may be missing, and nothing more is taken meanwhile.
-        assert len(left - bare()) <= AT_ONCE
-    finally:
-        await asyncio.to_thread(mesh.start, testbed)
-    await on.observer.until(inside, 240, "one of them in the mesh")
-    await killed(testbed)
-    known = await authority(on)
-    async with another_authority(on, testbed):
-        await on.observer.until(lambda: inside() == list(LATE), 300, "all of them in the mesh")
-        assert await authority(on) != known
-    await on.juju.config(juju.APPLICATION, log_level="info")
-    status = await on.juju.wait_until_in_mesh(120)
-    assert status.in_mesh == (3 + len(LATE), 3 + len(LATE))
+    async def one_is_taken(self):
+        before = len(self.bare())
+        await self.on.observer.until(lambda: len(self.bare()) < before, 240, "the first eviction")
+
+    async def all_are_in(self):
+        await self.on.observer.until(lambda: self.inside() == list(LATE), 300, "all in the mesh")
+        status = await self.on.juju.wait_until_in_mesh(120)
+        assert status.in_mesh == (3 + len(LATE), 3 + len(LATE))
+
+    @contextlib.asynccontextmanager
+    async def refused(self, words):
+        """See the charm say why nothing is injected, and that nothing more is taken then."""
+        left = self.bare()
+        await self.on.juju.set(juju.APPLICATION, log_level="debug")
+        await self.on.juju.wait_for("waiting", 120, words=words)
+        yield
+        # What was evicted before may be missing.
+        assert len(left - self.bare()) <= AT_ONCE
+        assert left & self.bare()
+        await self.on.juju.set(juju.APPLICATION, log_level="info")
+
+
+@pytest.fixture
+async def late(on):
+    """Some of them, gone afterwards."""
+    made = Late(on)
+    await made.come()
+    yield made
     for name in LATE:
         await on.api.delete("Deployment", name, on.model)
 
 
-async def killed(testbed):
-    """Kill istiod, and wait until it is back."""
-    count = testbed.components()["istiod"]["restarts"]
-    await asyncio.to_thread(testbed.restart, "istiod")
-
-    async def is_back():
-        found = testbed.components()["istiod"]
-        return found["restarts"] > count and found["ready"]
-
-    await observer.eventually(is_back, 60, "istiod killed and back")
-
-
-@contextlib.asynccontextmanager
-async def another_authority(on, testbed):
-    """Have istiod make itself a new authority, and give it the old one back."""
-    secret = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        **await on.api.get("Secret", AUTHORITY, istio.SYSTEM),
-    }
-    await on.api.delete("Secret", AUTHORITY, istio.SYSTEM)
-    await killed(testbed)
-    yield
-    await on.api.delete("Secret", AUTHORITY, istio.SYSTEM)
-    await on.api.create(istiod.creatable(secret))
-    await killed(testbed)
+async def test_model_converges_while_istiod_is_cut_off_killed_and_given_another_authority(
+    on, node, late
+):
+    testbed = node.testbed
+    await late.one_is_taken()
+    await asyncio.to_thread(mesh.stop, testbed)
+    try:
+        async with late.refused("does not inject"):
+            pass
+    finally:
+        await asyncio.to_thread(mesh.start, testbed)
+    await on.observer.until(late.inside, 240, "one of them in the mesh")
+    known, shown = await world.authority(on.api), await world.certificate(testbed)
+    await world.killed(testbed)
+    # It has made itself a new certificate, of the authority that the API server knows.
+    assert await world.certificate(testbed) != shown
+    assert await world.authority(on.api) == known
+    await asks(on, node)
+    async with world.another_authority(on.api, testbed):
+        await late.all_are_in()
+        assert await world.authority(on.api) != known
 
 
-async def authority(on):
-    """The authority by which the API server knows the injector."""
-    found = await on.api.get("MutatingWebhookConfiguration", "istio-sidecar-injector")
-    return found["webhooks"][0]["clientConfig"]["caBundle"]
+async def test_model_converges_once_another_authority_is_written_down(on, node, late):
+    await late.one_is_taken()
+    async with world.unwritten(on.api), world.another_authority(on.api, node.testbed):
+        async with late.refused("certificate signed by unknown authority"):
+            await asks(on, node)
+        await world.write_authority(on.api)
+        await late.all_are_in()
+
+
+async def asks(on, node):
+    """Have an application in the mesh call another one, through the proxies of both."""
+    caller, called = (on.pods_of(name)[0] for name in (bundle.WEB_NAMES[0], "digits"))
+    assert caller.proxy
+    assert called.proxy
+    where = ("exec", caller.name, f"--namespace={on.model}", "--container=web", "--")
+    command = ("python3", "-c", ASK.format(f"digits.{on.model}.svc/healthz"))
+    await asyncio.to_thread(node.testbed.kubectl, *where, *command)
 
 
 def sleeping(on, name):
@@ -172,7 +171,8 @@ def sleeping(on, name):
     return workloads.deployment(name, on.model, template)
 
 
-async def test_removal_leaves_the_cluster_as_it_was(on, deployed):
+async def test_removal_leaves_the_cluster_as_it_was(on, integrated):
     await on.juju.remove(juju.APPLICATION)
-    again = [*deployed.istiod.keys, objects.Key("", "Secret", istio.SYSTEM, AUTHORITY)]
-    await objects.until_same(on.api, deployed.before, 90, recreated=again)
+    authority = objects.Key("", "Secret", istio.SYSTEM, world.AUTHORITY)
+    again = [*integrated.recreated, authority]
+    await objects.until_same(on.api, integrated.before, 90, recreated=again)

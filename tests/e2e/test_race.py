@@ -50,30 +50,53 @@ class Case:
 
     Then the last part comes when no pod is too young any more, for which a rollout doesn't wait.
     """
+    clusters: tuple[str, ...] = ("today",)
 
 
-WORST = Case("istiod last", ("applications", "integrator", "istiod"), floor=True)
-FLAPPING = Case(
-    "istiod flapping", ("istiod", "applications", "integrator"), disturbance="flapping"
-)
-KILLED = Case("integrator killed", ("applications", "istiod", "integrator"), disturbance="killed")
-DEAF = Case("no notices", ("applications", "integrator", "istiod"), notices=False)
-TODAY = (
+CASES = (
     Case("istiod and integrator first", ("istiod", "integrator", "applications")),
     Case(
         "istiod first, integrator last",
         ("istiod", "applications", "integrator"),
         install=80,
+        clusters=("today", "external"),
     ),
-    Case("integrator first, istiod last", ("integrator", "applications", "istiod")),
+    Case(
+        "integrator first, istiod last",
+        ("integrator", "applications", "istiod"),
+        clusters=("today", "external"),
+    ),
     Case("integrator first, istiod in the middle", ("integrator", "half", "istiod", "rest")),
     Case(
         "istiod in the middle, integrator last",
         ("half", "istiod", "rest", "integrator"),
         floor=True,
     ),
+    Case(
+        "istiod last",
+        ("applications", "integrator", "istiod"),
+        floor=True,
+        clusters=("today", "tomorrow", "external"),
+    ),
+    Case(
+        "istiod flapping",
+        ("istiod", "applications", "integrator"),
+        disturbance="flapping",
+        clusters=("today", "tomorrow"),
+    ),
+    Case(
+        "integrator killed",
+        ("applications", "istiod", "integrator"),
+        disturbance="killed",
+        clusters=("today", "tomorrow"),
+    ),
+    Case(
+        "no notices",
+        ("applications", "integrator", "istiod"),
+        notices=False,
+        clusters=("today", "tomorrow"),
+    ),
 )
-BOTH = (WORST, FLAPPING, KILLED, DEAF)
 
 
 @dataclasses.dataclass
@@ -137,13 +160,13 @@ def notebooks(node):
     node.testbed.kubectl("delete", "crd/notebooks.kubeflow.org")
 
 
-CASES = [
-    *(pytest.param(each, id=each.name, marks=pytest.mark.cluster("today")) for each in TODAY),
-    *(pytest.param(each, id=each.name) for each in BOTH),
-]
-
-
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(each, id=each.name, marks=pytest.mark.cluster(*each.clusters))
+        for each in CASES
+    ],
+)
 async def test_every_order_ends_in_the_mesh(node, api, notebooks, records, case):
     name = f"race-{'-'.join(case.name.replace(',', '').split())}"
     print(f"RACE_SEED={SEED}")
