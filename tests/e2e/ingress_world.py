@@ -13,7 +13,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from testbed.juju import client
+from testbed import istio
+from testbed.juju import bootstrap, client
 from tests import echo, gateway_client, waiting
 from tests.e2e import caller
 from tests.gateway_client import HOST, TENANT
@@ -127,6 +128,25 @@ spec:
 """
 
 
+@contextlib.contextmanager
+def shared(node, model):
+    """Have a model beside a tenant whose host answers on the gateway; both go at the end."""
+    testbed = node.testbed
+    juju = bootstrap.juju(testbed, model)
+    testbed.apply(TENANT)
+    testbed.apply(servers("shop", {"web": FIRST_PORT}, node.charms.payload_image))
+    service = ("get", "service", "-n", istio.INGRESS, istio.GATEWAY)
+    address = testbed.kubectl(*service, "-o", "jsonpath={.spec.clusterIP}").stdout
+    place = Place(node, juju, address)
+    tenant = place.browser()
+    assert waiting.eventually(lambda: tenant.get(host=gateway_client.TENANT).status == 200, 60)
+    juju.add_model()
+    yield place
+    place.close()
+    juju.destroy_model(force=True)
+    testbed.kubectl("delete", "namespace", "shop", "--timeout=120s")
+
+
 @dataclasses.dataclass
 class Place:
     """A model with the charm on a node whose gateway is shared."""
@@ -136,6 +156,37 @@ class Place:
     address: str
     browsers: list = dataclasses.field(default_factory=list)
     watch: "Watch | None" = None
+
+    def deploy(self, integrator):
+        """Deploy the charm for our host."""
+        config = {**integrator.config, "hosts": HOST}
+        resources = integrator.resources
+        self.juju.deploy(integrator.path, APP, config=config, resources=resources, trust=True)
+        self.juju.wait_for(APP)
+
+    def serve(self, consumers):
+        """Have the applications answer."""
+        services = {consumer: port_of(consumer) for consumer in consumers}
+        model = self.juju.model
+        self.node.testbed.apply(servers(model, services, self.node.charms.payload_image))
+        self.kubectl("rollout", "status", "-n", model, "deployment/servers", "--timeout=120s")
+
+    def relate(self, consumers):
+        """Bring the ingress up in the order of a bundle: applications, then who is asked."""
+        namespace = {"namespace": self.juju.model}
+        for consumer in consumers:
+            changes = namespace if consumer == "kubeflow-dashboard" else {}
+            script = {"ingress": ingress_script(consumer, **changes)}
+            if consumer == AUTH:
+                script["ingress-auth"] = auth_script()
+            self.juju.fake_app(consumer, script)
+        for consumer in consumers:
+            self.juju.integrate(f"{APP}:ingress", f"{consumer}:ingress")
+        self.says("ingress is closed: integrate ingress-auth")
+        self.juju.integrate(f"{APP}:ingress-auth", f"{AUTH}:ingress-auth")
+        # The workload tells the charm when connections from before the guard have ended.
+        self.says(f"{len(consumers)} routes by istio-ingress/istio-ingressgateway", 240)
+        assert waiting.eventually(self.is_open)
 
     def close(self):
         for browser in self.browsers:

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from testbed import istio, programs
-from testbed.juju import bootstrap, pack
+from testbed.juju import pack
 from testbed.juju.client import JujuError
 from tests import echo, forged_requests, gateway_client, oidc, waiting
 from tests.e2e import ingress_world as world
@@ -55,39 +55,21 @@ def integrator(node):
 @pytest.fixture(scope="module")
 def place(node, kubeflow_app, integrator):
     """A tenant's host that answers, and the charm in a model beside it."""
-    testbed = node.testbed
-    image = node.charms.payload_image
-    juju = bootstrap.juju(testbed, MODEL)
-    testbed.apply(world.TENANT)
-    testbed.apply(world.servers("shop", {"web": world.FIRST_PORT}, image))
-    service = ("get", "service", "-n", istio.INGRESS, istio.GATEWAY)
-    address = testbed.kubectl(*service, "-o", "jsonpath={.spec.clusterIP}").stdout
-    found = world.Place(node, juju, address)
-    tenant = found.browser()
-    assert waiting.eventually(lambda: tenant.get(host=gateway_client.TENANT).status == 200, 60)
-    juju.add_model()
-    config = {**integrator.config, "hosts": gateway_client.HOST}
-    resources = integrator.resources
-    juju.deploy(integrator.path, APP, config=config, resources=resources, trust=True)
-    # What comes before it would be replaced for its sidecar's sake.
-    juju.wait_for(APP)
-    services = {consumer: world.port_of(consumer) for consumer in world.CONSUMERS}
-    testbed.apply(world.servers(MODEL, services, image))
-    resources = {"server-image": image}
-    options = {"arguments": "5556", "prefix": "/dex", "rewrite": "/dex"}
-    juju.deploy(kubeflow_app, "dex", config=options, resources=resources)
-    provider = f"http://dex.{MODEL}.svc.cluster.local:5556"
-    options = {"arguments": f"8080 --provider {provider}", "prefix": "/authservice"}
-    options["rewrite"] = "/"
-    juju.deploy(kubeflow_app, "authservice", config=options, resources=resources)
-    for app in ("dex", "authservice"):
-        juju.wait_for(app)
-    testbed.kubectl("rollout", "status", "-n", MODEL, "deployment/servers", "--timeout=120s")
-    with world.Watch(found) as found.watch:
-        yield found
-    found.close()
-    juju.destroy_model(force=True)
-    testbed.kubectl("delete", "namespace", "shop", "--timeout=120s")
+    with world.shared(node, MODEL) as found:
+        # What comes before it would be replaced for its sidecar's sake.
+        found.deploy(integrator)
+        found.serve(world.CONSUMERS)
+        resources = {"server-image": node.charms.payload_image}
+        options = {"arguments": "5556", "prefix": "/dex", "rewrite": "/dex"}
+        found.juju.deploy(kubeflow_app, "dex", config=options, resources=resources)
+        provider = f"http://dex.{MODEL}.svc.cluster.local:5556"
+        options = {"arguments": f"8080 --provider {provider}", "prefix": "/authservice"}
+        options["rewrite"] = "/"
+        found.juju.deploy(kubeflow_app, "authservice", config=options, resources=resources)
+        for app in ("dex", "authservice"):
+            found.juju.wait_for(app)
+        with world.Watch(found) as found.watch:
+            yield found
 
 
 def made(place, kind):
@@ -101,20 +83,8 @@ def made(place, kind):
 @pytest.fixture(scope="module")
 def opened(place):
     """The ingress in the order that a bundle brings it up in."""
-    for consumer in world.CONSUMERS:
-        changes = {"namespace": MODEL} if consumer == "kubeflow-dashboard" else {}
-        script = {"ingress": world.ingress_script(consumer, **changes)}
-        if consumer == AUTH:
-            script["ingress-auth"] = world.auth_script()
-        place.juju.fake_app(consumer, script)
-    for consumer in world.CONSUMERS:
-        place.juju.integrate(f"{APP}:ingress", f"{consumer}:ingress")
-    place.says("ingress is closed: integrate ingress-auth")
-    place.juju.integrate(f"{APP}:ingress-auth", f"{AUTH}:ingress-auth")
-    # The workload tells the charm when connections from before the guard have ended.
-    place.says(f"{ROUTES} routes by istio-ingress/istio-ingressgateway", 240)
+    place.relate(world.CONSUMERS)
     assert made(place, "gateways") - made(place, "envoyfilters") >= datetime.timedelta(seconds=60)
-    assert waiting.eventually(place.is_open)
     place.watch.go_on()
     place.watch.assert_that_all_is_well()
     return place
