@@ -144,7 +144,9 @@ class Admission:
 
     def _live_policy(self, version: str) -> cluster.Object | None:
         kind = cluster.kind(f"admissionregistration.k8s.io/{version}", "MutatingAdmissionPolicy")
-        return self._scope.cluster.get(kind, policy.name(self._scope.manifests.owner))
+        name = policy.name(self._scope.manifests.owner)
+        owned = self._scope.manifests.owned_of(kind)
+        return next((each for each in owned if each["metadata"]["name"] == name), None)
 
     def _is_model_in_scope(self) -> bool:
         scope = self._scope

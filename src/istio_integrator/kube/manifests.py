@@ -298,7 +298,14 @@ class Manifests:
 
     def owned_in(self, folder: str) -> list[cluster.Object]:
         """List what is there of a folder, in the order in which it is to go."""
-        return [obj for kind in reversed(kinds(folder)) for obj in self._owned(kind, folder)]
+        versions: dict[tuple[str, str], list[cluster.Kind]] = {}
+        for kind in kinds(folder):
+            versions.setdefault(_spelled(kind), []).append(kind)
+        found: list[cluster.Object] = []
+        for same in reversed(versions.values()):
+            # Each version shows the same objects; the first is the one that would be applied.
+            found += next(filter(None, (self._owned(kind, folder) for kind in same)), ())
+        return found
 
     def _owned(self, kind: cluster.Kind, folder: str = "") -> list[cluster.Object]:
         if kind == cluster.SECRET:

@@ -46,14 +46,22 @@ def webhooks(facts: Facts) -> Iterable[Finding]:
     except errors.ForbiddenError as error:
         # Only an optional role gives this right; the others are judged without.
         unknown = error
+    # Policies of all namespaces are only asked for where one could be in the way.
+    is_meshed = any(_is_in_mesh(each.pod) for each in backends)
     yield from judge(
         backends,
-        facts.policies,
+        facts.policies if is_meshed else (),
         root=facts.mesh.root_namespace,
         application=facts.application,
     )
     if unknown is not None:
         raise unknown
+
+
+def _is_in_mesh(pod: cluster.Object) -> bool:
+    with fences.around(cluster.reference(pod)):
+        return plaintext.is_in_mesh(pod)
+    return False
 
 
 def _backends(facts: Facts, kind: cluster.Kind) -> list[Backend]:
