@@ -10,35 +10,19 @@ client. A hook without any relation says what is not the routes' doing.
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
-import pathlib
-import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from typing import Any
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / each) for each in (".", "src", "lib", "workload")]
+import world
+from ops import testing
 
-import lightkube  # noqa: E402
-from lightkube.config.kubeconfig import KubeConfig  # noqa: E402
-from ops import testing  # noqa: E402
-
-from istio_integrator.kube import cluster, manifests  # noqa: E402
-from istio_integrator.relations import forward_auth, kubeflow  # noqa: E402
-from testbed import cluster as testbed_cluster  # noqa: E402
-from testbed import command_line  # noqa: E402
-from tests import gateway_client  # noqa: E402
-from tests.functional import (  # noqa: E402
-    charm_runs,
-    gateway_api_world,
-    ingress_world,
-    istiod_world,
-    loopback_istiod,
-    newer_routes,
-)
+from istio_integrator.kube import cluster, manifests
+from istio_integrator.relations import forward_auth, kubeflow
+from testbed import command_line
+from tests import gateway_client
+from tests.functional import charm_runs, ingress_world, newer_routes
 
 READS, TRIES, WRITES = "reads", "dry runs", "writes"
 KINDS = ("Gateway", "VirtualService", "HTTPRoute", "EnvoyFilter")
@@ -115,11 +99,11 @@ def _relation(endpoint: str, number: int, application: str, data: Any) -> testin
     )
 
 
-def measure(world: World, title: str, related: Any, count: int, **options: Any) -> None:
+def measure(place: World, title: str, related: Any, count: int, **options: Any) -> None:
     """Measure the hooks of a model, and print what they cost.
 
     Args:
-        world: Where.
+        place: Where.
         title: What the line is called.
         related: Makes the relations of so many applications.
         count: Of them.
@@ -127,43 +111,26 @@ def measure(world: World, title: str, related: Any, count: int, **options: Any) 
     """
     model = "bench-" + title.split(",", maxsplit=1)[0].replace(" ", "-")
     for obj in (ingress_world.namespace(model), *ingress_world.service(model, "oidc", 8080)):
-        world.api.create(obj)
+        place.api.create(obj)
     options |= {"hosts": gateway_client.HOST, "gateway-service": "istio-ingress/gateway"}
     relations, more = related(count, model), related(count + 1, model)
     try:
         lines = [
-            ("from nothing", world.hook("config_changed", model, relations, **options)),
-            ("as it should be", world.hook("update_status", model, relations, **options)),
-            ("a route more", world.hook("update_status", model, more, **options)),
-            ("as it should be", world.hook("update_status", model, more, **options)),
+            ("from nothing", place.hook("config_changed", model, relations, **options)),
+            ("as it should be", place.hook("update_status", model, relations, **options)),
+            ("a route more", place.hook("update_status", model, more, **options)),
+            ("as it should be", place.hook("update_status", model, more, **options)),
         ]
-        own = manifests.Manifests(world.api, model=model, application="istio-integrator")
+        own = manifests.Manifests(place.api, model=model, application="istio-integrator")
         kinds = collections.Counter(one["kind"] for one in own.owned())
     finally:
         charm_runs.run("remove", model, units=0, **options)
-        world.api.delete(ingress_world.namespace(model))
+        place.api.delete(ingress_world.namespace(model))
     shown = ", ".join(f"{kinds[kind]} {kind}" for kind in KINDS if kinds[kind])
     print(f"{title}: {kinds.total()} objects" + (f", of these {shown}" if shown else ""))
     for name, (counts, taken) in lines:
         asked = "".join(f"{counts.get(kind, 0):5} {kind}" for kind in (READS, TRIES, WRITES))
         print(f"  {name:16}{asked} {taken:6.2f} s")
-
-
-def _prepare(client: lightkube.Client, api: cluster.Cluster) -> None:
-    istiod_world.install_definitions(client)
-    gateway_api_world.install_definitions(client)
-    api.create(ingress_world.namespace(istiod_world.GATEWAY_NAMESPACE))
-    for obj in ingress_world.gateway_workload((("http2", 80, 8080), ("https", 443, 8443))):
-        api.create(obj)
-    spec = {"controllerName": "istio.io/gateway-controller"}
-    api.apply(
-        {
-            "apiVersion": cluster.GATEWAY_CLASS.api_version,
-            "kind": cluster.GATEWAY_CLASS.name,
-            "metadata": {"name": "istio"},
-            "spec": spec,
-        }
-    )
 
 
 def main() -> None:
@@ -173,24 +140,16 @@ def main() -> None:
     )
     parser.add_argument("--routes", type=int, default=20, help="applications that want one")
     count = parser.parse_args().routes
-    testbed = testbed_cluster.Testbed("bench-ingress")
-    testbed.up(testbed_cluster.Options(control_plane_only=True))
-    with contextlib.ExitStack() as stack:
-        stack.callback(testbed.down)
-        config = KubeConfig.from_file(testbed.kubeconfig).get()
-        client = stack.enter_context(lightkube.Client(config=config))
+    with world.with_gateway("bench-ingress") as (_, client):
         api = cluster.Cluster(client)
-        _prepare(client, api)
-        folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
-        stack.enter_context(loopback_istiod.installed(api, testbed.kubeconfig, folder))
-        world = World(api, Requests())
-        client._client._client.event_hooks["request"].append(world.requests.note)  # noqa: SLF001
+        place = World(api, Requests())
+        client._client._client.event_hooks["request"].append(place.requests.note)  # noqa: SLF001
         cluster.connect = lambda: api
-        measure(world, "no relation", lambda *_: [], 0)
-        measure(world, f"older, {count} of ingress", older, count)
-        measure(world, f"newer, {count} of istio-ingress-route", newer, count)
+        measure(place, "no relation", lambda *_: [], 0)
+        measure(place, f"older, {count} of ingress", older, count)
+        measure(place, f"newer, {count} of istio-ingress-route", newer, count)
         routing = {"routing": "gateway-api"}
-        measure(world, f"routing gateway-api, {count}", newer, count, **routing)
+        measure(place, f"routing gateway-api, {count}", newer, count, **routing)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -45,11 +46,33 @@ def _to_yaml(value: Any) -> str:
     return re.sub(r"[^ -~]", lambda match: f"\\U{ord(match[0]):08x}", text)
 
 
+class _Compiled(jinja2.FileSystemBytecodeCache):
+    """Templates as an earlier hook compiled them, in a folder of the user's own below `/tmp`.
+
+    To compile those of one hook takes as long as all else that it does.
+    """
+
+    def dump_bytecode(self, bucket: jinja2.bccache.Bucket) -> None:
+        """Keep a compiled template, where there is room."""
+        with contextlib.suppress(OSError):
+            super().dump_bytecode(bucket)
+
+    @classmethod
+    def open(cls) -> _Compiled | None:
+        """Return what is there; None where no folder is safe from other users."""
+        try:
+            return cls()
+        except (OSError, RuntimeError) as error:
+            logger.info("Templates are compiled in each hook: %s", error)
+            return None
+
+
 @functools.cache
 def _environment() -> jinja2.Environment:
     # The templates are YAML: values pass through `tojson`, so nothing is escaped as HTML.
     environment = jinja2.Environment(  # noqa: S701
         loader=jinja2.FileSystemLoader(TEMPLATES),
+        bytecode_cache=_Compiled.open(),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
