@@ -45,7 +45,7 @@ def decide(
     data_plane: pods.DataPlane = "sidecar",
     missing: str = "",
 ) -> Decision:
-    """Decide about a namespace that joins the mesh with all of its pods.
+    """Decide about a namespace that joins the mesh with all of its pods; `completed` ends it.
 
     Args:
         namespace: Its name, for messages.
@@ -57,37 +57,6 @@ def decide(
         data_plane: What is to take pods into the mesh.
         missing: What the cluster lacks for it.
     """
-    decided = _decided(
-        namespace=namespace,
-        labels=labels,
-        record=record,
-        owner=owner,
-        member_labels=member_labels,
-        alive=alive,
-        data_plane=data_plane,
-        missing=missing,
-    )
-    after = {**labels, **decided.labels}
-    is_ambient = data_plane == "ambient" and after.items() >= names.AMBIENT.items()
-    kept = decided.record
-    if kept is not None and kept.owner == owner:
-        kept = _without_undone(kept, after)
-    return dataclasses.replace(
-        decided, record=kept, data_plane="ambient" if is_ambient else "sidecar"
-    )
-
-
-def _decided(
-    *,
-    namespace: str,
-    labels: Mapping[str, str],
-    record: records.Record | None,
-    owner: str,
-    member_labels: Mapping[str, str] | None,
-    alive: bool,
-    data_plane: pods.DataPlane,
-    missing: str,
-) -> Decision:
     present = _present(labels, data_plane)
     if record is not None and record.owner != owner:
         return Decision(record=record, blocked=rival(namespace, record.owner))
@@ -171,6 +140,27 @@ def decide_apart(
         joined=not obstacle,
         blocked=obstacle,
         data_plane="sidecar" if obstacle else data_plane,
+    )
+
+
+def completed(
+    decided: Decision, labels: Mapping[str, str], data_plane: pods.DataPlane, *, owner: str
+) -> Decision:
+    """Complete what `decide` says by what its labels make of the namespace.
+
+    Args:
+        decided: The decision.
+        labels: All labels that the namespace has.
+        data_plane: What is to take pods into the mesh.
+        owner: This application.
+    """
+    after = {**labels, **decided.labels}
+    is_ambient = data_plane == "ambient" and after.items() >= names.AMBIENT.items()
+    kept = decided.record
+    if kept is not None and kept.owner == owner:
+        kept = _without_undone(kept, after)
+    return dataclasses.replace(
+        decided, record=kept, data_plane="ambient" if is_ambient else "sidecar"
     )
 
 

@@ -104,7 +104,7 @@ class Membership:
         member_labels = context.mesh.namespace_labels if context.mesh else None
         if member_labels is not None and data_plane == "ambient":
             member_labels = names.AMBIENT
-        return decision.decide(
+        decided = decision.decide(
             namespace=context.model,
             labels=labels,
             record=record,
@@ -114,6 +114,7 @@ class Membership:
             data_plane=data_plane,
             missing=missing,
         )
+        return decision.completed(decided, labels, data_plane, owner=owner)
 
     def _asked_for(self, labels: Mapping[str, str | None]) -> tuple[pods.DataPlane, str]:
         """Tell what is to take pods into the mesh, and what the cluster lacks for it."""

@@ -13,8 +13,8 @@ import charm
 from istio_integrator import statuses
 from istio_integrator.admission import admission
 from istio_integrator.kube import cluster as charm_cluster
-from istio_integrator.kube import errors, manifests
-from tests.unit.charm import fake_cluster
+from istio_integrator.kube import errors
+from tests.unit.charm import fake_cluster, needed_rights
 from tests.unit.charm.charm_world import state, workload
 
 TIMEOUT = 0
@@ -155,54 +155,18 @@ def test_units_that_leave_at_once_do_not_fail_each_other(ctx, fake, monkeypatch)
     assert "istio-injection" not in fake.labels("kubeflow")
 
 
-ADMISSION = (
-    "admission-certificates",
-    "admission-policy",
-    "admission-webhook",
-    "admission-webhook-configuration",
-)
-INGRESS = (
-    "authentication",
-    "gateway",
-    "gateway-key",
-    "gateway-tls",
-    "gateway-workload",
-    "grpc",
-    "http-routes",
-    "managed-gateway",
-    "routes",
-)
-
-
-def of_ingress_alone() -> set[str]:
-    """Name the resources that only an ingress needs, which nobody asks for here."""
-    needed = {kind.plural for folder in ADMISSION for kind in manifests.kinds(folder)}
-    return {kind.plural for folder in INGRESS for kind in manifests.kinds(folder)} - needed
-
-
-POLICIES_OF_OTHERS = {
-    "peerauthentications",
-    "authorizationpolicies",
-    "sidecars",
-    "validatingwebhookconfigurations",
-}
-"""Without them the charm knows less, and does all that it does."""
-GOES_WITH_US = {"clusterroles"}
-"""Without it a removal by force leaves what the model's end takes away."""
-
-
-ISTIODS_OWN = {("get", "deployments")}
-"""Likewise; where our webhook runs it is about that as well."""
-
-
 @pytest.mark.parametrize("policies_work", [True, False], ids=["policy", "webhook"])
 def test_whatever_right_is_missing_is_named(ctx, monkeypatch, *, policies_work):
-    tolerated = ISTIODS_OWN if policies_work else set()
+    tolerated = needed_rights.ISTIODS_OWN if policies_work else set()
     for verb, resource in requests(ctx, monkeypatch, policies_work=policies_work):
         fake = fresh(policies_work=policies_work)
         fake.forbidden.add((verb, resource))
         said = run(ctx, fake, monkeypatch)
-        others = of_ingress_alone() | POLICIES_OF_OTHERS | GOES_WITH_US
+        others = (
+            needed_rights.of_ingress_alone()
+            | needed_rights.POLICIES_OF_OTHERS
+            | needed_rights.GOES_WITH_US
+        )
         if resource in others or (verb, resource) in tolerated:
             assert said.name != "blocked"
         else:

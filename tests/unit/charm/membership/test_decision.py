@@ -35,16 +35,18 @@ def places(draw):
 
 
 def decided(labels, record, wanted, *, alive=True, missing=""):
-    return decision.decide(
+    data_plane = "ambient" if wanted == AMBIENT else "sidecar"
+    found = decision.decide(
         namespace="ns",
         labels=labels,
         record=record,
         owner="me",
         member_labels=wanted,
         alive=alive,
-        data_plane="ambient" if wanted == AMBIENT else "sidecar",
+        data_plane=data_plane,
         missing=missing,
     )
+    return decision.completed(found, labels, data_plane, owner="me")
 
 
 def merged(labels, patch):
