@@ -203,7 +203,7 @@ class Place:
     def says(self, words, timeout=180):
         assert waiting.eventually(lambda: words in self.message(), timeout), self.message()
 
-    def relate(self, consumers):
+    def integrate(self, consumers):
         """Have applications ask for their routes, one of which says who may come."""
         for consumer in consumers:
             script = {"ingress": ingress_script(consumer)}

@@ -133,7 +133,7 @@ def place(node, request, tmp_path):
     juju.deploy(charm.path, APP, config=config, resources=charm.resources, trust=True)
     juju.wait_for(APP)
     testbed.apply(servers(juju.model, node.charms.payload_image))
-    found.relate(CONSUMERS)
+    found.integrate(CONSUMERS)
     namespace, service = found.gateway
     found.says(f"{len(CONSUMERS)} routes by {namespace}/{service}", 300)
     query = ("get", "service", "-n", namespace, service, "-o", "jsonpath={.spec.clusterIP}")

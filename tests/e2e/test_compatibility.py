@@ -36,7 +36,7 @@ def place(node):
     juju.wait_for(world.APP)
     services = {consumer: world.port_of(consumer) for consumer in CONSUMERS}
     testbed.apply(world.servers(MODEL, services, node.charms.payload_image))
-    found.relate(CONSUMERS)
+    found.integrate(CONSUMERS)
     found.says(f"{len(CONSUMERS)} routes by {istio.INGRESS}/{istio.GATEWAY}", 300)
     assert waiting.eventually(found.is_open, 120)
     yield found
