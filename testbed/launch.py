@@ -297,16 +297,17 @@ def clean(state: Path, cgroups: Iterable[str]) -> None:
     if found := _recorded(state):
         _unlink(found)
     for cgroup in cgroups:
-        for directory in namespaces.cgroup_directories(cgroup):
-            _remove_cgroups(directory)
+        remove_cgroups(cgroup)
     if state.exists():
         shutil.rmtree(state)
 
 
-def _remove_cgroups(directory: Path) -> None:
-    for folder, _, _ in os.walk(directory, topdown=False):
-        with contextlib.suppress(OSError):
-            Path(folder).rmdir()
+def remove_cgroups(cgroup: str) -> None:
+    """Remove a cgroup and those below it, in each hierarchy, where no process is left."""
+    for directory in namespaces.cgroup_directories(cgroup):
+        for folder, _, _ in os.walk(directory, topdown=False):
+            with contextlib.suppress(OSError):
+                Path(folder).rmdir()
 
 
 def inside(found: Holder, argv: Sequence[str], directory: Path | None = None) -> list[str]:

@@ -71,6 +71,8 @@ class Node:
         if self.holder:
             return
         launch.end_further(self.folder, first, self.index)
+        # No cgroup outlives a machine; the kubelet spends seconds on each that it finds.
+        launch.remove_cgroups(components.cgroup(self.state.name, self.index))
         plan = addresses.plan(first.slot or 0)
         launch.start_further(self.folder, first, plan, self.index)
 

@@ -226,6 +226,28 @@ class World:
         name = f"{juju.APPLICATION}-admission-"
         return [pod for pod in pods if pod["metadata"]["name"].startswith(name)]
 
+    async def serve_on(self, node):
+        """Have one of the webhook's two servers on a node, and the other elsewhere."""
+        other = next((pod for pod in await self.servers() if _on(pod) != node.name), None)
+        if node.name in {_on(pod) for pod in await self.servers()} and other:
+            return
+        kubectl = self.node.testbed.kubectl
+        names = [each.name for each in self.node.testbed.nodes]
+        elsewhere = [name for name in names if (name != node.name) == bool(other)]
+        # Those are closed where the new one must not go.
+        await asyncio.to_thread(kubectl, "cordon", *elsewhere)
+        try:
+            moved = (await self.servers())[0]["metadata"]["name"]
+            await self.api.delete("Pod", moved, MODEL)
+
+            async def are_apart():
+                found = [pod for pod in await self.servers() if _pod_is_ready(pod)]
+                return len(found) == 2 and [_on(pod) for pod in found].count(node.name) == 1
+
+            await observer.eventually(are_apart, 90, f"a server on {node.name}")
+        finally:
+            await asyncio.to_thread(kubectl, "uncordon", *elsewhere)
+
     @contextlib.asynccontextmanager
     async def backend(self, application, node):
         """An application on a node, with a route; whoever asks for it at the gateway."""
@@ -306,6 +328,15 @@ class World:
 def _is_ready(node):
     kinds = [(each["type"], each["status"]) for each in node["status"]["conditions"]]
     return ("Ready", "True") in kinds and not node["spec"].get("unschedulable")
+
+
+def _on(pod):
+    return pod["spec"].get("nodeName", "")
+
+
+def _pod_is_ready(pod):
+    kinds = [(each["type"], each["status"]) for each in pod["status"].get("conditions") or ()]
+    return ("Ready", "True") in kinds and "deletionTimestamp" not in pod["metadata"]
 
 
 def _job(line):

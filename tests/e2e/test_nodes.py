@@ -115,6 +115,7 @@ async def test_jobs_and_convergence_survive_the_loss_of_the_acting_units_node(
     async with admission.asked():
         await admission.works(3, 60)
         await world.watcher.until(lambda: ledger.taken, nodes_world.WITHIN, "the first eviction")
+        await world.serve_on(await world.acting_node())
         acting, node = await world.acting(), await world.acting_node()
         assert world.touched(world.incomplete(names), node.name), "no Job on the node"
         answered = len(admission.answers)
