@@ -83,7 +83,7 @@ REFUSED = [
         id="moved twice",
     ),
     *(
-        pytest.param({"pod-labels": [{"add": {key: "x"}}]}, "is not yours to set", id=key)
+        pytest.param({"pod-labels": [{"add": {key: "x"}}]}, "is reserved: ", id=key)
         for key in (
             "app.kubernetes.io/name",
             "kubernetes.io/x",
@@ -95,7 +95,7 @@ REFUSED = [
         )
     ),
     *(
-        pytest.param({"pod-annotations": [{"add": {key: "x"}}]}, "is not yours to set", id=key)
+        pytest.param({"pod-annotations": [{"add": {key: "x"}}]}, "is reserved: ", id=key)
         for key in ("controller.juju.is/id", names.APPLIED, names.SETTINGS)
     ),
 ]
