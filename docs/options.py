@@ -29,14 +29,14 @@ _ALSO = {
     "excluded-pods": _CONVERGED,
     "revision": f"{_MEMBERS}; running ones keep their proxy until `restart-stale`",
     "istiod-namespace": f"{_MEMBERS}; running ones keep their proxy until `restart-stale`",
-    "sidecar-mode": "new pods that run to completion, when they are created; running ones never",
+    "job-sidecars": "new pods that run to completion, when they are created; running ones never",
     "admission": f"{_NEW}; the webhook's own pods come and go with it",
-    "lifecycle-namespaces": (
+    "served-namespaces": (
         "pods of profile and labelled namespaces, and of the model: new ones, and running ones "
         "whose proxy is to be stopped"
     ),
     "proxy-shutdown": _JOBS,
-    "replace-broken-pods": (
+    "delete-broken-pods": (
         "pods that run to completion and have lost their proxy: they are deleted, if an owner "
         "makes them anew"
     ),
@@ -96,7 +96,7 @@ def page(root: pathlib.Path) -> str:
         "# Options and the pods that they touch\n\n"
         "Before you change an option: which pods it is about, and whether any is replaced. No\n"
         "option replaces a notebook or a pod that nobody owns, and a Job's pod only\n"
-        "`replace-broken-pods`, when its proxy is lost.\n\n"
+        "`delete-broken-pods`, when its proxy is lost.\n\n"
         + tables.table(("option", "pods"), rows)
     )
 

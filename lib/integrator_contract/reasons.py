@@ -147,7 +147,7 @@ class Reason(enum.StrEnum):
     POD_NOT_REPLACED = (
         "PodNotReplaced",
         _EVENT,
-        "`replace-broken-pods` is on, and the application may not delete pods there.",
+        "`delete-broken-pods` is on, and the application may not delete pods there.",
     )
     NOT_UNDERSTOOD = (
         "ObjectNotUnderstood",

@@ -114,7 +114,7 @@ class Context:
             model=self.model,
             mesh_namespace=self.mesh.installed_in if self.mesh else "",
             owner=names.owner(self.model, self.application),
-            kinds=frozenset(self.config.lifecycle_namespaces),
+            kinds=frozenset(self.config.served_namespaces),
         )
 
     @property

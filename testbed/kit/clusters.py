@@ -41,7 +41,7 @@ KINDS = {
         native=False,
         backend="webhook",
         # The testbed's kubelet could run native sidecars, as most clusters' kubelets can't yet.
-        config={"sidecar-mode": "classic"},
+        config={"job-sidecars": "classic"},
     ),
     "tomorrow": Kind(
         "tomorrow",

@@ -65,21 +65,21 @@ async def _first_request(on: stage.Stage, name: str, *, hold: bool) -> None:
 
 async def _toggle_mode(on: stage.Stage) -> None:
     for mode in ("classic", "auto"):
-        await on.juju.config(juju.APPLICATION, sidecar_mode=mode)
+        await on.juju.config(juju.APPLICATION, job_sidecars=mode)
         await observer.eventually(
-            lambda mode=mode: _asks_for_native(on, mode == "auto"), 60, f"sidecar-mode={mode}"
+            lambda mode=mode: _asks_for_native(on, mode == "auto"), 60, f"job-sidecars={mode}"
         )
-        on.seen(f"sidecar-mode={mode}: new pods that run to completion {MODES[mode]}")
+        on.seen(f"job-sidecars={mode}: new pods that run to completion {MODES[mode]}")
     job = workloads.first_request("native", on.model, on.image, annotations=workloads.SLOW_PROXY)
     await on.api.apply(job)
     await on.observer.succeeded(on.model, "native", 90)
     pod = on.observer.timeline.select(on.model, {"job-name": "native"})[0].pod
     on.require(
-        "sidecar-mode=auto: a Job with a native sidecar is Complete by itself",
+        "job-sidecars=auto: a Job with a native sidecar is Complete by itself",
         timeline.PROXY in [item["name"] for item in pod["spec"]["initContainers"]],
     )
-    if mode := on.kind.config.get("sidecar-mode"):
-        await on.juju.config(juju.APPLICATION, sidecar_mode=mode)
+    if mode := on.kind.config.get("job-sidecars"):
+        await on.juju.config(juju.APPLICATION, job_sidecars=mode)
 
 
 async def _dry_run(on: stage.Stage, annotations: Mapping[str, str]) -> kubernetes.Object:

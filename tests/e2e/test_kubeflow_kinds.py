@@ -32,8 +32,8 @@ HOOK = 240
 TOGGLES = (
     {"proxy_shutdown": "false", "hold_application": "false"},
     {"proxy_shutdown": "true", "hold_application": "true"},
-    {"lifecycle_namespaces": "model", "pod_labels": "{kept: 'yes'}"},
-    {"lifecycle_namespaces": "model,profiles,labelled", "sidecar_mode": "classic"},
+    {"served_namespaces": "model", "pod_labels": "{kept: 'yes'}"},
+    {"served_namespaces": "model,profiles,labelled", "job_sidecars": "classic"},
     {"admission": "webhook", "mesh_membership": "none"},
     {"included_pods": "app=nobody", "mesh_membership": "selected"},
     {"admission": "auto", "mesh_membership": "namespace"},
@@ -180,14 +180,12 @@ async def profiles_unclaimed(world: World) -> AsyncIterator[None]:
     neighbour = world.node.juju()
     present = await world.api.find("Namespace", neighbour.model) and await neighbour.status()
     if present:
-        await neighbour.config(juju.APPLICATION, lifecycle_namespaces="model")
+        await neighbour.config(juju.APPLICATION, served_namespaces="model")
     try:
         yield
     finally:
         if present:
-            await neighbour.config(
-                juju.APPLICATION, lifecycle_namespaces="model,profiles,labelled"
-            )
+            await neighbour.config(juju.APPLICATION, served_namespaces="model,profiles,labelled")
 
 
 async def live(world: World, told: Story) -> None:

@@ -128,10 +128,10 @@ def test_options_can_be_toggled(
 
 
 def test_bad_option_blocks_and_names_itself(juju: jubilant.Juju, deployed: str):
-    juju.config(deployed, {"sidecar-mode": "sideways"})
+    juju.config(deployed, {"job-sidecars": "sideways"})
     status = juju.wait(lambda status: jubilant.all_blocked(status, deployed))
-    assert "sidecar-mode" in status.apps[deployed].app_status.message
-    juju.config(deployed, reset="sidecar-mode")
+    assert "job-sidecars" in status.apps[deployed].app_status.message
+    juju.config(deployed, reset="job-sidecars")
     juju.wait(settled(deployed), error=jubilant.any_error)
 
 

@@ -80,7 +80,7 @@ class Seen:
             )
             if is_known:
                 seen = dataclasses.replace(seen, controller_ports=_cut_off(scope, mesh))
-        if scope.config.sidecar_mode == "classic":
+        if scope.config.job_sidecars == "classic":
             return dataclasses.replace(seen, native=False)
         return seen
 

@@ -182,12 +182,12 @@ class Config(pydantic.BaseModel):
     """Pods that get no sidecar."""
     hold_application: bool = True
     proxy_shutdown: bool = True
-    sidecar_mode: Literal["auto", "native", "classic"] = "auto"
+    job_sidecars: Literal["auto", "native", "classic"] = "auto"
     admission: Literal["auto", "policy", "webhook"] = "auto"
-    lifecycle_namespaces: NamespaceKinds = namespaces.KINDS
+    served_namespaces: NamespaceKinds = namespaces.KINDS
     wait_for_containers: ContainerNames = ()
     ignore_containers: ContainerNames = ()
-    replace_broken_pods: bool = False
+    delete_broken_pods: bool = False
     sidecar_convergence: Literal["auto", "manual"] = "auto"
     convergence_max_unavailable: Annotated[int, pydantic.Field(ge=1, le=100)] = (
         service.Options.convergence_max_unavailable

@@ -89,6 +89,8 @@ def _options(context: parts.Context, *, joined: bool) -> service.Options:
         status_port=mesh.status_port if mesh else names.DEFAULT_STATUS_PORT,
         observe_gateways=context.exposes,
         convergence=context.config.sidecar_convergence if joined else "off",
+        lifecycle_namespaces=frozenset(context.config.served_namespaces),
+        replace_broken_pods=context.config.delete_broken_pods,
         listen=f"0.0.0.0:{layer.PORT}",
         log_level_file=LEVEL_FILE,
     )

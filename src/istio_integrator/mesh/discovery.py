@@ -201,7 +201,7 @@ class Discovery:
         shown = native.native or not native.injected
         kubelets = native_sidecars.kubelets(self._cluster.list(cluster.NODE))
         decision, warning = native_sidecars.decide(
-            self._config.sidecar_mode, shown=shown, kubelets=kubelets
+            self._config.job_sidecars, shown=shown, kubelets=kubelets
         )
         if not native.injected:
             refused = "" if labels else ", new pods are refused"

@@ -19,7 +19,7 @@ def decide(mode: str, *, shown: bool, kubelets: Iterable[str]) -> tuple[bool, st
     """Decide whether pods that run to completion get native sidecars.
 
     Args:
-        mode: The option `sidecar-mode`.
+        mode: The option `job-sidecars`.
         shown: Whether a dry-run pod that asked for one got one.
         kubelets: The version of every node's kubelet.
 
@@ -40,7 +40,7 @@ def decide(mode: str, *, shown: bool, kubelets: Iterable[str]) -> tuple[bool, st
     elif oldest < _NATIVE_POSSIBLE:
         obstacle = f"a node's kubelet {version} has none"
     if obstacle:
-        return False, f"sidecar-mode=native, but {obstacle}"
+        return False, f"job-sidecars=native, but {obstacle}"
     if oldest < _NATIVE_DEFAULT:
         return True, f"a node's kubelet is {version}: native sidecars are beta there"
     return True, ""

@@ -33,7 +33,7 @@ def scope(found, mode="auto"):
     return parts.Context(
         cluster=None,
         manifests=None,
-        config=config.Config(sidecar_mode=mode),
+        config=config.Config(job_sidecars=mode),
         mesh=found,
         model="m",
         application="a",

@@ -49,7 +49,7 @@ LOST = prometheus_client.Counter(
 )
 REPLACED = prometheus_client.Counter(
     f"{_PREFIX}_broken_pods_replaced",
-    "Pods deleted because their proxy was lost (replace-broken-pods).",
+    "Pods deleted because their proxy was lost (delete-broken-pods).",
     registry=REGISTRY,
 )
 PODS = prometheus_client.Gauge(

@@ -15,7 +15,7 @@ from istio_integrator.security import policies_survey, policies_upkeep
 
 _WITHOUT_EFFECT = (
     "hold_application",
-    "sidecar_mode",
+    "job_sidecars",
     "excluded_outbound_ports",
 )
 """Options about the model's sidecars, where somebody has chosen another value than the default."""

@@ -77,7 +77,7 @@ def judge(
         yield findings.doubtful(
             "init containers have no network before their classic proxy runs: "
             + report.listed(cut),
-            f"juju config {application} excluded-outbound-ports=PORT, or sidecar-mode=auto with "
+            f"juju config {application} excluded-outbound-ports=PORT, or job-sidecars=auto with "
             "kubelets from 1.33",
         )
     if not away and not cut:

@@ -102,7 +102,7 @@ def rights(facts: Facts) -> Iterable[Finding]:
     needed += elsewhere(facts.config)
     optional = dict(OPTIONAL)
     for is_used, end in (
-        (facts.config.replace_broken_pods, "-replace"),
+        (facts.config.delete_broken_pods, "-replace"),
         (facts.config.gateway_workload, "-gateway"),
         (facts.config.routing == "gateway-api", "-httproutes"),
         (facts.config.authorization != "off", "-authorization"),

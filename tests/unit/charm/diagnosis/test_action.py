@@ -88,8 +88,8 @@ def test_pods_without_a_sidecar_are_named(fake):
 
 def test_wrong_option_is_said_and_everything_else_is_looked_at(fake):
     fake_cluster.install_istio(fake)
-    findings, failure = diagnose(state(sidecar_mode="sometimes"))
-    assert "sidecar-mode='sometimes'" in findings["status"][0][1]
+    findings, failure = diagnose(state(job_sidecars="sometimes"))
+    assert "job-sidecars='sometimes'" in findings["status"][0][1]
     assert findings["istiod"][0][0] == "fine"
     assert failure
 

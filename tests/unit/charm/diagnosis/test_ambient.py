@@ -39,8 +39,8 @@ def test_pod_that_no_ztunnel_has_is_named():
 
 
 def test_options_that_do_nothing_are_named_where_they_are_chosen():
-    said = judged(hold_application=False, sidecar_mode="native")
-    assert "✓ without effect on pods in ambient mode: hold-application, sidecar-mode" in said
+    said = judged(hold_application=False, job_sidecars="native")
+    assert "✓ without effect on pods in ambient mode: hold-application, job-sidecars" in said
 
 
 def test_what_needs_a_waypoint_is_named():

@@ -30,7 +30,7 @@ def test_command_line_of_a_member(fake):
         "--data-plane": "sidecar",
         "--included-pods": "",
         "--excluded-pods": "",
-        "--lifecycle-namespaces": "model,profiles,labelled",
+        "--lifecycle-namespaces": "labelled,model,profiles",
         "--proxy-shutdown": "true",
         "--wait-for-containers": "",
         "--ignore-containers": "",

@@ -98,7 +98,7 @@ def test_claim_of_a_model_that_is_gone_is_taken_over(fake):
 def test_what_is_not_served_any_more_is_given_back(fake):
     fake.namespace("alice", **PROFILE)
     shared(fake)
-    shared(fake, lifecycle_namespaces=("model",))
+    shared(fake, served_namespaces=("model",))
     assert holder(fake, "alice") is None
 
 
@@ -183,12 +183,12 @@ def test_tenants_are_who_has_a_namespace_served_or_not(name, labels, want):
     [
         pytest.param("kubeflow", {}, {}, True, id="model"),
         pytest.param("kubeflow", {LIFECYCLE: "disabled"}, {}, False, id="model switched off"),
-        pytest.param("kubeflow", {}, {"lifecycle_namespaces": "profiles"}, False, id="not model"),
-        pytest.param("kubeflow", LABELLED, {"lifecycle_namespaces": "labelled"}, False, id="only"),
+        pytest.param("kubeflow", {}, {"served_namespaces": "profiles"}, False, id="not model"),
+        pytest.param("kubeflow", LABELLED, {"served_namespaces": "labelled"}, False, id="only"),
         pytest.param("alice", PROFILE, {}, True, id="profile"),
         pytest.param("alice", {**PROFILE, LIFECYCLE: "disabled"}, {}, False, id="switched off"),
         pytest.param("alice", {**PROFILE, **LABELLED}, {}, True, id="switched on"),
-        pytest.param("alice", PROFILE, {"lifecycle_namespaces": "model"}, False, id="no profiles"),
+        pytest.param("alice", PROFILE, {"served_namespaces": "model"}, False, id="no profiles"),
         pytest.param("alice", {**PROFILE, SERVED_BY: "o.app"}, {}, False, id="another serves it"),
         pytest.param("alice", {**PROFILE, SERVED_BY: OWNER}, {}, True, id="claimed"),
         pytest.param("istio-system", LABELLED, {}, False, id="istiod's"),

@@ -155,7 +155,7 @@ def test_a_tag_that_moves_is_followed(fake):
 )
 def test_mesh_says_which_sidecars_pods_really_get(fake, behaviour, mode, expected):
     fake_cluster.install_istio(fake, **behaviour)
-    assert discover(fake, sidecar_mode=mode).mesh.sidecars == expected
+    assert discover(fake, job_sidecars=mode).mesh.sidecars == expected
 
 
 def test_discovery_without_rights_to_ask_says_so(fake):
@@ -179,8 +179,8 @@ def test_discovery_that_may_ask_only_in_its_model_looks_at_istiods_endpoints(fak
 
 def test_discovery_with_native_wanted_and_not_injected_blocks(fake):
     fake_cluster.install_istio(fake, native=False)
-    assert worst(discover(fake, sidecar_mode="native")) == ops.BlockedStatus(
-        "sidecar-mode=native, but istiod injects classic sidecars"
+    assert worst(discover(fake, job_sidecars="native")) == ops.BlockedStatus(
+        "job-sidecars=native, but istiod injects classic sidecars"
     )
 
 

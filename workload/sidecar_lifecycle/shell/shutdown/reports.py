@@ -142,7 +142,7 @@ class Reporter:
             log.warning("broken pod not replaced", pod=meta.name, error=str(error))
             code = error.code if isinstance(error, errors.StatusError) else 0
             if code in (401, 403):
-                message = "The pod is not replaced: the charm has no permission to delete pods."
+                message = "The pod is not replaced: missing permission to delete pods here."
                 await self._recorder.record(pod, Reason.POD_NOT_REPLACED, message, "Warning")
             return
         metrics.REPLACED.inc()
