@@ -68,7 +68,9 @@ def test_application_without_any_right_is_told_so_by_every_check_that_reads(worl
     nothing = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": name}
     with restricted(world, json.dumps(nothing)) as api:
         found = diagnosis.diagnose(world.facts(api))
-        unknown = {each.check for each in found.findings if "not known: may not" in each.seen}
+        unknown = {
+            each.check for each in found.findings if "not known: missing permission" in each.seen
+        }
         assert {"versions", "namespace", "admission", "others", "lease", "clock"} <= unknown
         rights = [each for each in found.findings if each.check == "rights"]
         assert rights
