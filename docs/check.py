@@ -25,8 +25,8 @@ _NOTE = re.compile(r"\[\^([\w-]+)\](?!:)")
 _PROMISE = re.compile(r"\b(never|always|at most|nobody else|no other)\b")
 _SOURCE = re.compile(r"https?://|k8s\.io/|\bKEP-\d|\bobserved\b")
 """What is not promised by this charm says where it is known from."""
-_OBSERVED = frozenset({"index.md", "performance.md", "what-the-testbed-imitates.md"})
-"""Explanations of what was measured, and how, or of others' behaviour that is imitated."""
+_NO_PROMISES = frozenset({"index.md", "what-the-testbed-imitates.md"})
+"""Lists of pages, and what imitates the behaviour of others."""
 
 SHAPES = {
     r"\b(we|us|our|ours|ourselves)\b": "say who: this charm, this model, the unit",
@@ -115,7 +115,7 @@ def all_of(root: pathlib.Path) -> Iterator[str]:
     for page in sorted([*root.glob("*.md"), *(root / "docs").rglob("*.md")]):
         where, text = page.relative_to(root).as_posix(), page.read_text()
         yield from absent(where, text, tests, root)
-        if page.parent.name == "explanation" and page.name not in _OBSERVED:
+        if page.parent.name == "explanation" and page.name not in _NO_PROMISES:
             yield from unheld(where, text)
     yield from unplain(_texts(root))
 
