@@ -260,6 +260,7 @@ class World:
         await self.on.juju.do("fake_app", application, script)
         ends = f"{juju.APPLICATION}:ingress", f"{application}:ingress"
         await self.on.juju.do("integrate", *ends)
+        await self.on.juju.set(juju.APPLICATION, strict_ingress_auth="false")
         service = await self.api.get("Service", istio.GATEWAY, istio.INGRESS)
         client = gateway_client.Client(service["spec"]["clusterIP"])
         try:
@@ -267,6 +268,7 @@ class World:
         finally:
             client.close()
             await self.on.juju.do("remove_relation", *ends)
+            await self.on.juju.set(juju.APPLICATION, strict_ingress_auth="true")
             await self.api.delete("Deployment", "servers", MODEL)
 
     # What must be so
