@@ -13,31 +13,25 @@ import contextlib
 import json
 import pathlib
 import re
-import sys
 import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterable
 from typing import Any
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / each) for each in (".", "src", "lib", "workload")]
+import world
 
-import lightkube  # noqa: E402
-from lightkube.config.kubeconfig import KubeConfig  # noqa: E402
-
-from istio_integrator.kube import cluster  # noqa: E402
-from istio_integrator.relations import endpoints, service_mesh  # noqa: E402
-from testbed import cluster as testbed_cluster  # noqa: E402
-from testbed import command_line, loopback  # noqa: E402
-from tests import waiting  # noqa: E402
-from tests.functional import (  # noqa: E402
+from istio_integrator.kube import cluster
+from istio_integrator.relations import endpoints, service_mesh
+from testbed import command_line, loopback
+from tests import waiting
+from tests.functional import (
     ingress_world,
     istiod_world,
     policies_world,
     sidecar_world,
 )
-from tests.unit.charm.security.callers import NAME, policy  # noqa: E402
+from tests.unit.charm.security.callers import NAME, policy
 
 CALLEE = "app-1"
 """Whose sidecar is looked at."""
@@ -178,19 +172,13 @@ def main() -> None:
     )
     parser.add_argument("--relations", default="10,100,500", help="with commas between them")
     counts = [int(each) for each in parser.parse_args().relations.split(",")]
-    testbed = testbed_cluster.Testbed("bench-policies")
-    testbed.up(testbed_cluster.Options(control_plane_only=True))
     with contextlib.ExitStack() as stack:
-        stack.callback(testbed.down)
-        config = KubeConfig.from_file(testbed.kubeconfig).get()
-        client = stack.enter_context(lightkube.Client(config=config))
-        api = istiod_world.install_definitions(client)
+        kubeconfig, client = stack.enter_context(world.served("bench-policies"))
+        api = cluster.Cluster(client)
         api.create(ingress_world.namespace("istio-system"))
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         (monitoring,) = loopback.free_ports(1)
-        xds = stack.enter_context(
-            istiod_world.istiod(folder, testbed.kubeconfig, monitoring=monitoring)
-        )
+        xds = stack.enter_context(istiod_world.istiod(folder, kubeconfig, monitoring=monitoring))
         for count in counts:
             _of(api, client, folder, (xds, monitoring), count)
 

@@ -31,8 +31,8 @@ PORTS = (("http2", 80, 8080), ("https", 443, 8443))
 
 
 @contextlib.contextmanager
-def with_gateway(name: str) -> Iterator[tuple[pathlib.Path, lightkube.Client]]:
-    """Serve a cluster whose Istio has a gateway, while the block runs.
+def served(name: str) -> Iterator[tuple[pathlib.Path, lightkube.Client]]:
+    """Serve a cluster that knows Istio's kinds, while the block runs.
 
     Args:
         name: Of the testbed.
@@ -46,8 +46,16 @@ def with_gateway(name: str) -> Iterator[tuple[pathlib.Path, lightkube.Client]]:
         stack.callback(testbed.down)
         config = KubeConfig.from_file(testbed.kubeconfig).get()
         client = stack.enter_context(lightkube.Client(config=config))
-        api = cluster.Cluster(client)
         istiod_world.install_definitions(client)
+        yield testbed.kubeconfig, client
+
+
+@contextlib.contextmanager
+def with_gateway(name: str) -> Iterator[tuple[pathlib.Path, lightkube.Client]]:
+    """Serve a cluster whose Istio has a gateway, as `served` does."""
+    with contextlib.ExitStack() as stack:
+        kubeconfig, client = stack.enter_context(served(name))
+        api = cluster.Cluster(client)
         gateway_api_world.install_definitions(client)
         api.create(ingress_world.namespace(istiod_world.GATEWAY_NAMESPACE))
         for obj in ingress_world.gateway_workload(PORTS):
@@ -60,5 +68,5 @@ def with_gateway(name: str) -> Iterator[tuple[pathlib.Path, lightkube.Client]]:
         }
         api.apply(gateway_class)
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
-        stack.enter_context(loopback_istiod.installed(api, testbed.kubeconfig, folder))
-        yield testbed.kubeconfig, client
+        stack.enter_context(loopback_istiod.installed(api, kubeconfig, folder))
+        yield kubeconfig, client
