@@ -241,10 +241,7 @@ def _restart(args: argparse.Namespace) -> int:
 
 
 def _node(args: argparse.Namespace) -> int:
-    nodes = cluster.Testbed(args.name).nodes
-    if not 0 < args.number < len(nodes):
-        raise options.OptionsError([f"node {args.number}: there are 1 to {len(nodes) - 1}"])
-    getattr(nodes[args.number], args.action)()
+    getattr(cluster.Testbed(args.name).node(args.number), args.action)()
     return 0
 
 

@@ -86,6 +86,18 @@ class RunningTestbed:
             "components": self.components(),
         }
 
+    def node(self, index: int) -> nodes.Node:
+        """Return a node by its number.
+
+        Raises:
+            ClusterError: when there is none of that number.
+        """
+        found = self.nodes
+        if not 0 <= index < len(found):
+            last = len(found) - 1
+            raise ClusterError(f"testbed {self.name} has no node {index}; the last is {last}")
+        return found[index]
+
     @property
     def nodes(self) -> list[nodes.Node]:
         """The nodes, up or not; the first has the control plane."""
@@ -225,7 +237,7 @@ class RunningTestbed:
         """Run a command inside a node's namespaces, or with no node just on the host."""
         found = self._require_up()
         if node:
-            found = self.nodes[node].require()
+            found = self.node(node).require()
         command = list(argv) if found.slot is None else launch.inside(found, argv)
         settings = {"text": True, "check": False, **popen}
         return subprocess.run(  # noqa: PLW1510  the caller's choice, see settings
