@@ -89,7 +89,12 @@ class Discovery:
         if isinstance(chosen, injectors.Injector):
             self.mesh = self._examine(chosen)
             if not any(one.is_default for one in present):
-                self._unserved = self._cluster.list(cluster.NAMESPACE, labels=_PROFILES)
+                # One that goes asks for nothing any more.
+                self._unserved = [
+                    each
+                    for each in self._cluster.list(cluster.NAMESPACE, labels=_PROFILES)
+                    if "deletionTimestamp" not in each["metadata"]
+                ]
             if self._config.hold_application and not self.mesh.hold_honoured:
                 logger.warning(
                     "%s does not honour the hold of applications; its injectedAnnotations "

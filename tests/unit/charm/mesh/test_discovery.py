@@ -126,6 +126,13 @@ def test_profiles_that_no_revision_serves_block_with_the_command(fake):
     )
 
 
+def test_profile_that_is_being_deleted_asks_for_nothing(fake):
+    profile(fake)
+    fake.find("Namespace", "alice")["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    fake_cluster.install_istio(fake, revision="1-31")
+    assert worst(discover(fake)).name == "active"
+
+
 def test_profiles_are_served_where_there_is_a_default_beside_the_revision(fake):
     profile(fake)
     fake_cluster.install_istio(fake, revision="1-31", tags=("default",))
