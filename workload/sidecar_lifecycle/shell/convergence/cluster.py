@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import msgspec
@@ -90,7 +90,7 @@ class Cluster:
         for kind, resource in resources.WORKLOADS.items():
             for each in await self._list(resource):
                 with self.fence.around("converge", each):
-                    found[kind, each.metadata.name] = _owner(each)
+                    found[kind, each.metadata.name] = self._workload(each)
                     desired[f"{kind}/{each.metadata.name}"] = resources.desired(each)
         wanted = {
             (each.name, each.uid)
@@ -109,6 +109,17 @@ class Cluster:
                     self._replica_sets[owner.uid] = owner
                 found["ReplicaSet", name] = owner
         return Owners(found=found, desired=desired)
+
+    def _workload(self, found: types.Object) -> eligible.Owner:
+        owner = _owner(found)
+        if found.metadata.labels.get(names.OWNER) == self._ours:
+            # The gateway workload goes with the application, which does not manage its pods.
+            owner = replace(owner, owners=())
+        return owner
+
+    @property
+    def _ours(self) -> str:
+        return names.owner(self.settings.model, self.settings.application)
 
     async def _replica_set(self, name: str) -> eligible.Owner | None:
         kind = resources.ReplicaSet
