@@ -54,10 +54,11 @@ class Snapshot(cluster.Cluster):
     ) -> cluster.Object | None:
         """Read one object, as `Cluster.get` does."""
         key = (kind, namespace or "", name)
-        if kind in _LISTED_ANYWAY:
+        found = self._objects.get(key)
+        if found is None and kind in _LISTED_ANYWAY:
             with contextlib.suppress(errors.ForbiddenError):
                 self.list(kind)
-        found = self._objects.get(key) or self._listed_one(kind, name, namespace)
+        found = found or self._listed_one(kind, name, namespace)
         if found is None:
             found = self._api.get(kind, name, namespace)
         if found is not None:

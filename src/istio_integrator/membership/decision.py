@@ -155,7 +155,7 @@ def completed(
         owner: This application.
     """
     after = {**labels, **decided.labels}
-    is_ambient = data_plane == "ambient" and after.items() >= names.AMBIENT.items()
+    is_ambient = data_plane == "ambient" and ambient.is_labelled(after)
     kept = decided.record
     if kept is not None and kept.owner == owner:
         kept = _without_undone(kept, after)

@@ -17,7 +17,6 @@ from istio_integrator.kube import cluster, errors, fences, records
 logger = logging.getLogger(__name__)
 
 _ENDED = ("Succeeded", "Failed")
-_LABELLED = {names.DATAPLANE_MODE: "none"}
 
 
 def label(context: parts.Context) -> None:
@@ -42,7 +41,7 @@ def label(context: parts.Context) -> None:
 
 def release(context: parts.Context) -> None:
     """Take every such label of ours away."""
-    for pod in context.cluster.list(cluster.POD, context.model, labels=_LABELLED):
+    for pod in context.cluster.list(cluster.POD, context.model, labels=names.OUT_OF_AMBIENT):
         with fences.around(cluster.reference(pod)):
             if _is_ours(pod, context):
                 _release(context, pod)

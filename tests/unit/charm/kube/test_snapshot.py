@@ -134,3 +134,9 @@ def test_namespace_is_read_by_name_where_they_may_not_be_listed(fake, seen):
     fake.forbidden.add(("list", "namespaces"))
     assert seen.get(cluster.NAMESPACE, "kubeflow")
     assert fake.requests[-1] == "get namespaces kubeflow"
+
+
+def test_namespace_is_not_looked_for_again_where_they_may_not_be_listed(fake, seen):
+    fake.forbidden.add(("list", "namespaces"))
+    assert [seen.get(cluster.NAMESPACE, "kubeflow") for _ in "ab"]
+    assert fake.requests == ["list namespaces", "get namespaces kubeflow"]
