@@ -34,7 +34,8 @@ setup:  ## Make this machine ready: Debian packages, Python environment, Go prog
 python:
 	@testbed/setup.sh python
 
-demo: setup  ## Watch the charm do its main job on a real node (CLUSTER=today|tomorrow)
+demo:  ## Watch the charm do its main job on a real node (CLUSTER=today|tomorrow)
+	@testbed/setup.sh demo
 	@$(PY) -m demo --cluster $(CLUSTER) --report build/demo-$(CLUSTER)
 
 test: root setup lint  ## Everything that CI runs: lint, unit, functional, the core of e2e

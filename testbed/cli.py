@@ -7,7 +7,16 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 
-from testbed import cli_istio, cluster, command_line, errors, images, options, programs
+from testbed import (
+    building,
+    cli_istio,
+    cluster,
+    command_line,
+    errors,
+    images,
+    options,
+    programs,
+)
 from testbed.images import command as images_command
 
 
@@ -86,6 +95,7 @@ def parser() -> argparse.ArgumentParser:
     node.add_argument("number", type=int, metavar="N")
     node.set_defaults(main=_node)
 
+    _add_build(commands)
     _add_programs(commands)
     images_command.add_parser(commands)
     cli_istio.add_parser(commands)
@@ -152,6 +162,19 @@ def _add_up(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
         help=f"install as well: {', '.join(options.EXTRAS)}",
     )
     up.set_defaults(main=_up)
+
+
+def _add_build(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    text = "build the programs that the cache lacks and, as root, the images"
+    build = command_line.add(commands, "build", text, "", "demo")
+    build.add_argument(
+        "purpose",
+        nargs="?",
+        default="all",
+        choices=building.PURPOSES,
+        help="what it is for; default: all that `make test` needs",
+    )
+    build.set_defaults(main=_build)
 
 
 def _add_programs(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -242,6 +265,16 @@ def _restart(args: argparse.Namespace) -> int:
 
 def _node(args: argparse.Namespace) -> int:
     getattr(cluster.Testbed(args.name).node(args.number), args.action)()
+    return 0
+
+
+def _build(args: argparse.Namespace) -> int:
+    wanted = building.PURPOSES[args.purpose]()
+    is_root = os.geteuid() == 0
+    # Those who are not may still run a control plane alone.
+    building.ensure(wanted if is_root else building.Parts(wanted.products, ()))
+    if is_root:
+        images.prune()
     return 0
 
 

@@ -1,6 +1,6 @@
 """Go programs of the testbed, built once from pinned modules into the cache.
 
-Each folder of `testbed/go` pins one product by go.mod and go.sum. The result lands in
+Each folder of `testbed/go` pins a product by go.mod and go.sum. The result lands in
 `<cache>/programs/<product>-<key>/` with `bin/` and, for manifests that a module carries,
 `share/`; the key covers the pins and the recipe, so that a changed pin builds anew.
 """
@@ -42,6 +42,8 @@ class Product:
     """Linker flag that sets the version that the programs report."""
     share: Mapping[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
     """Path below `share/` to the module, and the path in it, to copy."""
+    pins: str = ""
+    """The folder of `testbed/go` with its pins; empty: the one of the product's name."""
 
 
 def _kubernetes(*names: str) -> dict[str, str]:
@@ -65,8 +67,6 @@ PRODUCTS: Mapping[str, Product] = {
     "coredns": Product(packages={"coredns": "github.com/coredns/coredns"}),
     "istio": Product(
         packages={
-            "install-cni": "istio.io/istio/cni/cmd/install-cni",
-            "istio-cni": "istio.io/istio/cni/cmd/istio-cni",
             "istioctl": "istio.io/istio/istioctl/cmd/istioctl",
             "pilot-agent": "istio.io/istio/pilot/cmd/pilot-agent",
             "pilot-discovery": "istio.io/istio/pilot/cmd/pilot-discovery",
@@ -79,6 +79,15 @@ PRODUCTS: Mapping[str, Product] = {
                 "tools/packaging/common/envoy_bootstrap.json",
             ),
         },
+    ),
+    # Few need it, and after the others of the same source it takes seconds.
+    "istio-cni": Product(
+        packages={
+            "install-cni": "istio.io/istio/cni/cmd/install-cni",
+            "istio-cni": "istio.io/istio/cni/cmd/istio-cni",
+        },
+        stamp=f"-X istio.io/istio/pkg/version.buildVersion={_ISTIO}",
+        pins="istio",
     ),
     "training-operator": Product(
         packages={
@@ -131,11 +140,18 @@ NODE = (*CONTROL_PLANE, "coredns")
 def key(product: str) -> str:
     """Return the content key of a product: its pins and its recipe."""
     digest = hashlib.sha256()
-    folder = _PINS / product
+    folder = _pins(product)
     for path in (*sorted(folder.glob("go.*")), *sorted(folder.glob("*.go"))):
         digest.update(path.read_bytes())
-    digest.update(json.dumps(dataclasses.asdict(PRODUCTS[product]), sort_keys=True).encode())
+    recipe = dataclasses.asdict(PRODUCTS[product])
+    # Their content counts, not where it lies.
+    del recipe["pins"]
+    digest.update(json.dumps(recipe, sort_keys=True).encode())
     return digest.hexdigest()[:16]
+
+
+def _pins(product: str) -> Path:
+    return _PINS / (PRODUCTS[product].pins or product)
 
 
 def directory(product: str) -> Path:
@@ -190,7 +206,7 @@ def parse_version(text: str) -> tuple[int, ...]:
 
 def required_go(product: str) -> tuple[int, ...]:
     """Return the oldest Go that the product's go.mod accepts."""
-    text = (_PINS / product / "go.mod").read_text()
+    text = (_pins(product) / "go.mod").read_text()
     match = re.search(r"^go (\S+)$", text, re.MULTILINE)
     return parse_version(match.group(1)) if match else ()
 
@@ -262,7 +278,7 @@ def _compile(
     progress(f"{label}: building")
     process = subprocess.Popen(
         [go, "build", "-trimpath", "-ldflags", flags, "-o", output, package],
-        cwd=_PINS / product,
+        cwd=_pins(product),
         env=_environment(),
         stderr=subprocess.PIPE,
         text=True,
@@ -294,7 +310,7 @@ def _module_directory(go: Path, product: str, module: str) -> Path:
     # Nothing is compiled of some modules, so they may have to be fetched.
     run = subprocess.run(
         [go, "mod", "download", "-json", module],
-        cwd=_PINS / product,
+        cwd=_pins(product),
         env=_environment(),
         capture_output=True,
         text=True,

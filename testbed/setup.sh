@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes a bare Debian or Ubuntu machine ready; a second run only checks.
-# Usage: testbed/setup.sh [python|all]   (python: only the virtual environment)
+# Usage: testbed/setup.sh [python|demo|all]
+#   (python: only the virtual environment; demo: what `make demo` runs; all: what `make test` does)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -77,13 +78,13 @@ virtual_environment() {
     echo "$wanted" >"$stamp"
 }
 
-if [ "${1:-all}" = all ] || [ ${#venv_packages[@]} -gt 0 ]; then
+purpose=${1:-all}
+if [ "$purpose" != python ] || [ ${#venv_packages[@]} -gt 0 ]; then
     debian_packages "${venv_packages[@]}"
 fi
 virtual_environment
-[ "${1:-all}" = all ] || exit 0
-unpacked_programs "$(.venv/bin/python -c 'from testbed import paths; print(paths.unpacked())')"
-.venv/bin/python -m testbed programs build
-if [ "$(id -u)" -eq 0 ]; then
-    .venv/bin/python -m testbed images build
+[ "$purpose" != python ] || exit 0
+if [ "$purpose" = all ]; then
+    unpacked_programs "$(.venv/bin/python -c 'from testbed import paths; print(paths.unpacked())')"
 fi
+.venv/bin/python -m testbed build "$purpose"

@@ -20,12 +20,13 @@ def test_parse_version_reads_what_go_says(text: str, want: tuple[int, ...]):
 
 @pytest.mark.parametrize("product", programs.PRODUCTS)
 def test_every_product_is_pinned_and_names_a_go(product: str):
-    pins = Path(programs.__file__).parent / "go" / product
+    recipe = programs.PRODUCTS[product]
+    pins = Path(programs.__file__).parent / "go" / (recipe.pins or product)
     text = (pins / "go.mod").read_text()
     needs_others = "require" in text
     assert needs_others == (pins / "go.sum").exists()
     assert programs.required_go(product) >= (1, 26)
-    for package in programs.PRODUCTS[product].packages.values():
+    for package in recipe.packages.values():
         assert package in text, "a tool line keeps it pinned"
 
 
@@ -40,6 +41,20 @@ def test_key_changes_with_the_recipe(monkeypatch: pytest.MonkeyPatch):
     recipe = programs.Product(packages={"etcd": "another"})
     monkeypatch.setattr(programs, "PRODUCTS", {**programs.PRODUCTS, "etcd": recipe})
     assert programs.key("etcd") != before
+
+
+def test_key_changes_with_the_pins_that_products_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "istio").mkdir()
+    mod = tmp_path / "istio" / "go.mod"
+    mod.write_text("go 1.26.0\n")
+    monkeypatch.setattr(programs, "_PINS", tmp_path)
+    before = [programs.key(product) for product in ("istio", "istio-cni")]
+    assert len(set(before)) == 2
+    mod.write_text("go 1.26.1\n")
+    assert not {*before} & {programs.key(product) for product in ("istio", "istio-cni")}
+    assert programs.required_go("istio-cni") == (1, 26, 1)
 
 
 def test_binary_of_an_unknown_program_is_an_error():
