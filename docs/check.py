@@ -11,6 +11,7 @@ import sys
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
+import commands
 import messages
 import yaml
 
@@ -117,6 +118,7 @@ def all_of(root: pathlib.Path) -> Iterator[str]:
         yield from absent(where, text, tests, root)
         if page.parent.name == "explanation" and page.name not in _NO_PROMISES:
             yield from unheld(where, text)
+    yield from commands.unrun(root)
     yield from unplain(_texts(root))
 
 

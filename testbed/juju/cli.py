@@ -40,7 +40,7 @@ EXAMPLES = {
         "istio-integrator/leader diagnose format=json --format json",
     ],
     "resolved": ["istio-integrator/0"],
-    "status": ["", "--format json"],
+    "status": ["", "--relations", "--format json"],
     "show-unit": ["istio-integrator/0 --format json"],
     "debug-log": ["--tail --include istio-integrator/0"],
     "wait-for": ["application istio-integrator --timeout 10m"],
@@ -158,7 +158,9 @@ def _add_observing(add: Callable[..., argparse.ArgumentParser]) -> None:
     _add_format(command)
     command = add("resolved", _resolved, "Retry a failed hook.", "unit")
     command.add_argument("--no-retry", action="store_true")
-    _add_format(add("status", _status, "Show the model."), default="tabular")
+    command = add("status", _status, "Show the model.")
+    command.add_argument("--relations", action="store_true", help="and who is related to whom")
+    _add_format(command, default="tabular")
     _add_format(add("show-unit", _show_unit, "Show a unit and its relations' data.", "unit"))
     command = add("debug-log", _debug_log, "Show the model's log.")
     command.add_argument("--tail", action="store_true", help="and follow it")
@@ -277,7 +279,7 @@ def _resolved(session: Session) -> None:
 def _status(session: Session) -> None:
     found = session.juju.status()
     if session.arguments.format == "tabular":
-        print(display.status(found))
+        print(display.status(found, relations=session.arguments.relations))
     else:
         _show(found, session.arguments)
 

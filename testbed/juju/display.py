@@ -23,8 +23,8 @@ def document(value: Any) -> str:
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000)
 
 
-def status(found: dict[str, Any]) -> str:
-    """Render what `status --format json` gives."""
+def status(found: dict[str, Any], *, relations: bool = False) -> str:
+    """Render what `status --format json` gives, on request with the relations."""
     model = found["model"]
     applications: list[Sequence[str]] = [("App", "Version", "Status", "Scale", "Charm", "Message")]
     units: list[Sequence[str]] = [("Unit", "Workload", "Agent", "Address", "Message")]
@@ -64,7 +64,20 @@ def status(found: dict[str, Any]) -> str:
             ),
         ]
     )
-    return "\n\n".join([head, table(applications), table(units)])
+    parts = [head, table(applications), table(units)]
+    return "\n\n".join([*parts, table(_relations(found))] if relations else parts)
+
+
+def _relations(found: dict[str, Any]) -> list[Sequence[str]]:
+    """Name each side's application and endpoint, and the application that it is related to."""
+    rows: list[Sequence[str]] = [("Endpoint", "Related to", "Interface")]
+    for name, application in found["applications"].items():
+        for endpoint, others in application["relations"].items():
+            rows += [
+                (f"{name}:{endpoint}", other["related-application"], other["interface"])
+                for other in others
+            ]
+    return rows
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:

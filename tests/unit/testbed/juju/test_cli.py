@@ -42,6 +42,11 @@ def test_commands_change_what_status_shows(run, plain, tmp_path):
     table = run("status")[1]
     assert "app/0" in table
     assert "installing agent" in table
+    assert "app:database" not in table
+    related = run("status", "--relations")[1].splitlines()
+    assert [line.split()[:2] for line in related if "app:database" in line] == [
+        ["app:database", "sql"]
+    ]
     assert sorted(run("models")[1].split()) == ["kubeflow", "m"]
 
 
