@@ -21,7 +21,7 @@ SIDE_BY_SIDE := --numprocesses=2
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo test test-all lint format unit functional e2e integration bench bench-admission \
-	bench-shutdown \
+	bench-shutdown mutants \
 	testbed-up testbed-down pack rock docs requirements clean \
 	root python part
 
@@ -87,6 +87,10 @@ integration: python  ## Scenarios on a real Juju: CHARM, LIFECYCLE_IMAGE, a boot
 		&& $$environment/bin/python -m pytest -c tests/integration/pytest.ini --asyncio-mode=auto \
 			tests/integration/operator
 
+mutants: setup  ## Make small faults that tests should notice (ROOM=rules SAMPLE=40 SEED=1 HOURS=4)
+	@$(PY) -m tests.mutants $(if $(ROOM),--room=$(ROOM)) $(if $(SAMPLE),--sample=$(SAMPLE)) \
+		$(if $(SEED),--seed=$(SEED)) $(if $(HOURS),--hours=$(HOURS))
+
 bench: setup  ## Measure; prints figures next to what they are compared with
 	@for file in bench/bench_*.py; do $(PY) $$file || exit 1; done
 
@@ -121,7 +125,7 @@ docs: python  ## Write docs/reference from its sources, and all pages as a site 
 	@echo "build/docs/index.html"
 
 requirements: python  ## Compile requirements/*.in into hashed pins
-	@for name in bootstrap charm workload image dev charmcraft integration integration-operator \
+	@for name in bootstrap charm workload image dev charmcraft integration integration-operator mutants \
 			ops-2.10 ops-2.17 ops-2.23; do \
 		.venv/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes \
 			--no-emit-index-url --no-emit-find-links --no-header \

@@ -1,0 +1,149 @@
+"""Makes small faults, one at a time, and tells which of them no test notices.
+
+    python -m tests.mutants                            try 400 changes in each room
+    python -m tests.mutants --room rules --sample 40   fewer, in one
+    python -m tests.mutants --table                    run nothing, print what is known
+
+What is known is kept in build/mutants.jsonl, and a run goes on where the last one ended. A change
+is tried anew when its file has changed, and one that no test noticed when tests have.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterable, Sequence
+
+from tests.mutants import changes, chosen, running
+from tests.mutants.changes import ROOT, Change
+from tests.mutants.results import ROOMS, Record, Results, Room, score, survivors, table
+
+FOLDER = ROOT / "build/mutants"
+COPY = FOLDER / "copy"
+WORK = FOLDER / "work"
+
+
+class Trial:
+    """Tries changes in a copy of the checkout."""
+
+    def __init__(self, results: Results) -> None:
+        """Keep what is found out in the results."""
+        self._results = results
+        self._collected: dict[str, chosen.Collected] = {}
+
+    def _suite(self, suite: chosen.Suite) -> chosen.Collected:
+        if suite.name not in self._collected:
+            self._collected[suite.name] = chosen.collect(suite, COPY, FOLDER)
+            for name in self._collected[suite.name].failed:
+                print(f"left out, since it fails without any change: {name}", flush=True)
+        return self._collected[suite.name]
+
+    def try_change(self, change: Change, text: str, room: Room, *, functional: bool) -> Record:
+        """Run the tests that are to notice a change, and return what became of it."""
+        began = time.monotonic()
+        before = (ROOT / change.file).read_text()
+        record = Record(
+            room=change.room,
+            rank=change.rank,
+            file=change.file,
+            line=change.start[0],
+            text=change.line,
+            difference=changes.difference(before, text),
+            source=self._results.source(change.file),
+            tests=self._results.tests,
+        )
+        for suite in [room.suite, *([chosen.FUNCTIONAL] if functional else [])]:
+            collected = self._suite(suite)
+            tests = collected.choice(change)
+            seconds = 60 + 3 * sum(collected.tests[name]["seconds"] for name in tests)
+            if tests:
+                with running.changed(COPY / change.file, text):
+                    ended = running.run(COPY, tests, seconds=seconds, work=WORK)
+                record.verdict = "survived"
+                if ended.how != "passed":
+                    is_unit = suite is not chosen.FUNCTIONAL
+                    record.verdict = "unit" if is_unit else "functional"
+                    record.how, record.by = ended.how, ended.by or tests[0]
+                    break
+        record.seconds = round(time.monotonic() - began, 1)
+        return record
+
+    def verify(self, records: Iterable[Record]) -> list[str]:
+        """Run the tests that noticed changes once more without any; return those that fail."""
+        names = sorted({record.by for record in records if record.by})
+        bad: list[str] = []
+        while names and not bad:
+            ended = running.run(COPY, names, seconds=1800, work=WORK)
+            if ended.how == "passed":
+                break
+            bad.append(ended.by or f"all of {len(names)}: see {WORK / 'said'}")
+        return bad
+
+
+def _work(rooms: Sequence[str], args: argparse.Namespace, results: Results) -> int:
+    trial = Trial(results)
+    ends = time.monotonic() + args.hours * 3600
+    queues = []
+    for name in rooms:
+        files = changes.sources(ROOMS[name].files)
+        sample = changes.all_of(name, files, args.seed)[: args.sample]
+        results.sampled(name, [change.rank for change in sample])
+        new = [change for change in sample if results.known(change) is None]
+        print(f"{name}: {len(sample)} changes, {len(new)} of them to be tried", flush=True)
+        queues.append(changes.made(new) if new else iter(()))
+    fresh: list[Record] = []
+    while queues and time.monotonic() < ends:
+        # A room after the other in turn, so that all have had as much when the time is over.
+        queue = queues.pop(0)
+        for change, text in queue:
+            room = ROOMS[change.room]
+            record = trial.try_change(change, text, room, functional=not args.unit)
+            results.add(record)
+            fresh.append(record)
+            print(
+                f"{record.verdict:10} {record.seconds:6.1f} s  {record.place}  "
+                f"{record.difference[:100]}",
+                flush=True,
+            )
+            queues.append(queue)
+            break
+    bad = trial.verify(fresh)
+    if bad:
+        results.forget({record.rank for record in fresh})
+        print(f"fails without any change, so that what was found now is void: {', '.join(bad)}")
+    return len(bad)
+
+
+def main() -> int:
+    """Try changes, if it is not only the table that is asked for, and print what is known."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.mutants",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--room", choices=ROOMS, action="append", help="only this one; repeatable")
+    parser.add_argument(
+        "--sample", type=int, default=400, help="changes in each room, default 400"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="which ones, default 1")
+    parser.add_argument("--hours", type=float, default=4.0, help="begin none later, default 4")
+    parser.add_argument("--unit", action="store_true", help="leave out the functional tests")
+    parser.add_argument("--table", action="store_true", help="run nothing")
+    args = parser.parse_args()
+    results = Results(FOLDER.with_suffix(".jsonl"))
+    failed = 0
+    if not args.table:
+        WORK.mkdir(parents=True, exist_ok=True)
+        chosen.renewed(COPY)
+        running.import_libraries()
+        failed = _work(args.room or [*ROOMS], args, results)
+    records = [each for each in results.records if each.room in (args.room or ROOMS)]
+    print(*table(records, results.explained), sep="\n")
+    print(*survivors(records, results.explained), sep="\n")
+    low = [
+        room for room in {each.room for each in records} if score(records, room) < ROOMS[room].aim
+    ]
+    return 1 if failed or low else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,229 @@
+"""Which tests are to notice a change: those that run its line, as coverage has seen."""
+
+import ast
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+
+import coverage
+import pytest
+
+from tests.mutants.changes import ROOT, Change
+
+LONGEST_TEST = 10.0
+"""Seconds of a test that is never chosen: fuzzers, and what waits for real time."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Suite:
+    """Tests that run together, and what they are about."""
+
+    name: str
+    tests: str
+    about: tuple[str, ...]
+    """Folders; when a file in one of them changes, it is seen anew which test runs what."""
+    processes: int
+    limit: float
+    """Seconds that the tests chosen for one change took altogether."""
+
+
+WORKLOAD = Suite("workload", "tests/unit/workload", ("workload", "lib/integrator_contract"), 2, 30)
+CHARM = Suite("charm", "tests/unit/charm", ("src", "templates", "lib/integrator_contract"), 2, 30)
+FUNCTIONAL = Suite("functional", "tests/functional", (*WORKLOAD.about, *CHARM.about), 3, 60)
+
+
+class Collected:
+    """What each test of a suite runs, and how long it takes."""
+
+    def __init__(self, suite: Suite, root: pathlib.Path, folder: pathlib.Path) -> None:
+        """Read what was kept of it.
+
+        Raises:
+            FileNotFoundError: Nothing was.
+        """
+        self.suite = suite
+        self._root = root
+        self.tests = json.loads((folder / f"{suite.name}.json").read_text())
+        self._data = coverage.CoverageData(str(folder / f"{suite.name}.coverage"))
+        self._data.read()
+        self.failed = sorted(name for name, seen in self.tests.items() if seen["failed"])
+        self._lines: dict[str, dict[int, set[str]]] = {}
+        self._texts = {
+            str(pathlib.Path(file).relative_to(root)): pathlib.Path(file).read_text()
+            for file in sorted(self._data.measured_files())
+        }
+
+    def lines(self, file: str) -> dict[int, set[str]]:
+        """Return the tests that run each line of a file; importing it counts for none."""
+        if file not in self._lines:
+            contexts = self._data.contexts_by_lineno(str(self._root / file))
+            self._lines[file] = {
+                line: {each.rpartition("|")[0] for each in names if each}
+                for line, names in contexts.items()
+            }
+        return self._lines[file]
+
+    def running(self, change: Change) -> set[str]:
+        """Return the tests that run what is changed."""
+        if not change.file.endswith(".py"):
+            template = change.file.partition("/")[2]
+            return {name for name, seen in self.tests.items() if template in seen["templates"]}
+        text = self._texts.get(change.file, "")
+        lines, names = affected(text, change.start[0])
+        if not names:
+            by_line = self.lines(change.file)
+            return set().union(*(by_line.get(line, ()) for line in lines))
+        return set().union(
+            *(
+                self.lines(file).get(line, ())
+                for file, line in _naming(self._texts, names)
+                if (file, line) != (change.file, change.start[0])
+            )
+        )
+
+    def choice(self, change: Change) -> list[str]:
+        """Return the tests that are to notice a change, in the order of running them.
+
+        One that failed without any change is none of them: it could tell nothing.
+        """
+        running = self.running(change)
+        seconds = {
+            name: seen["seconds"]
+            for name, seen in self.tests.items()
+            if name in running and not seen["failed"]
+        }
+        return choose(seconds, self.suite.limit)
+
+
+def affected(text: str, line: int) -> tuple[range, set[str]]:
+    """Return the lines of the statement at a line, and the names that it gives a value to.
+
+    There are names only of what is run when the module is imported, which is no test's: the tests
+    are those of the lines that use the names.
+    """
+    function: ast.AST | None = None
+    innermost: ast.stmt | None = None
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.stmt) or not node.lineno <= line <= (node.end_lineno or 0):
+            continue
+        innermost = node
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            function = node
+    if innermost is None:
+        return range(line, line + 1), set()
+    lines = range(innermost.lineno, (innermost.end_lineno or 0) + 1)
+    if innermost is function and function is not None:
+        # In its head: whoever runs the body has run what stands there, or its default.
+        return lines, set()
+    if function is not None:
+        body = getattr(innermost, "body", None)
+        return (range(innermost.lineno, body[0].lineno) if body else lines), set()
+    names = {
+        node.id
+        for node in ast.walk(innermost)
+        if isinstance(getattr(node, "ctx", None), ast.Store)
+    }
+    return lines, names
+
+
+def _naming(texts: Mapping[str, str], names: set[str]) -> Iterator[tuple[str, int]]:
+    pattern = re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(names)))})\b")
+    for file, text in texts.items():
+        if pattern.search(text):
+            for number, line in enumerate(text.splitlines(), start=1):
+                if pattern.search(line):
+                    yield file, number
+
+
+def choose(seconds: Mapping[str, float], limit: float) -> list[str]:
+    """Choose tests that together take no longer than a limit.
+
+    The quickest first, one of each module in turn: modules look at a line from different sides.
+    Those of a module stand together at the end, so that it is imported once.
+    """
+    modules: dict[str, list[str]] = {}
+    for name in sorted(seconds, key=lambda name: (seconds[name], name)):
+        if seconds[name] <= LONGEST_TEST:
+            modules.setdefault(name.partition("::")[0], []).append(name)
+    chosen: list[str] = []
+    left = limit
+    for turn in range(max(map(len, modules.values()), default=0)):
+        for names in modules.values():
+            if turn < len(names) and seconds[names[turn]] <= left:
+                chosen.append(names[turn])
+                left -= seconds[names[turn]]
+    order = list(modules)
+    return sorted(chosen, key=lambda name: order.index(name.partition("::")[0]))
+
+
+def digest(root: pathlib.Path, folders: Iterable[str]) -> str:
+    """Return a word for what some folders hold."""
+    state = hashlib.sha256()
+    for folder in folders:
+        for path in sorted((root / folder).rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                state.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
+    return state.hexdigest()[:16]
+
+
+def collect(suite: Suite, copy: pathlib.Path, folder: pathlib.Path) -> Collected:
+    """See which test of a suite runs what, unless nothing has changed since that was seen.
+
+    Raises:
+        SystemExit: Pytest can't run them.
+    """
+    state = digest(copy, (suite.tests, *suite.about))
+    kept = folder / f"{suite.name}.state"
+    if not kept.exists() or kept.read_text() != state:
+        print(f"{suite.name}: running {suite.tests} to see which test runs what", flush=True)
+        kept.unlink(missing_ok=True)
+        code = subprocess.run(
+            [
+                *(
+                    sys.executable,
+                    "-m",
+                    "pytest",
+                    suite.tests,
+                    "-m",
+                    "not long",
+                    "-q",
+                    "--tb=short",
+                ),
+                *(f"--numprocesses={suite.processes}", "--dist=loadfile", "--hypothesis-seed=0"),
+                *("--cov", "--cov-context=test", "--cov-report="),
+                *("-p", "tests.mutants.seen", f"--seen={folder / suite.name}.json"),
+            ],
+            cwd=copy,
+            env={**os.environ, "COVERAGE_FILE": str(folder / f"{suite.name}.coverage")},
+            check=False,
+        ).returncode
+        if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            sys.exit(f"{suite.tests} can't be run: pytest ended with {code}")
+        kept.write_text(state)
+    return Collected(suite, copy, folder)
+
+
+def renewed(copy: pathlib.Path) -> None:
+    """Make a folder hold the files of the checkout, and touch none that is as it should be."""
+    argv = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    files = {name for name in listed.split("\0") if name and (ROOT / name).is_file()}
+    for path in [*copy.rglob("*")]:
+        name = str(path.relative_to(copy))
+        made = {"__pycache__", "build", ".hypothesis", ".pytest_cache"} & {
+            *path.parts[len(copy.parts) :]
+        }
+        if path.is_file() and not made and name not in files:
+            path.unlink()
+    for name in files:
+        target, source = copy / name, ROOT / name
+        if not target.exists() or target.read_bytes() != source.read_bytes():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(source.read_bytes())
+            target.chmod(source.stat().st_mode)
