@@ -18,11 +18,13 @@ USER = "user@example.com"
 LOGIN = "/dex/auth"
 OPEN = ("/dex", "/authservice", "/public")
 """Paths that the service lets everybody reach."""
+RENEWED = f"{COOKIE}; Path=/; Max-Age=3600"
+"""What it says to the browser of somebody it knows."""
 _WEBSOCKET = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
 class Application(http.server.BaseHTTPRequestHandler):
-    """Echoes each request; `?seconds=N` makes it slow, an upgrade makes it a WebSocket."""
+    """Echoes each request; `?seconds=N` makes it slow, `?cookie=C` sets one, an upgrade talks."""
 
     protocol_version = "HTTP/1.1"
 
@@ -56,7 +58,7 @@ class Application(http.server.BaseHTTPRequestHandler):
         """Answer everybody, after as long as they ask for."""
         query = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query)
         time.sleep(float(query.get("seconds", ["0"])[0]))
-        return 200, {}
+        return 200, {"Set-Cookie": query["cookie"][0]} if "cookie" in query else {}
 
     def _talk(self, headers):
         """Echo every message of a WebSocket; messages here are below 126 bytes (RFC 6455)."""
@@ -91,7 +93,7 @@ class Authorization(Application):
         if self.path.startswith(OPEN):
             return 200, {}
         if COOKIE in headers.get("cookie", ""):
-            return 200, {"kubeflow-userid": USER, "x-other": "dropped"}
+            return 200, {"kubeflow-userid": USER, "x-other": "dropped", "Set-Cookie": RENEWED}
         return 302, {"Location": LOGIN, "Set-Cookie": "state=1"}
 
 

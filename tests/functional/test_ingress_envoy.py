@@ -159,6 +159,14 @@ def test_known_user_reaches_the_application_with_their_name(asking):
     assert "x-other" not in answer.echo["headers"]
 
 
+def test_session_that_the_service_renews_reaches_the_browser_beside_the_applications_own(asking):
+    address = f"http://127.0.0.1:{asking.port}/x"
+    headers = {"Host": HOST, "Cookie": COOKIE}
+    answer = httpx2.get(address, params={"cookie": "own=1"}, headers=headers)
+    assert sorted(answer.headers.get_list("set-cookie")) == ["own=1", echo.RENEWED]
+    assert "set-cookie" not in answer.json()["headers"]
+
+
 def test_service_sees_what_it_asked_for_and_no_more(asking):
     asking.authorization.clear()
     asking.get("/x", Cookie=COOKIE, **{"X-Auth-Token": "t", "X-Secret": "s"})
