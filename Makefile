@@ -125,8 +125,8 @@ docs: python  ## Write docs/reference from its sources, and all pages as a site 
 	@echo "build/docs/index.html"
 
 requirements: python  ## Compile requirements/*.in into hashed pins
-	@for name in bootstrap charm workload image dev charmcraft integration integration-operator mutants \
-			ops-2.10 ops-2.17 ops-2.23; do \
+	@for name in bootstrap charm workload image dev charmcraft integration integration-operator \
+			mutants ops-2.10 ops-2.17 ops-2.23 poetry; do \
 		.venv/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes \
 			--no-emit-index-url --no-emit-find-links --no-header \
 			requirements/$$name.in -o requirements/$$name.txt || exit 1; \

@@ -9,18 +9,12 @@ import sys
 from collections.abc import Sequence
 
 from demo import report, stage, steps, view
-from testbed import cluster, command_line, images, kubernetes
-from testbed.juju import pack
+from testbed import cluster, command_line, errors, images, kubernetes
 from testbed.kit import bundle, clusters, diagnostics, istiod, juju, observer, timeline
 
 MODEL = "kubeflow"
 
-SETUP_ERRORS = (
-    cluster.ClusterError,
-    images.ImageError,
-    juju.JujuError,
-    pack.PackError,
-)
+SETUP_ERRORS = (errors.TestbedError, images.ImageError, juju.JujuError)
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from testbed import command_line, images, paths
+from testbed import command_line, errors, images, paths
 from testbed.juju import bootstrap, display, pack
 from testbed.juju.client import ActionFailedError, Juju, JujuError
 
@@ -82,7 +82,7 @@ def main(testbed: "Testbed", argv: Sequence[str]) -> int:
     except ActionFailedError as error:
         _show(error.outcome, arguments)
         return 1
-    except (JujuError, pack.PackError, images.ImageError, OSError) as error:
+    except (JujuError, errors.TestbedError, images.ImageError, OSError) as error:
         print(f"ERROR {error}", file=sys.stderr)
         return 1
     return result or 0

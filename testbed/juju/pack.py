@@ -1,17 +1,13 @@
 """Pack a charm's folder into the archive that `charmcraft pack` would make.
 
 The layout and the way `dispatch` finds Python, the libraries and the virtual environment are
-charmcraft's. What differs: packages come as wheels for the charm image's Python, not built from
-source, and the archive names no base.
+charmcraft's. What differs: packages come as wheels for the charm image's Python where there are
+any, and the archive names the base of that image.
 """
 
-import compileall
-import hashlib
 import platform
-import py_compile
 import shutil
 import stat
-import subprocess
 import sys
 import tempfile
 import zipfile
@@ -19,8 +15,9 @@ from pathlib import Path
 
 import yaml
 
-from testbed import command_line, paths
+from testbed import command_line, errors
 from testbed.images import debian
+from testbed.juju import packages
 
 COPIED = (
     "metadata.yaml", "config.yaml", "actions.yaml", "icon.svg", "LICENSE", "README.md", "version",
@@ -42,11 +39,9 @@ export LD_LIBRARY_PATH="${dispatch_path}/usr/lib:${dispatch_path}/lib"
 exec "${python_path}" "${dispatch_path}/src/charm.py"
 """
 
-PYVENV = "home = /usr/bin\ninclude-system-site-packages = false\nversion = {}\n"
 
-
-class PackError(Exception):
-    """The folder is not a charm, or its requirements can't be installed."""
+class PackError(errors.TestbedError):
+    """The folder is not a charm."""
 
 
 def pack(source: Path, out: Path) -> Path:
@@ -60,11 +55,13 @@ def pack(source: Path, out: Path) -> Path:
         The archive.
 
     Raises:
-        PackError: when the folder is not a charm or its requirements can't be installed.
+        PackError: when the folder is not a charm.
+        testbed.juju.packages.PackageError: when its requirements can't be read or installed.
     """
     if not (source / "metadata.yaml").exists() or not (source / "src" / "charm.py").exists():
         raise PackError(f"{source}: not a charm: metadata.yaml or src/charm.py is missing")
     name = yaml.safe_load((source / "metadata.yaml").read_text())["name"]
+    wanted = packages.find(source)
     target = out / f"{name}.charm" if out.suffix != ".charm" else out
     target.parent.mkdir(parents=True, exist_ok=True)
     # Beside the target, which another process may be writing at the same time.
@@ -83,9 +80,8 @@ def pack(source: Path, out: Path) -> Path:
         partial = Path(scratch) / target.name
         with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
             _add(archive, stage, "")
-            environment = _environment(_requirements(source))
-            if environment:
-                _add(archive, environment, "venv")
+            if wanted:
+                _add(archive, packages.environment(wanted, image_python()), "venv")
         partial.replace(target)
     return target
 
@@ -109,48 +105,6 @@ def _manifest() -> str:
 def architecture() -> str:
     """Return this machine's architecture as Debian and Juju name it."""
     return {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
-
-
-def _requirements(source: Path) -> Path | None:
-    candidates = ("requirements/charm.txt", "requirements/charm.in", "requirements.txt")
-    return next((source / name for name in candidates if (source / name).exists()), None)
-
-
-def _environment(requirements: Path | None) -> Path | None:
-    """A virtual environment's folder in the cache, keyed by the requirements."""
-    if requirements is None:
-        return None
-    python = image_python()
-    key = hashlib.sha256(f"2 {python} {platform.machine()}\n{requirements.read_text()}".encode())
-    folder = paths.cache() / "charm-venv" / key.hexdigest()[:16]
-    if folder.exists():
-        return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-        stage = Path(scratch) / "venv"
-        packages = stage / "lib" / f"python{python}" / "site-packages"
-        command = [
-            sys.executable, "-m", "uv", "pip", "install", "--quiet",
-            "--target", str(packages),
-            "--python-version", python,
-            "--python-platform", f"{platform.machine()}-manylinux_2_28",
-            "--only-binary", ":all:",
-            "--requirement", str(requirements),
-        ]  # fmt: skip
-        run = subprocess.run(command, capture_output=True, text=True, check=False)
-        if run.returncode:
-            raise PackError(f"{requirements}: {run.stderr.strip()}")
-        # As charmcraft's venv has it: else the first hook of each pod spends seconds on it.
-        unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
-        compileall.compile_dir(packages, quiet=2, invalidation_mode=unchecked)
-        (stage / "pyvenv.cfg").write_text(PYVENV.format(python))
-        try:
-            stage.rename(folder)
-        except OSError:
-            # Somebody else was faster; theirs is the same.
-            if not folder.exists():
-                raise
-    return folder
 
 
 def _add(archive: zipfile.ZipFile, folder: Path, prefix: str) -> None:
@@ -178,7 +132,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     try:
         print(pack(arguments.charm, arguments.output))
-    except PackError as error:
+    except errors.TestbedError as error:
         print(f"pack: {error}", file=sys.stderr)
         return 1
     return 0
