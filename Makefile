@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo test test-all lint format unit functional e2e integration bench bench-admission \
 	bench-shutdown mutants \
-	testbed-up testbed-down pack rock docs requirements clean \
+	testbed-up testbed-down pack rock docs requirements changelog clean \
 	root python part
 
 help:  ## List the targets
@@ -108,8 +108,8 @@ testbed-up: setup  ## Start a real node with Istio (CLUSTER=today|tomorrow)
 testbed-down:  ## Stop it
 	@$(PY) -m testbed down
 
-pack: python  ## Build the .charm file into build/, with charmcraft
-	@$(PY) -m testbed.juju.charmcraft --output build
+pack: python  ## Build the .charm file into build/, with charmcraft (RELEASE=1: one to be published)
+	@$(PY) -m testbed.juju.charmcraft --output build $(if $(RELEASE),--release)
 
 rock:  ## Build the workload's image with rockcraft (a snap; LXD)
 	@cp requirements/workload.txt workload/requirements.txt
@@ -125,12 +125,15 @@ docs: python  ## Write docs/reference from its sources, and all pages as a site 
 	@echo "build/docs/index.html"
 
 requirements: python  ## Compile requirements/*.in into hashed pins
-	@for name in bootstrap charm workload image dev charmcraft integration integration-operator \
-			mutants ops-2.10 ops-2.17 ops-2.23 poetry; do \
+	@for source in requirements/*.in; do \
 		.venv/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes \
 			--no-emit-index-url --no-emit-find-links --no-header \
-			requirements/$$name.in -o requirements/$$name.txt || exit 1; \
+			$$source -o $${source%.in}.txt || exit 1; \
 	done
+
+changelog: python  ## Gather changes/ in CHANGELOG.md, for the version that the workload has
+	@.venv/bin/towncrier build --yes --version \
+		"$$(PYTHONPATH=workload $(PY) -c 'import sidecar_lifecycle as it; print(it.__version__)')"
 
 clean:  ## Remove what the targets above left in the checkout
 	rm -rf .venv .tox build dist reports .coverage .pytest_cache .ruff_cache .hypothesis

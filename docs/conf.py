@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import pathlib
 import re
 
 import sphinx.application
+import yaml
+
+_METADATA = yaml.safe_load((pathlib.Path(__file__).parent.parent / "metadata.yaml").read_text())
 
 project = "istio-integrator"
 extensions = ["myst_parser", "sphinxcontrib.mermaid"]
 html_theme = "furo"
 html_title = project
 html_copy_source = False
+html_baseurl = _METADATA.get("docs", "")
+html_theme_options = {"source_repository": _METADATA.get("source", "")}
 myst_heading_anchors = 4
 """Down to this level headings can be linked to, by the names that GitHub gives them."""
 myst_fence_as_directive = ["mermaid"]

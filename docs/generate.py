@@ -6,6 +6,7 @@ Usage: python docs/generate.py [--check]   (--check: say what differs, change no
 from __future__ import annotations
 
 import ast
+import functools
 import pathlib
 import re
 import sys
@@ -17,6 +18,7 @@ import messages
 import options
 import program
 import tables
+import terraform_module
 import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -294,25 +296,12 @@ def istio_versions() -> str:
     return compatibility.istio_versions(ROOT)
 
 
-def terraform_variables() -> str:
-    """Return terraform/variables.tf with the options of config.yaml in its list."""
-    names = yaml.safe_load((ROOT / "config.yaml").read_text())["options"]
-    known = "".join(f'      "{name}",\n' for name in sorted(names))
-    text = (ROOT / "terraform" / "variables.tf").read_text()
-    return re.sub(r'(contains\(\[\n)(?: +"[^"\n]+",\n)*', rf"\g<1>{known}", text)
+def versioned(name: str) -> str:
+    """Return a file with the product's version, which the workload has, on its line for it."""
+    from sidecar_lifecycle import __version__  # noqa: PLC0415  (needs workload/ on the path)
 
-
-def terraform_outputs() -> str:
-    """Return terraform/outputs.tf with the endpoints of metadata.yaml in its maps."""
-    metadata = yaml.safe_load((ROOT / "metadata.yaml").read_text())
-    text = (ROOT / "terraform" / "outputs.tf").read_text()
-    for side in ("provides", "requires"):
-        keys = {name.replace("-", "_"): name for name in sorted(metadata[side])}
-        width = max(map(len, keys))
-        lines = "".join(f'    {key:<{width}} = "{name}"\n' for key, name in keys.items())
-        before = rf'(output "{side}" {{\n[^}}]*value = {{\n)(?: +\w+ += "[^"\n]+"\n)*'
-        text = re.sub(before, rf"\g<1>{lines}", text)
-    return text
+    text = (ROOT / name).read_text()
+    return re.sub(r'^(version(?: =|:) )".*"$', rf'\g<1>"{__version__}"', text, flags=re.MULTILINE)
 
 
 PAGES = {
@@ -330,8 +319,13 @@ PAGES = {
     "docs/reference/actions.md": actions,
     "docs/reference/command-line.md": program.command_line,
     "docs/reference/metrics.md": program.metrics,
-    "terraform/variables.tf": terraform_variables,
-    "terraform/outputs.tf": terraform_outputs,
+    "terraform/README.md": lambda: terraform_module.readme(ROOT),
+    "terraform/variables.tf": lambda: terraform_module.variables(ROOT),
+    "terraform/outputs.tf": lambda: terraform_module.outputs(ROOT),
+    **{
+        name: functools.partial(versioned, name)
+        for name in ("pyproject.toml", "workload/rockcraft.yaml")
+    },
 }
 
 

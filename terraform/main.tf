@@ -6,7 +6,8 @@ resource "juju_application" "istio_integrator" {
   config     = var.config
   resources  = var.resources
 
-  constraints = var.constraints
+  constraints        = var.constraints
+  storage_directives = var.storage_directives
 
   charm {
     name     = "istio-integrator"

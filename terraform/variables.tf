@@ -45,6 +45,12 @@ variable "constraints" {
   default     = null
 }
 
+variable "storage_directives" {
+  description = "Storage directives by label; the charm has no storage, and takes none."
+  type        = map(string)
+  default     = {}
+}
+
 variable "units" {
   description = "Number of units; one acts, the others stand by."
   type        = number

@@ -22,6 +22,8 @@ from testbed.juju import pack
 _COPIED = (*pack.COPIED, "charmcraft.yaml", "requirements")
 _SYSTEM_PYTHON = "/usr/bin/python3"
 _SYSTEM_MODULES = Path("/usr/lib/python3/dist-packages")
+ADDRESSES = ("docs", "issues", "source", "website")
+"""Keys of metadata.yaml for public addresses, which everything that names one reads from there."""
 _IGNORED_LINTERS = "entrypoint,language,framework"
 """They look for an older way in which `dispatch`, which charmcraft writes, names the charm."""
 
@@ -70,6 +72,16 @@ def build(source: Path, out: Path) -> Path:
     return target
 
 
+def missing(source: Path) -> list[str]:
+    """Return the public addresses that a charm's metadata.yaml does not have.
+
+    Args:
+        source: The charm's folder.
+    """
+    metadata: dict[str, Any] = yaml.safe_load((source / "metadata.yaml").read_text())
+    return [key for key in ADDRESSES if not metadata.get(key)]
+
+
 def _charmcraft(project: Path, *arguments: str) -> None:
     program = environment() / "bin" / "charmcraft"
     places = {f"XDG_{kind}_HOME": str(project.parent / kind) for kind in ("STATE", "DATA")}
@@ -105,7 +117,15 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("charm", type=Path, nargs="?", default=paths.SOURCE, help="its folder")
     parser.add_argument("--output", type=Path, default=Path("build"), metavar="FOLDER")
+    parser.add_argument(
+        "--release", action="store_true", help="fail where a public address is missing"
+    )
     arguments = parser.parse_args(argv)
+    if keys := missing(arguments.charm):
+        said = f"metadata.yaml has no public address for {', '.join(keys)}"
+        print(f"charmcraft: {said}", file=sys.stderr)
+        if arguments.release:
+            return 1
     print(f"charmcraft: packing for {release()}", file=sys.stderr, flush=True)
     try:
         print(build(arguments.charm, arguments.output))

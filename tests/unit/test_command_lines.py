@@ -16,6 +16,7 @@ import yaml
 
 from integrator_contract import schema
 from testbed import cli as testbed_cli
+from testbed.juju import charmcraft
 from testbed.juju import cli as juju_cli
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -92,6 +93,18 @@ def test_unknown_option_is_named_and_refused(cli):
     assert "usage: " in done.stderr
     assert "--no-such-option" in done.stderr
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize("release", [False, True])
+def test_build_says_which_addresses_are_missing_and_stops_before_a_release(
+    tmp_path, monkeypatch, capsys, release
+):
+    (tmp_path / "metadata.yaml").write_text("name: a\nsource: https://a.example\ndocs:\n")
+    built = []
+    monkeypatch.setattr(charmcraft, "build", lambda *places: built.append(places))
+    code = charmcraft.main([str(tmp_path), *(["--release"] if release else [])])
+    assert "no public address for docs, issues, website" in capsys.readouterr().err
+    assert (code, len(built)) == ((1, 0) if release else (0, 1))
 
 
 def test_what_is_published_has_the_version_of_the_program():

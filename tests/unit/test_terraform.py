@@ -12,6 +12,20 @@ MODULE = ROOT / "terraform"
 METADATA = yaml.safe_load((ROOT / "metadata.yaml").read_text())
 
 
+# juju_application of the provider 1.3: registry.terraform.io/providers/juju/juju.
+REQUIRED = {"model_uuid"}
+OPTIONAL = {
+    *("charm", "config", "constraints", "endpoint_bindings", "expose", "machines", "name"),
+    *("placement", "registry_credentials", "resources", "storage_directives", "trust", "units"),
+}
+OF_A_CHARM = {"name", "base", "channel", "revision", "series"}
+CONVENTIONAL = {
+    *("app_name", "channel", "config", "constraints", "model_uuid", "revision"),
+    *("storage_directives", "units"),
+}
+"""Variables that modules of charms have in common, as canonical/prometheus-k8s-operator's."""
+
+
 def blocks(name, kind):
     """Return the blocks of one kind in a file of the module, by their labels."""
     with (MODULE / name).open() as file:
@@ -56,3 +70,23 @@ def test_charm_and_base_are_those_that_are_packed():
 def test_resources_are_named_as_the_charm_does():
     example = text(blocks("variables.tf", "variable")["resources"]["description"])
     assert all(name in example for name in METADATA["resources"])
+
+
+def test_module_has_what_the_modules_of_other_charms_have():
+    assert blocks("variables.tf", "variable").keys() >= CONVENTIONAL
+    assert blocks("outputs.tf", "output").keys() == {"app_name", "provides", "requires"}
+
+
+def test_application_has_what_the_provider_takes():
+    application = blocks("main.tf", "resource")["juju_application"]['"istio_integrator"']
+    given = {name for name in application if not name.startswith("__")}
+    assert given >= REQUIRED
+    assert given - REQUIRED - OPTIONAL == set()
+    (charm,) = application["charm"]
+    assert {name for name in charm if not name.startswith("__")} <= OF_A_CHARM
+
+
+def test_provider_has_an_upper_bound():
+    (terraform,) = hcl2.loads((MODULE / "versions.tf").read_text())["terraform"]
+    (providers,) = terraform["required_providers"]
+    assert re.search(r"< \d", providers["juju"]["version"])
