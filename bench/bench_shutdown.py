@@ -118,11 +118,10 @@ async def measure(
 ) -> dict[str, float]:
     """Run the reconciler against that many pods and return the figures."""
     import prometheus_client  # noqa: PLC0415
-    from lightkube.config.kubeconfig import KubeConfig  # noqa: PLC0415
-    from lightkube.config.models import Cluster, User  # noqa: PLC0415
     from sidecar_lifecycle.shell import logs  # noqa: PLC0415
     from sidecar_lifecycle.shell import settings as options  # noqa: PLC0415
     from sidecar_lifecycle.shell.commands import run  # noqa: PLC0415
+    from sidecar_lifecycle.shell.kube.access import Access  # noqa: PLC0415
     from sidecar_lifecycle.shell.kube.client import Client  # noqa: PLC0415
 
     logs.configure("error")
@@ -137,12 +136,14 @@ async def measure(
     assert simulation.stdin is not None
     assert simulation.stdout is not None
     server = simulation.stdout.readline().strip()
-    config = KubeConfig.from_one(cluster=Cluster(server=server), user=User(token="none")).get()
-    assert config is not None
     settings = options.Settings(
         model="bench", application="bench", unit="bench/0", listen="127.0.0.1:0"
     )
-    program = run.Program(Client(config), settings, prometheus_client.CollectorRegistry())
+    program = run.Program(
+        Client(Access(server=server, token="none")),
+        settings,
+        prometheus_client.CollectorRegistry(),
+    )
     task = asyncio.create_task(program.run())
     view, began = program.shutdown.view, time.process_time()
     leadership, source = program.leadership, program.shutdown.pods

@@ -21,6 +21,8 @@ WORDS = {names.INJECTION, names.PROFILE, names.PROXY, *map(str, reasons.Reason)}
 KEPT = {
     # Kinds of Secrets, and conditions and reasons of Kubernetes that are called like ours.
     "kubernetes.io/tls",
+    # Where the kubelet puts a ServiceAccount.
+    "/var/run/secrets/kubernetes.io/serviceaccount",
 }
 COMMON = {"Deleted", "Disabled", "Ended", "Revision", "Forbidden", "NotReady"}
 """Reasons that are words of others, too."""

@@ -16,8 +16,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from aiohttp import web
-from lightkube.config.kubeconfig import KubeConfig
-from lightkube.config.models import Cluster, User
+from sidecar_lifecycle.shell.kube.access import Access
 from sidecar_lifecycle.shell.kube.client import Client
 
 from tests.unit import api_objects
@@ -59,11 +58,7 @@ class FakeApiserver(api_objects.Objects):
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
         await site.start()
         port = self._runner.addresses[0][1]
-        config = KubeConfig.from_one(
-            cluster=Cluster(server=f"http://127.0.0.1:{port}"), user=User(token="t")
-        ).get()
-        assert config is not None
-        self.client = Client(config)
+        self.client = Client(Access(server=f"http://127.0.0.1:{port}", token="t"))
         return self.client
 
     async def __aexit__(self, *_: object) -> None:

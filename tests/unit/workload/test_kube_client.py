@@ -5,26 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-import types as builtin_types
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from lightkube.config import kubeconfig
-from lightkube.core import exceptions
 from sidecar_lifecycle.model import types
-from sidecar_lifecycle.shell.kube import backoff, client, errors
+from sidecar_lifecycle.shell.kube import access, backoff, client, errors
 
 from testbed import certificates
 from tests.unit.workload.fake_apiserver import until
 
 
 def credentials(token_file: Path | None, token: str | None = None) -> client.Credentials:
-    user = builtin_types.SimpleNamespace(
-        token_file=str(token_file) if token_file else None, token=token
-    )
-    return client.Credentials(user)
+    return client.Credentials(access.Access(server="", token=token, token_file=token_file))
 
 
 def test_token_file_is_read_again_after_the_api_refused_it(tmp_path: Path):
@@ -84,8 +78,13 @@ def test_path_of_a_resource(arguments: tuple[object, ...], want: str):
 
 
 def test_connecting_without_kubeconfig_outside_of_a_pod_says_so():
-    with pytest.raises(exceptions.ConfigError):
+    with pytest.raises(errors.NoAccess, match="no pod with a ServiceAccount"):
         client.connect()
+
+
+def test_kubeconfig_that_is_not_there_is_named(tmp_path: Path):
+    with pytest.raises(errors.NoAccess, match="nowhere"):
+        client.connect(str(tmp_path / "nowhere"))
 
 
 @pytest.mark.parametrize("error", [TimeoutError(), OSError("gone"), ConnectionResetError()])
@@ -107,6 +106,35 @@ def test_delays_grow_to_a_limit_and_are_spread():
         assert least <= min(delays)
         assert max(delays) <= least + 2
         assert len(set(delays)) > 1
+
+
+@pytest.mark.parametrize(
+    ("host", "want"),
+    [
+        pytest.param("10.152.183.1", "https://10.152.183.1:443", id="IPv4"),
+        pytest.param("fd98::1", "https://[fd98::1]:443", id="IPv6"),
+    ],
+)
+def test_pod_gets_in_by_its_service_account(
+    host: str, want: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    authority = certificates.Authority(tmp_path)
+    (tmp_path / "ca.crt").write_text(authority.pair.certificate.read_text())
+    (tmp_path / "token").write_text("the token\n")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+
+    found = access.of_pod(tmp_path)
+
+    assert (found.server, found.token, found.token_file) == (want, "the token", tmp_path / "token")
+    assert found.tls is not None
+    assert found.tls.verify_mode is ssl.CERT_REQUIRED
+    assert found.tls.check_hostname
+    # The cluster's authority, and none of the public ones.
+    assert [each["subject"] for each in found.tls.get_ca_certs()] == [
+        each["issuer"] for each in found.tls.get_ca_certs()
+    ]
+    assert len(found.tls.get_ca_certs()) == 1
 
 
 @pytest.fixture
@@ -133,9 +161,7 @@ async def deaf(tmp_path: Path) -> AsyncIterator[client.Client]:
     text = certificates.kubeconfig(address, authority.pair.certificate, user)
     file = tmp_path / "kubeconfig"
     file.write_text(text)
-    single = kubeconfig.KubeConfig.from_file(file).get()
-    assert single is not None
-    yield client.Client(single)
+    yield client.connect(str(file))
     leave.set()
     server.close()
     await server.wait_closed()

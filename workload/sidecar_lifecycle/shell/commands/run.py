@@ -16,14 +16,13 @@ from typing import Any
 
 import prometheus_client
 import structlog
-from lightkube.core import exceptions
 
 from integrator_contract import names, schema, service
 from sidecar_lifecycle.shell import logs, metrics
 from sidecar_lifecycle.shell import settings as options
 from sidecar_lifecycle.shell.admission import probe
 from sidecar_lifecycle.shell.convergence import controller as convergence
-from sidecar_lifecycle.shell.kube import client, events, lease
+from sidecar_lifecycle.shell.kube import client, errors, events, lease
 from sidecar_lifecycle.shell.observers import gateways, notices, observe
 from sidecar_lifecycle.shell.serving import health
 from sidecar_lifecycle.shell.shutdown import controller as shutdown
@@ -89,7 +88,7 @@ def main(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments)
     try:
         connection = client.connect(settings.kubeconfig)
-    except exceptions.ConfigError as error:
+    except errors.NoAccess as error:
         raise command.InputError(f"no cluster to connect to: {error}") from error
     tune_garbage_collection()
     asyncio.run(_until_signalled(Program(connection, settings).run()))

@@ -7,8 +7,6 @@ import asyncio
 import dataclasses
 import json
 
-from lightkube.core import exceptions
-
 from sidecar_lifecycle.decide import finished
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell import logs
@@ -46,7 +44,7 @@ def main(arguments: argparse.Namespace) -> int:
         pod, decision, outcome = asyncio.run(_run(arguments))
     except errors.KubeError as error:
         raise command.InputError(f"{where}: {error}") from error
-    except exceptions.ConfigError as error:
+    except errors.NoAccess as error:
         raise command.InputError(str(error)) from error
     answer = explain.answer(pod, decision)
     if outcome is not None:

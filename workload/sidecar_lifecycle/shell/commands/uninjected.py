@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Callable
 
 import msgspec
-from lightkube.core import exceptions
 
 from integrator_contract import answers, namespaces, service
 from integrator_contract.reasons import Reason
@@ -112,7 +111,7 @@ def main(args: argparse.Namespace) -> int:
         return asyncio.run(_run(args, settings))
     except errors.KubeError as error:
         raise command.InputError(f"namespace {args.model}: {error}") from error
-    except exceptions.ConfigError as error:
+    except errors.NoAccess as error:
         raise command.InputError(str(error)) from error
 
 

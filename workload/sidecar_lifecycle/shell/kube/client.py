@@ -8,17 +8,15 @@ import ssl
 import time
 import weakref
 from collections.abc import AsyncGenerator, Mapping
-from pathlib import Path
 from typing import Any, TypeVar
 
 import aiohttp
 import msgspec
 from aiohttp.connector import Connection
-from lightkube.config import client_adapter, kubeconfig
 
 from sidecar_lifecycle.model import types
 
-from . import errors
+from . import access, errors
 
 R = TypeVar("R", bound=types.Resource)
 
@@ -31,9 +29,9 @@ REQUEST_TIMEOUT = 15.0
 class Credentials:
     """The bearer token, read again from disk as the kubelet rotates it."""
 
-    def __init__(self, user: Any) -> None:
-        self._file = Path(user.token_file) if user and user.token_file else None
-        self._token: str | None = user.token if user else None
+    def __init__(self, way_in: access.Access) -> None:
+        self._file = way_in.token_file
+        self._token = way_in.token
         self._read_at = float("-inf")
 
     def headers(self) -> dict[str, str]:
@@ -76,18 +74,12 @@ class Connector(aiohttp.TCPConnector):
 
 
 class Client:
-    """Requests, watches and WebSockets; lightkube reads the configuration, aiohttp sends."""
+    """Requests, watches and WebSockets."""
 
-    def __init__(self, config: kubeconfig.SingleConfig) -> None:
-        self.server = config.cluster.server.rstrip("/")
-        self._credentials = Credentials(config.user)
-        self._tls = (
-            client_adapter.verify_cluster(
-                config.cluster, config.user, config.abs_file, trust_env=False
-            )
-            if self.server.startswith("https") and config.user
-            else None
-        )
+    def __init__(self, way_in: access.Access) -> None:
+        self.server = way_in.server.rstrip("/")
+        self._credentials = Credentials(way_in)
+        self._tls = way_in.tls
         self._session: aiohttp.ClientSession | None = None
 
     def session(self) -> aiohttp.ClientSession:
@@ -187,15 +179,10 @@ def connect(kubeconfig_file: str | None = None) -> Client:
     """Return a client for a kubeconfig file, or for the pod's ServiceAccount without one.
 
     Raises:
-        lightkube.core.exceptions.ConfigError: if there is neither.
+        NoAccess: if there is neither.
     """
-    if kubeconfig_file:
-        config = kubeconfig.KubeConfig.from_file(kubeconfig_file)
-    else:
-        config = kubeconfig.KubeConfig.from_service_account()
-    single = config.get()
-    assert single is not None
-    return Client(single)
+    found = access.of_kubeconfig(kubeconfig_file) if kubeconfig_file else access.of_pod()
+    return Client(found)
 
 
 def path(
