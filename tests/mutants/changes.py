@@ -60,6 +60,10 @@ def _meaningless(node: ast.AST) -> Iterable[ast.AST | None]:
             found = *node.decorator_list, *node.bases, *node.keywords
         case ast.arg() | ast.AnnAssign():
             found = (node.annotation,)
+            if _is_tunable(node):
+                found = (node,)
+        case ast.Assign() if _is_tunable(node):
+            found = (node,)
         case ast.keyword(arg=name) if name in _WITHOUT_MEANING:
             found = (node,)
         case ast.Call(func=ast.Attribute(value=ast.Name(id=name))) if name in _LOGGERS:
@@ -71,6 +75,13 @@ def _meaningless(node: ast.AST) -> Iterable[ast.AST | None]:
         ):
             found = (node,)
     return found
+
+
+def _is_tunable(node: ast.AST) -> bool:
+    """Tell whether a name gets a number that may as well be another, such as a time to wait."""
+    return isinstance(value := getattr(node, "value", None), ast.Constant) and isinstance(
+        value.value, float
+    )
 
 
 def _span(node: Any) -> Span:

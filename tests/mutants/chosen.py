@@ -127,7 +127,7 @@ def affected(text: str, line: int) -> tuple[range, set[str]]:
     names = {
         node.id
         for node in ast.walk(innermost)
-        if isinstance(getattr(node, "ctx", None), ast.Store)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     }
     return lines, names
 
@@ -144,60 +144,76 @@ def _naming(texts: Mapping[str, str], names: set[str]) -> Iterator[tuple[str, in
 def choose(seconds: Mapping[str, float], limit: float) -> list[str]:
     """Choose tests that together take no longer than a limit.
 
-    The quickest first, one of each module in turn: modules look at a line from different sides.
-    Those of a module stand together at the end, so that it is imported once.
+    For a third of it the quickest, which look at little and closely; then one of each module in
+    turn, for modules look at a line from different sides. Those of a module stand together, so
+    that it is imported once.
     """
+    left, chosen = limit, dict[str, None]()
+    quickest = sorted(seconds, key=lambda name: (seconds[name], name))
     modules: dict[str, list[str]] = {}
-    for name in sorted(seconds, key=lambda name: (seconds[name], name)):
+    for name in quickest:
         if seconds[name] <= LONGEST_TEST:
-            modules.setdefault(name.partition("::")[0], []).append(name)
-    chosen: list[str] = []
-    left = limit
+            modules.setdefault(_module(name), []).append(name)
+            if left - seconds[name] >= limit * 2 / 3:
+                chosen[name] = None
+                left -= seconds[name]
     for turn in range(max(map(len, modules.values()), default=0)):
         for names in modules.values():
-            if turn < len(names) and seconds[names[turn]] <= left:
-                chosen.append(names[turn])
-                left -= seconds[names[turn]]
+            name = names[min(turn, len(names) - 1)]
+            if name not in chosen and seconds[name] <= left:
+                chosen[name] = None
+                left -= seconds[name]
     order = list(modules)
-    return sorted(chosen, key=lambda name: order.index(name.partition("::")[0]))
+    return sorted(chosen, key=lambda name: order.index(_module(name)))
+
+
+def _module(test: str) -> str:
+    return test.partition("::")[0]
 
 
 def digest(root: pathlib.Path, folders: Iterable[str]) -> str:
     """Return a word for what some folders hold."""
     state = hashlib.sha256()
     for folder in folders:
-        for path in sorted((root / folder).rglob("*")):
+        for path in sorted((root / folder).rglob("*")) or [root / folder]:
             if path.is_file() and "__pycache__" not in path.parts:
                 state.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
     return state.hexdigest()[:16]
 
 
 def collect(suite: Suite, copy: pathlib.Path, folder: pathlib.Path) -> Collected:
-    """See which test of a suite runs what, unless nothing has changed since that was seen.
+    """See which test of a suite runs what, where something has changed since that was seen.
 
     Raises:
         SystemExit: Pytest can't run them.
     """
-    state = digest(copy, (suite.tests, *suite.about))
-    kept = folder / f"{suite.name}.state"
-    if not kept.exists() or kept.read_text() != state:
-        print(f"{suite.name}: running {suite.tests} to see which test runs what", flush=True)
+    modules = {
+        str(path.relative_to(copy)): digest(copy, [str(path.relative_to(copy))])
+        for path in sorted((copy / suite.tests).rglob("test_*.py"))
+    }
+    # What is no module of tests stands behind all of them.
+    helpers = [
+        str(path.relative_to(copy))
+        for path in (copy / suite.tests).rglob("*")
+        if path.is_file() and str(path.relative_to(copy)) not in modules
+    ]
+    now = {"about": digest(copy, (*suite.about, *helpers)), "modules": modules}
+    kept, seen = folder / f"{suite.name}.state", folder / f"{suite.name}.json"
+    before = json.loads(kept.read_text()) if kept.exists() else {"about": "", "modules": {}}
+    if now["about"] != before["about"]:
+        before["modules"] = {}
+    changed = [name for name, word in modules.items() if before["modules"].get(name) != word]
+    if changed:
+        print(f"{suite.name}: seeing which test runs what, in {len(changed)} modules", flush=True)
         kept.unlink(missing_ok=True)
+        new = folder / f"{suite.name}.new.json"
         code = subprocess.run(
             [
-                *(
-                    sys.executable,
-                    "-m",
-                    "pytest",
-                    suite.tests,
-                    "-m",
-                    "not long",
-                    "-q",
-                    "--tb=short",
-                ),
+                *(sys.executable, "-m", "pytest", *changed, "-m", "not long", "-q", "--tb=short"),
                 *(f"--numprocesses={suite.processes}", "--dist=loadfile", "--hypothesis-seed=0"),
                 *("--cov", "--cov-context=test", "--cov-report="),
-                *("-p", "tests.mutants.seen", f"--seen={folder / suite.name}.json"),
+                *(["--cov-append"] if before["modules"] else []),
+                *("-p", "tests.mutants.seen", f"--seen={new}"),
             ],
             cwd=copy,
             env={**os.environ, "COVERAGE_FILE": str(folder / f"{suite.name}.coverage")},
@@ -205,7 +221,11 @@ def collect(suite: Suite, copy: pathlib.Path, folder: pathlib.Path) -> Collected
         ).returncode
         if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             sys.exit(f"{suite.tests} can't be run: pytest ended with {code}")
-        kept.write_text(state)
+        old = json.loads(seen.read_text()) if before["modules"] else {}
+        as_before = {*modules} - {*changed}
+        merged = {name: each for name, each in old.items() if _module(name) in as_before}
+        seen.write_text(json.dumps({**merged, **json.loads(new.read_text())}, indent=1))
+        kept.write_text(json.dumps(now))
     return Collected(suite, copy, folder)
 
 

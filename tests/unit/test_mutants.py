@@ -16,7 +16,7 @@ import logging
 
 logger = logging.getLogger(__name__)
 LIMIT = 3
-LARGEST = 4096
+LARGEST = 4096; PAUSE = 0.5
 
 @functools.lru_cache(maxsize=5)
 def allowed(pods: list[int] | None = None) -> bool | None:
@@ -57,6 +57,7 @@ def test_what_means_nothing_is_left_as_it_is():
         "result": place(8, 50, "ReplaceBinaryOperator_BitOr_BitAnd"),
         "log": place(9, 27, "NumberReplacer"),
         "bound": {**place(5, 10, "NumberReplacer"), "end": [5, 14]},
+        "time": {**place(5, 24, "NumberReplacer"), "end": [5, 27]},
         "sum": place(10, 28, "ReplaceBinaryOperator_Add_Sub"),
         "limit": place(4, 8, "NumberReplacer"),
         "no sum": place(11, 17, "ReplaceBinaryOperator_Mul_Div"),
@@ -126,6 +127,10 @@ def test_change_is_of_the_lines_of_its_statement_or_of_who_uses_the_name(line, l
     assert {*found} >= {*lines}
 
 
+def test_names_may_get_their_values_together():
+    assert chosen.affected("a, b = 1, 2\n", 1)[1] == {"a", "b"}
+
+
 def test_statement_over_several_lines_is_one():
     source = (
         "def f(a, b):\n    if (\n        a\n        and b\n    ):\n        a = 1\n    return a\n"
@@ -134,17 +139,18 @@ def test_statement_over_several_lines_is_one():
     assert [*chosen.affected(source, 7)[0]] == [7]
 
 
-def test_quickest_tests_are_chosen_of_each_module_in_turn():
+def test_quickest_tests_are_chosen_and_then_one_of_each_module_in_turn():
     seconds = {
         "a.py::one": 1.0,
         "a.py::two": 2.0,
         "a.py::three": 3.0,
-        "b.py::slow": 4.0,
+        "a.py::four": 3.5,
+        "b.py::slow": 5.0,
         "b.py::fuzz": 99.0,
-        "c.py::too-much": 8.0,
+        "c.py::too-much": 9.0,
     }
-    assert chosen.choose(seconds, 8.0) == ["a.py::one", "a.py::two", "b.py::slow"]
-    assert chosen.choose({}, 8.0) == []
+    assert chosen.choose(seconds, 9.0) == ["a.py::one", "a.py::two", "b.py::slow"]
+    assert chosen.choose({}, 9.0) == []
 
 
 @pytest.fixture
