@@ -55,6 +55,7 @@ class Proxy:
         answers = {
             "403": b"403 Forbidden",
             "500": b"500 Oh",
+            "204": b"204",
             "no-http": None,
             "digits": b"1" * 5000,
         }

@@ -1,19 +1,10 @@
 """The settings file and the command line of `mutate` and `admission`."""
 
-import asyncio
-import base64
-import datetime
 import json
-import logging
 
-import prometheus_client
 import pytest
-import structlog
-from sidecar_lifecycle.shell import cli, logs
-from sidecar_lifecycle.shell.admission import server, settings
-
-from istio_integrator.admission import certificates
-from tests.unit.workload.fake_apiserver import until
+from sidecar_lifecycle.shell import cli
+from sidecar_lifecycle.shell.admission import settings
 
 MINIMAL = {"application": "a", "model": "m"}
 
@@ -148,31 +139,3 @@ def test_an_address_without_host_or_port_is_refused(address, capsys):
 
     assert caught.value.code == 2
     assert "is not HOST:PORT" in capsys.readouterr().err
-
-
-async def test_level_of_the_servers_log_changes_while_they_serve(tmp_path, capsys):
-    wanted = certificates.decide(None, ["webhook"], datetime.datetime.now(datetime.UTC))
-    for name, encoded in wanted.data().items():
-        (tmp_path / name).write_bytes(base64.b64decode(encoded))
-    (tmp_path / "settings.json").write_text(json.dumps(MINIMAL))
-    level = tmp_path / "log-level"
-    level.write_text("error")
-    options = server.Options(
-        settings_file=tmp_path / "settings.json",
-        tls_dir=tmp_path,
-        listen=("127.0.0.1", 0),
-        health="127.0.0.1:0",
-        log_level_file=level,
-    )
-    logs.configure("info")
-    said = ""
-    serving = server.Server(options, prometheus_client.CollectorRegistry()).serving()
-    async with serving, asyncio.timeout(30):
-        await until(lambda: not structlog.get_logger().is_enabled_for(logging.WARNING))
-        level.write_text("debug")
-        while '"level": "debug"' not in said:
-            structlog.get_logger().debug("heard")
-            said += capsys.readouterr().err
-            await asyncio.sleep(0.05)
-
-    assert '"message": "heard"' in said

@@ -28,7 +28,7 @@ async def post(cluster: FakeApiserver, pod: str = "job-x") -> int:
         return await forward.post("/quitquitquit")
 
 
-@pytest.mark.parametrize(("mode", "code"), [("ok", 200), ("403", 403), ("500", 500)])
+@pytest.mark.parametrize(("mode", "code"), [("ok", 200), ("403", 403), ("500", 500), ("204", 204)])
 async def test_status_code_of_the_answer_is_returned(cluster: FakeApiserver, mode: str, code: int):
     cluster.proxies["job-x"].mode = mode
     assert await post(cluster) == code

@@ -92,6 +92,26 @@ async def test_deposed_leader_lets_go_of_what_it_was_doing(cluster: FakeApiserve
         assert metrics.PENDING._value.get() == 0
 
 
+async def test_metrics_say_who_leads_and_how_long_the_oldest_stop_has_waited(
+    cluster: FakeApiserver,
+):
+    proxy = cluster.proxies["job-x"]
+    proxy.mode = proxy.exec_mode = "hang"
+    leadership = Voted()
+    async with reconciler(cluster, leadership=leadership) as controller:
+        leadership.elect()
+        await until(lambda: metrics.LEADER._value.get() == 1)
+        assert controller.oldest_pending() == 0
+        cluster.put("pods", finished_pod())
+        await until(lambda: proxy.requests)
+        await asyncio.sleep(30)
+        cluster.put("pods", finished_pod(name="younger", uid="uid-y"))
+        await asyncio.sleep(30)
+        assert controller.oldest_pending() == pytest.approx(60, abs=5)
+        leadership.depose()
+        await until(lambda: metrics.LEADER._value.get() == 0)
+
+
 @pytest.mark.parametrize("stays", [False, True], ids=["pod ends", "pod stays"])
 async def test_what_was_sent_is_told_by_who_sent_it_though_deposed(
     cluster: FakeApiserver, stays: bool

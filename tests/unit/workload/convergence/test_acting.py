@@ -108,12 +108,16 @@ async def cluster() -> AsyncIterator[Apiserver]:
 
 
 @contextlib.asynccontextmanager
-async def converging(cluster: Apiserver, leadership: Voted) -> AsyncIterator[None]:
+async def converging(
+    cluster: Apiserver,
+    leadership: Voted,
+    registry: prometheus_client.CollectorRegistry | None = None,
+) -> AsyncIterator[None]:
     run = controller.run(
         cluster.client,
         SETTINGS,
         leadership,
-        registry=prometheus_client.CollectorRegistry(),
+        registry=registry or prometheus_client.CollectorRegistry(),
         clock=LoopClock(),
     )
     async with running_task(run) as task:
@@ -162,6 +166,23 @@ async def test_leader_that_loses_its_lease_evicts_nothing_more(cluster: Apiserve
     (written,) = cluster.all("configmaps")
     assert memory.decode(written["data"]).rounds
     assert cluster.evicted == []
+
+
+async def test_pod_that_went_is_counted_no_more(cluster: Apiserver):
+    replacement = injected(without_sidecar("uid-2"))
+    replacement["metadata"]["name"] = "web-other"
+    registry = prometheus_client.CollectorRegistry()
+
+    def counted(name: str) -> float:
+        figures = (each for each in registry.collect() if each.name == f"sidecar_lifecycle_{name}")
+        return sum(sample.value for each in figures for sample in each.samples)
+
+    async with converging(cluster, Voted(is_leader=False), registry):
+        await until(lambda: counted("uninjected_pods") == 1)
+        cluster.delete("pods", MODEL, "web-0")
+        cluster.put("pods", replacement)
+        await until(lambda: counted("in_mesh_pods") == 1)
+        await until(lambda: counted("uninjected_pods") == 0)
 
 
 async def test_pod_that_took_the_name_of_the_one_to_evict_stays(cluster: Apiserver):

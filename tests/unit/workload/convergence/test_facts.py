@@ -54,7 +54,18 @@ def test_what_is_not_ours_says_why():
     not_ours = eligible.Ownership("", False, "BarePod", "nothing would create it again")
     found = facts.replica(pods.pod(), WANTED, not_ours, in_mesh=False)
 
-    assert (found.fixable, found.reason) == (False, "BarePod")
+    assert (found.fixable, found.reason, found.message) == (
+        *(False, "BarePod"),
+        "nothing would create it again",
+    )
+
+
+def test_what_is_ours_or_not_wanted_says_why_it_is_so():
+    not_ours = eligible.Ownership("", False, "BarePod", "nothing would create it again")
+    unwanted = eligible.Wanted(False, "Revision", "another mesh's")
+    for wanted, ownership in ((WANTED, OURS), (unwanted, OURS), (unwanted, not_ours)):
+        found = facts.replica(pods.pod(), wanted, ownership, in_mesh=False)
+        assert (found.reason, found.message) == (wanted.reason, wanted.message)
 
 
 def scope(labels=None, **settings):

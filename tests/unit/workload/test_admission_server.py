@@ -1,0 +1,176 @@
+"""The webhook's server: what it answers over TLS, counts and logs; how it follows its files."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import datetime
+import json
+import logging
+import pathlib
+import ssl
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import prometheus_client
+import structlog
+from sidecar_lifecycle.shell import logs
+from sidecar_lifecycle.shell.admission import server
+
+from istio_integrator.admission import certificates
+from testbed import loopback
+from tests.unit.workload.fake_apiserver import until
+
+MINIMAL = {"application": "a", "model": "m"}
+POD = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main", "image": "x"}]}}
+REVIEW = {
+    "apiVersion": "admission.k8s.io/v1",
+    "kind": "AdmissionReview",
+    "request": {
+        "uid": "u-1",
+        "kind": {"group": "", "version": "v1", "kind": "Pod"},
+        "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "operation": "CREATE",
+        "namespace": "m",
+        "object": POD,
+    },
+}
+
+
+def webhook(folder: pathlib.Path, **options: Any) -> server.Options:
+    """Write what a webhook reads, and return how it is started."""
+    wanted = certificates.decide(None, ["webhook"], datetime.datetime.now(datetime.UTC))
+    for name, encoded in wanted.data().items():
+        (folder / name).write_bytes(base64.b64decode(encoded))
+    (folder / "settings.json").write_text(json.dumps(MINIMAL))
+    return server.Options(
+        settings_file=folder / "settings.json",
+        tls_dir=folder,
+        listen=("127.0.0.1", loopback.free_port()),
+        health="127.0.0.1:0",
+        **options,
+    )
+
+
+class Served:
+    """A webhook that serves, and who asks it."""
+
+    def __init__(self, session: aiohttp.ClientSession, trust: ssl.SSLContext) -> None:
+        self.registry = prometheus_client.CollectorRegistry()
+        self._session = session
+        self._trust = trust
+
+    async def status(self, body: Any, kind: str = "model", **headers: str) -> int:
+        asked = self._session.post(
+            f"/mutate/{kind}",
+            data=body,
+            headers=headers,
+            ssl=self._trust,
+            server_hostname="webhook",
+        )
+        async with asked as answer:
+            self.answer = await answer.read()
+            return answer.status
+
+    def count(self, name: str, **labels: str) -> float:
+        full = f"sidecar_lifecycle_admission_{name}_total"
+        return self.registry.get_sample_value(full, labels) or 0
+
+
+@contextlib.asynccontextmanager
+async def serving(folder: pathlib.Path, **limits: Any) -> AsyncIterator[Served]:
+    options = webhook(folder, **limits)
+    trust = ssl.create_default_context(cafile=str(folder / "ca.crt"))
+    host, port = options.listen
+    async with aiohttp.ClientSession(f"https://{host}:{port}") as session, asyncio.timeout(30):
+        served = Served(session, trust)
+        async with server.Server(options, served.registry).serving():
+            yield served
+
+
+async def test_review_is_answered_and_counted_and_not_spoken_about(tmp_path):
+    with structlog.testing.capture_logs() as said:
+        async with serving(tmp_path) as served:
+            assert await served.status(json.dumps(REVIEW)) == 200
+
+    response = json.loads(served.answer)["response"]
+    assert (response["uid"], response["allowed"]) == ("u-1", True)
+    assert served.count("reviews", namespaces="model", outcome="patched") == 1
+    assert served.count("changes", change="hold") == 1
+    assert not [each for each in said if each["log_level"] == "warning"]
+
+
+async def test_what_is_no_review_is_refused_and_told_of_once_in_a_while(tmp_path, monkeypatch):
+    monkeypatch.setattr(server, "WARNING_SECONDS", 3600.0)
+    with structlog.testing.capture_logs() as said:
+        async with serving(tmp_path) as served:
+            assert [await served.status("{") for _ in range(3)] == [400, 400, 400]
+            assert [each["event"] for each in said].count("review refused") == 1
+            monkeypatch.setattr(server, "WARNING_SECONDS", 0.0)
+            await served.status("{")
+
+    assert [each["event"] for each in said].count("review refused") == 2
+    assert served.count("reviews", namespaces="model", outcome="malformed") == 4
+
+
+async def slowly() -> AsyncIterator[bytes]:
+    yield b"{"
+    await asyncio.sleep(20)
+
+
+async def test_body_that_is_too_long_or_has_no_end_is_not_read(tmp_path):
+    async with serving(tmp_path, largest_body=100) as served:
+        assert await served.status("x" * 101) == 413
+        assert await served.status(slowly()) == 411
+        assert await served.status("x", kind="other") == 404
+        assert await served.status("x" * 100) == 400
+
+    assert served.count("reviews", namespaces="model", outcome="too-large") == 1
+
+
+async def test_body_that_does_not_arrive_is_not_waited_for(tmp_path):
+    async with serving(tmp_path, body_seconds=0.2) as served:
+        assert await served.status(slowly(), **{"Content-Length": "90"}) == 408
+
+    assert served.count("reviews", namespaces="model", outcome="too-slow") == 1
+
+
+async def test_each_change_of_a_file_is_counted_and_nothing_else(tmp_path):
+    registry = prometheus_client.CollectorRegistry()
+    options = webhook(tmp_path, reload_seconds=0.01)
+
+    def reloads(file, result):
+        labels = {"file": file, "result": result}
+        return registry.get_sample_value("sidecar_lifecycle_admission_reloads_total", labels) or 0
+
+    async with server.Server(options, registry).serving(), asyncio.timeout(30):
+        options.settings_file.write_text("{")
+        await until(lambda: reloads("settings", "failed") >= 2)
+        assert reloads("settings", "ok") == 0
+        options.settings_file.write_text(json.dumps({**MINIMAL, "revision": "new"}))
+        await until(lambda: reloads("settings", "ok") >= 1)
+        (tmp_path / "tls.key").write_text("no key")
+        await until(lambda: reloads("certificate", "failed") >= 2)
+
+    assert reloads("settings", "ok") == 1
+    assert reloads("certificate", "ok") == 0
+
+
+async def test_level_of_the_servers_log_changes_while_they_serve(tmp_path, capsys):
+    level = tmp_path / "log-level"
+    level.write_text("error")
+    options = webhook(tmp_path, log_level_file=level)
+    logs.configure("info")
+    said = ""
+    serving = server.Server(options, prometheus_client.CollectorRegistry()).serving()
+    async with serving, asyncio.timeout(30):
+        await until(lambda: not structlog.get_logger().is_enabled_for(logging.WARNING))
+        level.write_text("debug")
+        while '"level": "debug"' not in said:
+            structlog.get_logger().debug("heard")
+            said += capsys.readouterr().err
+            await asyncio.sleep(0.05)
+
+    assert '"message": "heard"' in said
