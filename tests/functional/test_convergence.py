@@ -1,13 +1,16 @@
 """Convergence against a real control plane: evictions, budgets, admission and conflicts."""
 
+import argparse
 import asyncio
 import contextlib
 import json
+import time
 
 import pytest
 from sidecar_lifecycle.decide.convergence import memory
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell import cli
+from sidecar_lifecycle.shell.commands import uninjected
 from sidecar_lifecycle.shell.kube import errors
 from sidecar_lifecycle.shell.kube.client import path
 
@@ -267,3 +270,30 @@ async def test_pods_of_other_namespaces_are_only_listed(world, kubeconfig, capsy
     assert (row["fixable"], row["reason"]) == (False, "OtherNamespace")
     assert last["summary"]["reported"] == 1
     await world.request("DELETE", path(types.Namespace, name=theirs.namespace))
+
+
+async def test_pod_that_does_not_go_is_named_and_nothing_is_forced(
+    world, kubeconfig, capsys, monkeypatch
+):
+    await world.workload("StatefulSet", "web")
+    where = path(types.Pod, world.namespace, "web-0")
+    held = {"metadata": {"finalizers": ["example.com/somebody-elses"]}}
+    merge = {"content_type": "application/merge-patch+json"}
+    await world.request("PATCH", where, held, **merge)
+    await world.join()
+
+    async def going():
+        return "deletionTimestamp" in (await world.request("GET", where))["metadata"]
+
+    async with world.converging():
+        await world.until(going)
+    # What an operator is told a quarter of an hour later.
+    later = argparse.Namespace(time=lambda: time.time() + 900)
+    monkeypatch.setattr(uninjected, "time", later)
+    scope = ["--model", world.namespace, "--application", APPLICATION]
+    command = ["uninjected", *scope, "--kubeconfig", str(kubeconfig)]
+    assert await asyncio.to_thread(cli.main, command) == 0
+    assert "web-0 has been terminating for a long time" in capsys.readouterr().out
+    left = (await world.request("GET", where))["metadata"]
+    assert left["finalizers"] == held["metadata"]["finalizers"]
+    await world.request("PATCH", where, {"metadata": {"finalizers": None}}, **merge)

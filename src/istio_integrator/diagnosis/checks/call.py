@@ -35,6 +35,7 @@ class Call:
     symptoms=(
         "upstream-connect-error",
         "rbac-access-denied",
+        "no-healthy-upstream",
     ),
 )
 def call(facts: Facts) -> Iterable[Finding]:
