@@ -2,7 +2,7 @@
 
 A comment right above a block says it, `<!-- run by: test_x -->` or `<!-- not run: WHY -->`; one
 that stands elsewhere is for all blocks below it that have none. The words of every block are
-checked however that is, in tests/unit/test_docs_commands.py.
+checked however that is: tests/unit/test_docs_commands.py, tests/functional/test_docs_commands.py.
 
 Usage: python docs/commands.py   (prints each block's line)
 """

@@ -65,6 +65,33 @@ def test_charmcraft_that_fails_says_why(tmp_path):
         charmcraft.build(source, tmp_path)
 
 
+@pytest.mark.long
+def test_release_asks_charmcraft_for_what_it_can_do():
+    workflow = (paths.SOURCE / ".github" / "workflows" / "release.yaml").read_text()
+    lines = workflow.replace("\\\n", " ").splitlines()
+    asked = [found for line in lines if (found := re.search(r"\bcharmcraft ([a-z-]+)(.*)", line))]
+    commands = [
+        found for found in asked if not re.search("snap install|#", found.string[: found.start()])
+    ]
+    assert {found[1] for found in commands} == {
+        "promote",
+        "publish-lib",
+        "upload",
+        "upload-resource",
+    }
+    for found in commands:
+        done = subprocess.run(
+            [charmcraft.environment() / "bin" / "charmcraft", found[1], "--help"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        told = done.stdout + done.stderr
+        assert done.returncode == 0, told
+        for option in re.findall(r"--[a-z-]+", found[2].partition("|")[0]):
+            assert option in told, (found[0], told)
+
+
 def test_environment_that_can_not_be_made_says_why(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (tmp_path / "requirements").mkdir()
