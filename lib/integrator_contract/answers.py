@@ -103,3 +103,5 @@ class Summary:
     """The model ran long before we came: nothing is replaced unasked."""
     stale: int = 0
     """Pods in the mesh whose proxy is of another revision or of an earlier istiod."""
+    minutes_left: int = 0
+    """Until nothing is converging, at the pace so far; 0: nobody knows yet."""

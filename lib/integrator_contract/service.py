@@ -61,6 +61,30 @@ def kinds(text: str) -> frozenset[namespaces.Kind]:
     return namespaces.kinds(words(text))
 
 
+def budget(text: str) -> str:
+    """Read how many of many may be away at once, as in a PodDisruptionBudget: `2` or `10%`.
+
+    Raises:
+        ValueError: It is neither a number nor a share, or out of bounds.
+    """
+    number = text.strip().removesuffix("%")
+    if not (number.isascii() and number.isdecimal() and 1 <= int(number[:9]) <= 100):
+        raise ValueError(f"{text!r} is neither a number from 1 to 100 nor a share such as 10%")
+    return f"{int(number)}%" if text.strip().endswith("%") else str(int(number))
+
+
+def at_most(text: str, total: int) -> int:
+    """Return how many of a total a budget allows: a share of it is rounded up, and never none.
+
+    Args:
+        text: As `budget` returns it.
+        total: Of which it is a share, if it is one.
+    """
+    if not text.endswith("%"):
+        return int(text)
+    return max(1, -(-int(text.removesuffix("%")) * total // 100))
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Argument:
     """How an option is read, and what its help says."""
@@ -177,11 +201,12 @@ class Options(Rules, Eligibility):
         metavar="BOOL",
         read=boolean,
     )
-    convergence_max_unavailable: int = _option(
-        2,
-        "workloads that may have a pod being replaced at once (default: %(default)s)",
+    convergence_max_unavailable: str = _option(
+        "2",
+        "workloads that may have a pod being replaced at once: a number, or a percentage of all,"
+        " rounded up (default: %(default)s)",
         "N",
-        int,
+        budget,
     )
     listen: str = _option("0.0.0.0:8080", "for metrics and health", "HOST:PORT")
     log_level_file: str = _option(

@@ -44,7 +44,7 @@ async def test_what_missed_its_sidecar_is_replaced_and_nothing_else_is(world):
         now = await world.injected()
         return sum(now.values()) == 6 and len(now) == 10
 
-    async with world.converging(convergence_max_unavailable=1) as registry:
+    async with world.converging(convergence_max_unavailable="1") as registry:
         await world.until(converged)
         await asyncio.sleep(0.5)
 
@@ -68,7 +68,7 @@ async def test_a_disruption_budget_is_waited_for(world, kubeconfig, capsys):
     await world.budget("web", 2)
     await world.join()
 
-    async with world.converging(convergence_max_unavailable=1) as registry:
+    async with world.converging(convergence_max_unavailable="1") as registry:
 
         async def refused():
             return registry.get_sample_value(
@@ -232,8 +232,8 @@ async def test_two_that_both_believe_to_lead_keep_the_limits_together(world):
         return registry.get_sample_value(sample, {"result": "evicted"}) or 0
 
     async with (
-        world.converging(convergence_max_unavailable=1) as first,
-        world.converging(convergence_max_unavailable=1) as second,
+        world.converging(convergence_max_unavailable="1") as first,
+        world.converging(convergence_max_unavailable="1") as second,
     ):
         most = 0
 

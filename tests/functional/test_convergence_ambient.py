@@ -65,7 +65,7 @@ async def test_a_model_goes_into_ambient_mode_and_comes_back(world):
         return len(now) == 5 and {name for name, has in now.items() if has} == {"bare", "nb-0"}
 
     await into_ambient(world)
-    async with world.converging(data_plane="ambient", convergence_max_unavailable=1):
+    async with world.converging(data_plane="ambient", convergence_max_unavailable="1"):
         await world.until(none_left)
         await asyncio.sleep(0.5)
 
@@ -79,7 +79,7 @@ async def test_a_model_goes_into_ambient_mode_and_comes_back(world):
         return len(now) == 5 and all(now.values())
 
     await back_to_sidecars(world)
-    async with world.converging(convergence_max_unavailable=1):
+    async with world.converging(convergence_max_unavailable="1"):
         await world.until(all_back)
 
     back = await uids(world)

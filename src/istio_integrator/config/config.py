@@ -86,6 +86,7 @@ def _hosts(values: tuple[str, ...]) -> tuple[str, ...]:
 
 
 Name = Annotated[str, pydantic.AfterValidator(_name)]
+Budget = Annotated[str, pydantic.AfterValidator(service.budget)]
 Selector = Annotated[str, pydantic.AfterValidator(_selector)]
 ContainerNames = Annotated[
     tuple[str, ...],
@@ -189,9 +190,7 @@ class Config(pydantic.BaseModel):
     ignore_containers: ContainerNames = ()
     delete_broken_pods: bool = False
     sidecar_convergence: Literal["auto", "manual"] = "auto"
-    convergence_max_unavailable: Annotated[int, pydantic.Field(ge=1, le=100)] = (
-        service.Options.convergence_max_unavailable
-    )
+    convergence_max_unavailable: Budget = service.Options.convergence_max_unavailable
     """Workloads that may have a pod being replaced at the same time."""
     pod_labels: LabelRules = ()
     pod_annotations: AnnotationRules = ()

@@ -87,7 +87,8 @@ def progress(summary: Summary, *, application: str) -> Iterable[ops.StatusBase]:
     for paused in summary.paused[:1]:
         yield _pause(paused, counts, application)
     if summary.converging:
-        yield ops.MaintenanceStatus(f"{counts}, {summary.converging} being replaced")
+        left = _left(summary.minutes_left)
+        yield ops.MaintenanceStatus(f"{counts}, {summary.converging} being replaced{left}")
     elif summary.proposed:
         why = ", pods predate this charm" if summary.settled_before_us else ""
         restart = f"juju run {application}/leader restart-uninjected"
@@ -97,6 +98,14 @@ def progress(summary: Summary, *, application: str) -> Iterable[ops.StatusBase]:
     outside = f", {summary.reported} need a restart by hand" if summary.reported else ""
     old = f", {summary.stale} with an old proxy: restart-stale" if summary.stale else ""
     yield ops.ActiveStatus(f"{counts}{outside}{old}")
+
+
+def _left(minutes: int) -> str:
+    if not minutes:
+        return ""
+    hours, rest = divmod(minutes, 60)
+    time = f"{hours} h {rest} min" if hours else f"{rest} min"
+    return f", about {time} left"
 
 
 def _pause(paused: Trouble, counts: str, application: str) -> ops.StatusBase:

@@ -21,7 +21,8 @@ from tests.unit.charm.charm_world import POD, command, state, status, workload
         ("served_namespaces", "model", "--lifecycle-namespaces model"),
         ("excluded_pods", "app in (a, b)", "--excluded-pods 'app in (a, b)'"),
         ("sidecar_convergence", "manual", "--convergence manual"),
-        ("convergence_max_unavailable", 5, "--convergence-max-unavailable 5"),
+        ("convergence_max_unavailable", "5", "--convergence-max-unavailable 5"),
+        ("convergence_max_unavailable", " 10% ", "--convergence-max-unavailable 10%"),
     ],
 )
 def test_options_reach_the_workload(ctx, fake, option, value, expected):

@@ -20,7 +20,14 @@ WRONG = [
     pytest.param({"admission": ""}, "'auto', 'policy' or 'webhook'", id="admission"),
     pytest.param({"served-namespaces": "model,all"}, "'all' is none of", id="namespaces"),
     pytest.param({"wait-for-containers": "main,B"}, "'B' is not the name", id="container"),
-    pytest.param({"convergence-max-unavailable": 0}, "greater than or equal to 1", id="limit"),
+    *(
+        pytest.param(
+            {"convergence-max-unavailable": text},
+            f"convergence-max-unavailable='{text}': '{text}' is neither a number from 1 to 100",
+            id=f"budget: {text}",
+        )
+        for text in ("0", "101", "0%", "101%", "1.5", "10 %%", "some", "-1", "²")
+    ),
     pytest.param({"hosts": "a.example,B_C"}, "'B_C' is not a host name", id="host"),
     pytest.param({"hosts": "https://a.example"}, "is not a host name", id="host with a scheme"),
     pytest.param({"hosts": LONGEST_HOST + "m"}, "is not a host name", id="host too long"),

@@ -29,7 +29,8 @@ OPTIONS = st.builds(
     replace_broken_pods=st.booleans(),
     observe_gateways=st.booleans(),
     convergence=st.sampled_from(["auto", "manual", "off"]),
-    convergence_max_unavailable=st.integers(1, 100),
+    convergence_max_unavailable=st.integers(1, 100).map(str)
+    | st.integers(1, 100).map("{}%".format),
     listen=st.just("0.0.0.0:1"),
     log_level_file=st.just("/x"),
 )
@@ -64,6 +65,7 @@ def test_same_options_are_the_same_command_line(options):
         ("--status-port", "http", "invalid int value: 'http'"),
         ("--membership", "often", "invalid choice: 'often'"),
         ("--included-pods", "((", "'((' is not a requirement"),
+        ("--convergence-max-unavailable", "some", "'some' is neither a number from 1 to 100"),
     ],
 )
 def test_value_that_can_t_be_read_is_named(option, value, said, capsys):
@@ -72,3 +74,30 @@ def test_value_that_can_t_be_read_is_named(option, value, said, capsys):
         read([*line, option, value])
     assert f"argument {option}: " in (err := capsys.readouterr().err)
     assert said in err
+
+
+SHARES = st.integers(1, 100)
+TOTALS = st.integers(0, 5000)
+
+
+@given(SHARES, TOTALS)
+def test_share_is_rounded_up_and_never_nothing(share, total):
+    most = service.at_most(f"{share}%", total)
+    assert most == 1 or (most - 1) * 100 < share * total <= most * 100
+    assert 1 <= most <= max(1, total)
+
+
+@given(SHARES, TOTALS, TOTALS)
+def test_share_of_more_is_never_less(share, total, more):
+    few, many = (service.at_most(f"{share}%", each) for each in sorted((total, total + more)))
+    assert few <= many
+
+
+@given(SHARES, TOTALS)
+def test_number_is_the_same_of_any_total(number, total):
+    assert service.at_most(str(number), total) == number
+
+
+@given(SHARES, st.sampled_from(["", "%"]), st.sampled_from(["", " "]), st.sampled_from(["", "0"]))
+def test_budget_is_read_in_one_spelling(number, sign, around, before):
+    assert service.budget(f"{around}{before}{number}{sign}{around}") == f"{number}{sign}"

@@ -89,6 +89,19 @@ def progress(**values) -> list[ops.StatusBase]:
             ops.MaintenanceStatus("1/3 pods in mesh, 1 being replaced"),
             id="converging",
         ),
+        *(
+            pytest.param(
+                {"in_mesh": 1, "converging": 2, "minutes_left": minutes},
+                ops.MaintenanceStatus(f"1/3 pods in mesh, 2 being replaced, about {said} left"),
+                id=said,
+            )
+            for minutes, said in (
+                (1, "1 min"),
+                (59, "59 min"),
+                (60, "1 h 0 min"),
+                (200, "3 h 20 min"),
+            )
+        ),
         pytest.param(
             {"in_mesh": 1, "proposed": 2},
             ops.BlockedStatus("1/3 pods in mesh; run: juju run app/leader restart-uninjected"),

@@ -98,10 +98,30 @@ def test_the_only_ready_pod_of_several_stays():
 def test_no_more_workloads_than_allowed_at_once():
     pods = [replica(f"{name}-0") for name in "abc"]
     answers = injecting(*(f"StatefulSet/{name}" for name in "abc"))
-    decided = decide(snapshot(*pods, answers=answers), max_unavailable=2)
+    decided = decide(snapshot(*pods, answers=answers), max_unavailable="2")
 
     assert [each.name for each in decided.evict] == ["a-0", "b-0"]
     assert reasons(decided)["c-0"] == "Queued"
+
+
+def test_a_share_is_one_of_the_workloads_that_run():
+    pods = [replica(f"{name}-0") for name in "abcde"]
+    answers = injecting(*(f"StatefulSet/{name}" for name in "abcde"))
+    idle = {f"Deployment/{number}": 0 for number in range(20)}
+    decided = decide(snapshot(*pods, answers=answers, desired=idle), max_unavailable="50%")
+
+    assert [each.name for each in decided.evict] == ["a-0", "b-0", "c-0"]
+
+
+def test_all_are_taken_in_one_wave_but_those_whose_budget_forbids_it():
+    pods = [replica(f"{name}-0") for name in "abcd"]
+    answers = injecting(*(f"StatefulSet/{name}" for name in "abcd"))
+    pause = memory.Pause(reason="DisruptionBudget", message="m", until=NOW + 7)
+    remembered = memory.Memory(pauses={"StatefulSet/b": pause}, settled=False)
+    decided = decide(snapshot(*pods, answers=answers), remembered, max_unavailable="100%")
+
+    assert [each.name for each in decided.evict] == ["a-0", "c-0", "d-0"]
+    assert reasons(decided)["b-0"] == "DisruptionBudget"
 
 
 def test_nothing_is_evicted_while_the_injector_does_not_answer():
@@ -136,7 +156,7 @@ def test_a_pause_is_waited_for_and_takes_no_slot():
     remembered = memory.Memory(pauses={"StatefulSet/a": pause}, settled=False)
     answers = injecting("StatefulSet/a", "StatefulSet/b")
     shot = snapshot(replica("a-0"), replica("b-0"), answers=answers)
-    decided = decide(shot, remembered, max_unavailable=1)
+    decided = decide(shot, remembered, max_unavailable="1")
 
     assert [each.name for each in decided.evict] == ["b-0"]
     assert reasons(decided)["a-0"] == "DisruptionBudget"

@@ -29,7 +29,7 @@ from tests.unit.workload.convergence.plan_world import (
 def test_the_slot_is_held_until_the_replacement_is_ready(pods, open_):
     other = replica("b-0")
     shot = snapshot(*pods, other, desired={"StatefulSet/a": 1}, answers=injecting("StatefulSet/b"))
-    decided = decide(shot, remembering(), max_unavailable=1)
+    decided = decide(shot, remembering(), max_unavailable="1")
 
     assert ("StatefulSet/a" in decided.memory.rounds) is open_
     assert bool(decided.evict) is not open_

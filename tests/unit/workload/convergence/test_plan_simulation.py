@@ -35,7 +35,9 @@ WORKLOADS = st.lists(
 
 
 class Convergence(RuleBasedStateMachine):
-    @initialize(workloads=WORKLOADS, max_unavailable=st.integers(1, 3))
+    @initialize(
+        workloads=WORKLOADS, max_unavailable=st.sampled_from(["1", "2", "3", "1%", "50%", "100%"])
+    )
     def begin(self, workloads, max_unavailable):
         named = []
         for index, each in enumerate(workloads):
@@ -152,7 +154,7 @@ class Convergence(RuleBasedStateMachine):
     @invariant()
     def no_more_rounds_than_slots(self):
         remembered = memory.decode({memory.STATE: self.world.state or "{}"})
-        assert len(remembered.rounds) <= self.world.limits.max_unavailable
+        assert len(remembered.rounds) <= self.world.most
 
     def teardown(self):
         if not hasattr(self, "world"):

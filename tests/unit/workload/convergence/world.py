@@ -6,6 +6,8 @@ from typing import Literal
 
 from sidecar_lifecycle.decide.convergence import facts, memory, outcome, plan
 
+from integrator_contract import service
+
 EPOCH = 1_000_000.0
 BUDGET_PAUSE = 10.0
 INJECTORS_TTL = 10.0
@@ -48,7 +50,7 @@ class Workload:
 class World:
     """The truth; `step` is what the controller does with it."""
 
-    def __init__(self, workloads, *, max_unavailable=2, app_created=EPOCH, mode="auto"):
+    def __init__(self, workloads, *, max_unavailable="2", app_created=EPOCH, mode="auto"):
         self.now = EPOCH
         self.mesh: Mesh = "up"
         self.injector = 1
@@ -59,6 +61,8 @@ class World:
         self.app_created = app_created
         self.limits = outcome.Limits(max_unavailable=max_unavailable)
         self.workloads = {each.name: each for each in workloads}
+        self.most = service.at_most(max_unavailable, len(self.workloads))
+        """Workloads that may miss a pod because of us."""
         self.pods: dict[str, Pod] = {}
         self.state = ""
         self.request = ""
@@ -252,7 +256,7 @@ class World:
         self.open[pod.workload] = {each.uid for each in self.of(pod.workload)}
         if pod.ready:
             self.owed[pod.workload] = sum(each.ready for each in self.of(pod.workload))
-        assert len(self.owed) <= self.limits.max_unavailable, str(self.owed)
+        assert len(self.owed) <= self.most, str(self.owed)
         pod.terminating = True
         self.evictions.append(pod)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 
+from integrator_contract import service
 from integrator_contract.reasons import Reason
 
 from .facts import Answer, Replica
@@ -91,7 +92,7 @@ def _proposal(ledger: Ledger) -> tuple[str, str]:
 
 def _decide(ledger: Ledger, candidates: dict[str, list[Replica]]) -> None:
     down = _down(ledger)
-    slots = ledger.limits.max_unavailable - len(ledger.rounds)
+    slots = _most_at_once(ledger) - len(ledger.rounds)
     for workload in sorted(candidates):
         replicas = candidates[workload]
         victim, wait = _victim(ledger, workload, replicas)
@@ -104,6 +105,12 @@ def _decide(ledger: Ledger, candidates: dict[str, list[Replica]]) -> None:
             slots -= taken
         for each in replicas:
             ledger.waits[each.uid] = wait
+
+
+def _most_at_once(ledger: Ledger) -> int:
+    """Return how many workloads may miss a pod because of us; a share is one of those that run."""
+    running = sum(desired > 0 for desired in ledger.snapshot.desired.values())
+    return service.at_most(ledger.limits.max_unavailable, running)
 
 
 def _down(ledger: Ledger) -> Answer | None:

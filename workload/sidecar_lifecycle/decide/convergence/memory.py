@@ -49,6 +49,17 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     uids: tuple[str, ...]
 
 
+class Pace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How fast pods are being replaced, from the first eviction until none is to be replaced."""
+
+    since: float
+    """Seconds since the epoch."""
+    done: int = 0
+    """Replacements that are over."""
+    latest: float = 0
+    """When the last of them was."""
+
+
 class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All of it."""
 
@@ -61,6 +72,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The one being worked on."""
     answered: str = ""
     """The id of the last request that was taken over."""
+    pace: Pace | None = None
 
 
 STATE = "state"

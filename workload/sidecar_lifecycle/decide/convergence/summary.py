@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
+
 import msgspec
 
 from integrator_contract import answers
@@ -9,25 +12,47 @@ from integrator_contract.reasons import Reason
 
 from .facts import Replica
 from .ledger import Ledger
-from .memory import Memory
+from .memory import Memory, Pace
 from .outcome import Plan, Row
 
 
 def summarize(ledger: Ledger, settled: bool | None) -> Plan:
     """Return what the ledger says in the end."""
     rows = tuple(_row(ledger, each) for each in ledger.snapshot.replicas if each.missing)
+    summary = _summary(ledger, rows, settled is True)
+    pace = _pace(ledger, summary.converging)
     return Plan(
-        memory=_remember(ledger, settled),
+        memory=_remember(ledger, settled, pace),
         ask=tuple(ledger.ask),
         evict=tuple(ledger.evict),
         rows=rows,
-        summary=_summary(ledger, rows, settled is True),
+        summary=dataclasses.replace(summary, minutes_left=_minutes_left(pace, summary.converging)),
         news=tuple(ledger.news),
         wake_at=min(ledger.wakes, default=None),
     )
 
 
-def _remember(ledger: Ledger, settled: bool | None) -> Memory:
+def _pace(ledger: Ledger, converging: int) -> Pace | None:
+    """Return how fast it goes; a pace ends with its convergence."""
+    over = sum(news.kind == "completed" for news in ledger.news)
+    pace = ledger.memory.pace
+    if pace is None:
+        return Pace(since=ledger.now) if ledger.evict else None
+    if converging == 0 and not ledger.rounds:
+        return None
+    if not over:
+        return pace
+    return msgspec.structs.replace(pace, done=pace.done + over, latest=ledger.now)
+
+
+def _minutes_left(pace: Pace | None, converging: int) -> int:
+    """Estimate by what is over; it changes only when that, or what is left, does."""
+    if pace is None or not pace.done:
+        return 0
+    return math.ceil((pace.latest - pace.since) / pace.done * converging / 60)
+
+
+def _remember(ledger: Ledger, settled: bool | None, pace: Pace | None) -> Memory:
     request = ledger.memory.request
     if request is not None:
         left = tuple(uid for uid in request.uids if uid in ledger.requested)
@@ -39,6 +64,7 @@ def _remember(ledger: Ledger, settled: bool | None) -> Memory:
         settled=settled,
         request=request,
         answered=ledger.memory.answered,
+        pace=pace,
     )
 
 
