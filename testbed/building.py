@@ -17,7 +17,7 @@ SECONDS: Mapping[str, float] = {
     "pebble": 6,
     "etcd": 21,
     "kubernetes": 311,
-    "coredns": 120,
+    "coredns": 65,
     "istio": 253,
     "istio-cni": 12,
     "training-operator": 75,

@@ -2,8 +2,6 @@ module testbed/coredns
 
 go 1.26.0
 
-tool github.com/coredns/coredns
-
 require github.com/coredns/coredns v1.15.0
 
 require (

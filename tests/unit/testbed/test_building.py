@@ -87,22 +87,24 @@ def test_what_is_built_is_not_built_again(clock):
     assert said == []
 
 
-def test_lines_say_what_is_left_at_the_pace_that_the_machine_shows(clock, cache):
+def test_lines_say_what_is_left_at_the_pace_that_the_machine_shows(clock, cache, monkeypatch):
+    costs = {"kubernetes": 300, "coredns": 120, "istio": 240, "training-operator": 60}
+    monkeypatch.setattr(building, "SECONDS", costs)
     clock["slowness"] = 3.0
     said = []
     building.ensure(building.Parts(("kubernetes", "coredns", "istio"), ()), said.append)
     assert said == [
         "building kubernetes, coredns, istio: about 11 min",
         # It is late already, and nobody knows yet how much.
-        "kubernetes: half; about 9 min left in all",
-        "coredns: half; about 14 min left in all",
+        "kubernetes: half; about 8 min left in all",
+        "coredns: half; about 13 min left in all",
         "istio: half; about 5 min left in all",
     ]
-    assert json.loads((cache / "pace.json").read_text()) == {"expected": 684, "took": 3 * 684}
+    assert json.loads((cache / "pace.json").read_text()) == {"expected": 660, "took": 3 * 660}
     building.ensure(building.Parts(("training-operator",), ()), said.append)
     assert said[-2:] == [
-        "building training-operator: about 4 min",
-        "training-operator: half; about 2 min left in all",
+        "building training-operator: about 3 min",
+        "training-operator: half; about a minute left in all",
     ]
 
 

@@ -1,11 +1,12 @@
 import itertools
 import json
+import re
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from testbed import addresses, components, configuration, istio
+from testbed import addresses, components, configuration, istio, programs
 from testbed.components import Component, Layout
 from testbed.options import Options
 
@@ -172,6 +173,12 @@ def test_two_testbeds_share_no_path_but_the_private_run():
         given = {text for text in mine.argv[1:] if "/state/unit" in text}
         shared = {text for text in given if text.startswith("--")} & set(theirs.argv)
         assert not shared, mine.name
+
+
+def test_corefile_names_the_plugins_that_coredns_is_built_with():
+    named = re.findall(r"^    (\w+)", configuration.corefile(layout()), re.MULTILINE)
+    built = (programs.PINS / "coredns" / "main.go").read_text()
+    assert set(named) == set(re.findall(r"coredns/plugin/(\w+)", built))
 
 
 def test_corefile_answers_names_outside_the_cluster_with_nxdomain():

@@ -49,7 +49,7 @@ def test_key_changes_with_the_pins_that_products_share(
     (tmp_path / "istio").mkdir()
     mod = tmp_path / "istio" / "go.mod"
     mod.write_text("go 1.26.0\n")
-    monkeypatch.setattr(programs, "_PINS", tmp_path)
+    monkeypatch.setattr(programs, "PINS", tmp_path)
     before = [programs.key(product) for product in ("istio", "istio-cni")]
     assert len(set(before)) == 2
     mod.write_text("go 1.26.1\n")
