@@ -61,7 +61,7 @@ class Parts:
 
 def everything() -> Parts:
     """Return all that `make test` needs."""
-    return Parts(programs.DEFAULT, images.NAMES)
+    return Parts(programs.DEFAULT, images.DEFAULT)
 
 
 def demo() -> Parts:
@@ -71,7 +71,7 @@ def demo() -> Parts:
     return Parts(
         # Charms live in Pebble, beside the hook tools; every pod has a pause.
         ("pebble", "jujuc", "pause", *node.products(wanted)),
-        tuple(name for name in images.NAMES if name in run),
+        tuple(name for name in images.DEFAULT if name in run),
     )
 
 

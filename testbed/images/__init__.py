@@ -17,12 +17,13 @@ from testbed.images.store import Store
 from testbed.progress import Progress, say
 
 __all__ = [
-    "NAMES", "Image", "ImageError", "archive", "build", "debian", "is_built", "load", "python",
-    "reference",
+    "DEFAULT", "NAMES", "Image", "ImageError", "archive", "build", "debian", "is_built", "load",
+    "python", "reference",
 ]  # fmt: skip
 
 NAMES = tuple(recipes.RECIPES)
 """Every image that there is."""
+DEFAULT = tuple(name for name in NAMES if name not in recipes.ON_DEMAND)
 
 
 def reference(name: str) -> str:
@@ -36,7 +37,7 @@ def is_built(name: str) -> bool:
     return all(store.find(layer) for layer in recipes.recipe(name).layers)
 
 
-def build(names: Iterable[str] = NAMES, progress: Progress = say) -> dict[str, Image]:
+def build(names: Iterable[str] = DEFAULT, progress: Progress = say) -> dict[str, Image]:
     """Build the layers that the cache lacks.
 
     Args:

@@ -16,7 +16,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[Any]") -> None:
     parser = command_line.add(subparsers, "images", text, "build", "list --output json")
     commands = parser.add_subparsers(dest="images_command", required=True)
     build = command_line.add(commands, "build", "build what the cache lacks", "", "app proxy")
-    build.add_argument("names", nargs="*", metavar="NAME", help="default: all")
+    build.add_argument("names", nargs="*", metavar="NAME", help="default: those of `make setup`")
     text = "list the images and whether they are built"
     listing = command_line.add(commands, "list", text, "", "--output json")
     listing.add_argument("--output", choices=("text", "json"), default="text")
@@ -49,7 +49,7 @@ def main(args: argparse.Namespace) -> int:
 
 def _build(args: argparse.Namespace) -> None:
     started = time.monotonic()
-    built = images.build(args.names or images.NAMES)
+    built = images.build(args.names or images.DEFAULT)
     if args.images_command == "export":
         for image in built.values():
             image.export(args.file)

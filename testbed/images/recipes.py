@@ -61,11 +61,15 @@ def _layer(
     return Layer(name=name, key=content_key(name, Path(__file__), *inputs), make=make)
 
 
-def _base() -> Layer:
+def _root(workshop: Workshop, *, later: bool) -> Path:
+    return workshop.newer() if later else workshop.rootfs()
+
+
+def _base(*, later: bool = False) -> Layer:
     return Layer(
         name="base",
-        key=debian.key(),
-        make=lambda tree, workshop: debian.base(tree, workshop.rootfs()),
+        key=debian.key(later=later),
+        make=lambda tree, workshop: debian.base(tree, _root(workshop, later=later)),
     )
 
 
@@ -108,11 +112,11 @@ def _accounts(account: str) -> str:
     return f"root:x:0:0:root:/root:/sbin/nologin\n{account}::/:/sbin/nologin\n"
 
 
-def _packages(name: str, requirements: str, place: str) -> Layer:
+def _packages(name: str, requirements: str, place: str, *, later: bool = False) -> Layer:
     """Return a layer of Python packages; `{}` in `place` is the image's Python version."""
 
     def make(tree: Tree, workshop: Workshop) -> None:
-        root = workshop.rootfs()
+        root = _root(workshop, later=later)
         version = debian.python_version(root)
         library = place.format(version)
         workshop.progress(f"layer {name}: installing packages for Python {version}")
@@ -120,21 +124,25 @@ def _packages(name: str, requirements: str, place: str) -> Layer:
         python.compile_all(workshop.scratch, library, root)
         tree.add_all(workshop.scratch, library, skip=python.is_dispensable)
 
-    return _layer(name, make, requirements, place, debian.key(), Path(python.__file__))
+    key = debian.key(later=later)
+    return _layer(name, make, requirements, place, key, Path(python.__file__))
 
 
-def _code(name: str, source: Path, place: str, launchers: Mapping[str, str]) -> Layer:
+def _code(
+    name: str, source: Path, place: str, launchers: Mapping[str, str], *, later: bool = False
+) -> Layer:
     """Return a layer of our own Python: a package in `place`, and what starts its modules."""
     code = _snapshot(source, source.name)
 
     def make(tree: Tree, workshop: Workshop) -> None:
         code.unpack(workshop.scratch)
-        python.compile_all(workshop.scratch, place, workshop.rootfs())
+        python.compile_all(workshop.scratch, place, _root(workshop, later=later))
         tree.add_all(workshop.scratch, place)
         for path, module in launchers.items():
             tree.file(path, LAUNCHER.format(library=place, module=module), mode=0o755)
 
-    return _layer(name, make, code.digest(), place, repr(launchers), debian.key())
+    key = debian.key(later=later)
+    return _layer(name, make, code.digest(), place, repr(launchers), key)
 
 
 def _snapshot(source: Path, path: str) -> Tree:
@@ -276,16 +284,16 @@ def _workload() -> Recipe:
     )
 
 
-def _charm() -> Recipe:
+def _charm(*, later: bool = False) -> Recipe:
     launcher = {"opt/containeragent": "agent.main"}
     yaml = python.select((_REQUIREMENTS / "image.txt").read_text(), ["pyyaml"])
     return Recipe(
         layers=[
-            _base(),
+            _base(later=later),
             _program("pebble", "opt/pebble"),
             _program("jujuc", "opt/jujuc"),
-            _packages("yaml", yaml, "/opt/agent"),
-            _code("agent", _TESTBED / "juju" / "agent", "/opt/agent", launcher),
+            _packages("yaml", yaml, "/opt/agent", later=later),
+            _code("agent", _TESTBED / "juju" / "agent", "/opt/agent", launcher, later=later),
         ],
         config={"Cmd": ["/opt/containeragent"], "Env": [_SEARCH], "User": "0:0"},
     )
@@ -309,6 +317,10 @@ RECIPES: Mapping[str, Callable[[], Recipe]] = {
     "app": _app,
     "workload": _workload,
     "charm": _charm,
+    "charm-newer": lambda: _charm(later=True),
     "training-operator": _training_operator,
 }
 """Each image's recipe, made when asked for: it reads the sources to know their content."""
+
+ON_DEMAND = ("charm-newer",)
+"""For charms that few have: built when one is deployed, not with all others."""

@@ -67,7 +67,7 @@ class Session:
             if not self._current.exists():
                 raise JujuError("no model: use add-model, or -m MODEL")
             model = self._current.read_text()
-        return Juju(self.controller, model)
+        return bootstrap.model_of(self.testbed, self.controller, model)
 
     def switch(self, model: str) -> None:
         """Make a model the current one."""

@@ -65,8 +65,21 @@ class Controller:
 class Juju:
     """One model."""
 
-    def __init__(self, controller: Controller, model: str) -> None:
+    def __init__(
+        self,
+        controller: Controller,
+        model: str,
+        image_for: Callable[[Path], str] = lambda _: "",
+    ) -> None:
+        """Name a model that may not exist yet.
+
+        Args:
+            controller: where it is.
+            model: its name.
+            image_for: the image that a packed charm lives in; empty is the controller's choice.
+        """
         self._controller = controller
+        self._image_for = image_for
         self.model = model
 
     def add_model(self, config: Mapping[str, str] | None = None) -> None:
@@ -97,6 +110,7 @@ class Juju:
         return self._command(
             "deploy",
             charm=str(Path(charm).resolve()),
+            charm_image=self._image_for(charm),
             name=app,
             config=dict(config or {}),
             resources=dict(resources or {}),
@@ -147,7 +161,9 @@ class Juju:
     ) -> None:
         """Change the charm or its images."""
         path = str(Path(charm).resolve()) if charm else ""
-        self._command("refresh", application=app, charm=path, resources=dict(resources or {}))
+        image = self._image_for(charm) if charm else ""
+        given = dict(resources or {})
+        self._command("refresh", application=app, charm=path, resources=given, charm_image=image)
 
     def remove_application(self, app: str, *, force: bool = False) -> None:
         """Remove an application; by force, without running its hooks."""

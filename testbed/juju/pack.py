@@ -16,8 +16,7 @@ from pathlib import Path
 import yaml
 
 from testbed import command_line, errors
-from testbed.images import debian
-from testbed.juju import packages
+from testbed.juju import bases, packages
 
 COPIED = (
     "metadata.yaml", "config.yaml", "actions.yaml", "icon.svg", "LICENSE", "README.md", "version",
@@ -57,11 +56,12 @@ def pack(source: Path, out: Path) -> Path:
     Raises:
         PackError: when the folder is not a charm.
         testbed.juju.packages.PackageError: when its requirements can't be read or installed.
+        testbed.juju.bases.BaseError: when no image has the Python that it needs.
     """
     if not (source / "metadata.yaml").exists() or not (source / "src" / "charm.py").exists():
         raise PackError(f"{source}: not a charm: metadata.yaml or src/charm.py is missing")
     name = yaml.safe_load((source / "metadata.yaml").read_text())["name"]
-    wanted = packages.find(source)
+    wanted, base = packages.find(source), bases.choose(source)
     target = out / f"{name}.charm" if out.suffix != ".charm" else out
     target.parent.mkdir(parents=True, exist_ok=True)
     # Beside the target, which another process may be writing at the same time.
@@ -76,30 +76,19 @@ def pack(source: Path, out: Path) -> Path:
         (stage / "src" / "charm.py").chmod(0o755)
         (stage / "dispatch").write_text(DISPATCH)
         (stage / "dispatch").chmod(0o755)
-        (stage / "manifest.yaml").write_text(_manifest())
+        (stage / "manifest.yaml").write_text(_manifest(base))
         partial = Path(scratch) / target.name
         with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
             _add(archive, stage, "")
             if wanted:
-                _add(archive, packages.environment(wanted, image_python()), "venv")
+                _add(archive, packages.environment(wanted, base.python), "venv")
         partial.replace(target)
     return target
 
 
-def image_python() -> str:
-    """Return the version of the charm image's Python, as in `3.11`.
-
-    Images are made from the machine's own Debian or Ubuntu release, so it is the system's.
-    """
-    try:
-        return debian.python_version(Path("/"))
-    except OSError:
-        return f"{sys.version_info.major}.{sys.version_info.minor}"
-
-
-def _manifest() -> str:
-    base = {"name": "debian", "channel": "12", "architectures": [architecture()]}
-    return yaml.safe_dump({"charmcraft-version": "testbed", "analysis": {}, "bases": [base]})
+def _manifest(base: bases.Base) -> str:
+    given = {"name": base.name, "channel": base.channel, "architectures": [architecture()]}
+    return yaml.safe_dump({"charmcraft-version": "testbed", "analysis": {}, "bases": [given]})
 
 
 def architecture() -> str:

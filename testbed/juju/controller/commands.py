@@ -91,6 +91,7 @@ class Commands:
         resources: dict[str, str],
         trust: bool,
         units: int,
+        charm_image: str = "",
     ) -> str:
         found = self._model(model)
         application = operations.deploy(
@@ -102,6 +103,7 @@ class Commands:
             trust=trust,
             units=units,
         )
+        application.charm_image = charm_image
         self._store.touch(found)
         return application.name
 
@@ -149,10 +151,17 @@ class Commands:
         self._store.touch(found)
 
     def _do_refresh(
-        self, model: str, application: str, charm: str, resources: dict[str, str]
+        self,
+        model: str,
+        application: str,
+        charm: str,
+        resources: dict[str, str],
+        charm_image: str = "",
     ) -> None:
         found, app = self._find(model, application)
         operations.refresh(app, Path(charm) if charm else None, resources)
+        if charm:
+            app.charm_image = charm_image
         self._store.touch(found)
 
     def _do_remove_application(self, model: str, application: str, force: bool) -> None:

@@ -53,6 +53,8 @@ class Application(msgspec.Struct):
     """The charm's own name."""
     charm_file: str = ""
     """The packed charm; empty for a scripted application."""
+    charm_image: str = ""
+    """What its charm lives in; empty: the controller's own choice."""
     metadata: dict[str, Any] = {}
     options: dict[str, Any] = {}
     """Definitions of the configuration options."""

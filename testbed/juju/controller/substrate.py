@@ -76,7 +76,7 @@ class Substrate:
         wanted = objects.application_objects(
             model,
             application,
-            image=self._image,
+            image=application.charm_image or self._image,
             controller=self._address,
             certificate=self._certificate,
         )

@@ -1,3 +1,4 @@
+import platform
 import tarfile
 
 import pytest
@@ -93,3 +94,20 @@ def test_images_live_in_the_shared_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert images.is_built("pause") is False
     assert (paths.cache() / "images" / "layers").is_dir()
+
+
+def test_charms_for_a_newer_python_have_an_image_of_a_later_release(monkeypatch):
+    release = {"ID": "debian", "VERSION_CODENAME": "bookworm"}
+    monkeypatch.setattr(platform, "freedesktop_os_release", lambda: release)
+    usual, newer = recipes.recipe("charm").layers, recipes.recipe("charm-newer").layers
+    same = {
+        layer.name for layer, other in zip(usual, newer, strict=True) if layer.key == other.key
+    }
+    assert same == {"pebble", "jujuc"}
+    assert "charm-newer" not in images.DEFAULT
+
+
+def test_release_without_a_later_one_has_the_same_image_for_all_charms(monkeypatch):
+    release = {"ID": "ubuntu", "VERSION_CODENAME": "noble"}
+    monkeypatch.setattr(platform, "freedesktop_os_release", lambda: release)
+    assert recipes.recipe("charm").key == recipes.recipe("charm-newer").key

@@ -9,7 +9,7 @@ import zipfile
 import pytest
 
 from testbed import environments, paths
-from testbed.juju import pack, packages
+from testbed.juju import bases, pack, packages
 
 BACKEND = """
 import pathlib, zipfile
@@ -98,7 +98,7 @@ def installed(source):
     """The packages in the charm's archive."""
     with zipfile.ZipFile(pack.pack(source, source.parent / "out")) as charm:
         names = charm.namelist()
-    packed = f"venv/lib/python{pack.image_python()}/site-packages/"
+    packed = f"venv/lib/python{bases.image_python()}/site-packages/"
     return {name for name in NAMES if f"{packed}{name}.py" in names}
 
 
