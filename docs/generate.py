@@ -12,6 +12,7 @@ import re
 import sys
 from typing import Any
 
+import alerts
 import compatibility
 import installations
 import messages
@@ -274,6 +275,11 @@ def istio_installations() -> str:
     return installations.page(ROOT)
 
 
+def all_alerts() -> str:
+    """Describe what Prometheus tells people of, and what they do about it."""
+    return alerts.page(ROOT)
+
+
 def pods_of_options() -> str:
     """Describe which options touch which pods."""
     return options.page(ROOT)
@@ -307,6 +313,7 @@ def versioned(name: str) -> str:
 PAGES = {
     "README.md": readme,
     "docs/reference/access.md": access,
+    "docs/reference/alerts.md": all_alerts,
     "docs/reference/checks.md": checks,
     "docs/reference/events.md": events,
     "docs/reference/reasons.md": reasons,

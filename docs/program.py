@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import pathlib
 import re
 
 import prometheus_client
@@ -83,6 +84,7 @@ def _default(action: argparse.Action) -> str:
 
 def metrics() -> str:
     """Describe what `/metrics` serves."""
+    from sidecar_lifecycle.shell import charm_facts  # noqa: PLC0415
     from sidecar_lifecycle.shell import metrics as reconciler  # noqa: PLC0415
     from sidecar_lifecycle.shell.admission import probe, server  # noqa: PLC0415
     from sidecar_lifecycle.shell.convergence import metrics as convergence  # noqa: PLC0415
@@ -90,6 +92,8 @@ def metrics() -> str:
     own = prometheus_client.CollectorRegistry()
     convergence.Metrics(own)
     probe.Metrics(own)
+    told = prometheus_client.CollectorRegistry()
+    told.register(charm_facts.Collector(pathlib.Path()))
     admission = prometheus_client.CollectorRegistry()
     server.Metrics(admission)
     reconcilers = [*_families(reconciler.REGISTRY), *_families(own)]
@@ -100,6 +104,10 @@ def metrics() -> str:
         "`+Inf`.\n\n"
         "## Of every unit (`sidecar-lifecycle run`)\n\n"
         + tables.table(header, reconcilers)
+        + "\n## Of the charm, by way of every unit\n\n"
+        "What the last hook on a unit has found; `update-status` is one each five minutes. How"
+        " old that is,\n`istio_integrator_last_look_timestamp_seconds` says.\n\n"
+        + tables.table(header, _families(told))
         + "\n## Of the webhook (`sidecar-lifecycle admission`)\n\n"
         + tables.table(header, _families(admission))
     )
@@ -108,8 +116,9 @@ def metrics() -> str:
 def _families(registry: prometheus_client.CollectorRegistry) -> list[tuple[str, str, str, str]]:
     rows: list[tuple[str, str, str, str]] = []
     for collector in registry._collector_to_names:  # noqa: SLF001  (no public listing)
-        labels = ", ".join(getattr(collector, "_labelnames", ()))
         for family in getattr(collector, "describe", collector.collect)():
+            named = getattr(collector, "_labelnames", getattr(family, "_labelnames", ()))
+            labels = ", ".join(named)
             suffix = "_total" if family.type == "counter" else ""
             meaning = family.documentation + _buckets(collector)
             rows.append((f"`{family.name}{suffix}`", family.type, labels, meaning))

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import ops
 
-from istio_integrator import diagnosis, later, order, parts, statuses, texts
+from integrator_contract import charm_facts
+from istio_integrator import diagnosis, facts_file, later, order, parts, statuses, texts
 from istio_integrator.config import config
 from istio_integrator.kube import cluster, errors, fences, manifests, snapshot
 from istio_integrator.lifecycle import workload
@@ -58,6 +59,7 @@ class IstioIntegrator(ops.CharmBase):
         super().__init__(framework)
         fences.forget()
         self._statuses: list[ops.StatusBase] = []
+        self._problems: list[charm_facts.Problem] = []
         container = self.on[workload.CONTAINER]
         for event in (
             self.on.config_changed,
@@ -165,29 +167,52 @@ class IstioIntegrator(ops.CharmBase):
         if self.app.planned_units() == 0:
             # Another unit may already be taking things away: nothing may come back.
             return None
+        self._forget()
+        all_parts = self._brought_about()
+        facts = facts_file.collected(self._problems, all_parts)
+        facts_file.write(self.unit.get_container(workload.CONTAINER), facts)
+        return all_parts
+
+    def _brought_about(self) -> order.Parts | None:
         kubeflow.announce_versions(self._related)
         try:
-            all_parts = self._parts_with_mesh(config.Config.load(self.config))
+            options = config.Config.load(self.config)
+        except errors.ConfigError as error:
+            self._say("config", self._status_of(error))
+            return None
+        try:
+            all_parts = self._parts_with_mesh(options)
             refusal = _again(all_parts.membership.claim)
         except errors.CharmError as error:
-            self._statuses = [self._status_of(error)]
+            self._say_alone("mesh", self._status_of(error))
             return None
         if refusal:
-            self._statuses = [ops.BlockedStatus(refusal)]
+            self._say_alone("membership", ops.BlockedStatus(refusal))
             for step in all_parts.withdrawal:
                 self._attempt(step)
             return None
         for part in all_parts.reconciled:
             self._attempt(part.reconcile)
-            self._statuses += part.statuses()
+            self._say(facts_file.part_of(part.reconcile), *part.statuses())
         return all_parts
+
+    def _forget(self) -> None:
+        self._statuses, self._problems = [], []
+
+    def _say(self, part: charm_facts.Part, *said: ops.StatusBase) -> None:
+        self._statuses += said
+        self._problems += facts_file.problems(part, said)
+
+    def _say_alone(self, part: charm_facts.Part, said: ops.StatusBase) -> None:
+        self._forget()
+        self._say(part, said)
 
     def _attempt(self, step: order.Step) -> None:
         """Take one step; what it can't do is a status, and keeps no other from its work."""
         try:
             _again(step)
         except errors.CharmError as error:
-            self._statuses.append(self._status_of(error))
+            self._say(facts_file.part_of(step), self._status_of(error))
 
     def _status_of(self, error: errors.CharmError) -> ops.StatusBase:
         problems = error.problems if isinstance(error, errors.ConfigError) else [error]
@@ -210,7 +235,7 @@ class IstioIntegrator(ops.CharmBase):
             hint=mesh_facts.root_namespace(self._related),
         )
         search.reconcile()
-        self._statuses = list(search.statuses())
+        self._say("mesh", *search.statuses())
         context = self._context(api, options, search.mesh)
         plane = model_namespace.data_plane(context)
         context = dataclasses.replace(context, data_plane=plane)

@@ -7,6 +7,7 @@ import json
 import math
 import pathlib
 import re
+import shutil
 import socket
 import subprocess
 import time
@@ -120,16 +121,19 @@ class Prometheus:
 def serving(
     folder: pathlib.Path,
     scraped: list[dict[str, Any]],
-    rules: dict[str, Any],
+    rules: dict[str, Any] | pathlib.Path,
 ) -> Iterator[Prometheus]:
     """Run Prometheus while the block runs.
 
     Args:
         folder: For its files.
         scraped: Jobs.
-        rules: Alert rules.
+        rules: Alert rules, or the file that has them.
     """
-    (folder / "rules.yaml").write_text(yaml.safe_dump(rules))
+    if isinstance(rules, pathlib.Path):
+        shutil.copy(rules, folder / "rules.yaml")
+    else:
+        (folder / "rules.yaml").write_text(yaml.safe_dump(rules))
     interval = {"scrape_interval": _INTERVAL, "evaluation_interval": _INTERVAL}
     config = {"global": interval, "rule_files": ["rules.yaml"], "scrape_configs": scraped}
     (folder / "prometheus.yaml").write_text(yaml.safe_dump(config))
@@ -173,6 +177,11 @@ def filled(expression: str, window: str) -> str:
 def dashboard_panels() -> list[dict[str, Any]]:
     """Return the dashboard's panels as Grafana has them."""
     return json.loads(DASHBOARD.read_text())["panels"]
+
+
+def dashboard_variables() -> list[dict[str, Any]]:
+    """Return the dashboard's own variables, which COS replaces by its."""
+    return json.loads(DASHBOARD.read_text())["templating"]["list"]
 
 
 def dashboard_queries(window: str = "30s") -> dict[str, str]:

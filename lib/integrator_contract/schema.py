@@ -1,8 +1,9 @@
 """Which contract this is: programs that keep to another one would misunderstand each other.
 
 The word is made of what passes between the two: the options of the service, the settings of the
-pods and the answers, each field with its name and type and whether it may be left out, and the
-words that a field may hold. What a text says about them does not count, nor does a default.
+pods, the answers and the charm's facts, each field with its name and type and whether it may be
+left out, and the words that a field may hold. What a text says about them does not count, nor does
+a default.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import types
 from collections.abc import Iterable, Iterator
 from typing import Literal, get_args, get_origin
 
-from . import answers, namespaces, pods, service
+from . import answers, charm_facts, namespaces, pods, service
 
 
 def digest(modules: Iterable[types.ModuleType]) -> str:
@@ -39,5 +40,5 @@ def _is_optional(field: dataclasses.Field[object]) -> bool:
     return field.default is not missing or field.default_factory is not missing
 
 
-SCHEMA = digest((answers, namespaces, pods, service))
+SCHEMA = digest((answers, charm_facts, namespaces, pods, service))
 """Of this program; the charm and its image need the same."""

@@ -212,6 +212,9 @@ class Options(Rules, Eligibility):
     log_level_file: str = _option(
         "", "that names the level, read again every second while it runs", "FILE"
     )
+    charm_facts_file: str = _option(
+        "", "in which the charm writes what it knows, served with the metrics", "FILE"
+    )
 
 
 Kind: TypeAlias = type[Eligibility] | type[Rules]

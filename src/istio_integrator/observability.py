@@ -28,14 +28,11 @@ class Observability:
         related: endpoints.Relations,
         container: ops.Container,
         topology: observability.Topology,
-        *,
-        source: str = "",
     ) -> None:
         self._scope = scope
         self._related = related
         self._container = container
         self._topology = topology
-        self._source = source
         self._lost: list[str] = []
 
     @classmethod
@@ -51,8 +48,7 @@ class Observability:
             charm=charm.meta.name,
         )
         container = charm.unit.get_container(workload.CONTAINER)
-        source = next(iter(charm.meta.links.sources), "")
-        return cls(scope, related, container, topology, source=source)
+        return cls(scope, related, container, topology)
 
     def reconcile(self) -> None:
         """Publish what is there, and send logs where they are wanted."""
@@ -76,7 +72,7 @@ class Observability:
         return {
             "scrape_metadata": json.dumps(self._topology.metadata),
             "scrape_jobs": json.dumps(observability.scrape_jobs(self._servers(), layer.PORT)),
-            "alert_rules": json.dumps(observability.alert_rules(self._topology, self._source)),
+            "alert_rules": json.dumps(observability.alert_rules(self._topology)),
         }
 
     def _unit(self, address: str) -> dict[str, str]:

@@ -13,8 +13,9 @@ from tests import prometheus
 
 APP = juju.APPLICATION
 MODEL = "kubeflow"
-HEALTHY = {"Without their sidecar, by reason (A)"}
-"""Has nothing to show where every pod is in the mesh; the functional tier sees it filled."""
+HEALTHY = {"Without their sidecar, by reason (A)", "Gateway (A)", "Guard (A)"}
+"""Have nothing to show where every pod is in the mesh, and where none is to be reached from
+outside; the functional tier sees them filled."""
 
 pytestmark = [
     pytest.mark.long,

@@ -7,7 +7,7 @@ import http.client
 import json
 import os
 import pathlib
-import shutil
+import re
 import ssl
 import subprocess
 import sys
@@ -15,8 +15,9 @@ import sys
 import pytest
 import yaml
 
+from integrator_contract import charm_facts
 from istio_integrator.relations import observability
-from testbed import loopback
+from testbed import loopback, paths
 from tests import prometheus
 from tests.functional import admission_world, convergence_world, loopback_webhook
 from tests.functional.test_workload_reconciler import create
@@ -39,8 +40,17 @@ def topology(model: str, uuid: str) -> observability.Topology:
 @pytest.fixture
 def rules(tmp_path) -> pathlib.Path:
     file = tmp_path / "rules.yaml"
-    file.write_text(yaml.safe_dump(observability.alert_rules(topology("m", "u"), "")))
+    file.write_text(yaml.safe_dump(observability.alert_rules(topology("m", "u"))))
     return file
+
+
+def known(rules: pathlib.Path) -> dict[str, dict]:
+    groups = yaml.safe_load(rules.read_text())["groups"]
+    return {rule["alert"]: rule for group in groups for rule in group["rules"]}
+
+
+def cases() -> list[dict]:
+    return yaml.safe_load(CASES.read_text())["tests"]
 
 
 def promtool(*arguments: object) -> None:
@@ -50,23 +60,52 @@ def promtool(*arguments: object) -> None:
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-def test_rules_are_what_prometheus_accepts(rules):
+@pytest.mark.parametrize("file", sorted(observability.ALERT_RULES.glob("*")), ids=str)
+def test_rules_are_what_prometheus_accepts_in_the_very_file_and_as_they_are_sent(file, rules):
+    promtool("check", "rules", file)
     promtool("check", "rules", rules)
 
 
-def test_rules_fire_when_they_should_and_only_then(rules):
-    cases = shutil.copy(CASES, rules.parent)
-    promtool("test", "rules", cases)
+def completed(expected: dict, rule: dict, value: object) -> dict:
+    """Write what an alert is to be of a rule, as Prometheus fills its template in."""
+    labels = {**rule["labels"], **expected["exp_labels"]}
+    parameters = {f"$labels.{key}": text for key, text in labels.items()} | {"$value": value}
 
+    def filled(variable: re.Match[str]) -> str:
+        return str(parameters[variable[1].partition("|")[0].strip()])
 
-def test_every_rule_has_a_case(rules):
-    known = {
-        rule["alert"]
-        for group in yaml.safe_load(rules.read_text())["groups"]
-        for rule in group["rules"]
+    annotations = {
+        key: re.sub(r"\{\{(.*?)\}\}", filled, text) for key, text in rule["annotations"].items()
     }
-    text = CASES.read_text()
-    assert {name for name in known if name not in text} == set()
+    return {"exp_labels": labels, "exp_annotations": annotations}
+
+
+def test_rules_fire_when_they_should_and_only_then(rules):
+    alerts = known(rules)
+    own = ",".join(f'{key}="{text}"' for key, text in topology("m", "u").labels.items())
+    document = yaml.safe_load(CASES.read_text().replace("$own", own))
+    for case in document["tests"]:
+        for look in case["alert_rule_test"]:
+            value = look.pop("value", None)
+            look["exp_alerts"] = [
+                completed(each, alerts[look["alertname"]], value)
+                for each in look.get("exp_alerts", [])
+            ]
+    file = rules.parent / CASES.name
+    file.write_text(yaml.safe_dump(document))
+    promtool("test", "rules", file)
+
+
+def test_every_rule_is_seen_to_fire_and_to_clear(rules):
+    seen = set()
+    for case in cases():
+        firing = set()
+        for look in case["alert_rule_test"]:
+            if look.get("exp_alerts"):
+                firing.add(look["alertname"])
+            elif look["alertname"] in firing:
+                seen.add(look["alertname"])
+    assert known(rules).keys() - seen == set()
 
 
 @pytest.fixture
@@ -75,15 +114,25 @@ async def world(kubeconfig, namespace):
         yield world
 
 
+FACTS = charm_facts.CharmFacts(
+    problems=(charm_facts.Problem(part="ingress", severity="waiting"),),
+    gateway_ready=True,
+    guard="asks",
+    certificates=(charm_facts.Certificate(owner="gateway", not_before=0, not_after=2**32),),
+    old_proxies=0,
+)
+
+
 @contextlib.contextmanager
 def reconciler(folder, kubeconfig, model):
-    """Run `sidecar-lifecycle run` as a process; yields its port."""
+    """Run `sidecar-lifecycle run` as a process, beside what a charm knows; yields its port."""
     port = loopback.free_port()
+    (folder / "facts.json").write_text(FACTS.document())
     command = [
         *(sys.executable, "-m", "sidecar_lifecycle.shell.cli", "run"),
         *("--model", model, "--application", "app", "--unit", "app/0"),
         *("--joined", "true", "--mesh-namespace", "istio-system", "--kubeconfig", kubeconfig),
-        *("--listen", f"127.0.0.1:{port}"),
+        *("--listen", f"127.0.0.1:{port}", "--charm-facts-file", folder / "facts.json"),
     ]
     env = {**os.environ, "PYTHONPATH": loopback_webhook.WORKLOAD}
     with (folder / "run.log").open("wb") as log:
@@ -131,7 +180,7 @@ async def test_every_query_of_the_dashboard_has_an_answer(world, client, kubecon
     create(client, done)
     await world.join()
     settings = admission_world.wanted("hold", model).settings.document()
-    rules = observability.alert_rules(topology(model, UUID), "")
+    rules = observability.alert_rules(topology(model, UUID))
     with (
         loopback_webhook.serving(tmp_path / "admission", settings) as server,
         reconciler(tmp_path, kubeconfig, model) as port,
@@ -149,3 +198,80 @@ async def test_every_query_of_the_dashboard_has_an_answer(world, client, kubecon
         (acting,) = found.query("sidecar_lifecycle_leader == 1")
         assert acting["metric"]["juju_unit"] == "app/0"
         assert acting["metric"]["juju_model_uuid"] == UUID
+
+
+def plain(model, port):
+    """Read the scrape configuration of the how-to, with the pods that Prometheus would find.
+
+    Debian's Prometheus is built without Kubernetes: its pods' labels are given as it would.
+    """
+    text = (paths.SOURCE / "docs/how-to/prometheus.yaml").read_text()
+    (job,) = yaml.safe_load(text.replace("8080", str(port)))["scrape_configs"]
+    assert job.pop("kubernetes_sd_configs") == [
+        {"role": "pod", "namespaces": {"names": ["kubeflow"]}}
+    ]
+    server = {"label_istio_integrator_charmhub_io_component": "admission-webhook"}
+    found = {
+        ("istio-integrator-0", "lifecycle"): {"label_app_kubernetes_io_name": "istio-integrator"},
+        ("istio-integrator-0", "charm"): {"label_app_kubernetes_io_name": "istio-integrator"},
+        ("istio-integrator-admission-x", "admission"): server,
+        ("other-0", "lifecycle"): {"label_app_kubernetes_io_name": "other"},
+    }
+    job["static_configs"] = [
+        {
+            "targets": ["10.0.0.1"],
+            "labels": {
+                "__meta_kubernetes_namespace": model,
+                "__meta_kubernetes_pod_name": pod,
+                "__meta_kubernetes_pod_container_name": container,
+                "__meta_kubernetes_pod_ip": "127.0.0.1",
+                **{f"__meta_kubernetes_pod_{key}": value for key, value in labels.items()},
+            },
+        }
+        for (pod, container), labels in found.items()
+    ]
+    return [job]
+
+
+def answers_of(found, variable):
+    """Ask for the values of a dashboard's variable, as Grafana does."""
+    query = variable["query"]["query"]
+    metric, label = re.fullmatch(r"label_values\((.*), (\w+)\)", query).groups()
+    counted = found.query(f"count by ({label}) ({prometheus.filled(metric, '30s')})")
+    return {sample["metric"].get(label) for sample in counted} - {None}
+
+
+async def test_prometheus_without_cos_takes_rules_and_dashboard_as_they_are(
+    world, kubeconfig, tmp_path
+):
+    model = world.namespace
+    (rules,) = observability.ALERT_RULES.glob("*")
+    with (
+        reconciler(tmp_path, kubeconfig, model) as port,
+        prometheus.serving(tmp_path, plain(model, port), rules) as found,
+    ):
+        queries = {
+            name: query
+            for name, query in prometheus.dashboard_queries().items()
+            if "istio_integrator_" in query or "leader" in query
+        }
+        assert found.without_data(queries, 120) == []
+        (unit,) = found.query('up{juju_unit!=""} == 1')
+        assert {key: unit["metric"][key] for key in unit["metric"] if key.startswith("juju_")} == {
+            "juju_model": model,
+            "juju_application": "istio-integrator",
+            "juju_unit": "istio-integrator/0",
+            "juju_charm": "istio-integrator",
+        }
+        assert {each["metric"]["pod"] for each in found.query("up")} == {
+            "istio-integrator-0",
+            "istio-integrator-admission-x",
+        }
+        asked = [one for one in prometheus.dashboard_variables() if one["type"] == "query"]
+        values = {variable["name"]: answers_of(found, variable) for variable in asked}
+        assert values["juju_model"] == {model}
+        assert values["juju_unit"] == {"istio-integrator/0"}
+        pending = 'ALERTS{alertname="IstioIntegratorUnitWaits", alertstate="pending"}'
+        assert found.without_data({"pending": pending}, 60) == []
+        states = [rule for group in found.get("rules")["groups"] for rule in group["rules"]]
+        assert {(rule["health"], rule.get("lastError", "")) for rule in states} == {("ok", "")}

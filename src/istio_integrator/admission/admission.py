@@ -56,6 +56,8 @@ class Admission:
         self._clock = clock
         self._statuses: list[ops.StatusBase] = []
         self._is_refused = False
+        self.certificate = ""
+        """What the webhook's servers show, in PEM; empty where there is no webhook."""
 
     def reconcile(self) -> None:
         """Bring the better backend to work, then take the other one away."""
@@ -218,6 +220,7 @@ class Admission:
     def _serve(self, prepared: settings.Preparation) -> None:
         backend = self._webhook(prepared)
         state = backend.reconcile()
+        self.certificate = state.certificate
         if state.waiting:
             self._statuses.append(ops.WaitingStatus(f"admission: {state.waiting}"))
             return

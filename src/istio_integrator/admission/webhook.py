@@ -67,6 +67,8 @@ class State:
 
     waiting: str = ""
     """What for; empty when the API server asks it."""
+    certificate: str = ""
+    """What its servers show, in PEM."""
     changed: bool = False
     """Whether servers or API servers may still have to notice something."""
 
@@ -122,10 +124,10 @@ class Webhook:
         refreshed = self._refresh_pods(material)
         ready = _ready(live)
         if before is None and not ready:
-            return State(waiting="the webhook's pods are starting")
+            return State(waiting="the webhook's pods are starting", certificate=material.leaf)
         after = self._configure(material)
         changed = before is None or before["metadata"] != after["metadata"] or refreshed
-        return State(changed=changed)
+        return State(changed=changed, certificate=material.leaf)
 
     @property
     def is_asked(self) -> bool:

@@ -32,6 +32,8 @@ class Announced:
         self._related = related
         self._managed = managed
         self._existing = existing
+        self.is_up = False
+        """Whether the gateway was last said to be there, and open."""
 
     def is_of_istio(self, opened: gateway.Target | None) -> bool:
         """Tell whether the model is served by a Gateway of Istio's own kind."""
@@ -39,6 +41,7 @@ class Announced:
 
     def gateway(self, opened: gateway.Target | None, *, up: bool) -> None:
         """Say which Gateway of Istio's own kind there is; another one is none."""
+        self.is_up = up
         kubeflow.publish_gateway(
             self._related,
             name=gateway.NAME,

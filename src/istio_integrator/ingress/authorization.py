@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from integrator_contract import charm_facts
 from istio_integrator import parts
 from istio_integrator.relations import forward_auth, kubeflow
 
@@ -107,6 +108,13 @@ class Decision:
     def is_closed(self) -> bool:
         """Whether nothing passes."""
         return self.guard is not None and self.guard.service is None
+
+    @property
+    def word(self) -> charm_facts.Guard:
+        """What stands before the routes, in the word of the metrics."""
+        if self.guard is None:
+            return "none"
+        return "closed" if self.is_closed else "asks"
 
 
 def decide(

@@ -51,6 +51,8 @@ class GatewayCertificate:
         self._related = related
         self._statuses: list[ops.StatusBase] = []
         self._name = scope.manifests.secrets[SECRET_FOLDER]
+        self.shown = ""
+        """What the gateway shows, in PEM; empty where it is not known."""
 
     @property
     def is_wanted(self) -> bool:
@@ -96,7 +98,9 @@ class GatewayCertificate:
         return self._related.is_related(endpoints.CERTIFICATES)
 
     def _given(self, name: str, target: gateway.Target, shown: str) -> str:
-        if self._scope.cluster.get(cluster.SECRET, name, target.namespace) is not None:
+        found = self._scope.cluster.get(cluster.SECRET, name, target.namespace)
+        if found is not None:
+            self.shown = _decoded(cluster.at(found, "data"), "tls.crt")
             return name
         self._statuses.append(
             ops.BlockedStatus(f"tls-secret: there is no Secret {target.namespace}/{name}")
@@ -113,7 +117,7 @@ class GatewayCertificate:
         )
         bag = self._related.own(endpoints.CERTIFICATES)
         request = certificates.own_request(bag)
-        current = _decoded(shown, "tls.crt")
+        current = self.shown = _decoded(shown, "tls.crt")
         now = datetime.datetime.now(datetime.UTC)
         if not certificates.is_request_for(request, key, names):
             request = certificates.new_request(key, names)
@@ -132,6 +136,7 @@ class GatewayCertificate:
             # The old one serves until the answer to this one has come.
             request = certificates.new_request(key, names)
             self._related.write(endpoints.CERTIFICATES, certificates.written(request))
+        self.shown = answer.certificate
         return {"tls.crt": _encoded(answer.bundle), "tls.key": _encoded(key)}
 
     def _key(self, place: str) -> str:

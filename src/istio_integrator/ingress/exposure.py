@@ -58,13 +58,13 @@ class Ingress:
         self._related = related
         self._sleep = sleep
         self._now = now
-        self._certificate = certificate.GatewayCertificate(scope, related)
+        self.certificate = certificate.GatewayCertificate(scope, related)
         self._own_gateway = own_gateway.OwnGateway(scope)
         self._http = http_routing.HttpRouting(scope)
         offer = offered.Offered(scope, self._http)
         self._managed = managed_gateway.ManagedGateway(scope, offer)
         self._existing = existing_gateway.ExistingGateway(scope, offer)
-        self._announced = announced.Announced(scope, related, self._managed, self._existing)
+        self.announced = announced.Announced(scope, related, self._managed, self._existing)
         self._memory = memory.Memory(scope)
         self._annotations = service_annotations.ServiceAnnotations(scope)
         self._statuses: list[ops.StatusBase] = []
@@ -74,6 +74,8 @@ class Ingress:
         self._has_tls: bool | None = None
         """Whether HTTPS is served; None while this hook has not come to it."""
         self._opened: gateway.Target | None = None
+        self.decision: authorization.Decision | None = None
+        """Who is asked about requests; None where no application is to be reached."""
         self._foreseen: gateway.Target | gateway.Missing | gateway.Refusal | None = None
         """What another part was told that asked before."""
 
@@ -96,7 +98,7 @@ class Ingress:
             self._expose(target)
             self._answer(target)
         if found is not None:
-            self._announced.mesh(found, self._opened)
+            self.announced.mesh(found, self._opened)
 
     def remove(self) -> None:
         """Take everything away, the guard last and not before the gateway forgot the routes."""
@@ -115,7 +117,7 @@ class Ingress:
             self._scope, self._memory, self._managed, self._existing, self._own_gateway.own
         ).look(
             opened=self._find_istio_gateway() if self._is_gateway_api else None,
-            only_https=self._scope.config.https_redirect and self._certificate.is_wanted,
+            only_https=self._scope.config.https_redirect and self.certificate.is_wanted,
         )
         self._current, self._services = placed.current, placed.services
         self._addresses = placed.addresses
@@ -132,13 +134,13 @@ class Ingress:
         return found
 
     def _expose(self, target: gateway.Target | gateway.Missing | gateway.Refusal) -> None:
-        decision = self._decide()
+        decision = self.decision = self._decide()
         if decision.is_closed:
             self._close()
         if not isinstance(target, gateway.Target):
             # What is there stays: closing a model for an option's sake helps nobody.
             self._statuses.append(_status(target))
-            self._announced.gateway(self._opened, up=False)
+            self.announced.gateway(self._opened, up=False)
             return
         self._statuses += map(_status, target.problems)
         asked = routing.Routing(self._scope, self._related)
@@ -150,7 +152,7 @@ class Ingress:
         self._memory.remember(target)
         unasked = routes.unasked(plan.routes)
         if decision.guard and not self._guard(decision.guard, target, unasked):
-            self._announced.gateway(self._opened, up=False)
+            self.announced.gateway(self._opened, up=False)
             return
         served = self._bind(target) if target.gateway else self._open_ours(target, plan)
         if not decision.is_closed:
@@ -165,8 +167,8 @@ class Ingress:
         for note in target.notes:
             logger.info("%s.", note)
             self._statuses.append(ops.ActiveStatus(note))
-        self._announced.gateway(self._opened, up=served and target.ready)
-        said = self._announced.controllers(self._opened)
+        self.announced.gateway(self._opened, up=served and target.ready)
+        said = self.announced.controllers(self._opened)
         self._statuses += [ops.BlockedStatus(said)] if said else []
 
     def _decide(self) -> authorization.Decision:
@@ -270,27 +272,27 @@ class Ingress:
         """Take somebody else's Gateway as it is, with the certificate of its owner."""
         self._opened = target
         self._has_tls = target.https_port is not None
-        if self._certificate.is_wanted:
+        if self.certificate.is_wanted:
             logger.info("Gateway %s shows its owner's certificate.", target.gateway)
             unused = f"certificates is not used: Gateway {target.gateway} has its owner's"
             self._statuses.append(ops.ActiveStatus(unused))
-        self._certificate.remove()
+        self.certificate.remove()
         return True
 
     def _open_ours(self, target: gateway.Target, plan: routes.Plan) -> bool:
         opened = self._find_gateway()
         shown = gateway.credential(opened) or gateway_api.credential(opened)
-        credential = self._certificate.credential(target, shown=shown)
-        self._statuses += self._certificate.statuses()
+        credential = self.certificate.credential(target, shown=shown)
+        self._statuses += self.certificate.statuses()
         served = self._open_gateway(target, credential, routes.more_ports(plan.routes))
-        self._certificate.prune()
+        self.certificate.prune()
         return served
 
     def _open_gateway(
         self, target: gateway.Target, credential: str, more_ports: Sequence[int]
     ) -> bool:
         context = gateway.Context.of(target, credential, more_ports)
-        if self._certificate.is_wanted and not target.https_port:
+        if self.certificate.is_wanted and not target.https_port:
             service = f"{target.namespace}/{target.service}"
             self._statuses.append(ops.BlockedStatus(f"Service {service} has no port for HTTPS"))
         if not (context.http_port or context.https_port):
@@ -348,7 +350,7 @@ class Ingress:
         if self._has_tls is None:
             opened = self._find_gateway()
             self._has_tls = bool(gateway.credential(opened) or gateway_api.credential(opened))
-        self._announced.routed(target, has_tls=self._has_tls, addresses=self._addresses)
+        self.announced.routed(target, has_tls=self._has_tls, addresses=self._addresses)
 
     def _withdraw(self) -> None:
         """Take away what nobody is related for any more; the guard outlives the routes."""
@@ -373,7 +375,7 @@ class Ingress:
 
     def _remove_rest(self) -> None:
         self._scope.manifests.remove(guards.FOLDER)
-        self._certificate.remove()
+        self.certificate.remove()
         self._annotations.remove()
         self._own_gateway.remove()
         self._memory.forget()

@@ -12,6 +12,7 @@ from istio_integrator.lifecycle import layer
 PROGRAM = "/usr/bin/sidecar-lifecycle"
 LEVEL_FILE = "/tmp/sidecar-lifecycle.log-level"  # noqa: S108  the container's own, writable by all
 """The workload reads it again and again: another level is no reason to restart it."""
+FACTS_FILE = "/tmp/sidecar-lifecycle.charm-facts.json"  # noqa: S108  as above
 
 _LONGEST_PORT = 5
 
@@ -93,4 +94,5 @@ def _options(context: parts.Context, *, joined: bool) -> service.Options:
         replace_broken_pods=context.config.delete_broken_pods,
         listen=f"0.0.0.0:{layer.PORT}",
         log_level_file=LEVEL_FILE,
+        charm_facts_file=FACTS_FILE,
     )

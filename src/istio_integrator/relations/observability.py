@@ -29,8 +29,8 @@ _HERE = pathlib.Path(__file__).parents[2]
 DASHBOARDS = _HERE / "grafana_dashboards"
 ALERT_RULES = _HERE / "prometheus_alert_rules"
 
-TOPOLOGY_STUB = "%%juju_topology%%"
-"""In a rule's expression: the label matchers that select this application's own metrics."""
+_SELECTOR = re.compile(r"\b(up|(?:sidecar_lifecycle|istio_integrator)_\w+)(\{)?")
+"""A metric of ours in a rule's expression, and the brace where it has matchers already."""
 _PREFIX = "loki-"
 _URL = re.compile(r"[!-~]{1,2048}")
 _OFF = ("-all",)
@@ -102,31 +102,28 @@ def _host(address: str) -> str:
     return f"[{address}]" if ":" in address else address
 
 
-def alert_rules(topology: Topology, source: str) -> dict[str, Any]:
+def alert_rules(topology: Topology) -> dict[str, Any]:
     """Read the alert rules, for this application's metrics only.
 
-    Args:
-        topology: Ours.
-        source: The address of this charm's repository, empty while it has none; runbooks are
-            paths in it.
+    Prometheus' charm would add the labels by itself, others that take the rules may not: two
+    applications' series would then be one alert's, and the rule an error.
     """
     groups: list[dict[str, Any]] = []
     for path in sorted(ALERT_RULES.glob("*.rules")):
         for group in yaml.safe_load(path.read_text())["groups"]:
-            rules = [_rule(rule, topology, source) for rule in group["rules"]]
+            rules = [_rule(rule, topology) for rule in group["rules"]]
             groups.append({"name": _group_name(topology, group["name"]), "rules": rules})
     return {"groups": groups}
 
 
-def _rule(rule: dict[str, Any], topology: Topology, source: str) -> dict[str, Any]:
-    annotations = dict(rule["annotations"])
-    if source:
-        annotations["runbook_url"] = f"{source}/blob/main/{annotations['runbook_url']}"
+def _rule(rule: dict[str, Any], topology: Topology) -> dict[str, Any]:
+    def selected(metric: re.Match[str]) -> str:
+        return f"{metric[1]}{{{topology.matchers}{', ' if metric[2] else '}'}"
+
     return {
         **rule,
-        "expr": rule["expr"].replace(TOPOLOGY_STUB, topology.matchers),
+        "expr": _SELECTOR.sub(selected, rule["expr"]),
         "labels": {**rule["labels"], **topology.labels},
-        "annotations": annotations,
     }
 
 
@@ -147,6 +144,8 @@ def dashboards(topology: Topology) -> dict[str, Any]:
 
 def _dashboard(name: str, path: pathlib.Path, topology: Topology) -> dict[str, Any]:
     board = json.loads(path.read_text())
+    # The consumer has its own, and would keep both.
+    del board["templating"]
     relative = path.relative_to(_HERE.parent).as_posix()
     # Of this length the consumer takes it for one of its own making.
     board["uid"] = hashlib.shake_256(f"{topology.charm}-{relative}".encode()).hexdigest(20)

@@ -33,6 +33,7 @@ OPTIONS = st.builds(
     | st.integers(1, 100).map("{}%".format),
     listen=st.just("0.0.0.0:1"),
     log_level_file=st.just("/x"),
+    charm_facts_file=st.just("/y"),
 )
 
 

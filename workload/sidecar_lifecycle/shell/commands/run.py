@@ -18,7 +18,7 @@ import prometheus_client
 import structlog
 
 from integrator_contract import names, schema, service
-from sidecar_lifecycle.shell import logs, metrics
+from sidecar_lifecycle.shell import charm_facts, logs, metrics
 from sidecar_lifecycle.shell import settings as options
 from sidecar_lifecycle.shell.admission import probe
 from sidecar_lifecycle.shell.convergence import controller as convergence
@@ -151,6 +151,8 @@ class Program:
     async def run(self) -> None:
         """Run all parts until cancelled, then give the Lease away last."""
         loop = asyncio.get_running_loop()
+        if file := self.settings.charm_facts_file:
+            self.registry.register(charm_facts.Collector(pathlib.Path(file)))
         metrics.TASKS.set_function(lambda: len(asyncio.all_tasks(loop)))
         try:
             async with health.serve(self.settings.listen, self.ready, self.registry):

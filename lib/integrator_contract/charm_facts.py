@@ -1,0 +1,72 @@
+"""What the charm alone knows: its hooks write it to a file, and the workload serves it as metrics.
+
+The file is as old as the hook that wrote it, which is the time at which the charm last looked.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Literal, get_args
+
+Part = Literal[
+    "admission",
+    "config",
+    "diagnosis",
+    "ingress",
+    "kube",
+    "lifecycle",
+    "membership",
+    "mesh",
+    "observability",
+    "security",
+]
+"""Of the charm, as its folders and modules are called."""
+Severity = Literal["blocked", "maintenance", "waiting"]
+"""Juju's words for what is not as it should be."""
+Guard = Literal["asks", "closed", "none"]
+"""What stands before the model's routes: somebody is asked about each request; there is nobody to
+be asked, so none passes; or every request passes unasked."""
+Owner = Literal["gateway", "webhook"]
+"""Who shows a certificate."""
+
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+PARTS: tuple[Part, ...] = get_args(Part)
+GUARDS: tuple[Guard, ...] = get_args(Guard)
+LONGEST = 65536
+"""Bytes of the file that are read."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing that a part says is not as it should be."""
+
+    part: Part
+    severity: Severity
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    """How long a certificate is valid, in seconds of Unix time."""
+
+    owner: Owner
+    not_before: float
+    not_after: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CharmFacts:
+    """What one unit's last hook has found; what only the leader looks at, others leave out."""
+
+    problems: tuple[Problem, ...] = ()
+    gateway_ready: bool | None = None
+    """Whether the model's gateway is there and serves; None where the model has no ingress."""
+    guard: Guard | None = None
+    """None where the model has no ingress."""
+    certificates: tuple[Certificate, ...] = ()
+    old_proxies: int | None = None
+    """Pods whose proxy is of another revision or an earlier istiod; None where nobody can say."""
+
+    def document(self) -> str:
+        """Write the file's content."""
+        return json.dumps(dataclasses.asdict(self))

@@ -1,0 +1,78 @@
+"""What a hook has found, handed to the workload to be served with its metrics."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import ops
+
+from integrator_contract import charm_facts
+from istio_integrator import later, order
+from istio_integrator.lifecycle import command_line
+
+if TYPE_CHECKING:
+    from istio_integrator.relations import certificates
+else:
+    certificates = later.module("istio_integrator.relations.certificates")
+
+logger = logging.getLogger(__name__)
+
+
+def part_of(step: order.Step) -> charm_facts.Part:
+    """Name the part of the charm that takes a step, which is a method of it."""
+    _, room, *_ = type(getattr(step, "__self__", step)).__module__.split(".")
+    return next(part for part in charm_facts.PARTS if part == room)
+
+
+def problems(
+    part: charm_facts.Part, statuses: Iterable[ops.StatusBase]
+) -> list[charm_facts.Problem]:
+    """List what is not as it should be, of what a part says."""
+    severities: dict[str, charm_facts.Severity] = {each: each for each in charm_facts.SEVERITIES}
+    return [
+        charm_facts.Problem(part=part, severity=severities[status.name])
+        for status in statuses
+        if status.name in severities
+    ]
+
+
+def collected(
+    problems: Iterable[charm_facts.Problem], all_parts: order.Parts | None
+) -> charm_facts.CharmFacts:
+    """Put together what one hook has found.
+
+    Args:
+        problems: That the parts have.
+        all_parts: None where none could be made.
+    """
+    if all_parts is None:
+        return charm_facts.CharmFacts(problems=tuple(problems))
+    ingress = all_parts.ingress
+    return charm_facts.CharmFacts(
+        problems=tuple(problems),
+        gateway_ready=ingress.announced.is_up if ingress.decision else None,
+        guard=ingress.decision.word if ingress.decision else None,
+        certificates=(
+            *_life("gateway", ingress.certificate.shown),
+            *_life("webhook", all_parts.admission.certificate),
+        ),
+        old_proxies=all_parts.lifecycle.old_proxies,
+    )
+
+
+def _life(owner: charm_facts.Owner, pem: str) -> Iterable[charm_facts.Certificate]:
+    if pem and (life := certificates.life(pem)):
+        since, until = (moment.timestamp() for moment in life)
+        yield charm_facts.Certificate(owner=owner, not_before=since, not_after=until)
+
+
+def write(container: ops.Container, facts: charm_facts.CharmFacts) -> None:
+    """Write the file; what can't be written now, the next hook writes."""
+    if not container.can_connect():
+        return
+    try:
+        container.push(command_line.FACTS_FILE, facts.document(), make_dirs=True)
+    except (ops.pebble.Error, TimeoutError) as error:
+        logger.warning("What this hook found is not in the metrics: %s", error)

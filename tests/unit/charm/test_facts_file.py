@@ -1,0 +1,147 @@
+"""What a hook has found is handed to the workload, which serves it with its metrics."""
+
+import base64
+import dataclasses
+import datetime
+import json
+
+import msgspec
+import pytest
+from ops import testing
+
+from integrator_contract import charm_facts
+from istio_integrator.admission import certificates
+from istio_integrator.lifecycle import command_line
+from tests.unit.charm import fake_cluster
+from tests.unit.charm.charm_world import state, workload
+from tests.unit.charm.ingress_world import auth, route, sdi
+
+
+def facts(ctx, out: testing.State) -> charm_facts.CharmFacts:
+    """Read the file as the workload does."""
+    folder = out.get_container("lifecycle").get_filesystem(ctx)
+    content = (folder / command_line.FACTS_FILE.lstrip("/")).read_bytes()
+    return msgspec.json.decode(content, type=charm_facts.CharmFacts)
+
+
+def of_world(world, event=None, **how) -> charm_facts.CharmFacts:
+    return facts(world.ctx, world.run(event, **how))
+
+
+def said(found: charm_facts.CharmFacts) -> set[tuple[str, str]]:
+    return {(each.part, each.severity) for each in found.problems}
+
+
+def test_model_that_is_as_it_should_be_has_no_problems(ctx, fake):
+    fake_cluster.install_istio(fake)
+    found = facts(ctx, ctx.run(ctx.on.update_status(), state()))
+    assert found == charm_facts.CharmFacts(old_proxies=0)
+
+
+@pytest.mark.parametrize(
+    ("given", "want"),
+    [
+        pytest.param({"pod_labels": "x"}, {("config", "blocked")}, id="option"),
+        pytest.param({"revision": "gone"}, {("mesh", "blocked")}, id="mesh"),
+    ],
+)
+def test_problem_is_told_with_the_part_that_has_it(ctx, fake, given, want):
+    fake_cluster.install_istio(fake)
+    found = facts(ctx, ctx.run(ctx.on.config_changed(), state(**given)))
+    assert said(found) >= want
+
+
+def test_problem_ends_with_the_hook_that_finds_it_gone(ctx, fake):
+    out = ctx.run(ctx.on.start(), state())
+    assert ("mesh", "waiting") in said(facts(ctx, out))
+    fake_cluster.install_istio(fake)
+    out = ctx.run(ctx.on.update_status(), state())
+    assert said(facts(ctx, out)) == set()
+
+
+def test_pods_with_an_old_proxy_are_counted(ctx, fake):
+    fake_cluster.install_istio(fake)
+    out = ctx.run(ctx.on.update_status(), state(workload(stale=3)))
+    assert facts(ctx, out).old_proxies == 3
+
+
+def test_workload_that_does_not_answer_leaves_their_number_open(ctx, fake):
+    fake_cluster.install_istio(fake)
+    found = facts(ctx, ctx.run(ctx.on.update_status(), state(workload(code=1))))
+    assert found.old_proxies is None
+    assert ("lifecycle", "waiting") in said(found)
+
+
+def test_container_that_is_not_there_yet_is_left_to_its_event(ctx, fake):
+    fake_cluster.install_istio(fake)
+    out = ctx.run(ctx.on.update_status(), state(workload(can_connect=False)))
+    assert isinstance(out.unit_status, testing.WaitingStatus)
+
+
+def test_guard_and_gateway_are_told_where_the_model_is_exposed(world):
+    world.related = [route(), auth()]
+    found = of_world(world)
+    assert (found.gateway_ready, found.guard) == (True, "asks")
+
+
+def test_routes_that_nobody_guards_are_told_as_closed_until_somebody_does(world):
+    world.related = [route()]
+    found = of_world(world)
+    assert (found.guard, ("ingress", "blocked") in said(found)) == ("closed", True)
+    world.related = [route(), sdi("ingress-auth", "oidc-gatekeeper")]
+    found = of_world(world)
+    assert (found.guard, ("ingress", "waiting") in said(found)) == ("closed", True)
+    world.config = {"strict_ingress_auth": False}
+    world.related = [route()]
+    assert of_world(world).guard == "none"
+
+
+def test_gateway_that_is_away_is_told_as_not_ready(world):
+    world.related = [route(), auth()]
+    gateway = world.fake.find("Deployment", "istio-ingressgateway", "istio-ingress")
+    gateway["status"]["readyReplicas"] = 0
+    world.fake.delete("Pod", "gateway-0", "istio-ingress")
+    assert of_world(world).gateway_ready is False
+
+
+def test_unit_that_does_not_lead_leaves_the_ingress_out(world):
+    world.related = [route(), auth()]
+    found = of_world(world, leader=False)
+    assert (found.gateway_ready, found.guard) == (None, None)
+
+
+def certificate(days: int) -> tuple[str, datetime.datetime]:
+    """Make one that ends in so many days."""
+    now = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
+    begin = now + datetime.timedelta(days=days) - certificates.LEAF_LIFE
+    return certificates.decide(None, ["x"], begin).leaf, begin + certificates.LEAF_LIFE
+
+
+def test_end_of_the_operator_s_certificate_is_told(world):
+    pem, end = certificate(9)
+    world.config = {"tls_secret": "kf", "hosts": "kf.example.com"}
+    world.related = [route(), auth()]
+    metadata = {"name": "kf", "namespace": "istio-ingress"}
+    data = {"tls.crt": base64.b64encode(pem.encode()).decode()}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
+    world.fake.add(secret)
+    (told,) = of_world(world).certificates
+    assert told.owner == "gateway"
+    assert told.not_after == end.timestamp()
+    world.fake.find("Secret", "kf", "istio-ingress")["data"]["tls.crt"] = "bm9uZQ=="
+    assert of_world(world).certificates == ()
+
+
+def test_end_of_the_webhook_s_certificate_is_told(ctx, fake):
+    fake_cluster.install_istio(fake)
+    out = ctx.run(ctx.on.update_status(), state(admission="webhook"))
+    (told,) = facts(ctx, out).certificates
+    assert told.owner == "webhook"
+    assert told.not_after - told.not_before > certificates.LEAF_LIFE.total_seconds()
+
+
+def test_file_says_no_names_and_no_messages(world):
+    world.related = [route(), auth()]
+    text = json.dumps(dataclasses.asdict(of_world(world)))
+    assert "kfp-ui" not in text
+    assert "istio-ingress" not in text
