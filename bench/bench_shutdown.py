@@ -8,17 +8,22 @@ is the CPU time of the reconciler's process per pod, which must not grow with th
 `--others` adds pods that do not concern it, and one change of each while the proxies are stopped.
 
 `--profile` shows instead where that time goes (a profiled run takes about twice as long).
+
+`--traces 5` compares instead, in so many turns, a reconciler that sends traces with one that does
+not: all of the CPU time of its process, from the first finished pod to its end.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import cProfile
 import json
 import os
 import pstats
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -31,13 +36,19 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "lib"), str(ROOT / "workload")]
 
 from testbed import command_line  # noqa: E402
+from tests import otlp  # noqa: E402
 
 NODES = 100
 FILLER = {f"filler-{number}": "x" * 200 for number in range(30)}
 
 
 async def simulate(count: int, others: int) -> None:
-    """Serve that many pods; change the others and finish them all when a line comes in."""
+    """Serve that many pods, and a collector; change the others and finish them all at a line."""
+    with contextlib.ExitStack() as stack:
+        await _simulate(count, others, stack.enter_context(otlp.collecting()).url)
+
+
+async def _simulate(count: int, others: int, collector: str) -> None:
     from tests.unit.workload import fake_apiserver, pods  # noqa: PLC0415
 
     cluster = fake_apiserver.FakeApiserver()
@@ -48,7 +59,7 @@ async def simulate(count: int, others: int) -> None:
             cluster.put("pods", injected(pods, number))
         for number in range(others):
             cluster.put("pods", unconcerned(pods, number))
-        print(client.server, flush=True)
+        print(client.server, collector, flush=True)
         await loop.run_in_executor(None, sys.stdin.readline)
         for number in range(others):
             cluster.put("pods", unconcerned(pods, number))
@@ -114,7 +125,11 @@ def _megabytes() -> float:
 
 
 async def measure(
-    count: int, others: int = 0, profiler: cProfile.Profile | None = None
+    count: int,
+    others: int = 0,
+    profiler: cProfile.Profile | None = None,
+    *,
+    traced: bool = False,
 ) -> dict[str, float]:
     """Run the reconciler against that many pods and return the figures."""
     import prometheus_client  # noqa: PLC0415
@@ -135,9 +150,13 @@ async def measure(
     )
     assert simulation.stdin is not None
     assert simulation.stdout is not None
-    server = simulation.stdout.readline().strip()
+    server, collector = simulation.stdout.readline().split()
     settings = options.Settings(
-        model="bench", application="bench", unit="bench/0", listen="127.0.0.1:0"
+        model="bench",
+        application="bench",
+        unit="bench/0",
+        listen="127.0.0.1:0",
+        traces_endpoint=collector if traced else "",
     )
     program = run.Program(
         Client(Access(server=server, token="none")),
@@ -168,6 +187,7 @@ async def measure(
     figures["rss_most_mb"] = max(most, _megabytes())
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+    figures["cpu_to_end_s"] = time.process_time() - cpu
     simulation.stdin.close()
     simulation.wait()
     return figures
@@ -238,9 +258,31 @@ def profile(count: int) -> None:
     profiler = cProfile.Profile()
     figures = asyncio.run(measure(count, profiler=profiler))
     print(f"{count} proxies, {figures['cpu_ms_per_pod']:.2f} ms each with the profiler at work")
-    statistics = pstats.Stats(profiler)
+    profiled = pstats.Stats(profiler)
     for order in ("cumulative", "tottime"):
-        statistics.sort_stats(order).print_stats(40)
+        profiled.sort_stats(order).print_stats(40)
+
+
+def compare(sizes: list[int], turns: int) -> None:
+    """Print what traces cost, in turns with none."""
+    print("CPU s of the reconciler until its end, median (least-most), and MB at most")
+    for size in sizes:
+        found: dict[bool, list[dict[str, float]]] = {False: [], True: []}
+        for turn in range(2 * turns):
+            how = ["--traced"] if turn % 2 else []
+            command = [sys.executable, __file__, "--one", str(size), *how]
+            output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+            found[bool(how)].append(json.loads(output.splitlines()[-1]))
+        medians: list[float] = []
+        for traced, rounds in found.items():
+            cpu = sorted(each["cpu_to_end_s"] for each in rounds)
+            medians.append(statistics.median(cpu))
+            most = statistics.median(each["rss_most_mb"] for each in rounds)
+            print(
+                f"{size:>6} pods, {'traces' if traced else 'none':<6}"
+                f" {medians[-1]:7.3f} ({cpu[0]:.3f}-{cpu[-1]:.3f}) {most:6.0f} MB"
+            )
+        print(f"{size:>6} pods, ratio  {medians[1] / medians[0]:7.3f}", flush=True)
 
 
 def main() -> int:
@@ -251,6 +293,8 @@ def main() -> int:
     parser.add_argument("sizes", nargs="*", type=int, default=[100, 1000, 10000], metavar="PODS")
     parser.add_argument("--others", type=int, default=0, metavar="PODS", help="without a sidecar")
     parser.add_argument("--profile", type=int, metavar="PODS", help="show where the time goes")
+    parser.add_argument("--traces", type=int, metavar="TURNS", help="what sending traces costs")
+    parser.add_argument("--traced", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--simulate", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -261,7 +305,11 @@ def main() -> int:
         profile(arguments.profile)
         return 0
     if arguments.one:
-        print(json.dumps(asyncio.run(measure(arguments.one, arguments.others))))
+        figures = asyncio.run(measure(arguments.one, arguments.others, traced=arguments.traced))
+        print(json.dumps(figures))
+        return 0
+    if arguments.traces:
+        compare(arguments.sizes, arguments.traces)
         return 0
     print("A simulated cluster: CPU time and memory of the reconciler's process")
     print("  pods   stops/core·s   CPU ms/pod   wall s   idle MB   watching MB   most MB")

@@ -20,7 +20,7 @@ from istio_integrator.kube import cluster, errors, fences, manifests, snapshot
 from istio_integrator.lifecycle import workload
 from istio_integrator.membership import model_namespace
 from istio_integrator.mesh import discovery, installation
-from istio_integrator.relations import endpoints, kubeflow, mesh_facts
+from istio_integrator.relations import endpoints, kubeflow, mesh_facts, observability
 
 if TYPE_CHECKING:
     from istio_integrator import actions
@@ -268,6 +268,7 @@ class IstioIntegrator(ops.CharmBase):
             controller=parts.Controller.read(os.environ.get("JUJU_API_ADDRESSES", "")),
             cluster_domain=parts.cluster_domain(_RESOLVER.read_text()),
             exposes=self._related.is_related(*kubeflow.EXPOSING),
+            traces=observability.traces_endpoint(self._related),
         )
 
 

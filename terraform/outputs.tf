@@ -27,5 +27,6 @@ output "requires" {
     forward_auth   = "forward-auth"
     istio_metadata = "istio-metadata"
     logging        = "logging"
+    tracing        = "tracing"
   }
 }

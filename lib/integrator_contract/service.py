@@ -215,6 +215,9 @@ class Options(Rules, Eligibility):
     charm_facts_file: str = _option(
         "", "in which the charm writes what it knows, served with the metrics", "FILE"
     )
+    traces_endpoint: str = _option(
+        "", "that takes OpenTelemetry traces by HTTP; empty: none are sent", "URL"
+    )
 
 
 Kind: TypeAlias = type[Eligibility] | type[Rules]

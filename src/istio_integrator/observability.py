@@ -59,14 +59,20 @@ class Observability:
         if self._related.is_related(observability.GRAFANA):
             bag = {"dashboards": json.dumps(observability.dashboards(self._topology))}
             self._related.write(observability.GRAFANA, bag)
+        self._related.write(observability.TRACING, observability.TRACES_WANTED)
         if self._related.is_related(observability.METRICS):
             self._related.write(observability.METRICS, self._scraping())
 
     def statuses(self) -> Iterable[ops.StatusBase]:
-        """Name the units of Loki that say nothing that can be understood."""
+        """Name those of Loki and Tempo that say nothing that can be understood."""
         if self._lost:
             names = ", ".join(self._lost)
             yield ops.BlockedStatus(f"logging: {names} sends no URL that logs can be pushed to")
+        for bag in self._related.bags(observability.TRACING):
+            if bag.content.get("receivers") and not observability.traces_url(bag.content):
+                yield ops.BlockedStatus(
+                    f"tracing: {bag.application} sends no URL that takes otlp_http"
+                )
 
     def _scraping(self) -> dict[str, str]:
         return {

@@ -106,6 +106,8 @@ class Context:
     """What takes the model's pods into the mesh, once this event is dealt with."""
     exposes: bool = False
     """Whether an application wants the model to be reached from outside."""
+    traces: str = ""
+    """The URL that takes traces; empty where nobody does."""
 
     @property
     def served(self) -> namespaces.Served:

@@ -95,4 +95,5 @@ def _options(context: parts.Context, *, joined: bool) -> service.Options:
         listen=f"0.0.0.0:{layer.PORT}",
         log_level_file=LEVEL_FILE,
         charm_facts_file=FACTS_FILE,
+        traces_endpoint=context.traces,
     )

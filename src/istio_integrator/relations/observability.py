@@ -1,7 +1,8 @@
-"""The wire formats of the Canonical Observability Stack: Prometheus, Grafana and Loki.
+"""The wire formats of the Canonical Observability Stack: Prometheus, Grafana, Loki and Tempo.
 
 They are those of the charm libraries prometheus_k8s.v0.prometheus_scrape,
-grafana_k8s.v0.grafana_dashboard and loki_k8s.v1.loki_push_api, which live on Charmhub only.
+grafana_k8s.v0.grafana_dashboard, loki_k8s.v1.loki_push_api and tempo_coordinator_k8s.v0.tracing,
+which live on Charmhub only.
 """
 
 from __future__ import annotations
@@ -21,9 +22,13 @@ import ops
 import yaml
 
 from istio_integrator.kube import cluster, documents
+from istio_integrator.relations import endpoints
 
 METRICS = "metrics-endpoint"
 GRAFANA = "grafana-dashboard"
+TRACING = "tracing"
+TRACES_WANTED = {"receivers": json.dumps(["otlp_http"])}
+"""What the requirer of traces' interface asks for."""
 
 _HERE = pathlib.Path(__file__).parents[2]
 DASHBOARDS = _HERE / "grafana_dashboards"
@@ -194,13 +199,38 @@ def push_url(bag: Mapping[str, str]) -> str:
     """Read where a unit of Loki takes logs; empty where it does not say."""
     try:
         endpoint = {"endpoint": documents.read_json(bag.get("endpoint", "{}"))}
-        url = cluster.at(endpoint, "endpoint").get("url")
-        place = urllib.parse.urlsplit(url if isinstance(url, str) else "")
+    except ValueError:
+        return ""
+    return _url(cluster.at(endpoint, "endpoint").get("url"))
+
+
+def traces_url(bag: Mapping[str, str]) -> str:
+    """Read where an application takes traces by OTLP over HTTP; empty where it does not say."""
+    try:
+        said = {"receivers": documents.read_json(bag.get("receivers", "[]"))}
+    except ValueError:
+        return ""
+    for receiver in cluster.parts(said, "receivers"):
+        if cluster.at(receiver, "protocol").get("name") == "otlp_http":
+            url = _url(receiver.get("url"))
+            return url and f"{url.rstrip('/')}/v1/traces"
+    return ""
+
+
+def traces_endpoint(related: endpoints.Relations) -> str:
+    """Return where the application that is related takes traces; empty where none does."""
+    return next((traces_url(bag.content) for bag in related.bags(TRACING)), "")
+
+
+def _url(value: object) -> str:
+    """Return a URL that can be sent to; empty where it is none."""
+    try:
+        place = urllib.parse.urlsplit(value if isinstance(value, str) else "")
         # Reading the port checks it.
         is_place = place.scheme in ("http", "https") and place.hostname and place.port != 0
     except ValueError:
         return ""
-    return str(url) if is_place and _URL.fullmatch(str(url)) else ""
+    return str(value) if is_place and _URL.fullmatch(str(value)) else ""
 
 
 def changed_targets(

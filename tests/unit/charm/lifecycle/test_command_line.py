@@ -42,6 +42,7 @@ def test_command_line_of_a_member(fake):
         "--listen": "0.0.0.0:8080",
         "--log-level-file": "/tmp/sidecar-lifecycle.log-level",
         "--charm-facts-file": "/tmp/sidecar-lifecycle.charm-facts.json",
+        "--traces-endpoint": "",
     }
 
 

@@ -1,0 +1,64 @@
+"""A collector of OpenTelemetry traces by HTTP, as small as it can be."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import threading
+from collections.abc import Iterator
+
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
+from opentelemetry.proto.trace.v1 import trace_pb2
+
+
+class Collector:
+    """What has come in, and where it is taken."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.status = 200
+        """That it answers with."""
+        self.hold = threading.Event()
+        """Answers wait for it."""
+        self.hold.set()
+        self.resources: list[dict[str, str]] = []
+        self.spans: list[trace_pb2.Span] = []
+
+    def take(self, body: bytes) -> None:
+        """Read a request."""
+        request = trace_service_pb2.ExportTraceServiceRequest.FromString(body)
+        for each in request.resource_spans:
+            self.resources.append(
+                {one.key: one.value.string_value for one in each.resource.attributes}
+            )
+            self.spans += [span for scope in each.scope_spans for span in scope.spans]
+
+
+@contextlib.contextmanager
+def collecting() -> Iterator[Collector]:
+    """Take traces while the block runs."""
+    collector = Collector()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            if self.path == "/v1/traces" and collector.status == 200:
+                collector.take(body)
+            collector.hold.wait()
+            self.send_response(collector.status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as there
+            """Say nothing."""
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    collector.url = f"http://127.0.0.1:{server.server_address[1]}/v1/traces"
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield collector
+    finally:
+        collector.hold.set()
+        server.shutdown()
+        server.server_close()
