@@ -1,4 +1,4 @@
-"""What others do about finished proxies, to compare ours with: `peers.py exec|forward KUBECONFIG`.
+"""What others do about finished proxies, to compare ours with: `peers.py WAY [KUBECONFIG]`.
 
 `exec` does what the oldest published controller for this problem does. It reacts to every change
 of any pod: as soon as one container has terminated while the proxy runs, it executes the quit
@@ -123,7 +123,7 @@ async def main() -> None:
     """Watch and work until killed."""
     logs.configure("info")
     ways = {"exec": by_exec, "forward": by_port_forward}
-    await ways[sys.argv[1]](client.connect(sys.argv[2]))
+    await ways[sys.argv[1]](client.connect(*sys.argv[2:3]))
 
 
 if __name__ == "__main__":

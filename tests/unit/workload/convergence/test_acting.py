@@ -140,6 +140,17 @@ async def test_leader_replaces_a_pod_that_missed_its_sidecar(cluster: Apiserver)
     assert (event["reason"], event["involvedObject"]["uid"]) == ("SidecarMissing", "uid-1")
 
 
+async def test_answer_of_the_injector_is_acted_on_before_the_next_look(cluster: Apiserver):
+    async with converging(cluster, Voted(is_leader=True)):
+        await until(lambda: cluster.evicted)
+
+    pods_of_the_model = f"/api/v1/namespaces/{MODEL}/pods"
+    asked = cluster.requests.index(("POST", pods_of_the_model))
+    evicted = cluster.requests.index(("POST", f"{pods_of_the_model}/web-0/eviction"))
+    look = ("GET", f"/api/v1/namespaces/{MODEL}/configmaps/{MEMORY}")
+    assert look not in cluster.requests[asked:evicted]
+
+
 async def test_stand_by_looks_and_does_nothing_until_it_leads(cluster: Apiserver):
     leadership = Voted(is_leader=False)
     async with converging(cluster, leadership):

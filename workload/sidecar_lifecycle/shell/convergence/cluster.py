@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import time
 from collections.abc import Callable
@@ -87,8 +88,9 @@ class Cluster:
         """Read the workloads, and the ReplicaSets between them and these pods."""
         found: dict[tuple[str, str], eligible.Owner] = {}
         desired: dict[str, int] = {}
-        for kind, resource in resources.WORKLOADS.items():
-            for each in await self._list(resource):
+        lists = await asyncio.gather(*map(self._list, resources.WORKLOADS.values()))
+        for kind, listed_ones in zip(resources.WORKLOADS, lists, strict=True):
+            for each in listed_ones:
                 with self.fence.around("converge", each):
                     found[kind, each.metadata.name] = self._workload(each)
                     desired[f"{kind}/{each.metadata.name}"] = resources.desired(each)

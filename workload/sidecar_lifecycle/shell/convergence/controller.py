@@ -28,8 +28,10 @@ log = structlog.get_logger(__name__)
 
 RESYNC = 30.0
 """Seconds after which we look again though nothing was reported."""
-PACE = 0.3
+PACE = 0.1
 """Seconds between two looks, so that a burst of events costs one."""
+STEPS = 2
+"""Of one look: to ask the injector, and to evict by its answer."""
 IDLE_PACE = 2.0
 """The same while there is nothing to converge."""
 ASKED_AT_ONCE = 8
@@ -116,10 +118,12 @@ class Controller:
         stored = await self.cluster.recall()
         decided, reading = await self._decide(list(self.pods.values()), stored)
         acting = self.leadership.is_leader and self._has_work(decided, stored)
-        if acting:
+        for _ in range(STEPS if acting else 0):
             # The watch may be behind: what is acted on is read now.
             decided, reading = await self._decide(await self.cluster.pods(), stored)
-            await self._act(decided, reading, stored)
+            stored = await self._act(decided, reading, stored)
+            if not decided.ask:
+                break
         self._show(decided)
         if acting and (decided.ask or decided.evict):
             return self.clock.now()
@@ -147,7 +151,7 @@ class Controller:
 
     async def _act(
         self, decided: outcome.Plan, reading: hands.Reading, stored: resources.ConfigMap
-    ) -> None:
+    ) -> resources.ConfigMap:
         if self._changed(decided, stored):
             stored = await self._remember(decided.memory, stored)
         await self._tell(decided.news, reading)
@@ -166,6 +170,7 @@ class Controller:
             if after != remembered:
                 remembered = after
                 stored = await self._remember(remembered, stored)
+        return stored
 
     async def _remember(
         self, remembered: memory.Memory, stored: resources.ConfigMap
