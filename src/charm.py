@@ -16,7 +16,7 @@ import ops
 from integrator_contract import charm_facts
 from istio_integrator import diagnosis, facts_file, later, order, parts, statuses, texts
 from istio_integrator.config import config
-from istio_integrator.kube import cluster, errors, fences, manifests, snapshot
+from istio_integrator.kube import absences, cluster, errors, fences, manifests, snapshot
 from istio_integrator.lifecycle import workload
 from istio_integrator.membership import model_namespace
 from istio_integrator.mesh import discovery, installation
@@ -58,6 +58,7 @@ class IstioIntegrator(ops.CharmBase):
     def __init__(self, framework: ops.Framework) -> None:
         super().__init__(framework)
         fences.forget()
+        self._absences = absences.Absences(self.charm_dir / ".absences")
         self._statuses: list[ops.StatusBase] = []
         self._problems: list[charm_facts.Problem] = []
         container = self.on[workload.CONTAINER]
@@ -87,6 +88,7 @@ class IstioIntegrator(ops.CharmBase):
 
     def _on_start(self, _: ops.StartEvent) -> None:
         self._before_start.unlink(missing_ok=True)
+        self._absences.forget()
         self._reconcile()
 
     def _on_event(self, event: ops.EventBase) -> None:
@@ -101,6 +103,8 @@ class IstioIntegrator(ops.CharmBase):
         return self.charm_dir / ".before-start"
 
     def _on_upgrade(self, _: ops.EventBase) -> None:
+        # Another revision or another unit may have made something since.
+        self._absences.forget()
         all_parts = self._reconcile()
         if all_parts is not None and self.unit.is_leader():
             self._attempt(all_parts.context.manifests.prune_retired)
@@ -109,6 +113,7 @@ class IstioIntegrator(ops.CharmBase):
         # Scaling to none looks the same, and is: no unit is left to look after the model.
         if self.app.planned_units() > 0:
             return
+        self._absences.forget()
         failed: list[errors.CharmError] = []
         all_parts = order.Parts(self, self._context_without_mesh(), self._related)
         for step in all_parts.removal:
@@ -123,6 +128,7 @@ class IstioIntegrator(ops.CharmBase):
 
     def _on_action(self, event: ops.ActionEvent) -> None:
         """Bring everything up to date, then answer; what goes wrong fails the action."""
+        self._absences.forget()
         name = event.handle.kind.removesuffix("_action").replace("_", "-")
         all_parts = self._reconcile()
         if all_parts is None:
@@ -136,6 +142,7 @@ class IstioIntegrator(ops.CharmBase):
 
     def _on_diagnose(self, event: ops.ActionEvent) -> None:
         """Bring everything up to date, then look at all of it, whatever went wrong."""
+        self._absences.forget()
         self._reconcile()
         try:
             context = self._context_without_mesh()
@@ -167,6 +174,9 @@ class IstioIntegrator(ops.CharmBase):
         if self.app.planned_units() == 0:
             # Another unit may already be taking things away: nothing may come back.
             return None
+        if not self.unit.is_leader():
+            # Whatever the leader makes is not this unit's to know.
+            self._absences.forget()
         self._forget()
         all_parts = self._brought_about()
         facts = facts_file.collected(self._problems, all_parts)
@@ -258,7 +268,12 @@ class IstioIntegrator(ops.CharmBase):
     ) -> parts.Context:
         return parts.Context(
             cluster=api,
-            manifests=manifests.Manifests(api, model=self.model.name, application=self.app.name),
+            manifests=manifests.Manifests(
+                api,
+                model=self.model.name,
+                application=self.app.name,
+                known_absences=self._absences,
+            ),
             config=options,
             mesh=mesh,
             model=self.model.name,

@@ -14,7 +14,7 @@ from lightkube.config.models import User
 from istio_integrator import parts
 from istio_integrator.config import config
 from istio_integrator.kube import cluster as charm_cluster
-from istio_integrator.kube import errors, manifests
+from istio_integrator.kube import errors, manifests, templates
 from istio_integrator.membership import model_namespace
 from istio_integrator.mesh import discovery, installation
 
@@ -68,11 +68,11 @@ def own(api, namespace, tmp_path, monkeypatch) -> Iterator[manifests.Manifests]:
     (tmp_path / "thing").mkdir()
     (tmp_path / "thing" / "all.yaml.j2").write_text(TEMPLATE)
     monkeypatch.setattr(manifests, "TEMPLATES", tmp_path)
-    manifests._environment.cache_clear()
+    templates.environment.cache_clear()
     made = manifests.Manifests(api, model=namespace, application="app")
     yield made
     made.remove("thing")
-    manifests._environment.cache_clear()
+    templates.environment.cache_clear()
 
 
 @pytest.fixture

@@ -175,6 +175,7 @@ async def test_a_restart_by_hand_is_done_by_the_leader(world, kubeconfig, capsys
             "reported": 0,
             "settled_before_us": False,
             "stale": 0,
+            "minutes_left": 0,
         }
 
         assert await asyncio.to_thread(cli.main, [*command, "--restart", "--pod", "one-0"]) == 0

@@ -156,8 +156,7 @@ class GatewayCertificate:
         return self._scope.manifests.secrets[KEY_FOLDER]
 
     def _kept_key(self) -> cluster.Object | None:
-        found = self._scope.cluster.get(cluster.SECRET, self._key_name, self._scope.model)
-        return found if self._scope.manifests.is_ours(found) else None
+        return self._scope.manifests.own(cluster.SECRET, self._key_name)
 
     def _leave(self, place: str) -> None:
         """Take the certificate away from where it was put, unless that is where it belongs.

@@ -384,8 +384,7 @@ class Ingress:
         return self._find_istio_gateway() or self._managed.find()
 
     def _find_istio_gateway(self) -> cluster.Object | None:
-        found = self._scope.cluster.get(cluster.GATEWAY, gateway.NAME, self._scope.model)
-        return found if self._scope.manifests.is_ours(found) else None
+        return self._scope.manifests.own(cluster.GATEWAY, gateway.NAME)
 
 
 def _created(obj: cluster.Object) -> datetime.datetime:

@@ -38,14 +38,11 @@ class ManagedGateway:
     def find(self) -> cluster.Object | None:
         """Read our Gateway; None where there is none, or no Gateway API."""
         try:
-            found = self._scope.cluster.get(
-                cluster.KUBERNETES_GATEWAY, gateway.NAME, self._scope.model
-            )
+            return self._scope.manifests.own(cluster.KUBERNETES_GATEWAY, gateway.NAME)
         except errors.ForbiddenError as error:
             # The role is only needed with routing=gateway-api; without it none was made.
             logger.debug("No Gateway of the Gateway API: %s", error)
             return None
-        return found if self._scope.manifests.is_ours(found) else None
 
     def trouble(self, opened: cluster.Object | None) -> str:
         """Say what keeps the model from being served by it; empty: nothing.

@@ -71,8 +71,8 @@ class Memory:
         self._scope.manifests.remove(FOLDER)
 
     def _read(self) -> gateway.Place | None:
-        found = self._scope.cluster.get(cluster.CONFIG_MAP, self._name, self._scope.model)
-        if not self._scope.manifests.is_ours(found):
+        found = self._scope.manifests.own(cluster.CONFIG_MAP, self._name)
+        if found is None:
             return None
         data = cluster.at(found, "data")
         self._written_token = self._token = _token(data.get(_OPEN_KEY))

@@ -125,7 +125,7 @@ class ServiceAnnotations:
 
     def _restore(self, kept: str) -> None:
         api = self._scope.cluster
-        memory = api.get(cluster.CONFIG_MAP, self._name, self._scope.model)
+        memory = self._scope.manifests.own(cluster.CONFIG_MAP, self._name)
         known = remembered(memory, self._scope.manifests.owner)
         for each in known:
             namespace, _, name = each.partition("/")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -13,11 +12,10 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-import jinja2
 import yaml
 
 from integrator_contract import names
-from istio_integrator.kube import cluster, errors, owners
+from istio_integrator.kube import absences, cluster, errors, owners, templates
 
 logger = logging.getLogger(__name__)
 
@@ -34,52 +32,8 @@ WORKLOAD_COMPONENTS = ("convergence", "lifecycle")
 _ELSEWHERE = ("EnvoyFilter", "AuthorizationPolicy")
 """Kinds of ours that lie where the gateway is; all others lie in the model or in no namespace."""
 _KIND_LINES = re.compile(r"^apiVersion: (\S+)\nkind: (\S+)$", re.MULTILINE)
-
-
-def _to_yaml(value: Any) -> str:
-    """Write a value so that YAML reads it back as it was.
-
-    JSON's own escapes are surrogate pairs beyond the basic plane, which YAML takes for two
-    characters.
-    """
-    text = json.dumps(value, ensure_ascii=False)
-    return re.sub(r"[^ -~]", lambda match: f"\\U{ord(match[0]):08x}", text)
-
-
-class _Compiled(jinja2.FileSystemBytecodeCache):
-    """Templates as an earlier hook compiled them, in a folder of the user's own below `/tmp`.
-
-    To compile those of one hook takes as long as all else that it does.
-    """
-
-    def dump_bytecode(self, bucket: jinja2.bccache.Bucket) -> None:
-        """Keep a compiled template, where there is room."""
-        with contextlib.suppress(OSError):
-            super().dump_bytecode(bucket)
-
-    @classmethod
-    def open(cls) -> _Compiled | None:
-        """Return what is there; None where no folder is safe from other users."""
-        try:
-            return cls()
-        except (OSError, RuntimeError) as error:
-            logger.info("Templates are compiled in each hook: %s", error)
-            return None
-
-
-@functools.cache
-def _environment() -> jinja2.Environment:
-    # The templates are YAML: values pass through `tojson`, so nothing is escaped as HTML.
-    environment = jinja2.Environment(  # noqa: S701
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        bytecode_cache=_Compiled.open(),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters["tojson"] = _to_yaml  # pyright: ignore[reportUnknownMemberType]
-    return environment
+_BUILT_IN = "admissionregistration.k8s.io/"
+"""Of these kinds there are new ones with another API server alone, not at any moment."""
 
 
 def _folders() -> list[str]:
@@ -112,16 +66,31 @@ def render(folder: str, context: Any) -> list[cluster.Object]:
     values = {field.name: getattr(context, field.name) for field in dataclasses.fields(context)}
     objects: list[cluster.Object] = []
     for path in _sources(folder):
-        template = _environment().get_template(f"{folder}/{path.name}")
+        template = templates.environment(TEMPLATES).get_template(f"{folder}/{path.name}")
         objects += [obj for obj in yaml.load_all(template.render(values), Loader=_LOADER) if obj]
     return objects
 
 
 class Manifests:
-    """The objects that one application owns in the cluster."""
+    """The objects that one application owns in the cluster.
 
-    def __init__(self, api: cluster.Cluster, *, model: str, application: str) -> None:
+    Args:
+        api: The API server.
+        model: The namespace of the application.
+        application: Its name.
+        known_absences: What was seen not to be there, which is not looked for.
+    """
+
+    def __init__(
+        self,
+        api: cluster.Cluster,
+        *,
+        model: str,
+        application: str,
+        known_absences: absences.Absences | None = None,
+    ) -> None:
         self._cluster = api
+        self._absences = known_absences or absences.Absences()
         self._model = model
         self._application = application
         self.owner = names.owner(model, application)
@@ -166,17 +135,20 @@ class Manifests:
 
         Raises:
             ForeignError: An object of that name exists and is not ours.
+            KindAbsentError: The API server does not serve a kind of it.
         """
         wanted = [self.prepared(folder, obj) for obj in render(folder, context)]
+        for unserved in filter(self._absences.__contains__, map(_unserved, wanted)):
+            raise errors.KindAbsentError(404, unserved)
         owned = self.owned_in(folder)
         # A list for each kind tells of all that is there already, however many there are.
         listed = {_identity(obj): obj for obj in owned}
         live = [listed.get(_identity(obj)) or self._live(obj) for obj in wanted]
         for found, obj in zip(live, wanted, strict=True):
             for step in steps(found, obj) if steps and found is not None else ():
-                self._cluster.apply(self.prepared(folder, step))
+                self._write(self.prepared(folder, step))
         applied = [
-            found if found is not None and is_current(found, obj) else self._cluster.apply(obj)
+            found if found is not None and is_current(found, obj) else self._write(obj)
             for found, obj in zip(live, wanted, strict=True)
         ]
         self._delete(owned, keep=wanted)
@@ -215,6 +187,12 @@ class Manifests:
                 raise
             return error.message
         return ""
+
+    def own(self, kind: cluster.Kind, name: str) -> cluster.Object | None:
+        """Read an object of ours in the model; None also for one that is somebody else's."""
+        if kind == cluster.SECRET:
+            return self._own_secret(name)
+        return next((each for each in self._owned(kind) if each["metadata"]["name"] == name), None)
 
     def remove(self, folder: str) -> None:
         """Delete whatever of a folder is in the cluster."""
@@ -275,12 +253,16 @@ class Manifests:
         metadata["annotations"] = {**metadata.get("annotations", {}), names.APPLIED_HASH: digest}
         return {**obj, "metadata": metadata}
 
-    def tie(self, obj: cluster.Object) -> None:
+    def tie(self, kind: cluster.Kind, name: str) -> None:
         """Let an object in the model that the workload writes go with the application, too."""
-        present = cluster.parts(obj["metadata"], "ownerReferences")
-        if self._goes_with_the_model or self.owner_reference in present:
+        untied = f"{kind.api_version}/{kind.plural}/{name}/untied"
+        if untied in self._absences or self._goes_with_the_model:
             return
-        self._cluster.merge_patch(obj, {"metadata": {"ownerReferences": [self.owner_reference]}})
+        obj, owner = self._cluster.get(kind, name, self._model), self.owner_reference
+        if owner in cluster.parts(cluster.at(obj, "metadata"), "ownerReferences"):
+            self._absences.add(untied)
+        elif obj is not None:
+            self._cluster.merge_patch(obj, {"metadata": {"ownerReferences": [owner]}})
 
     @property
     def _goes_with_the_model(self) -> bool:
@@ -311,6 +293,18 @@ class Manifests:
                 raise errors.ForeignError(cluster.reference(found), owner)
         return found
 
+    def _write(self, obj: cluster.Object) -> cluster.Object:
+        written = cluster.KINDS[obj["apiVersion"], obj["kind"]]
+        for kind in cluster.KINDS.values():
+            if _spelled(kind) == _spelled(written):
+                self._absences.discard(_absence(kind, obj["metadata"]["name"]))
+        try:
+            return self._cluster.apply(obj)
+        except errors.KindAbsentError:
+            if written.api_version.startswith(_BUILT_IN):
+                self._absences.add(_unserved(obj))
+            raise
+
     def _delete(
         self, owned: Iterable[cluster.Object], keep: Iterable[cluster.Object] = ()
     ) -> None:
@@ -333,17 +327,38 @@ class Manifests:
     def _owned(self, kind: cluster.Kind, folder: str = "") -> list[cluster.Object]:
         if kind == cluster.SECRET:
             return self._owned_secrets(folder)
+        if _absence(kind) in self._absences:
+            return []
         is_in_model = kind.namespaced and kind.name not in _ELSEWHERE
         place = self._model if is_in_model else None
         # One list for all folders, whose parts a snapshot knows.
         found = self._cluster.list(kind, place, {names.OWNER: self.owner})
+        if not found:
+            self._absences.add(_absence(kind))
         return [obj for obj in found if self.is_ours(obj) and folder in ("", _component(obj))]
 
     def _owned_secrets(self, folder: str) -> list[cluster.Object]:
         """Read them by name: who may list Secrets sees everybody's."""
         names = [name for component, name in self.secrets.items() if folder in ("", component)]
-        found = [self._cluster.get(cluster.SECRET, name, self._model) for name in names]
-        return [each for each in found if each is not None and self.is_ours(each)]
+        return [each for each in map(self._own_secret, names) if each is not None]
+
+    def _own_secret(self, name: str) -> cluster.Object | None:
+        absence = _absence(cluster.SECRET, name)
+        if absence in self._absences:
+            return None
+        found = self._cluster.get(cluster.SECRET, name, self._model)
+        if found is None:
+            self._absences.add(absence)
+        return found if self.is_ours(found) else None
+
+
+def _absence(kind: cluster.Kind, name: str = "") -> str:
+    """Name what is remembered where there is nothing: of a kind, or a Secret."""
+    return f"{kind.api_version}/{kind.plural}{f'/{name}' if kind == cluster.SECRET else ''}"
+
+
+def _unserved(obj: cluster.Object) -> str:
+    return f"{obj['apiVersion']} {obj['kind']} is not served"
 
 
 def _component(obj: cluster.Object) -> str:

@@ -72,9 +72,8 @@ class Lifecycle:
         if not self._is_ready():
             return
         if self._context.leader:
-            for each in self._kept():
-                if obj := self._context.cluster.get(*each):
-                    self._context.manifests.tie(obj)
+            for kind, name, _ in self._kept():
+                self._context.manifests.tie(kind, name)
         if not asked.joined:
             return
         try:

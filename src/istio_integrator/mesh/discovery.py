@@ -132,7 +132,6 @@ class Discovery:
 
     def _examine(self, injector: injectors.Injector) -> installation.Mesh:
         config_map = self._config_map(injector, _revised(meshconfig.MESH, injector))
-        values = self._config_map(injector, _revised(meshconfig.INJECTOR, injector))
         settings = meshconfig.settings(self._shared(injector), config_map)
         defaults = cluster.at(settings, "defaultConfig")
         named = settings.get("rootNamespace")
@@ -149,13 +148,18 @@ class Discovery:
             hold_by_default=defaults.get("holdApplicationUntilProxyStarts") is True,
             status_port=meshconfig.port(defaults.get("statusPort"), names.DEFAULT_STATUS_PORT),
             root_namespace=root_namespace,
-            has_values=values is not None,
-            excluded_outbound_ports=meshconfig.excluded_ports(values),
             registry_only=meshconfig.is_registry_only(
                 settings, self._sidecars(root_namespace), model=self._model
             ),
         )
-        return self._probe(mesh)
+        mesh = self._probe(mesh)
+        if mesh.probed:
+            return mesh
+        values = self._config_map(injector, _revised(meshconfig.INJECTOR, injector))
+        ports = meshconfig.excluded_ports(values)
+        return dataclasses.replace(
+            mesh, has_values=values is not None, excluded_outbound_ports=ports
+        )
 
     def _sidecars(self, root_namespace: str) -> list[cluster.Object]:
         try:
@@ -193,7 +197,7 @@ class Discovery:
     def _probe(self, mesh: installation.Mesh) -> installation.Mesh:
         namespace, labels = self._place(mesh)
         try:
-            native = probe.ask(self._cluster, namespace, labels, native=True)
+            default = probe.ask(self._cluster, namespace, labels, native=None)
         except errors.ForbiddenError:
             if namespace == self._model:
                 raise
@@ -203,26 +207,24 @@ class Discovery:
             return dataclasses.replace(mesh, alive=alive, problem="" if alive else problem)
         # An istiod that is away for a moment says nothing about what it will inject: what new
         # pods ask for stays as it is.
-        shown = native.native or not native.injected
+        native = default
+        if default.injected and not default.native:
+            native = probe.ask(self._cluster, namespace, labels, native=True)
+        shown = native.native or not default.injected
         kubelets = native_sidecars.kubelets(self._cluster.list(cluster.NODE))
         decision, warning = native_sidecars.decide(
             self._config.job_sidecars, shown=shown, kubelets=kubelets
         )
-        if not native.injected:
+        if not default.injected:
             refused = "" if labels else ", new pods are refused"
-            problem = f"does not inject{refused}: {native.problem}"
+            problem = f"does not inject{refused}: {default.problem}"
             return dataclasses.replace(mesh, problem=problem, native_sidecars=decision)
-        classic = probe.ask(self._cluster, namespace, labels, native=False)
-        default = probe.ask(self._cluster, namespace, labels, native=None)
         if not mesh.has_settings:
             mesh = dataclasses.replace(
                 mesh,
                 hold_by_default=default.holds,
                 status_port=default.status_port,
             )
-        if not mesh.has_values:
-            ports = default.excluded_outbound_ports
-            mesh = dataclasses.replace(mesh, excluded_outbound_ports=ports)
         return dataclasses.replace(
             mesh,
             alive=True,
@@ -230,14 +232,14 @@ class Discovery:
             native_sidecars=decision,
             native_by_default=default.native,
             native_warning=warning,
-            hold_honoured=classic.held,
-            overwritten=classic.overwritten,
+            overwritten=native.overwritten,
             cni=default.cni,
             captures_outbound=default.captures_outbound,
             captures_names=default.captures_names,
             discovery_address=default.discovery_address,
+            excluded_outbound_ports=default.excluded_outbound_ports,
             proxy_revision=default.revision,
-            version=native.version or self._ask_version(mesh.namespace, mesh.service),
+            version=default.version or self._ask_version(mesh.namespace, mesh.service),
         )
 
     def _place(self, mesh: installation.Mesh) -> tuple[str, dict[str, str]]:

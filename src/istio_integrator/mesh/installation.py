@@ -38,8 +38,8 @@ class Mesh:
     has_settings: bool = True
     """Whether its mesh configuration can be read in this cluster; without, a dry-run pod shows
     some of it."""
-    has_values: bool = True
-    """Whether the values of its injector can be, which a remote installation has elsewhere."""
+    has_values: bool = False
+    """Whether the values of its injector were read, which say of it what no dry-run pod could."""
     discovery_address: str = ""
     """Where new proxies look for istiod; empty while nobody answers."""
     root_namespace: str = "istio-system"
@@ -56,10 +56,9 @@ class Mesh:
     """Whether pods that ask for nothing get native sidecars."""
     native_warning: str = ""
     """What the operator should know about `native_sidecars`."""
-    hold_honoured: bool = True
-    """Whether a classic sidecar that is asked to hold the application does."""
     overwritten: tuple[str, ...] = ()
-    """Annotations of pods that istiod's own `injectedAnnotations` replace."""
+    """Annotations of pods that istiod's own `injectedAnnotations` replace; not asked where pods
+    that ask for nothing get native sidecars."""
     cni: bool = False
     """Whether Istio's CNI plugin redirects the traffic of pods, from their first moment."""
     captures_outbound: bool = True
@@ -83,6 +82,11 @@ class Mesh:
     def cuts_off_names(self) -> bool:
         """Whether the first look-up of a charm's pod gets no answer."""
         return self.captures_names and self._leads_nowhere
+
+    @property
+    def hold_honoured(self) -> bool:
+        """Whether what asks a classic sidecar to hold the application reaches it."""
+        return names.PROXY_CONFIG not in self.overwritten
 
     @property
     def _leads_nowhere(self) -> bool:

@@ -2,11 +2,13 @@
 
 import itertools
 import json
+import pathlib
 import shlex
 
 import ops
 from ops import testing
 
+import charm
 from istio_integrator.admission import admission
 from istio_integrator.kube import cluster as charm_cluster
 from tests import asked
@@ -73,6 +75,15 @@ def joins(out: testing.State) -> tuple[str, str, str]:
 
 def listing(*pods) -> str:
     return "".join(f"{json.dumps(pod)}\n" for pod in pods)
+
+
+def root(folder: pathlib.Path) -> pathlib.Path:
+    """Have what a charm's folder has, in one that stays from hook to hook, as in a pod."""
+    source = pathlib.Path(charm.__file__).parents[1]
+    for name in ("metadata.yaml", "config.yaml", "actions.yaml", "charmcraft.yaml"):
+        if (source / name).exists():
+            (folder / name).symlink_to(source / name)
+    return folder
 
 
 def connect(fake, monkeypatch):

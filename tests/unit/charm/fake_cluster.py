@@ -45,6 +45,7 @@ class FakeCluster(api_objects.Objects):
         """Each in its order, such as `list pods kubeflow`."""
         self.forbidden: set[tuple[str, ...]] = set()
         self.absent: set[str] = set()
+        """Versions of APIs, or plurals of kinds."""
         self.broken: dict[tuple[str, ...], int] = {}
         self.refused: set[str] = set()
         self.spelled: dict[str, str] = {}
@@ -164,9 +165,9 @@ class FakeCluster(api_objects.Objects):
         address = api_objects.Address.of(request.url.path)
         if address.part:
             raise StatusError(404, "no pod runs here")
-        if address.api_version in self.absent:
-            raise StatusError(404, "")
         key = address[:4]
+        if self.absent.intersection(key[:2]):
+            raise StatusError(404, "")
         verb = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}.get(
             request.method, "get" if address.name else "list"
         )

@@ -1,7 +1,6 @@
 """What a new unit does before Juju has started it: nothing that start does anyway."""
 
 import dataclasses
-import pathlib
 
 import ops
 import pytest
@@ -19,16 +18,7 @@ def ctx(fake, monkeypatch, tmp_path) -> testing.Context[charm.IstioIntegrator]:
     """Run hooks in one and the same folder of the charm, as in a pod."""
     charm_world.connect(fake, monkeypatch)
     fake_cluster.install_istio(fake)
-    return testing.Context(charm.IstioIntegrator, charm_root=_root(tmp_path))
-
-
-def _root(folder):
-    """Have what a charm's folder has, in one that tests may write to."""
-    source = pathlib.Path(charm.__file__).parents[1]
-    for name in ("metadata.yaml", "config.yaml", "actions.yaml", "charmcraft.yaml"):
-        if (source / name).exists():
-            (folder / name).symlink_to(source / name)
-    return folder
+    return testing.Context(charm.IstioIntegrator, charm_root=charm_world.root(tmp_path))
 
 
 def related():

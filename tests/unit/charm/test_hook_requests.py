@@ -3,25 +3,44 @@
 import collections
 
 import pytest
+from ops import testing
 
-from tests.unit.charm import fake_cluster
+import charm
+from tests.unit.charm import charm_world, fake_cluster
 from tests.unit.charm.charm_world import state
 
 OFTEN = {
     "create pods kubeflow": "each a dry run that shows something else",
-    "get gateways kubeflow kubeflow-gateway": "of Istio and of the Gateway API",
-    "list gateways kubeflow": "of Istio and of the Gateway API",
-    "get secrets kubeflow istio-integrator-gateway-key": "what is absent is looked for anew",
 }
-MOST = 42
+MOST = 15
+MOST_WITH_WEBHOOK = 23
+LEASE = {
+    "apiVersion": "coordination.k8s.io/v1",
+    "kind": "Lease",
+    "metadata": {"name": "istio-integrator-lifecycle", "namespace": "kubeflow"},
+}
+
+
+@pytest.fixture
+def ctx(fake, monkeypatch, tmp_path) -> testing.Context[charm.IstioIntegrator]:
+    charm_world.connect(fake, monkeypatch)
+    fake.application()
+    fake_cluster.install_istio(fake)
+    fake.add(LEASE)
+    return testing.Context(charm.IstioIntegrator, charm_root=charm_world.root(tmp_path))
 
 
 @pytest.fixture
 def asked(ctx, fake):
-    fake.application()
-    fake_cluster.install_istio(fake)
-    out = ctx.run(ctx.on.config_changed(), state())
-    out = ctx.run(ctx.on.config_changed(), out)
+    return idle(ctx, fake)
+
+
+def idle(ctx, fake, changed=lambda: None) -> collections.Counter[str]:
+    """Count what a hook asks that has nothing to do."""
+    out = ctx.run(ctx.on.start(), state())
+    changed()
+    for _ in range(2):
+        out = ctx.run(ctx.on.config_changed(), out)
     fake.requests.clear()
     fake.writes.clear()
     ctx.run(ctx.on.update_status(), out)
@@ -34,7 +53,18 @@ def test_hook_asks_for_nothing_twice(asked):
 
 
 def test_hook_asks_little(asked):
-    assert asked.total() <= MOST
+    assert asked.total() <= MOST, asked
+
+
+def test_hook_with_a_webhook_asks_little(ctx, fake):
+    fake.absent |= {"mutatingadmissionpolicies", "mutatingadmissionpolicybindings"}
+
+    def start_servers():
+        deployment = fake.find("Deployment", "istio-integrator-admission", "kubeflow")
+        deployment["status"] = {"readyReplicas": 2}
+
+    found = idle(ctx, fake, start_servers)
+    assert found.total() <= MOST_WITH_WEBHOOK, found
 
 
 def test_policies_are_not_listed_where_no_webhook_is_in_the_mesh(asked):

@@ -7,7 +7,7 @@ import tempfile
 import jinja2
 import pytest
 
-from istio_integrator.kube import manifests
+from istio_integrator.kube import manifests, templates
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,12 +33,12 @@ def compiled(tmp_path, monkeypatch):
 
     def hook(template="text: {{ text | tojson }}\n"):
         (tmp_path / "templates" / "thing" / "all.yaml.j2").write_text(template)
-        manifests._environment.cache_clear()
+        templates.environment.cache_clear()
         count.clear()
         return manifests.render("thing", Values()), len(count)
 
     yield hook
-    manifests._environment.cache_clear()
+    templates.environment.cache_clear()
 
 
 def test_later_hook_compiles_nothing(compiled):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from integrator_contract import names
 from istio_integrator.ingress import certificate
-from istio_integrator.kube import cluster, errors, manifests
+from istio_integrator.kube import cluster, errors, manifests, templates
 
 TEMPLATE = """\
 apiVersion: v1
@@ -41,9 +41,9 @@ def own(fake, tmp_path, monkeypatch) -> manifests.Manifests:
     (tmp_path / "thing").mkdir()
     (tmp_path / "thing" / "all.yaml.j2").write_text(TEMPLATE)
     monkeypatch.setattr(manifests, "TEMPLATES", tmp_path)
-    manifests._environment.cache_clear()
+    templates.environment.cache_clear()
     yield manifests.Manifests(fake.api(), model="kubeflow", application="istio-integrator")
-    manifests._environment.cache_clear()
+    templates.environment.cache_clear()
 
 
 def test_apply_creates_what_is_rendered_with_the_marks_of_its_owner(fake, own):
@@ -153,15 +153,16 @@ def role_one(labels):
 def test_what_the_workload_keeps_goes_with_the_application_too(fake, own):
     kept = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "memory"}}
     kept["metadata"]["namespace"] = "kubeflow"
-    own.tie(fake.add(kept))
+    fake.add(kept)
+    own.tie(cluster.CONFIG_MAP, "memory")
     assert fake.writes == []
     fake.application()
     again = manifests.Manifests(fake.api(), model="kubeflow", application="istio-integrator")
-    again.tie(fake.find("ConfigMap", "memory", "kubeflow"))
+    again.tie(cluster.CONFIG_MAP, "memory")
     (owner,) = fake.find("ConfigMap", "memory", "kubeflow")["metadata"]["ownerReferences"]
     assert owner["name"] == "kubeflow-istio-integrator"
     fake.writes.clear()
-    again.tie(fake.find("ConfigMap", "memory", "kubeflow"))
+    again.tie(cluster.CONFIG_MAP, "memory")
     assert fake.writes == []
 
 
@@ -207,7 +208,11 @@ def test_prune_without_cluster_wide_rights_looks_in_the_model(fake, own, monkeyp
 
 @given(st.text())
 def test_rendered_text_is_what_was_given(text):
-    rendered = manifests._environment().from_string("x: {{ text | tojson }}").render(text=text)
+    rendered = (
+        templates.environment(manifests.TEMPLATES)
+        .from_string("x: {{ text | tojson }}")
+        .render(text=text)
+    )
     assert manifests.yaml.safe_load(rendered) == {"x": text}
 
 
