@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from testbed import errors, paths
@@ -26,6 +26,7 @@ from testbed.progress import Progress, say
 PINS = Path(__file__).resolve().parent / "go"
 _KUBERNETES = "v1.36.3"
 _ISTIO = "1.31.1"
+_ARGO = "github.com/argoproj/argo-workflows/v3"
 
 
 class ProgramError(errors.TestbedError):
@@ -44,6 +45,9 @@ class Product:
     """Path below `share/` to the module, and the path in it, to copy."""
     pins: str = ""
     """The folder of `testbed/go` with its pins; empty: the one of the product's name."""
+    links: Mapping[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
+    """Path of a symbolic link in a module, which Go's archives leave out, to the module and the
+    path in it that the link leads to."""
 
 
 def _kubernetes(*names: str) -> dict[str, str]:
@@ -96,13 +100,14 @@ PRODUCTS: Mapping[str, Product] = {
         },
         share={"manifests": ("github.com/kubeflow/training-operator", "manifests")},
     ),
-    # The kind that owns the pods of pipelines: its definition alone.
+    # What runs the steps of pipelines.
     "argo-workflows": Product(
-        packages={},
-        share={
-            "workflows.yaml": (
-                "github.com/argoproj/argo-workflows/v3",
-                "manifests/base/crds/minimal/argoproj.io_workflows.yaml",
+        packages={name: f"{_ARGO}/cmd/{name}" for name in ("workflow-controller", "argoexec")},
+        share={"manifests": (_ARGO, "manifests")},
+        links={
+            "workflow/executor/osspecific/signal_linux.go": (
+                _ARGO,
+                "workflow/executor/osspecific/signal_darwin.go",
             )
         },
     ),
@@ -144,9 +149,10 @@ def key(product: str) -> str:
     folder = _pins(product)
     for path in (*sorted(folder.glob("go.*")), *sorted(folder.glob("*.go"))):
         digest.update(path.read_bytes())
+    # Their content counts, not where it lies; and links that there are none of say nothing.
+    unsaid = {"pins"} if PRODUCTS[product].links else {"pins", "links"}
     recipe = dataclasses.asdict(PRODUCTS[product])
-    # Their content counts, not where it lies.
-    del recipe["pins"]
+    recipe = {name: value for name, value in recipe.items() if name not in unsaid}
     digest.update(json.dumps(recipe, sort_keys=True).encode())
     return digest.hexdigest()[:16]
 
@@ -253,12 +259,18 @@ def _build(product: str, target: Path, progress: Progress) -> None:
     started = time.monotonic()
     try:
         (scratch / "bin").mkdir()
+        pins = _pins(product)
+        if recipe.links:
+            pins = _with_links(go, product, scratch / "pins")
         for index, (name, package) in enumerate(recipe.packages.items(), 1):
             label = f"{product} {index}/{len(recipe.packages)} {name}"
-            _compile(go, product, package, scratch / "bin" / name, label=label, progress=progress)
+            flags = f"-s -w {recipe.stamp}".strip()
+            argv = (go, "build", "-trimpath", "-ldflags", flags, "-o", scratch / "bin" / name)
+            _compile((*argv, package), pins, label=label, progress=progress)
         for place, (module, inside) in recipe.share.items():
             source = _module_directory(go, product, module) / inside
             _copy_writable(source, scratch / "share" / place)
+        shutil.rmtree(scratch / "pins", ignore_errors=True)
         scratch.chmod(0o755)
         scratch.rename(target)
     finally:
@@ -271,15 +283,12 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly"}
 
 
-def _compile(
-    go: Path, product: str, package: str, output: Path, *, label: str, progress: Progress
-) -> None:
-    flags = f"-s -w {PRODUCTS[product].stamp}".strip()
+def _compile(argv: Sequence[Path | str], pins: Path, *, label: str, progress: Progress) -> None:
     started = time.monotonic()
     progress(f"{label}: building")
     process = subprocess.Popen(
-        [go, "build", "-trimpath", "-ldflags", flags, "-o", output, package],
-        cwd=_pins(product),
+        argv,
+        cwd=pins,
         env=_environment(),
         stderr=subprocess.PIPE,
         text=True,
@@ -305,6 +314,21 @@ def _compile(
     if code:
         said = [line for line in lines if not line.startswith("go: downloading")]
         raise ProgramError(f"{label}: go build failed\n{''.join(said[-40:])}")
+
+
+def _with_links(go: Path, product: str, pins: Path) -> Path:
+    """Copy a product's pins, and beside them the modules whose links are to be there."""
+    shutil.copytree(_pins(product), pins)
+    copies: dict[str, Path] = {}
+    for link, (module, target) in PRODUCTS[product].links.items():
+        if module not in copies:
+            copies[module] = pins / f"module-{len(copies)}"
+            _copy_writable(_module_directory(go, product, module), copies[module])
+        shutil.copyfile(copies[module] / target, copies[module] / link)
+    lines = [f"replace {module} => ./{copy.name}" for module, copy in copies.items()]
+    with (pins / "go.mod").open("a") as file:
+        file.write("\n".join(["", *lines, ""]))
+    return pins
 
 
 def _module_directory(go: Path, product: str, module: str) -> Path:

@@ -10,31 +10,34 @@ import subprocess
 from collections.abc import Collection, Iterable, Sequence
 
 from testbed import paths
-from testbed.images import archive, debian, python, recipes
+from testbed.images import archive, debian, parts, python, recipes
 from testbed.images.archive import Image
 from testbed.images.errors import ImageError
 from testbed.images.store import Store
 from testbed.progress import Progress, say
 
 __all__ = [
-    "DEFAULT", "NAMES", "Image", "ImageError", "archive", "build", "debian", "is_built", "load",
+    "DEFAULT", "NAMES", "ON_DEMAND", "Image", "ImageError", "archive", "build", "debian", "is_built",
+    "load",
     "python", "reference",
 ]  # fmt: skip
 
 NAMES = tuple(recipes.RECIPES)
-"""Every image that there is."""
+"""Every image but those of `ON_DEMAND`."""
 DEFAULT = tuple(name for name in NAMES if name not in recipes.ON_DEMAND)
+ON_DEMAND = tuple(parts.RECIPES)
+"""For a few tests, after minutes of compiling."""
 
 
 def reference(name: str) -> str:
     """Return the full name of an image, with its content as the tag; builds nothing."""
-    return f"localhost/testbed/{name}:{recipes.recipe(name).key[:16]}"
+    return f"localhost/testbed/{name}:{_recipe(name).key[:16]}"
 
 
 def is_built(name: str) -> bool:
     """Say whether the cache has the whole image."""
     store = _store()
-    return all(store.find(layer) for layer in recipes.recipe(name).layers)
+    return all(store.find(layer) for layer in _recipe(name).layers)
 
 
 def build(names: Iterable[str] = DEFAULT, progress: Progress = say) -> dict[str, Image]:
@@ -53,7 +56,7 @@ def build(names: Iterable[str] = DEFAULT, progress: Progress = say) -> dict[str,
     store = _store(progress)
     images: dict[str, Image] = {}
     for name in names:
-        recipe = recipes.recipe(name)
+        recipe = _recipe(name)
         layers = [store.get(layer) for layer in recipe.layers]
         images[name] = Image(
             reference=f"localhost/testbed/{name}:{recipe.key[:16]}",
@@ -95,6 +98,10 @@ def load(names: Iterable[str], ctr: Sequence[str], progress: Progress = say) -> 
 def prune() -> None:
     """Remove from the cache the layers that no image has used for two weeks."""
     _store().prune()
+
+
+def _recipe(name: str) -> recipes.Recipe:
+    return parts.RECIPES[name]() if name in parts.RECIPES else recipes.recipe(name)
 
 
 def _store(progress: Progress = say) -> Store:

@@ -29,10 +29,11 @@ def add_parser(subparsers: "argparse._SubParsersAction[Any]") -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run one of the commands; 0 when it went well, 1 when not, 2 for an unknown image."""
-    unknown = sorted(set(args.names) - set(images.NAMES))
+    known = (*images.NAMES, *images.ON_DEMAND)
+    unknown = sorted(set(args.names) - set(known))
     if unknown:
         print(
-            f"images: there is no {', '.join(unknown)}; there are {', '.join(images.NAMES)}",
+            f"images: there is no {', '.join(unknown)}; there are {', '.join(known)}",
             file=sys.stderr,
         )
         return 2
@@ -63,7 +64,7 @@ def _build(args: argparse.Namespace) -> None:
 def _list(args: argparse.Namespace) -> None:
     found = [
         {"name": name, "reference": images.reference(name), "built": images.is_built(name)}
-        for name in images.NAMES
+        for name in (*images.NAMES, *images.ON_DEMAND)
     ]
     if args.output == "json":
         print(json.dumps(found, indent=2))

@@ -19,7 +19,10 @@ UNREACHABLE = 99
 
 
 class Counter(http.server.BaseHTTPRequestHandler):
-    """Answers /try/NAME with how often it has been asked, /again with nothing, / with all."""
+    """Answers /try/NAME with how often it has been asked, /again with nothing, / with all.
+
+    What is put to /try/NAME counts alike: Argo's executor stores there.
+    """
 
     tries: dict[str, int] = {}  # noqa: RUF012  one for the process
     lock = threading.Lock()
@@ -38,6 +41,16 @@ class Counter(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+    def do_PUT(self) -> None:
+        """Take in what is to be stored, and count it."""
+        if self.headers.get("Transfer-Encoding") == "chunked":
+            while size := int(self.rfile.readline(), 16):
+                self.rfile.read(size + 2)
+            self.rfile.readline()
+        else:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.do_GET()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         """Be silent."""

@@ -1,9 +1,10 @@
-"""Kubeflow's kinds, and the pods that their controllers make, without those controllers.
+"""Kubeflow's kinds, and the pods that their controllers make.
 
-Workflow is the definition that Argo ships. Those of Katib and of notebooks are minimal ones of our
-own: they take any content, and are there to own what their controllers would create. The pods have
-the containers, labels, volumes and owners that Katib's injector, Argo's workflow controller, the
-pipelines' API server and the notebook controller give them; what runs in them is our payload.
+Workflows are for their real controller, of `testbed.parts`. Katib's kinds
+and Notebook are minimal ones of our own: they take any content, and are there to own what their
+controllers would create. Those pods have the containers, labels, volumes and owners that Katib's
+injector and the notebook controller give them, and steps of pipelines what the pipelines' API
+server writes on them; what runs in them is our payload.
 """
 
 import asyncio
@@ -11,9 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import yaml
-
-from testbed import cluster, kubernetes, programs
+from testbed import cluster, kubernetes
 from testbed.kit import observer, workloads
 
 Object = dict[str, Any]
@@ -22,7 +21,6 @@ KATIB = "kubeflow.org/v1beta1"
 ARGO = "argoproj.io/v1alpha1"
 METRICS = "/var/log/katib"
 COLLECTOR = "metrics-logger-and-collector"
-ARGO_FILES = {"name": "var-run-argo", "mountPath": "/var/run/argo"}
 OUTSIDE = {"sidecar.istio.io/inject": "false"}
 
 
@@ -53,15 +51,9 @@ def minimal(kind: str, version: str) -> Object:
 NOTEBOOKS = minimal("Notebook", "v1")
 
 
-def workflows() -> Object:
-    """Argo's own definition of Workflow."""
-    folder = programs.ensure(("argo-workflows",))["argo-workflows"]
-    return yaml.safe_load((folder / "share" / "workflows.yaml").read_text())
-
-
 def definitions() -> list[Object]:
     """All of them."""
-    return [minimal("Experiment", "v1beta1"), minimal("Trial", "v1beta1"), NOTEBOOKS, workflows()]
+    return [minimal("Experiment", "v1beta1"), minimal("Trial", "v1beta1"), NOTEBOOKS]
 
 
 async def define(testbed: cluster.Testbed, made: Sequence[Object] | None = None) -> None:
@@ -168,79 +160,47 @@ def with_collector(template: Object, name: str, peer: str, *, wait_for_all: bool
     }
 
 
-def workflow(pod: Object) -> list[Object]:
-    """A Workflow and the pod of its one step."""
-    metadata = pod["metadata"]
-    made = _object(
-        ARGO, "Workflow", metadata["name"], metadata["namespace"], {"entrypoint": "one"}
-    )
-    return [made, owned(pod, made)]
+def workflow(
+    name: str, namespace: str, entrypoint: str, templates: Sequence[Object]
+) -> list[Object]:
+    """A Workflow of Argo's, whose pods are labelled with its case by `shutdown_world.labelled`."""
+    spec = {"entrypoint": entrypoint, "templates": list(templates), "podMetadata": {}}
+    return [_object(ARGO, "Workflow", name, namespace, spec)]
 
 
-def step(template: Object, name: str, peer: str) -> Object:
-    """A pod template after Argo's workflow controller, with the emissary before its command."""
+def step(template: Object, name: str) -> Object:
+    """A pod's template as one of a Workflow; Argo adds `init`, `wait` and the emissary to it."""
     (main,) = template["spec"]["containers"]
-    meant = {"name": name, "archiveLocation": {"http": {"url": f"http://{peer}"}}}
+    return {"name": name, "metadata": template["metadata"], "container": main}
 
-    def executor(part: str, container: Object) -> Object:
-        environment = {
-            "ARGO_CONTAINER_NAME": container["name"],
-            "ARGO_TEMPLATE": json.dumps(meant),
-        }
-        return {
-            **container,
-            "command": [*_argoexec(part), *(container["command"] if part == "emissary" else ())],
-            "env": [{"name": key, "value": value} for key, value in environment.items()],
-            "volumeMounts": [ARGO_FILES],
-        }
 
-    def ours(part: str) -> Object:
-        return executor(part, workloads.container(part, main["image"], ()))
+def storing(step: Object, peer: str) -> Object:
+    """The same step with something to fetch before it, and to store after it, at the peer."""
 
-    metadata = template["metadata"]
-    said = {
-        "workflows.argoproj.io/node-name": name,
-        "workflows.argoproj.io/node-id": name,
-        "kubectl.kubernetes.io/default-container": "main",
-    }
-    labels = {"workflows.argoproj.io/workflow": name, "workflows.argoproj.io/completed": "false"}
+    def artifact(what: str, path: str) -> Object:
+        url = f"http://{peer}/try/{step['name']}-{what}"
+        return {"name": what, "path": path, "http": {"url": url}, "archive": {"none": {}}}
+
     return {
-        "metadata": {
-            "labels": {**metadata["labels"], **labels},
-            "annotations": {**metadata["annotations"], **said},
-        },
-        "spec": {
-            **template["spec"],
-            "initContainers": [ours("init")],
-            "containers": [ours("wait"), executor("emissary", {**main, "name": "main"})],
-            "volumes": [{"name": ARGO_FILES["name"], "emptyDir": {}}],
-        },
+        **step,
+        "inputs": {"artifacts": [artifact("inputs", "/tmp/inputs")]},
+        "outputs": {"artifacts": [artifact("outputs", "/opt/payload/tries.py")]},
     }
 
 
-def _argoexec(part: str) -> Sequence[str]:
-    if part == "emissary":
-        return ("/var/run/argo/argoexec", "emissary", "--")
-    return ("python3", "/opt/payload/argoexec.py", part)
-
-
-def pipelines(template: Object, run: str) -> Object:
-    """A step's template after the pipelines' API server and compiler (KFP v2).
+def pipelines(step: Object, image: str, run: str) -> Object:
+    """A step after the pipelines' API server and compiler (KFP v2).
 
     The API server asks for no sidecar unless the pipeline says something about it itself.
     """
-    metadata = template["metadata"]
-    main = template["spec"]["containers"][-1]
+    metadata = step["metadata"]
     launcher = {"name": "kfp-launcher", "mountPath": "/kfp-launcher"}
     copy = workloads.container(
-        "kfp-launcher",
-        main["image"],
-        ["touch", "/kfp-launcher/launch"],
-        volumeMounts=[launcher],
+        "kfp-launcher", image, ["touch", "/kfp-launcher/launch"], volumeMounts=[launcher]
     )
     labels = {"pipelines.kubeflow.org/v2_component": "true", "pipeline/runid": run}
-    spec = template["spec"]
     return {
+        **step,
         "metadata": {
             "labels": {**metadata["labels"], **labels},
             "annotations": {
@@ -249,16 +209,32 @@ def pipelines(template: Object, run: str) -> Object:
                 "pipelines.kubeflow.org/v2_component": "true",
             },
         },
-        "spec": {
-            **spec,
-            "initContainers": [*spec["initContainers"], copy],
-            "containers": [
-                *spec["containers"][:-1],
-                {**main, "volumeMounts": [*main["volumeMounts"], launcher]},
-            ],
-            "volumes": [*spec["volumes"], {"name": "kfp-launcher", "emptyDir": {}}],
-        },
+        "initContainers": [copy],
+        "container": {**step["container"], "volumeMounts": [launcher]},
+        "volumes": [{"name": "kfp-launcher", "emptyDir": {}}],
     }
+
+
+def executor_rights(namespace: str) -> list[Object]:
+    """What lets the pods of Workflows, which have the default account, tell what they put out."""
+    name = {"name": "argo-executor", "namespace": namespace}
+    rule = {
+        "apiGroups": ["argoproj.io"],
+        "resources": ["workflowtaskresults"],
+        "verbs": ["create", "patch"],
+    }
+    group = "rbac.authorization.k8s.io"
+    version = f"{group}/v1"
+    return [
+        {"apiVersion": version, "kind": "Role", "metadata": name, "rules": [rule]},
+        {
+            "apiVersion": version,
+            "kind": "RoleBinding",
+            "metadata": name,
+            "roleRef": {"apiGroup": group, "kind": "Role", "name": name["name"]},
+            "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": namespace}],
+        },
+    ]
 
 
 def notebook(name: str, namespace: str, image: str, labels: Mapping[str, str]) -> list[Object]:

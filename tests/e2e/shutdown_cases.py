@@ -108,7 +108,6 @@ CASES = (
         tries={"": 1},
     ),
     Case(name="two-payloads", make=made.two("other"), tries={"": 1, "-other": 1}),
-    Case(name="argo", make=made.two("wait"), tries={"": 1, "-wait": 1}),
     Case(name="katib-job", make=made.trial(), tries={"": 1, "-metrics": 1}),
     Case(
         name="katib-native",
@@ -165,10 +164,34 @@ CASES = (
         tries={"": 1, "-inputs": 1, "-outputs": 1},
     ),
     Case(
+        name="argo-step-native",
+        make=made.step("0", **NATIVE),
+        want="Succeeded",
+        tries={"": 1, "-inputs": 1, "-outputs": 1},
+        stopped=0,
+        sidecar="native",
+    ),
+    Case(
         name="argo-step-failing",
         make=made.step("1"),
         want="Failed",
         tries={"": 1, "-inputs": 1, "-outputs": 1},
+    ),
+    Case(
+        name="argo-graph",
+        make=made.graph(),
+        want="Succeeded",
+        tries={"-first": 1, "-retried": 2, "-other": 1, "-last": 1},
+        pods=5,
+    ),
+    Case(
+        name="argo-graph-native",
+        make=made.graph(**NATIVE),
+        want="Succeeded",
+        tries={"-first": 1, "-retried": 2, "-other": 1, "-last": 1},
+        pods=5,
+        stopped=0,
+        sidecar="native",
     ),
     Case(
         name="pipelines-step",

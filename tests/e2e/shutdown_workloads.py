@@ -116,11 +116,13 @@ def trial_of_tf(world: World, name: str) -> list[Object]:
     return kubeflow_kinds.trial(made)
 
 
-def step(codes: str) -> Make:
+def step(codes: str, **annotations: str) -> Make:
     def make(world: World, name: str) -> list[Object]:
-        template = world.template(world.tries(name, codes))
-        step = kubeflow_kinds.step(template, name, f"{PEER}.{world.model}")
-        return kubeflow_kinds.workflow(workloads.pod(name, world.model, step))
+        template = world.template(world.tries(name, codes), **annotations)
+        one = kubeflow_kinds.step(template, name)
+        peer = f"{PEER}.{world.model}"
+        steps = [kubeflow_kinds.storing(one, peer)]
+        return kubeflow_kinds.workflow(name, world.model, name, steps)
 
     return make
 
@@ -128,9 +130,43 @@ def step(codes: str) -> Make:
 def pipelines(annotations: Mapping[str, str]) -> Make:
     def make(world: World, name: str) -> list[Object]:
         template = world.template(world.tries(name, "0"), **annotations)
-        step = kubeflow_kinds.step(template, name, f"{PEER}.{world.model}")
-        step = kubeflow_kinds.pipelines(step, name)
-        return kubeflow_kinds.workflow(workloads.pod(name, world.model, step))
+        one = kubeflow_kinds.storing(kubeflow_kinds.step(template, name), f"{PEER}.{world.model}")
+        steps = [kubeflow_kinds.pipelines(one, world.image, name)]
+        return kubeflow_kinds.workflow(name, world.model, name, steps)
+
+    return make
+
+
+def graph(**annotations: str) -> Make:
+    """A step; after it another, and one tried twice that needs the first one's output; a last."""
+
+    def make(world: World, name: str) -> list[Object]:
+        def step(part: str, codes: str = "0") -> Object:
+            template = world.template(world.tries(f"{name}-{part}", codes, 1), **annotations)
+            return kubeflow_kinds.step(template, part)
+
+        def task(part: str, *after: str, **more: Object) -> Object:
+            return {"name": part, "template": part, "dependencies": list(after), **more}
+
+        code = "code"
+        first, retried = step("first"), step("retried", f"1,{{{{inputs.parameters.{code}}}}}")
+        first["container"]["command"] = [
+            *("sh", "-c", 'cd /tmp && "$@" && echo 0 > code', "-"),
+            *first["container"]["command"],
+        ]
+        first["outputs"] = {"parameters": [{"name": code, "valueFrom": {"path": "/tmp/code"}}]}
+        retried |= {"inputs": {"parameters": [{"name": code}]}, "retryStrategy": {"limit": "2"}}
+        said = f"{{{{tasks.first.outputs.parameters.{code}}}}}"
+        given = {"arguments": {"parameters": [{"name": code, "value": said}]}}
+        tasks = [
+            task("first"),
+            task("retried", "first", **given),
+            task("other", "first"),
+            task("last", "retried", "other"),
+        ]
+        steps = [first, retried, step("other"), step("last")]
+        whole = {"name": name, "dag": {"tasks": tasks}}
+        return kubeflow_kinds.workflow(name, world.model, name, [whole, *steps])
 
     return make
 

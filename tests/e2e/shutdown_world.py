@@ -5,17 +5,20 @@ just before its end, and ends with 99 if the peer can't be reached. So a proxy t
 early shows as a wrong count or as an exit code of 99.
 """
 
+import asyncio
 import contextlib
 import dataclasses
 import json
 from collections.abc import Mapping
 from typing import Any
 
-from testbed import kubernetes
-from testbed.kit import observer, workloads
+from testbed import kubernetes, parts
+from testbed.kit import juju, observer, workloads
+from tests.e2e import kubeflow_kinds
 
 Object = dict[str, Any]
 
+MODEL = "shutdown"
 PREFIX = "istio-integrator.charmhub.io/"
 PEER = "tries"
 DB_MANAGER = 6789
@@ -52,6 +55,29 @@ class World:
     def forever(self, name: str) -> Object:
         """A container that never ends."""
         return workloads.container(name, self.image, FOREVER)
+
+
+async def set_up(node: Any) -> World:
+    """Have a model with the charm, a peer, Kubeflow's controllers and two namespaces beside it."""
+    controller = node.juju(MODEL)
+    classic = workloads.CLASSIC if node.kind.native else {}
+    made = World(MODEL, "by-revision", "unserved", node.charms.payload_image, classic)
+    await asyncio.to_thread(parts.install, node.testbed, "argo-workflows")
+    async with kubernetes.Api.from_kubeconfig(node.testbed.kubeconfig) as api:
+        await kubeflow_kinds.define(node.testbed)
+        if not await api.find("Namespace", MODEL):
+            await controller.add_model()
+            await controller.deploy(node.charms.integrator, juju.APPLICATION)
+        await controller.wait_for("active", 120)
+        served = {"istio.io/rev": "default", f"{PREFIX}lifecycle": "enabled"}
+        await api.apply(
+            workloads.namespace(made.by_revision, served),
+            workloads.namespace(made.unserved, {"istio-injection": "enabled"}),
+            *peer(made),
+            *kubeflow_kinds.executor_rights(MODEL),
+        )
+        await peer_is_ready(api, MODEL)
+    return made
 
 
 def job(world: World, name: str, template: Object, **spec: Any) -> list[Object]:
@@ -104,23 +130,35 @@ async def peer_is_ready(api: kubernetes.Api, namespace: str) -> None:
 
 
 def labelled(case: str, item: Object) -> Object:
-    """The object with a case's name on it and on its pods."""
+    """The object with a case's name on it and on its pods, but not on Jobs that it makes."""
     label = {"case": case}
     metadata = {**item["metadata"], "labels": {**item["metadata"].get("labels", {}), **label}}
     spec = json.loads(json.dumps(item["spec"]))
-    inner = spec
-    if "jobTemplate" in inner:
-        inner["jobTemplate"]["metadata"] = {"labels": label}
-        inner = inner["jobTemplate"]["spec"]
-    for key, value in inner.items():
-        if key.endswith("ReplicaSpecs"):
-            templates = [replica["template"] for replica in value.values()]
-            break
-    else:
-        templates = [inner["template"]] if "template" in inner else []
-    for template in templates:
-        template["metadata"].setdefault("labels", {}).update(label)
+    if "jobTemplate" in spec:
+        spec["jobTemplate"]["metadata"] = {"labels": label}
+    for template in _templates(spec):
+        template.setdefault("metadata", {}).setdefault("labels", {}).update(label)
     return {**item, "metadata": metadata, "spec": spec}
+
+
+def _templates(spec: Object) -> list[Object]:
+    """The pod templates in the spec of whatever makes pods."""
+    if "podMetadata" in spec:
+        return [{"metadata": spec["podMetadata"]}]
+    if "jobTemplate" in spec:
+        return _templates(spec["jobTemplate"]["spec"])
+    for key, value in spec.items():
+        if key.endswith("ReplicaSpecs"):
+            return [replica["template"] for replica in value.values()]
+    return [spec["template"]] if "template" in spec else []
+
+
+def states_of(pod: Object) -> dict[str, Object]:
+    """The state of each container, by name."""
+    return {
+        each["name"]: each.get("state") or {}
+        for each in pod.get("status", {}).get("containerStatuses") or ()
+    }
 
 
 def starts(pod: Object) -> bool:

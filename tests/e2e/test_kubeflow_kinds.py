@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from testbed import kubernetes
+from testbed import kubernetes, parts
 from testbed.kit import diagnostics, juju, observer, timeline, workloads
 from tests.e2e import kubeflow_kinds, life_world, race_world
 
@@ -102,12 +102,8 @@ class World(life_world.World):
         return kubeflow_kinds.trial(workloads.job(name, self.model, template))
 
     def _step(self, name: str) -> list[kubernetes.Object]:
-        template = kubeflow_kinds.step(self._endless(name), name, "none")
-        # There is no store here to fetch inputs from.
-        program = "/var/run/argo/argoexec"
-        fetch = f"cp /opt/payload/argoexec.py {program} && chmod 755 {program}"
-        template["spec"]["initContainers"][0]["command"] = ["sh", "-c", fetch]
-        return kubeflow_kinds.workflow(workloads.pod(name, self.model, template))
+        one = kubeflow_kinds.step(self._endless(name), name)
+        return kubeflow_kinds.workflow(name, self.model, name, [one])
 
     async def label_profile(self) -> None:
         labels = {"app.kubernetes.io/part-of": "kubeflow-profile", "istio-injection": "enabled"}
@@ -192,9 +188,11 @@ async def live(world: World, told: Story) -> None:
     async def note(stage: str) -> None:
         told.stages[stage] = await world.lives()
 
+    await asyncio.to_thread(parts.install, world.node.testbed, "argo-workflows")
     await kubeflow_kinds.define(world.node.testbed)
     await world.api.apply(workloads.namespace(PROFILE))
     await world.set_up()
+    await world.api.apply(*kubeflow_kinds.executor_rights(world.model))
     await world.create(*EARLY)
     await note("before the mesh")
     await world.label_profile()

@@ -19,16 +19,17 @@ from sidecar_lifecycle.shell.shutdown import stop
 
 from integrator_contract.answers import Action
 from testbed import kubernetes
-from testbed.kit import juju, observer, timeline, workloads
+from testbed.kit import observer, timeline, workloads
 from tests.e2e import kubeflow_kinds, shutdown_world
 from tests.e2e import shutdown_cases as cases
-from tests.e2e.shutdown_world import labelled
+from tests.e2e.shutdown_world import MODEL, labelled
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+# The first one builds Kubeflow's controllers where that was not done yet.
+pytestmark = [pytest.mark.long, pytest.mark.timeout(2400)]
 
-MODEL = "shutdown"
 WITHIN = 300
-JOBS = ("Job", "TFJob", "PyTorchJob")
+JOBS = ("Job", "TFJob", "PyTorchJob", "Workflow")
+ENDS = {"Complete", "Failed", "Succeeded", "Error"}
 LOT = 12
 """Cases that start at once."""
 START_WITHIN = 120
@@ -68,32 +69,8 @@ class Run:
 
 @pytest.fixture(scope="module")
 def world(node):
-    """A model with the charm, a peer, and two namespaces beside it."""
-    controller = node.juju(MODEL)
-    classic = workloads.CLASSIC if node.kind.native else {}
-    made = shutdown_world.World(
-        MODEL, "by-revision", "unserved", node.charms.payload_image, classic
-    )
-
-    async def prepare():
-        async with kubernetes.Api.from_kubeconfig(node.testbed.kubeconfig) as api:
-            await kubeflow_kinds.define(node.testbed)
-            if not await api.find("Namespace", MODEL):
-                await controller.add_model()
-                await controller.deploy(node.charms.integrator, juju.APPLICATION)
-            await controller.wait_for("active", 120)
-            served = {"istio.io/rev": "default", f"{shutdown_world.PREFIX}lifecycle": "enabled"}
-            mesh = {"istio-injection": "enabled"}
-            await api.apply(
-                workloads.namespace(made.by_revision, served),
-                workloads.namespace(made.unserved, mesh),
-                *shutdown_world.peer(made),
-            )
-
-            await shutdown_world.peer_is_ready(api, MODEL)
-
-    asyncio.run(prepare())
-    return made
+    """Where the cases are put."""
+    return asyncio.run(shutdown_world.set_up(node))
 
 
 def selected(session):
@@ -165,9 +142,9 @@ async def make_due(api, name):
 
 
 def conditions_of(item):
-    """The conditions of a job, or the phase of a pod."""
+    """The conditions of a job, or the phase of a pod or Workflow."""
     status = item.get("status", {})
-    if item["kind"] == "Pod":
+    if item["kind"] in ("Pod", "Workflow"):
         return {status.get("phase")}
     conditions = status.get("conditions") or ()
     found = {each["type"] for each in conditions if each["status"] == "True"}
@@ -197,7 +174,7 @@ async def settled(api, chosen):
             return False
         for item in found.values():
             case = wanted[item["metadata"]["labels"]["case"]]
-            ended = conditions_of(item) & {"Complete", "Failed", "Succeeded"}
+            ended = conditions_of(item) & ENDS
             its = [pod for pod in pods if pod["metadata"]["labels"]["case"] == case.name]
             is_over = stays(its, case) if case.endures else bool(ended)
             if not is_over:
@@ -218,18 +195,11 @@ def owners_of(item):
 
 def stays(pods, case):
     """Whether the pods of a case that does not end are where they should stay."""
-    states = [states_of(pod) for pod in pods]
+    states = [shutdown_world.states_of(pod) for pod in pods]
     return bool(states) and all(
         "terminated" in each.get(case.main, {}) and case.proxy in each.get("istio-proxy", {})
         for each in states
     )
-
-
-def states_of(pod):
-    return {
-        each["name"]: each.get("state") or {}
-        for each in pod.get("status", {}).get("containerStatuses") or ()
-    }
 
 
 async def clear(api, made):
@@ -278,7 +248,7 @@ def test_proxy_ends_after_the_payload_and_is_stopped_once(run, case):
         assert len(stops) <= 1
         if not stops:
             continue
-        states = states_of(pod.pod)
+        states = shutdown_world.states_of(pod.pod)
         proxy = states["istio-proxy"]["terminated"]
         assert proxy["exitCode"] == 0
         held = [name for name, state in states.items() if "terminated" not in state]
@@ -333,7 +303,7 @@ async def test_pod_recreated_under_the_same_name_is_not_stopped(node, world, api
         return await api.find("Pod", name, world.unserved) is None
 
     async def runs():
-        states = states_of(await api.get("Pod", name, world.unserved))
+        states = shutdown_world.states_of(await api.get("Pod", name, world.unserved))
         return len(states) == 2 and all("running" in state for state in states.values())
 
     try:
@@ -382,7 +352,7 @@ async def test_killed_reconciler_is_started_again_and_finishes_the_work(node, wo
 
         async def runs():
             pods = await api.list("Pod", MODEL, labels=f"job-name={name}")
-            return any("running" in states_of(pod).get("main", {}) for pod in pods)
+            return any("running" in shutdown_world.states_of(pod).get("main", {}) for pod in pods)
 
         async def is_complete():
             return "Complete" in conditions_of(

@@ -72,7 +72,7 @@ def test_programs_of_an_unknown_product_names_the_known(capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("listed", "names"),
     [
-        pytest.param("images", images.NAMES, id="images"),
+        pytest.param("images", (*images.NAMES, *images.ON_DEMAND), id="images"),
         pytest.param("programs", programs.PRODUCTS, id="programs"),
     ],
 )

@@ -1,12 +1,6 @@
-"""What stands in for Katib's collector and for Argo's executor."""
+"""What stands in for Katib's collector."""
 
-import http.server
-import json
-import os
-import pathlib
 import runpy
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -14,29 +8,6 @@ import pytest
 from testbed import paths
 
 PAYLOAD = paths.SOURCE / "testbed" / "payload"
-
-
-@pytest.fixture
-def store():
-    """A peer that keeps the paths it was asked for."""
-    asked = []
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            asked.append(self.path)
-            self.send_response(200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, *_):
-            pass
-
-    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield f"127.0.0.1:{server.server_port}", asked
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture
@@ -116,41 +87,3 @@ def test_collector_without_a_training_fails(collector, proc):
     end(proc[0], 20)
     found = collector["first_processes"](proc[0])
     assert collector["wait"](*proc, found, everyone=False) is False
-
-
-@pytest.fixture
-def step(store, tmp_path):
-    """Start parts of a step's executor."""
-    address, _ = store
-    template = {"name": "step", "archiveLocation": {"http": {"url": f"http://{address}"}}}
-    environment = {
-        **os.environ,
-        "ARGO_VAR_RUN": str(tmp_path),
-        "ARGO_CONTAINER_NAME": "main",
-        "ARGO_TEMPLATE": json.dumps(template),
-    }
-    program = str(PAYLOAD / "argoexec.py")
-    return lambda *words: subprocess.Popen([sys.executable, program, *words], env=environment)
-
-
-def test_executor_fetches_runs_and_stores(step, store, tmp_path):
-    assert step("init").wait(30) == 0
-    assert store[1] == ["/try/step-inputs"]
-    assert os.access(tmp_path / "argoexec", os.X_OK)
-    with step("wait") as waiting:
-        assert step("emissary", "--", "sh", "-c", "exit 3").wait(30) == 3
-        assert waiting.wait(30) == 0
-    assert store[1] == ["/try/step-inputs", "/try/step-outputs"]
-
-
-def test_executor_without_its_store_fails(step, monkeypatch, tmp_path):
-    template = {"name": "step", "archiveLocation": {"http": {"url": "http://127.0.0.1:9"}}}
-    environment = {"ARGO_VAR_RUN": str(tmp_path), "ARGO_TEMPLATE": json.dumps(template)}
-    argv = [sys.executable, str(PAYLOAD / "argoexec.py"), "init"]
-    done = subprocess.run(argv, env={**os.environ, **environment}, check=False, timeout=30)
-    assert done.returncode == 64
-
-
-def test_executor_is_a_program_of_its_own():
-    text = pathlib.Path(PAYLOAD / "argoexec.py").read_text()
-    assert text.startswith("#!/usr/bin/env python3\n")

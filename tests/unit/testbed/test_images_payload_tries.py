@@ -45,5 +45,14 @@ def test_each_try_ends_with_its_own_code_and_is_counted(peer):
     assert counted(peer) == b'{"job": 4, "other": 1}'
 
 
+@pytest.mark.parametrize("body", [b"stored", [b"sto", b"red"]], ids=["whole", "in-parts"])
+def test_what_is_stored_is_counted(peer, body):
+    """A body whose length is not known beforehand comes in chunks."""
+    request = urllib.request.Request(f"{peer}/try/outputs", data=body, method="PUT")
+    with urllib.request.urlopen(request) as answer:
+        assert answer.read() == b"1"
+    assert counted(peer) == b'{"outputs": 1}'
+
+
 def test_try_without_its_peer_has_a_code_of_its_own():
     assert attempt("http://127.0.0.1:9", "job", "0") == 99

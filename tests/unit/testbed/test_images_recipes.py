@@ -44,7 +44,7 @@ def test_image_whose_sources_are_missing_is_refused_by_name(monkeypatch, tmp_pat
         images.reference("charm")
 
 
-@pytest.mark.parametrize("name", images.NAMES)
+@pytest.mark.parametrize("name", [*images.NAMES, *images.ON_DEMAND])
 def test_reference_is_stable_and_names_content(name):
     reference = images.reference(name)
     assert reference == images.reference(name)

@@ -1,3 +1,7 @@
+import dataclasses
+import hashlib
+import json
+import os
 from pathlib import Path
 
 import pytest
@@ -55,6 +59,48 @@ def test_key_changes_with_the_pins_that_products_share(
     mod.write_text("go 1.26.1\n")
     assert not {*before} & {programs.key(product) for product in ("istio", "istio-cni")}
     assert programs.required_go("istio-cni") == (1, 26, 1)
+
+
+def test_products_without_links_have_the_key_that_they_would_have_if_there_were_none():
+    """Or everything would be built anew for one product's sake."""
+    recipe = dataclasses.asdict(programs.PRODUCTS["pause"])
+    assert recipe.pop("links") == {}
+    del recipe["pins"]
+    folder = Path(programs.__file__).parent / "go" / "pause"
+    digest = hashlib.sha256()
+    for path in (folder / "go.mod", folder / "main.go"):
+        digest.update(path.read_bytes())
+    digest.update(json.dumps(recipe, sort_keys=True).encode())
+    assert programs.key("pause") == digest.hexdigest()[:16]
+
+
+@pytest.mark.parametrize("has_link", [True, False])
+def test_program_whose_module_came_without_its_links_is_built_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_link: bool
+):
+    module = tmp_path / "module"
+    module.mkdir()
+    (module / "go.mod").write_text("module example.com/linked\n\ngo 1.26\n")
+    (module / "main.go").write_text("package main\n\nfunc main() { elsewhere() }\n")
+    (module / "any_windows.go").write_text("package main\n\nfunc elsewhere() {}\n")
+    pins = tmp_path / "pins" / "linked"
+    pins.mkdir(parents=True)
+    required = "module testbed/linked\n\ngo 1.26.0\n\nrequire example.com/linked v0.0.0\n"
+    replaced = "" if has_link else f"\nreplace example.com/linked => {module}\n"
+    (pins / "go.mod").write_text(required + replaced)
+    links = {"any_linux.go": ("example.com/linked", "any_windows.go")} if has_link else {}
+    recipe = programs.Product(packages={"linked": "example.com/linked"}, links=links)
+    monkeypatch.setattr(programs, "PINS", pins.parent)
+    monkeypatch.setattr(programs, "_module_directory", lambda *_: module)
+    monkeypatch.setattr(programs, "PRODUCTS", {"linked": recipe})
+    monkeypatch.setattr(programs.paths, "cache", lambda: tmp_path / "cache")
+    if not has_link:
+        with pytest.raises(programs.ProgramError, match="undefined: elsewhere"):
+            programs.ensure(["linked"])
+        return
+    built = programs.ensure(["linked"])["linked"]
+    assert [path.name for path in built.iterdir()] == ["bin"]
+    assert os.access(built / "bin" / "linked", os.X_OK)
 
 
 def test_binary_of_an_unknown_program_is_an_error():
