@@ -1,6 +1,6 @@
-"""Kubeflow's controllers, put into a testbed that is up: Argo's.
+"""Kubeflow's controllers, put into a testbed that is up: Argo's, JobSet's and Trainer's.
 
-Its objects are its own, rendered from the pinned module; images and probes are ours.
+Their objects are the projects' own, rendered from the pinned module; images and probes are ours.
 """
 
 import dataclasses
@@ -28,6 +28,8 @@ class Part:
     """Each container of its Deployments, to its image of `testbed.images`."""
     executor: str = ""
     """The image that the controller puts into pods which it makes."""
+    secret: str = ""
+    """An empty Secret that the controller fills with certificates of its own."""
 
 
 PARTS: Mapping[str, Part] = {
@@ -40,6 +42,15 @@ PARTS: Mapping[str, Part] = {
         namespace="argo",
         images={"workflow-controller": "workflow-controller"},
         executor="argoexec",
+    ),
+    "jobset": Part(
+        bases=("config/default",), namespace="jobset-system", images={"manager": "jobset"}
+    ),
+    "trainer": Part(
+        bases=tuple(f"manifests/base/{name}" for name in ("crds", "manager", "rbac", "webhook")),
+        namespace="kubeflow-system",
+        images={"manager": "trainer"},
+        secret="kubeflow-trainer-webhook-cert",
     ),
 }
 
@@ -103,6 +114,9 @@ def _rendered(share: Path, part: Part) -> list[dict[str, Any]]:
             "namespace": part.namespace,
             "resources": [os.path.relpath(share.resolve() / base, here) for base in part.bases],
         }
+        if part.secret:
+            made = {"name": part.secret, "options": {"disableNameSuffixHash": True}}
+            wanted["secretGenerator"] = [made]
         (here / "kustomization.yaml").write_text(yaml.safe_dump(wanted))
         argv = [programs.binary("kubectl"), "kustomize", here]
         run = subprocess.run(argv, capture_output=True, text=True, check=False)

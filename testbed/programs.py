@@ -27,6 +27,7 @@ PINS = Path(__file__).resolve().parent / "go"
 _KUBERNETES = "v1.36.3"
 _ISTIO = "1.31.1"
 _ARGO = "github.com/argoproj/argo-workflows/v3"
+_TRAINER = "github.com/kubeflow/trainer/v2"
 
 
 class ProgramError(errors.TestbedError):
@@ -111,6 +112,15 @@ PRODUCTS: Mapping[str, Product] = {
             )
         },
     ),
+    # What makes the pods of training jobs, and what makes sets of Jobs for it.
+    "jobset": Product(
+        packages={"jobset": "sigs.k8s.io/jobset"},
+        share={"config": ("sigs.k8s.io/jobset", "config")},
+    ),
+    "trainer": Product(
+        packages={"trainer": f"{_TRAINER}/cmd/trainer-controller-manager"},
+        share={"manifests": (_TRAINER, "manifests")},
+    ),
     # The definitions of the Gateway API in the version that istiod is built with.
     "gateway-api": Product(
         packages={},
@@ -136,7 +146,9 @@ PRODUCTS: Mapping[str, Product] = {
     "istio-oracle": Product(packages={"istio-oracle": "."}),
 }
 
-ON_DEMAND = ("argo-workflows", "gateway-api", "kubernetes-1.34", "kubernetes-1.35")
+ON_DEMAND = (
+    "argo-workflows", "gateway-api", "jobset", "kubernetes-1.34", "kubernetes-1.35", "trainer",
+)  # fmt: skip
 """For a few tests, some after minutes of compiling: built when one asks, not with all others."""
 DEFAULT = tuple(product for product in PRODUCTS if product not in ON_DEMAND)
 CONTROL_PLANE = ("etcd", "kubernetes")

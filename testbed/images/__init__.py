@@ -17,9 +17,8 @@ from testbed.images.store import Store
 from testbed.progress import Progress, say
 
 __all__ = [
-    "DEFAULT", "NAMES", "ON_DEMAND", "Image", "ImageError", "archive", "build", "debian", "is_built",
-    "load",
-    "python", "reference",
+    "DEFAULT", "NAMES", "ON_DEMAND", "Image", "ImageError", "archive", "build", "debian",
+    "is_built", "load", "python", "reference",
 ]  # fmt: skip
 
 NAMES = tuple(recipes.RECIPES)

@@ -1,4 +1,4 @@
-"""Images of Argo's controller and executor, for a few tests: built when one asks."""
+"""Images of Kubeflow's controllers, for a few tests: built when one asks, not with all others."""
 
 from collections.abc import Callable, Mapping
 
@@ -27,6 +27,8 @@ def _alone(name: str, path: str, user: str) -> Recipe:
 RECIPES: Mapping[str, Callable[[], Recipe]] = {
     # Argo's controller starts it by its name.
     "argoexec": lambda: _alone("argoexec", "bin/argoexec", "0"),
+    "jobset": lambda: _alone("jobset", "manager", "65532"),
+    "trainer": lambda: _alone("trainer", "manager", "65532"),
     "workflow-controller": lambda: _alone("workflow-controller", "manager", "8737"),
 }
-"""Each image's recipe. The users are those that Argo's own images have."""
+"""Each image's recipe. The users are those that the projects' own images have."""

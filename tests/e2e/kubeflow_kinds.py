@@ -1,6 +1,6 @@
 """Kubeflow's kinds, and the pods that their controllers make.
 
-Workflows are for their real controller, of `testbed.parts`. Katib's kinds
+Workflows, JobSets and TrainJobs are for their real controllers, of `testbed.parts`. Katib's kinds
 and Notebook are minimal ones of our own: they take any content, and are there to own what their
 controllers would create. Those pods have the containers, labels, volumes and owners that Katib's
 injector and the notebook controller give them, and steps of pipelines what the pipelines' API
@@ -16,11 +16,16 @@ from testbed import cluster, kubernetes
 from testbed.kit import observer, workloads
 
 Object = dict[str, Any]
+Labels = Mapping[str, str] | None
 
 KATIB = "kubeflow.org/v1beta1"
 ARGO = "argoproj.io/v1alpha1"
 METRICS = "/var/log/katib"
 COLLECTOR = "metrics-logger-and-collector"
+JOBSET = "jobset.x-k8s.io/v1alpha2"
+TRAINER = "trainer.kubeflow.org/v1alpha1"
+ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
+"""The label by which Trainer knows what a Job of its runtime is for."""
 OUTSIDE = {"sidecar.istio.io/inject": "false"}
 
 
@@ -234,6 +239,41 @@ def executor_rights(namespace: str) -> list[Object]:
             "roleRef": {"apiGroup": group, "kind": "Role", "name": name["name"]},
             "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": namespace}],
         },
+    ]
+
+
+def job_set(name: str, namespace: str, *sets: Object, **spec: Any) -> list[Object]:
+    """A JobSet of these replicated Jobs."""
+    return [_object(JOBSET, "JobSet", name, namespace, {"replicatedJobs": list(sets), **spec})]
+
+
+def replicated(
+    name: str, template: Object, *, replicas: int = 1, labels: Labels = None, **job: Any
+) -> Object:
+    """Some Jobs of a JobSet, by the name that they have in it."""
+    spec = {"backoffLimit": 0, "template": template, **job}
+    made = {"metadata": {"labels": dict(labels or {})}, "spec": spec}
+    return {"name": name, "replicas": replicas, "template": made}
+
+
+def train_job(
+    name: str, namespace: str, runtime: Object, trainer: Object, **spec: Any
+) -> list[Object]:
+    """A runtime of Trainer's, with the spec of a JobSet, and the TrainJob that uses it.
+
+    Args:
+        name: of both.
+        namespace: theirs.
+        runtime: spec of a JobSet, whose Job `node` has the label `ANCESTOR`.
+        trainer: what the TrainJob says about its nodes.
+        spec: what else it says.
+    """
+    policy = {"mlPolicy": {"numNodes": 1}, "template": {"spec": runtime}}
+    reference = {"apiGroup": TRAINER.partition("/")[0], "kind": "TrainingRuntime", "name": name}
+    wanted = {"runtimeRef": reference, "trainer": trainer, **spec}
+    return [
+        _object(TRAINER, "TrainingRuntime", name, namespace, policy),
+        _object(TRAINER, "TrainJob", name, namespace, wanted),
     ]
 
 

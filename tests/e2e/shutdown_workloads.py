@@ -171,6 +171,70 @@ def graph(**annotations: str) -> Make:
     return make
 
 
+def job_set(seconds: float = 1, /, **annotations: str) -> Make:
+    """Two Jobs of two pods each, and one that begins when they are Complete."""
+
+    def make(world: World, name: str) -> list[Object]:
+        def template(part: str, seconds: float) -> Object:
+            return world.template(world.tries(f"{name}{part}", "0", seconds), **annotations)
+
+        both = {"completionMode": "Indexed", "completions": 2, "parallelism": 2}
+        nodes = kubeflow_kinds.replicated("node", template("", seconds), replicas=2, **both)
+        after = kubeflow_kinds.replicated("after", template("-after", 1))
+        after["dependsOn"] = [{"name": "node", "status": "Complete"}]
+        return kubeflow_kinds.job_set(name, world.model, nodes, after)
+
+    return make
+
+
+def job_set_restarts(codes: str) -> Make:
+    """A leader that ends with these codes, beside a worker that lasts; all begin anew once."""
+
+    def make(world: World, name: str) -> list[Object]:
+        leader = kubeflow_kinds.replicated("leader", world.template(world.tries(name, codes)))
+        lasting = world.template(world.tries(f"{name}-worker", "0", 20))
+        worker = kubeflow_kinds.replicated("worker", lasting)
+        policy = {"failurePolicy": {"maxRestarts": 1}}
+        return kubeflow_kinds.job_set(name, world.model, leader, worker, **policy)
+
+    return make
+
+
+def train_job(
+    codes: str,
+    nodes: int = 2,
+    seconds: float = 1,
+    /,
+    policy: str = "Never",
+    retries: int = 0,
+    **annotations: str,
+) -> Make:
+    """Nodes that ask the peer, after an initializer that has done so."""
+
+    def make(world: World, name: str) -> list[Object]:
+        first, step = "dataset-initializer", world.tries(f"{name}-data", "0", container="data")
+        step["name"] = first
+        before = kubeflow_kinds.replicated(
+            first,
+            world.template(step, **annotations),
+            labels={kubeflow_kinds.ANCESTOR: first},
+        )
+        main = workloads.container("node", "from-the-train-job", ())
+        node = kubeflow_kinds.replicated(
+            "node",
+            world.template(main, policy=policy, **annotations),
+            labels={kubeflow_kinds.ANCESTOR: "trainer"},
+            backoffLimit=retries,
+        )
+        node["dependsOn"] = [{"name": first, "status": "Complete"}]
+        command = world.tries(name, codes, seconds)["command"]
+        trainer = {"image": world.image, "command": command, "numNodes": nodes}
+        runtime = {"replicatedJobs": [before, node]}
+        return kubeflow_kinds.train_job(name, world.model, runtime, trainer)
+
+    return make
+
+
 def ignored(world: World, name: str) -> list[Object]:
     template = world.template(
         world.tries(name, "0"),

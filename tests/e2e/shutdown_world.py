@@ -62,7 +62,7 @@ async def set_up(node: Any) -> World:
     controller = node.juju(MODEL)
     classic = workloads.CLASSIC if node.kind.native else {}
     made = World(MODEL, "by-revision", "unserved", node.charms.payload_image, classic)
-    await asyncio.to_thread(parts.install, node.testbed, "argo-workflows")
+    await asyncio.to_thread(parts.install, node.testbed, *parts.PARTS)
     async with kubernetes.Api.from_kubeconfig(node.testbed.kubeconfig) as api:
         await kubeflow_kinds.define(node.testbed)
         if not await api.find("Namespace", MODEL):
@@ -147,9 +147,13 @@ def _templates(spec: Object) -> list[Object]:
         return [{"metadata": spec["podMetadata"]}]
     if "jobTemplate" in spec:
         return _templates(spec["jobTemplate"]["spec"])
+    if "replicatedJobs" in spec:
+        return [each["template"]["spec"]["template"] for each in spec["replicatedJobs"]]
     for key, value in spec.items():
         if key.endswith("ReplicaSpecs"):
             return [replica["template"] for replica in value.values()]
+    if "mlPolicy" in spec:
+        return _templates(spec["template"]["spec"])
     return [spec["template"]] if "template" in spec else []
 
 

@@ -28,11 +28,11 @@ from tests.e2e.shutdown_world import MODEL, labelled
 pytestmark = [pytest.mark.long, pytest.mark.timeout(2400)]
 
 WITHIN = 300
-JOBS = ("Job", "TFJob", "PyTorchJob", "Workflow")
-ENDS = {"Complete", "Failed", "Succeeded", "Error"}
+JOBS = ("Job", "TFJob", "PyTorchJob", "Workflow", "JobSet", "TrainJob")
+ENDS = {"Complete", "Completed", "Failed", "Succeeded", "Error"}
 LOT = 12
 """Cases that start at once."""
-START_WITHIN = 120
+START_WITHIN = 240
 SETTLE = 3
 """Seconds for what must not happen to happen."""
 

@@ -27,6 +27,22 @@ def containers_of(monkeypatch, name, container):
     return found[1]["spec"]["template"]["spec"]["containers"]
 
 
+def test_manager_runs_our_image_with_its_own_arguments_and_is_ready_soon(monkeypatch):
+    theirs = {
+        "name": "manager",
+        "image": "theirs",
+        "args": ["--config=x"],
+        "resources": {"requests": {"cpu": "500m"}},
+        "readinessProbe": {"httpGet": {"port": 8081}, "initialDelaySeconds": 10},
+    }
+    (found,) = containers_of(monkeypatch, "jobset", theirs)
+    assert found["image"] == "ours/jobset"
+    assert found["args"] == ["--config=x"]
+    assert "resources" not in found
+    assert found["readinessProbe"]["initialDelaySeconds"] == 1
+    assert found["readinessProbe"]["httpGet"] == {"port": 8081}
+
+
 def test_workflow_controller_is_told_of_our_executor(monkeypatch):
     theirs = {"name": "workflow-controller", "command": ["workflow-controller"], "args": []}
     (found,) = containers_of(monkeypatch, "argo-workflows", theirs)
