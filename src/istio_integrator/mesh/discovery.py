@@ -208,7 +208,7 @@ class Discovery:
         # An istiod that is away for a moment says nothing about what it will inject: what new
         # pods ask for stays as it is.
         native = default
-        if default.injected and not default.native:
+        if default.injected:
             native = probe.ask(self._cluster, namespace, labels, native=True)
         shown = native.native or not default.injected
         kubelets = native_sidecars.kubelets(self._cluster.list(cluster.NODE))

@@ -57,8 +57,7 @@ class Mesh:
     native_warning: str = ""
     """What the operator should know about `native_sidecars`."""
     overwritten: tuple[str, ...] = ()
-    """Annotations of pods that istiod's own `injectedAnnotations` replace; not asked where pods
-    that ask for nothing get native sidecars."""
+    """Annotations of pods that istiod's own `injectedAnnotations` replace."""
     cni: bool = False
     """Whether Istio's CNI plugin redirects the traffic of pods, from their first moment."""
     captures_outbound: bool = True

@@ -45,7 +45,6 @@ class FakeCluster(api_objects.Objects):
         """Each in its order, such as `list pods kubeflow`."""
         self.forbidden: set[tuple[str, ...]] = set()
         self.absent: set[str] = set()
-        """Versions of APIs, or plurals of kinds."""
         self.broken: dict[tuple[str, ...], int] = {}
         self.refused: set[str] = set()
         self.spelled: dict[str, str] = {}

@@ -56,6 +56,12 @@ def test_hook_asks_little(asked):
     assert asked.total() <= MOST, asked
 
 
+def test_hook_asks_little_where_sidecars_are_native(ctx, fake):
+    fake_cluster.set_istiod(fake, native_by_default=True)
+    found = idle(ctx, fake)
+    assert found.total() <= MOST, found
+
+
 def test_hook_with_a_webhook_asks_little(ctx, fake):
     fake.absent |= {"mutatingadmissionpolicies", "mutatingadmissionpolicybindings"}
 
