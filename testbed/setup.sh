@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Makes a bare Debian or Ubuntu machine ready; a second run only checks.
-# Usage: testbed/setup.sh [python|demo|all]
-#   (python: only the virtual environment; demo: what `make demo` runs; all: what `make test` does)
+# Usage: testbed/setup.sh [python|demo|browser|all]
+#   (python: only the virtual environment; demo: what `make demo` runs; all: what `make test` does;
+#   browser: only what tests that look at pages need beside)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,7 +18,8 @@ fi
 
 debian_packages() {
     local wanted missing=()
-    mapfile -t wanted <requirements/debian.txt
+    mapfile -t wanted <"requirements/$1.txt"
+    shift
     for package in "$@" "${wanted[@]}"; do
         dpkg-query -W -f='${Status}\n' "$package" 2>/dev/null | grep -q ' installed$' \
             || missing+=("$package")
@@ -79,8 +81,12 @@ virtual_environment() {
 }
 
 purpose=${1:-all}
+if [ "$purpose" = browser ]; then
+    debian_packages debian-browser
+    exit
+fi
 if [ "$purpose" != python ] || [ ${#venv_packages[@]} -gt 0 ]; then
-    debian_packages "${venv_packages[@]}"
+    debian_packages debian "${venv_packages[@]}"
 fi
 virtual_environment
 [ "$purpose" != python ] || exit 0

@@ -7,8 +7,10 @@ import argparse
 import base64
 import contextlib
 import hashlib
+import html
 import http.server
 import json
+import socket
 import threading
 import time
 import urllib.parse
@@ -20,6 +22,11 @@ OPEN = ("/dex", "/authservice", "/public")
 """Paths that the service lets everybody reach."""
 RENEWED = f"{COOKIE}; Path=/; Max-Age=3600"
 """What it says to the browser of somebody it knows."""
+_PAGE = """<!doctype html><link rel="icon" href="data:,"><title>{0}</title>
+<body style="font: 18px sans-serif; margin: 2em"><h1>{0}</h1><p>You are <b id="user">{1}</b>.
+<p>You asked for <code id="asked">{2}</code>. <a href="/authservice/logout">Sign out</a>
+<form method="post"><input name="text"><button>Keep</button></form><ul id="kept">{3}</ul>
+"""
 _WEBSOCKET = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
@@ -39,12 +46,12 @@ class Application(http.server.BaseHTTPRequestHandler):
             self._talk(headers)
             return
         # What is left of a body would be read as the next request.
-        self.rfile.read(int(headers.get("content-length", 0)))
+        sent = self.rfile.read(int(headers.get("content-length", 0)))
         self.close_connection |= "transfer-encoding" in headers
         asked = {"port": self.server.server_port, "path": self.path, "headers": headers}
         self.server.asked.append(asked)
         status, extra = self.decide(headers)
-        body = json.dumps(asked).encode()
+        body = self.show(asked, sent.decode(errors="replace")).encode()
         self.send_response(status)
         for name, value in extra.items():
             self.send_header(name, value)
@@ -53,6 +60,10 @@ class Application(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     do_POST = do_PUT = do_GET  # noqa: N815 (the names are http.server's)
+
+    def show(self, asked, sent):
+        """Say what was asked."""
+        return json.dumps(asked)
 
     def decide(self, headers):
         """Answer everybody, after as long as they ask for."""
@@ -81,6 +92,24 @@ class Application(http.server.BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+class Pages(Application):
+    """Shows a person who they are, keeps what they send by a form, and says so again."""
+
+    def decide(self, headers):
+        """Answer everybody with a page."""
+        return 200, {"Content-Type": "text/html; charset=utf-8", "Cache-Control": "no-store"}
+
+    def show(self, asked, sent):
+        """Write the page; each line that was kept has the name of who sent it."""
+        user = asked["headers"].get("kubeflow-userid", "nobody")
+        if self.command == "POST":
+            (text,) = urllib.parse.parse_qs(sent)["text"]
+            self.server.kept.append(f"{user}: {text}")
+        kept = "".join(f"<li>{html.escape(line)}</li>" for line in self.server.kept)
+        asked_for = html.escape(f"{self.command} {asked['path']}")
+        return _PAGE.format(socket.gethostname(), html.escape(user), asked_for, kept)
+
+
 class Authorization(Application):
     """Knows one session; everybody else is sent to the login page."""
 
@@ -102,7 +131,7 @@ def serving(handler, port=0, address="0.0.0.0"):
     """Serve while the block runs; the server remembers what it was asked in `asked`."""
     server = http.server.ThreadingHTTPServer((address, port), handler)
     server.daemon_threads = True
-    server.asked = []
+    server.asked, server.kept = [], []
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
     try:
@@ -117,11 +146,12 @@ def main():
     """Serve on several ports until killed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("ports", nargs="*", type=int, help="of applications")
+    parser.add_argument("--pages", action="store_true", help="answer with pages for a person")
     parser.add_argument("--authorization", type=int, help="port of the service that decides")
     arguments = parser.parse_args()
     with contextlib.ExitStack() as stack:
         for port in arguments.ports:
-            stack.enter_context(serving(Application, port))
+            stack.enter_context(serving(Pages if arguments.pages else Application, port))
         if arguments.authorization:
             stack.enter_context(serving(Authorization, arguments.authorization))
         threading.Event().wait()

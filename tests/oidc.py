@@ -47,15 +47,22 @@ def id_token(claims):
     return f"{signed}.{_signature(signed)}"
 
 
-def claims_of(token):
-    """Read a token; ValueError when it is not the provider's or not good any more."""
+def claims_of(token, issuer=""):
+    """Read a token; ValueError when it is not the provider's or not good any more.
+
+    The signature is by the client's secret. With an issuer that is found by discovery, it is left
+    to the connection that the token came by (OpenID Connect Core 3.1.3.7, point 6).
+    """
     signed, _, signature = token.rpartition(".")
-    if not hmac.compare_digest(signature, _signature(signed)):
+    if not issuer and not hmac.compare_digest(signature, _signature(signed)):
         raise ValueError("signature")
     text = signed.partition(".")[2]
     claims = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-    if claims["aud"] != CLIENT or claims["exp"] < time.time():
+    audience = [claims["aud"]] if isinstance(claims["aud"], str) else claims["aud"]
+    if CLIENT not in audience or claims["exp"] < time.time():
         raise ValueError("audience or time")
+    if claims.get("iss", "") != issuer:
+        raise ValueError("issuer")
     return claims
 
 
@@ -127,6 +134,11 @@ class Service(_Handler):
     """Asked about each request; starts, ends and remembers logins."""
 
     provider = ""
+    """Where the service finds the provider above, which the browser finds beside it."""
+    issuer = ""
+    """Another provider, anywhere."""
+    origin = ""
+    """What the browser calls the gateway: for another provider."""
     states: typing.ClassVar[dict] = {}
     sessions: typing.ClassVar[dict] = {}
 
@@ -144,6 +156,19 @@ class Service(_Handler):
         else:
             self._ask_to_log_in()
 
+    def _addresses(self):
+        """Where the browser is sent, and where codes are changed for tokens."""
+        if not self.issuer:
+            return f"{PROVIDER_PREFIX}/auth", f"{self.provider}{PROVIDER_PREFIX}/token"
+        described = f"{self.issuer}/.well-known/openid-configuration"
+        with urllib.request.urlopen(described, timeout=10) as answer:
+            found = json.load(answer)
+        return found["authorization_endpoint"], found["token_endpoint"]
+
+    @property
+    def _callback(self):
+        return f"{self.origin}{SERVICE_PREFIX}/callback"
+
     def _ask_to_log_in(self):
         state, nonce = secrets.token_urlsafe(), secrets.token_urlsafe()
         self.states[state] = (nonce, self.path)
@@ -151,13 +176,13 @@ class Service(_Handler):
             "client_id": CLIENT,
             "response_type": "code",
             "scope": "openid email",
-            "redirect_uri": f"{SERVICE_PREFIX}/callback",
+            "redirect_uri": self._callback,
             "state": state,
             "nonce": nonce,
         }
         self.answer(
             302,
-            Location=f"{PROVIDER_PREFIX}/auth?{urllib.parse.urlencode(query)}",
+            Location=f"{self._addresses()[0]}?{urllib.parse.urlencode(query)}",
             Set_Cookie=f"{STATE}={state}; Path=/; HttpOnly",
         )
 
@@ -165,11 +190,16 @@ class Service(_Handler):
         if form["state"] != self.cookie(STATE):
             raise ValueError("not the browser that was sent to log in")
         nonce, wanted = self.states.pop(form["state"])
-        query = {"code": form["code"], "client_secret": CLIENT_SECRET}
+        query = {
+            "grant_type": "authorization_code",
+            "code": form["code"],
+            "redirect_uri": self._callback,
+            "client_id": CLIENT,
+            "client_secret": CLIENT_SECRET,
+        }
         body = urllib.parse.urlencode(query).encode()
-        address = f"{self.provider}{PROVIDER_PREFIX}/token"
-        with urllib.request.urlopen(address, body, timeout=10) as answer:
-            claims = claims_of(json.load(answer)["id_token"])
+        with urllib.request.urlopen(self._addresses()[1], body, timeout=10) as answer:
+            claims = claims_of(json.load(answer)["id_token"], self.issuer)
         if claims["nonce"] != nonce:
             raise ValueError("nonce")
         session = secrets.token_urlsafe()
@@ -218,10 +248,13 @@ def main():
     """Serve as one of the two until killed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("port", type=int)
-    parser.add_argument("--provider", help="where the service finds the provider")
+    parser.add_argument("--provider", help="where the service finds the provider of this file")
+    parser.add_argument("--issuer", default="", help="or another provider")
+    parser.add_argument("--origin", default="", help="what the browser calls the gateway then")
     arguments = parser.parse_args()
-    Service.provider = arguments.provider
-    handler = Service if arguments.provider else Provider
+    Service.provider, Service.issuer = arguments.provider, arguments.issuer
+    Service.origin = arguments.origin
+    handler = Service if arguments.provider or arguments.issuer else Provider
     http.server.ThreadingHTTPServer(("0.0.0.0", arguments.port), handler).serve_forever()
 
 

@@ -6,6 +6,7 @@ that name, starts it when it is down, and leaves it running, so that a second ru
 """
 
 import asyncio
+import concurrent.futures
 import contextlib
 import dataclasses
 import json
@@ -279,7 +280,9 @@ def pytest_runtest_makereport(item, call):
 
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(asyncio.run(collect()))
+            # The driver of a browser has a loop of its own in this thread.
+            with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                path.write_text(pool.submit(asyncio.run, collect()).result())
             outcome.sections.append(("cluster", f"written to {path}"))
         except Exception as error:
             outcome.sections.append(("cluster", f"nothing known: {error!r}"))

@@ -330,6 +330,27 @@ def auth_script():
     return {"role": "requires", "interface": "ingress-auth", "application": sdi(data), "unit": {}}
 
 
+def notebook(model):
+    """A route as notebooks have them: in a profile's namespace, bound to a model's Gateway."""
+    port = {"number": FIRST_PORT}
+    destination = {"host": "web.shop.svc.cluster.local", "port": port}
+    return {
+        "apiVersion": "networking.istio.io/v1",
+        "kind": "VirtualService",
+        "metadata": {"name": "notebook", "namespace": "shop"},
+        "spec": {
+            "gateways": [f"{model}/kubeflow-gateway"],
+            "hosts": ["*"],
+            "http": [
+                {
+                    "match": [{"uri": {"prefix": "/notebook/"}}],
+                    "route": [{"destination": destination}],
+                }
+            ],
+        },
+    }
+
+
 def tls_secret(namespace, name):
     """A Secret with a new certificate for our host."""
     key = ec.generate_private_key(ec.SECP256R1())

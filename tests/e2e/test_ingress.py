@@ -148,29 +148,8 @@ def test_http_2_without_tls_is_asked_about_too(opened):
     assert known.json()["headers"]["kubeflow-userid"] == echo.USER
 
 
-def notebook():
-    """A route as notebooks have them: in a profile's namespace, bound to the model's Gateway."""
-    port = {"number": world.FIRST_PORT}
-    destination = {"host": "web.shop.svc.cluster.local", "port": port}
-    return {
-        "apiVersion": "networking.istio.io/v1",
-        "kind": "VirtualService",
-        "metadata": {"name": "notebook", "namespace": "shop"},
-        "spec": {
-            "gateways": [f"{MODEL}/kubeflow-gateway"],
-            "hosts": ["*"],
-            "http": [
-                {
-                    "match": [{"uri": {"prefix": "/notebook/"}}],
-                    "route": [{"destination": destination}],
-                }
-            ],
-        },
-    }
-
-
 def test_route_of_somebody_else_on_our_gateway_is_guarded_too(opened):
-    opened.kubectl("apply", "-f", "-", text=json.dumps(notebook()))
+    opened.kubectl("apply", "-f", "-", text=json.dumps(world.notebook(MODEL)))
     browser = opened.browser()
 
     def reached():

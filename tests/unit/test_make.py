@@ -1,4 +1,4 @@
-"""What the Makefile's targets insist on."""
+"""What the Makefile's targets and the machine's set-up insist on."""
 
 import os
 import pathlib
@@ -35,3 +35,23 @@ def test_everything_fails_without_root_before_it_begins_and_names_what_needs_non
 @pytest.mark.parametrize("target", ["lint", "unit", "functional"])
 def test_the_small_tiers_by_name_ask_for_no_root(target: str):
     assert "needs root" not in make("--dry-run", target, "IS_ROOT=").stdout
+
+
+def test_who_is_not_root_is_told_how_to_get_a_browser_and_nothing_else(tmp_path: pathlib.Path):
+    stubs = {"dpkg-query": "exit 1", "id": "echo 1000", "apt-get": f"touch {tmp_path}/asked"}
+    for name, script in stubs.items():
+        program = tmp_path / name
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+    asked = subprocess.run(
+        ["testbed/setup.sh", "browser"],
+        cwd=ROOT,
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    told = asked.stdout.splitlines()[-1]
+    assert "apt-get install --no-install-recommends chromium" in told
+    assert "iproute2" not in told
+    assert not (tmp_path / "asked").exists()
