@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Iterator
 import lightkube
 import pytest
 from sidecar_lifecycle.model import resources, types
+from sidecar_lifecycle.shell.kube import access, events, lease, watch
 from sidecar_lifecycle.shell.kube import client as kube
-from sidecar_lifecycle.shell.kube import events, lease, watch
 from sidecar_lifecycle.shell.observers import gateways
 from sidecar_lifecycle.shell.shutdown import sources
 
@@ -47,7 +47,7 @@ async def connected(config) -> AsyncIterator[kube.Client]:
     """The workload's connection, until the last of its sockets is closed."""
     sockets = asyncio.get_running_loop()._selector.get_map()
     before = len(sockets)
-    made = kube.Client(config)
+    made = kube.Client(access.of_context(config))
     try:
         yield made
     finally:

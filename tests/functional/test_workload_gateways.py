@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from sidecar_lifecycle.shell.kube import access
 from sidecar_lifecycle.shell.kube import client as kube
 from sidecar_lifecycle.shell.observers import gateways
 
@@ -50,7 +51,7 @@ def api(client: Any) -> charm_cluster.Cluster:
 async def told(api: charm_cluster.Cluster, namespace: str, untrusted: Any) -> AsyncIterator[Told]:
     """Observe with exactly the shipped roles."""
     told = Told()
-    connection = kube.Client(untrusted)
+    connection = kube.Client(access.of_context(untrusted))
     owner = f"{namespace}.istio-integrator"
     async with running_task(gateways.Observer(connection, owner, told).run()):
         yield told

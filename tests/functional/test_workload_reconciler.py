@@ -25,8 +25,8 @@ from lightkube.resources.rbac_authorization_v1 import Role, RoleBinding
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell import settings as options
 from sidecar_lifecycle.shell.commands import run
+from sidecar_lifecycle.shell.kube import access, lease, watch
 from sidecar_lifecycle.shell.kube import client as kube
-from sidecar_lifecycle.shell.kube import lease, watch
 
 from tests.unit.workload import pods
 
@@ -259,7 +259,7 @@ async def test_narrow_role_serves_the_model(
     token = await new_token(admin, account)
     config = KubeConfig.from_file(kubeconfig).get()
     assert config is not None
-    connection = kube.Client(config._replace(user=User(token=token)))
+    connection = kube.Client(access.of_context(config._replace(user=User(token=token))))
     create(client, pods.pod_json(namespace=account))
     async with program(connection, account) as subject:
         await until(lambda: decisions(subject) == {"job-x": "stop"})
@@ -279,7 +279,7 @@ async def test_token_that_is_renewed_on_disk_is_used_when_the_old_one_ends(
     file.write_text(await new_token(admin, account, secrets[0]))
     config = KubeConfig.from_file(kubeconfig).get()
     assert config is not None
-    connection = kube.Client(config._replace(user=User(token_file=str(file))))
+    connection = kube.Client(access.of_context(config._replace(user=User(token_file=str(file)))))
 
     async def is_refused() -> bool:
         """A raw request: the apiserver remembers a good token for some seconds."""

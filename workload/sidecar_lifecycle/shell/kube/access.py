@@ -6,8 +6,12 @@ import os
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from . import errors
+
+if TYPE_CHECKING:
+    from lightkube.config.kubeconfig import SingleConfig
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -51,20 +55,29 @@ def of_kubeconfig(file: str) -> Access:
         NoAccess: It can't be read, or says nothing.
     """
     # In the pod nobody needs it, and it brings a second HTTP client: 5 MB.
-    from lightkube.config import client_adapter, kubeconfig  # noqa: PLC0415
+    from lightkube.config import kubeconfig  # noqa: PLC0415
     from lightkube.core import exceptions  # noqa: PLC0415
 
     try:
         config = kubeconfig.KubeConfig.from_file(file).get()
         assert config is not None
-        server, user = config.cluster.server, config.user
-        tls = None
-        if server.startswith("https") and user:
-            tls = client_adapter.verify_cluster(
-                config.cluster, user, config.abs_file, trust_env=False
-            )
+        return of_context(config)
     except exceptions.ConfigError as error:
         raise errors.NoAccess(str(error)) from error
+
+
+def of_context(config: SingleConfig) -> Access:
+    """Return what one context of a kubeconfig says.
+
+    Raises:
+        lightkube.core.exceptions.ConfigError: A file that it names is not there.
+    """
+    from lightkube.config import client_adapter  # noqa: PLC0415
+
+    server, user = config.cluster.server, config.user
+    tls = None
+    if server.startswith("https") and user:
+        tls = client_adapter.verify_cluster(config.cluster, user, config.abs_file, trust_env=False)
     return Access(
         server=server,
         tls=tls,
