@@ -333,7 +333,7 @@ def test_gateway_of_our_own_guards_hosts_that_others_bind_to_it(asking):
         # and until then they are guarded as we are where Istio can't tell us apart.
         for obj in tenant():
             asking.api.create(obj)
-        assert any("shared gateway" in message for message in asking.reconcile())
+        assert any("Gateway shop/web serves" in message for message in asking.reconcile())
         known = {"host": gateway_client.TENANT, "Cookie": COOKIE}
         assert waiting.eventually(lambda: visitor.get(**known).status == 200)
         assert visitor.get(host=gateway_client.TENANT).status == 302

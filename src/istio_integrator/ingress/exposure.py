@@ -248,7 +248,9 @@ class Ingress:
         if names := guards.guarded_too(context, target):
             shown = ", ".join(names[:_NAMED])
             logger.warning(
-                "%d Gateways of others are guarded like this model's: %s.", len(names), shown
+                "Gateways of others that are guarded like this model's (%d): %s.",
+                len(names),
+                shown,
             )
         steps = guard_change.filters_first(lambda: self._sleep(SETTLE))
         put_up = _created(self._scope.manifests.apply(guards.FOLDER, context, steps)[0])
