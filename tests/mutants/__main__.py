@@ -12,6 +12,7 @@ import argparse
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from typing import Self
 
 from tests.mutants import changes, chosen, running
 from tests.mutants.changes import ROOT, Change
@@ -29,6 +30,13 @@ class Trial:
         """Keep what is found out in the results."""
         self._results = results
         self._collected: dict[str, chosen.Collected] = {}
+        self._control_plane = running.ControlPlane()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._control_plane.end()
 
     def _suite(self, suite: chosen.Suite) -> chosen.Collected:
         if suite.name not in self._collected:
@@ -50,26 +58,40 @@ class Trial:
             difference=changes.difference(before, text),
             source=self._results.source(change.file),
             tests=self._results.tests,
+            functional=functional,
         )
-        for suite in [room.suite, *([chosen.FUNCTIONAL] if functional else [])]:
-            collected = self._suite(suite)
-            tests = collected.choice(change)
-            seconds = 60 + 3 * sum(collected.tests[name]["seconds"] for name in tests)
-            if tests:
-                with running.changed(COPY / change.file, text):
-                    ended = running.run(COPY, tests, seconds=seconds, work=WORK)
-                record.verdict = "survived"
-                if ended.how != "passed":
-                    is_unit = suite is not chosen.FUNCTIONAL
-                    record.verdict = "unit" if is_unit else "functional"
-                    record.how, record.by = ended.how, ended.by or tests[0]
-                    break
+        suites = {"unit": room.suite, "functional": chosen.FUNCTIONAL[room.suite]}
+        for verdict in suites if functional else ["unit"]:
+            collected = self._suite(suites[verdict])
+            if not (tests := collected.choice(change)):
+                continue
+            ended = self._run(change, text, tests, collected.longest(tests), verdict)
+            record.verdict = "survived"
+            if ended.how != "passed":
+                record.verdict = verdict
+                record.how, record.by = ended.how, ended.by or tests[0]
+                break
         record.seconds = round(time.monotonic() - began, 1)
         return record
 
+    def _run(
+        self, change: Change, text: str, tests: Sequence[str], seconds: float, tier: str
+    ) -> running.Ended:
+        if tier == "functional":
+            self._control_plane.start()
+        with running.changed(COPY / change.file, text):
+            ended = running.run(COPY, tests, seconds=seconds, work=WORK)
+        if tier == "functional" and ended.how != "passed":
+            # Whatever the tests did not come to take back is none of the next change's.
+            self._control_plane.end()
+        return ended
+
     def verify(self, records: Iterable[Record]) -> list[str]:
         """Run the tests that noticed changes once more without any; return those that fail."""
-        names = sorted({record.by for record in records if record.by})
+        noticing = [record for record in records if record.by]
+        names = sorted({record.by for record in noticing})
+        if any(record.verdict == "functional" for record in noticing):
+            self._control_plane.start()
         bad: list[str] = []
         while names and not bad:
             ended = running.run(COPY, names, seconds=1800, work=WORK)
@@ -79,15 +101,16 @@ class Trial:
         return bad
 
 
-def _work(rooms: Sequence[str], args: argparse.Namespace, results: Results) -> int:
-    trial = Trial(results)
+def _work(rooms: Sequence[str], args: argparse.Namespace, results: Results, trial: Trial) -> int:
     ends = time.monotonic() + args.hours * 3600
     queues = []
     for name in rooms:
         files = changes.sources(ROOMS[name].files)
         sample = changes.all_of(name, files, args.seed)[: args.sample]
         results.sampled(name, [change.rank for change in sample])
-        new = [change for change in sample if results.known(change) is None]
+        new = [
+            change for change in sample if results.known(change, functional=not args.unit) is None
+        ]
         print(f"{name}: {len(sample)} changes, {len(new)} of them to be tried", flush=True)
         queues.append(changes.made(new) if new else iter(()))
     fresh: list[Record] = []
@@ -135,7 +158,8 @@ def main() -> int:
         WORK.mkdir(parents=True, exist_ok=True)
         chosen.renewed(COPY)
         running.import_libraries()
-        failed = _work(args.room or [*ROOMS], args, results)
+        with Trial(results) as trial:
+            failed = _work(args.room or [*ROOMS], args, results, trial)
     records = [each for each in results.records if each.room in (args.room or ROOMS)]
     print(*table(records, results.explained), sep="\n")
     print(*survivors(records, results.explained), sep="\n")

@@ -17,7 +17,10 @@ import pytest
 from tests.mutants.changes import ROOT, Change
 
 LONGEST_TEST = 10.0
-"""Seconds of a test that is never chosen: fuzzers, and what waits for real time."""
+"""Seconds of a test that is never chosen: fuzzers, and what waits for real time.
+
+Without those of its fixtures, of which the session's take as long and are others' as well.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,12 +33,29 @@ class Suite:
     """Folders; when a file in one of them changes, it is seen anew which test runs what."""
     processes: int
     limit: float
-    """Seconds that the tests chosen for one change took altogether."""
+    """Seconds that the tests chosen for one change took altogether, without their fixtures."""
+    word: str = ""
+    """What a module has to name to be one of the suite."""
+
+    def modules(self, root: pathlib.Path) -> list[str]:
+        """Return the modules of the suite in a checkout."""
+        return [
+            str(path.relative_to(root))
+            for path in sorted((root / self.tests).rglob("test_*.py"))
+            if self.word in path.read_text()
+        ]
 
 
 WORKLOAD = Suite("workload", "tests/unit/workload", ("workload", "lib/integrator_contract"), 2, 30)
 CHARM = Suite("charm", "tests/unit/charm", ("src", "templates", "lib/integrator_contract"), 2, 30)
-FUNCTIONAL = Suite("functional", "tests/functional", (*WORKLOAD.about, *CHARM.about), 3, 60)
+_BOTH = *WORKLOAD.about, *CHARM.about
+FUNCTIONAL = {
+    WORKLOAD: Suite(
+        *("functional-workload", "tests/functional", _BOTH, 3, 60), word="sidecar_lifecycle"
+    ),
+    CHARM: Suite("functional-charm", "tests/functional", _BOTH, 3, 60),
+}
+"""The functional tests that may notice what the unit tests of a suite do not."""
 
 
 class Collected:
@@ -99,6 +119,11 @@ class Collected:
             if name in running and not seen["failed"]
         }
         return choose(seconds, self.suite.limit)
+
+    def longest(self, tests: Iterable[str]) -> float:
+        """Return the seconds after which tests can be taken to have no end."""
+        seen = (self.tests[name] for name in tests)
+        return 60 + 3 * sum(each["seconds"] + each["around"] for each in seen)
 
 
 def affected(text: str, line: int) -> tuple[range, set[str]]:
@@ -187,15 +212,12 @@ def collect(suite: Suite, copy: pathlib.Path, folder: pathlib.Path) -> Collected
     Raises:
         SystemExit: Pytest can't run them.
     """
-    modules = {
-        str(path.relative_to(copy)): digest(copy, [str(path.relative_to(copy))])
-        for path in sorted((copy / suite.tests).rglob("test_*.py"))
-    }
+    modules = {name: digest(copy, [name]) for name in suite.modules(copy)}
     # What is no module of tests stands behind all of them.
     helpers = [
         str(path.relative_to(copy))
         for path in (copy / suite.tests).rglob("*")
-        if path.is_file() and str(path.relative_to(copy)) not in modules
+        if path.is_file() and not path.name.startswith("test_")
     ]
     now = {"about": digest(copy, (*suite.about, *helpers)), "modules": modules}
     kept, seen = folder / f"{suite.name}.state", folder / f"{suite.name}.json"

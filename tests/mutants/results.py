@@ -77,6 +77,8 @@ class Record:
     how: str = ""
     by: str = ""
     seconds: float = 0.0
+    functional: bool = False
+    """Whether functional tests were asked, too."""
 
     @property
     def place(self) -> str:
@@ -129,12 +131,13 @@ class Results:
             self._sources[file] = hashlib.sha256(text).hexdigest()[:12]
         return self._sources[file]
 
-    def known(self, change: Change) -> Record | None:
-        """Return what is known of a change; a test that is new may notice what others did not."""
+    def known(self, change: Change, *, functional: bool = False) -> Record | None:
+        """Return what is known of a change; tests not asked yet may notice what others did not."""
         record = self._records.get(change.rank)
-        if record and (record.noticed or record.tests == self.tests):
+        if record is None or record.noticed:
             return record
-        return None
+        asked = record.tests == self.tests and record.functional >= functional
+        return record if asked else None
 
     def add(self, record: Record) -> None:
         """Keep what became of a change."""

@@ -19,6 +19,7 @@ from typing import NoReturn
 
 import pytest
 
+from testbed import cluster
 from tests.mutants.changes import ROOT
 
 LIBRARIES = (
@@ -37,6 +38,32 @@ class Ended:
     by: str
     """The test that failed first."""
     seconds: float
+
+
+class ControlPlane:
+    """The control plane that the functional tests of all changes share.
+
+    It is started for the first that needs it, and anew where a change may have left something in
+    it that fails the tests of the next one.
+    """
+
+    def __init__(self) -> None:
+        self._testbed = cluster.Testbed(f"mutants-{os.getpid()}")
+        self._is_up = False
+
+    def start(self) -> None:
+        """Have one; tests/functional/conftest.py finds it by its name."""
+        if not self._is_up:
+            self._is_up = True
+            self._testbed.up(cluster.Options(control_plane_only=True))
+            os.environ["FUNCTIONAL_TESTBED"] = self._testbed.name
+
+    def end(self) -> None:
+        """End it, if there is one."""
+        if self._is_up:
+            os.environ.pop("FUNCTIONAL_TESTBED", None)
+            self._testbed.down()
+            self._is_up = False
 
 
 def import_libraries() -> None:

@@ -258,6 +258,10 @@ def test_run_goes_on_where_the_last_ended_except_for_what_changed(tmp_path):
     (change,) = changes.ranked("rules", [{**place(4, 8, "AddNot"), "file": file}], 1)
     known = [rank for rank in ranks if again.known(dataclasses.replace(change, rank=rank))]
     assert known == ["noticed", "survived", "noticed-then"]
+    survived = dataclasses.replace(change, rank="survived")
+    assert again.known(survived, functional=True) is None
+    kept.add(record(**now, rank="survived", verdict="survived", functional=True))
+    assert kept.known(survived, functional=True)
     again.forget({"noticed"})
     assert {each.rank for each in results.Results(tmp_path / "kept.jsonl").records} == {
         "survived",
