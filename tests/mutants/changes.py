@@ -68,6 +68,8 @@ def _meaningless(node: ast.AST) -> Iterable[ast.AST | None]:
             found = (node,)
         case ast.Call(func=ast.Attribute(value=ast.Name(id=name))) if name in _LOGGERS:
             found = (node,)
+        case ast.Call(func=ast.Attribute(attr="create_task"), keywords=named):
+            found = named
         case (
             ast.Assert()
             | ast.Call(func=ast.Name(id="cast" | "TypeVar"))

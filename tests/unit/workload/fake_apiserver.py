@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import copy
 import functools
+import http
 import json
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
@@ -26,6 +27,7 @@ from tests.unit.workload.fake_proxy import Proxy
 Key = tuple[str, str, str]
 """Plural, namespace, name."""
 PROXY = "istio-proxy"
+PROTOCOL = "v4.channel.k8s.io"
 
 
 class FakeApiserver(api_objects.Objects):
@@ -45,6 +47,8 @@ class FakeApiserver(api_objects.Objects):
         self.before_answer: Callable[[str, str], None] = lambda method, path: None
         self.admission: Callable[[Object], Object] = lambda item: item
         """What a dry run makes of an object."""
+        self.token = "t"
+        """Whose bearer is let in."""
         self.in_flight = 0
         self.most_in_flight = 0
 
@@ -58,7 +62,7 @@ class FakeApiserver(api_objects.Objects):
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
         await site.start()
         port = self._runner.addresses[0][1]
-        self.client = Client(Access(server=f"http://127.0.0.1:{port}", token="t"))
+        self.client = Client(Access(server=f"http://127.0.0.1:{port}", token=self.token))
         return self.client
 
     async def __aexit__(self, *_: object) -> None:
@@ -137,8 +141,8 @@ class FakeApiserver(api_objects.Objects):
             if part in path:
                 self.failures.remove(failure)
                 return _status(status, "Injected", headers)
-        if self.denied(request.method, path):
-            return _status(403, "Forbidden")
+        if refused := self._refusal(request):
+            return _status(refused, http.HTTPStatus(refused).phrase)
         _, plural, namespace, name, sub = api_objects.Address.of(path)
         if sub in ("portforward", "exec"):
             return await self._stream(request, namespace, name, sub)
@@ -147,6 +151,11 @@ class FakeApiserver(api_objects.Objects):
                 return await self._watch(request, plural, namespace)
             return self._list(request, plural, namespace)
         return await self._single(request, (plural, namespace, name))
+
+    def _refusal(self, request: web.Request) -> int:
+        if request.headers.get("Authorization") != f"Bearer {self.token}":
+            return 401
+        return 403 if self.denied(request.method, request.path) else 0
 
     async def _single(  # noqa: PLR0911 - one answer per verb
         self, request: web.Request, key: Key
@@ -262,11 +271,13 @@ class FakeApiserver(api_objects.Objects):
     ) -> web.StreamResponse:
         if ("pods", namespace, name) not in self.objects:
             return _status(404, "NotFound")
+        if PROTOCOL not in request.headers.get("Sec-WebSocket-Protocol", ""):
+            return _status(400, "BadRequest")
         proxy = self.proxies[name]
         if sub == "exec" and proxy.exec_mode == "forbidden":
             return _status(403, "Forbidden")
         quits = functools.partial(self._quit, namespace, name)
-        socket = web.WebSocketResponse(protocols=("v4.channel.k8s.io",))
+        socket = web.WebSocketResponse(protocols=(PROTOCOL,))
         await socket.prepare(request)
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)

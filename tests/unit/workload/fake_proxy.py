@@ -15,7 +15,8 @@ class Proxy:
     def __init__(self) -> None:
         self.mode = "ok"
         """ok, deaf (200, but runs on), mute (ends, no answer), cut (its connection ends, and it
-        does two seconds later), lingers (ends, but the connection does not), 403, 500, refused,
+        does two seconds later), lingers (ends, but the connection does not), silent (its port is
+        never announced), 403, 500, refused,
         hang, vanish, no-http, digits (a status of 5,000)."""
         self.exec_mode = "ok"
         """ok, exit-1, missing, hang, forbidden, talks."""
@@ -29,6 +30,8 @@ class Proxy:
     ) -> None:
         """Take a request to quit that comes by a port-forward."""
         port = int(request.query["ports"]).to_bytes(2, "little")
+        if self.mode == "silent":
+            await self.release.wait()
         await socket.send_bytes(b"\x00" + port)
         await socket.send_bytes(b"\x01" + port)
         if self.mode == "refused":

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sidecar_lifecycle.model import types
-from sidecar_lifecycle.shell.kube import access, backoff, client, errors
+from sidecar_lifecycle.shell.kube import access, backoff, client, errors, streams
 
 from testbed import certificates
-from tests.unit.workload.fake_apiserver import until
+from tests.unit.workload import pods
+from tests.unit.workload.fake_apiserver import FakeApiserver, until
 
 
 def credentials(token_file: Path | None, token: str | None = None) -> client.Credentials:
@@ -165,6 +166,70 @@ async def deaf(tmp_path: Path) -> AsyncIterator[client.Client]:
     leave.set()
     server.close()
     await server.wait_closed()
+
+
+async def ask(connection: client.Client) -> None:
+    await connection.request("GET", "/api/v1/pods")
+
+
+async def watch(connection: client.Client) -> None:
+    async with connection.stream("/api/v1/pods", params={}, idle=60):
+        pass
+
+
+async def forward(connection: client.Client) -> None:
+    async with streams.port_forward(connection, "kubeflow", "job-x", 15020, deadline=5):
+        pass
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[FakeApiserver]:
+    fake = FakeApiserver()
+    async with fake:
+        fake.put("pods", pods.pod_json())
+        yield fake
+
+
+@pytest.mark.parametrize("use", [ask, watch, forward])
+async def test_token_that_is_refused_is_read_anew_for_the_next_try(
+    cluster: FakeApiserver, tmp_path: Path, use: Callable[[client.Client], Awaitable[None]]
+):
+    path = tmp_path / "token"
+    path.write_text(cluster.token)
+    way_in = access.Access(server=cluster.client.server, token=cluster.token, token_file=path)
+    connection = client.Client(way_in)
+    await use(connection)
+
+    path.write_text("second")
+    cluster.failures = [("/pods", 403, {})]
+    with pytest.raises(errors.StatusError):
+        await use(connection)
+    await use(connection)  # what is forbidden is so to whoever the token says
+
+    cluster.token = "second"
+    with pytest.raises(errors.StatusError) as raised:
+        await use(connection)
+    assert raised.value.code == 401
+    await use(connection)
+    await connection.close()
+
+
+@pytest.mark.parametrize("use", [ask, watch])
+async def test_answers_from_300_on_are_errors(
+    cluster: FakeApiserver, use: Callable[[client.Client], Awaitable[None]]
+):
+    cluster.failures = [("/pods", 299, {}), ("/pods", 300, {})]
+    await use(cluster.client)
+    with pytest.raises(errors.StatusError) as raised:
+        await use(cluster.client)
+    assert raised.value.code == 300
+
+
+async def test_request_without_an_answer_ends(deaf: client.Client):
+    async with asyncio.timeout(5):
+        with pytest.raises(errors.Unreachable):
+            await deaf.request("GET", "/asked", timeout=0.05)
+    await deaf.close()
 
 
 async def test_closing_leaves_no_connection_to_a_server_that_says_no_goodbye(

@@ -10,7 +10,7 @@ import pytest
 from sidecar_lifecycle.shell.kube import errors, streams
 
 from tests.unit.workload import pods
-from tests.unit.workload.fake_apiserver import FakeApiserver
+from tests.unit.workload.fake_apiserver import FakeApiserver, until
 
 VIRTUAL_TIME = True
 
@@ -56,6 +56,29 @@ async def test_hang_ends_at_the_deadline(cluster: FakeApiserver):
     with pytest.raises(errors.Unreachable):
         await post(cluster)
     assert asyncio.get_running_loop().time() - began < 7
+
+
+async def test_port_is_not_open_before_the_kubelet_says_so(cluster: FakeApiserver):
+    """What comes after may compare the pod once more, and must not have to wait then."""
+    cluster.proxies["job-x"].mode = "silent"
+    opened = False
+    with pytest.raises(errors.Unreachable):
+        async with streams.port_forward(cluster.client, "kubeflow", "job-x", 15020, deadline=5):
+            opened = True
+    assert not opened
+
+
+async def test_connections_end_behind_what_needed_them(cluster: FakeApiserver):
+    async with streams.port_forward(cluster.client, "kubeflow", "job-x", 15020, deadline=5):
+        assert cluster.in_flight == 1
+    await until(lambda: not cluster.in_flight)
+    cluster.proxies["job-x"].exec_mode = "hang"
+    with pytest.raises(errors.Unreachable):
+        await streams.run_command(
+            cluster.client, "kubeflow", "job-x", "istio-proxy", ["pilot-agent"], deadline=5
+        )
+    await until(lambda: not cluster.in_flight)
+    await until(lambda: not streams._closing)
 
 
 async def test_absent_pod_is_the_apis_404(cluster: FakeApiserver):
@@ -116,6 +139,11 @@ async def test_status_code_of_thousands_of_digits_is_no_http(cluster: FakeApiser
             137,
             id="exit-code",
         ),
+        pytest.param(
+            {"details": {"causes": [{"reason": "ExitCode", "message": "4294967295"}]}},
+            4294967295,
+            id="largest",
+        ),
     ],
 )
 def test_last_frame_of_exec_tells_the_exit_code(payload: object, code: int):
@@ -127,7 +155,10 @@ DIGITS = b'{"details":{"causes":[{"reason":"ExitCode","message":"%s"}]}}' % (b"1
 
 @pytest.mark.parametrize(
     "payload",
-    [b"not json", b'{"status": "Failure", "message": "no"}', b'{"a":' + b"[" * 2000, DIGITS],
+    [
+        *(b"not json", b'{"status": "Failure", "message": "no"}', b'{"a":' + b"[" * 2000, DIGITS),
+        b'{"details":{"causes":[{"reason":"ExitCode","message":"10000000000"}]}}',
+    ],
 )
 def test_last_frame_without_exit_code_is_an_error(payload: bytes):
     with pytest.raises(errors.StreamError):

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from sidecar_lifecycle.decide import finished
 from sidecar_lifecycle.decide.stopping import State
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell import metrics
+from sidecar_lifecycle.shell.kube import errors
 from sidecar_lifecycle.shell.kube.fence import Fence
 from sidecar_lifecycle.shell.shutdown import slots, stop, stops
 from sidecar_lifecycle.shell.shutdown.view import Tracked, View
@@ -231,3 +233,61 @@ class Crowd(RuleBasedStateMachine):
 
 Crowd.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
 TestCrowd = Crowd.TestCase
+
+
+def test_pods_are_counted_by_what_is_decided_about_them_until_they_go():
+    def counted(action: str) -> float:
+        rows = next(iter(metrics.PODS.collect())).samples
+        return sum(row.value for row in rows if row.labels["decision"] == action)
+
+    before = counted("wait"), counted("stop")
+    view = View(lambda pod: finished.finished(pod, finished.Policy()))
+    view.update(msgspec.convert(pods.pod_json(pods.running()), types.Pod))
+    assert (counted("wait"), counted("stop")) == (before[0] + 1, before[1])
+    ended = view.update(msgspec.convert(pods.pod_json(), types.Pod))
+    assert view.again(ended) is ended
+    assert (counted("wait"), counted("stop")) == (before[0], before[1] + 1)
+    assert view.remove("another") is None
+    assert view.remove("uid-1") is ended
+    assert (counted("wait"), counted("stop")) == before
+
+
+def unreachable(cause: Exception) -> errors.Unreachable:
+    error = errors.Unreachable("no answer")
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "result", "is_tried_the_other_way"),
+    [
+        *(
+            pytest.param(errors.StatusError(code, "", ""), result, other, id=str(code))
+            for code, result, other in (
+                (400, "refused", True),
+                (401, "forbidden", True),
+                (402, "refused", True),
+                (403, "forbidden", True),
+                (404, "gone", False),
+                (428, "refused", True),
+                (429, "busy", False),
+                (430, "refused", True),
+                (499, "refused", True),
+                (500, "unavailable", False),
+                (503, "unavailable", False),
+            )
+        ),
+        pytest.param(errors.StreamError("nobody listens"), "refused", True, id="stream"),
+        pytest.param(unreachable(TimeoutError()), "timeout", True, id="timeout"),
+        pytest.param(unreachable(OSError()), "unavailable", False, id="network"),
+    ],
+)
+def test_next_try_goes_the_way_that_the_failure_of_this_one_suggests(
+    error: errors.KubeError, result: str, is_tried_the_other_way: bool
+):
+    assert stop.classify(error) == result
+    for way in stop.Transport:
+        outcome = stop.Outcome(stop.classify(error), way)
+        wanted = way.other if is_tried_the_other_way else way
+        assert stop.next_transport(outcome, frozenset()) is wanted
+        assert stop.next_transport(outcome, frozenset({wanted})) is wanted.other

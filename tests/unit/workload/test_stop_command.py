@@ -24,7 +24,7 @@ async def ask(
             "kind": "Config",
             "current-context": "x",
             "clusters": [{"name": "x", "cluster": {"server": client.server}}],
-            "users": [{"name": "x", "user": {"token": "none"}}],
+            "users": [{"name": "x", "user": {"token": cluster.token}}],
             "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
         }
         path = tmp_path / "kubeconfig"

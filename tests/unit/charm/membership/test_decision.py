@@ -1,6 +1,7 @@
 """What becomes of a namespace's labels, whatever they are and whoever set them."""
 
 import hypothesis
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -137,3 +138,87 @@ def test_namespace_is_left_as_it_is_where_ambient_lacks_something(place, alive):
 @given(RECORDS.filter(bool))
 def test_record_survives_being_written(record):
     assert records.Record.read(record.written()) == record
+
+
+@given(places(), WANTED, st.booleans())
+def test_who_changes_nothing_forgets_nothing(place, wanted, alive):
+    labels, record = place
+    found = decision.decide(
+        namespace="ns",
+        labels=labels,
+        record=record,
+        owner="me",
+        member_labels=wanted,
+        alive=alive,
+        data_plane="ambient" if wanted == AMBIENT else "sidecar",
+    )
+    if not found.labels:
+        assert found.record == record
+    assert not (found.blocked and found.labels)
+
+
+@pytest.mark.parametrize(
+    ("labels", "wanted", "advice"),
+    [
+        ({"istio.io/rev": "x"}, {"istio.io/rev": "canary"}, "change revision to match, or run: "),
+        (ENABLED, AMBIENT, ": run: "),
+    ],
+)
+def test_label_of_somebody_else_is_named_with_what_to_do(labels, wanted, advice):
+    (key,) = labels
+    message = decided(labels, None, wanted).blocked
+    assert message.endswith(f"{advice}kubectl label ns ns {key}-")
+    assert ("revision" in message) is ("revision" in advice)
+
+
+def apart(labels, record, membership, data_plane, missing=""):
+    return decision.decide_apart(
+        namespace="ns",
+        labels=labels,
+        record=record,
+        owner="me",
+        membership=membership,
+        data_plane=data_plane,
+        missing=missing,
+    )
+
+
+PLANES = st.sampled_from(["sidecar", "ambient"])
+
+
+@given(places(), st.sampled_from(["none", "selected"]), PLANES)
+def test_namespace_that_is_not_to_join_gets_back_what_it_had(place, membership, plane):
+    labels, record = place
+    found = apart(labels, record, membership, plane)
+    after = merged(labels, found.labels)
+    if record is None:
+        assert (found.record, found.labels) == (None, {})
+    elif record.owner == "other":
+        assert (found.record, found.labels) == (record, {})
+        assert found.blocked
+    else:
+        assert found.record == records.Record("me", {}, {})
+        assert after == merged(labels, decision.leave(labels, record))
+
+
+@given(places().filter(lambda place: not place[1] or place[1].owner == "me"), PLANES)
+def test_who_is_not_to_join_is_told_what_the_namespace_says(place, plane):
+    labels, record = place
+    left = merged(labels, decision.leave(labels, record) if record else {})
+    says = {key: left[key] for key in left if key != "team"}
+    none = apart(labels, record, "none", plane)
+    is_ambient = says.get("istio.io/dataplane-mode") == "ambient"
+    assert none.data_plane == (plane if is_ambient else "sidecar")
+    assert (none.joined, none.blocked) == (False, "")
+
+    selected = apart(labels, record, "selected", plane)
+    assert selected.joined is not bool(selected.blocked)
+    assert selected.data_plane == ("sidecar" if selected.blocked else plane)
+    if not says:
+        assert selected.joined
+    lacking = apart(labels, record, "selected", plane, "no ztunnel")
+    assert not lacking.joined
+    if selected.joined:
+        assert (lacking.blocked, lacking.record, lacking.labels) == ("no ztunnel", record, {})
+    else:
+        assert lacking.blocked == selected.blocked

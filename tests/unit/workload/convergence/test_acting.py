@@ -9,11 +9,14 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import prometheus_client
 import pytest
-from sidecar_lifecycle.decide.convergence import memory
+from sidecar_lifecycle.decide.convergence import facts, memory
+from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell.convergence import cluster as hands
-from sidecar_lifecycle.shell.convergence import controller
+from sidecar_lifecycle.shell.convergence import controller, metrics
+from sidecar_lifecycle.shell.kube import events
 from sidecar_lifecycle.shell.settings import Settings
 
 from tests.unit.workload import fake_apiserver, pods
@@ -149,6 +152,25 @@ async def test_answer_of_the_injector_is_acted_on_before_the_next_look(cluster: 
     evicted = cluster.requests.index(("POST", f"{pods_of_the_model}/web-0/eviction"))
     look = ("GET", f"/api/v1/namespaces/{MODEL}/configmaps/{MEMORY}")
     assert look not in cluster.requests[asked:evicted]
+
+
+async def test_answer_about_a_workload_that_is_gone_is_forgotten(cluster: Apiserver):
+    clock = LoopClock()
+    answer = facts.Answer(verdict="injects", message="", uid="uid-1", at=EPOCH)
+    pod = msgspec.convert(without_sidecar(), types.Pod)
+    looking = controller.Controller(
+        cluster=hands.Cluster(cluster.client, SETTINGS, clock.now),
+        settings=SETTINGS,
+        leadership=Voted(is_leader=False),
+        recorder=events.Recorder(cluster.client),
+        figures=metrics.Metrics(prometheus_client.CollectorRegistry()),
+        progress=lambda: None,
+        clock=clock,
+        pods={(MODEL, "web-0"): pod},
+        answers={"StatefulSet/web": answer, "StatefulSet/gone": answer},
+    )
+    await looking.look()
+    assert looking.answers == {"StatefulSet/web": answer}
 
 
 async def test_stand_by_looks_and_does_nothing_until_it_leads(cluster: Apiserver):

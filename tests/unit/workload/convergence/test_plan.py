@@ -204,6 +204,10 @@ def test_a_model_settled_long_before_us_is_only_proposed():
     assert first.summary.settled_before_us
     assert first.summary.proposed == 2
     assert first.summary.converging == 0
+    one = snapshot(old[0], answers=answers, application_created=NOW)
+    assert decide(one, first.memory).summary.settled_before_us
+    none = snapshot(dataclasses.replace(old[0], in_mesh=True), application_created=NOW)
+    assert not decide(none, first.memory).summary.settled_before_us
 
     # A pod that misses its sidecar later is ours to fix, the old ones stay a proposal.
     young = replica("c-0", created=NOW + 10, ready_since=NOW - 100)
@@ -235,6 +239,7 @@ def test_without_auto_nothing_happens_unasked(mode):
     assert not decided.evict
     assert not decided.ask
     assert decided.summary.proposed == 1
+    assert not decided.summary.settled_before_us
 
 
 def asked(*uids, **values):
@@ -265,10 +270,10 @@ def test_asking_lifts_an_older_guard_but_not_the_one_that_follows():
     older = asked("uid-a-0", guards=guarded().guards)
     assert decide(shot, older).evict
 
-    newer = asked("uid-a-0", guards=guarded(since=NOW + 1).guards)
-    decided = decide(shot, newer)
-    assert not decided.evict
-    assert decided.memory.request is None
+    for since in (NOW, NOW + 1):
+        decided = decide(shot, asked("uid-a-0", guards=guarded(since=since).guards))
+        assert not decided.evict
+        assert decided.memory.request is None
 
 
 def test_a_pod_that_is_not_ours_is_not_evicted_even_when_asked_for():
@@ -289,6 +294,15 @@ def test_the_summary_counts_what_we_may_fix_apart_from_what_is_only_reported():
 
     assert (summary.eligible, summary.in_mesh, summary.reported) == (2, 1, 1)
     assert summary.converging == 1
+
+
+def test_pods_with_another_proxy_are_counted_unless_they_go_away():
+    pods = [
+        replica("a-0", in_mesh=True, stale="1.29"),
+        replica("b-0", in_mesh=True, stale="1.29", terminating=True),
+        replica("c-0", in_mesh=True),
+    ]
+    assert decide(snapshot(*pods)).summary.stale == 1
 
 
 def test_a_workload_that_is_scaled_to_nothing_is_left_to_go():

@@ -34,13 +34,13 @@ def test_it_begins_with_the_first_eviction():
 
 
 def test_what_is_left_takes_as_long_for_each_as_what_is_over():
-    remembered = under_way(since=NOW - 200, done=3, latest=NOW - 50)
+    remembered = under_way(since=NOW - 4000, done=3, latest=NOW - 50)
 
     decided = decide(snapshot(replacement(), *LEFT), remembered)
 
-    assert decided.memory.pace == memory.Pace(since=NOW - 200, done=4, latest=NOW)
+    assert decided.memory.pace == memory.Pace(since=NOW - 4000, done=4, latest=NOW)
     assert decided.summary.converging == 6
-    assert decided.summary.minutes_left == 200 / 4 * 6 / 60
+    assert decided.summary.minutes_left == 4000 / 4 * 6 / 60
 
 
 @given(st.floats(0, 500))

@@ -52,6 +52,23 @@ def test_a_pod_that_is_being_replaced_is_counted_once(pods):
     assert (summary.in_mesh, summary.converging, summary.eligible) == (1, 2, 3)
 
 
+@pytest.mark.parametrize(
+    ("replacing", "was", "counts"),
+    [
+        # A pod that serves is in the mesh, though its round goes on for want of another.
+        pytest.param({"ready_since": NOW - 1}, 3, (2, 0), id="ready"),
+        pytest.param({"ready_since": None}, 3, (1, 1), id="starting"),
+        pytest.param({"ready_since": None, "terminating": True}, 3, (1, 1), id="terminating"),
+    ],
+)
+def test_a_replacement_is_in_the_mesh_or_on_its_way(replacing, was, counts):
+    pods = [replica("a-1", in_mesh=True, ready_since=None), replacement(**replacing)]
+    known = ("uid-a-0", "uid-a-1")
+    summary = decide(snapshot(*pods), remembering(known=known, ready_before=was)).summary
+
+    assert (summary.in_mesh, summary.converging) == counts
+
+
 def test_a_crash_looping_pods_round_ends_when_its_replacement_is_there():
     shot = snapshot(replacement(ready_since=None), desired={"StatefulSet/a": 1})
 
@@ -59,9 +76,12 @@ def test_a_crash_looping_pods_round_ends_when_its_replacement_is_there():
 
 
 def test_an_eviction_that_never_happened_is_forgotten_after_a_while():
-    decided = decide(snapshot(replica()), remembering(since=NOW - 31))
-
+    decided = decide(snapshot(replica()), remembering(since=NOW - 30))
     assert decided.memory.rounds == {}
+
+    pending = decide(snapshot(replica()), remembering(since=NOW - 29))
+    assert pending.memory.rounds
+    assert pending.wake_at == NOW + 1
 
 
 @pytest.mark.parametrize("gone", [True, False], ids=["deleted", "switched-off"])
@@ -84,6 +104,15 @@ def test_a_replacement_without_sidecar_is_asked_about_before_it_is_blamed():
 
     assert [each.uid for each in decided.ask] == ["new"]
     assert "StatefulSet/a" in decided.memory.rounds
+
+
+def test_of_several_replacements_without_sidecar_the_first_is_asked_about_and_named():
+    bad = [replacement(in_mesh=False, name=f"a-{number}", uid=f"new-{number}") for number in "01"]
+    assert [each.uid for each in decide(snapshot(*bad), remembering()).ask] == ["new-0"]
+
+    shot = snapshot(*bad, answers=[("StatefulSet/a", "injects", "new-0")])
+    guard = decide(shot, remembering()).memory.guards["StatefulSet/a"]
+    assert guard.message.startswith("a-0, created in place of an evicted pod")
 
 
 def test_a_replacement_without_sidecar_ends_it():
@@ -129,18 +158,26 @@ def test_a_guard_holds_until_something_changes(remembered, pods, want):
     assert bool(decided.memory.guards) is want
 
 
+def test_a_guard_that_ends_by_itself_is_looked_at_again_then():
+    assert decide(snapshot(replica()), guarded(until=NOW + 50)).wake_at == NOW + 50
+
+
 def test_a_replacement_that_does_not_come_up_is_reported_and_holds_its_slot():
     shot = snapshot(replacement(ready_since=None), desired={"StatefulSet/a": 1})
-    decided = decide(shot, remembering(since=NOW - 700))
+    decided = decide(shot, remembering(since=NOW - 3600))
 
     (trouble,) = decided.summary.guarded
     assert trouble.reason == "ReplacementNotReady"
+    assert "(60 min)" in trouble.message
+    assert decided.summary.converging == 0
     assert "restart-uninjected" in trouble.message
     assert decided.memory.rounds
 
 
-def test_a_replacement_that_the_injector_skips_ends_it_for_a_while():
-    shot = snapshot(replacement(in_mesh=False), answers=[("StatefulSet/a", "skips", "new")])
+@pytest.mark.parametrize("ready_since", [NOW - 300, None], ids=["ready", "starting"])
+def test_a_replacement_that_the_injector_skips_ends_it_for_a_while(ready_since):
+    skipped = replacement(in_mesh=False, ready_since=ready_since)
+    shot = snapshot(skipped, answers=[("StatefulSet/a", "skips", "new")])
     guard = decide(shot, remembering()).memory.guards["StatefulSet/a"]
 
     assert (guard.reason, guard.until) == ("InjectorSkips", NOW + 600)

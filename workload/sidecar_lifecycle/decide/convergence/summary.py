@@ -83,7 +83,7 @@ def _coming(ledger: Ledger, workload: str) -> int:
     """Count the pods that a round still owes its workload and that are no rows."""
     pods = ledger.workloads.get(workload, [])
     live = sum(not each.terminating for each in pods)
-    absent = live < ledger.snapshot.desired.get(workload, 0)
+    absent = live < ledger.snapshot.desired[workload]
     return absent + sum(_is_coming(ledger, each) for each in pods)
 
 

@@ -159,7 +159,6 @@ class Client:
                     protocols=protocols,
                     headers=self._credentials.headers(),
                     max_msg_size=1 << 20,
-                    autoping=True,
                 )
             except aiohttp.WSServerHandshakeError as error:
                 if error.status == 401:

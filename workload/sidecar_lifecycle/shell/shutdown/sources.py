@@ -176,7 +176,6 @@ class Pods:
 
     async def _each_namespace(self) -> None:
         """Watch served namespaces one by one until the cluster-wide list is allowed."""
-        self._started = True
         async with contextlib.AsyncExitStack() as stack:
             watches: dict[str, asyncio.Task[None]] = {}
             stack.push_async_callback(_cancel_all, watches)

@@ -1,0 +1,190 @@
+"""What convergence reads of the cluster, how often, and how it takes an injector's answer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+from sidecar_lifecycle.decide.convergence import facts
+from sidecar_lifecycle.model import types
+from sidecar_lifecycle.shell.convergence import cluster as hands
+from sidecar_lifecycle.shell.kube import errors
+from sidecar_lifecycle.shell.settings import Settings
+
+from tests.unit.workload import pods
+from tests.unit.workload.fake_apiserver import FakeApiserver
+
+MODEL = "kubeflow"
+SETTINGS = Settings(
+    model=MODEL, application="istio-integrator", unit="istio-integrator/0", joined=True
+)
+PROFILE = {"app.kubernetes.io/part-of": "kubeflow-profile"}
+SCOPE = SETTINGS.scope({"istio-injection": "enabled"})
+REPLICA = facts.Replica(name="web-0", uid="uid-1", created=0.0, workload="StatefulSet/web")
+
+
+class Clock:
+    now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[FakeApiserver]:
+    fake = FakeApiserver()
+    async with fake:
+        fake.namespace(MODEL, labels={"istio-injection": "enabled"})
+        spec = {"replicas": 1, "template": {"spec": {"containers": [{"name": "main"}]}}}
+        metadata = {"name": "web", "namespace": MODEL, "uid": "uid-of-web"}
+        fake.put("statefulsets", {"metadata": metadata, "spec": spec})
+        yield fake
+
+
+def subject(cluster: FakeApiserver, clock: Clock | None = None) -> hands.Cluster:
+    return hands.Cluster(cluster.client, SETTINGS, clock or Clock())
+
+
+def asked(cluster: FakeApiserver, end: str) -> int:
+    return sum(path.endswith(end) for _, path in cluster.requests)
+
+
+def pod_of(kind: str, name: str) -> types.Pod:
+    owner = {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": f"uid-of-{name}"}
+    return msgspec.convert(
+        pods.pod_json(ownerReferences=[{**owner, "controller": True}]), types.Pod
+    )
+
+
+def replica_set(cluster: FakeApiserver, name: str, *owners: str) -> types.Pod:
+    """Create a ReplicaSet; return a pod of it."""
+    references = [
+        {"apiVersion": "apps/v1", "kind": "Deployment", "name": owner, "uid": owner}
+        for owner in owners
+    ]
+    metadata = {"name": name, "namespace": MODEL, "uid": f"uid-of-{name}"}
+    cluster.put("replicasets", {"metadata": {**metadata, "ownerReferences": references}})
+    return pod_of("ReplicaSet", name)
+
+
+async def test_replica_set_is_read_once_while_it_has_pods_and_a_deployment(cluster: FakeApiserver):
+    owned, orphan = replica_set(cluster, "rs-owned", "web"), replica_set(cluster, "rs-orphan")
+    reader = subject(cluster)
+    for _ in range(2):
+        found = (await reader.owners([owned, orphan, pod_of("StatefulSet", "web")])).found
+        assert {*found} == {
+            ("StatefulSet", "web"),
+            ("ReplicaSet", "rs-owned"),
+            ("ReplicaSet", "rs-orphan"),
+        }
+        assert [each.name for each in found["ReplicaSet", "rs-owned"].owners] == ["web"]
+    assert (asked(cluster, "/rs-owned"), asked(cluster, "/rs-orphan")) == (1, 2)
+    assert asked(cluster, "/replicasets/web") == 0
+
+    await reader.owners([orphan])
+    await reader.owners([owned])
+    assert asked(cluster, "/rs-owned") == 2
+
+
+async def test_replica_set_that_is_gone_is_nobodys_owner(cluster: FakeApiserver):
+    found = (await subject(cluster).owners([pod_of("ReplicaSet", "gone")])).found
+    assert {*found} == {("StatefulSet", "web")}
+
+
+def elsewhere(namespace: str, name: str, *, proxy: bool = False, **extra: Any) -> dict[str, Any]:
+    pod = pods.pod_json(pods.running(), namespace=namespace, name=name, policy="Always", **extra)
+    if not proxy:
+        pod["spec"]["containers"] = pod["spec"]["containers"][:1]
+    return pod
+
+
+async def test_pods_without_their_sidecar_are_found_in_the_namespaces_that_are_looked_after(
+    cluster: FakeApiserver,
+):
+    member = {"istio-injection": "enabled"}
+    cluster.namespace("team", labels={**PROFILE, **member})
+    cluster.namespace("apart", labels=PROFILE)
+    cluster.namespace("another", labels=member)
+    for number, namespace in enumerate((MODEL, "team", "apart", "another")):
+        cluster.put("pods", elsewhere(namespace, "bare", uid=f"bare-{number}"))
+        cluster.put("pods", elsewhere(namespace, "good", uid=f"good-{number}", proxy=True))
+    over = elsewhere("team", "over", uid="over")
+    over["status"]["phase"] = "Succeeded"
+    cluster.put("pods", over)
+
+    found = await subject(cluster).elsewhere()
+
+    assert [(each.namespace, each.name) for each in found] == [("team", "bare")]
+
+
+@pytest.mark.parametrize(
+    ("code", "verdict", "words"),
+    [
+        pytest.param(403, "refused", "the next pod of StatefulSet/web would be refused", id="403"),
+        pytest.param(428, "refused", "would be refused", id="428"),
+        pytest.param(429, "down", "pods can't be created now", id="429"),
+        pytest.param(430, "refused", "would be refused", id="430"),
+        pytest.param(499, "refused", "would be refused", id="499"),
+        pytest.param(500, "down", "pods can't be created now", id="500"),
+        pytest.param(599, "down", "pods can't be created now", id="599"),
+        pytest.param(600, "refused", "would be refused", id="600"),
+    ],
+)
+async def test_refusal_of_the_trial_is_of_this_workload_or_of_the_time(
+    cluster: FakeApiserver, code: int, verdict: str, words: str
+):
+    cluster.failures = [(f"/namespaces/{MODEL}/pods", code, {})]
+    answer = await subject(cluster).ask(REPLICA, SCOPE)
+    assert (answer.verdict, answer.uid, answer.at) == (verdict, "uid-1", Clock.now)
+    assert words in answer.message
+
+
+@pytest.mark.parametrize(
+    ("images", "verdict"),
+    [
+        pytest.param({"main", "x"}, "injects", id="all"),
+        pytest.param({"x"}, "skips", id="others-only"),
+        pytest.param(set[str](), "down", id="none"),
+    ],
+)
+async def test_injector_that_gives_others_a_sidecar_skips_this_workload(
+    cluster: FakeApiserver, images: set[str], verdict: str
+):
+    """Who gives nobody one is taken to be away."""
+
+    def injected(pod: dict[str, Any]) -> dict[str, Any]:
+        spec = pod["spec"]
+        is_of_web = spec["containers"][0]["name"] == "main"
+        if ("main" if is_of_web else "x") not in images:
+            return pod
+        proxies = [*spec["containers"], {"name": "istio-proxy"}]
+        return {**pod, "spec": {**spec, "containers": proxies}}
+
+    cluster.admission = injected
+    answer = await subject(cluster).ask(REPLICA, SCOPE)
+    assert answer.verdict == verdict
+
+
+async def test_what_rarely_changes_is_read_again_after_ten_seconds(cluster: FakeApiserver):
+    clock = Clock()
+    reader = subject(cluster, clock)
+    metadata = {"name": "istio-integrator", "namespace": MODEL, "uid": "u"}
+    created = {"creationTimestamp": "1970-01-01T00:10:00Z"}
+    cluster.put("statefulsets", {"metadata": {**metadata, **created}, "spec": {}})
+    webhook = {"name": "istiod", "uid": "uid-of-injector", "labels": {"app": "sidecar-injector"}}
+    cluster.put("mutatingwebhookconfigurations", {"metadata": webhook})
+    for at, reads in ((1_000.0, 1), (1_009.9, 1), (1_010.0, 2)):
+        clock.now = at
+        assert await reader.application_created() == 600
+        assert await reader.injectors() == ("uid-of-injector",)
+        assert asked(cluster, "/mutatingwebhookconfigurations") == reads
+
+
+async def test_only_a_right_that_lacks_is_done_without(cluster: FakeApiserver):
+    cluster.failures = [("/mutatingwebhookconfigurations", 403, {})]
+    assert await subject(cluster).injectors() == ()
+    cluster.failures = [("/mutatingwebhookconfigurations", 404, {})]
+    with pytest.raises(errors.StatusError):
+        await subject(cluster).injectors()
