@@ -140,6 +140,56 @@ async def test_charm_is_told_of_its_gateway_only_what_it_did_not_write(
         assert bool(told) is want
 
 
+def marked(item: dict[str, Any], *, namespace: str = "kubeflow", applied: str = "a"):
+    """Return an object as the charm makes it."""
+    of_charm = ours(item["metadata"].get("generation", 0), applied=applied)["metadata"]
+    name = item["metadata"]["name"]
+    return {**item, "metadata": {**of_charm, "name": name, "namespace": namespace}}
+
+
+@pytest.mark.parametrize(
+    ("plural", "before", "after", "want"),
+    [
+        pytest.param(
+            "envoyfilters", None, ours(namespace=SPACE), False, id="guard-made-at-the-gateway"
+        ),
+        pytest.param(
+            "envoyfilters", ours(), ours(2, applied="b"), False, id="guard-written-by-the-charm"
+        ),
+        pytest.param("envoyfilters", ours(), ours(2), True, id="guard-edited-by-another"),
+        pytest.param("deployments", None, marked(workload(ready=0)), False, id="workload-made"),
+        pytest.param(
+            "deployments", marked(workload(ready=0)), marked(workload()), True, id="workload-ready"
+        ),
+        pytest.param(
+            "services",
+            marked(service()),
+            marked(service(8080), applied="b"),
+            False,
+            id="service-written-by-the-charm",
+        ),
+        pytest.param(
+            "services", marked(service()), marked(service(8080)), True, id="service-edited"
+        ),
+    ],
+)
+async def test_charm_is_told_of_nothing_that_it_wrote_for_its_gateway(
+    plural: str, before: dict[str, Any] | None, after: dict[str, Any], want: bool
+):
+    present = [(plural, before)] if before else []
+    if plural == "services":
+        present.append(("deployments", marked(workload())))
+    async with observing(*present) as (cluster, told):
+        if plural == "services":
+            # Only once its workload is known a Service is of interest.
+            cluster.put(plural, before)
+            await asyncio.sleep(5)
+            told.clear()
+        cluster.put(plural, after)
+        await asyncio.sleep(5)
+        assert bool(told) is want
+
+
 async def test_gateway_of_the_charm_that_is_deleted_is_told():
     async with observing(("gateways", ours())) as (cluster, told):
         cluster.delete("gateways", "kubeflow", "web")

@@ -177,10 +177,11 @@ class Observer:
                     observe.follow(
                         self._client,
                         EnvoyFilter,
-                        version_fingerprint,
+                        self._our_fingerprint,
                         self._changed,
                         labels=f"{names.OWNER}={self._owner}",
                         noted=self._note_guard,
+                        is_ours=self._is_ours,
                     )
                 )
         finally:
@@ -193,7 +194,9 @@ class Observer:
         fingerprint: Callable[[watch.T], observe.Fingerprint],
         noted: Callable[[watch.Change[watch.T]], None] | None = None,
     ) -> None:
-        await observe.follow(self._client, kind, fingerprint, self._changed, noted=noted)
+        await observe.follow(
+            self._client, kind, fingerprint, self._changed, noted=noted, is_ours=self._is_ours
+        )
 
     def _note_workload(self, change: watch.Change[watch.T]) -> None:
         item = change.object
@@ -212,21 +215,33 @@ class Observer:
         serves = selector and any(
             selector.items() <= labels.items() for labels in workloads.values()
         )
+        if not serves:
+            return None
         ports = tuple((port.name, port.port) for port in service.spec.ports)
-        return (tuple(sorted(selector.items())), ports) if serves else None
+        now = (tuple(sorted(selector.items())), ports)
+        if not self._is_ours(service):
+            return now
+        # A Service has no version of its specification.
+        return (service.metadata.uid, self._edits.of(service.metadata, now))
 
-    def _is_ours(self, gateway: Gateway) -> bool:
-        meta = gateway.metadata
-        return meta.namespace == self._model and meta.labels.get(names.OWNER) == self._owner
+    def _is_ours(self, item: types.Object) -> bool:
+        """Tell whether the charm made it; what lies with a gateway elsewhere is selected so."""
+        meta = item.metadata
+        is_here = meta.namespace == self._model or isinstance(item, EnvoyFilter)
+        return is_here and meta.labels.get(names.OWNER) == self._owner
 
     def _gateway_fingerprint(self, gateway: Gateway) -> observe.Fingerprint:
         """Return which Gateway it is and its version; of ours, what others made of it."""
-        if not self._is_ours(gateway):
-            return version_fingerprint(gateway)
-        return (gateway.metadata.uid, self._edits.of(gateway.metadata))
+        if self._is_ours(gateway):
+            return self._our_fingerprint(gateway)
+        return version_fingerprint(gateway)
+
+    def _our_fingerprint(self, item: types.Object) -> observe.Fingerprint:
+        return (item.metadata.uid, self._edits.of(item.metadata))
 
     def _note_guard(self, change: watch.Change[EnvoyFilter]) -> None:
         """Have the charm look again when connections from before a new guard have ended."""
+        self._edits.note(change)
         assert change.object is not None
         meta = change.object.metadata
         if alarm := self._alarms.pop(meta.uid, None):

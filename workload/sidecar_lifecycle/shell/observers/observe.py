@@ -231,30 +231,35 @@ def endpoints_fingerprint(slices: types.EndpointSlice) -> Fingerprint:
 
 
 class Edits:
-    """Counts how often others changed the specification of what the charm made.
+    """Tells what others made of what the charm wrote.
 
-    Each write of the charm changes the annotation that bears the hash of what it wanted, and
-    begins the count anew.
+    Each write of the charm changes the annotation that bears the hash of what it wanted: what is
+    seen with a new hash is the charm's own doing.
     """
 
     def __init__(self) -> None:
-        self._written: dict[str, tuple[str, int]] = {}
-        """By UID, the hash and the generation at which it was first seen."""
+        self._written: dict[str, tuple[str, Fingerprint]] = {}
+        """By UID, the hash and what was first seen with it."""
 
     def note(self, change: watch.Change[Any]) -> None:
         """Forget what has been deleted."""
         if change.kind == "deleted" and change.object is not None:
             self._written.pop(change.object.metadata.uid, None)
 
-    def of(self, meta: types.ObjectMeta) -> int:
-        """Return how many there were since the charm last wrote an object."""
+    def of(self, meta: types.ObjectMeta, now: Fingerprint = None) -> Fingerprint:
+        """Return what an object is by now; None while it is as the charm last wrote it.
+
+        Args:
+            meta: Of the object.
+            now: What matters of it; None: its specification's version.
+        """
         applied = meta.annotations.get(names.APPLIED_HASH, "")
-        generation = meta.generation or 0
-        known, since = self._written.get(meta.uid, ("", 0))
-        if known != applied:
-            since = generation
-            self._written[meta.uid] = applied, since
-        return generation - since
+        now = meta.generation or 0 if now is None else now
+        known, written = self._written.get(meta.uid, ("", None))
+        if known != applied or written is None:
+            self._written[meta.uid] = applied, now
+            return None
+        return None if now == written else now
 
 
 def servers_fingerprint(edits: Edits, deployment: types.Deployment) -> Fingerprint:
