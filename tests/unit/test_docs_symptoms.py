@@ -53,6 +53,12 @@ def test_heading_names_the_checks_that_point_to_it(anchor):
     assert pointing or f"{CHECK} none" in SECTIONS[anchor]
 
 
+@pytest.mark.parametrize(("anchor", "said"), report.FELT.items())
+def test_heading_quotes_the_words_of_the_status_that_lead_to_it(anchor, said):
+    quotes = "\n".join(quoted(SECTIONS[anchor], SAYS))
+    assert [words for words in said.pattern.split("|") if words not in quotes] == []
+
+
 def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.syspath_prepend(ROOT / "docs")
     messages = runpy.run_path(str(ROOT / "docs/messages.py"))

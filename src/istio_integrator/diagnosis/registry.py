@@ -53,8 +53,10 @@ class Check:
             found.append(
                 findings.doubtful(f"not known: {error}", report.own_log(facts.application))
             )
+        # What a status says may belong below another heading than what else the check finds.
         return [
-            dataclasses.replace(each, check=self.name, symptoms=self.symptoms) for each in found
+            dataclasses.replace(each, check=self.name, symptoms=each.symptoms or self.symptoms)
+            for each in found
         ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import ops
@@ -22,6 +23,15 @@ SYMPTOMS = "docs/how-to/symptoms.md"
 ODD_OBJECTS = "odd objects"
 STATUS = "status"
 """What stands below the checks: objects that they passed over, and the rest of the status."""
+FELT = {
+    "two-kubeflows-in-one-cluster": re.compile(
+        "is managed by|is on the same workload|serves host"
+    ),
+    "is-forbidden-user": re.compile("missing permission"),
+    "403-at-the-gateway": re.compile("ingress is closed"),
+    "connection-refused-at-the-gateway": re.compile("waiting for an ingress gateway"),
+}
+"""Headings of the page of symptoms, each with the words of a status that belongs below it."""
 _MOST = 3
 """Names of a list that a line shows."""
 
@@ -48,10 +58,11 @@ def of_statuses(statuses: Iterable[ops.StatusBase], otherwise: str) -> list[Find
         seen, _, command = status.message.partition(_RUN)
         if isinstance(status, ops.ActiveStatus):
             found.append(findings.fine(status.message))
-        elif isinstance(status, ops.BlockedStatus):
-            found.append(findings.broken(_told(seen, status), command or otherwise))
-        else:
-            found.append(findings.doubtful(_told(seen, status), command or otherwise))
+            continue
+        make = findings.broken if isinstance(status, ops.BlockedStatus) else findings.doubtful
+        told = make(_told(seen, status), command or otherwise)
+        felt = tuple(anchor for anchor, words in FELT.items() if words.search(status.message))
+        found.append(dataclasses.replace(told, symptoms=felt))
     return found
 
 

@@ -3,6 +3,7 @@
 import json
 
 import ops
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,6 +55,18 @@ def test_status_becomes_a_finding_with_its_command_apart():
         ("!", "waiting for istiod", "juju status"),
         ("✓", "all is well", ""),
     ]
+
+
+@pytest.mark.parametrize(
+    ("anchor", "words"),
+    [(anchor, each) for anchor, said in report.FELT.items() for each in said.pattern.split("|")],
+)
+def test_line_of_the_status_leads_to_what_people_see_of_it(anchor, words):
+    said = [ops.BlockedStatus(f"a/b {words} c"), ops.WaitingStatus(f"d {words} e")]
+    felt = [each.symptoms for each in report.unsaid(said, [], application="istio-integrator")]
+    assert felt == [(anchor,), (anchor,)]
+    (other,) = report.unsaid([ops.BlockedStatus("x")], [], application="istio-integrator")
+    assert other.symptoms == ()
 
 
 @given(st.lists(st.text(alphabet="abc", min_size=1, max_size=2)))
