@@ -10,14 +10,14 @@ is the CPU time of the reconciler's process per pod, which must not grow with th
 `--profile` shows instead where that time goes (a profiled run takes about twice as long).
 
 `--traces 5` compares instead, in so many turns, a reconciler that sends traces with one that does
-not: all of the CPU time of its process, from the first finished pod to its end.
+not: all of the CPU time of its process, from the first finished pod to its end. `--rate 30` has so
+many pods finish each second, as on a busy cluster, instead of all at once.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import cProfile
 import json
 import os
@@ -42,13 +42,13 @@ NODES = 100
 FILLER = {f"filler-{number}": "x" * 200 for number in range(30)}
 
 
-async def simulate(count: int, others: int) -> None:
+async def simulate(count: int, others: int, rate: int) -> None:
     """Serve that many pods, and a collector; change the others and finish them all at a line."""
-    with contextlib.ExitStack() as stack:
-        await _simulate(count, others, stack.enter_context(otlp.collecting()).url)
+    with otlp.collecting() as collector:
+        await _simulate(count, others, rate, collector.url)
 
 
-async def _simulate(count: int, others: int, collector: str) -> None:
+async def _simulate(count: int, others: int, rate: int, collector: str) -> None:
     from tests.unit.workload import fake_apiserver, pods  # noqa: PLC0415
 
     cluster = fake_apiserver.FakeApiserver()
@@ -65,9 +65,12 @@ async def _simulate(count: int, others: int, collector: str) -> None:
             cluster.put("pods", unconcerned(pods, number))
             if number % 50 == 0:
                 await asyncio.sleep(0)
+        began = loop.time()
         for number in range(count):
             cluster.set_state("bench", f"job-{number}", "main", pods.ended())
-            if number % 50 == 0:
+            if rate:
+                await asyncio.sleep(began + (number + 1) / rate - loop.time())
+            elif number % 50 == 0:
                 await asyncio.sleep(0)
         await loop.run_in_executor(None, sys.stdin.readline)
 
@@ -119,6 +122,10 @@ def unconcerned(pods: Any, number: int) -> dict[str, Any]:
     return pod
 
 
+def _arguments(what: str, count: int, others: int = 0, rate: int = 0) -> list[str]:
+    return [what, str(count), "--others", str(others), "--rate", str(rate)]
+
+
 def _megabytes() -> float:
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * 4096 / 1e6
@@ -129,6 +136,7 @@ async def measure(
     others: int = 0,
     profiler: cProfile.Profile | None = None,
     *,
+    rate: int = 0,
     traced: bool = False,
 ) -> dict[str, float]:
     """Run the reconciler against that many pods and return the figures."""
@@ -143,7 +151,7 @@ async def measure(
     run.tune_garbage_collection()
     figures = {"pods": count, "rss_idle_mb": _megabytes()}
     simulation = subprocess.Popen(  # noqa: ASYNC220 - before anything is measured
-        [sys.executable, __file__, "--simulate", str(count), "--others", str(others)],
+        [sys.executable, __file__, *_arguments("--simulate", count, others, rate)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -263,14 +271,14 @@ def profile(count: int) -> None:
         profiled.sort_stats(order).print_stats(40)
 
 
-def compare(sizes: list[int], turns: int) -> None:
+def compare(sizes: list[int], turns: int, rate: int) -> None:
     """Print what traces cost, in turns with none."""
     print("CPU s of the reconciler until its end, median (least-most), and MB at most")
     for size in sizes:
         found: dict[bool, list[dict[str, float]]] = {False: [], True: []}
         for turn in range(2 * turns):
             how = ["--traced"] if turn % 2 else []
-            command = [sys.executable, __file__, "--one", str(size), *how]
+            command = [sys.executable, __file__, *_arguments("--one", size, rate=rate), *how]
             output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
             found[bool(how)].append(json.loads(output.splitlines()[-1]))
         medians: list[float] = []
@@ -294,28 +302,31 @@ def main() -> int:
     parser.add_argument("--others", type=int, default=0, metavar="PODS", help="without a sidecar")
     parser.add_argument("--profile", type=int, metavar="PODS", help="show where the time goes")
     parser.add_argument("--traces", type=int, metavar="TURNS", help="what sending traces costs")
+    parser.add_argument("--rate", type=int, default=0, metavar="PODS", help="finish each second")
     parser.add_argument("--traced", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--simulate", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.simulate:
-        asyncio.run(simulate(arguments.simulate, arguments.others))
+        asyncio.run(simulate(arguments.simulate, arguments.others, arguments.rate))
         return 0
     if arguments.profile:
         profile(arguments.profile)
         return 0
     if arguments.one:
-        figures = asyncio.run(measure(arguments.one, arguments.others, traced=arguments.traced))
+        figures = asyncio.run(
+            measure(arguments.one, arguments.others, rate=arguments.rate, traced=arguments.traced)
+        )
         print(json.dumps(figures))
         return 0
     if arguments.traces:
-        compare(arguments.sizes, arguments.traces)
+        compare(arguments.sizes, arguments.traces, arguments.rate)
         return 0
     print("A simulated cluster: CPU time and memory of the reconciler's process")
     print("  pods   stops/core·s   CPU ms/pod   wall s   idle MB   watching MB   most MB")
     for size in arguments.sizes:
         output = subprocess.run(
-            [sys.executable, __file__, "--one", str(size), "--others", str(arguments.others)],
+            [sys.executable, __file__, *_arguments("--one", size, arguments.others)],
             stdout=subprocess.PIPE,
             text=True,
             check=True,

@@ -11,6 +11,9 @@ import pathlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from istio_integrator import hook_traces  # isort: skip - it has a say in what ops imports
+
+import opentelemetry.trace
 import ops
 
 from integrator_contract import charm_facts
@@ -42,6 +45,7 @@ class _Record(logging.LogRecord):
 
 logging.setLogRecordFactory(_Record)
 
+_tracer = opentelemetry.trace.get_tracer("charm")
 _LONGEST_LINE = 4000
 """Characters of a line of the log; each is an argument of a process."""
 _RESOLVER = pathlib.Path("/etc/resolv.conf")
@@ -178,7 +182,14 @@ class IstioIntegrator(ops.CharmBase):
             # Whatever the leader makes is not this unit's to know.
             self._absences.forget()
         self._forget()
-        all_parts = self._brought_about()
+        hook_traces.follow(self.charm_dir, observability.traces_endpoint(self._related))
+        with _tracer.start_as_current_span("reconcile") as span:
+            all_parts = self._brought_about()
+            span.set_attribute("leader", self.unit.is_leader())
+            span.set_attribute("outcome", "all parts" if all_parts else "stopped early")
+            if self._problems:
+                said = [f"{each.part}: {each.severity}" for each in self._problems]
+                span.set_attribute("problems", said)
         facts = facts_file.collected(self._problems, all_parts)
         facts_file.write(self.unit.get_container(workload.CONTAINER), facts)
         return all_parts
@@ -219,10 +230,12 @@ class IstioIntegrator(ops.CharmBase):
 
     def _attempt(self, step: order.Step) -> None:
         """Take one step; what it can't do is a status, and keeps no other from its work."""
-        try:
-            _again(step)
-        except errors.CharmError as error:
-            self._say(facts_file.part_of(step), self._status_of(error))
+        with _tracer.start_as_current_span(step.__qualname__) as span:
+            try:
+                _again(step)
+            except errors.CharmError as error:
+                span.set_attribute("error.type", type(error).__name__)
+                self._say(facts_file.part_of(step), self._status_of(error))
 
     def _status_of(self, error: errors.CharmError) -> ops.StatusBase:
         problems = error.problems if isinstance(error, errors.ConfigError) else [error]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import http.server
+import json
+import ssl
 import threading
 from collections.abc import Iterator
+from typing import Any
 
+from google.protobuf import json_format
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
 from opentelemetry.proto.trace.v1 import trace_pb2
 
@@ -25,8 +30,9 @@ class Collector:
         self.spans: list[trace_pb2.Span] = []
 
     def take(self, body: bytes) -> None:
-        """Read a request."""
-        request = trace_service_pb2.ExportTraceServiceRequest.FromString(body)
+        """Read a request, in the JSON of OTLP."""
+        request = trace_service_pb2.ExportTraceServiceRequest()
+        json_format.ParseDict(json.loads(body, object_hook=_with_plain_ids), request)
         for each in request.resource_spans:
             self.resources.append(
                 {one.key: one.value.string_value for one in each.resource.attributes}
@@ -34,15 +40,27 @@ class Collector:
             self.spans += [span for scope in each.scope_spans for span in scope.spans]
 
 
+def _with_plain_ids(obj: dict[str, Any]) -> dict[str, Any]:
+    """Write ids as protobuf's own JSON does; that of OTLP has them in hexadecimal digits."""
+    for key in obj.keys() & {"traceId", "spanId", "parentSpanId"}:
+        obj[key] = base64.b64encode(bytes.fromhex(obj[key])).decode()
+    return obj
+
+
 @contextlib.contextmanager
-def collecting() -> Iterator[Collector]:
-    """Take traces while the block runs."""
+def collecting(tls: ssl.SSLContext | None = None) -> Iterator[Collector]:
+    """Take traces while the block runs.
+
+    Args:
+        tls: A server's, for HTTPS.
+    """
     collector = Collector()
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            if self.path == "/v1/traces" and collector.status == 200:
+            is_json = self.headers["Content-Type"] == "application/json"
+            if self.path == "/v1/traces" and is_json and collector.status == 200:
                 collector.take(body)
             collector.hold.wait()
             self.send_response(collector.status)
@@ -54,7 +72,11 @@ def collecting() -> Iterator[Collector]:
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    collector.url = f"http://127.0.0.1:{server.server_address[1]}/v1/traces"
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    collector.url = (
+        f"{'https' if tls else 'http'}://127.0.0.1:{server.server_address[1]}/v1/traces"
+    )
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield collector

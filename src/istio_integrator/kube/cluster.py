@@ -208,7 +208,7 @@ class Cluster:
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object | None:
         """Read one object; None where it, or its kind, does not exist."""
         try:
-            with failures.mapped():
+            with failures.mapped(f"get {kind.name}"):
                 found = self.client.get(_resource(kind), name, namespace=namespace)
         except errors.ApiError as error:
             if error.code == 404:
@@ -237,7 +237,7 @@ class Cluster:
         """
         everywhere = "*" if kind.namespaced else None
         try:
-            with failures.mapped():
+            with failures.mapped(f"list {kind.name}"):
                 found = self._listed(kind, namespace or everywhere, labels)
                 return list(_all_sound(kind, found))
         except errors.ApiError as error:
@@ -246,7 +246,7 @@ class Cluster:
                 return []
             raise
         except errors.TooDeepError:
-            with failures.mapped():
+            with failures.mapped(f"list {kind.name}"):
                 return self._list_apart(kind, namespace or everywhere, labels)
 
     def _listed(
@@ -296,7 +296,7 @@ class Cluster:
         """
         place = namespace or "*" if kind.namespaced else None
         try:
-            with failures.mapped():
+            with failures.mapped(f"list {kind.name}"):
                 next(iter(self.client.list(_resource(kind), namespace=place, chunk_size=1)), None)
         except errors.ApiError as error:
             if error.code == 404:
@@ -311,7 +311,7 @@ class Cluster:
         kind = KINDS[obj["apiVersion"], obj["kind"]]
         resource = _resource(kind)
         namespace = obj["metadata"].get("namespace")
-        with failures.mapped():
+        with failures.mapped(f"create {kind.name}"):
             created = self.client.create(
                 resource(obj), namespace=namespace, field_manager=FIELD_MANAGER, dry_run=dry_run
             )
@@ -333,7 +333,7 @@ class Cluster:
         kind = KINDS[obj["apiVersion"], obj["kind"]]
         metadata = obj["metadata"]
         try:
-            with failures.mapped():
+            with failures.mapped(f"delete {kind.name}"):
                 self.client.delete(
                     _resource(kind),
                     metadata["name"],
@@ -347,7 +347,7 @@ class Cluster:
     def _patch(self, obj: Object, patch: Object, how: lightkube.types.PatchType) -> Object:
         kind = KINDS[obj["apiVersion"], obj["kind"]]
         metadata = obj["metadata"]
-        with failures.mapped():
+        with failures.mapped(f"patch {kind.name}"):
             patched = self.client.patch(
                 _resource(kind),
                 metadata["name"],

@@ -8,9 +8,11 @@ from collections.abc import Generator
 import httpx2
 import lightkube
 import msgspec
+import opentelemetry.trace
 
 from istio_integrator.kube import errors
 
+_tracer = opentelemetry.trace.get_tracer(__name__)
 _LONGEST_REFUSAL = 2000
 """Characters of a refusal that are looked at; it may quote objects of any size."""
 # An object that is missing is named; these words are for a kind that is not served in a group
@@ -19,8 +21,26 @@ _NOT_SERVED = "the server could not find the requested resource"
 
 
 @contextlib.contextmanager
-def mapped() -> Generator[None]:
-    """Turn what goes wrong between us and the API server into the charm's errors."""
+def mapped(request: str) -> Generator[None]:
+    """Turn what goes wrong between us and the API server into the charm's errors.
+
+    Args:
+        request: What is asked, for the hook's trace.
+    """
+    # An answer is no error of the trace: most of what is not found need not be there.
+    with _tracer.start_as_current_span(
+        request, record_exception=False, set_status_on_exception=False
+    ) as span:
+        try:
+            with _mapped():
+                yield
+        except errors.CharmError as error:
+            span.set_attribute("error.type", str(getattr(error, "code", type(error).__name__)))
+            raise
+
+
+@contextlib.contextmanager
+def _mapped() -> Generator[None]:
     try:
         yield
     except lightkube.ApiError as error:

@@ -216,7 +216,7 @@ class _Frames(io.RawIOBase):
 @contextlib.contextmanager
 def _mapped(what: str) -> Generator[None]:
     try:
-        with failures.mapped():
+        with failures.mapped(what):
             yield
     except websockets.WebSocketUpgradeError as error:
         code = error.response.status_code

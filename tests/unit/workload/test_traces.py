@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import ssl
 import subprocess
 import sys
+from pathlib import Path
 
 import prometheus_client
 import pytest
 from sidecar_lifecycle.shell import cli, traces
 from sidecar_lifecycle.shell.commands import run
 
+from testbed import certificates
 from tests import otlp
 from tests.unit.workload import pods
 from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
@@ -115,14 +118,43 @@ async def test_clock_of_a_node_that_is_far_off_spoils_no_batch(year: int):
     assert 0 <= span.end_time_unix_nano - span.start_time_unix_nano <= traces.EARLIEST
 
 
-def test_nothing_of_the_sdk_is_imported_where_nobody_wants_traces():
-    code = (
-        "import sys\nfrom sidecar_lifecycle.shell import cli, traces\n"
-        "from sidecar_lifecycle.shell.commands import run\ntraces.Traces('', {})\n"
-        "print([name for name in sys.modules if name.startswith(('opentelemetry', 'requests'))])"
-    )
-    path = {"PYTHONPATH": "lib:workload"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=path, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "[]"
+async def test_what_ends_within_seconds_is_sent_in_one_request_and_later_ones_in_another(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(traces, "BATCH_SECONDS", 0.3)
+    with otlp.collecting() as collector:
+        sending = traces.Traces(collector.url, {})
+        for requests in (1, 2):
+            for _ in range(3):
+                sending.end("stop proxy", sending.begin({}))
+            await until(lambda due=requests: len(collector.spans) == 3 * due, 10)
+            assert len(collector.resources) == requests
+        await sending.close(10)
+    assert len(collector.resources) == 2
+
+
+PROGRAM = """
+import asyncio, sys
+from sidecar_lifecycle.shell import traces
+async def main():
+    sending = traces.Traces(sys.argv[1], {})
+    sending.end("stop proxy", sending.begin({}))
+    await sending.close(10)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_https_needs_an_authority_that_the_system_knows(tmp_path: Path, is_known: bool):
+    authority = certificates.Authority(tmp_path)
+    pair = authority.server("collector", ["localhost"], ["127.0.0.1"])
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(pair.certificate, pair.key)
+    known = {"SSL_CERT_FILE": str(authority.pair.certificate)} if is_known else {}
+    with otlp.collecting(tls) as collector:
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM, collector.url],
+            env={"PYTHONPATH": "lib:workload", **known},
+            check=True,
+        )
+    assert len(collector.spans) == is_known

@@ -1,8 +1,7 @@
 """Traces of what is done about pods, sent to an OpenTelemetry collector where one is named.
 
 While something is under way, only the times of its milestones are kept; spans are made of them at
-its end, by a thread of the SDK's own, so nothing here waits for a collector. The SDK is imported
-where traces are sent, and only there.
+its end, and sent in batches, so nothing waits for a collector.
 """
 
 from __future__ import annotations
@@ -11,10 +10,13 @@ import asyncio
 import contextlib
 import dataclasses
 import datetime
-import logging
-import threading
+import random
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
+
+import aiohttp
+import msgspec
 
 from integrator_contract import names
 
@@ -28,13 +30,16 @@ LONGEST = 253
 """Characters of an attribute, such as a pod's name."""
 QUEUE = 2048
 """Spans that wait for the collector; further ones are dropped."""
+BATCH_SECONDS = 5.0
+"""From the first span that waits to the request that takes it along with those after it."""
 EXPORT_SECONDS = 3.0
-"""For which a collector is waited for, by the thread that sends."""
-PER_SECOND = 1.0
-"""Traces of many things at once: the others are not sent, for they would cost more than they
-show."""
-BURST = 10.0
+"""For which a collector is waited for."""
+PER_SECOND = 50.0
+"""Traces of many things at once: further ones are not sent, for they would show nothing new."""
+BURST = 300.0
 """Traces that may be sent at once after a while of few."""
+_INTERNAL = 1
+"""The kind of a span that is no request of its own."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -118,54 +123,86 @@ class Traces:
 
 
 class _Sender:
-    """The SDK, with a queue and a thread of its own."""
+    """Sends spans in the JSON of OTLP, a request for all those of some seconds.
+
+    Made without the SDK of OpenTelemetry, whose import alone costs more than a day's traces do.
+    https://opentelemetry.io/docs/specs/otlp/#otlphttp
+    """
 
     def __init__(self, endpoint: str, about: Mapping[str, str]) -> None:
-        # Some 15 MB and a quarter of a second, for those alone who want traces.
-        from opentelemetry import trace  # noqa: PLC0415
-        from opentelemetry.exporter.otlp.proto.http import trace_exporter  # noqa: PLC0415
-        from opentelemetry.sdk import resources  # noqa: PLC0415
-        from opentelemetry.sdk import trace as sdk  # noqa: PLC0415
-        from opentelemetry.sdk.trace import export  # noqa: PLC0415
-
-        # A collector that is away would be a line of the log each five seconds.
-        logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
-        exporter = trace_exporter.OTLPSpanExporter(endpoint=endpoint, timeout=EXPORT_SECONDS)
-        self._provider = sdk.TracerProvider(
-            resource=resources.Resource({"service.name": names.MANAGER, **about}),
-            span_limits=sdk.SpanLimits(max_attribute_length=LONGEST),
-            shutdown_on_exit=False,
-        )
-        self._provider.add_span_processor(
-            export.BatchSpanProcessor(exporter, max_queue_size=QUEUE, export_timeout_millis=5000)
-        )
-        self._tracer = self._provider.get_tracer(__name__)
-        self._within = trace.set_span_in_context
+        self._endpoint = endpoint
+        self._resource = {"attributes": _listed({"service.name": names.MANAGER, **about})}
+        self._spans: list[dict[str, Any]] = []
+        self._session: aiohttp.ClientSession | None = None
+        self._task: asyncio.Task[None] | None = None
 
     def send(self, name: str, trace: Trace, attributes: Attributes) -> None:
         """Make spans of a trace, one for the whole and one that ends with each milestone."""
-        known = {**trace.attributes, **attributes}
-        whole = self._tracer.start_span(name, start_time=trace.since, attributes=known)
-        within = self._within(whole)
+        if len(self._spans) >= QUEUE:
+            return
+        ids = {"traceId": f"{random.getrandbits(128):032x}"}
+        whole = f"{random.getrandbits(64):016x}"
         begin = trace.since
         for milestone, at, own in trace.milestones:
-            span = self._tracer.start_span(
-                milestone, context=within, start_time=begin, attributes=own
-            )
-            begin = max(begin, at)
-            span.end(end_time=begin)
-        whole.end(end_time=begin)
+            end = max(begin, at)
+            span = {**ids, "spanId": f"{random.getrandbits(64):016x}", "parentSpanId": whole}
+            self._spans.append(span | _span(milestone, begin, end, own))
+            begin = end
+        known = {**trace.attributes, **attributes}
+        self._spans.append({**ids, "spanId": whole} | _span(name, trace.since, begin, known))
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._batches(), name="traces")
 
     async def close(self, seconds: float) -> None:
-        # The SDK waits for as long as the collector does, so it may have to be left behind.
-        loop = asyncio.get_running_loop()
-        done = asyncio.Event()
-
-        def shut_down() -> None:
-            self._provider.shutdown()
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(done.set)
-
-        threading.Thread(target=shut_down, daemon=True).start()
+        """Send what waits."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(done.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._export()
+        if self._session is not None:
+            await self._session.close()
+
+    async def _batches(self) -> None:
+        while self._spans:
+            await asyncio.sleep(BATCH_SECONDS)
+            await self._export()
+        self._task = None
+
+    async def _export(self) -> None:
+        spans, self._spans = self._spans, []
+        if not spans:
+            return
+        scope = {"scope": {"name": __name__}, "spans": spans}
+        request = {"resourceSpans": [{"resource": self._resource, "scopeSpans": [scope]}]}
+        self._session = self._session or aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(total=EXPORT_SECONDS)
+        )
+        # A collector that is away costs its traces, and no line of the log each few seconds.
+        with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError, ValueError):
+            async with self._session.post(
+                self._endpoint,
+                data=msgspec.json.encode(request),
+                headers={"Content-Type": "application/json"},
+            ):
+                pass
+
+
+def _span(name: str, begin: int, end: int, attributes: Attributes) -> dict[str, Any]:
+    return {
+        "name": name,
+        "kind": _INTERNAL,
+        "startTimeUnixNano": str(begin),
+        "endTimeUnixNano": str(end),
+        "attributes": _listed(attributes),
+    }
+
+
+def _listed(attributes: Attributes) -> list[dict[str, Any]]:
+    return [
+        {"key": key, "value": {"intValue": str(value)}}
+        if isinstance(value, int)
+        else {"key": key, "value": {"stringValue": value[:LONGEST]}}
+        for key, value in attributes.items()
+    ]
