@@ -114,3 +114,116 @@ def test_every_template_renders_with_its_context_alone():
         values = {key: given_as.get(key, text) for key, text in texts.items()}
 
         assert manifests.render(folder, kind(**values))
+
+
+@pytest.fixture(scope="module")
+def workload():
+    """The webhook's objects by their kind."""
+    found = manifests.render(
+        "admission-webhook",
+        webhook.WorkloadContext(
+            name="app-admission",
+            secret="app-admission-tls",
+            image="x.invalid/rock:1",
+            image_pull_secrets=[{"name": "pull"}],
+            pod_labels={"a": "b"},
+            settings="{}",
+            annotations={},
+            log_level="info",
+        ),
+    )
+    return {each["kind"]: each for each in found}
+
+
+def test_the_webhook_goes_on_through_drains_and_updates(workload):
+    budget, deployment = workload["PodDisruptionBudget"]["spec"], workload["Deployment"]["spec"]
+    pod = deployment["template"]["spec"]
+    ours = {"matchLabels": {"a": "b"}}
+
+    assert (budget["selector"], deployment["selector"]) == (ours, ours)
+    assert deployment["template"]["metadata"]["labels"].items() >= ours["matchLabels"].items()
+    # A server that never gets ready may not hold up a drain.
+    assert (budget["maxUnavailable"], budget["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")
+    assert deployment["replicas"] == 2
+    assert deployment["strategy"]["type"] == "RollingUpdate"
+    assert deployment["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
+    assert deployment["revisionHistoryLimit"] == 1
+    (spread,) = pod["topologySpreadConstraints"]
+    assert (spread["maxSkew"], spread["topologyKey"]) == (1, "kubernetes.io/hostname")
+    assert spread["whenUnsatisfiable"] == "ScheduleAnyway"
+    assert spread["labelSelector"] == ours
+
+
+def test_the_webhook_is_outside_of_the_mesh_and_has_what_it_reads(workload):
+    template = workload["Deployment"]["spec"]["template"]
+    pod = template["spec"]
+    (server,) = pod["containers"]
+    options = dict(word.removeprefix("--").split("=", 1) for word in server["command"][2:])
+    volumes = {each["name"]: each for each in pod["volumes"]}
+    mounts = {each["mountPath"]: each for each in server["volumeMounts"]}
+
+    assert template["metadata"]["labels"]["sidecar.istio.io/inject"] == "false"
+    assert (server["image"], pod["imagePullSecrets"]) == ("x.invalid/rock:1", [{"name": "pull"}])
+    assert server["imagePullPolicy"] == "IfNotPresent"
+    # Its Services' addresses are nothing that it looks for in its environment.
+    assert pod["enableServiceLinks"] is False
+    settings, files = mounts["/etc/sidecar-lifecycle/settings"], mounts[options["tls-dir"]]
+    assert settings["readOnly"] is files["readOnly"] is True
+    assert volumes[settings["name"]]["configMap"] == {"name": "app-admission"}
+    assert workload["ConfigMap"]["metadata"]["name"] == "app-admission"
+    for option, name in (("settings", "settings.json"), ("log-level-file", "log-level")):
+        assert options[option] == f"{settings['mountPath']}/{name}"
+        assert name in workload["ConfigMap"]["data"]
+    secret = volumes[files["name"]]["secret"]
+    assert secret["secretName"] == "app-admission-tls"
+    assert [(each["key"], each["path"]) for each in secret["items"]] == [
+        ("tls.crt", "tls.crt"),
+        ("tls.key", "tls.key"),
+    ]
+    # The group may read the key, and the process is of that group.
+    assert secret["defaultMode"] == 0o440
+    owner = pod["securityContext"]
+    assert owner["fsGroup"] == owner["runAsGroup"] == owner["runAsUser"] != 0
+
+
+def test_the_webhook_is_asked_how_it_is_where_it_answers_that(workload):
+    (server,) = workload["Deployment"]["spec"]["template"]["spec"]["containers"]
+    ports = {each["name"]: each["containerPort"] for each in server["ports"]}
+    options = dict(word.removeprefix("--").split("=", 1) for word in server["command"][2:])
+
+    assert options["listen"] == f"0.0.0.0:{ports['https']}"
+    assert options["health"] == f"0.0.0.0:{ports['health']}"
+    probes = {name: server[f"{name}Probe"] for name in ("startup", "liveness", "readiness")}
+    assert {name: probe["httpGet"] for name, probe in probes.items()} == {
+        "startup": {"path": "/livez", "port": "health"},
+        "liveness": {"path": "/livez", "port": "health"},
+        "readiness": {"path": "/readyz", "port": "health"},
+    }
+    # A minute to start; a server that hangs is left out within seconds, and started anew later.
+    assert probes["startup"]["periodSeconds"] * probes["startup"]["failureThreshold"] == 60
+    assert probes["readiness"]["periodSeconds"] < probes["liveness"]["periodSeconds"]
+    for name in ("liveness", "readiness"):
+        assert 1 < probes[name]["timeoutSeconds"] <= probes[name]["periodSeconds"]
+    assert {*server["resources"]["requests"]} == {"cpu", "memory"}
+    assert {*server["resources"]["limits"]} == {"memory"}
+
+
+def test_the_policy_is_of_pods_at_their_creation_and_of_none_twice():
+    spec = manifests.render("admission-policy", context({}))[0]["spec"]
+
+    assert spec["reinvocationPolicy"] == "Never"
+    (rule,) = spec["matchConstraints"]["resourceRules"]
+    assert rule == {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "resources": ["pods"],
+        "operations": ["CREATE"],
+        "scope": "Namespaced",
+    }
+    asked = spec["matchConstraints"]["objectSelector"]["matchExpressions"]
+    assert {(each["key"].partition("/")[2], each["operator"]) for each in asked} == {
+        ("probe", "NotIn"),
+        ("mesh-probe", "DoesNotExist"),
+    }
+    names = [each["name"] for each in spec["matchConditions"]]
+    assert names == ["no-proxy-yet", "no-mirror-of-a-static-pod"]
