@@ -21,6 +21,7 @@ from testbed import kubernetes, limits
 from testbed.juju import bootstrap
 from testbed.kit import bundle, clusters, diagnostics, juju, objects, observer, stage
 from tests import rights
+from tests.e2e import pages
 
 MODEL = "kubeflow"
 TWO = ("today", "tomorrow")
@@ -232,6 +233,14 @@ def integrated(node, prepared):
 
     played(node, deploy)
     return story
+
+
+@pytest.fixture
+def blocks(request):
+    """The blocks of how-to pages that say that this test runs them, in their order."""
+    found = pages.told(request.node.originalname)
+    assert found, "no page names this test"
+    return found
 
 
 @pytest.fixture

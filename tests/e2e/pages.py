@@ -5,6 +5,7 @@ What the stand-in for Juju has no application for is left out: `juju config kube
 
 import pathlib
 import re
+import runpy
 import subprocess
 import sys
 
@@ -14,11 +15,18 @@ from tests.e2e import ingress_world
 ROOT = pathlib.Path(__file__).parents[2]
 SECTION = re.compile(r"^## (.*)$", re.MULTILINE)
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_READER = runpy.run_path(str(ROOT / "docs/commands.py"))
+DESCRIBED = list(_READER["blocks"](ROOT))
+words = _READER["words"]
 CURL = r"curl -s -o /dev/null -w '%{http_code}\n'"
-COMMANDS = """
+COMMANDS = r"""
 juju() {
   local command=$1
   shift
+  case $command in
+    ssh) kubectl exec -n "$MODEL" "${1/\//-}" -c charm -- "${@:2}"; return ;;
+    deploy) set -- "$@" --resource lifecycle-image=workload ;;
+  esac
   "$PYTHON" -m testbed --name "$TESTBED" juju "$command" -m "$MODEL" "$@"
 }
 istioctl() {
@@ -30,34 +38,28 @@ istioctl() {
 """
 
 
-class Page:
-    """A page whose commands are run in a model of another name.
+class Shell:
+    """Runs commands of pages in a model of another name.
 
     Args:
-        place: Where.
-        name: Of the page's file.
+        testbed: Where.
+        model: Its name.
         changes: What else is called otherwise there.
     """
 
-    def __init__(self, place, name, changes):
-        self._place = place
+    def __init__(self, testbed, model, changes):
+        self._testbed = testbed
+        self._model = model
         self._changes = {
-            "-n kubeflow ": f"-n {place.juju.model} ",
-            ".kubeflow:": f".{place.juju.model}:",
-            ".kubeflow.": f".{place.juju.model}.",
+            "-n kubeflow ": f"-n {model} ",
+            ".kubeflow:": f".{model}:",
+            ".kubeflow.": f".{model}.",
             CURL: 'python3 -c "$CALLER" -s',
             **changes,
         }
-        _, *parts = SECTION.split((ROOT / f"docs/how-to/{name}.md").read_text())
-        self.sections = {
-            title: found
-            for title, text in zip(parts[::2], parts[1::2], strict=True)
-            if (found := BLOCK.findall(text))
-        }
 
-    def run(self, block):
+    def run(self, block, folder=ROOT):
         """Run the commands of a block; what they print, with single blanks."""
-        testbed = self._place.node.testbed
         # At once, so that two names can change places.
         every = re.compile("|".join(map(re.escape, self._changes)))
         block = every.sub(lambda found: self._changes[found[0]], block)
@@ -69,12 +71,13 @@ class Page:
         )
         done = subprocess.run(
             ["bash", "-c", f"{COMMANDS}\n{block}"],
-            cwd=ROOT,
+            cwd=folder,
             env={
-                **testbed.environment,
+                **self._testbed.environment,
                 "PYTHON": sys.executable,
-                "TESTBED": testbed.name,
-                "MODEL": self._place.juju.model,
+                "PYTHONPATH": str(ROOT),
+                "TESTBED": self._testbed.name,
+                "MODEL": self._model,
                 "CALLER": ingress_world.CALLER,
                 "CHARTS": str(programs.directory("istio") / "share" / "manifests"),
             },
@@ -84,4 +87,29 @@ class Page:
         )
         print(f"{block}{done.stdout}{done.stderr}")
         assert "ERROR" not in done.stderr, done.stderr
+        self.code, self.printed = done.returncode, done.stdout
         return " ".join(done.stdout.split())
+
+
+class Page(Shell):
+    """A page by its sections, whose commands are run in a model of another name.
+
+    Args:
+        place: Where.
+        name: Of the page's file.
+        changes: What else is called otherwise there.
+    """
+
+    def __init__(self, place, name, changes):
+        super().__init__(place.node.testbed, place.juju.model, changes)
+        _, *parts = SECTION.split((ROOT / f"docs/how-to/{name}.md").read_text())
+        self.sections = {
+            title: found
+            for title, text in zip(parts[::2], parts[1::2], strict=True)
+            if (found := BLOCK.findall(text))
+        }
+
+
+def told(test):
+    """The blocks that say that a test runs them, page by page in their order."""
+    return [each.text for each in DESCRIBED if test in each.what.split(", ")]
