@@ -155,6 +155,8 @@ class FakeApiserver(api_objects.Objects):
     def _refusal(self, request: web.Request) -> int:
         if request.headers.get("Authorization") != f"Bearer {self.token}":
             return 401
+        if request.body_exists and not request.content_type.endswith("json"):
+            return 415
         return 403 if self.denied(request.method, request.path) else 0
 
     async def _single(  # noqa: PLR0911 - one answer per verb
