@@ -255,6 +255,7 @@ async def test_prometheus_without_cos_takes_rules_and_dashboard_as_they_are(
             for name, query in prometheus.dashboard_queries().items()
             if "istio_integrator_" in query or "leader" in query
         }
+        queries["up"] = 'up{juju_unit!=""} == 1'
         assert found.without_data(queries, 120) == []
         (unit,) = found.query('up{juju_unit!=""} == 1')
         assert {key: unit["metric"][key] for key in unit["metric"] if key.startswith("juju_")} == {

@@ -104,6 +104,25 @@ def test_changes_share_a_control_plane_until_one_is_noticed_in_it(
     assert "".join(told) == happened
 
 
+@pytest.mark.parametrize(
+    ("ends", "void"),
+    [
+        pytest.param([("passed", "")], [], id="none"),
+        pytest.param([("failed", "b"), ("passed", "")], ["b"], id="one"),
+        pytest.param([("failed", "b"), ("failed", "a")], ["b", "a"], id="both"),
+        pytest.param([("broken", "")], ["a", "b"], id="not-known"),
+    ],
+)
+def test_who_fails_without_any_change_has_noticed_nothing(world, monkeypatch, ends, void):
+    trial, _ = world
+    left = [running.Ended(how, by, 1.0) for how, by in ends]
+    monkeypatch.setattr(running, "run", lambda *_, **__: left.pop(0))
+    about = {"room": "templates", "rank": "", "file": FILE, "line": 1, "text": ""}
+    about |= {"difference": "", "source": "", "tests": "", "verdict": "unit"}
+    records = [results.Record(**about, by=name) for name in ("a", "b", "")]
+    assert trial.verify(records) == void
+
+
 def test_functional_tests_are_left_out_when_they_are_not_wanted(world, monkeypatch):
     trial, told = world
     monkeypatch.setattr(running, "run", lambda *_, **__: running.Ended("passed", "", 1.0))

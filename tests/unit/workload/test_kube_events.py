@@ -40,6 +40,7 @@ async def test_event_is_about_the_pod_and_shown_by_describe(cluster: FakeApiserv
         "uid": "uid-1",
     }
     assert (event["reason"], event["type"], event["count"]) == ("ProxyStopped", "Normal", 1)
+    assert event["firstTimestamp"] == event["lastTimestamp"] is not None
 
 
 async def test_same_event_is_not_repeated_before_its_time(cluster: FakeApiserver):
