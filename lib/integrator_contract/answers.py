@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import hashlib
+import json
 from typing import Any
 
 
@@ -105,3 +107,10 @@ class Summary:
     """Pods in the mesh whose proxy is of another revision or of an earlier istiod."""
     minutes_left: int = 0
     """Until nothing is converging, at the pace so far; 0: nobody knows yet."""
+    word: str = ""
+    """That the service has for this, of what it looks at: the model, without old proxies."""
+
+    def named(self) -> str:
+        """Return a word for what the service looks at, which no other summary has."""
+        values = {**dataclasses.asdict(self), "stale": 0, "word": ""}
+        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]

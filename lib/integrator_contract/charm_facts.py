@@ -64,6 +64,8 @@ class CharmFacts:
     guard: Guard | None = None
     """None where the model has no ingress."""
     certificates: tuple[Certificate, ...] = ()
+    progress: str = ""
+    """The word of the summary that the status was made of; empty where there was none."""
     old_proxies: int | None = None
     """Pods whose proxy is of another revision or an earlier istiod; None where nobody can say."""
 

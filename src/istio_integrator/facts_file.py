@@ -52,6 +52,7 @@ def collected(
             *_life("gateway", ingress.certificate.shown),
             *_life("webhook", all_parts.admission.certificate),
         ),
+        progress=all_parts.lifecycle.progress,
         old_proxies=all_parts.lifecycle.old_proxies,
     )
 

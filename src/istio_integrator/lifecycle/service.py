@@ -39,6 +39,8 @@ class Lifecycle:
         self._context = self._remembering(context)
         self._joined = joined
         self._statuses: list[ops.StatusBase] = []
+        self.progress = ""
+        """The word of the workload's summary; empty where it has not said."""
         self.old_proxies: int | None = None
         """Pods whose proxy is not what new pods get; None where the workload has not said."""
 
@@ -82,7 +84,7 @@ class Lifecycle:
             logger.warning("%s", error)
             self._statuses.append(ops.WaitingStatus(str(error)[:120]))
         else:
-            self.old_proxies = summary.stale
+            self.progress, self.old_proxies = summary.word, summary.stale
             progress = answers.progress(summary, application=self._context.application)
             self._statuses += map(self._shown, progress)
 

@@ -65,6 +65,12 @@ def test_pods_with_an_old_proxy_are_counted(ctx, fake):
     assert facts(ctx, out).old_proxies == 3
 
 
+def test_workload_hears_which_of_its_summaries_the_status_was_made_of(ctx, fake):
+    fake_cluster.install_istio(fake)
+    found = facts(ctx, ctx.run(ctx.on.update_status(), state(workload(word="0123456789abcdef"))))
+    assert found.progress == "0123456789abcdef"
+
+
 def test_workload_that_does_not_answer_leaves_their_number_open(ctx, fake):
     fake_cluster.install_istio(fake)
     found = facts(ctx, ctx.run(ctx.on.update_status(), state(workload(code=1))))

@@ -56,3 +56,18 @@ async def test_many_changes_within_the_gap_are_one_notice(tmp_path, sent):
         await until(lambda: sent() > 1)
         await asyncio.sleep(2 * GAP)
         assert sent() == 2
+
+
+@pytest.mark.parametrize("finds_out", [True, False])
+async def test_what_a_hook_finds_out_meanwhile_is_no_notice(tmp_path, sent, finds_out):
+    notifier = notices.Notifier(tmp_path / "pebble", gaps={KEY: GAP}, settling={KEY: GAP})
+    known = False
+    async with running(notifier):
+        notifier.notify(KEY, lambda: not known)
+        await asyncio.sleep(GAP / 2)
+        assert sent() == 0
+        known = finds_out
+        # What is news later is sent, whatever became of the first.
+        await asyncio.sleep(2 * GAP)
+        notifier.notify(KEY)
+        await until(lambda: sent() == 2 - finds_out)

@@ -13,10 +13,11 @@ import prometheus_client
 import pytest
 import structlog
 from sidecar_lifecycle.shell import cli, logs
-from sidecar_lifecycle.shell.commands import run
+from sidecar_lifecycle.shell.commands import run, uninjected
+from sidecar_lifecycle.shell.convergence import cluster as hands
 from sidecar_lifecycle.shell.kube import lease
 
-from integrator_contract import schema
+from integrator_contract import charm_facts, names, schema
 from tests.unit.workload import pods
 from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
 
@@ -174,6 +175,31 @@ def test_options_become_typed_settings():
     assert settings.policy().enabled is False
     assert settings.policy().status_port == 16020
     assert settings.served().mesh_namespace == "istio-system"
+
+
+async def test_progress_that_the_charm_has_seen_already_is_no_news(
+    cluster: FakeApiserver, tmp_path: Path
+):
+    """A hook that starts the service anew asks it by a command, and so knows what it counts."""
+    cluster.namespace("kubeflow", labels={"istio-injection": "enabled"})
+    cluster.put("pods", pods.pod_json(name="web-0"))
+    file = tmp_path / "facts"
+    given = ("--joined=true", "--mesh-namespace=istio-system", f"--charm-facts-file={file}")
+    program = program_of(cluster, *given)
+    told = []
+    program.notifier.notify = lambda key, is_news: told.append((key, is_news))
+    async with running_task(program.run()):
+        await until(lambda: told)
+        ((key, is_news),) = told
+        decided, _ = await uninjected._look(hands.Cluster(cluster.client, program.settings))
+        (*_, answer) = uninjected._listing(decided, [], [], program.settings, "json")
+        assert key == names.PROGRESS_NOTICE
+        assert is_news()
+        file.write_text(charm_facts.CharmFacts(progress="of before").document())
+        assert is_news()
+        word = json.loads(answer)["summary"]["word"]
+        file.write_text(charm_facts.CharmFacts(progress=word).document())
+        assert not is_news()
 
 
 @pytest.mark.parametrize(

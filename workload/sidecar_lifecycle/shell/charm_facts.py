@@ -34,18 +34,23 @@ class Collector(registry.Collector):
 
     def collect(self) -> Iterable[core.Metric]:
         """Read the file and show it; one that can't be read is logged and shows nothing."""
-        try:
-            with self._path.open("rb") as file:
-                written = os.fstat(file.fileno()).st_mtime
-                content = file.read(charm_facts.LONGEST)
-            # What is longer is cut off in the middle, and so is no JSON.
-            known = msgspec.json.decode(content, type=charm_facts.CharmFacts)
-        except FileNotFoundError:
-            return ()
-        except (OSError, ValueError, RecursionError) as error:
-            log.warning("the charm's facts can't be read", error=str(error)[:200])
-            return ()
-        return _families(written, known)
+        found = read(self._path)
+        return _families(*found) if found else ()
+
+
+def read(path: Path) -> tuple[float, charm_facts.CharmFacts] | None:
+    """Read when the charm wrote its file, and what; None where there is none to be read."""
+    try:
+        with path.open("rb") as file:
+            written = os.fstat(file.fileno()).st_mtime
+            content = file.read(charm_facts.LONGEST)
+        # What is longer is cut off in the middle, and so is no JSON.
+        return written, msgspec.json.decode(content, type=charm_facts.CharmFacts)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        log.warning("the charm's facts can't be read", error=str(error)[:200])
+        return None
 
 
 def _families(written: float, known: charm_facts.CharmFacts) -> list[core.Metric]:

@@ -17,7 +17,7 @@ from typing import Any
 import prometheus_client
 import structlog
 
-from integrator_contract import names, schema, service
+from integrator_contract import answers, names, schema, service
 from sidecar_lifecycle.shell import charm_facts, logs, metrics, traces
 from sidecar_lifecycle.shell import settings as options
 from sidecar_lifecycle.shell.admission import probe
@@ -189,7 +189,7 @@ class Program:
                 settings,
                 self.leadership,
                 registry=self.registry,
-                progress=lambda: self.notifier.notify(names.PROGRESS_NOTICE),
+                progress=self._tell_progress,
                 recorder=self.recorder,
             ),
             "admission": probe.run(
@@ -204,6 +204,16 @@ class Program:
 
     def _tell(self) -> None:
         self.notifier.notify(names.MESH_NOTICE)
+
+    def _tell_progress(self, summary: answers.Summary) -> None:
+        """Have the charm told, unless a hook finds out by itself, as the one that started us."""
+        path, word = self.settings.charm_facts_file, summary.named()
+
+        def is_news() -> bool:
+            found = charm_facts.read(pathlib.Path(path)) if path else None
+            return found is None or found[1].progress != word
+
+        self.notifier.notify(names.PROGRESS_NOTICE, is_news)
 
     async def _follow_level(self) -> None:
         if file := self.settings.log_level_file:

@@ -162,7 +162,9 @@ def _listing(
 ) -> list[str]:
     rows = sorted(listed, key=lambda row: row.replica.name)
     reported = decided.summary.reported + len(elsewhere)
-    summary = dataclasses.replace(decided.summary, reported=reported)
+    # The service, which tells the charm of what is new, looks at the model alone.
+    word = decided.summary.named()
+    summary = dataclasses.replace(decided.summary, reported=reported, word=word)
     if output == "json":
         lines = [_answer(row, settings.model) for row in rows]
         lines += map(_answer_elsewhere, elsewhere)

@@ -102,7 +102,7 @@ class Controller:
     leadership: Leadership
     recorder: Recorder
     figures: metrics.Metrics
-    progress: Callable[[], None]
+    progress: Callable[[answers.Summary], None]
     clock: Clock
     pods: dict[tuple[str, str], types.Pod] = field(
         default_factory=dict[tuple[str, str], types.Pod]
@@ -224,7 +224,7 @@ class Controller:
         )
         if summary != self.last:
             self.last = summary
-            self.progress()
+            self.progress(summary)
 
     async def run(self) -> None:
         """Look whenever something changes, until cancelled."""
@@ -325,7 +325,7 @@ async def run(
     leadership: Leadership,
     *,
     registry: prometheus_client.CollectorRegistry,
-    progress: Callable[[], None] = lambda: None,
+    progress: Callable[[answers.Summary], None] = lambda _: None,
     recorder: Recorder | None = None,
     clock: Clock | None = None,
 ) -> None:
@@ -336,7 +336,7 @@ async def run(
         settings: where, and how far to go.
         leadership: whether to act.
         registry: where the figures go.
-        progress: called when the counts change.
+        progress: called with the counts when they change.
         recorder: of Events.
         clock: of all delays.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import structlog
@@ -21,24 +21,46 @@ GAPS: Mapping[str, float] = {names.MESH_NOTICE: 2.0, names.PROGRESS_NOTICE: 10.0
 Juju runs such hooks before those of changed options, so a whole convergence full of progress would
 keep the unit from them.
 """
+SETTLING: Mapping[str, float] = {names.PROGRESS_NOTICE: 3.0}
+"""Seconds from the wish for a notice to sending it, in which a hook that is under way ends."""
 TIMEOUT = 10.0
 
 
 class Notifier:
-    """Sends notices, many requests within the gap as one."""
+    """Sends notices, many requests within the gap as one.
 
-    def __init__(self, pebble: Path = PEBBLE, *, gaps: Mapping[str, float] = GAPS) -> None:
+    Args:
+        pebble: The program that sends them.
+        gaps: Seconds between two of each key.
+        settling: Seconds before one is sent, which by then may be none any more.
+    """
+
+    def __init__(
+        self,
+        pebble: Path = PEBBLE,
+        *,
+        gaps: Mapping[str, float] = GAPS,
+        settling: Mapping[str, float] = SETTLING,
+    ) -> None:
         self._pebble = pebble
         self._gaps = gaps
+        self._settling = settling
         self._wanted = {key: asyncio.Event() for key in gaps}
+        self._is_news: dict[str, Callable[[], bool]] = {}
 
     @property
     def available(self) -> bool:
         """Whether there is a Pebble to tell."""
         return self._pebble.exists() and bool(os.environ.get("PEBBLE_SOCKET"))
 
-    def notify(self, key: str) -> None:
-        """Ask for a notice to be sent soon."""
+    def notify(self, key: str, is_news: Callable[[], bool] = lambda: True) -> None:
+        """Ask for a notice to be sent soon.
+
+        Args:
+            key: Of the notice.
+            is_news: Asked when it is about to be sent, whether the charm does not know yet.
+        """
+        self._is_news[key] = is_news
         self._wanted[key].set()
 
     async def run(self) -> None:
@@ -50,10 +72,11 @@ class Notifier:
     async def _send_all(self, key: str) -> None:
         while True:
             await self._wanted[key].wait()
+            await asyncio.sleep(self._settling.get(key, 0.0))
             self._wanted[key].clear()
-            if self.available:
+            if self.available and self._is_news[key]():
                 await self._send(key)
-            await asyncio.sleep(self._gaps[key])
+                await asyncio.sleep(self._gaps[key])
 
     async def _send(self, key: str) -> None:
         process = None
