@@ -44,6 +44,9 @@ ANNOTATED_BY = f"{PREFIX}annotated-by"
 ANNOTATIONS = f"{PREFIX}annotations"
 """On the gateway's Service: by whom it was annotated, with what, and what was there before."""
 
+RESOURCES = f"{PREFIX}resources"
+"""On the application's StatefulSet: what the options `cpu` and `memory` said."""
+
 # What is found on dry-run pods.
 PROBE = f"{PREFIX}probe"
 """Which backend of admission shall answer."""

@@ -44,7 +44,7 @@ def worlds(control_plane, client) -> Iterator[tuple[World, World]]:
 
 
 def populate(api: charm_cluster.Cluster, model: str) -> None:
-    """Have what others own: a Deployment, a Service and a pod."""
+    """Have what others own, a Deployment, a Service and a pod, and Juju's StatefulSet of ours."""
     labels = {"app": "theirs"}
     metadata = {"name": "theirs", "namespace": model, "labels": labels}
     template = {
@@ -53,6 +53,8 @@ def populate(api: charm_cluster.Cluster, model: str) -> None:
     }
     spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
     api.create({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec})
+    ours = {"replicas": 0, "serviceName": APP, "selector": spec["selector"], "template": template}
+    api.create(made("apps/v1/StatefulSet", model, APP, spec=ours))
     ports = {"ports": [{"port": 80}], "selector": labels}
     api.create({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": ports})
     api.create({**limits_world.pod(model, "theirs", labels=labels)})
@@ -187,6 +189,12 @@ FORBIDDEN: dict[str, Callable[[World], None]] = {
     "what istiod's Deployment runs": patches(
         "apps/v1/Deployment", "theirs", {"spec": {"template": IMAGE}}
     ),
+    "what its own pods run": patches("apps/v1/StatefulSet", APP, {"spec": {"template": IMAGE}}),
+    "what its own pods have of the host": patches(
+        "apps/v1/StatefulSet", APP, {"spec": {"template": {"spec": {"hostNetwork": True}}}}
+    ),
+    "how many pods it has": patches("apps/v1/StatefulSet", APP, {"spec": {"replicas": 3}}),
+    "another workload of its name": creates(lambda w: made("apps/v1/StatefulSet", w.model)),
     "a ClusterRoleBinding": creates(
         lambda w: made(
             f"{RBAC}/ClusterRoleBinding",

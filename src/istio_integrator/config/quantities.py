@@ -17,42 +17,47 @@ _MEMORY = re.compile(r"(?P<number>[0-9]{1,12})(?P<unit>[KMG]i|[kMG])")
 _BINARY = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
 _DECIMAL = {"k": 10**3, "M": 10**6, "G": 10**9}
 _UNITS = {**_BINARY, **_DECIMAL}
-_LEAST_MEMORY = 32 << 20
 _MOST_MEMORY = 64 << 30
 
 
-def cpu(text: str) -> str:
+def cpu(text: str, *, least: str = "1m") -> str:
     """Read an amount of CPU.
 
     Args:
         text: Such as `500m`, `0.5` or `2`.
+        least: That is accepted.
 
     Raises:
         ValueError: It is none, or out of bounds.
     """
-    found = _CPU.fullmatch(text.strip())
-    if found and found["thousandths"]:
-        amount = int(found["thousandths"])
-    else:
-        amount = int(decimal.Decimal(found["whole"]) * 1000) if found else 0
-    if not 0 < amount <= _MOST_CPU:
-        raise ValueError("write it such as 500m or 2, from 1m to 64")
+    amount = thousandths(text.strip())
+    if not thousandths(least) <= amount <= _MOST_CPU:
+        raise ValueError(f"write it such as 500m or 2, from {least} to 64")
     return f"{amount}m" if amount % 1000 else str(amount // 1000)
 
 
-def memory(text: str) -> str:
+def thousandths(written: str) -> int:
+    """Count the thousandths of a CPU in an amount; none in what is no amount."""
+    found = _CPU.fullmatch(written)
+    if found and found["thousandths"]:
+        return int(found["thousandths"])
+    return int(decimal.Decimal(found["whole"]) * 1000) if found else 0
+
+
+def memory(text: str, *, least: str = "32Mi") -> str:
     """Read an amount of memory.
 
     Args:
         text: Such as `512Mi` or `1Gi`.
+        least: That is accepted.
 
     Raises:
         ValueError: It is none, or out of bounds.
     """
     found = _MEMORY.fullmatch(text.strip())
     amount = size(text.strip()) if found else 0
-    if found is None or not _LEAST_MEMORY <= amount <= _MOST_MEMORY:
-        raise ValueError("write it such as 512Mi or 1Gi, from 32Mi to 64Gi")
+    if found is None or not size(least) <= amount <= _MOST_MEMORY:
+        raise ValueError(f"write it such as 512Mi or 1Gi, from {least} to 64Gi")
     units = _BINARY if found["unit"] in _BINARY else _DECIMAL
     unit = max((each for each in units if amount % units[each] == 0), key=units.__getitem__)
     return f"{amount // units[unit]}{unit}"

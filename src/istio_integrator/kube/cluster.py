@@ -317,9 +317,9 @@ class Cluster:
             )
         return _plain(kind, created)
 
-    def apply(self, obj: Object) -> Object:
-        """Server-side apply an object that is ours."""
-        return self._patch(obj, obj, lightkube.types.PatchType.APPLY)
+    def apply(self, obj: Object, *, force: bool = True) -> Object:
+        """Server-side apply what is ours; without `force` a field of others is a Conflict."""
+        return self._patch(obj, obj, lightkube.types.PatchType.APPLY, force=force)
 
     def merge_patch(self, obj: Object, patch: Object) -> Object:
         """Merge a patch into an object, which may be somebody else's.
@@ -344,7 +344,9 @@ class Cluster:
             if error.code != 404:
                 raise
 
-    def _patch(self, obj: Object, patch: Object, how: lightkube.types.PatchType) -> Object:
+    def _patch(
+        self, obj: Object, patch: Object, how: lightkube.types.PatchType, *, force: bool = False
+    ) -> Object:
         kind = KINDS[obj["apiVersion"], obj["kind"]]
         metadata = obj["metadata"]
         with failures.mapped(f"patch {kind.name}"):
@@ -355,7 +357,7 @@ class Cluster:
                 namespace=metadata.get("namespace"),
                 patch_type=how,
                 field_manager=FIELD_MANAGER,
-                force=how is lightkube.types.PatchType.APPLY,
+                force=force,
             )
         return _plain(kind, patched)
 

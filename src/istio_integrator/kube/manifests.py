@@ -90,7 +90,7 @@ class Manifests:
         known_absences: absences.Absences | None = None,
     ) -> None:
         self._cluster = api
-        self._absences = known_absences or absences.Absences()
+        self.absences = known_absences or absences.Absences()
         self._model = model
         self._application = application
         self.owner = names.owner(model, application)
@@ -138,7 +138,7 @@ class Manifests:
             KindAbsentError: The API server does not serve a kind of it.
         """
         wanted = [self.prepared(folder, obj) for obj in render(folder, context)]
-        for unserved in filter(self._absences.__contains__, map(_unserved, wanted)):
+        for unserved in filter(self.absences.__contains__, map(_unserved, wanted)):
             raise errors.KindAbsentError(404, unserved)
         owned = self.owned_in(folder)
         # A list for each kind tells of all that is there already, however many there are.
@@ -256,11 +256,11 @@ class Manifests:
     def tie(self, kind: cluster.Kind, name: str) -> None:
         """Let an object in the model that the workload writes go with the application, too."""
         untied = f"{kind.api_version}/{kind.plural}/{name}/untied"
-        if untied in self._absences or self._goes_with_the_model:
+        if untied in self.absences or self._goes_with_the_model:
             return
         obj, owner = self._cluster.get(kind, name, self._model), self.owner_reference
         if owner in cluster.parts(cluster.at(obj, "metadata"), "ownerReferences"):
-            self._absences.add(untied)
+            self.absences.add(untied)
         elif obj is not None:
             self._cluster.merge_patch(obj, {"metadata": {"ownerReferences": [owner]}})
 
@@ -297,12 +297,12 @@ class Manifests:
         written = cluster.KINDS[obj["apiVersion"], obj["kind"]]
         for kind in cluster.KINDS.values():
             if _spelled(kind) == _spelled(written):
-                self._absences.discard(_absence(kind, obj["metadata"]["name"]))
+                self.absences.discard(_absence(kind, obj["metadata"]["name"]))
         try:
             return self._cluster.apply(obj)
         except errors.KindAbsentError:
             if written.api_version.startswith(_BUILT_IN):
-                self._absences.add(_unserved(obj))
+                self.absences.add(_unserved(obj))
             raise
 
     def _delete(
@@ -327,14 +327,14 @@ class Manifests:
     def _owned(self, kind: cluster.Kind, folder: str = "") -> list[cluster.Object]:
         if kind == cluster.SECRET:
             return self._owned_secrets(folder)
-        if _absence(kind) in self._absences:
+        if _absence(kind) in self.absences:
             return []
         is_in_model = kind.namespaced and kind.name not in _ELSEWHERE
         place = self._model if is_in_model else None
         # One list for all folders, whose parts a snapshot knows.
         found = self._cluster.list(kind, place, {names.OWNER: self.owner})
         if not found:
-            self._absences.add(_absence(kind))
+            self.absences.add(_absence(kind))
         return [obj for obj in found if self.is_ours(obj) and folder in ("", _component(obj))]
 
     def _owned_secrets(self, folder: str) -> list[cluster.Object]:
@@ -344,11 +344,11 @@ class Manifests:
 
     def _own_secret(self, name: str) -> cluster.Object | None:
         absence = _absence(cluster.SECRET, name)
-        if absence in self._absences:
+        if absence in self.absences:
             return None
         found = self._cluster.get(cluster.SECRET, name, self._model)
         if found is None:
-            self._absences.add(absence)
+            self.absences.add(absence)
         return found if self.is_ours(found) else None
 
 

@@ -8,7 +8,7 @@ not there, since what follows would create it, and a dry run, which asks what ot
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Mapping
+from collections.abc import Collection, Generator, Mapping
 
 from istio_integrator.kube import cluster, errors
 
@@ -27,11 +27,13 @@ class Snapshot(cluster.Cluster):
 
     Args:
         api: The API server.
+        listed: Further kinds of which the hook needs the list.
     """
 
-    def __init__(self, api: cluster.Cluster) -> None:
+    def __init__(self, api: cluster.Cluster, listed: Collection[cluster.Kind] = ()) -> None:
         super().__init__(api.client)
         self._api = api
+        self._listed_anyway = (*_LISTED_ANYWAY, *listed)
         self._lists: dict[tuple[cluster.Kind, str, _Labels], list[cluster.Object]] = {}
         self._objects: dict[tuple[cluster.Kind, str, str], cluster.Object] = {}
 
@@ -55,7 +57,7 @@ class Snapshot(cluster.Cluster):
         """Read one object, as `Cluster.get` does."""
         key = (kind, namespace or "", name)
         found = self._objects.get(key)
-        if found is None and kind in _LISTED_ANYWAY:
+        if found is None and kind in self._listed_anyway:
             with contextlib.suppress(errors.ForbiddenError):
                 self.list(kind)
         found = found or self._listed_one(kind, name, namespace)
@@ -90,10 +92,10 @@ class Snapshot(cluster.Cluster):
         with self._writing(obj):
             return self._api.create(obj)
 
-    def apply(self, obj: cluster.Object) -> cluster.Object:
+    def apply(self, obj: cluster.Object, *, force: bool = True) -> cluster.Object:
         """Apply an object, as `Cluster.apply` does."""
         with self._writing(obj):
-            return self._api.apply(obj)
+            return self._api.apply(obj, force=force)
 
     def merge_patch(self, obj: cluster.Object, patch: cluster.Object) -> cluster.Object:
         """Patch an object, as `Cluster.merge_patch` does."""

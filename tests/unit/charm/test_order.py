@@ -18,6 +18,7 @@ RECONCILED = [
     "MutualTls",
     "Concerns",
     "Observability",
+    "Resources",
 ]
 REMOVED = [
     "Lifecycle.stop_convergence",

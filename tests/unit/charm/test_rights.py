@@ -38,6 +38,7 @@ def own_names() -> set[str]:
         *(owners.object_name(APP, suffix) for suffix in (*made, *kept)),
         gateway.NAME,
         f"{MODEL}-{APP}",
+        APP,
         MODEL,
     }
 

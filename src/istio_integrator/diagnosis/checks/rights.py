@@ -26,6 +26,7 @@ OPTIONAL = {
     "-authorization": "policies about callers",
     "-mtls": "strict mutual TLS",
     "-claims": "claims on profile namespaces",
+    "-resources": "requests and limits of its own pods",
     "-diagnose": "logs, validating webhooks and ServiceEntries",
 }
 """The ends of the names of roles that may be left out, and what goes without."""
@@ -107,6 +108,7 @@ def rights(facts: Facts) -> Iterable[Finding]:
         (facts.config.routing == "gateway-api", "-httproutes"),
         (facts.config.authorization != "off", "-authorization"),
         (facts.config.mtls == "strict", "-mtls"),
+        (bool(facts.config.cpu or facts.config.memory), "-resources"),
     ):
         if is_used:
             del optional[end]
