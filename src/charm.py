@@ -249,7 +249,9 @@ class IstioIntegrator(ops.CharmBase):
         Raises:
             CharmError: Without an answer of the API server nothing is known, and nothing changed.
         """
-        api = snapshot.Snapshot(cluster.connect())
+        # The choice of a gateway looks at all of these, istiod's among them.
+        listed = (cluster.DEPLOYMENT,) if self._exposes else ()
+        api = snapshot.Snapshot(cluster.connect(), listed)
         search = discovery.Discovery(
             api,
             options,
@@ -271,6 +273,10 @@ class IstioIntegrator(ops.CharmBase):
         except errors.ConfigError:
             options = config.Config()
         return self._context(snapshot.Snapshot(cluster.connect()), options, None)
+
+    @property
+    def _exposes(self) -> bool:
+        return self._related.is_related(*kubeflow.EXPOSING)
 
     @property
     def _related(self) -> endpoints.Relations:
@@ -295,7 +301,7 @@ class IstioIntegrator(ops.CharmBase):
             leader=self.unit.is_leader(),
             controller=parts.Controller.read(os.environ.get("JUJU_API_ADDRESSES", "")),
             cluster_domain=parts.cluster_domain(_RESOLVER.read_text()),
-            exposes=self._related.is_related(*kubeflow.EXPOSING),
+            exposes=self._exposes,
             traces=observability.traces_endpoint(self._related),
         )
 

@@ -6,14 +6,16 @@ import pytest
 from ops import testing
 
 import charm
-from tests.unit.charm import charm_world, fake_cluster
+from tests.unit.charm import charm_world, fake_cluster, ingress_world
 from tests.unit.charm.charm_world import state
+from tests.unit.charm.ingress_world import World, auth, route
 
 OFTEN = {
     "create pods kubeflow": "each a dry run that shows something else",
 }
 MOST = 15
 MOST_WITH_WEBHOOK = 23
+MOST_WITH_ROUTES = 21
 LEASE = {
     "apiVersion": "coordination.k8s.io/v1",
     "kind": "Lease",
@@ -71,6 +73,34 @@ def test_hook_with_a_webhook_asks_little(ctx, fake):
 
     found = idle(ctx, fake, start_servers)
     assert found.total() <= MOST_WITH_WEBHOOK, found
+
+
+@pytest.mark.parametrize("routes", [1, 20])
+def test_hook_with_routes_asks_little_however_many_they_are(fake, monkeypatch, tmp_path, routes):
+    ingress_world.connect(fake, monkeypatch)
+    fake.application()
+    fake.add(LEASE)
+    related = [route(f"app-{number}") for number in range(routes)]
+    world = World(
+        fake,
+        *related,
+        auth(),
+        gateway_service="istio-ingress/istio-ingressgateway",
+        hosts="kubeflow.example.com",
+    )
+    root = charm_world.root(tmp_path)
+    world.ctx = testing.Context(charm.IstioIntegrator, charm_root=root)
+    world.run(lambda ctx: ctx.on.start())
+    for _ in range(2):
+        world.run()
+    fake.requests.clear()
+    fake.writes.clear()
+    world.run(lambda ctx: ctx.on.update_status())
+    found = collections.Counter(fake.requests)
+    assert not fake.writes
+    assert not {each for each, count in found.items() if count > 1} - OFTEN.keys()
+    assert found.total() <= MOST_WITH_ROUTES, found
+    assert found["get deployments istio-system istiod"] == 0
 
 
 def test_policies_are_not_listed_where_no_webhook_is_in_the_mesh(asked):
