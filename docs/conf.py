@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import re
+from typing import Any
 
 import sphinx.application
 import yaml
@@ -21,12 +22,17 @@ myst_heading_anchors = 4
 """Down to this level headings can be linked to, by the names that GitHub gives them."""
 myst_fence_as_directive = ["mermaid"]
 
+_STYLE = """<style>
+h1 code.literal, h2 code.literal, h3 code.literal { font-size: inherit; padding: 0; border: 0 }
+</style>"""
+"""Headings are often messages, which Furo would show smaller than other headings."""
 _PAGE = re.compile(r"\]\(([\w/-]+)\.md\)")
 
 
 def setup(app: sphinx.application.Sphinx) -> None:
     """Have Sphinx call what is below."""
     app.connect("source-read", _menu)
+    app.connect("html-page-context", _style)
 
 
 def _menu(_app: sphinx.application.Sphinx, page: str, source: list[str]) -> None:
@@ -34,3 +40,9 @@ def _menu(_app: sphinx.application.Sphinx, page: str, source: list[str]) -> None
     if page.rpartition("/")[2] == "index":
         listed = "\n".join(_PAGE.findall(source[0]))
         source[0] += f"\n```{{toctree}}\n:hidden:\n\n{listed}\n```\n"
+
+
+def _style(
+    _app: sphinx.application.Sphinx, _page: str, _template: str, context: dict[str, Any], _: object
+) -> None:
+    context["metatags"] = context.get("metatags", "") + _STYLE

@@ -1,8 +1,8 @@
-"""Draw docs/pictures from a running testbed, the report of a demo, and a dashboard's figures.
+"""Draw docs/pictures from a running testbed, a demo's report, a dashboard's figures and traces.
 
 The testbed is as after `make testbed-up` and the tutorial up to its third step, the report is
-that of `make demo`. The dashboard's figures are what its queries return on a testbed, as
-tests/e2e/test_observability.py has kept them.
+that of `make demo`. The dashboard's figures are what its queries return on a testbed, and the
+traces those that a collector got there, as tests/e2e/test_observability.py has kept them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import sys
 import dashboard_picture
 import rich.console
 import rich.text
+import trace_picture
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -73,11 +74,13 @@ def main() -> int:
         __doc__,
         "python docs/pictures.py --name default --report build/demo-today/index.html",
         "python docs/pictures.py --dashboard build/e2e/dashboard.json",
+        "python docs/pictures.py --trace build/e2e/trace-stop.json build/e2e/trace-hook.json",
     )
     parser.add_argument("--name", help="a running testbed; `default` if nothing is given")
     parser.add_argument("--model", default="kubeflow")
     parser.add_argument("--report", type=pathlib.Path, help="index.html of a demo")
     parser.add_argument("--dashboard", type=pathlib.Path, help="what its queries have returned")
+    parser.add_argument("--trace", type=pathlib.Path, nargs="+", default=[], help="traces")
     arguments = parser.parse_args()
     PICTURES.mkdir(exist_ok=True)
     if arguments.report:
@@ -86,7 +89,9 @@ def main() -> int:
     if arguments.dashboard:
         panels = json.loads(arguments.dashboard.read_text())
         write("dashboard", dashboard_picture.draw(panels))
-    if arguments.name or not (arguments.report or arguments.dashboard):
+    for path in arguments.trace:
+        write(path.stem, trace_picture.draw(json.loads(path.read_text()), path.stem))
+    if arguments.name or not (arguments.report or arguments.dashboard or arguments.trace):
         return 0 if commands(arguments.name or "default", arguments.model) else 1
     return 0
 

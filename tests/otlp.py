@@ -29,6 +29,16 @@ class Collector:
         self.resources: list[dict[str, str]] = []
         self.spans: list[trace_pb2.Span] = []
 
+    @property
+    def base(self) -> str:
+        """The URL as the relation `tracing` has it."""
+        return self.url.removesuffix("/v1/traces")
+
+    def traces(self, name: str) -> list[list[trace_pb2.Span]]:
+        """Return the spans of each trace whose first span has a name."""
+        ids = {span.trace_id for span in self.spans if span.name == name}
+        return [[span for span in self.spans if span.trace_id == each] for each in ids]
+
     def take(self, body: bytes) -> None:
         """Read a request, in the JSON of OTLP."""
         request = trace_service_pb2.ExportTraceServiceRequest()
@@ -48,11 +58,12 @@ def _with_plain_ids(obj: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def collecting(tls: ssl.SSLContext | None = None) -> Iterator[Collector]:
+def collecting(tls: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> Iterator[Collector]:
     """Take traces while the block runs.
 
     Args:
         tls: A server's, for HTTPS.
+        host: The address to listen at.
     """
     collector = Collector()
 
@@ -70,13 +81,11 @@ def collecting(tls: ssl.SSLContext | None = None) -> Iterator[Collector]:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as there
             """Say nothing."""
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = http.server.ThreadingHTTPServer((host, 0), Handler)
     server.daemon_threads = True
     if tls is not None:
         server.socket = tls.wrap_socket(server.socket, server_side=True)
-    collector.url = (
-        f"{'https' if tls else 'http'}://127.0.0.1:{server.server_address[1]}/v1/traces"
-    )
+    collector.url = f"{'https' if tls else 'http'}://{host}:{server.server_address[1]}/v1/traces"
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield collector

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from testbed import paths
+from testbed import addresses, launch, paths
 from testbed.juju import bootstrap, charmcraft
 from testbed.kit import juju, training, workloads
-from tests import prometheus
+from tests import otlp, prometheus
 
 APP = juju.APPLICATION
 MODEL = "kubeflow"
@@ -91,6 +91,62 @@ async def test_every_panel_has_numbers_after_a_few_jobs(on, told, tmp_path):
         shown = await asyncio.to_thread(keep, found, 120)
         empty = {each["title"] for each in shown if each["type"] != "row" and not each["series"]}
         assert {f"{title} (A)" for title in empty} <= HEALTHY
+    await training.clear_jobs(on.api, on.model)
+
+
+@pytest.fixture
+def collector(node, model):
+    """A collector of traces that is related, at the host's end of the link to the node."""
+    holder = launch.holder(node.testbed.state_dir)
+    assert holder is not None
+    assert holder.slot is not None
+    with otlp.collecting(host=str(addresses.plan(holder.slot).host)) as found:
+        receivers = [{"protocol": {"name": "otlp_http", "type": "http"}, "url": found.base}]
+        bag = {"receivers": json.dumps(receivers)}
+        model.fake_app("tempo", {"tracing": {"role": "provides", "application": bag}})
+        model.integrate(f"{APP}:tracing", "tempo:tracing")
+        yield found
+        model.remove_application("tempo")
+
+
+def keep_trace(name, spans):
+    """Write down a trace, from which docs/pictures.py draws it."""
+    folder = paths.SOURCE / "build" / "e2e"
+    folder.mkdir(parents=True, exist_ok=True)
+    ids = {span.span_id: number for number, span in enumerate(spans)}
+    told = [
+        {
+            "name": span.name,
+            "parent": ids.get(span.parent_span_id),
+            "begin": span.start_time_unix_nano,
+            "end": span.end_time_unix_nano,
+        }
+        for span in spans
+    ]
+    (folder / f"trace-{name}.json").write_text(json.dumps(told))
+
+
+async def test_stop_of_a_job_s_proxy_and_each_hook_are_traces(on, model, collector):
+    # The hook that learns of the collector starts the workload anew with it.
+    await eventually(lambda: collector.traces("reconcile"))
+    model.config(APP, {"log-level": "debug"})
+
+    def reconciled():
+        return [
+            spans
+            for spans in collector.traces("reconcile")
+            if any(span.name.startswith("config_changed") for span in spans)
+        ]
+
+    (hook, *_) = await eventually(reconciled)
+    assert {"ops.main", "Lifecycle.reconcile", "list Pod"} <= {span.name for span in hook}
+    keep_trace("hook", hook)
+    model.config(APP, reset=("log-level",))
+    await on.juju.wait_until_in_mesh(120)
+    await on.api.apply(workloads.sleeper("traced", on.model, on.image))
+    (stop, *_) = await eventually(lambda: collector.traces("stop proxy"), 120)
+    assert {"decided", "placed", "connected", "answered", "gone"} <= {span.name for span in stop}
+    keep_trace("stop", stop)
     await training.clear_jobs(on.api, on.model)
 
 

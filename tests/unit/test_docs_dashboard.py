@@ -1,4 +1,4 @@
-"""The picture of the dashboard names each panel and its last values."""
+"""The pictures name each panel of the dashboard and its last values, and each span of a trace."""
 
 import json
 import math
@@ -12,6 +12,32 @@ from tests import prometheus
 
 DRAWING = prometheus.paths.SOURCE / "docs" / "dashboard_picture.py"
 NS = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture
+def traced(monkeypatch):
+    monkeypatch.syspath_prepend(DRAWING.parent)
+    return runpy.run_path(str(DRAWING.with_name("trace_picture.py")))
+
+
+def span(name, parent, begin, end):
+    return {"name": name, "parent": parent, "begin": begin * 10**6, "end": end * 10**6}
+
+
+def test_trace_is_drawn_in_the_order_of_time_each_span_below_that_which_it_is_of(traced):
+    spans = [span("b", 2, 5, 6), span("a", 2, 0, 4), span("whole", None, 0, 1500)]
+    spans.append(span("within a", 1, 1, 2))
+    told = words(traced["draw"](spans, "a trace"))
+    assert told == ["whole", "1.50 s", "a", "4 ms", "within a", "1 ms", "b", "1 ms"]
+
+
+def test_of_very_many_spans_the_longest_are_drawn_and_the_others_counted(traced):
+    spans = [span("whole", None, 0, 9000)]
+    spans += [span(f"of {number}", 0, number, 2 * number + 1) for number in range(100)]
+    told = words(traced["draw"](spans, "a trace"))
+    assert "of 99" in told
+    assert "of 0" not in told
+    assert told[-1] == f"and {101 - traced['MOST']} shorter ones"
 
 
 @pytest.fixture(scope="module")

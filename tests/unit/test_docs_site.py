@@ -1,8 +1,11 @@
 """The pages are rendered without a warning, and what is wrong in one is a warning."""
 
 import pathlib
+import shutil
 import subprocess
 import sys
+
+from istio_integrator.diagnosis import checks
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 
@@ -37,3 +40,15 @@ def test_link_that_leads_nowhere_and_page_in_no_list_fail_the_build(tmp_path: pa
     assert done.returncode == 1
     for wrong in ("'gone.md'", "'other': 'gone'", "gone.svg", "unlisted.md"):
         assert wrong in done.stderr
+
+
+def test_anchor_that_diagnose_prints_leads_to_its_heading_on_the_site(tmp_path: pathlib.Path):
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    (pages / "index.md").write_text("# Index\n\n- [a](symptoms.md)\n")
+    shutil.copy(DOCS / "how-to" / "symptoms.md", pages)
+    build(pages, tmp_path / "site")
+    shown = (tmp_path / "site" / "symptoms.html").read_text()
+    anchors = {anchor for each in checks.known().values() for anchor in each.symptoms}
+    assert "12-notready" in anchors
+    assert not {anchor for anchor in anchors if f'id="{anchor}"' not in shown}

@@ -93,10 +93,6 @@ def unit(tmp_path):
     return Unit(tmp_path)
 
 
-def base(url):
-    return url.removesuffix("/v1/traces")
-
-
 def attributes(span):
     return {one.key: one.value for one in span.attributes}
 
@@ -110,7 +106,7 @@ def test_hook_without_a_collector_imports_nothing_that_traces(unit):
 
 def test_first_hook_of_the_relation_is_one_trace_and_so_is_each_further_one(unit):
     with otlp.collecting() as collector:
-        unit.related(base(collector.url))
+        unit.related(collector.base)
         unit.hook("tracing-relation-changed")
         unit.hook("config-changed")
     assert len({span.trace_id for span in collector.spans}) == 2
@@ -129,7 +125,7 @@ def test_first_hook_of_the_relation_is_one_trace_and_so_is_each_further_one(unit
 
 def test_once_the_relation_is_gone_nothing_is_kept_or_imported(unit):
     with otlp.collecting() as collector:
-        unit.related(base(collector.url))
+        unit.related(collector.base)
         unit.hook("tracing-relation-changed")
         unit.related("")
         unit.hook("tracing-relation-broken")
@@ -147,14 +143,14 @@ def test_https_needs_an_authority_that_the_system_knows(unit, tmp_path, is_known
     if is_known:
         unit.environment["SSL_CERT_FILE"] = str(authority.pair.certificate)
     with otlp.collecting(tls) as collector:
-        unit.related(base(collector.url))
+        unit.related(collector.base)
         unit.hook("tracing-relation-changed")
     assert bool(collector.spans) == is_known
 
 
 def test_collector_that_was_away_gets_the_hooks_that_it_missed(unit):
     with otlp.collecting() as collector:
-        unit.related(base(collector.url))
+        unit.related(collector.base)
         collector.status = 503
         unit.hook("tracing-relation-changed")
         collector.status = 200
