@@ -6,7 +6,8 @@ import subprocess
 import pytest
 
 from testbed import programs
-from tests import needs
+from testbed.juju.agent import pebble
+from tests import needs, waiting
 
 # Only as process 1 of its namespace does Pebble give itself a boot id of its own.
 NEW_NAMESPACE = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child")
@@ -35,6 +36,15 @@ class Workload:
         if self.process and self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
             self.process.wait(10)
+            # The process that was waited for is Pebble's parent; a second Pebble ends at once
+            # where the first still answers.
+            assert waiting.eventually(lambda: not self.answers())
+
+    def answers(self):
+        try:
+            return bool(pebble.request(self.socket, "/v1/system-info"))
+        except OSError:
+            return False
 
     def call(self, *arguments):
         environment = {**os.environ, "PEBBLE_SOCKET": str(self.socket)}
