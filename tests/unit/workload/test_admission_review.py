@@ -222,3 +222,10 @@ def test_a_damaged_review_is_answered(cut, byte, at):
         assert answer.status in (200, 400)
         if answer.status == 200:
             assert response(answer)["allowed"] is True
+
+
+@pytest.mark.parametrize(("length", "said"), [(249, 249), (250, 250), (251, 250), (900, 250)])
+def test_warning_is_no_longer_than_the_api_server_takes(length, said):
+    short = review._short("x" * length)
+    assert len(short) == said
+    assert short.endswith("...") is (length > 250)

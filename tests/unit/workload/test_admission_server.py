@@ -99,6 +99,8 @@ async def test_review_is_answered_and_counted_and_not_spoken_about(tmp_path):
     assert (response["uid"], response["allowed"]) == ("u-1", True)
     assert served.count("reviews", namespaces="model", outcome="patched") == 1
     assert served.count("changes", change="hold") == 1
+    seconds = "sidecar_lifecycle_admission_seconds_sum"
+    assert 0 < served.registry.get_sample_value(seconds, {"outcome": "patched"}) < 30
     assert not [each for each in said if each["log_level"] == "warning"]
 
 

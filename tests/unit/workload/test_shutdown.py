@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from sidecar_lifecycle.shell import metrics
-from sidecar_lifecycle.shell.shutdown import slots
+from sidecar_lifecycle.shell.shutdown import reports, slots
 
 from tests.unit.workload import pods
 from tests.unit.workload.fake_apiserver import FakeApiserver, until
@@ -15,6 +15,7 @@ from tests.unit.workload.shutdown_world import (
     NAMESPACE,
     event_reasons,
     finished_pod,
+    opened,
     phase,
     reconciler,
 )
@@ -94,6 +95,8 @@ async def test_failing_stop_is_never_given_up_and_said_once(cluster: FakeApiserv
     proxy.mode, proxy.exec_mode = "refused", "exit-1"
     cluster.put("pods", finished_pod())
     async with reconciler(cluster):
+        await until(lambda: cluster.all("events"))
+        assert opened(cluster) == reports.FAILURES_BEFORE_EVENT
         await asyncio.sleep(3600)
         tries = len([path for _, path in cluster.requests if path.endswith("/portforward")])
         assert tries > 20

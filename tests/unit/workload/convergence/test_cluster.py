@@ -10,7 +10,7 @@ import pytest
 from sidecar_lifecycle.decide.convergence import facts
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell.convergence import cluster as hands
-from sidecar_lifecycle.shell.kube import errors
+from sidecar_lifecycle.shell.kube import errors, fence
 from sidecar_lifecycle.shell.settings import Settings
 
 from tests.unit.workload import pods
@@ -180,6 +180,20 @@ async def test_what_rarely_changes_is_read_again_after_ten_seconds(cluster: Fake
         assert await reader.application_created() == 600
         assert await reader.injectors() == ("uid-of-injector",)
         assert asked(cluster, "/mutatingwebhookconfigurations") == reads
+
+
+async def test_pod_whose_workload_can_not_be_dealt_with_is_named(cluster: FakeApiserver):
+    told: list[types.Object] = []
+    reader = subject(cluster)
+    reader.fence = fence.Fence(lambda item, _: told.append(item))
+    metadata = {"name": "web", "namespace": MODEL, "uid": "uid-of-web"}
+    cluster.put("statefulsets", {"metadata": metadata, "spec": {"template": 1}})
+
+    assert (await reader.ask(REPLICA, SCOPE)).verdict == "refused"
+
+    (pod,) = told
+    known = pod.metadata
+    assert (known.namespace, known.name, known.uid) == (MODEL, "web-0", "uid-1")
 
 
 async def test_only_a_right_that_lacks_is_done_without(cluster: FakeApiserver):

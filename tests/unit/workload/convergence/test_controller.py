@@ -28,7 +28,7 @@ NOW = 1_000.0
             id="budget-that-says-when",
         ),
         pytest.param(
-            errors.StatusError(403),
+            errors.StatusError(403, message="no right"),
             "forbidden",
             "Forbidden",
             NOW + controller.REFUSED_RETRY,
@@ -53,6 +53,7 @@ def test_a_refusal_says_how_long_to_leave_the_workload_alone(error, result, reas
     assert counted == result
     assert (pause.reason if pause else None) == reason
     assert (pause.until if pause else None) == until
+    assert error.message in (pause.message if pause else error.message)
 
 
 @pytest.mark.parametrize("keep", [True, False])

@@ -16,6 +16,9 @@ def test_pods_are_counted_by_each_change_that_was_made_to_them():
 
     assert (value("hold"), value("labels"), value("excluded")) == (2, 1, None)
 
+    figures.show_applied(["hold,".ljust(metrics.LONGEST + more, "x") for more in (0, 1)])
+    assert value("hold") == 1
+
 
 def test_pods_that_claim_other_changes_make_no_labels():
     registry = prometheus_client.CollectorRegistry()
