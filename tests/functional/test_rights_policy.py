@@ -194,7 +194,6 @@ FORBIDDEN: dict[str, Callable[[World], None]] = {
         "apps/v1/StatefulSet", APP, {"spec": {"template": {"spec": {"hostNetwork": True}}}}
     ),
     "how many pods it has": patches("apps/v1/StatefulSet", APP, {"spec": {"replicas": 3}}),
-    "another workload of its name": creates(lambda w: made("apps/v1/StatefulSet", w.model)),
     "a ClusterRoleBinding": creates(
         lambda w: made(
             f"{RBAC}/ClusterRoleBinding",

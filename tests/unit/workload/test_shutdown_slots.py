@@ -46,10 +46,30 @@ def test_limits_hold_and_everybody_gets_a_place(asked: list[Place], rand: random
         served.append(item)
         lane.free(item[0])
         assert not full([place for place, _ in started], SMALL)
+        assert not any(map(lane._next, "abc")), "who could begin waits"
 
     assert sorted(served, key=lambda item: item[1]) == [
         (place, number) for number, place in enumerate(asked)
     ]
+
+
+def test_place_of_a_namespace_is_given_on_without_a_look_at_every_node():
+    looks: list[str] = []
+
+    class Counted(slots.Lane[str]):
+        def _next(self, node: str) -> Place | None:
+            looks.append(node)
+            return super()._next(node)
+
+    subject = Counted(slots.Limits().first, lambda _: True)
+    nodes = [f"node-{number}" for number in range(500)]
+    for node in nodes:
+        for _ in range(3):
+            subject.ask(Place(node, "one"), node)
+    looks.clear()
+    for node in nodes[:20]:
+        subject.free(Place(node, "one"))
+    assert len(looks) <= 20 * 5
 
 
 def test_pods_of_a_namespace_go_in_order_of_arrival():

@@ -76,19 +76,22 @@ class Lane(Generic[T]):
 
     def free(self, place: Place) -> None:
         """Give a place back."""
-        share = self._share
-        elsewhere = (
-            self._total >= share.total
-            or self._of_namespace[place.namespace] >= share.namespace_total
-        )
+        was_full = self._is_full(place.namespace)
+        all_taken = self._total >= self._share.total
         self._count(place, -1)
-        if not elsewhere:
-            self._fill_node(place.node)
-            return
-        for node in list(self._waiting):
-            if self._total >= share.total:
+        # Elsewhere one may begin that had no place but this: of the namespace, or of any.
+        for node in list(self._waiting) if was_full else ():
+            if self._total >= self._share.total:
                 return
+            if not all_taken and self._is_full(place.namespace):
+                break
             self._fill_node(node)
+        self._fill_node(place.node)
+
+    def _is_full(self, namespace: str) -> bool:
+        share = self._share
+        taken = self._of_namespace[namespace] >= share.namespace_total
+        return taken or self._total >= share.total
 
     def _fill_node(self, node: str) -> None:
         while (place := self._next(node)) is not None:
