@@ -77,14 +77,12 @@ class Resources:
         elif nothing in known:
             return
         live = context.cluster.get(kind, context.application, context.model)
-        if live is None:
-            return
-        wanted = requirements(context.config)
         applied = cluster.at(live, "metadata", "annotations").get(names.RESOURCES, "")
-        if applied != asked or not _has(live, wanted):
-            self._apply(live, wanted)
-        elif not asked:
+        wanted = requirements(context.config)
+        if not asked and not applied:
             known.add(nothing)
+        elif live is not None and (applied != asked or not _has(live, wanted)):
+            self._apply(live, wanted)
 
     def statuses(self) -> Iterable[ops.StatusBase]:
         """Say why the pods don't get what the options say."""
