@@ -28,6 +28,9 @@ FOR_EVER = ["python3", "-c", "import threading; threading.Event().wait()"]
 class Place(world.Place):
     """A model with the charm, in which blocks of pages are run as they stand."""
 
+    shown = took = 0.0
+    """Seconds from the installation to the status that says what was found, and to its end."""
+
     def __init__(self, node, model, **changes):
         service = ("get", "service", "-n", istio.INGRESS, istio.GATEWAY)
         address = node.testbed.kubectl(*service, "-o", "jsonpath={.spec.clusterIP}").stdout
@@ -49,7 +52,7 @@ class Place(world.Place):
             units = self.juju.status()["applications"].get(APP, {}).get("units", {}).values()
             return all(unit["juju-status"]["current"] == "idle" for unit in units)
 
-        assert waiting.eventually(lambda: is_idle() and is_idle(), 120), self.juju.status()
+        assert waiting.eventually(lambda: is_idle() and is_idle(), 400), self.juju.status()
         assert "hook failed" not in json.dumps(self.juju.status())
 
     def apply(self, *objects):
@@ -115,7 +118,7 @@ class Place(world.Place):
         now = self.juju.config(APP)
         if changed := tuple(key for key in now if now[key] != before[key]):
             self.juju.config(APP, reset=changed)
-        self.juju.wait(lambda found: set(found["applications"]) == {APP}, 120)
+        self.juju.wait(lambda found: set(found["applications"]) == {APP}, 400)
         self.settle()
 
 
@@ -203,6 +206,8 @@ def installed(node, model):
         place.kubectl("rollout", "status", "-n", model, each, "--timeout=120s")
     begin = time.monotonic()
     place.shell.run(deploy)
+    place.says("istio-system/istiod", 240)
+    place.shown = time.monotonic() - begin
     place.says("3/3 pods in mesh", 240)
     place.took = time.monotonic() - begin
     place.juju.wait_for(APP)

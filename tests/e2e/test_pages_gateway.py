@@ -1,0 +1,217 @@
+"""How-to pages about gateways and who is asked, block by block, each to its outcome."""
+
+import datetime
+import json
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from testbed import istio
+from tests import echo, waiting
+from tests.e2e import ingress_world as world
+from tests.e2e import pages_world
+from tests.gateway_client import HOST
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900), pytest.mark.cluster("tomorrow")]
+
+APP = pages_world.APP
+MODEL = "pages-gateway"
+SHARED = f"{istio.INGRESS}/{istio.GATEWAY}"
+OWN = f"{APP}-gateway"
+AUTHORITY = "self-signed-certificates"
+SLOW = 400
+"""Seconds for the hooks of twenty relations."""
+HOSTNAME = "external-dns.alpha.kubernetes.io/hostname"
+
+
+@pytest.fixture(scope="module")
+def deployed(node):
+    """A model with applications and the charm."""
+    found = pages_world.Place(node, MODEL)
+    found.juju.add_model()
+    found.serve([*world.CONSUMERS])
+    found.shell.run("juju deploy istio-integrator --trust")
+    found.says("1/1 pods in mesh", 240)
+    yield found
+    found.juju.destroy_model(force=True)
+
+
+@pytest.fixture
+def place(deployed):
+    """The same, with options and relations as they were after each test."""
+    before = deployed.juju.config(APP)
+    yield deployed
+    deployed.close()
+    deployed.clear(before)
+    deployed.kubectl("delete", "gateways.networking.istio.io", "--all", "-n", istio.INGRESS)
+    deployed.juju.wait_for(APP)
+
+
+def asks(place, path="/pipeline/x", **how):
+    """What a stranger and somebody who is known get, as soon as both are asked about."""
+
+    def answered():
+        strange = place.browser(**how).get(path).status
+        return strange, place.browser(**how).get(path, Cookie=echo.COOKIE).status
+
+    return waiting.eventually(lambda: answered() == (302, 200), 90) or answered()
+
+
+def account(place, namespace=istio.INGRESS, name=istio.GATEWAY):
+    """The ServiceAccount of a gateway."""
+    found = place.read("deployment", name, namespace)
+    return found["spec"]["template"]["spec"]["serviceAccountName"]
+
+
+def test_page_about_single_sign_on_has_each_request_asked_about(place, blocks):
+    """docs/how-to/single-sign-on.md."""
+    older, newer, profiles = blocks
+    place.script([older, newer])
+    place.juju.fake_app("kfp-ui", {"ingress": world.ingress_script("kfp-ui")})
+    place.juju.integrate(f"{APP}:ingress", "kfp-ui:ingress")
+    place.says("ingress is closed")
+    place.run(older)
+    place.says(f"1 route by {SHARED}")
+    assert asks(place) is True
+    place.juju.remove_relation(f"{APP}:ingress-auth", f"{world.AUTH}:ingress-auth")
+    place.says("ingress is closed")
+    place.run(newer)
+    place.says(f"1 route by {SHARED}")
+    assert asks(place) is True
+    assert f"istio-gateway-namespace={istio.INGRESS} " in profiles
+    assert f"istio-gateway-service-account={account(place)}\n" in profiles
+
+
+def test_page_about_gateways_leads_to_each(place, blocks):
+    """docs/how-to/central-gateway.md."""
+    related, chosen, among, own, sized, named, annotated, signed, given = blocks
+    place.script(blocks)
+
+    place.run(related)
+    place.says(f"2 routes by {SHARED}")
+    assert asks(place, "/jupyter/x") is True
+    told = place.said_to("tensorboard-controller", "gateway-info")
+    assert (told["gateway_name"], told["gateway_namespace"]) == ("kubeflow-gateway", MODEL)
+
+    place.run(chosen)
+    place.says(f"2 routes by {SHARED}")
+
+    server = {
+        "port": {"number": 80, "name": "http", "protocol": "HTTP"},
+        "hosts": ["shop.example"],
+    }
+    place.apply(gateway("shared", istio.INGRESS, server))
+    place.run(among)
+    place.says("set hosts to the names that this model is reached by")
+    place.kubectl("delete", "gateways.networking.istio.io", "-n", istio.INGRESS, "shared")
+    place.juju.config(APP, reset=("gateway", "gateway-selector", "gateway-service"))
+    place.says(f"2 routes by {SHARED}")
+
+    place.run(own)
+    place.says(f"2 routes by {MODEL}/{OWN}")
+    place.run(sized)
+    deployment, service = place.read("deployment", OWN), place.read("service", OWN)
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert (deployment["spec"]["replicas"], service["spec"]["type"]) == (3, "NodePort")
+    assert container["resources"] == {
+        "requests": {"cpu": "500m", "memory": "256Mi"},
+        "limits": {"memory": "2Gi"},
+    }
+    place.juju.config(APP, {"gateway-workload": False})
+    place.says(f"2 routes by {SHARED}", 240)
+
+    place.run(named)
+    served = ("jsonpath={.spec.servers[*].hosts[*]}",)
+    query = ("get", "gateways.networking.istio.io", "-n", MODEL, "kubeflow-gateway", "-o", *served)
+    assert waiting.eventually(lambda: HOST in place.kubectl(*query), 60), place.kubectl(*query)
+    assert asks(place, "/jupyter/x") is True
+
+    place.run(annotated)
+    service = place.read("service", istio.GATEWAY, istio.INGRESS)
+    assert service["metadata"]["annotations"][HOSTNAME] == HOST
+
+    place.run(signed)
+    serial = sign(place)
+    assert waiting.eventually(lambda: shown(place) == serial, 90)
+    assert asks(place, "/jupyter/x", tls=True) is True
+    place.juju.remove_relation(f"{APP}:certificates", f"{AUTHORITY}:certificates")
+    place.settle()
+
+    secret, serial = world.tls_secret(istio.INGRESS, "kubeflow-tls")
+    place.kubectl("apply", "-f", "-", text=secret)
+    place.run(given)
+    assert waiting.eventually(lambda: shown(place) == serial, 90)
+    assert asks(place, "/jupyter/x", tls=True) is True
+
+
+def gateway(name, namespace, *servers):
+    """Somebody's Gateway on the workload that is there."""
+    spec = {"selector": {"istio": "ingressgateway"}, "servers": servers}
+    metadata = {"name": name, "namespace": namespace}
+    return {
+        "apiVersion": "networking.istio.io/v1",
+        "kind": "Gateway",
+        "metadata": metadata,
+        "spec": spec,
+    }
+
+
+def shown(place):
+    """The number of the certificate that the gateway shows."""
+    return place.browser(tls=True).certificate().serial_number
+
+
+def sign(place):
+    """Answer the request for a certificate as an authority does; the number of it."""
+
+    def asked():
+        unit = place.juju.show_unit(f"{APP}/0")
+        bags = [each for each in unit["relation-info"] if each["endpoint"] == "certificates"]
+        return [
+            bag["certificate_signing_requests"]
+            for each in bags
+            for bag in (each["local-unit"]["data"], each["local-application-data"])
+            if "certificate_signing_requests" in bag
+        ]
+
+    (entry,) = json.loads(waiting.eventually(asked, 60)[0])
+    text = entry["certificate_signing_request"]
+    request, key = x509.load_pem_x509_csr(text.encode()), ec.generate_private_key(ec.SECP256R1())
+    issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, AUTHORITY)])
+    now = datetime.datetime.now(datetime.UTC)
+    names = request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    certificate = (
+        x509.CertificateBuilder(
+            issuer_name=issuer,
+            subject_name=request.subject,
+            public_key=request.public_key(),
+            serial_number=x509.random_serial_number(),
+            not_valid_before=now - datetime.timedelta(hours=1),
+            not_valid_after=now + datetime.timedelta(days=1),
+        )
+        .add_extension(names, critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = certificate.public_bytes(serialization.Encoding.PEM).decode()
+    answer = {"certificate_signing_request": text, "certificate": pem, "ca": pem, "chain": [pem]}
+    bag = {"certificates": json.dumps([answer])}
+    script = {"role": "provides", "interface": "tls-certificates", "application": bag, "unit": {}}
+    place.juju.fake_app(AUTHORITY, {"certificates": script})
+    return certificate.serial_number
+
+
+def test_page_about_todays_charms_serves_the_older_generation(place, blocks):
+    """docs/how-to/use-todays-kubeflow-charms.md."""
+    older, changed, profiles, asked = blocks
+    place.script([older, changed])
+    place.run(older)
+    place.says(f"10 routes by {SHARED}", SLOW)
+    assert asks(place, "/katib/x") is True
+    place.run(changed)
+    place.says(f"10 routes by {SHARED}", SLOW)
+    assert asks(place, "/katib/x") is True
+    assert place.run(asked) == account(place)
+    assert f"istio-gateway-service-account={account(place)}\n" in profiles
