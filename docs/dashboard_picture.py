@@ -16,7 +16,9 @@ ENTRY = 13
 SHOWN = 4
 """How many series a panel shows: those that were not 0 throughout come first."""
 LETTER = 6.8
-"""Width of a title's letter, about."""
+SMALL_LETTER = 5.5
+"""Width of a letter of a title, and of a legend, about."""
+DAY = 86400
 COLOURS = ("#2f6fde", "#e0912f", "#2f9e5b", "#cf2f3c", "#7a3fb5", "#8c96a8")
 STYLE = (
     ".page{fill:#f3f4f6}.panel{fill:#fff;stroke:#dfe2e7}text{fill:#2a2f38}.title{font-weight:600}"
@@ -51,6 +53,8 @@ def value(number: float, unit: str) -> str:
         return "no value"
     if unit == "bytes":
         return f"{number / 2**20:.0f} MiB"
+    if unit == "s" and number >= 2 * DAY:
+        return f"{number / DAY:.0f} days"
     if unit == "s":
         thousandths = f"{number * 1000:.2g}" if number < 0.01 else f"{number * 1000:.0f}"
         return f"{number:.2f} s" if number >= 1 else f"{thousandths} ms"
@@ -58,21 +62,14 @@ def value(number: float, unit: str) -> str:
     return f"{number:.0f}{suffix}" if number == round(number) else f"{number:.2g}{suffix}"
 
 
-def text(x: float, y: float, words: str, kind: str = "") -> str:
-    """Write words."""
+def text(
+    x: float, y: float, words: str, kind: str = "", *, room: float = 0, letter: float = LETTER
+) -> str:
+    """Write words, no wider than there is room."""
     kind = f' class="{kind}"' if kind else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}"{kind}>{html.escape(words)}</text>'
-
-
-def heading(place: Place, words: str) -> str:
-    """Write a panel's title, no wider than the panel."""
-    room = place.width - 16
-    fitted = f' textLength="{room}" lengthAdjust="spacingAndGlyphs"'
-    narrow = fitted if len(words) * LETTER > room else ""
-    return (
-        f'<text x="{place.x + 8}" y="{place.y + 14}" class="title"{narrow}>'
-        f"{html.escape(words)}</text>"
-    )
+    fitted = f' textLength="{room:.1f}" lengthAdjust="spacingAndGlyphs"'
+    narrow = fitted if room and len(words) * letter > room else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}"{kind}{narrow}>{html.escape(words)}</text>'
 
 
 def line(values: Sequence[tuple[float, float]], inside: Place, top: float, colour: str) -> str:
@@ -114,7 +111,9 @@ def chart(panel: dict[str, Any], place: Place) -> Iterator[str]:
         colour = COLOURS[number % len(COLOURS)]
         yield f'<rect x="{inside.x}" y="{y - 5:.1f}" width="9" height="3" fill="{colour}"/>'
         last = value(each["values"][-1][1], panel["unit"])
-        yield text(inside.x + 14, y, f"{each['name']}: {last}", "small")
+        words = f"{each['name']}: {last}"
+        room = inside.width - 14
+        yield text(inside.x + 14, y, words, "small", room=room, letter=SMALL_LETTER)
 
 
 def is_idle(series: dict[str, Any]) -> bool:
@@ -141,7 +140,7 @@ def panel_of(panel: dict[str, Any]) -> Iterator[str]:
         f'<rect class="panel" x="{place.x}" y="{place.y}" width="{place.width}"'
         f' height="{place.height}" rx="2"/>'
     )
-    yield heading(place, panel["title"])
+    yield text(place.x + 8, place.y + 14, panel["title"], "title", room=place.width - 16)
     if not panel["series"]:
         yield text(place.x + 12, place.y + place.height / 2, "no data", "none")
         return

@@ -79,6 +79,7 @@ def test_picture_has_each_panel_of_the_dashboard(drawing):
         (0.0123, "s", "12 ms"),
         (0.00025, "s", "0.25 ms"),
         (61.5, "s", "61.50 s"),
+        (90 * 86400, "s", "90 days"),
         (150 * 2**20, "bytes", "150 MiB"),
         (2.0, "reqps", "2 /s"),
         (math.nan, "s", "no value"),

@@ -125,7 +125,7 @@ class Traces:
 class _Sender:
     """Sends spans in the JSON of OTLP, a request for all those of some seconds.
 
-    Made without the SDK of OpenTelemetry, whose import alone costs more than a day's traces do.
+    Made without the SDK of OpenTelemetry, whose import takes as long as thousands of traces.
     https://opentelemetry.io/docs/specs/otlp/#otlphttp
     """
 
