@@ -166,3 +166,9 @@ def test_rock_has_the_program_where_the_charm_runs_it():
     (service,) = ROCK["services"].values()
     assert service["command"].split()[0] == command_line.PROGRAM
     assert f'launcher "$CRAFT_PART_INSTALL{command_line.PROGRAM}"' in PART["override-build"]
+
+
+def test_rock_knows_the_public_authorities():
+    # What is staged has no script run, and the folder that OpenSSL and Pebble read stays empty.
+    assert "ca-certificates" in PART["overlay-packages"]
+    assert "ca-certificates" not in PART["stage-packages"]
