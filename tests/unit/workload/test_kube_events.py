@@ -54,12 +54,15 @@ async def test_same_event_is_not_repeated_before_its_time(cluster: FakeApiserver
     assert event["count"] == 2
 
 
-async def test_event_of_another_replica_is_counted_up(cluster: FakeApiserver):
+@pytest.mark.parametrize("before", [None, 1, 4])
+async def test_event_of_another_replica_is_counted_up(cluster: FakeApiserver, before: int | None):
     await recorder(cluster).record(pods.pod(), "ProxyLost", "Oh.")
+    (event,) = cluster.all("events")
+    cluster.put("events", {**event, "count": before})
     await recorder(cluster).record(pods.pod(), "ProxyLost", "Oh.")
 
     (event,) = cluster.all("events")
-    assert event["count"] == 2
+    assert event["count"] == (before or 1) + 1
 
 
 async def test_other_pods_and_messages_are_other_events(cluster: FakeApiserver):
