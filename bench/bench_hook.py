@@ -237,7 +237,7 @@ def main() -> None:
 
     from istio_integrator.kube import cluster  # noqa: PLC0415
     from testbed import command_line  # noqa: PLC0415
-    from tests.functional import ingress_world  # noqa: PLC0415
+    from tests.functional import charm_runs, ingress_world  # noqa: PLC0415
 
     parser = command_line.parser(
         "bench/bench_hook.py", __doc__, "python bench/bench_hook.py --routes 20"
@@ -264,6 +264,7 @@ def main() -> None:
                 *ingress_world.service(model, "oidc", 8080),
             ):
                 api.create(obj)
+            charm_runs.deploy(api, model)
             return Unit(pathlib.Path(folder, model), checkout, kubeconfig, model)
 
         for title, count in (("no relation", 0), (f"{given.routes} routes", given.routes)):

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import pathlib
+import tempfile
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -23,6 +25,7 @@ from istio_integrator.relations import forward_auth, kubeflow
 from testbed import command_line
 from tests import gateway_client
 from tests.functional import charm_runs, ingress_world, newer_routes
+from tests.unit.charm import charm_world
 
 READS, TRIES, WRITES = "reads", "dry runs", "writes"
 KINDS = ("Gateway", "VirtualService", "HTTPRoute", "EnvoyFilter")
@@ -53,14 +56,20 @@ class World:
 
     api: cluster.Cluster
     requests: Requests
+    folder: pathlib.Path
+    """For charms' folders, each of which stays from hook to hook, as in a pod."""
 
     def hook(
         self, event: str, model: str, relations: Sequence[testing.Relation], **options: Any
     ) -> tuple[dict[str, int], float]:
         """Run a hook; return how often it asked what, and its seconds."""
+        root = self.folder / model
+        if not root.exists():
+            root.mkdir()
+            charm_world.root(root)
         self.requests.counts.clear()
         began = time.monotonic()
-        charm_runs.run(event, model, relations=relations, **options)
+        charm_runs.run(event, model, relations=relations, root=root, **options)
         taken = time.monotonic() - began
         return dict(self.requests.counts), taken
 
@@ -112,6 +121,11 @@ def measure(place: World, title: str, related: Any, count: int, **options: Any) 
     model = "bench-" + title.split(",", maxsplit=1)[0].replace(" ", "-")
     for obj in (ingress_world.namespace(model), *ingress_world.service(model, "oidc", 8080)):
         place.api.create(obj)
+    charm_runs.deploy(place.api, model)
+    for kind, name in ((cluster.LEASE, "lifecycle"), (cluster.CONFIG_MAP, "convergence")):
+        # The workload's own, which the charm looks for until they are there.
+        kept = {"name": f"istio-integrator-{name}", "namespace": model}
+        place.api.create({"apiVersion": kind.api_version, "kind": kind.name, "metadata": kept})
     options |= {"hosts": gateway_client.HOST, "gateway-service": "istio-ingress/gateway"}
     relations, more = related(count, model), related(count + 1, model)
     try:
@@ -125,6 +139,7 @@ def measure(place: World, title: str, related: Any, count: int, **options: Any) 
         kinds = collections.Counter(one["kind"] for one in own.owned())
     finally:
         charm_runs.run("remove", model, units=0, **options)
+        charm_runs.delete(place.api, model)
         place.api.delete(ingress_world.namespace(model))
     shown = ", ".join(f"{kinds[kind]} {kind}" for kind in KINDS if kinds[kind])
     print(f"{title}: {kinds.total()} objects" + (f", of these {shown}" if shown else ""))
@@ -140,9 +155,12 @@ def main() -> None:
     )
     parser.add_argument("--routes", type=int, default=20, help="applications that want one")
     count = parser.parse_args().routes
-    with world.with_gateway("bench-ingress") as (_, client):
+    with (
+        world.with_gateway("bench-ingress") as (_, client),
+        tempfile.TemporaryDirectory(prefix="bench-ingress-") as folder,
+    ):
         api = cluster.Cluster(client)
-        place = World(api, Requests())
+        place = World(api, Requests(), pathlib.Path(folder))
         client._client._client.event_hooks["request"].append(place.requests.note)  # noqa: SLF001
         cluster.connect = lambda: api
         measure(place, "no relation", lambda *_: [], 0)

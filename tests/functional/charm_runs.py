@@ -1,6 +1,7 @@
 """Run the charm for one event, with a workload that has nothing to say."""
 
 import json
+import pathlib
 from collections.abc import Iterable
 
 from ops import testing
@@ -16,6 +17,7 @@ def run(
     *,
     units: int = 1,
     relations: Iterable[testing.Relation] = (),
+    root: pathlib.Path | None = None,
     **options: str,
 ) -> testing.State:
     summary = {"eligible": 0, "in_mesh": 0, "converging": 0, "proposed": 0, "guarded": []}
@@ -30,7 +32,7 @@ def run(
         config=dict(options),
         model=testing.Model(model, type="kubernetes"),
     )
-    ctx = testing.Context(charm.IstioIntegrator)
+    ctx = testing.Context(charm.IstioIntegrator, charm_root=root)
     return ctx.run(getattr(ctx.on, event)(), given)
 
 
