@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import ops
 
 from integrator_contract import charm_facts
-from istio_integrator import lives, order
+from istio_integrator import later, order
 from istio_integrator.lifecycle import command_line
+
+if TYPE_CHECKING:
+    from istio_integrator.relations import certificates
+else:
+    certificates = later.module("istio_integrator.relations.certificates")
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +64,7 @@ def collected(
 
 
 def _life(owner: charm_facts.Owner, pem: str) -> Iterable[charm_facts.Certificate]:
-    if pem and (life := lives.life(pem)):
+    if pem and (life := certificates.life(pem)):
         since, until = (moment.timestamp() for moment in life)
         yield charm_facts.Certificate(owner=owner, not_before=since, not_after=until)
 

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from istio_integrator import lives, texts
+from istio_integrator import texts
 from istio_integrator.kube import cluster, documents
 from istio_integrator.relations import endpoints
 
@@ -93,8 +93,17 @@ def is_request_for(request: str, key: str, names: Sequence[str]) -> bool:
 
 def is_due(certificate: str, now: datetime.datetime) -> bool:
     """Tell whether it is time to ask for another certificate."""
-    known = lives.life(certificate)
+    known = life(certificate)
     return known is None or now >= known[0] + (known[1] - known[0]) * RENEW_AT
+
+
+def life(certificate: str) -> tuple[datetime.datetime, datetime.datetime] | None:
+    """Read from when until when a certificate is valid; None where it is none."""
+    try:
+        loaded = x509.load_pem_x509_certificate(certificate.encode())
+    except _UNREADABLE:
+        return None
+    return loaded.not_valid_before_utc, loaded.not_valid_after_utc
 
 
 def fits(certificate: str, key: str) -> bool:

@@ -164,7 +164,7 @@ async def test_answer_about_a_workload_that_is_gone_is_forgotten(cluster: Apiser
         leadership=Voted(is_leader=False),
         recorder=events.Recorder(cluster.client),
         figures=metrics.Metrics(prometheus_client.CollectorRegistry()),
-        progress=lambda: None,
+        progress=lambda _: None,
         clock=clock,
         pods={(MODEL, "web-0"): pod},
         answers={"StatefulSet/web": answer, "StatefulSet/gone": answer},
