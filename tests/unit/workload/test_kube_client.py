@@ -225,6 +225,12 @@ async def test_answers_from_300_on_are_errors(
     assert raised.value.code == 300
 
 
+async def test_server_of_no_known_authority_is_checked_by_those_of_the_system():
+    connector = client.Connector(None)
+    assert connector._ssl is True
+    await connector.close()
+
+
 async def test_request_without_an_answer_ends(deaf: client.Client):
     async with asyncio.timeout(5):
         with pytest.raises(errors.Unreachable):
