@@ -1,7 +1,10 @@
 """A model with the charm in it, and what may happen to an application in its life."""
 
+import collections
 import contextlib
 import hashlib
+import re
+import time
 
 from testbed import kubernetes
 from testbed.juju import client
@@ -9,6 +12,8 @@ from testbed.kit import juju, objects, observer, workloads
 from tests.e2e import metrics
 
 MARK = "example.com/version"
+_NOTICED = 15.0
+"""Seconds after which a notice has been sent, the gap after another one included, and heard."""
 
 
 @contextlib.asynccontextmanager
@@ -100,6 +105,26 @@ class World:
         """Count the hooks of this name that came to their end."""
         log = await self.juju.do("debug_log")
         return sum(f'ran "{hook}" hook' in line for line in log.splitlines())
+
+    async def hooks(self):
+        """Count the hooks that came to their end, but those that the clock starts."""
+        log = await self.juju.do("debug_log")
+        ran = collections.Counter(re.findall(r'ran "(\S+)" hook', log))
+        del ran["update-status"]
+        return ran
+
+    async def quiet(self):
+        """Wait until no hook has come to its end for longer than a notice may wait."""
+        seen, since = await self.hooks(), time.monotonic()
+
+        async def is_over():
+            nonlocal seen, since
+            found = await self.hooks()
+            if found != seen:
+                seen, since = found, time.monotonic()
+            return time.monotonic() - since > _NOTICED
+
+        await observer.eventually(is_over, 180, "no hook for a while", every=0.5)
 
     async def acting(self, units):
         """Ask every unit's workload whether it acts; None for one that does not answer."""
