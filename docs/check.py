@@ -24,6 +24,7 @@ _FENCED = re.compile(r"^( *)```.*?^\1```", re.MULTILINE | re.DOTALL)
 _BLOCK = re.compile(r"\n\s*\n|\n(?=\||[-*] |\d+\. |\[\^)")
 _NOTE = re.compile(r"\[\^([\w-]+)\](?!:)")
 _PROMISE = re.compile(r"\b(never|always|at most|nobody else|no other)\b")
+_PRODUCED = re.compile(r"<!-- produced by: ([^>]*?) -->")
 _SOURCE = re.compile(r"https?://|k8s\.io/|\bKEP-\d|\bobserved\b")
 """What is not promised by this charm says where it is known from."""
 _NO_PROMISES = frozenset({"index.md", "what-the-testbed-imitates.md"})
@@ -97,6 +98,24 @@ def unheld(where: str, page: str) -> Iterator[str]:
             yield f"{where}: a promise names no test: {block[:90]}"
 
 
+def unproduced(where: str, page: str, tests: Collection[str]) -> Iterator[str]:
+    """Find headings of the page of symptoms that no test produces by breaking something.
+
+    Args:
+        where: The page's name.
+        page: Its text.
+        tests: Those that break something, in a cluster or its control plane.
+    """
+    for section in re.split(r"^## ", _FENCED.sub("", page), flags=re.MULTILINE)[1:]:
+        heading = section.partition("\n")[0]
+        found = _PRODUCED.search(section)
+        if found is None:
+            yield f"{where}: no comment says which test produces {heading}"
+        for name in " ".join(found[1].split()).split(", ") if found else ():
+            if name not in tests:
+                yield f"{where}: there is no test {name}, which produces {heading}"
+
+
 def _tests(file: pathlib.Path) -> set[str]:
     return set(_DEFINED.findall(file.read_text())) if file.exists() else set()
 
@@ -118,6 +137,10 @@ def all_of(root: pathlib.Path) -> Iterator[str]:
         yield from absent(where, text, tests, root)
         if page.parent.name == "explanation" and page.name not in _NO_PROMISES:
             yield from unheld(where, text)
+    symptoms = root / "docs/how-to/symptoms.md"
+    tiers = [root / "tests/e2e", root / "tests/functional"]
+    breaking = {name for tier in tiers for file in tier.rglob("*.py") for name in _tests(file)}
+    yield from unproduced(symptoms.name, symptoms.read_text(), breaking)
     yield from commands.unrun(root)
     yield from unplain(_texts(root))
 

@@ -105,3 +105,17 @@ def test_messages_are_what_is_said_and_nothing_else(messages):
         ("refusal", "no such thing as «name»"),
         ("part", "said by somebody else"),
     }
+
+
+@pytest.mark.parametrize(
+    ("page", "wrong"),
+    [
+        ("# Page\n\n## `403`\n\n<!-- produced by: test_a -->\n\nWords.", 0),
+        ("## `403`\n\n<!-- produced by: test_a,\ntest_b -->\n\nWords.", 0),
+        ("## `403`\n\nWords.\n\n## `404`\n\n<!-- produced by: test_a -->", 1),
+        ("## `403`\n\n<!-- produced by: test_gone, test_a -->", 1),
+        ("Words.", 0),
+    ],
+)
+def test_heading_of_the_page_of_symptoms_that_nothing_produces_is_found(check, page, wrong):
+    assert len(list(check["unproduced"]("page.md", page, {"test_a", "test_b"}))) == wrong

@@ -29,6 +29,7 @@ FELT = {
     ),
     "is-forbidden-user": re.compile("missing permission"),
     "403-at-the-gateway": re.compile("ingress is closed"),
+    "404-at-the-gateway": re.compile("ingress is closed"),
     "connection-refused-at-the-gateway": re.compile("waiting for an ingress gateway"),
 }
 """Headings of the page of symptoms, each with the words of a status that belongs below it."""

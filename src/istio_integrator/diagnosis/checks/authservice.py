@@ -44,7 +44,7 @@ class Issuer:
     place=140,
     question="does it answer, and reach its provider's `.well-known`",
     reads="a request to it, one from its pod",
-    symptoms=("a-login-that-goes-round",),
+    symptoms=("a-login-that-goes-round", "403-at-the-gateway"),
 )
 def authservice(facts: Facts) -> Iterable[Finding]:
     """Look at whoever is asked."""

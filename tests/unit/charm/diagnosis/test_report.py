@@ -64,7 +64,7 @@ def test_status_becomes_a_finding_with_its_command_apart():
 def test_line_of_the_status_leads_to_what_people_see_of_it(anchor, words):
     said = [ops.BlockedStatus(f"a/b {words} c"), ops.WaitingStatus(f"d {words} e")]
     felt = [each.symptoms for each in report.unsaid(said, [], application="istio-integrator")]
-    assert felt == [(anchor,), (anchor,)]
+    assert [anchor in each for each in felt] == [True, True]
     (other,) = report.unsaid([ops.BlockedStatus("x")], [], application="istio-integrator")
     assert other.symptoms == ()
 

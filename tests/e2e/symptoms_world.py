@@ -1,0 +1,185 @@
+"""A model in which things are broken, one after the other, and what leads to the answer."""
+
+import contextlib
+import dataclasses
+import json
+import time
+
+from testbed import istio
+from testbed.juju import client
+from tests import waiting
+from tests.e2e import diagnose_world as parts
+from tests.e2e import ingress_world as world
+from tests.e2e import pages_world
+
+APP = world.APP
+CALLER = "caller"
+PORT = world.port_of("kfp-ui")
+DIAGNOSE = "juju run istio-integrator/leader diagnose"
+
+ASK = """
+import sys, urllib.error, urllib.request
+
+try:
+    print(urllib.request.urlopen(sys.argv[1], timeout=10).read().decode())
+except urllib.error.HTTPError as error:
+    print(error.code, error.read().decode())
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """How one symptom was produced, and what led from it to its heading."""
+
+    heading: str
+    produced: str
+    seen: str
+    typed: str
+    found: str
+    answered: float
+    """Seconds that the diagnosis took which named it."""
+    took: float
+    """Seconds from the break to that diagnosis' end."""
+
+
+class Place(pages_world.Place):
+    """A model with the charm, its ingress and people who ask."""
+
+    rows: list
+
+    def diagnose(self, unit=f"{APP}/leader", **params):
+        """The report as people read it."""
+        try:
+            outcome = self.juju.run(unit, "diagnose", params)
+        except client.ActionFailedError as error:
+            outcome = error.outcome
+        return outcome["results"].get("report", outcome["message"])
+
+    @contextlib.contextmanager
+    def broken(self, produced, *objects):
+        """Have something broken for the time of the block, by objects or by what it does."""
+        self.produced, self.begin = produced, time.monotonic()
+        self.apply(*objects)
+        try:
+            yield
+        finally:
+            for each in objects:
+                self.kubectl("delete", "-f", "-", "--wait=false", text=json.dumps(each))
+
+    def leads(self, heading, line, seen, *, timeout=90, unit=f"{APP}/leader", **params):
+        """Type `diagnose` until a line has some words and the heading stands below it."""
+        typed = " ".join([DIAGNOSE, *(f"{key}={value}" for key, value in params.items())])
+        report, answered = "", 0.0
+
+        def found():
+            nonlocal report, answered
+            begin = time.monotonic()
+            report = self.diagnose(unit, **params)
+            answered = time.monotonic() - begin
+            return next((each for each in paragraphs(report) if line in each), "")
+
+        paragraph = waiting.eventually(found, timeout)
+        took = time.monotonic() - self.begin
+        assert paragraph, report
+        assert not paragraph.startswith("✓"), paragraph
+        # A heading stands once in a report, below the first line that it is about.
+        assert f"#{heading}" in report, report
+        first = " ".join(paragraph.split("→")[0].split())
+        self.rows.append(Row(heading, self.produced, seen, typed, first, answered, took))
+
+    def visit(self, path="/pipeline/x", **headers):
+        """The status and the text that somebody gets at the gateway, who is known by a cookie."""
+        answer = self.browser().get(path, Cookie=world.echo.COOKIE, **headers)
+        return f"{answer.status} {answer.text[:200]}".strip()
+
+    def inside(self, program, *argv):
+        """What a program of the caller's pod prints."""
+        where = ("exec", "-n", self.juju.model, f"deployment/{CALLER}", "-c", CALLER, "--")
+        return self.kubectl(*where, "python3", "-c", program, *map(str, argv)).strip()
+
+    def sees(self, words, ask, timeout=90):
+        """Wait until what somebody sees has words; the whole of it."""
+        last = ""
+
+        def seen():
+            nonlocal last
+            last = ask()
+            return words in last
+
+        assert waiting.eventually(seen, timeout), last
+        return last
+
+    def events(self, words, namespace=None):
+        """The message of an Event that has words."""
+        query = ("get", "events", "-n", namespace or self.juju.model, "-o", "json")
+        found = [each["message"] for each in json.loads(self.kubectl(*query))["items"]]
+        return next((each for each in found if words in each), "")
+
+
+def paragraphs(report):
+    """The findings of a report, each with the lines below it."""
+    found = []
+    for line in report.splitlines():
+        if line.startswith(" ") and found:
+            found[-1] += f"\n{line}"
+        else:
+            found.append(line)
+    return found
+
+
+def made(node, model):
+    """A model that is reached from outside by people who are logged in, and all is well."""
+    place = Place(node, model)
+    place.rows = []
+    place.juju.add_model()
+    charm = node.charms.integrator
+    place.juju.deploy(charm.path, APP, config=charm.config, resources=charm.resources, trust=True)
+    place.juju.wait_for(APP, timeout=200)
+    place.serve(["kubeflow-dashboard", world.AUTH, "kfp-ui"])
+    place.apply(parts.deployment(CALLER, model, place.image, pages_world.FOR_EVER))
+    place.kubectl("rollout", "status", "-n", model, f"deployment/{CALLER}", "--timeout=90s")
+    # Nobody gives LoadBalancers an address here.
+    status = '{"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.10"}]}}}'
+    where = ("-n", istio.INGRESS, istio.GATEWAY, "--subresource=status", "-p", status)
+    place.kubectl("patch", "service", *where)
+    place.integrate((world.AUTH, "kfp-ui"))
+    place.says("2 routes by", 240)
+    assert waiting.eventually(place.is_open, 90)
+    return place
+
+
+def table(rows):
+    """A table of how each symptom was produced and found, as Markdown has it."""
+    lines = ["| heading | produced by | seen | typed | found | answered in s | after s |"]
+    lines.append("|---|---|---|---|---|---|---|")
+    for row in rows:
+        cells = [row.heading, row.produced, row.seen[:110], row.typed, row.found[:130]]
+        cells += [f"{row.answered:.1f}", f"{row.took:.1f}"]
+        lines.append(
+            "| " + " | ".join(" ".join(cell.replace("|", "/").split()) for cell in cells) + " |"
+        )
+    return "\n".join(lines)
+
+
+def policy(name, namespace, **spec):
+    """An AuthorizationPolicy."""
+    return json.loads(parts.istio("AuthorizationPolicy", name, namespace, **spec))
+
+
+def istios(kind, name, namespace, **spec):
+    """One of Istio's objects."""
+    return json.loads(parts.istio(kind, name, namespace, **spec))
+
+
+def login(namespace, image):
+    """Who is asked sends everybody to a provider, whose `.well-known` is not there."""
+    issuer = f"http://dex.{namespace}.svc.cluster.local:5556/dex"
+    argv = ["python3", "-c", parts.SERVER, issuer, "/", str(world.AUTH_PORT), "5556"]
+    labels = {"app": "login"}
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "dex", "namespace": namespace},
+        "spec": {"selector": labels, "ports": [{"name": "http", "port": 5556}]},
+    }
+    return parts.deployment("login", namespace, image, argv), service
