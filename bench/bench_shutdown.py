@@ -167,7 +167,7 @@ async def measure(
         traces_endpoint=collector if traced else "",
     )
     program = run.Program(
-        Client(Access(server=server, token="none")),
+        Client(Access(server=server, token="t")),
         settings,
         prometheus_client.CollectorRegistry(),
     )
@@ -237,7 +237,7 @@ async def takeover(number: signal.Signals) -> float:
 _KUBECONFIG = """
 {{apiVersion: v1, kind: Config, current-context: x,
   clusters: [{{name: x, cluster: {{server: "{server}"}}}}],
-  users: [{{name: x, user: {{token: none}}}}],
+  users: [{{name: x, user: {{token: t}}}}],
   contexts: [{{name: x, context: {{cluster: x, user: x}}}}]}}
 """
 
