@@ -104,7 +104,7 @@ def unproduced(where: str, page: str, tests: Collection[str]) -> Iterator[str]:
     Args:
         where: The page's name.
         page: Its text.
-        tests: Those that break something, in a cluster or its control plane.
+        tests: Those that break something, in a real cluster.
     """
     for section in re.split(r"^## ", _FENCED.sub("", page), flags=re.MULTILINE)[1:]:
         heading = section.partition("\n")[0]
@@ -138,8 +138,7 @@ def all_of(root: pathlib.Path) -> Iterator[str]:
         if page.parent.name == "explanation" and page.name not in _NO_PROMISES:
             yield from unheld(where, text)
     symptoms = root / "docs/how-to/symptoms.md"
-    tiers = [root / "tests/e2e", root / "tests/functional"]
-    breaking = {name for tier in tiers for file in tier.rglob("*.py") for name in _tests(file)}
+    breaking = {name for file in (root / "tests/e2e").rglob("*.py") for name in _tests(file)}
     yield from unproduced(symptoms.name, symptoms.read_text(), breaking)
     yield from commands.unrun(root)
     yield from unplain(_texts(root))

@@ -7,6 +7,7 @@ import time
 
 from testbed import istio
 from testbed.juju import client
+from testbed.kit import workloads
 from tests import waiting
 from tests.e2e import diagnose_world as parts
 from tests.e2e import ingress_world as world
@@ -16,6 +17,7 @@ APP = world.APP
 CALLER = "caller"
 PORT = world.port_of("kfp-ui")
 DIAGNOSE = "juju run istio-integrator/leader diagnose"
+HOST_OF_OTHERS = "other.example.com"
 
 ASK = """
 import sys, urllib.error, urllib.request
@@ -24,6 +26,35 @@ try:
     print(urllib.request.urlopen(sys.argv[1], timeout=10).read().decode())
 except urllib.error.HTTPError as error:
     print(error.code, error.read().decode())
+"""
+WAIT_FOR_GREETING = """
+import socket, sys
+
+with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=5) as connection:
+    try:
+        print("greeted", connection.recv(100))
+    except OSError as error:
+        print(type(error).__name__)
+"""
+CONNECT = """
+import socket
+
+socket.create_connection(("kubernetes.default.svc", 443), timeout=5)
+"""
+GREET = """
+import socketserver
+
+class Greeter(socketserver.BaseRequestHandler):
+    def handle(self):
+        self.request.sendall(b"hello")
+        self.request.recv(100)
+
+socketserver.ThreadingTCPServer(("0.0.0.0", 5432), Greeter).serve_forever()
+"""
+FIRST_REQUEST = """
+import sys, urllib.request
+
+urllib.request.urlopen(sys.argv[1], timeout=3)
 """
 
 
@@ -183,3 +214,51 @@ def login(namespace, image):
         "spec": {"selector": labels, "ports": [{"name": "http", "port": 5556}]},
     }
     return parts.deployment("login", namespace, image, argv), service
+
+
+def held(name, namespace, image):
+    """A Deployment whose pods have somebody's finalizer, and so do not go."""
+    found = parts.deployment(name, namespace, image, pages_world.FOR_EVER)
+    found["spec"]["template"]["metadata"]["finalizers"] = ["example.com/somebody-elses"]
+    return found
+
+
+def early(name, namespace, image):
+    """A Deployment whose init container connects, before a classic proxy."""
+    found = parts.deployment(name, namespace, image, pages_world.FOR_EVER)
+    template = found["spec"]["template"]
+    template["metadata"]["annotations"] = workloads.CLASSIC
+    argv = ["python3", "-c", CONNECT]
+    template["spec"]["initContainers"] = [workloads.container("fetch", image, argv)]
+    return found
+
+
+def first_request(name, namespace, image, url):
+    """A pod of the classic kind, behind a slow proxy, that asks in its first instruction."""
+    main = workloads.container("main", image, ["python3", "-c", FIRST_REQUEST, url])
+    body = workloads.template(
+        [main],
+        restart_policy="Never",
+        annotations={**workloads.CLASSIC, **workloads.SLOW_PROXY},
+    )
+    return workloads.pod(name, namespace, body)
+
+
+def freed(place, labels):
+    """Take the finalizer from the pods that are left; whether there is none."""
+    patch = '{"metadata": {"finalizers": null}}'
+    for pod in place.kubectl("get", "pods", *labels, "-o", "name").split():
+        place.node.testbed.kubectl("patch", "-n", place.juju.model, pod, "-p", patch, check=False)
+    return not place.kubectl("get", "pods", *labels, "-o", "name")
+
+
+def aged(place, seconds):
+    """Have what the workload remembers of replacements be from earlier."""
+    where = ("-n", place.juju.model)
+    maps = json.loads(place.kubectl("get", "configmaps", *where, "-o", "json"))["items"]
+    (found,) = [each for each in maps if '"rounds"' in each.get("data", {}).get("state", "")]
+    state = json.loads(found["data"]["state"])
+    for each in state["rounds"].values():
+        each["since"] -= seconds
+    patch = json.dumps({"data": {"state": json.dumps(state)}})
+    place.kubectl("patch", "configmap", *where, found["metadata"]["name"], "-p", patch)

@@ -3,13 +3,19 @@
 What was done, seen, typed and found, and how long it took, is printed as a table in the end.
 """
 
+import base64
+import contextlib
+import datetime
 import json
+import threading
 
 import pytest
 
+from integrator_contract import names
+from istio_integrator.admission import certificates, webhook
 from testbed import istio
 from testbed.kit import workloads
-from tests import waiting
+from tests import gateway_client, waiting
 from tests.e2e import pages_world
 from tests.e2e import symptoms_world as world
 
@@ -147,6 +153,30 @@ def selected(place, name):
     place.kubectl("patch", "service", "-n", MODEL, "oidc-gatekeeper", "-p", patch)
 
 
+def test_ingress_without_anybody_to_ask_is_not_found(place):
+    ends = (f"{APP}:ingress-auth", "oidc-gatekeeper:ingress-auth")
+    with place.broken("the relation ingress-auth removed"):
+        place.juju.remove_relation(*ends)
+        try:
+            seen = place.sees("404", place.visit)
+            line = "ingress is closed: integrate ingress-auth"
+            place.leads("404-at-the-gateway", line, seen)
+            assert "blocked: ingress is closed" in place.message()
+        finally:
+            place.juju.integrate(*ends)
+
+
+def test_who_is_asked_without_pods_forbids_everything(place):
+    with place.broken("a Service of who is asked that selects nobody"):
+        selected(place, "nobody")
+        try:
+            seen = place.sees("403", place.visit)
+            assert "RBAC" not in seen
+            place.leads("403-at-the-gateway", "there is no pod behind it", seen)
+        finally:
+            selected(place, "servers")
+
+
 def test_gateway_without_pods_refuses_connections(place):
     where = ("-n", istio.INGRESS, f"deployment/{istio.GATEWAY}")
     with place.broken("the gateway scaled to none"):
@@ -171,3 +201,189 @@ def test_provider_that_is_away_has_people_go_round(place):
         seen = place.sees("302", place.visit)
         place.leads("a-login-that-goes-round", "does not reach http://dex.ill", seen)
         selected(place, "servers")
+
+
+def by_webhook(place):
+    """Have the webhook prepare pods, and wait until it does."""
+    place.juju.config(APP, {"admission": "webhook"})
+
+    def is_active():
+        message = place.message()
+        return message.startswith("active:") and "webhook" in message
+
+    assert waiting.eventually(is_active, 180), place.message()
+
+
+def test_webhook_without_pods_leaves_the_first_request_without_network(place):
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "full", "namespace": MODEL},
+        "spec": {"hard": {"pods": "0"}},
+    }
+    profile = {"app.kubernetes.io/part-of": "kubeflow-profile", "istio-injection": "enabled"}
+    place.apply(workloads.namespace("alice", profile))
+    by_webhook(place)
+    labels = ("-l", f"{names.COMPONENT}={names.WEBHOOK_COMPONENT}")
+    with place.broken("the webhook's pods deleted, and a quota without room for new ones", quota):
+        place.kubectl("delete", "pods", "-n", MODEL, *labels, "--now")
+        place.apply(world.first_request("notebook", "alice", place.image, url(place)))
+        failed = lambda: place.state("main", "notebook", "alice") == "terminated"  # noqa: E731
+        assert waiting.eventually(failed, 90)
+        seen = place.kubectl("logs", "-n", "alice", "notebook", "-c", "main").splitlines()[-1]
+        assert "refused" in seen, seen
+        place.leads("a-notebook-without-network-at-its-start", "new pods are not prepared", seen)
+    place.kubectl("delete", "namespace", "alice")
+
+
+def test_server_that_speaks_first_at_a_port_of_http_is_not_heard(place):
+    greeter = pages_world.diagnose_world.deployment(
+        "db", MODEL, place.image, ["python3", "-c", world.GREET]
+    )
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "db", "namespace": MODEL},
+        "spec": {"selector": {"app": "db"}, "ports": [{"name": "http", "port": 5432}]},
+    }
+    with place.broken("a database's port that its Service calls http", greeter, service):
+        place.kubectl("rollout", "status", "-n", MODEL, "deployment/db", "--timeout=60s")
+        ask = lambda: place.inside(world.WAIT_FOR_GREETING, f"db.{MODEL}.svc", 5432)  # noqa: E731
+        seen = place.sees("Error", ask)
+        place.leads("connection-reset-by-peer", "a proxy would wait for a request", seen)
+
+
+def test_authority_that_somebody_else_writes_is_not_trusted(place):
+    by_webhook(place)
+    owner = names.owner(MODEL, APP)
+    name = f"mutatingwebhookconfiguration/{webhook.configuration_name(owner)}"
+    other = certificates.decide(None, ["x"], datetime.datetime.now(datetime.UTC))
+    bundle = base64.b64encode(other.bundle.encode()).decode()
+    entries = json.loads(place.kubectl("get", name, "-o", "json"))["webhooks"]
+    patch = [
+        {"op": "replace", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": bundle}
+        for index in range(len(entries))
+    ]
+    over = threading.Event()
+
+    def write():
+        while not over.wait(0.2):
+            with contextlib.suppress(Exception):
+                place.kubectl("patch", name, "--type=json", "-p", json.dumps(patch))
+
+    writer = threading.Thread(target=write)
+    with place.broken("a controller that writes another caBundle, again and again"):
+        writer.start()
+        try:
+            place.leads(
+                "x509-certificate-signed-by-unknown-authority",
+                "trusts another authority than the servers' certificate has",
+                "x509: certificate signed by unknown authority (the API server's log)",
+            )
+        finally:
+            over.set()
+            writer.join()
+
+
+def test_certificate_that_ended_is_shown_no_more(place):
+    long_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=400)
+    old = certificates.decide(None, [gateway_client.HOST], long_ago)
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "kubernetes.io/tls",
+        "metadata": {"name": "old", "namespace": istio.INGRESS},
+        "stringData": {"tls.crt": old.leaf, "tls.key": old.leaf_key},
+    }
+    with place.broken("tls-secret names a certificate of last year", secret):
+        place.juju.config(APP, {"tls-secret": "old"})
+
+        def ended():
+            try:
+                until = place.browser(tls=True).certificate().not_valid_after_utc
+            except OSError as error:
+                return str(error)
+            return f"certificate has expired: {until:%Y-%m-%d}"
+
+        seen = place.sees("has expired", ended)
+        heading = "x509-certificate-has-expired-or-is-not-yet-valid"
+        place.leads(heading, "gateway (old): the certificate ended", seen)
+        place.juju.config(APP, {"tls-secret": ""})
+        place.settle()
+
+
+def test_application_that_is_trusted_no_more_is_forbidden(place):
+    with place.broken("juju trust --remove"):
+        place.juju.trust(APP, remove=True)
+        place.touch()
+        seen = place.sees("missing permission", place.message)
+        place.leads("is-forbidden-user", "may not", seen)
+    place.juju.trust(APP)
+    place.touch()
+
+
+def test_second_gateway_on_the_workload_is_named(place):
+    server = {"port": {"number": 80, "name": "http", "protocol": "HTTP"}, "hosts": ["*"]}
+    second = {"selector": {"istio": "ingressgateway"}, "servers": [server]}
+    with place.broken(
+        "a second Gateway on the workload",
+        world.istios("Gateway", "second", istio.INGRESS, **second),
+    ):
+        place.touch()
+        seen = place.sees("is on the same workload", place.message)
+        place.leads("two-kubeflows-in-one-cluster", "is on the same workload", seen)
+    place.touch()
+
+
+def test_second_integrator_in_the_model_names_the_first(place):
+    charm = place.node.charms.integrator
+    with place.broken("a second istio-integrator in the model"):
+        given = {"config": charm.config, "resources": charm.resources, "trust": True}
+        place.juju.deploy(charm.path, "second", **given)
+
+        def said():
+            units = place.juju.status()["applications"]["second"]["units"].values()
+            return " ".join(each["workload-status"].get("message", "") for each in units)
+
+        seen = place.sees("is managed by", said)
+        place.leads("two-kubeflows-in-one-cluster", "is managed by", seen, unit="second/leader")
+    place.juju.remove_application("second")
+    place.juju.wait_gone("second")
+
+
+def test_init_container_before_its_proxy_has_no_network(cni_node):
+    place = world.Place(cni_node, "early")
+    place.rows = ROWS
+    place.juju.add_model()
+    place.shell.run("juju deploy istio-integrator --trust")
+    place.juju.wait_for(APP, timeout=200)
+    with place.broken(
+        "an init container that connects, with a classic proxy and the CNI plugin",
+        world.early("fetching", "early", place.image),
+    ):
+        query = ("get", "pods", "-n", "early", "-l", "app=fetching", "--no-headers")
+        seen = place.sees("Init:Error", lambda: " ".join(place.kubectl(*query).split()))
+        line = "init containers have no network before their classic proxy runs"
+        place.leads("an-init-container-without-network", line, seen)
+    place.juju.destroy_model(force=True)
+
+
+def test_pod_that_does_not_go_is_named(place):
+    labels = ("-n", MODEL, "-l", "app=held")
+    place.juju.config(APP, {"mesh-membership": "none"})
+    namespace = ("get", "namespace", MODEL, "-o", "jsonpath={.metadata.labels}")
+    assert waiting.eventually(lambda: "istio-injection" not in place.kubectl(*namespace), 90)
+    try:
+        with place.broken(
+            "a finalizer on a pod that is to be replaced, and a record made older by 900 s",
+            world.held("held", MODEL, place.image),
+        ):
+            rollout = ("rollout", "status", "-n", MODEL, "deployment/held", "--timeout=60s")
+            place.kubectl(*rollout)
+            place.juju.config(APP, reset=("mesh-membership",))
+            query = ("get", "pods", *labels, "--no-headers")
+            seen = place.sees("Terminating", lambda: " ".join(place.kubectl(*query).split()), 180)
+            world.aged(place, 900)
+            place.leads("stuck-in-terminating", "has been terminating for a long time", seen)
+    finally:
+        assert waiting.eventually(lambda: world.freed(place, labels), 60)

@@ -21,6 +21,8 @@ _EXCLUSIONS = (
     names.INCLUDED_OUTBOUND_RANGES,
 )
 
+_EVERYTHING = "*"
+"""What istiod notes of ranges in each pod where the plugin redirects, unless told otherwise."""
 _OF_ISTIO = "istio-"
 """What the names of Istio's own init containers begin with."""
 
@@ -97,4 +99,5 @@ def _has_init_without_network(pod: cluster.Object) -> bool:
         for each in cluster.parts(spec, "initContainers")
     )
     annotations = cluster.at(pod, "metadata", "annotations")
-    return classic and own and not any(annotations.get(key) for key in _EXCLUSIONS)
+    excluded = {annotations.get(key) for key in _EXCLUSIONS} - {None, "", _EVERYTHING}
+    return classic and own and not excluded

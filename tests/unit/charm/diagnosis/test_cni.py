@@ -33,6 +33,10 @@ def daemonset(desired, ready):
 
 
 OPEN = {"traffic.sidecar.istio.io_excludeOutboundPorts": "17070"}
+RANGES = "traffic.sidecar.istio.io_includeOutboundIPRanges"
+# As the injection template of Istio's charts writes them where the plugin redirects.
+NOTED = {RANGES: "*", "traffic.sidecar.istio.io_excludeOutboundPorts": ""}
+FEW = {RANGES: "10.0.0.0/8"}
 
 
 @pytest.mark.parametrize(
@@ -42,6 +46,8 @@ OPEN = {"traffic.sidecar.istio.io_excludeOutboundPorts": "17070"}
         pytest.param([pod()], [daemonset(3, 2)], ["✗"], id="a-node-without-it"),
         pytest.param([pod(inits=("istio-validation", "charm-init"))], [], ["!"], id="cut-off"),
         pytest.param([pod(inits=("istio-validation", "init"), **OPEN)], [], ["✓"], id="excluded"),
+        pytest.param([pod(inits=("istio-validation", "init"), **NOTED)], [], ["!"], id="istiod"),
+        pytest.param([pod(inits=("istio-validation", "init"), **FEW)], [], ["✓"], id="few-ranges"),
         pytest.param([pod(inits=("istio-proxy", "init"), proxy="x")], [], ["✓"], id="native"),
     ],
 )
