@@ -183,11 +183,9 @@ async def forward(connection: client.Client) -> None:
 
 
 @pytest.fixture
-async def cluster() -> AsyncIterator[FakeApiserver]:
-    fake = FakeApiserver()
-    async with fake:
-        fake.put("pods", pods.pod_json())
-        yield fake
+def cluster(cluster: FakeApiserver) -> FakeApiserver:
+    cluster.put("pods", pods.pod_json())
+    return cluster
 
 
 @pytest.mark.parametrize("use", [ask, watch, forward])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
@@ -16,11 +15,9 @@ VIRTUAL_TIME = True
 
 
 @pytest.fixture
-async def cluster() -> AsyncIterator[FakeApiserver]:
-    fake = FakeApiserver()
-    async with fake:
-        fake.put("pods", pods.pod_json())
-        yield fake
+def cluster(cluster: FakeApiserver) -> FakeApiserver:
+    cluster.put("pods", pods.pod_json())
+    return cluster
 
 
 async def post(cluster: FakeApiserver, pod: str = "job-x") -> int:

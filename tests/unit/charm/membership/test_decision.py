@@ -35,19 +35,26 @@ def places(draw):
     return labels, record
 
 
-def decided(labels, record, wanted, *, alive=True, missing=""):
-    data_plane = "ambient" if wanted == AMBIENT else "sidecar"
-    found = decision.decide(
+def plane_of(wanted):
+    return "ambient" if wanted == AMBIENT else "sidecar"
+
+
+def proposed(labels, record, wanted, *, alive=True, missing=""):
+    return decision.decide(
         namespace="ns",
         labels=labels,
         record=record,
         owner="me",
         member_labels=wanted,
         alive=alive,
-        data_plane=data_plane,
+        data_plane=plane_of(wanted),
         missing=missing,
     )
-    return decision.completed(found, labels, data_plane, owner="me")
+
+
+def decided(labels, record, wanted, **known):
+    first = proposed(labels, record, wanted, **known)
+    return decision.completed(first, labels, plane_of(wanted), owner="me")
 
 
 def merged(labels, patch):
@@ -143,18 +150,10 @@ def test_record_survives_being_written(record):
 @given(places(), WANTED, st.booleans())
 def test_who_changes_nothing_forgets_nothing(place, wanted, alive):
     labels, record = place
-    found = decision.decide(
-        namespace="ns",
-        labels=labels,
-        record=record,
-        owner="me",
-        member_labels=wanted,
-        alive=alive,
-        data_plane="ambient" if wanted == AMBIENT else "sidecar",
-    )
-    if not found.labels:
-        assert found.record == record
-    assert not (found.blocked and found.labels)
+    first = proposed(labels, record, wanted, alive=alive)
+    if not first.labels:
+        assert first.record == record
+    assert not (first.blocked and first.labels)
 
 
 @pytest.mark.parametrize(
