@@ -28,6 +28,7 @@ sys.path[:0] = [str(ROOT / each) for each in (".", "src", "lib", "workload")]
 
 import lightkube  # noqa: E402
 from lightkube.config.kubeconfig import KubeConfig  # noqa: E402
+from process import Process  # noqa: E402
 from sidecar_lifecycle.shell.admission import review, settings  # noqa: E402
 
 from istio_integrator.admission import policy  # noqa: E402
@@ -41,8 +42,6 @@ SETTINGS = "hold"
 ROUNDS = 10
 THREADS = (1, 4, 16)
 NOBODY, POLICY, WEBHOOK, ISTIOD = "nobody", "policy", "webhook", "istiod"
-TICKS = 100
-"""Of a process's CPU time, in a second."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,16 +155,6 @@ def _reviews_per_second() -> float:
     return count / (time.process_time() - started)
 
 
-def _memory(process: int) -> float:
-    status = pathlib.Path(f"/proc/{process}/status").read_text()
-    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
-
-
-def _cpu(process: int) -> float:
-    fields = pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
-
-
 def _within(webhook: loopback_webhook.Server) -> str:
     """Say below what 99 % of the answers stayed, by the webhook's own histogram."""
     name = "sidecar_lifecycle_admission_seconds"
@@ -212,15 +201,15 @@ def _measure(testbed: testbed_cluster.Testbed, count: int) -> None:
         world.wait_until_mutated(served)
         namespaces = {NOBODY: "nobody", POLICY: model, WEBHOOK: served, ISTIOD: "istiod"}
         name = "sidecar_lifecycle_admission_seconds"
-        before, spent = webhook.metric(f"{name}_count"), _cpu(webhook.process.pid)
+        before, took = webhook.metric(f"{name}_count"), Process(webhook.process.pid)
         _compare(Server.of(testbed), namespaces, count)
-        spent = _cpu(webhook.process.pid) - spent
+        spent = took.used()
         reviews = webhook.metric(f"{name}_count")
         mean = webhook.metric(f"{name}_sum") / reviews * 1000
         print(f"the webhook's server: {mean:.3f} ms on average, {_within(webhook)},")
         print(f"  {(reviews - before) / spent:.0f} reviews per second of one core with HTTPS,")
         print(f"  {_reviews_per_second():.0f} without,")
-        print(f"  {_memory(webhook.process.pid):.0f} MB after {reviews:.0f} reviews")
+        print(f"  {took.megabytes():.0f} MB after {reviews:.0f} reviews")
 
 
 def _namespace(api: cluster.Cluster, name: str, **labels: str) -> None:

@@ -17,7 +17,6 @@ import pathlib
 import statistics
 import sys
 import time
-from collections.abc import AsyncIterator
 from typing import Any
 
 ELSEWHERE = "BENCH_CHECKOUT"
@@ -50,26 +49,14 @@ class World(convergence_world.World):
 
     starts = STARTS
 
-    @contextlib.asynccontextmanager
-    async def kubelet(self) -> AsyncIterator[None]:
-        """Report pods as Ready when they have had their time."""
-        came: dict[str, float] = {}
+    def __init__(self, connection: kube_client.Client, namespace: str) -> None:
+        super().__init__(connection, namespace)
+        self._came: dict[str, float] = {}
 
-        async def report() -> None:
-            while True:
-                for pod in (await self.request("GET", path(types.Pod, self.namespace)))["items"]:
-                    meta = pod["metadata"]
-                    due = came.setdefault(meta["uid"], time.monotonic()) + self.starts
-                    if pod["status"].get("phase") != "Running" and time.monotonic() >= due:
-                        await self.report_ready(meta)
-                await asyncio.sleep(0.1)
-
-        task = asyncio.create_task(report())
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+    def has_started(self, metadata: dict[str, Any]) -> bool:
+        """Tell whether a pod has had its time since it was first seen."""
+        now = time.monotonic()
+        return now >= self._came.setdefault(metadata["uid"], now) + self.starts
 
     async def converge(
         self, names: list[str], at_once: int, kubeconfig: pathlib.Path, checkout: pathlib.Path

@@ -30,6 +30,7 @@ from typing import Any
 
 import aiohttp
 import bench_shutdown
+from process import Process
 
 from testbed import cluster, command_line, kubernetes
 from tests.unit.workload import pods
@@ -38,7 +39,6 @@ NAMESPACES = 2000
 SERVED = {"istio-integrator.charmhub.io/lifecycle": "enabled"}
 RATE = 20_000 / 600
 """Pods that end in a second, unless told otherwise."""
-TICKS = os.sysconf("SC_CLK_TCK")
 AT_ONCE = 100
 """Objects in one transaction of etcd, which takes 128 at most."""
 
@@ -90,48 +90,6 @@ class Etcd:
         body = {"success": [{"requestPut": each} for each in batch]}
         async with self._session.post(f"{self._url}/v3/kv/txn", json=body) as answer:
             assert answer.status == 200, await answer.text()
-
-
-class Process:
-    """What a process takes, as the kernel counts it."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self._since = self.cpu
-
-    @classmethod
-    def of(cls, name: str, marker: str) -> Process:
-        """Find a program by its name and a word of its command line."""
-        for path in Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                words = path.read_bytes().decode(errors="replace").split("\0")
-            except OSError:
-                continue
-            if words[0].endswith(f"/{name}") and marker in " ".join(words):
-                return cls(int(path.parent.name))
-        raise SystemExit(f"no {name} runs")
-
-    @property
-    def words(self) -> str:
-        """Its command line."""
-        return Path(f"/proc/{self.number}/cmdline").read_bytes().decode().replace("\0", " ")
-
-    @property
-    def cpu(self) -> float:
-        """Seconds until now."""
-        fields = Path(f"/proc/{self.number}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
-
-    def used(self) -> float:
-        """Return the seconds since it was asked last."""
-        before, self._since = self._since, self.cpu
-        return self._since - before
-
-    def megabytes(self, what: str = "VmRSS") -> int:
-        """Return what it holds, or with VmHWM the most that it has held."""
-        status = Path(f"/proc/{self.number}/status").read_text()
-        found = re.search(rf"{what}:\s+(\d+)", status)
-        return int(found[1]) // 1000 if found else 0
 
 
 class Node:
@@ -315,9 +273,9 @@ async def measure(testbed: cluster.Testbed, sizes: list[int], seconds: float, ra
             took, cpu = time.monotonic() - began, unit.took.used()
             print(
                 f"{size} pods: seen after {took:.1f} s, {cpu:.1f} s CPU,"
-                f" {unit.took.megabytes()} MB; API server {server.used():.1f} s CPU,"
-                f" {before} to {server.megabytes()} MB,"
-                f" {server.megabytes('VmHWM')} at most",
+                f" {unit.took.megabytes():.0f} MB; API server {server.used():.1f} s CPU,"
+                f" {before:.0f} to {server.megabytes():.0f} MB,"
+                f" {server.megabytes('VmHWM'):.0f} at most",
                 flush=True,
             )
             await asyncio.sleep(seconds / 3)
@@ -330,7 +288,7 @@ async def measure(testbed: cluster.Testbed, sizes: list[int], seconds: float, ra
                 f"  {len(waited)} ending, {rate:.0f} a second: {shown(waited)} ms,"
                 f" the write alone {shown(sorted(where.written))} ms;"
                 f" {1000 * unit.took.used() / len(waited):.1f} ms CPU each,"
-                f" {unit.took.megabytes('VmHWM')} MB at most",
+                f" {unit.took.megabytes('VmHWM'):.0f} MB at most",
                 flush=True,
             )
             unit.end()

@@ -30,6 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / each) for each in (".", "lib", "workload", "bench")]
 
 import rounds  # noqa: E402
+from process import Process  # noqa: E402
 
 from testbed import command_line  # noqa: E402
 
@@ -107,14 +108,6 @@ async def running(
             await asyncio.to_thread(process.wait)
 
 
-def usage(process: subprocess.Popen[bytes]) -> tuple[float, float]:
-    """Return CPU seconds and resident megabytes of a process."""
-    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-    ticks = int(fields[11]) + int(fields[12])
-    pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
-    return ticks / os.sysconf("SC_CLK_TCK"), pages * os.sysconf("SC_PAGE_SIZE") / 1e6
-
-
 def four(endings: Sequence[rounds.Ending], first: str, second: str) -> str:
     """Return minimum, median, 99th percentile and maximum of a time in milliseconds."""
     found = [each.between(first, second) for each in endings]
@@ -164,10 +157,11 @@ async def compare(
             async with running(candidate) as (process, log):
                 for count in counts:
                     print(f"  round {turn + 1}: {candidate.title}, {count}", file=sys.stderr)
-                    before, _ = usage(process)
+                    took = Process(process.pid)
                     result = await bench.round(["classic"] * count, log)
-                    after, megabytes = usage(process)
-                    result = dataclasses.replace(result, cpu=after - before, megabytes=megabytes)
+                    result = dataclasses.replace(
+                        result, cpu=took.used(), megabytes=took.megabytes()
+                    )
                     found.setdefault((candidate.title, count), []).append(result)
     print(f"\nJobs that end together, {times} rounds each\n{HEAD}")
     for count in counts:
