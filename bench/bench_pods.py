@@ -6,6 +6,8 @@ them, 33 of them a second end (20,000 in ten minutes): their status is patched, 
 they are on (one listener is all hundred of them) writes down when it is asked for a pod's port,
 and has the proxy end. Latency is from the moment before the patch is sent to that question, so it
 has the API server's part in it. At the end a stand-by takes over, by SIGTERM and by SIGKILL.
+
+How the last size went over time is written to build/bench/pods.json, which docs/pictures.py draws.
 """
 
 from __future__ import annotations
@@ -41,6 +43,9 @@ RATE = 20_000 / 600
 """Pods that end in a second, unless told otherwise."""
 AT_ONCE = 100
 """Objects in one transaction of etcd, which takes 128 at most."""
+EVERY = 5.0
+"""Seconds from one point of a graph to the next."""
+GRAPHS = bench_shutdown.ROOT / "build/bench/pods.json"
 
 
 def namespace(number: int) -> dict[str, Any]:
@@ -225,14 +230,74 @@ async def node(api: kubernetes.Api, testbed: cluster.Testbed) -> AsyncIterator[N
         yield made
 
 
-async def ending(where: Node, first: int, count: int, rate: float) -> list[float]:
+class Graphs:
+    """What a run looks like over time, as panels of a dashboard."""
+
+    _PANELS = (
+        ("from a pod's end to the question for its port", "s", ("median", "99 of 100")),
+        ("pods that end in a second", "reqps", ("ended", "asked for")),
+        ("processors", "short", ("reconciler", "kube-apiserver")),
+        ("memory of the reconciler", "bytes", ("reconciler",)),
+    )
+
+    def __init__(self, where: Node, unit: Process, server: Process) -> None:
+        self._where, self._unit, self._server = where, unit, server
+        self._points: list[tuple[float, dict[str, float]]] = []
+
+    async def follow(self) -> None:
+        """Add a point every few seconds, until cancelled."""
+        took = Process(self._unit.number), Process(self._server.number)
+        ended, asked, now = len(self._where.written), len(self._where.asked), time.monotonic()
+        began = now
+        while True:
+            await asyncio.sleep(EVERY)
+            before, now = now, time.monotonic()
+            # A dictionary keeps the order in which they were asked for.
+            new = sorted(list(self._where.asked.values())[asked:]) or [float("nan")]
+            point = {
+                "median": statistics.median(new),
+                "99 of 100": new[int(len(new) * 0.99)],
+                "ended": (len(self._where.written) - ended) / (now - before),
+                "asked for": (len(self._where.asked) - asked) / (now - before),
+                "reconciler": took[0].used() / (now - before),
+                "kube-apiserver": took[1].used() / (now - before),
+                "memory": self._unit.megabytes() * 1e6,
+            }
+            ended, asked = len(self._where.written), len(self._where.asked)
+            self._points.append((now - began, point))
+
+    def write(self, path: Path) -> None:
+        """Write them in the shape that docs/dashboard_picture.py draws."""
+        panels: list[dict[str, Any]] = []
+        for number, (title, unit, names) in enumerate(self._PANELS):
+            series = [
+                {
+                    "name": name,
+                    "values": [
+                        (at, point["memory" if unit == "bytes" else name])
+                        for at, point in self._points
+                    ],
+                }
+                for name in names
+            ]
+            place = {"x": 12 * (number % 2), "y": 8 * (number // 2), "w": 12, "h": 8}
+            head = {"title": title, "type": "timeseries", "unit": unit, "place": place}
+            panels.append({**head, "series": series})
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(panels))
+
+
+async def ending(where: Node, first: int, count: int, rate: float, graphs: Graphs) -> list[float]:
     """Have pods end, so many a second; return how long each waited to be asked for."""
+    following = asyncio.create_task(graphs.follow())
     began = time.monotonic()
     async with asyncio.TaskGroup() as tasks:
         for number in range(count):
             await asyncio.sleep(max(0.0, began + number / rate - time.monotonic()))
             tasks.create_task(where.finish(first + number))
-    return await where.waited(first, count)
+    waited = await where.waited(first, count)
+    following.cancel()
+    return waited
 
 
 def shown(seconds: list[float]) -> str:
@@ -281,7 +346,9 @@ async def measure(testbed: cluster.Testbed, sizes: list[int], seconds: float, ra
             await asyncio.sleep(seconds / 3)
             print(f"  idle {unit.took.used() / seconds * 3000:.0f} millicores", flush=True)
             where.written.clear()
-            waited = await ending(where, used, min(size // 2, int(rate * seconds)), rate)
+            graphs = Graphs(where, unit.took, server)
+            waited = await ending(where, used, min(size // 2, int(rate * seconds)), rate, graphs)
+            graphs.write(GRAPHS)
             used += len(waited)
             left = size - len(waited)
             print(

@@ -147,13 +147,13 @@ def panel_of(panel: dict[str, Any]) -> Iterator[str]:
     yield from (figures if panel["type"] == "stat" else chart)(panel, place)
 
 
-def draw(panels: Sequence[dict[str, Any]]) -> str:
-    """Draw the dashboard."""
+def draw(panels: Sequence[dict[str, Any]], label: str) -> str:
+    """Draw the dashboard; the label is for those who hear it."""
     bottom = max(panel["place"]["y"] + panel["place"]["h"] for panel in panels)
     width, height = 24 * COLUMN, bottom * ROW + GAP
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img"'
-        ' aria-label="dashboard" font-family="system-ui, sans-serif" font-size="11">'
+        f' aria-label="{label}" font-family="system-ui, sans-serif" font-size="11">'
     )
     page = '<rect class="page" width="100%" height="100%"/>'
     parts = [part for panel in panels for part in panel_of(panel)]

@@ -1,8 +1,9 @@
-"""Draw docs/pictures from a running testbed, a demo's report, a dashboard's figures and traces.
+"""Draw docs/pictures from a running testbed, a demo's report, figures over time and traces.
 
 The testbed is as after `make testbed-up` and the tutorial up to its third step, the report is
-that of `make demo`. The dashboard's figures are what its queries return on a testbed, and the
-traces those that a collector got there, as tests/e2e/test_observability.py has kept them.
+that of `make demo`. The dashboard's panels hold what its queries return on a testbed, and the
+traces are those that a collector got there, as tests/e2e/test_observability.py has kept them;
+bench/bench_pods.py keeps its figures as panels, too. A page is that of the site.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ COMMANDS = {
 }
 """Of `juju`, by the picture's name."""
 WIDTH = 110
+SEEN = "1100,640"
+"""Pixels of a page."""
 _FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 _DRAWING = re.compile(r"<svg .*?</svg>", re.DOTALL)
 
@@ -61,6 +64,15 @@ def commands(name: str, model: str) -> bool:
     return True
 
 
+def page(path: pathlib.Path) -> None:
+    """Take a picture of the top of a page that `make docs` has rendered, with Chromium."""
+    picture = PICTURES / f"{path.stem}.png"
+    options = ("--headless", "--no-sandbox", "--hide-scrollbars", f"--window-size={SEEN}")
+    argv = ["chromium", *options, f"--screenshot={picture}", path.resolve().as_uri()]
+    subprocess.run(argv, check=True, capture_output=True, timeout=60)
+    print(f"docs/pictures/{picture.name} written")
+
+
 def write(picture: str, drawing: str) -> None:
     """Write a picture."""
     (PICTURES / f"{picture}.svg").write_text(drawing)
@@ -73,25 +85,31 @@ def main() -> int:
         "docs/pictures.py",
         __doc__,
         "python docs/pictures.py --name default --report build/demo-today/index.html",
-        "python docs/pictures.py --dashboard build/e2e/dashboard.json",
+        "python docs/pictures.py --panels build/e2e/dashboard.json build/bench/pods.json",
+        "python docs/pictures.py --page build/docs/how-to/symptoms.html",
         "python docs/pictures.py --trace build/e2e/trace-stop.json build/e2e/trace-hook.json",
     )
     parser.add_argument("--name", help="a running testbed; `default` if nothing is given")
     parser.add_argument("--model", default="kubeflow")
     parser.add_argument("--report", type=pathlib.Path, help="index.html of a demo")
-    parser.add_argument("--dashboard", type=pathlib.Path, help="what its queries have returned")
+    parser.add_argument(
+        "--panels", type=pathlib.Path, nargs="+", default=[], help="of a dashboard"
+    )
     parser.add_argument("--trace", type=pathlib.Path, nargs="+", default=[], help="traces")
+    parser.add_argument("--page", type=pathlib.Path, help="of the site that `make docs` made")
     arguments = parser.parse_args()
     PICTURES.mkdir(exist_ok=True)
     if arguments.report:
         for number, drawing in enumerate(drawings(arguments.report.read_text()), start=1):
             write(f"demo-{number}", drawing)
-    if arguments.dashboard:
-        panels = json.loads(arguments.dashboard.read_text())
-        write("dashboard", dashboard_picture.draw(panels))
+    for path in arguments.panels:
+        write(path.stem, dashboard_picture.draw(json.loads(path.read_text()), path.stem))
     for path in arguments.trace:
         write(path.stem, trace_picture.draw(json.loads(path.read_text()), path.stem))
-    if arguments.name or not (arguments.report or arguments.dashboard or arguments.trace):
+    if arguments.page:
+        page(arguments.page)
+    files = (arguments.report, arguments.panels, arguments.trace, arguments.page)
+    if arguments.name or not any(files):
         return 0 if commands(arguments.name or "default", arguments.model) else 1
     return 0
 

@@ -66,7 +66,7 @@ def test_picture_has_each_panel_of_the_dashboard(drawing):
         panel(title=each["title"], type=each["type"], place=each["gridPos"])
         for each in prometheus.dashboard_panels()
     ]
-    told = words(drawing["draw"](panels))
+    told = words(drawing["draw"](panels, "dashboard"))
     assert [each["title"] for each in panels] == [word for word in told if word != "no data"]
     assert told.count("no data") == sum(each["type"] != "row" for each in panels)
 
@@ -91,7 +91,7 @@ def test_number_has_its_unit(drawing, number, unit, want):
 
 def test_line_has_a_gap_where_there_is_no_number(drawing):
     values = [(0.0, 1.0), (1.0, 2.0), (2.0, math.nan), (3.0, 0.0)]
-    svg = drawing["draw"]([panel(series=[{"name": "median", "values": values}])])
+    svg = drawing["draw"]([panel(series=[{"name": "median", "values": values}])], "dashboard")
     (path,) = [
         each.get("d") for each in ET.fromstring(svg).iter(f"{NS}path") if each.get("stroke")
     ]
@@ -104,13 +104,13 @@ def test_panel_shows_first_what_was_not_always_0(drawing):
         {"name": f"{number}", "values": [(0.0, 0.0), (1.0, float(number == 6))]}
         for number in range(7)
     ]
-    told = words(drawing["draw"]([panel(unit="short", series=series)]))
+    told = words(drawing["draw"]([panel(unit="short", series=series)], "dashboard"))
     assert told[2:] == ["6: 1", "0: 0", "1: 0", "2: 0"]
 
 
 def test_figure_shows_the_last_value_and_its_name(drawing):
     series = [{"name": "webhook <1>", "values": [(0.0, 0.0), (1.0, 1.0)]}]
-    told = words(drawing["draw"]([panel(type="stat", unit="short", series=series)]))
+    told = words(drawing["draw"]([panel(type="stat", unit="short", series=series)], "dashboard"))
     assert told == ["A", "1", "webhook <1>"]
 
 
