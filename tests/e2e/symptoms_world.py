@@ -252,8 +252,8 @@ def freed(place, labels):
     return not place.kubectl("get", "pods", *labels, "-o", "name")
 
 
-def aged(place, seconds):
-    """Have what the workload remembers of replacements be from earlier."""
+def aged(place, seconds, labels):
+    """Have what the workload remembers of replacements be from earlier, and look at it again."""
     where = ("-n", place.juju.model)
     maps = json.loads(place.kubectl("get", "configmaps", *where, "-o", "json"))["items"]
     (found,) = [each for each in maps if '"rounds"' in each.get("data", {}).get("state", "")]
@@ -262,3 +262,5 @@ def aged(place, seconds):
         each["since"] -= seconds
     patch = json.dumps({"data": {"state": json.dumps(state)}})
     place.kubectl("patch", "configmap", *where, found["metadata"]["name"], "-p", patch)
+    # It looks when a pod changes, and else when the time is up that it has just been robbed of.
+    place.kubectl("annotate", "pods", *labels, "looked-at=again", "--overwrite")

@@ -19,7 +19,7 @@ from sidecar_lifecycle.shell.shutdown import stop
 
 from integrator_contract.answers import Action
 from testbed import kubernetes
-from testbed.kit import observer, timeline, workloads
+from testbed.kit import juju, observer, timeline, workloads
 from tests.e2e import kubeflow_kinds, shutdown_world
 from tests.e2e import shutdown_cases as cases
 from tests.e2e.shutdown_world import MODEL, labelled
@@ -35,6 +35,8 @@ LOT = 12
 START_WITHIN = 240
 SETTLE = 3
 """Seconds for what must not happen to happen."""
+LEFT_ALONE = ("job-never", "argo-step", "trainjob")
+"""Cases, one of each controller, that don't end where nobody stops proxies."""
 
 
 @dataclasses.dataclass
@@ -280,6 +282,39 @@ def test_every_case_came_to_its_end(run, node, figures):
         timeline.quantile(delays, 0.5), 2
     )
     assert run.is_over
+
+
+async def test_without_the_stop_no_controller_sees_an_end_and_with_it_each_does(node, world, api):
+    controller = node.juju(MODEL)
+    chosen = [case for case in cases.CASES if case.name in LEFT_ALONE]
+    created = [labelled(c.name, item) for c in chosen for item in c.make(world, c.name)]
+
+    async def ended():
+        names = [(each["kind"], each["metadata"]["name"]) for each in created]
+        objects = [{**await api.get(*name, MODEL), "kind": name[0]} for name in names]
+        return [each["kind"] for each in objects if conditions_of(each) & ENDS]
+
+    async def only_proxies_run():
+        pods = await api.list("Pod", MODEL, labels=f"case in ({','.join(LEFT_ALONE)})")
+        running = [
+            {name for name, state in shutdown_world.states_of(pod).items() if "running" in state}
+            for pod in pods
+        ]
+        are_there = {pod["metadata"]["labels"]["case"] for pod in pods} == {*LEFT_ALONE}
+        return are_there and all(names == {"istio-proxy"} for names in running)
+
+    await controller.config(juju.APPLICATION, proxy_shutdown="false")
+    try:
+        await kubeflow_kinds.create(api, created)
+        await observer.eventually(only_proxies_run, WITHIN, "all payloads ended")
+        await asyncio.sleep(SETTLE)
+        assert await ended() == []
+        await controller.config(juju.APPLICATION, proxy_shutdown="true")
+        found, _ = await settled(api, chosen)
+        assert all(conditions_of(each) & {"Complete", "Succeeded"} for each in found.values())
+    finally:
+        await controller.config(juju.APPLICATION, proxy_shutdown="true")
+        await clear(api, created)
 
 
 async def test_pod_recreated_under_the_same_name_is_not_stopped(node, world, api):
