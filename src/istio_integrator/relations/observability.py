@@ -37,7 +37,7 @@ ALERT_RULES = _HERE / "prometheus_alert_rules"
 _SELECTOR = re.compile(r"\b(up|(?:sidecar_lifecycle|istio_integrator)_\w+)(\{)?")
 """A metric of ours in a rule's expression, and the brace where it has matchers already."""
 _PREFIX = "loki-"
-_URL = re.compile(r"[!-~]{1,2048}")
+_URL = re.compile(r"https?://[!-~]{1,2048}")
 _OFF = ("-all",)
 """What a log target forwards that nobody wants any more: layers can't take a target out."""
 
@@ -227,7 +227,7 @@ def _url(value: object) -> str:
     try:
         place = urllib.parse.urlsplit(value if isinstance(value, str) else "")
         # Reading the port checks it.
-        is_place = place.scheme in ("http", "https") and place.hostname and place.port != 0
+        is_place = place.hostname and place.port != 0
     except ValueError:
         return ""
     return str(value) if is_place and _URL.fullmatch(str(value)) else ""

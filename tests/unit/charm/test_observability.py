@@ -297,6 +297,7 @@ def test_before_tempo_has_answered_nothing_is_traced_and_nothing_complained_of()
     "receivers",
     [
         [otlp("ftp://tempo")],
+        [otlp("HTTP://tempo:4318")],
         [otlp(3)],
         [otlp("http://tempo:99999")],
         [otlp("http://tempo:4318 --listen=x")],
