@@ -23,7 +23,7 @@ from istio_integrator.kube import absences, cluster, errors, fences, manifests, 
 from istio_integrator.lifecycle import workload
 from istio_integrator.membership import model_namespace
 from istio_integrator.mesh import discovery, installation
-from istio_integrator.relations import endpoints, kubeflow, mesh_facts, observability
+from istio_integrator.relations import authorities, endpoints, kubeflow, mesh_facts
 
 if TYPE_CHECKING:
     from istio_integrator import actions
@@ -182,7 +182,8 @@ class IstioIntegrator(ops.CharmBase):
             # Whatever the leader makes is not this unit's to know.
             self._absences.forget()
         self._forget()
-        hook_traces.follow(self.charm_dir, observability.traces_endpoint(self._related))
+        collector = authorities.collector(self._related)
+        hook_traces.follow(self.charm_dir, collector.url, collector.authorities)
         with _tracer.start_as_current_span("reconcile") as span:
             all_parts = self._brought_about()
             span.set_attribute("leader", self.unit.is_leader())
@@ -302,7 +303,7 @@ class IstioIntegrator(ops.CharmBase):
             controller=parts.Controller.read(os.environ.get("JUJU_API_ADDRESSES", "")),
             cluster_domain=parts.cluster_domain(_RESOLVER.read_text()),
             exposes=self._exposes,
-            traces=observability.traces_endpoint(self._related),
+            collector=authorities.collector(self._related),
         )
 
 

@@ -23,10 +23,11 @@ output "provides" {
 output "requires" {
   description = "Endpoints that need another application."
   value = {
-    certificates   = "certificates"
-    forward_auth   = "forward-auth"
-    istio_metadata = "istio-metadata"
-    logging        = "logging"
-    tracing        = "tracing"
+    certificates    = "certificates"
+    forward_auth    = "forward-auth"
+    istio_metadata  = "istio-metadata"
+    logging         = "logging"
+    receive_ca_cert = "receive-ca-cert"
+    tracing         = "tracing"
   }
 }

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import ssl
 import sys
 from typing import Any
 
@@ -35,12 +36,13 @@ def begin() -> None:
     (folder / BUFFER).unlink(missing_ok=True)
 
 
-def follow(folder: pathlib.Path, url: str) -> None:
+def follow(folder: pathlib.Path, url: str, authorities: str) -> None:
     """Have the spans of this hook and of the next ones sent to a collector.
 
     Args:
         folder: The charm's.
         url: Of the collector, for traces; empty where there is none any more.
+        authorities: Certificates, as PEM, that are trusted beside those that the system knows.
     """
     mark = folder / _MARK
     if url:
@@ -48,7 +50,14 @@ def follow(folder: pathlib.Path, url: str) -> None:
     else:
         mark.unlink(missing_ok=True)
     if tracing := sys.modules.get(_PACKAGE):
-        tracing.set_destination(url or None, None)
+        trusted = _known() + authorities if authorities else None
+        tracing.set_destination(url or None, trusted)
+
+
+def _known() -> str:
+    """Read the authorities that the system knows: with others ops-tracing leaves them out."""
+    file = ssl.get_default_verify_paths().cafile
+    return pathlib.Path(file).read_text("ascii", "ignore") if file else ""
 
 
 begin()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import ops
 
 from integrator_contract import names, namespaces, pods
+from istio_integrator.relations import authorities
 
 if TYPE_CHECKING:
     from istio_integrator.config import config
@@ -106,8 +107,8 @@ class Context:
     """What takes the model's pods into the mesh, once this event is dealt with."""
     exposes: bool = False
     """Whether an application wants the model to be reached from outside."""
-    traces: str = ""
-    """The URL that takes traces; empty where nobody does."""
+    collector: authorities.Collector = authorities.NOBODY
+    """Who takes traces."""
 
     @property
     def served(self) -> namespaces.Served:

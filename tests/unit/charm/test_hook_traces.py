@@ -21,9 +21,11 @@ case "$(basename "$0") $*" in
     is-leader*) echo true;;
     goal-state*) cat "$WORLD/goal";;
     "relation-ids tracing"*) cat "$WORLD/ids";;
+    "relation-ids receive-ca-cert"*) echo '["receive-ca-cert:2"]';;
     relation-ids*) echo '[]';;
     relation-list*--app*) echo '"tempo"';;
     relation-list*) echo '[]';;
+    relation-get*receive-ca-cert*) cat "$WORLD/authorities";;
     relation-get*tempo*) cat "$WORLD/bag";;
     juju-log*) echo "$*" >>"$WORLD/log";;
     *) echo '{}';;
@@ -63,8 +65,10 @@ class Unit:
         (self._world / "goal").write_text(json.dumps(goal))
         self.related("")
 
-    def related(self, url: str) -> None:
-        """Relate a collector of traces, or none."""
+    def related(self, url: str, *authorities: str) -> None:
+        """Relate a collector of traces, or none, and authorities that may know it."""
+        sent = {"certificates": json.dumps(authorities)}
+        (self._world / "authorities").write_text(json.dumps(sent))
         receivers = [{"protocol": {"name": "otlp_http", "type": "http"}, "url": url}]
         bag = {"receivers": json.dumps(receivers)} if url else {}
         (self._world / "ids").write_text(json.dumps(["tracing:1"] if url else []))
@@ -134,16 +138,29 @@ def test_once_the_relation_is_gone_nothing_is_kept_or_imported(unit):
     assert not (unit.charm / hook_traces.BUFFER).exists()
 
 
-@pytest.mark.parametrize("is_known", [True, False])
-def test_https_needs_an_authority_that_the_system_knows(unit, tmp_path, is_known):
-    authority = certificates.Authority(tmp_path / "authority")
-    pair = authority.server("collector", ["localhost"], ["127.0.0.1"])
+@pytest.mark.parametrize(
+    ("of_system", "related", "is_known"),
+    [
+        pytest.param("", "", False, id="nobody"),
+        pytest.param("ours", "", True, id="system"),
+        pytest.param("", "ours", True, id="relation"),
+        pytest.param("ours", "other", True, id="system-beside-another"),
+        pytest.param("other", "ours", True, id="relation-beside-another"),
+        pytest.param("", "other", False, id="another"),
+    ],
+)
+def test_https_needs_an_authority_that_the_system_or_the_relation_knows(
+    unit, tmp_path, of_system, related, is_known
+):
+    made = {name: certificates.Authority(tmp_path / name) for name in ("ours", "other")}
+    pair = made["ours"].server("collector", ["localhost"], ["127.0.0.1"])
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(pair.certificate, pair.key)
-    if is_known:
-        unit.environment["SSL_CERT_FILE"] = str(authority.pair.certificate)
+    if of_system:
+        unit.environment["SSL_CERT_FILE"] = str(made[of_system].pair.certificate)
+    authorities = [made[related].pair.certificate.read_text()] if related else []
     with otlp.collecting(tls) as collector:
-        unit.related(collector.base)
+        unit.related(collector.base, *authorities)
         unit.hook("tracing-relation-changed")
     assert bool(collector.spans) == is_known
 

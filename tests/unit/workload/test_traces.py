@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import itertools
 import ssl
@@ -137,24 +138,66 @@ PROGRAM = """
 import asyncio, sys
 from sidecar_lifecycle.shell import traces
 async def main():
-    sending = traces.Traces(sys.argv[1], {})
+    sending = traces.Traces(sys.argv[1], {}, authorities=sys.argv[2])
     sending.end("stop proxy", sending.begin({}))
     await sending.close(10)
 asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("is_known", [True, False])
-def test_https_needs_an_authority_that_the_system_knows(tmp_path: Path, is_known: bool):
-    authority = certificates.Authority(tmp_path)
-    pair = authority.server("collector", ["localhost"], ["127.0.0.1"])
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(pair.certificate, pair.key)
-    known = {"SSL_CERT_FILE": str(authority.pair.certificate)} if is_known else {}
-    with otlp.collecting(tls) as collector:
+@pytest.mark.parametrize(
+    ("of_system", "of_charm", "is_known"),
+    [
+        pytest.param("", "", False, id="nobody"),
+        pytest.param("ours", "", True, id="system"),
+        pytest.param("", "ours", True, id="charm"),
+        pytest.param("ours", "other", True, id="system-beside-another"),
+        pytest.param("other", "ours", True, id="charm-beside-another"),
+        pytest.param("", "other", False, id="another"),
+    ],
+)
+def test_https_needs_an_authority_that_the_system_or_the_charm_knows(
+    tmp_path: Path, of_system: str, of_charm: str, is_known: bool
+):
+    files = {
+        name: str(certificates.Authority(tmp_path / name).pair.certificate)
+        for name in ("ours", "other")
+    }
+    env = {"PYTHONPATH": "lib:workload"}
+    if of_system:
+        env["SSL_CERT_FILE"] = files[of_system]
+    authorities = files[of_charm] if of_charm else ""
+    with otlp.collecting(server_of(tmp_path / "ours")) as collector:
         subprocess.run(
-            [sys.executable, "-c", PROGRAM, collector.url],
-            env={"PYTHONPATH": "lib:workload", **known},
-            check=True,
+            [sys.executable, "-c", PROGRAM, collector.url, authorities], env=env, check=True
         )
     assert len(collector.spans) == is_known
+
+
+def server_of(folder: Path) -> ssl.SSLContext:
+    """Return what a server has whose certificate an authority signed."""
+    pair = certificates.Authority(folder).server("collector", ["localhost"], ["127.0.0.1"])
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(pair.certificate, pair.key)
+    return tls
+
+
+async def test_authority_that_comes_later_is_known_from_then_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(traces, "BATCH_SECONDS", 0.01)
+    file, authority = tmp_path / "authorities", tmp_path / "ours"
+
+    def are_sent() -> bool:
+        return "traces" not in {task.get_name() for task in asyncio.all_tasks()}
+
+    with otlp.collecting(server_of(authority)) as collector:
+        sending = traces.Traces(collector.url, {}, authorities=str(file))
+        for content in (None, "", "-----BEGIN nonsense", (authority / "ca.crt").read_text()):
+            assert collector.spans == []
+            if content is not None:
+                file.write_text(content)
+            sending.end("stop proxy", sending.begin({}))
+            await until(are_sent, 10)
+        await sending.close(10)
+    assert len(collector.spans) == 1

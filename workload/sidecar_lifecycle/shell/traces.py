@@ -10,7 +10,9 @@ import asyncio
 import contextlib
 import dataclasses
 import datetime
+import pathlib
 import random
+import ssl
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,7 +20,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from integrator_contract import names
+from integrator_contract import names, service
 
 Attributes = Mapping[str, str | int]
 
@@ -62,6 +64,8 @@ class Traces:
     Args:
         endpoint: The collector's URL for traces; empty: nothing is traced.
         about: What all of them are about: names of model, application and unit.
+        authorities: A file of certificates, as PEM, which are trusted beside the system's; empty:
+            there is none. It may change at any time.
         clock: In nanoseconds of Unix time.
     """
 
@@ -70,11 +74,12 @@ class Traces:
         endpoint: str,
         about: Mapping[str, str],
         *,
+        authorities: str = "",
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self._now = clock
         self._left, self._filled = BURST, clock()
-        self._sender = _Sender(endpoint, about) if endpoint else None
+        self._sender = _Sender(endpoint, about, authorities) if endpoint else None
 
     @property
     def are_sent(self) -> bool:
@@ -129,8 +134,9 @@ class _Sender:
     https://opentelemetry.io/docs/specs/otlp/#otlphttp
     """
 
-    def __init__(self, endpoint: str, about: Mapping[str, str]) -> None:
+    def __init__(self, endpoint: str, about: Mapping[str, str], authorities: str) -> None:
         self._endpoint = endpoint
+        self._trust = _Trust(pathlib.Path(authorities)) if authorities else None
         self._resource = {"attributes": _listed({"service.name": names.MANAGER, **about})}
         self._spans: list[dict[str, Any]] = []
         self._session: aiohttp.ClientSession | None = None
@@ -185,8 +191,42 @@ class _Sender:
                 self._endpoint,
                 data=msgspec.json.encode(request),
                 headers={"Content-Type": "application/json"},
+                ssl=self._trust.context() if self._trust else True,
             ):
                 pass
+
+
+class _Trust:
+    """Whose certificates are believed: of authorities that the system knows or a file has."""
+
+    def __init__(self, file: pathlib.Path) -> None:
+        self._file = file
+        self._content = b""
+        self._context: ssl.SSLContext | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """Read the file, and make another context where it has changed.
+
+        Raises:
+            OSError: It can't be read, or not as certificates.
+            ValueError: It is empty, or no text.
+        """
+        with self._file.open("rb") as file:
+            content = file.read(service.LONGEST_AUTHORITIES)
+        if self._context is None or content != self._content:
+            self._context, self._content = _trusting(content.decode("ascii")), content
+        return self._context
+
+
+def _trusting(authorities: str) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    # As ops-tracing has it for hooks: an intermediate authority may be all that is sent, and the
+    # certificates of self-signed-certificates lack what later versions of Python insist on
+    # (github.com/canonical/self-signed-certificates-operator/issues/330).
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    context.load_verify_locations(cadata=authorities)
+    return context
 
 
 def _span(name: str, begin: int, end: int, attributes: Attributes) -> dict[str, Any]:

@@ -43,6 +43,7 @@ def test_command_line_of_a_member(fake):
         "--log-level-file": "/tmp/sidecar-lifecycle.log-level",
         "--charm-facts-file": "/tmp/sidecar-lifecycle.charm-facts.json",
         "--traces-endpoint": "",
+        "--traces-authorities-file": "",
     }
 
 

@@ -146,7 +146,9 @@ class Program:
         self.recorder = events.Recorder(connection, instance=settings.unit)
         about = {"juju_model": settings.model, "juju_application": application}
         self.traces = traces.Traces(
-            settings.traces_endpoint, {**about, "juju_unit": settings.unit}
+            settings.traces_endpoint,
+            {**about, "juju_unit": settings.unit},
+            authorities=settings.traces_authorities_file,
         )
         self.shutdown = shutdown.Controller(
             connection, settings, self.leadership, self.recorder, tracing=self.traces
