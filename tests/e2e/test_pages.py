@@ -52,8 +52,6 @@ def test_command_of_the_readme_brings_the_model_into_the_mesh(place, figures):
     print(f"found after {place.shown:.1f} s, in the mesh after {place.took:.1f} s")
     assert place.message() == f"active: {sample()} · 3/3 pods in mesh"
     assert sample() in place.shell.run("juju status")
-    # The page says a minute; a machine that does other things, too, takes longer.
-    assert place.shown < 120
 
 
 def test_page_about_some_workloads_labels_no_namespace_and_injects_those(place, blocks):
