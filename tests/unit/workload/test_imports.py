@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from testbed import certificates
+
 ROOT = pathlib.Path(__file__).parents[3]
 NEEDLESS = ("lightkube", "httpx2", "sidecar_lifecycle.shell.admission.server")
 """For a kubeconfig file, which no pod has, and for the webhook, which is another program."""
@@ -37,3 +39,27 @@ def imported() -> list[str]:
 @pytest.mark.parametrize("name", NEEDLESS)
 def test_service_does_not_import_what_a_pod_does_not_need(imported: list[str], name: str):
     assert not [each for each in imported if each == name or each.startswith(f"{name}.")]
+
+
+READS = """
+import gc, os, ssl
+from sidecar_lifecycle.shell import cli
+cli.parser("run")
+held = [each for each in gc.get_objects() if isinstance(each, ssl.SSLContext)]
+print(sum(each.cert_store_stats()["x509_ca"] for each in held), len(held))
+print(ssl.create_default_context().cert_store_stats()["x509_ca"])
+"""
+
+
+def test_authorities_of_the_system_are_read_when_somebody_asks_for_them(tmp_path: pathlib.Path):
+    authority = certificates.Authority(tmp_path).pair.certificate
+    path = os.pathsep.join(str(ROOT / each) for each in ("lib", "workload"))
+    env = {"PYTHONPATH": path, "SSL_CERT_FILE": str(authority), "SSL_CERT_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", READS], env=env, capture_output=True, text=True, check=True
+    )
+    imported, asked = done.stdout.splitlines()
+    # aiohttp has its contexts, with nobody in them.
+    assert imported.startswith("0 ")
+    assert imported != "0 0"
+    assert asked == "1"

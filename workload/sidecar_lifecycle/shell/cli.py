@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
+import os
 import sys
+from collections.abc import Generator
 from typing import Protocol, cast
 
 from integrator_contract import schema
@@ -21,6 +24,8 @@ COMMANDS = {
     "uninjected": f"{_PACKAGE}.uninjected",
 }
 """The module that brings each command; only the one asked for is imported, to start quickly."""
+_AUTHORITIES = "SSL_CERT_FILE"
+"""What OpenSSL asks for the file of those that the system trusts."""
 
 
 class Command(Protocol):
@@ -45,9 +50,27 @@ def parser(wanted: str = "") -> argparse.ArgumentParser:
     root.add_argument("--version", action="version", version=version)
     subparsers = root.add_subparsers(title="commands", required=True, metavar="COMMAND")
     modules = [COMMANDS[wanted]] if wanted in COMMANDS else dict.fromkeys(COMMANDS.values())
-    for name in modules:
-        cast("Command", importlib.import_module(name)).add_parser(subparsers)
+    with _no_authorities():
+        commands = [cast("Command", importlib.import_module(name)) for name in modules]
+    for each in commands:
+        each.add_parser(subparsers)
     return root
+
+
+@contextlib.contextmanager
+def _no_authorities() -> Generator[None]:
+    """Keep aiohttp from reading each authority of the system into a context that nobody uses.
+
+    It does so as it is imported, which takes 2 MB of an idle service's 47.
+    """
+    before = os.environ.get(_AUTHORITIES)
+    os.environ[_AUTHORITIES] = os.devnull
+    try:
+        yield
+    finally:
+        del os.environ[_AUTHORITIES]
+        if before is not None:
+            os.environ[_AUTHORITIES] = before
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import dataclasses
 import datetime
+import os
 import pathlib
 import random
 import ssl
@@ -136,7 +137,8 @@ class _Sender:
 
     def __init__(self, endpoint: str, about: Mapping[str, str], authorities: str) -> None:
         self._endpoint = endpoint
-        self._trust = _Trust(pathlib.Path(authorities)) if authorities else None
+        is_https = endpoint.startswith("https:")
+        self._trust = _Trust(pathlib.Path(authorities or os.devnull)) if is_https else None
         self._resource = {"attributes": _listed({"service.name": names.MANAGER, **about})}
         self._spans: list[dict[str, Any]] = []
         self._session: aiohttp.ClientSession | None = None
@@ -209,7 +211,7 @@ class _Trust:
 
         Raises:
             OSError: It can't be read, or not as certificates.
-            ValueError: It is empty, or no text.
+            ValueError: It is no text.
         """
         with self._file.open("rb") as file:
             content = file.read(service.LONGEST_AUTHORITIES)
@@ -225,7 +227,8 @@ def _trusting(authorities: str) -> ssl.SSLContext:
     # (github.com/canonical/self-signed-certificates-operator/issues/330).
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    context.load_verify_locations(cadata=authorities)
+    if authorities:
+        context.load_verify_locations(cadata=authorities)
     return context
 
 
