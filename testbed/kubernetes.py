@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Self
 
 import aiohttp
+import tenacity
 import yaml
 
 Object = dict[str, Any]
@@ -24,7 +25,6 @@ _DISCOVERY = (
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
     "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
 )
-_ATTEMPTS = 4
 # What a server answers that is starting, busy, or still preparing a kind it has just been taught
 # ("storage is (re)initializing"); client-go, too, asks again.
 _MOMENTARY = frozenset({429, 500, 502, 503, 504})
@@ -35,8 +35,15 @@ class ApiError(Exception):
 
     def __init__(self, method: str, path: str, code: int, message: str) -> None:
         super().__init__(f"{method} {path}: {code} {message}")
+        self.method = method
         self.code = code
         self.message = message
+
+
+def _is_momentary(error: BaseException) -> bool:
+    if isinstance(error, ApiError):
+        return (error.method, error.code) == ("GET", 429)
+    return isinstance(error, aiohttp.ClientConnectionError)
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -123,6 +130,12 @@ class Api:
         for _ in range(3):
             await asyncio.sleep(0)
 
+    @tenacity.retry(
+        retry=tenacity.retry_if_exception(_is_momentary),
+        stop=tenacity.stop_after_attempt(6),
+        wait=tenacity.wait_exponential(multiplier=0.3),
+        reraise=True,
+    )
     async def request(
         self,
         method: str,
@@ -133,23 +146,20 @@ class Api:
         content_type: str = "application/json",
         accept: str = "application/json",
     ) -> str:
-        """Send one request and return the answer's text; connection errors are tried again."""
+        """Send one request and return the answer's text.
+
+        Tried again are connections that fail and, as client-go does, reads for which the server
+        has no time; an eviction that is refused has the same code, and that answer is wanted.
+        """
         data = None if body is None else json.dumps(body)
         headers = {"Content-Type": content_type, "Accept": accept}
-        for attempt in range(_ATTEMPTS):
-            try:
-                async with self._session.request(
-                    method, path, data=data, params=params, headers=headers
-                ) as answer:
-                    text = await answer.text(errors="replace")
-                    if answer.status >= 400:
-                        raise ApiError(method, path, answer.status, _message(text))
-                    return text
-            except aiohttp.ClientConnectionError:
-                if attempt == _ATTEMPTS - 1:
-                    raise
-                await asyncio.sleep(0.3 * 2**attempt)
-        raise AssertionError("unreachable")
+        async with self._session.request(
+            method, path, data=data, params=params, headers=headers
+        ) as answer:
+            text = await answer.text(errors="replace")
+        if answer.status >= 400:
+            raise ApiError(method, path, answer.status, _message(text))
+        return text
 
     async def resources(self, *, refresh: bool = False) -> list[Resource]:
         """Ask what the apiserver serves."""

@@ -224,18 +224,18 @@ def _bootstrap(target: Path, suite: Suite, progress: Progress) -> None:
         *("unshare", "--mount", "debootstrap", *_ARGUMENTS),
         *(suite.codename, str(target), suite.mirror),
     ]
-    process = subprocess.Popen(
-        argv, env=_environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    assert process.stdout is not None
     said: list[str] = []
     spoke = time.monotonic()
-    for line in process.stdout:
-        said.append(line)
-        if time.monotonic() - spoke > 10:
-            spoke = time.monotonic()
-            progress(f"base: {line.strip()}")
-    if process.wait():
+    with subprocess.Popen(
+        argv, env=_environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            said.append(line)
+            if time.monotonic() - spoke > 10:
+                spoke = time.monotonic()
+                progress(f"base: {line.strip()}")
+    if process.returncode:
         raise ImageError(f"debootstrap failed:\n{''.join(said[-15:])}")
     _run(["chroot", str(target), "python3", "-c", _COMPILE])
 

@@ -92,3 +92,30 @@ async def test_a_kind_that_may_not_be_listed_ends_the_watch():
     async with answering("/tfjobs", (403, {"message": "no"})) as api:
         with pytest.raises(kubernetes.ApiError, match="403 no"):
             await anext(api.follow("/tfjobs"))
+
+
+async def answers_to(method, code):
+    """Ask a server that gives an error first; return how it went, and what is left to say."""
+    answers = [web.Response(status=code), web.Response(text="it")]
+
+    async def busy(request):
+        return answers.pop(0)
+
+    app = web.Application()
+    app.router.add_route("*", "/x", busy)
+    async with (
+        test_utils.TestServer(app) as server,
+        kubernetes.Api(str(server.make_url("")), ssl.create_default_context()) as api,
+    ):
+        try:
+            return await api.request(method, "/x"), len(answers)
+        except kubernetes.ApiError as error:
+            return error.code, len(answers)
+
+
+@pytest.mark.parametrize(
+    ("method", "code", "went"),
+    [("GET", 429, ("it", 0)), ("POST", 429, (429, 1)), ("GET", 404, (404, 1))],
+)
+async def test_read_for_which_the_server_has_no_time_is_tried_again(method, code, went):
+    assert await answers_to(method, code) == went
