@@ -217,8 +217,9 @@ def login(namespace, image):
 
 
 def held(name, namespace, image):
-    """A Deployment whose pods have somebody's finalizer, and so do not go."""
+    """A StatefulSet whose pods have somebody's finalizer, and so do not go."""
     found = parts.deployment(name, namespace, image, pages_world.FOR_EVER)
+    found["kind"] = "StatefulSet"
     found["spec"]["template"]["metadata"]["finalizers"] = ["example.com/somebody-elses"]
     return found
 

@@ -378,7 +378,7 @@ def test_pod_that_does_not_go_is_named(place):
             "a finalizer on a pod that is to be replaced, and a record made older by 900 s",
             world.held("held", MODEL, place.image),
         ):
-            rollout = ("rollout", "status", "-n", MODEL, "deployment/held", "--timeout=60s")
+            rollout = ("rollout", "status", "-n", MODEL, "statefulset/held", "--timeout=60s")
             place.kubectl(*rollout)
             place.juju.config(APP, reset=("mesh-membership",))
             query = ("get", "pods", *labels, "--no-headers")

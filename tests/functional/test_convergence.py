@@ -291,6 +291,8 @@ async def test_pod_that_does_not_go_is_named_and_nothing_is_forced(
 
     async with world.converging():
         await world.until(going)
+    # The kubelet stops the containers, and that is all it can do.
+    await world.request("PATCH", f"{where}/status", {"status": {"phase": "Failed"}}, **merge)
     # What an operator is told a quarter of an hour later.
     later = argparse.Namespace(time=lambda: time.time() + 900)
     monkeypatch.setattr(uninjected, "time", later)

@@ -190,6 +190,17 @@ def test_a_pod_that_does_not_go_away_is_reported():
     assert "terminating" in trouble.message
 
 
+def test_a_pod_that_has_ended_and_does_not_go_is_reported_where_no_other_can_come():
+    shot = snapshot(replica(terminating=True, ended=True))
+    (trouble,) = decide(shot, remembering(since=NOW - 700)).summary.guarded
+    assert "terminating" in trouble.message
+
+    pods = replica(terminating=True, ended=True), replacement()
+    shot = snapshot(*pods, desired={"StatefulSet/a": 1})
+    decided = decide(shot, remembering(since=NOW - 700))
+    assert (decided.memory.rounds, decided.summary.guarded) == ({}, ())
+
+
 def test_a_missing_replacement_is_waited_for():
     old = [replica("a-1"), replica("a-2")]
     remembered = remembering(known=("uid-a-0", "uid-a-1", "uid-a-2"), ready_before=3)

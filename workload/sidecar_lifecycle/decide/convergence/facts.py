@@ -39,6 +39,8 @@ class Replica:
     ready_since: float | None = None
     crash_looping: bool = False
     terminating: bool = False
+    ended: bool = False
+    """Its containers have ended for good; somebody's finalizer may keep what is left."""
     revision: str = ""
 
     @property
@@ -114,6 +116,7 @@ def replica(
         ready_since=_ready_since(pod),
         crash_looping=_crash_looping(pod),
         terminating=pod.metadata.deletionTimestamp is not None,
+        ended=not eligible.alive(pod),
         revision=next(
             (pod.metadata.labels[key] for key in _TEMPLATE_LABELS if key in pod.metadata.labels),
             "",

@@ -59,7 +59,8 @@ def _review_round(ledger: Ledger, workload: str) -> None:
         _review_pending(ledger, workload, current)
         return
     judged = _judge(ledger, workload, live)
-    if judged and victim is None and _restored(ledger, workload, live):
+    is_over = victim is None or victim.ended
+    if judged and is_over and _restored(ledger, workload, live):
         finished = ledger.rounds.pop(workload)
         message = f"{finished.pod} was replaced"
         ledger.news.append(News("completed", workload, Reason.REPLACED, message))

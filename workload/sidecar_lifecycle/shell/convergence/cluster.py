@@ -362,9 +362,11 @@ async def read(
     namespace = await cluster.namespace()
     scope = settings.scope(namespace.metadata.labels)
     live: dict[str, tuple[types.Pod, eligible.Wanted]] = {}
+    # A StatefulSet makes no other while its pod's object is left.
+    victims = {each.uid for each in remembered.rounds.values()}
     for pod in pods:
         with cluster.fence.around("converge", pod):
-            if eligible.alive(pod):
+            if eligible.alive(pod) or pod.metadata.uid in victims:
                 live[pod.metadata.uid] = (pod, eligible.wanted(pod, scope))
     missing = any(each.wanted and not eligible.in_mesh(pod, scope) for pod, each in live.values())
     busy = remembered.rounds or remembered.guards or remembered.request or settings.proxy.known
