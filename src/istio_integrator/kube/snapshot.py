@@ -33,7 +33,7 @@ class Snapshot(cluster.Cluster):
     def __init__(self, api: cluster.Cluster, listed: Collection[cluster.Kind] = ()) -> None:
         super().__init__(api.client)
         self._api = api
-        self._listed_anyway = (*_LISTED_ANYWAY, *listed)
+        self._listed_anyway = {*_LISTED_ANYWAY, *listed}
         self._lists: dict[tuple[cluster.Kind, str, _Labels], list[cluster.Object]] = {}
         self._objects: dict[tuple[cluster.Kind, str, str], cluster.Object] = {}
 
@@ -57,9 +57,8 @@ class Snapshot(cluster.Cluster):
         """Read one object, as `Cluster.get` does."""
         key = (kind, namespace or "", name)
         found = self._objects.get(key)
-        if found is None and kind in self._listed_anyway:
-            with contextlib.suppress(errors.ForbiddenError):
-                self.list(kind)
+        if found is None:
+            self._list_whole(kind)
         found = found or self._listed_one(kind, name, namespace)
         if found is None:
             found = self._api.get(kind, name, namespace)
@@ -77,6 +76,8 @@ class Snapshot(cluster.Cluster):
         selected: _Labels = frozenset((labels or {}).items())
         key = (kind, namespace or "", selected)
         if key not in self._lists:
+            if namespace is not None:
+                self._list_whole(kind)
             wider = self._wider(kind, namespace, selected)
             self._lists[key] = (
                 self._api.list(kind, namespace, labels)
@@ -106,6 +107,16 @@ class Snapshot(cluster.Cluster):
         """Delete an object, as `Cluster.delete` does."""
         with self._writing(obj):
             self._api.delete(obj)
+
+    def _list_whole(self, kind: cluster.Kind) -> None:
+        """List a kind of which the hook needs all, so that parts of it come from there."""
+        if kind not in self._listed_anyway:
+            return
+        try:
+            self.list(kind)
+        except errors.ForbiddenError:
+            # Nor may it be listed a moment later.
+            self._listed_anyway.discard(kind)
 
     def _listed_one(
         self, kind: cluster.Kind, name: str, namespace: str | None

@@ -22,7 +22,6 @@ _PROFILES = {
     names.INJECTION: "enabled",
 }
 """Kubeflow labels the namespaces of its users so, whatever revisions there are."""
-_SIDECAR = cluster.kind("networking.istio.io/v1", "Sidecar")
 
 
 def istiod_version(namespace: str, service: str) -> str:
@@ -166,7 +165,7 @@ class Discovery:
             return [
                 each
                 for namespace in sorted({self._model, root_namespace} - {""})
-                for each in self._cluster.list(_SIDECAR, namespace=namespace)
+                for each in self._cluster.list(cluster.SIDECAR, namespace=namespace)
             ]
         except errors.ForbiddenError as error:
             logger.warning("Whether Sidecars keep charms from their controller: %s", error)
@@ -210,11 +209,11 @@ class Discovery:
         native = default
         if default.injected:
             native = probe.ask(self._cluster, namespace, labels, native=True)
-        shown = native.native or not default.injected
-        kubelets = native_sidecars.kubelets(self._cluster.list(cluster.NODE))
-        decision, warning = native_sidecars.decide(
-            self._config.job_sidecars, shown=shown, kubelets=kubelets
-        )
+        shown, mode = native.native or not default.injected, self._config.job_sidecars
+        kubelets = None
+        if native_sidecars.depends_on_kubelets(mode, shown=shown, by_default=default.native):
+            kubelets = native_sidecars.kubelets(self._cluster.list(cluster.NODE))
+        decision, warning = native_sidecars.decide(mode, shown=shown, kubelets=kubelets)
         if not default.injected:
             refused = "" if labels else ", new pods are refused"
             problem = f"does not inject{refused}: {default.problem}"

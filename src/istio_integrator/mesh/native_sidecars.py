@@ -15,18 +15,32 @@ _UNKNOWN = (0, 0)
 _MINOR = re.compile(r"v?(\d{1,4})\.(\d{1,4})")
 
 
-def decide(mode: str, *, shown: bool, kubelets: Iterable[str]) -> tuple[bool, str]:
+def depends_on_kubelets(mode: str, *, shown: bool, by_default: bool) -> bool:
+    """Tell whether the nodes have a say: not in what istiod injects, or does not, anyway.
+
+    Args:
+        mode: The option `job-sidecars`.
+        shown: As for `decide`.
+        by_default: Whether a dry-run pod that asked for nothing got a native sidecar.
+    """
+    return shown and (mode == "native" or (mode == "auto" and not by_default))
+
+
+def decide(mode: str, *, shown: bool, kubelets: Iterable[str] | None) -> tuple[bool, str]:
     """Decide whether pods that run to completion get native sidecars.
 
     Args:
         mode: The option `job-sidecars`.
         shown: Whether a dry-run pod that asked for one got one.
-        kubelets: The version of every node's kubelet.
+        kubelets: The version of every node's kubelet; None where the decision does not depend
+            on them.
 
     Returns:
         The decision, and what the operator should know about it.
     """
-    oldest = min([_minor(version) for version in kubelets] or [_UNKNOWN])
+    if mode == "auto" and kubelets is None:
+        return shown, ""
+    oldest = min([_minor(version) for version in kubelets or ()] or [_UNKNOWN])
     version = ".".join(map(str, oldest))
     if mode == "classic":
         return False, ""

@@ -12,6 +12,7 @@ from istio_integrator.mesh import native_sidecars
         pytest.param("auto", True, ["v1.33.0", "v1.32.9"], False, id="auto with an older node"),
         pytest.param("auto", False, ["v1.36.0"], False, id="auto but not injected"),
         pytest.param("auto", True, [], False, id="auto without nodes"),
+        pytest.param("auto", True, None, True, id="auto where nodes have no say"),
         pytest.param("native", True, ["v1.29.1"], True, id="native on beta kubelets"),
         pytest.param("native", True, ["v1.28.9"], False, id="native on kubelets without"),
         pytest.param("native", False, ["v1.36.0"], False, id="native but not injected"),
@@ -30,6 +31,22 @@ def test_kubelet_whose_version_is_not_known_is_not_called_too_old(kubelets):
     decision, said = native_sidecars.decide("native", shown=True, kubelets=kubelets)
     assert decision is False
     assert said == "job-sidecars=native, but not every node tells its kubelet's version"
+
+
+@pytest.mark.parametrize(
+    ("mode", "shown", "by_default", "expected"),
+    [
+        pytest.param("auto", True, False, True, id="an istiod that injects them if asked"),
+        pytest.param("auto", True, True, False, id="an istiod that injects them anyway"),
+        pytest.param("auto", False, False, False, id="an istiod that does not"),
+        pytest.param("native", True, True, True, id="native, which warns of old ones"),
+        pytest.param("native", False, False, False, id="native which is not to be had"),
+        pytest.param("classic", True, True, False, id="classic"),
+    ],
+)
+def test_kubelets_are_asked_only_where_they_decide(mode, shown, by_default, expected):
+    found = native_sidecars.depends_on_kubelets(mode, shown=shown, by_default=by_default)
+    assert found is expected
 
 
 @given(
