@@ -8,6 +8,7 @@ payload's end to the Job Complete, by kind of sidecar, and where that time goes.
   bench_shutdown_node.py                         ours, exec one at a time, plain port-forward
   bench_shutdown_node.py --sweep 1,2,4,8,30      ours with so many in flight per node, too
   bench_shutdown_node.py --no-compare --felt 8   part 2 alone, eight Jobs of each kind
+  bench_shutdown_node.py --full                  neither: the charm's unit on a node that is full
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / each) for each in (".", "lib", "workload", "bench")]
 
+import full_node  # noqa: E402
 import rounds  # noqa: E402
 from process import Process  # noqa: E402
 
@@ -213,6 +215,16 @@ async def measure(arguments: argparse.Namespace, testbed: Any, image: str) -> No
             await feel(bench, Candidate("ours", ours), arguments.felt, arguments.counts[0])
 
 
+async def measure_full(testbed: Any) -> None:
+    """Deploy the charm and measure it beside pods that burn CPU."""
+    from testbed import kubernetes  # noqa: PLC0415
+    from testbed.kit import clusters  # noqa: PLC0415
+
+    charms = await asyncio.to_thread(clusters.charms, clusters.KINDS["tomorrow"], testbed)
+    async with kubernetes.Api.from_kubeconfig(testbed.kubeconfig) as api:
+        await full_node.measure(testbed, api, charms)
+
+
 def main() -> int:
     """Measure on a testbed."""
     parser = command_line.parser(
@@ -226,6 +238,7 @@ def main() -> int:
     parser.add_argument("--sweep", type=_numbers, default=[], metavar="N,…")
     parser.add_argument("--felt", type=int, default=8, metavar="TIMES", help="0: no part 2")
     parser.add_argument("--compare", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--full", action="store_true", help="the charm's unit on a full node")
     parser.add_argument("--reconciler", metavar="KUBECONFIG", help=argparse.SUPPRESS)
     parser.add_argument("--per-node", type=int, default=0, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -240,9 +253,12 @@ def main() -> int:
     testbed = cluster.Testbed(arguments.name or f"bench-{os.getpid()}")
     try:
         testbed.up(testbed.options if arguments.name else cluster.Options(classic_sidecars=True))
-        image = testbed.load_images(["app"])["app"]
         with limits.many_sidecars():
-            asyncio.run(measure(arguments, testbed, image))
+            if arguments.full:
+                asyncio.run(measure_full(testbed))
+            else:
+                image = testbed.load_images(["app"])["app"]
+                asyncio.run(measure(arguments, testbed, image))
     finally:
         if not arguments.name:
             testbed.down()

@@ -14,7 +14,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +79,9 @@ class Round:
         return max(proxies) - min(each.payload_exit for each in self.endings) if proxies else 0
 
 
-def job(name: str, image: str, kind: str, go: str, delay: float) -> dict[str, Any]:
+def job(
+    name: str, delay: float, *, namespace: str, image: str, kind: str, go: str
+) -> dict[str, Any]:
     """Return a Job that ends so many seconds after the time in a file, once that is there."""
     from testbed.kit import workloads  # noqa: PLC0415
 
@@ -92,7 +94,7 @@ def job(name: str, image: str, kind: str, go: str, delay: float) -> dict[str, An
         annotations={**CPU, **KINDS[kind]},
     )
     template["spec"]["volumes"] = [{"name": "go", "hostPath": {"path": go}}]
-    return workloads.job(name, NAMESPACE, template)
+    return workloads.job(name, namespace, template)
 
 
 def processes(names: set[str]) -> Iterator[tuple[str, str, int]]:
@@ -142,11 +144,70 @@ def watcher(ended: dict[str, float]) -> Any:
 
 
 @dataclasses.dataclass
+class Batch:
+    """Jobs whose pods are running, and what was seen of them since."""
+
+    go: Path
+    """The folder in which they find when to end."""
+    kinds: dict[str, str]
+    """Of sidecars, by the Job's name."""
+    watching: Any
+    begin: float
+    """When the watch began."""
+    ended: dict[str, float]
+    """When pods have first been seen to have Succeeded."""
+    pods: list[Any]
+    exits: Exits
+
+    def end(self) -> None:
+        """Have the first of them end in a second."""
+        scratch = self.go / ".at"
+        scratch.write_text(str(time.time() + 1))
+        scratch.rename(self.go / "at")
+
+    async def complete(self, within: float) -> None:
+        """Wait until all are Complete."""
+
+        def all_complete() -> bool:
+            lines = [self.watching.job(pod.namespace, _job_of(pod)) for pod in self.pods]
+            return all(line and line.succeeded_at for line in lines)
+
+        await self.watching.until(all_complete, within, f"{len(self.pods)} Jobs complete")
+        await asyncio.sleep(0.3)
+
+    def endings(self, log: str) -> list[Ending]:
+        """Return what was seen of each.
+
+        Args:
+            log: of the controller.
+        """
+        seen, answered = read_log(log)
+        found: list[Ending] = []
+        for pod in self.pods:
+            proxy, line = pod.proxy, self.watching.job(pod.namespace, _job_of(pod))
+            found.append(
+                Ending(
+                    kind=self.kinds[_job_of(pod)],
+                    payload_exit=self.exits.at[pod.name, "python3"],
+                    payload_seen=self.begin + _first_end(pod.payload[0]),
+                    stoppable=seen.get(pod.name, 0),
+                    acknowledged=answered.get(pod.name, 0),
+                    proxy_exit=self.exits.at.get((pod.name, "pilot-agent"), 0),
+                    proxy_seen=self.begin + _first_end(proxy) if proxy else 0,
+                    pod_ended=self.ended.get(pod.name, 0),
+                    complete=self.begin + line.succeeded_at,
+                )
+            )
+        return found
+
+
+@dataclasses.dataclass
 class Bench:
     """A testbed with a namespace to measure in."""
 
     api: Any
     image: str
+    namespace: str = NAMESPACE
     count: int = 0
 
     async def round(self, kinds: Sequence[str], log: Path | None, gap: float = 0) -> Round:
@@ -157,72 +218,68 @@ class Bench:
             log: of the controller, if one runs.
             gap: seconds between their ends.
         """
+        async with self.running(kinds, gap) as batch:
+            batch.end()
+            await batch.complete(STARTED + gap * len(kinds))
+        text = await asyncio.to_thread(log.read_text) if log else ""
+        return Round(batch.endings(text))
+
+    @contextlib.asynccontextmanager
+    async def running(self, kinds: Sequence[str], gap: float = 0) -> AsyncIterator[Batch]:
+        """Have a Job of each of these kinds run until the batch is told to end, then be gone.
+
+        Args:
+            kinds: one for each Job.
+            gap: seconds between their ends.
+        """
         self.count += 1
-        ended: dict[str, float] = {}
+        prefix, ended = f"r{self.count}-", dict[str, float]()
+        watching = watcher(ended)
+        begin = time.time() - watching.now
+        of_jobs = {f"{prefix}{index}": kind for index, kind in enumerate(kinds)}
         with tempfile.TemporaryDirectory(prefix="bench-") as go:
             os.chmod(go, 0o755)  # noqa: PTH101  the payload may run as anybody
-            watching = watcher(ended)
-            begin = time.time() - watching.now
-            prefix = f"r{self.count}-"
-            names = [f"{prefix}{index}" for index in range(len(kinds))]
             jobs = [
-                job(name, self.image, kind, go, index * gap)
-                for index, (name, kind) in enumerate(zip(names, kinds, strict=True))
+                job(
+                    name,
+                    index * gap,
+                    namespace=self.namespace,
+                    image=self.image,
+                    kind=kind,
+                    go=go,
+                )
+                for index, (name, kind) in enumerate(of_jobs.items())
             ]
+
+            def all_running() -> list[Any] | None:
+                pods = watching.timeline.select(self.namespace, prefix=prefix)
+                running = [
+                    pod for pod in pods if all(line.now.state == "running" for line in _long(pod))
+                ]
+                return running if len(running) == len(kinds) else None
+
+            def all_gone() -> bool:
+                left = watching.timeline.select(self.namespace, prefix=prefix)
+                return all(pod.deleted for pod in left)
+
             async with watching.following(self.api):
                 await asyncio.gather(*(self.api.create(each) for each in jobs))
-
-                def all_running() -> list[Any] | None:
-                    pods = watching.timeline.select(NAMESPACE, prefix=prefix)
-                    running = [
-                        pod
-                        for pod in pods
-                        if all(line.now.state == "running" for line in _long(pod))
-                    ]
-                    return running if len(running) == len(kinds) else None
-
                 pods = await watching.until(all_running, STARTED, f"{len(kinds)} pods running")
                 exits = Exits()
                 await asyncio.sleep(2)  # the start of the last ones is over
                 for pod, program, process in processes({pod.name for pod in pods}):
                     exits.follow((pod, program), process)
-                scratch = Path(go) / ".at"
-                scratch.write_text(str(time.time() + 1))
-                scratch.rename(Path(go) / "at")
-
-                def all_complete() -> bool:
-                    lines = [watching.job(NAMESPACE, name) for name in names]
-                    return all(line and line.succeeded_at for line in lines)
-
-                within = STARTED + gap * len(kinds)
-                await watching.until(all_complete, within, f"{len(kinds)} Jobs complete")
-                await asyncio.sleep(0.3)
-                await asyncio.gather(*(self.api.delete("Job", name, NAMESPACE) for name in names))
-
-                def all_gone() -> bool:
-                    left = watching.timeline.select(NAMESPACE, prefix=prefix)
-                    return all(pod.deleted for pod in left)
-
+                try:
+                    yield Batch(Path(go), of_jobs, watching, begin, ended, pods, exits)
+                finally:
+                    await asyncio.gather(
+                        *(self.api.delete("Job", name, self.namespace) for name in of_jobs)
+                    )
                 await watching.until(all_gone, STARTED, "pods gone")
-        seen, answered = read_log(log) if log else ({}, {})
-        endings: list[Ending] = []
-        for pod in pods:
-            name = pod.name.rpartition("-")[0]
-            proxy, line = pod.proxy, watching.job(NAMESPACE, name)
-            endings.append(
-                Ending(
-                    kind=kinds[names.index(name)],
-                    payload_exit=exits.at[pod.name, "python3"],
-                    payload_seen=begin + _first_end(pod.payload[0]),
-                    stoppable=seen.get(pod.name, 0),
-                    acknowledged=answered.get(pod.name, 0),
-                    proxy_exit=exits.at.get((pod.name, "pilot-agent"), 0),
-                    proxy_seen=begin + _first_end(proxy) if proxy else 0,
-                    pod_ended=ended.get(pod.name, 0),
-                    complete=begin + line.succeeded_at,
-                )
-            )
-        return Round(endings)
+
+
+def _job_of(pod: Any) -> str:
+    return pod.name.rpartition("-")[0]
 
 
 def _first_end(line: Any) -> float:
@@ -234,13 +291,17 @@ def _long(pod: Any) -> list[Any]:
     return [line for line in pod.containers.values() if line.role != "init"]
 
 
-def read_log(path: Path) -> tuple[dict[str, float], dict[str, float]]:
-    """Return when each pod was first seen to be stoppable, and when its proxy answered."""
+def read_log(text: str) -> tuple[dict[str, float], dict[str, float]]:
+    """Return when each pod was first seen to be stoppable, and when its proxy answered.
+
+    Args:
+        text: Of the log; Pebble begins each line with the time and the service.
+    """
     seen: dict[str, float] = {}
     answered: dict[str, float] = {}
-    for line in path.read_text().splitlines():
+    for line in text.splitlines():
         with contextlib.suppress(ValueError, KeyError, TypeError):
-            entry = json.loads(line)
+            entry = json.loads(line[max(0, line.find("{")) :])
             pod = entry["pod"].rpartition("/")[2]
             at = datetime.datetime.fromisoformat(entry["time"]).timestamp()
             if entry["message"] == "stopping proxy":
