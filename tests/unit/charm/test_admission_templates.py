@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import pytest
 import yaml
@@ -24,7 +25,7 @@ OPTIONS = {
 }
 
 
-def context(options, version="v1", *, native=True, groups=("profiles", "labelled")):
+def context(options, version="v1", *, native=True, groups=("profiles", "labelled"), **changes):
     known = config.Config.load(options)
     prepared = settings.Preparation(
         pods.Settings(
@@ -36,6 +37,7 @@ def context(options, version="v1", *, native=True, groups=("profiles", "labelled
             hold_application=known.hold_application,
             native=native,
             **vars(known.pod_rules),
+            **changes,
         ),
         settings.Seen(native=native),
     )
@@ -59,6 +61,49 @@ def test_the_policy_is_one_object_with_a_binding_per_kind_of_namespace(options, 
     assert len(first["spec"]["mutations"]) == 1
     assert [binding["apiVersion"] for binding in bindings] == [first["apiVersion"]] * 3
     assert {binding["spec"]["policyName"] for binding in bindings} == {first["metadata"]["name"]}
+
+
+@pytest.mark.parametrize("native", [True, False], ids=["native", "classic"])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"data_plane": "ambient"}, {"lifecycle_in_model": False}],
+    ids=["sidecars", "ambient", "not-in-model"],
+)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"hold-application": False},
+        {key: OPTIONS[key] for key in ("included-pods", "mesh-membership")},
+        *({key: OPTIONS[key]} for key in OPTIONS if key != "mesh-membership"),
+        OPTIONS,
+    ],
+    ids=lambda options: " ".join(options) if len(options) < len(OPTIONS) else "everything",
+)
+def test_every_variable_of_the_policy_is_there_before_it_is_used(options, changes, native):
+    spec = manifests.render("admission-policy", context(options, native=native, **changes))[0][
+        "spec"
+    ]
+    known = set()
+    for variable in spec["variables"]:
+        assert used_by(variable["expression"]) <= known
+        known.add(variable["name"])
+    (mutation,) = spec["mutations"]
+    assert mutation["patchType"] == "ApplyConfiguration"
+    assert used_by(mutation["applyConfiguration"]["expression"]) <= known
+
+
+def used_by(expression):
+    """The variables that an expression of CEL names."""
+    return set(re.findall(r"\bvariables\.(\w+)", expression))
+
+
+def test_every_variable_of_the_policy_is_for_something():
+    spec = manifests.render("admission-policy", context(OPTIONS))[0]["spec"]
+    expressions = [each["expression"] for each in spec["variables"]]
+    expressions.append(spec["mutations"][0]["applyConfiguration"]["expression"])
+
+    assert {each["name"] for each in spec["variables"]} == set().union(*map(used_by, expressions))
 
 
 def test_what_is_switched_off_is_not_in_the_policy():
@@ -89,19 +134,65 @@ def test_names_of_the_webhooks_objects_are_dns_labels(application):
     assert owners.object_name(application, "admission-tls") != name
 
 
-def test_the_webhook_asks_at_creation_only_and_fails_open():
-    hooked = selected(["labelled"])
-    fields = {"name": "0-x", "service": "s", "model": "m", "ca_bundle": "Yg=="}
-    rendered = manifests.render(
+def configured(kinds=("profiles", "labelled")):
+    """What API servers are told of the webhook."""
+    (found,) = manifests.render(
         "admission-webhook-configuration",
-        webhook.ConfigurationContext(**fields, namespace_selectors=hooked),
+        webhook.ConfigurationContext(
+            name="0-x",
+            service="app-admission",
+            model="m",
+            ca_bundle="Yg==",
+            namespace_selectors=selected(kinds),
+        ),
     )
+    return found
 
-    hooks = rendered[0]["webhooks"]
-    assert [hook["name"].split(".")[0] for hook in hooks] == ["model", "labelled"]
-    for hook in hooks:
-        assert hook["rules"][0]["operations"] == ["CREATE"]
+
+def test_the_webhook_is_asked_in_time_and_fails_open():
+    found = configured(["labelled"])
+
+    assert found["metadata"]["name"] == "0-x"
+    assert [hook["name"].split(".")[0] for hook in found["webhooks"]] == ["model", "labelled"]
+    for hook in found["webhooks"]:
         assert (hook["failurePolicy"], hook["timeoutSeconds"]) == ("Ignore", 3)
+        # A server changes nothing but the pod that it is shown, also at a dry run.
+        assert (hook["sideEffects"], hook["admissionReviewVersions"]) == ("None", ["v1"])
+
+
+def test_every_kind_of_namespace_is_asked_for_by_a_path_of_its_own(workload):
+    (port,) = workload["Service"]["spec"]["ports"]
+    hooks = configured()["webhooks"]
+
+    assert [hook["clientConfig"] for hook in hooks] == [
+        {
+            "caBundle": "Yg==",
+            "service": {
+                "name": workload["Service"]["metadata"]["name"],
+                "namespace": "m",
+                "path": f"/mutate/{kind}",
+                "port": port["port"],
+            },
+        }
+        for kind, _ in selected()
+    ]
+
+
+def test_policy_and_webhook_are_asked_about_the_same_pods():
+    policies, *bindings = manifests.render("admission-policy", context(OPTIONS))
+    spec, hooks = policies["spec"], configured()["webhooks"]
+
+    assert [each["metadata"]["name"].rpartition(".")[2] for each in bindings] == [
+        kind for kind, _ in selected()
+    ]
+    for binding, hook in zip(bindings, hooks, strict=True):
+        resources = binding["spec"]["matchResources"]
+        assert resources["namespaceSelector"] == hook["namespaceSelector"]
+        assert hook["rules"] == spec["matchConstraints"]["resourceRules"]
+        assert hook["reinvocationPolicy"] == spec["reinvocationPolicy"]
+        assert [(one["name"], one["expression"]) for one in hook["matchConditions"]] == [
+            (one["name"], one["expression"]) for one in spec["matchConditions"]
+        ]
 
 
 def test_every_template_renders_with_its_context_alone():
@@ -116,6 +207,15 @@ def test_every_template_renders_with_its_context_alone():
         assert manifests.render(folder, kind(**values))
 
 
+def test_the_certificates_are_in_one_secret():
+    data = {"tls.crt": "YQ==", "tls.key": "Yg=="}
+    (secret,) = manifests.render(
+        "admission-certificates", webhook.SecretContext(name="app-admission-tls", data=data)
+    )
+
+    assert (secret["metadata"], secret["data"]) == ({"name": "app-admission-tls"}, data)
+
+
 @pytest.fixture(scope="module")
 def workload():
     """The webhook's objects by their kind."""
@@ -128,7 +228,7 @@ def workload():
             image_pull_secrets=[{"name": "pull"}],
             pod_labels={"a": "b"},
             settings="{}",
-            annotations={},
+            annotations={"seen": "text"},
             log_level="info",
         ),
     )
@@ -154,6 +254,22 @@ def test_the_webhook_goes_on_through_drains_and_updates(workload):
     assert spread["labelSelector"] == ours
 
 
+def test_the_webhook_is_reached_at_its_own_ports_and_no_others(workload):
+    pod = workload["Deployment"]["spec"]["template"]
+    ours = pod["metadata"]["labels"].items()
+    ports = {each["name"] for each in pod["spec"]["containers"][0]["ports"]}
+    (port,) = workload["Service"]["spec"]["ports"]
+    closed = workload["NetworkPolicy"]["spec"]
+
+    assert {each["metadata"]["name"] for each in workload.values()} == {"app-admission"}
+    assert workload["Service"]["spec"]["selector"].items() <= ours
+    assert (port["targetPort"], port["port"]) == ("https", 443)
+    assert closed["podSelector"]["matchLabels"].items() <= ours
+    assert [{each["port"] for each in rule["ports"]} for rule in closed["ingress"]] == [ports]
+    assert {*closed["policyTypes"]} == {"Ingress", "Egress"}
+    assert "egress" not in closed
+
+
 def test_the_webhook_is_outside_of_the_mesh_and_has_what_it_reads(workload):
     template = workload["Deployment"]["spec"]["template"]
     pod = template["spec"]
@@ -174,6 +290,7 @@ def test_the_webhook_is_outside_of_the_mesh_and_has_what_it_reads(workload):
     for option, name in (("settings", "settings.json"), ("log-level-file", "log-level")):
         assert options[option] == f"{settings['mountPath']}/{name}"
         assert name in workload["ConfigMap"]["data"]
+    assert workload["ConfigMap"]["metadata"]["annotations"] == {"seen": "text"}
     secret = volumes[files["name"]]["secret"]
     assert secret["secretName"] == "app-admission-tls"
     assert [(each["key"], each["path"]) for each in secret["items"]] == [

@@ -220,3 +220,15 @@ def test_option_of_a_settings_name_is_what_new_pods_get():
     }
     assert got.membership == "selected"
     assert got == settings.revised(got)
+
+
+@pytest.mark.parametrize("data_plane", ["sidecar", "ambient"])
+@pytest.mark.parametrize("lifecycle_in_model", [True, False])
+def test_new_pods_get_what_their_model_is(data_plane, lifecycle_in_model):
+    where = dataclasses.replace(scope(ALIVE), data_plane=data_plane)
+
+    got = settings.Preparation.of(where, NATIVE, lifecycle_in_model=lifecycle_in_model).settings
+
+    assert (got.model, got.application) == (where.model, where.application)
+    assert (got.data_plane, got.lifecycle_in_model) == (data_plane, lifecycle_in_model)
+    assert (got.inject_label, got.native) == (dict([NATIVE.inject_label]), NATIVE.native)

@@ -130,6 +130,14 @@ def test_every_host_has_a_listener_at_each_port_and_each_a_name_of_its_own():
     assert {one.port for one in gateway_api.listeners(TARGET, "")} == {80}
 
 
+def test_listeners_of_one_host_are_named_by_their_protocol():
+    found = gateway_api.listeners(dataclasses.replace(TARGET, hosts=()), "tls")
+    assert [(one.name, one.hostname, one.credential) for one in found] == [
+        ("http", "", ""),
+        ("https", "", "tls"),
+    ]
+
+
 TERMS = requested.Terms(
     model="kubeflow", application="us", domain="cluster.local", hosts=(), token="secret"
 )
