@@ -19,7 +19,9 @@ ROOT = pathlib.Path(__file__).parents[2]
 Span = tuple[tuple[int, int], tuple[int, int]]
 """From a line and column to another; lines count from one, columns from zero."""
 _LOGGERS = frozenset({"log", "logger"})
-_WITHOUT_MEANING = frozenset({"buckets", "exc_info", "maxsize", "stacklevel", "strict"})
+_WITHOUT_MEANING = frozenset(
+    {"buckets", "defer_build", "exc_info", "maxsize", "stacklevel", "strict"}
+)
 _LARGE = 1000
 _FIELD = re.compile(r"(?P<indent> *)(?P<item>- )?(?P<name>[\w./\"-]+):(?= |$)")
 _BLOCK = re.compile(r"\{%-?\s*(end)?(?:if|for|macro)\b")

@@ -153,6 +153,21 @@ def test_quickest_tests_are_chosen_and_then_one_of_each_module_in_turn():
     assert chosen.choose({}, 9.0) == []
 
 
+def test_tests_of_the_module_that_bears_the_name_of_the_file_come_before_others():
+    seconds = {
+        "a.py::one": 1.0,
+        "b/test_x.py::one": 1.5,
+        "b/test_x.py::two": 1.5,
+        "c.py::one": 3.0,
+    }
+    assert chosen.choose(seconds, 6.0) == ["a.py::one", "b/test_x.py::one", "c.py::one"]
+    assert chosen.choose(seconds, 6.0, "test_x.py") == [
+        "a.py::one",
+        "b/test_x.py::one",
+        "b/test_x.py::two",
+    ]
+
+
 @pytest.fixture
 def copy(tmp_path: pathlib.Path) -> pathlib.Path:
     """A small project, beside a folder for what its tests leave."""
@@ -297,7 +312,7 @@ def test_changes_meet_the_tests_that_run_them(pytester, monkeypatch):
         *("-p", "tests.mutants.seen", "--seen=unit.json"),
     )
     (pytester.path / ".coverage").rename(pytester.path / "unit.coverage")
-    suite = chosen.Suite("unit", ".", (), 1, 30)
+    suite = chosen.Suite("unit", (".",), (), 1, 30)
     collected = chosen.Collected(suite, pytester.path, pytester.path)
     assert collected.failed == ["test_thing.py::test_that_fails"]
 

@@ -54,7 +54,7 @@ def world(tmp_path, monkeypatch) -> tuple[program.Trial, list[str]]:
     one = {"seconds": 1.0, "around": 20.0, "failed": False, "templates": ["a/b.yaml.j2"]}
 
     def collect(suite: chosen.Suite, copy: pathlib.Path, folder: pathlib.Path) -> object:
-        name = f"{suite.tests}/test_a.py::test_one"
+        name = f"{suite.tests[0]}/test_a.py::test_one"
         (tmp_path / f"{suite.name}.json").write_text(json.dumps({name: one}))
         return chosen.Collected(suite, copy, tmp_path)
 
