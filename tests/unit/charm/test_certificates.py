@@ -44,6 +44,33 @@ def test_new_certificates_are_trusted_for_each_name_and_no_other(material):
     assert not is_trusted(material.bundle, material.leaf, NOW, "b.m.svc")
 
 
+USAGES = {
+    *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
+    *("key_agreement", "key_cert_sign", "crl_sign"),
+}
+
+
+@pytest.mark.parametrize(
+    ("field", "uses", "lengths"),
+    [
+        pytest.param("ca", {"key_cert_sign", "crl_sign"}, (True, 0), id="authority"),
+        pytest.param("leaf", {"digital_signature"}, (False, None), id="leaf"),
+    ],
+)
+def test_certificates_are_for_what_they_are_used_for_alone(material, field, uses, lengths):
+    loaded = x509.load_pem_x509_certificate(getattr(material, field).encode())
+    constraints = loaded.extensions.get_extension_for_class(x509.BasicConstraints)
+    usage = loaded.extensions.get_extension_for_class(x509.KeyUsage)
+
+    assert {name for name in USAGES if getattr(usage.value, name)} == uses
+    assert (constraints.value.ca, constraints.value.path_length) == lengths
+    # Clients must heed these two, and may not know the others (RFC 5280, 4.2).
+    assert {each.oid for each in loaded.extensions if each.critical} == {
+        constraints.oid,
+        usage.oid,
+    }
+
+
 @pytest.mark.parametrize("hours", [-23, 23])
 def test_clocks_that_differ_by_less_than_a_day_do_not_matter(material, hours):
     when = NOW + datetime.timedelta(hours=hours)
