@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 _DNS = 53
 
 
-_Ports = Annotated[
-    tuple[Annotated[int, pydantic.Field(ge=0, le=65535)], ...], pydantic.Strict(False)
-]
+_Ports = Annotated[tuple[int, ...], pydantic.Strict(False)]
 
 
 class _Written(pydantic.BaseModel):

@@ -189,6 +189,13 @@ def test_what_is_written_is_read_back(seen):
     assert settings.Seen.read({"metadata": {"annotations": annotations}}) == seen
 
 
+def test_what_are_no_ports_are_left_out():
+    text = json.loads(NATIVE.text()) | {"controller-ports": [-1, 0, 53, 65535, 65536, 10**30]}
+    annotations = {names.SEEN: json.dumps(text)}
+    found = settings.Seen.read({"metadata": {"annotations": annotations}})
+    assert found == dataclasses.replace(NATIVE, controller_ports=(53, 65535))
+
+
 @pytest.mark.parametrize("text", NOTHING)
 def test_what_cannot_be_understood_was_not_seen(text):
     annotations = {names.SEEN: text}

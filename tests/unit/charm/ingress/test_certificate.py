@@ -1,5 +1,6 @@
 """The certificate of the gateway, from an authority or an operator's Secret."""
 
+import base64
 import dataclasses
 import json
 
@@ -12,6 +13,7 @@ from tests.unit.charm.ingress_world import (
     auth,
     authority,
     route,
+    secret,
     shown,
     sign,
 )
@@ -134,6 +136,27 @@ def test_certificate_follows_the_gateway_also_without_a_look_into_every_namespac
     certified.run()
     certified.remove()
     assert secrets(certified) == []
+
+
+def test_secret_of_somebody_else_where_the_certificate_was_stays(certified):
+    certified.run()
+    name = "istio-integrator.kubeflow.istio-integrator"
+    certified.fake.delete("Secret", name, "istio-ingress")
+    secret(certified.fake, name, "istio-ingress")
+    certified.config["gateway_workload"] = True
+    certified.run()
+    assert secrets(certified) == ["istio-ingress", "kubeflow", "kubeflow"]
+    certified.remove()
+    assert secrets(certified) == ["istio-ingress"]
+
+
+@pytest.mark.parametrize("text", ["%%%", base64.b64encode(b"\xff").decode(), ""])
+def test_whatever_the_operators_secret_holds_is_the_gateways_to_judge(world, text):
+    secret(world.fake, "kubeflow-tls", "istio-ingress")["data"]["tls.crt"] = text
+    world.config = {"tls_secret": "kubeflow-tls"}
+    world.related = [route(), auth()]
+    assert isinstance(world.status(), testing.ActiveStatus)
+    assert len(world.gateway()["spec"]["servers"]) == 2
 
 
 @pytest.mark.parametrize(

@@ -156,8 +156,9 @@ def test_without_a_certificate_it_is_said_why_if_that_is_known(bag, answer):
     assert certificates.answer(bag, REQUEST) == answer
 
 
-def test_what_is_no_certificate_is_said():
-    bag = {certificates.CERTIFICATES: sent(certificate=1)}
+@pytest.mark.parametrize("certificate", [1, None, "x" * (1 << 15)])
+def test_what_is_no_certificate_is_said(certificate):
+    bag = {certificates.CERTIFICATES: sent(certificate=certificate)}
     assert certificates.answer(bag, REQUEST).startswith("what was sent is no certificate: ")
     assert certificates.answer({certificates.CERTIFICATES: "{"}, REQUEST).startswith("what was ")
 
