@@ -8,6 +8,7 @@ import pytest
 from integrator_contract import names
 from istio_integrator.admission import admission
 from istio_integrator.kube import errors
+from istio_integrator.mesh import installation
 from tests.unit.charm.lifecycle import world
 
 NAME = "app-admission"
@@ -33,9 +34,9 @@ class Time:
         self._wakes.get(len(self.slept), lambda: None)()
 
 
-def subject(fake, time=None, *, leader=True, image="workload:1", **options):
+def subject(fake, time=None, *, image="workload:1", changes=None, **options):
     time = time or Time()
-    scope = dataclasses.replace(world.context(fake, **options), leader=leader)
+    scope = dataclasses.replace(world.context(fake, **options), **(changes or {}))
     return admission.Admission(scope, lambda: image, sleep=time.sleep, clock=time)
 
 
@@ -96,6 +97,28 @@ def test_probes_that_take_long_are_few(fake):
     assert 0 < len(slow.slept) < len(quick.slept)
     problem = "admission: a dry-run pod came back unchanged; set admission=auto or "
     assert said(choice) == [(ops.BlockedStatus, f"{problem}admission=webhook")]
+
+
+MESH = installation.Mesh(
+    namespace="istio-system", revision="x", is_default=False, probed=True, native_sidecars=True
+)
+
+
+@pytest.mark.parametrize("backend", ["policy", "webhook"])
+@pytest.mark.parametrize(
+    "mesh",
+    [
+        pytest.param(dataclasses.replace(MESH, probed=False, native_sidecars=False), id="away"),
+        pytest.param(None, id="gone"),
+    ],
+)
+def test_new_pods_get_what_they_got_while_the_mesh_can_not_be_asked(fake, backend, mesh):
+    subject(fake, admission=backend, changes={"mesh": MESH}).reconcile()
+    fake.writes.clear()
+
+    subject(fake, admission=backend, changes={"mesh": mesh}).reconcile()
+
+    assert fake.writes == []
 
 
 def test_webhook_is_tried_until_the_api_server_asks_it(started):
@@ -166,7 +189,7 @@ def test_why_the_policy_does_not_work_is_said_where_it_is_asked_for_alone(fake, 
 
 
 def test_follower_says_which_backend_works_and_writes_nothing(fake):
-    follower = subject(fake, leader=False)
+    follower = subject(fake, changes={"leader": False})
     follower.reconcile()
     assert said(follower) == [(ops.WaitingStatus, "admission: waiting for the leader")]
     assert fake.writes == []
@@ -197,7 +220,7 @@ def test_certificates_are_not_replaced_by_a_follower_or_without_an_image(started
     started.writes.clear()
 
     with pytest.raises(errors.CharmError, match="only the leader"):
-        subject(started, admission="webhook", leader=False).rotate()
+        subject(started, admission="webhook", changes={"leader": False}).rotate()
     with pytest.raises(errors.CharmError, match="nothing is replaced: waiting for the name"):
         subject(started, admission="webhook", image="").rotate()
     assert started.writes == []

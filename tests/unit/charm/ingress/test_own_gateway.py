@@ -129,25 +129,101 @@ def test_switched_off_all_of_it_goes(world):
     assert len(world.routes()) == 1
 
 
-@given(st.integers(1, 100))
-def test_budget_never_keeps_the_last_pod_and_pods_spread_where_there_are_several(replicas):
+def rendered(more_ports=(), **options):
+    """The objects of the workload by their kind."""
     context = own_gateway.Context(
         name="gateway",
         model="kubeflow",
         pod_labels={"istio": "gateway"},
         inject_labels={"sidecar.istio.io/inject": "true"},
-        options=config.Config(gateway_replicas=replicas),
+        options=config.Config(**options),
+        more_ports=more_ports,
     )
-    objects = {obj["kind"]: obj for obj in manifests.render(own_gateway.FOLDER, context)}
+    return {obj["kind"]: obj for obj in manifests.render(own_gateway.FOLDER, context)}
+
+
+def test_workload_reads_the_secrets_of_its_namespace_and_needs_no_token_for_it():
+    objects = rendered()
+    account = {"kind": "ServiceAccount", "name": "gateway", "namespace": "kubeflow"}
+    reading = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}
+
+    assert {obj["metadata"]["name"] for obj in objects.values()} == {"gateway"}
+    assert objects["ServiceAccount"]["automountServiceAccountToken"] is False
+    assert objects["Role"]["rules"] == [reading]
+    assert objects["RoleBinding"]["subjects"] == [account]
+    assert objects["RoleBinding"]["roleRef"] == {
+        "apiGroup": "rbac.authorization.k8s.io",
+        "kind": "Role",
+        "name": objects["Role"]["metadata"]["name"],
+    }
+    pod = objects["Deployment"]["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == account["name"]
+
+
+def test_pods_are_what_istiod_makes_of_them_and_no_more_than_that():
+    template = rendered()["Deployment"]["spec"]["template"]
+    (proxy,) = template["spec"]["containers"]
+
+    assert template["metadata"]["labels"]["sidecar.istio.io/inject"] == "true"
+    assert template["metadata"]["annotations"] == {"inject.istio.io/templates": "gateway"}
+    assert (proxy["name"], proxy["image"]) == ("istio-proxy", "auto")
+    # Else the registry is asked at each start.
+    assert proxy["imagePullPolicy"] == "IfNotPresent"
+    assert template["spec"]["enableServiceLinks"] is False
+    assert template["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    rights = proxy["securityContext"]
+    assert rights["capabilities"] == {"drop": ["ALL"]}
+    assert rights["allowPrivilegeEscalation"] is rights["privileged"] is False
+    assert rights["readOnlyRootFilesystem"] is rights["runAsNonRoot"] is True
+    assert rights["runAsUser"] == rights["runAsGroup"] != 0
+
+
+def test_pods_are_replaced_one_after_the_other_and_end_in_their_own_time():
+    spec = rendered()["Deployment"]["spec"]
+
+    assert spec["strategy"]["type"] == "RollingUpdate"
+    assert spec["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
+    assert spec["revisionHistoryLimit"] == 1
+    # Longer than the half minute that every pod has: Istio gives its connections time to end.
+    assert spec["template"]["spec"]["terminationGracePeriodSeconds"] > 30
+
+
+@given(st.sets(st.integers(9000, 9999), max_size=4).map(sorted))
+def test_ports_of_the_service_are_those_that_the_pods_let_in(more_ports):
+    objects = rendered(more_ports)
+    (proxy,) = objects["Deployment"]["spec"]["template"]["spec"]["containers"]
+    entry = {port["containerPort"] for port in proxy["ports"]}
+    service = {port["port"]: port["targetPort"] for port in objects["Service"]["spec"]["ports"]}
+    closed = objects["AuthorizationPolicy"]["spec"]
+    (rule,) = closed["rules"]
+    (target,) = rule["to"]
+
+    assert {*service.values()} == {*entry, *more_ports, service.pop(15021)}
+    assert {service.pop(80), service.pop(443)} == entry
+    assert service == {port: port for port in more_ports}
+    assert closed["action"] == "DENY"
+    assert {*map(int, target["operation"]["notPorts"])} == {*entry, *more_ports}
+
+
+@given(st.integers(1, 100))
+def test_budget_never_keeps_the_last_pod_and_pods_spread_where_there_are_several(replicas):
+    objects = rendered(gateway_replicas=replicas)
     budget = objects.get("PodDisruptionBudget")
     assert (budget is not None) == (replicas > 1)
     pod = objects["Deployment"]["spec"]["template"]
-    selectors = [objects["Service"]["spec"]["selector"]]
+    selectors = [
+        objects["Service"]["spec"]["selector"],
+        objects["Deployment"]["spec"]["selector"]["matchLabels"],
+        objects["AuthorizationPolicy"]["spec"]["selector"]["matchLabels"],
+    ]
     if budget:
         assert 0 < budget["spec"]["maxUnavailable"] < replicas
         assert budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
         selectors.append(budget["spec"]["selector"]["matchLabels"])
     for spread in pod["spec"]["topologySpreadConstraints"]:
         assert spread["whenUnsatisfiable"] == "ScheduleAnyway"
+        assert (spread["maxSkew"], spread["topologyKey"]) == (1, "kubernetes.io/hostname")
         selectors.append(spread["labelSelector"]["matchLabels"])
+    assert pod["spec"]["topologySpreadConstraints"]
     assert all(chosen.items() <= pod["metadata"]["labels"].items() for chosen in selectors)
+    assert all(selectors)
