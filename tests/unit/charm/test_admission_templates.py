@@ -149,12 +149,13 @@ def configured(kinds=("profiles", "labelled")):
     return found
 
 
-def test_the_webhook_is_asked_in_time_and_fails_open():
+def test_the_webhook_asks_at_creation_only_and_fails_open():
     found = configured(["labelled"])
 
     assert found["metadata"]["name"] == "0-x"
     assert [hook["name"].split(".")[0] for hook in found["webhooks"]] == ["model", "labelled"]
     for hook in found["webhooks"]:
+        assert [rule["operations"] for rule in hook["rules"]] == [["CREATE"]]
         assert (hook["failurePolicy"], hook["timeoutSeconds"]) == ("Ignore", 3)
         # A server changes nothing but the pod that it is shown, also at a dry run.
         assert (hook["sideEffects"], hook["admissionReviewVersions"]) == ("None", ["v1"])
