@@ -76,7 +76,7 @@ def items(text: bytes) -> Iterable[Item]:
             key = match[1]
         elif match[1]:
             if len(opened) == 4 and field == b'"metadata"':
-                metadata[key] = match[1]
+                metadata[key] = token
         elif token in b"[{":
             opened.append(token)
             depth = max(depth, len(opened) - 2)
