@@ -185,3 +185,5 @@ def test_requests_and_parts_are_spans_of_the_hook(ctx, fake):
     missing = [span for span in ctx.trace_data if span.attributes.get("error.type") == "404"]
     assert missing
     assert all(span.status.is_ok or span.status.is_unset for span in missing)
+    # What is missing need not be there, and is no exception of the trace.
+    assert not any(span.events for span in missing)
