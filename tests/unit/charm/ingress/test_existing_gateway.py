@@ -102,6 +102,12 @@ def test_routes_are_on_it_at_our_hosts_alone_and_the_guard_is_before_its_workloa
     assert world.shared == before
 
 
+def test_one_of_several_workloads_is_named(world):
+    spec = world.fake.find("Deployment", "shared-istio", "edge")["spec"]
+    made(world.fake, "DaemonSet", "shared-istio-canary", "edge", "apps/v1", spec=spec)
+    assert "1 route by edge/shared-istio" in world.status().message
+
+
 def test_second_time_nothing_is_written(world):
     world.run()
     world.fake.writes.clear()
