@@ -178,7 +178,7 @@ def gateway_api_routes(kind):
 
 
 def rules_applied():
-    context = grpc.Context.of(served(), TARGET, others=(), model="kubeflow", application="a")
+    context = grpc.Context.of(served(), TARGET, others=(), application="a")
     return manifests.render(grpc.FOLDER, context)
 
 

@@ -36,7 +36,6 @@ class Context:
         target: gateway.Target,
         *,
         others: Iterable[cluster.Object],
-        model: str,
         application: str,
     ) -> Context:
         """Name the Services of gRPC routes that nobody else has a DestinationRule for.
@@ -45,7 +44,6 @@ class Context:
             routes: All of the model.
             target: The gateway workload that serves them.
             others: DestinationRules of others in the model, whose word counts.
-            model: Where they are.
             application: Ours.
         """
         ports: dict[str, set[int]] = {}
@@ -59,7 +57,7 @@ class Context:
                 for host, numbers in sorted(ports.items())
                 if not any(_is_for(rule, host) for rule in taken)
             ],
-            export_to="." if target.namespace == model else target.namespace,
+            export_to=target.namespace,
         )
 
 

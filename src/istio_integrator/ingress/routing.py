@@ -171,7 +171,6 @@ class Routing:
                 wanted,
                 target,
                 others=[rule for rule in rules if not scope.manifests.is_ours(rule)],
-                model=scope.model,
                 application=scope.application,
             )
             scope.manifests.apply(grpc.FOLDER, context)
