@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from integrator_contract import names
-from istio_integrator.ingress import gateway, gateway_api, http_routes, requested
+from istio_integrator.ingress import (
+    gateway,
+    gateway_api,
+    http_routes,
+    managed_gateway,
+    requested,
+)
 from istio_integrator.kube import manifests
 from istio_integrator.relations import ingress_route, kubeflow
 
@@ -136,6 +142,22 @@ def test_listeners_of_one_host_are_named_by_their_protocol():
         ("http", "", ""),
         ("https", "", "tls"),
     ]
+
+
+@pytest.mark.parametrize("credential", ["tls", ""])
+def test_certificate_is_read_from_our_gateway_again(credential):
+    context = gateway_api.Context(
+        name=gateway.NAME,
+        gateway_class="istio",
+        revision="",
+        redirect="",
+        selector={},
+        listeners=gateway_api.listeners(TARGET, credential),
+    )
+    (found,) = manifests.render(managed_gateway.FOLDER, context)
+    assert gateway_api.credential(found) == credential
+    assert gateway_api.is_ours_alone(found)
+    assert gateway_api.credential(None) == ""
 
 
 TERMS = requested.Terms(
