@@ -308,3 +308,17 @@ def test_secret_that_is_not_there_says_nothing_of_another(fake, hook):
     fake.add({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
     assert hook().own(cluster.SECRET, "not-there") is None
     assert hook().own(cluster.SECRET, "there")
+
+
+@pytest.mark.parametrize("code", [400, 422])
+def test_object_that_the_api_server_would_refuse_is_told_without_being_made(fake, own, code):
+    assert own.refusal("thing", Values(binding=""), name="tried") == ""
+    fake.broken[("create", "configmaps")] = code
+    assert own.refusal("thing", Values(binding=""), name="tried") == "the server says no"
+    assert fake.writes == []
+
+
+def test_trouble_with_the_api_server_is_no_refusal_of_the_object(fake, own):
+    fake.broken[("create", "configmaps")] = 503
+    with pytest.raises(errors.ApiError):
+        own.refusal("thing", Values(binding=""), name="tried")
