@@ -270,6 +270,7 @@ def _gateway_and_route(*hosts):
 GATEWAYS = [
     pytest.param(_gateway(), id="Gateway without hosts"),
     pytest.param(_gateway("*"), id="Gateway of every host"),
+    pytest.param(_gateway("*", tls={"httpsRedirect": True}), id="Gateway that redirects all"),
     pytest.param(_gateway(f"*/{gateway_client.HOST}"), id="Gateway of our host"),
     pytest.param(_gateway(gateway_client.HOST.upper()), id="Gateway of our host in capitals"),
     pytest.param(_gateway("*.example.com"), id="Gateway of a wildcard"),
@@ -280,7 +281,6 @@ TAKERS = [
     pytest.param(
         _gateway(gateway_client.HOST, tls={"httpsRedirect": True}), id="Gateway that redirects"
     ),
-    pytest.param(_gateway("*", tls={"httpsRedirect": True}), id="Gateway that redirects all"),
     pytest.param(
         _gateway_and_route(gateway_client.HOST, "*"), id="Gateway with routes of its own"
     ),

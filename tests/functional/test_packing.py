@@ -119,6 +119,8 @@ def test_rocks_part_builds_and_holds_the_pins(tmp_path):
     for name in ("sidecar_lifecycle", "launcher"):
         source = paths.SOURCE / "workload" / name
         (shutil.copytree if source.is_dir() else shutil.copy)(source, tmp_path / name)
+    contract = paths.SOURCE / "lib" / "integrator_contract"
+    shutil.copytree(contract, tmp_path / contract.name)
     pins = paths.SOURCE / "requirements" / "workload.txt"
     shutil.copy(pins, tmp_path / "requirements.txt")
     # Debian's packages are for the rock's base, not for this machine.
