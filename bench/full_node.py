@@ -217,12 +217,12 @@ async def burning(api: Any, image: str) -> AsyncIterator[None]:
         return not await api.list("Pod", BURNING)
 
     try:
-        await observer.eventually(all_run, 60, "pods that burn CPU")
+        await observer.eventually(all_run, 240, "pods that burn CPU")
         yield
     finally:
         for index in range(len(BURNERS)):
             await api.delete("Pod", f"burns-{index}", BURNING, grace=0)
-        await observer.eventually(all_gone, 60, "no pod that burns CPU")
+        await observer.eventually(all_gone, 240, "no pod that burns CPU")
 
 
 async def turn(cells: dict[str, Cell], without: Unit, served: Unit, number: int) -> None:
