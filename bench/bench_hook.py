@@ -7,10 +7,13 @@ for a before and after of one and the same minute, the charm of another checkout
 
 `--bundle 40` adds what so many applications cost that are integrated before the unit has started:
 install, relation-created of each, leader-elected, config-changed, start, relation-changed of each.
+
+`--profile FOLDER` draws there, as flame graphs, where the time of one more hook of each kind goes.
 """
 
 from __future__ import annotations
 
+import argparse
 import collections
 import dataclasses
 import json
@@ -173,8 +176,8 @@ class Unit:
         for name, value in written.items():
             (self._world / name).write_text(json.dumps(value))
 
-    def hook(self, event: str, bag: Any = None) -> Cost:
-        """Run a hook, and say what it cost."""
+    def hook(self, event: str, bag: Any = None, picture: pathlib.Path | None = None) -> Cost:
+        """Run a hook, and say what it cost; with a picture, draw where its time goes."""
         more = {"JUJU_DISPATCH_PATH": f"hooks/{event}", "JUJU_HOOK_NAME": event}
         if bag is not None:
             more |= {"JUJU_RELATION": bag.endpoint, "JUJU_REMOTE_APP": bag.remote_app_name}
@@ -182,6 +185,10 @@ class Unit:
             more |= {"JUJU_DISPATCH_PATH": f"hooks/{bag.endpoint}-{event}"}
             more["JUJU_HOOK_NAME"] = f"{bag.endpoint}-{event}"
         argv = [sys.executable, __file__, "--child", str(self._program)]
+        if picture:
+            import process  # noqa: PLC0415 - nothing of this is for a hook
+
+            argv = [*process.profiled(picture), *argv]
         began = time.monotonic()
         done = subprocess.run(
             argv, env=self._environment | more, check=False, capture_output=True, text=True
@@ -201,21 +208,25 @@ def shown(title: str, costs: list[Cost], beside: float) -> str:
     return f"  {title:28}{cpu:6.2f} s CPU ({cpu / beside:4.1f} x){wall:7.2f} s{asked:5} requests"
 
 
-def measure(units: dict[str, Unit], title: str, rounds: int, *, show: bool) -> None:
+def measure(units: dict[str, Unit], title: str, given: argparse.Namespace) -> None:
     """Print what hooks cost that find everything as it should be, in turns."""
     for unit in units.values():
         for event in ("config-changed", "update-status", "update-status"):
             unit.hook(event)
     costs: dict[str, list[Cost]] = {name: [] for name in units}
-    for _ in range(rounds):
+    for _ in range(given.rounds):
         for name, unit in units.items():
             costs[name].append(unit.hook("update-status"))
     nothing = min(each.cpu for each in costs["ops alone"])
     print(title)
     for name, taken in costs.items():
         print(shown(name, taken, nothing), flush=True)
-        for request, count in taken[-1].requests.most_common() if show else ():
+        for request, count in taken[-1].requests.most_common() if given.show else ():
             print(f"    {count:3} {request}")
+    for name, unit in units.items() if given.profile else ():
+        picture = given.profile / f"{name} {title}.svg".replace(" ", "-")
+        unit.hook("update-status", picture=picture.absolute())
+        print(f"  {picture}")
 
 
 def bundle(unit: Unit, bags: list[Any], title: str) -> None:
@@ -248,6 +259,7 @@ def main() -> None:
     parser.add_argument(
         "--beside", type=pathlib.Path, metavar="CHECKOUT", help="whose charm runs in turns, too"
     )
+    parser.add_argument("--profile", type=pathlib.Path, metavar="FOLDER", help="for flame graphs")
     parser.add_argument("--show", action="store_true", help="list the requests of a hook")
     given = parser.parse_args()
     checkouts = {"this charm": world.ROOT} | ({"beside": given.beside} if given.beside else {})
@@ -274,7 +286,7 @@ def main() -> None:
             }
             for unit in units.values():
                 unit.says(bench_ingress.older(count, "") if count else [])
-            measure(units, title, given.rounds, show=given.show)
+            measure(units, title, given)
         if given.bundle:
             print(f"{given.bundle} applications integrated at once")
             for name, checkout in checkouts.items():

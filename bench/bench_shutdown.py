@@ -7,7 +7,7 @@ is the CPU time of the reconciler's process per pod, which must not grow with th
 
 `--others` adds pods that do not concern it, and one change of each while the proxies are stopped.
 
-`--profile` shows instead where that time goes (a profiled run takes about twice as long).
+`--profile FILE` draws there, as a flame graph, where that time goes instead.
 
 `--traces 5` compares instead, in so many turns, a reconciler that sends traces with one that does
 not: all of the CPU time of its process, from the first finished pod to its end. `--rate 30` has so
@@ -18,10 +18,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import cProfile
 import json
 import os
-import pstats
 import signal
 import statistics
 import subprocess
@@ -134,7 +132,6 @@ def _megabytes() -> float:
 async def measure(
     count: int,
     others: int = 0,
-    profiler: cProfile.Profile | None = None,
     *,
     rate: int = 0,
     traced: bool = False,
@@ -178,16 +175,12 @@ async def measure(
     figures["cpu_listing_s"] = time.process_time() - began
     figures["rss_watching_mb"] = _megabytes()
     cpu, wall = time.process_time(), time.monotonic()
-    if profiler is not None:
-        profiler.enable()
     simulation.stdin.write("finish\n")
     simulation.stdin.flush()
     most = 0.0
     while len(view):
         most = max(most, _megabytes())
         await asyncio.sleep(0.05)
-    if profiler is not None:
-        profiler.disable()
     figures["cpu_s"] = time.process_time() - cpu
     figures["wall_s"] = time.monotonic() - wall
     figures["stops_per_core_s"] = count / figures["cpu_s"]
@@ -261,14 +254,12 @@ async def _until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.02)
 
 
-def profile(count: int) -> None:
-    """Print where the time goes while that many proxies are stopped."""
-    profiler = cProfile.Profile()
-    figures = asyncio.run(measure(count, profiler=profiler))
-    print(f"{count} proxies, {figures['cpu_ms_per_pod']:.2f} ms each with the profiler at work")
-    profiled = pstats.Stats(profiler)
-    for order in ("cumulative", "tottime"):
-        profiled.sort_stats(order).print_stats(40)
+def profile(count: int, picture: Path) -> None:
+    """Draw where the time goes while that many proxies are stopped."""
+    import process  # noqa: PLC0415
+
+    command = [sys.executable, __file__, *_arguments("--one", count)]
+    subprocess.run([*process.profiled(picture), *command], check=True)
 
 
 def compare(sizes: list[int], turns: int, rate: int) -> None:
@@ -300,7 +291,7 @@ def main() -> int:
     )
     parser.add_argument("sizes", nargs="*", type=int, default=[100, 1000, 10000], metavar="PODS")
     parser.add_argument("--others", type=int, default=0, metavar="PODS", help="without a sidecar")
-    parser.add_argument("--profile", type=int, metavar="PODS", help="show where the time goes")
+    parser.add_argument("--profile", type=Path, metavar="FILE", help="for a flame graph")
     parser.add_argument("--traces", type=int, metavar="TURNS", help="what sending traces costs")
     parser.add_argument("--rate", type=int, default=0, metavar="PODS", help="finish each second")
     parser.add_argument("--traced", action="store_true", help=argparse.SUPPRESS)
@@ -311,7 +302,7 @@ def main() -> int:
         asyncio.run(simulate(arguments.simulate, arguments.others, arguments.rate))
         return 0
     if arguments.profile:
-        profile(arguments.profile)
+        profile(arguments.sizes[0], arguments.profile.absolute())
         return 0
     if arguments.one:
         figures = asyncio.run(

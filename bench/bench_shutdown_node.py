@@ -6,6 +6,7 @@ that what else the machine does falls on all of them alike. Part 2 is what peopl
 payload's end to the Job Complete, by kind of sidecar, and where that time goes.
 
   bench_shutdown_node.py                         ours, exec one at a time, plain port-forward
+  bench_shutdown_node.py --beside CHECKOUT       and that of another checkout, such as an older one
   bench_shutdown_node.py --sweep 1,2,4,8,30      ours with so many in flight per node, too
   bench_shutdown_node.py --no-compare --felt 8   part 2 alone, eight Jobs of each kind
   bench_shutdown_node.py --full                  neither: the charm's unit on a node that is full
@@ -205,6 +206,9 @@ async def measure(arguments: argparse.Namespace, testbed: Any, image: str) -> No
     ]
     if arguments.compare:
         candidates.append(Candidate("ours", ours))
+        if arguments.beside:
+            other = arguments.beside / Path(__file__).relative_to(ROOT)
+            candidates.append(Candidate("beside", [str(other), "--reconciler", kubeconfig]))
         candidates += [Candidate(title, [peers, way, kubeconfig]) for title, way in PEERS.items()]
     async with kubernetes.Api.from_kubeconfig(testbed.kubeconfig) as api:
         await api.apply(workloads.namespace(rounds.NAMESPACE, rounds.SERVED))
@@ -238,6 +242,9 @@ def main() -> int:
     parser.add_argument("--sweep", type=_numbers, default=[], metavar="N,…")
     parser.add_argument("--felt", type=int, default=8, metavar="TIMES", help="0: no part 2")
     parser.add_argument("--compare", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument(
+        "--beside", type=Path, metavar="CHECKOUT", help="whose reconciler takes turns, too"
+    )
     parser.add_argument("--full", action="store_true", help="the charm's unit on a full node")
     parser.add_argument("--reconciler", metavar="KUBECONFIG", help=argparse.SUPPRESS)
     parser.add_argument("--per-node", type=int, default=0, help=argparse.SUPPRESS)

@@ -47,3 +47,12 @@ class Process:
         status = Path(f"/proc/{self.number}/status").read_text()
         found = re.search(rf"{what}:\s+(\d+)", status)
         return int(found[1]) * 1024 / 1e6 if found else 0.0
+
+
+def profiled(picture: Path) -> list[str]:
+    """Return what goes before a command for py-spy to draw where its time goes."""
+    from testbed import environments  # noqa: PLC0415
+
+    spy = environments.ensure("profile") / "bin/py-spy"
+    picture.parent.mkdir(parents=True, exist_ok=True)
+    return [str(spy), "record", "--rate=1000", "--gil", f"--output={picture}", "--"]

@@ -33,6 +33,8 @@ while not go.exists():
     time.sleep(0.1)
 time.sleep(max(0, float(go.read_text()) + float(sys.argv[1]) - time.time()))
 """
+ANSWERS = ("acknowledged", "unanswered")
+"""Results of a try after which the proxy ends: some end before their answer is out."""
 STARTED = 240
 """Seconds for dozens of pods to start."""
 
@@ -306,6 +308,6 @@ def read_log(text: str) -> tuple[dict[str, float], dict[str, float]]:
             at = datetime.datetime.fromisoformat(entry["time"]).timestamp()
             if entry["message"] == "stopping proxy":
                 seen.setdefault(pod, at)
-            elif entry["message"] == "stop attempted" and entry["result"] == "acknowledged":
+            elif entry["message"] == "stop attempted" and entry["result"] in ANSWERS:
                 answered.setdefault(pod, at)
     return seen, answered

@@ -11,6 +11,7 @@ import pathlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from istio_integrator import before_start  # isort: skip - it may end the hook before anything else
 from istio_integrator import hook_traces  # isort: skip - it has a say in what ops imports
 
 import opentelemetry.trace
@@ -51,8 +52,6 @@ _LONGEST_LINE = 4000
 _RESOLVER = pathlib.Path("/etc/resolv.conf")
 _ATTEMPTS = 3
 """Tries at an object that somebody else keeps changing, before the next event tries again."""
-_FOLLOWED_BY_START = (ops.ConfigChangedEvent, ops.RelationCreatedEvent)
-"""What Juju runs between install and start, one for each relation; start does what they would."""
 _T = TypeVar("_T")
 
 
@@ -88,23 +87,15 @@ class IstioIntegrator(ops.CharmBase):
             framework.observe(self.on[name].action, answer)
 
     def _on_install(self, _: ops.InstallEvent) -> None:
-        self._before_start.touch()
+        before_start.begins(self.charm_dir)
 
     def _on_start(self, _: ops.StartEvent) -> None:
-        self._before_start.unlink(missing_ok=True)
+        before_start.ends(self.charm_dir)
         self._absences.forget()
         self._reconcile()
 
-    def _on_event(self, event: ops.EventBase) -> None:
-        if isinstance(event, _FOLLOWED_BY_START) and self._before_start.exists():
-            logger.debug("Left to start, which follows.")
-            return
+    def _on_event(self, _: ops.EventBase) -> None:
         self._reconcile()
-
-    @property
-    def _before_start(self) -> pathlib.Path:
-        """The mark between install and start, which is as old as the pod."""
-        return self.charm_dir / ".before-start"
 
     def _on_upgrade(self, _: ops.EventBase) -> None:
         # Another revision or another unit may have made something since.

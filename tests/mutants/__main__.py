@@ -9,6 +9,12 @@ is tried anew when its file has changed, and one that no test noticed when tests
 """
 
 import argparse
+import fcntl
+import itertools
+import multiprocessing
+import os
+import pathlib
+import shutil
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -20,15 +26,23 @@ from tests.mutants.results import ROOMS, Record, Results, Room, score, survivors
 
 FOLDER = ROOT / "build/mutants"
 COPY = FOLDER / "copy"
-WORK = FOLDER / "work"
+"""In which nothing is ever changed: there it is seen which test runs what."""
 
 
 class Trial:
     """Tries changes in a copy of the checkout."""
 
-    def __init__(self, results: Results) -> None:
-        """Keep what is found out in the results."""
+    def __init__(self, results: Results, copy: pathlib.Path) -> None:
+        """Keep what is found out in the results.
+
+        Args:
+            results: To add to.
+            copy: That nobody else uses meanwhile.
+        """
         self._results = results
+        self._copy = copy
+        self._work = copy.with_suffix(".work")
+        self._work.mkdir(parents=True, exist_ok=True)
         self._collected: dict[str, chosen.Collected] = {}
         self._control_plane = running.ControlPlane()
 
@@ -40,7 +54,9 @@ class Trial:
 
     def _suite(self, suite: chosen.Suite) -> chosen.Collected:
         if suite.name not in self._collected:
-            self._collected[suite.name] = chosen.collect(suite, COPY, FOLDER)
+            with (FOLDER / f"{suite.name}.lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                self._collected[suite.name] = chosen.collect(suite, COPY, FOLDER)
             for name in self._collected[suite.name].failed:
                 print(f"left out, since it fails without any change: {name}", flush=True)
         return self._collected[suite.name]
@@ -79,8 +95,8 @@ class Trial:
     ) -> running.Ended:
         if tier == "functional":
             self._control_plane.start()
-        with running.changed(COPY / change.file, text):
-            ended = running.run(COPY, tests, seconds=seconds, work=WORK)
+        with running.changed(self._copy / change.file, text):
+            ended = running.run(self._copy, tests, seconds=seconds, work=self._work)
         if tier == "functional" and ended.how != "passed":
             # Whatever the tests did not come to take back is none of the next change's.
             self._control_plane.end()
@@ -94,7 +110,7 @@ class Trial:
             self._control_plane.start()
         bad: list[str] = []
         while names:
-            ended = running.run(COPY, names, seconds=1800, work=WORK)
+            ended = running.run(self._copy, names, seconds=1800, work=self._work)
             if ended.how == "passed":
                 break
             # Where none is named, nothing can be told of any.
@@ -104,9 +120,11 @@ class Trial:
         return bad
 
 
-def _work(rooms: Sequence[str], args: argparse.Namespace, results: Results, trial: Trial) -> int:
-    ends = time.monotonic() + args.hours * 3600
-    queues = []
+def _tasks(
+    rooms: Sequence[str], args: argparse.Namespace, results: Results
+) -> list[tuple[Change, str]]:
+    """Return what is to be tried: a room after the other in turn, so that all are as far then."""
+    queues: list[list[tuple[Change, str]]] = []
     for name in rooms:
         files = changes.sources(ROOMS[name].files)
         sample = changes.all_of(name, files, args.seed)[: args.sample]
@@ -115,23 +133,52 @@ def _work(rooms: Sequence[str], args: argparse.Namespace, results: Results, tria
             change for change in sample if results.known(change, functional=not args.unit) is None
         ]
         print(f"{name}: {len(sample)} changes, {len(new)} of them to be tried", flush=True)
-        queues.append(changes.made(new) if new else iter(()))
-    fresh: list[Record] = []
-    while queues and time.monotonic() < ends:
-        # A room after the other in turn, so that all have had as much when the time is over.
-        queue = queues.pop(0)
-        for change, text in queue:
-            room = ROOMS[change.room]
-            record = trial.try_change(change, text, room, functional=not args.unit)
-            results.add(record)
-            fresh.append(record)
-            print(
-                f"{record.verdict:10} {record.seconds:6.1f} s  {record.place}  "
-                f"{record.difference[:100]}",
-                flush=True,
-            )
-            queues.append(queue)
-            break
+        queues.append([*changes.made(new)] if new else [])
+    turns = itertools.zip_longest(*queues)
+    return [task for turn in turns for task in turn if task is not None]
+
+
+def _try_all(
+    tasks: Sequence[tuple[Change, str]], args: argparse.Namespace, path: pathlib.Path
+) -> None:
+    """Try changes, so many side by side, until the time is over."""
+    ends = time.monotonic() + args.hours * 3600
+    context = multiprocessing.get_context("fork")
+    taken = context.Value("i", 0)
+
+    def work(number: int) -> None:
+        copy = FOLDER / f"copy-{number}"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(COPY, copy, ignore=shutil.ignore_patterns("build", ".hypothesis"))
+        results = Results(path)
+        with Trial(results, copy) as trial:
+            while time.monotonic() < ends:
+                with taken:
+                    index, taken.value = taken.value, taken.value + 1
+                if index >= len(tasks):
+                    break
+                change, text = tasks[index]
+                functional = not args.unit
+                record = trial.try_change(change, text, ROOMS[change.room], functional=functional)
+                results.add(record)
+                print(
+                    f"{index + 1}/{len(tasks)} {record.verdict:10} {record.seconds:6.1f} s  "
+                    f"{record.place}  {record.difference[:100]}",
+                    flush=True,
+                )
+
+    workers = [context.Process(target=work, args=(number,)) for number in range(args.processes)]
+    for each in workers:
+        each.start()
+    for each in workers:
+        each.join()
+    if any(each.exitcode for each in workers):
+        sys.exit("a process that tried changes ended too early")
+
+
+def _verify(trial: Trial, results: Results, tried: set[str]) -> int:
+    """Forget what was noticed by tests that fail without any change, and count these."""
+    fresh = [record for record in results.records if record.rank in tried]
     bad = trial.verify(fresh)
     if bad:
         results.forget({record.rank for record in fresh if record.by in bad})
@@ -152,17 +199,26 @@ def main() -> int:
     )
     parser.add_argument("--seed", type=int, default=1, help="which ones, default 1")
     parser.add_argument("--hours", type=float, default=4.0, help="begin none later, default 4")
+    parser.add_argument(
+        "--processes", type=int, default=os.cpu_count() or 1, help="side by side, default a core's"
+    )
     parser.add_argument("--unit", action="store_true", help="leave out the functional tests")
     parser.add_argument("--table", action="store_true", help="run nothing")
     args = parser.parse_args()
-    results = Results(FOLDER.with_suffix(".jsonl"))
+    path = FOLDER.with_suffix(".jsonl")
+    results = Results(path)
     failed = 0
+    rooms = args.room or [*ROOMS]
     if not args.table:
-        WORK.mkdir(parents=True, exist_ok=True)
         chosen.renewed(COPY)
         running.import_libraries()
-        with Trial(results) as trial:
-            failed = _work(args.room or [*ROOMS], args, results, trial)
+        tasks = _tasks(rooms, args, results)
+        for suite in dict.fromkeys(ROOMS[name].suite for name in rooms):
+            chosen.collect(suite, COPY, FOLDER)
+        _try_all(tasks, args, path)
+        results.read()
+        with Trial(results, COPY) as trial:
+            failed = _verify(trial, results, {change.rank for change, _ in tasks})
     records = [each for each in results.records if each.room in (args.room or ROOMS)]
     print(*table(records, results.explained), sep="\n")
     print(*survivors(records, results.explained), sep="\n")

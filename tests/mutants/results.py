@@ -102,7 +102,11 @@ class Results:
         self.explained = yaml.safe_load(EXPLAINED.read_text()) or {}
         self._records: dict[str, Record] = {}
         self._sample: dict[str, set[str]] = {}
-        lines = path.read_text().splitlines() if path.exists() else []
+        self.read()
+
+    def read(self) -> None:
+        """Read what is in the file by now, other processes' records, too."""
+        lines = self._path.read_text().splitlines() if self._path.exists() else []
         for line in lines:
             record = Record(**json.loads(line))
             self._records[record.rank] = record

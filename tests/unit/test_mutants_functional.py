@@ -75,8 +75,9 @@ def world(tmp_path, monkeypatch) -> tuple[program.Trial, list[str]]:
     monkeypatch.setattr(chosen, "collect", collect)
     monkeypatch.setattr(program, "ROOT", tmp_path)
     monkeypatch.setattr(program, "COPY", tmp_path)
+    monkeypatch.setattr(program, "FOLDER", tmp_path)
     monkeypatch.setattr(running.cluster, "Testbed", Plane)
-    return program.Trial(results.Results(tmp_path / "results.jsonl")), told
+    return program.Trial(results.Results(tmp_path / "results.jsonl"), tmp_path), told
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,8 @@ class Leadership:
                 self._deposed.clear()
                 self._elected.set()
         elif self._elected.is_set():
-            self._depose(f"held by {self.holder or 'nobody'}")
+            mine = self.holder == self.identity
+            self._depose("not renewed in time" if mine else f"held by {self.holder or 'nobody'}")
 
     def _depose(self, reason: str) -> None:
         if self._elected.is_set():
