@@ -6,7 +6,8 @@ time is the hook's own, without that of the tools. In turns with it run a charm 
 for a before and after of one and the same minute, the charm of another checkout (`--beside`).
 
 `--bundle 40` adds what so many applications cost that are integrated before the unit has started:
-install, relation-created of each, leader-elected, config-changed, start, relation-changed of each.
+install, relation-created of each, leader-elected, config-changed, start, then relation-joined and
+relation-changed of each.
 
 `--profile FOLDER` draws there, as flame graphs, where the time of one more hook of each kind goes.
 """
@@ -235,7 +236,9 @@ def bundle(unit: Unit, bags: list[Any], title: str) -> None:
     costs = [unit.hook("install")]
     costs += [unit.hook("relation-created", bag) for bag in bags]
     costs += [unit.hook(each) for each in ("leader-elected", "config-changed", "start")]
-    costs += [unit.hook("relation-changed", bag) for bag in bags]
+    costs += [
+        unit.hook(each, bag) for bag in bags for each in ("relation-joined", "relation-changed")
+    ]
     asked = sum(each.requests.total() for each in costs)
     cpu, wall = sum(each.cpu for each in costs), sum(each.wall for each in costs)
     print(f"  {title:28}{cpu:6.1f} s CPU {wall:7.1f} s {asked:6} requests", flush=True)

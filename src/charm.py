@@ -11,7 +11,7 @@ import pathlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from istio_integrator import before_start  # isort: skip - it may end the hook before anything else
+from istio_integrator import idle_hooks  # isort: skip - where nothing is to do, it ends the hook
 from istio_integrator import hook_traces  # isort: skip - it has a say in what ops imports
 
 import opentelemetry.trace
@@ -87,10 +87,10 @@ class IstioIntegrator(ops.CharmBase):
             framework.observe(self.on[name].action, answer)
 
     def _on_install(self, _: ops.InstallEvent) -> None:
-        before_start.begins(self.charm_dir)
+        idle_hooks.begin(self.charm_dir)
 
     def _on_start(self, _: ops.StartEvent) -> None:
-        before_start.ends(self.charm_dir)
+        idle_hooks.end(self.charm_dir)
         self._absences.forget()
         self._reconcile()
 

@@ -1,4 +1,4 @@
-"""What a new unit does before Juju has started it: nothing that start does anyway."""
+"""Hooks that end before they load anything: what start does anyway, and what nobody listens to."""
 
 import dataclasses
 
@@ -7,6 +7,7 @@ import pytest
 from ops import testing
 
 import charm
+from istio_integrator import idle_hooks
 from tests.unit.charm import charm_world, fake_cluster, hook_process
 from tests.unit.charm.charm_world import state
 
@@ -23,7 +24,7 @@ def test_hooks_between_install_and_start_do_not_even_load_ops(unit):
     assert "ops" in unit.hook("install")
     for event in LEFT:
         imported = unit.hook(event)
-        assert "istio_integrator.before_start" in imported
+        assert "istio_integrator.idle_hooks" in imported
         assert "ops" not in imported
 
 
@@ -44,6 +45,30 @@ def test_hooks_after_start_are_dealt_with(unit, event):
 def test_pod_that_replaces_one_which_never_started_waits_for_no_install(unit, event):
     """Juju runs no install there, and the mark went with the folder."""
     assert "istio_integrator.order" in unit.hook(event)
+
+
+def test_who_joins_or_departs_costs_nothing(unit):
+    assert "ops" not in unit.hook("tracing-relation-joined")
+    assert "ops" not in unit.hook("tracing-relation-departed")
+
+
+def test_hooks_are_idle_that_nobody_listens_to(monkeypatch, tmp_path):
+    heard: set[str] = set()
+    observe = ops.Framework.observe
+
+    def noting(framework: ops.Framework, event: ops.BoundEvent, observer: object) -> None:
+        heard.add(event.event_kind)
+        observe(framework, event, observer)
+
+    monkeypatch.setattr(ops.Framework, "observe", noting)
+    ctx = testing.Context(charm.IstioIntegrator)
+    with ctx(ctx.on.update_status(), state()) as manager:
+        endpoints = manager.charm.meta.relations
+    for endpoint in endpoints:
+        for what in ("created", "joined", "changed", "departed", "broken"):
+            hook = f"{endpoint}-relation-{what}"
+            is_heard = hook.replace("-", "_") in heard
+            assert idle_hooks.is_idle(f"hooks/{hook}", tmp_path) != is_heard, hook
 
 
 def test_start_does_what_was_left_to_it(fake, monkeypatch, tmp_path):
