@@ -9,7 +9,8 @@ for a before and after of one and the same minute, the charm of another checkout
 install, relation-created of each, leader-elected, config-changed, start, then relation-joined and
 relation-changed of each.
 
-`--profile FOLDER` draws there, as flame graphs, where the time of one more hook of each kind goes.
+`--profile FOLDER` writes there where the time of one more hook of each kind goes, which
+`docs/pictures.py` draws.
 """
 
 from __future__ import annotations
@@ -177,8 +178,8 @@ class Unit:
         for name, value in written.items():
             (self._world / name).write_text(json.dumps(value))
 
-    def hook(self, event: str, bag: Any = None, picture: pathlib.Path | None = None) -> Cost:
-        """Run a hook, and say what it cost; with a picture, draw where its time goes."""
+    def hook(self, event: str, bag: Any = None, stacks: pathlib.Path | None = None) -> Cost:
+        """Run a hook, and say what it cost; with a file for stacks, profile it."""
         more = {"JUJU_DISPATCH_PATH": f"hooks/{event}", "JUJU_HOOK_NAME": event}
         if bag is not None:
             more |= {"JUJU_RELATION": bag.endpoint, "JUJU_REMOTE_APP": bag.remote_app_name}
@@ -186,10 +187,10 @@ class Unit:
             more |= {"JUJU_DISPATCH_PATH": f"hooks/{bag.endpoint}-{event}"}
             more["JUJU_HOOK_NAME"] = f"{bag.endpoint}-{event}"
         argv = [sys.executable, __file__, "--child", str(self._program)]
-        if picture:
+        if stacks:
             import process  # noqa: PLC0415 - nothing of this is for a hook
 
-            argv = [*process.profiled(picture), *argv]
+            argv = [*process.profiled(stacks), *argv]
         began = time.monotonic()
         done = subprocess.run(
             argv, env=self._environment | more, check=False, capture_output=True, text=True
@@ -225,9 +226,9 @@ def measure(units: dict[str, Unit], title: str, given: argparse.Namespace) -> No
         for request, count in taken[-1].requests.most_common() if given.show else ():
             print(f"    {count:3} {request}")
     for name, unit in units.items() if given.profile else ():
-        picture = given.profile / f"{name} {title}.svg".replace(" ", "-")
-        unit.hook("update-status", picture=picture.absolute())
-        print(f"  {picture}")
+        stacks = given.profile / f"{name} {title}.txt".replace(" ", "-")
+        unit.hook("update-status", stacks=stacks.absolute())
+        print(f"  {stacks}")
 
 
 def bundle(unit: Unit, bags: list[Any], title: str) -> None:
@@ -262,7 +263,7 @@ def main() -> None:
     parser.add_argument(
         "--beside", type=pathlib.Path, metavar="CHECKOUT", help="whose charm runs in turns, too"
     )
-    parser.add_argument("--profile", type=pathlib.Path, metavar="FOLDER", help="for flame graphs")
+    parser.add_argument("--profile", type=pathlib.Path, metavar="FOLDER", help="for stacks")
     parser.add_argument("--show", action="store_true", help="list the requests of a hook")
     given = parser.parse_args()
     checkouts = {"this charm": world.ROOT} | ({"beside": given.beside} if given.beside else {})

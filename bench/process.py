@@ -49,10 +49,13 @@ class Process:
         return int(found[1]) * 1024 / 1e6 if found else 0.0
 
 
-def profiled(picture: Path) -> list[str]:
-    """Return what goes before a command for py-spy to draw where its time goes."""
+def profiled(stacks: Path) -> list[str]:
+    """Return what goes before a command for py-spy to note where it was, each two milliseconds.
+
+    `docs/pictures.py` draws it.
+    """
     from testbed import environments  # noqa: PLC0415
 
     spy = environments.ensure("profile") / "bin/py-spy"
-    picture.parent.mkdir(parents=True, exist_ok=True)
-    return [str(spy), "record", "--rate=1000", "--gil", f"--output={picture}", "--"]
+    stacks.parent.mkdir(parents=True, exist_ok=True)
+    return [str(spy), "record", "--rate=500", "--gil", "--format=raw", f"--output={stacks}", "--"]

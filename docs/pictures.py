@@ -1,9 +1,10 @@
-"""Draw docs/pictures from a running testbed, a demo's report, figures over time and traces.
+"""Draw docs/pictures from a running testbed, a demo's report, figures, traces, profiles.
 
 The testbed is as after `make testbed-up` and the tutorial up to its third step, the report is
 that of `make demo`. The dashboard's panels hold what its queries return on a testbed, and the
 traces are those that a collector got there, as tests/e2e/test_observability.py has kept them;
-bench/bench_pods.py keeps its figures as panels, too. A page is that of the site.
+bench/bench_pods.py keeps its figures as panels, too. A profile is what `--profile` of a benchmark
+has written. A page is that of the site.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import subprocess
 import sys
 
 import dashboard_picture
+import profile_spans
 import rich.console
 import rich.text
 import trace_picture
@@ -88,6 +90,7 @@ def main() -> int:
         "python docs/pictures.py --panels build/e2e/dashboard.json build/bench/pods.json",
         "python docs/pictures.py --page build/docs/how-to/symptoms.html",
         "python docs/pictures.py --trace build/e2e/trace-stop.json build/e2e/trace-hook.json",
+        "python docs/pictures.py --profile build/bench/hook-now.txt",
     )
     parser.add_argument("--name", help="a running testbed; `default` if nothing is given")
     parser.add_argument("--model", default="kubeflow")
@@ -96,6 +99,7 @@ def main() -> int:
         "--panels", type=pathlib.Path, nargs="+", default=[], help="of a dashboard"
     )
     parser.add_argument("--trace", type=pathlib.Path, nargs="+", default=[], help="traces")
+    parser.add_argument("--profile", type=pathlib.Path, nargs="+", default=[], help="stacks")
     parser.add_argument("--page", type=pathlib.Path, help="of the site that `make docs` made")
     arguments = parser.parse_args()
     PICTURES.mkdir(exist_ok=True)
@@ -106,9 +110,18 @@ def main() -> int:
         write(path.stem, dashboard_picture.draw(json.loads(path.read_text()), path.stem))
     for path in arguments.trace:
         write(path.stem, trace_picture.draw(json.loads(path.read_text()), path.stem))
+    for path in arguments.profile:
+        spans = profile_spans.spans(path.read_text())
+        write(path.stem, trace_picture.draw(spans, path.stem))
     if arguments.page:
         page(arguments.page)
-    files = (arguments.report, arguments.panels, arguments.trace, arguments.page)
+    files = (
+        arguments.report,
+        arguments.panels,
+        arguments.trace,
+        arguments.profile,
+        arguments.page,
+    )
     if arguments.name or not any(files):
         return 0 if commands(arguments.name or "default", arguments.model) else 1
     return 0

@@ -1,4 +1,4 @@
-"""The pictures name each panel of the dashboard and its last values, and each span of a trace."""
+"""The pictures name each panel of the dashboard and its last values, and what a program did."""
 
 import json
 import math
@@ -18,6 +18,32 @@ NS = "{http://www.w3.org/2000/svg}"
 def traced(monkeypatch):
     monkeypatch.syspath_prepend(DRAWING.parent)
     return runpy.run_path(str(DRAWING.with_name("trace_picture.py")))
+
+
+@pytest.fixture
+def profiled(monkeypatch):
+    monkeypatch.syspath_prepend(DRAWING.parent)
+    return runpy.run_path(str(DRAWING.with_name("profile_spans.py")))
+
+
+def test_profile_is_a_span_for_each_function_the_longest_first_and_none_for_what_imports(profiled):
+    stacks = """\
+<module> (src/charm.py:3);_find_and_load (<frozen importlib._bootstrap>:1);<module> (ops/__init__.py:2) 30
+<module> (src/charm.py:9);main (ops/_main.py:5) 50
+<module> (src/charm.py:9);main (ops/_main.py:7);Kilo: a b (src/parts.py) 5
+<module> (src/charm.py:3) 2
+"""  # noqa: E501 - a stack is a line
+    told = [
+        (one["name"], one["parent"], one["begin"] // 10**6, one["end"] // 10**6)
+        for one in profiled["spans"](stacks)
+    ]
+    assert told == [
+        ("all of it", None, 0, 174),
+        ("import src.charm", 0, 0, 174),
+        ("ops._main.main", 1, 0, 110),
+        ("src.parts.Kilo: a b", 2, 0, 10),
+        ("import ops", 1, 110, 170),
+    ]
 
 
 def span(name, parent, begin, end):
