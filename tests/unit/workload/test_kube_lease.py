@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+import structlog
 from sidecar_lifecycle.shell.kube import lease
 
 from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
@@ -119,6 +120,25 @@ async def test_leader_whose_lease_another_took_steps_back(cluster: FakeApiserver
         assert first.holder == "app/9"
 
 
+@pytest.mark.parametrize(
+    ("taken", "reason"), [(True, "held by app/9"), (False, "not renewed in time")]
+)
+async def test_leader_that_steps_back_says_why(cluster: FakeApiserver, taken: bool, reason: str):
+    first = member(cluster, "app/0")
+    with structlog.testing.capture_logs() as said:
+        async with running_task(first.run()):
+            await first.wait_elected()
+            written = cluster.get("leases", "model", "app-lifecycle")
+            if taken:
+                written["spec"]["holderIdentity"] = "app/9"
+                cluster.put("leases", written)
+            else:
+                cluster.denied = lambda method, path: "leases" in path
+            await first.wait_deposed()
+    (told,) = [one["reason"] for one in said if one["event"] == "not leading any more"]
+    assert told == reason
+
+
 async def test_leader_that_ends_gives_away_no_lease_that_another_took(cluster: FakeApiserver):
     first = member(cluster, "app/0")
     async with running_task(first.run()):
@@ -170,6 +190,27 @@ async def test_leader_outlasts_answers_that_are_no_renewal(
             assert first.is_leader
             await asyncio.sleep(0.5)
         await until(lambda: first.reachable)
+        assert first.is_leader
+
+
+async def test_leader_renews_with_one_request_and_reads_nothing(cluster: FakeApiserver):
+    first = member(cluster, "app/0")
+    async with running_task(first.run()):
+        await first.wait_elected()
+        cluster.requests.clear()
+        await asyncio.sleep(20)
+        assert first.is_leader
+        assert {method for method, _ in cluster.requests} == {"PUT"}
+
+
+async def test_lease_that_somebody_deletes_is_made_anew_and_deposes_nobody(
+    cluster: FakeApiserver,
+):
+    first = member(cluster, "app/0")
+    async with running_task(first.run()):
+        await first.wait_elected()
+        cluster.delete("leases", "model", "app-lifecycle")
+        await until(lambda: cluster.all("leases"))
         assert first.is_leader
 
 

@@ -75,6 +75,7 @@ class Leadership:
         self._deposed.set()
         self._renewed_at = float("-inf")
         self._seen = (types.LeaseSpec(), float("-inf"))
+        self._written: types.Lease | None = None
         self.identity = identity
         self.reachable = False
         """The last look at the Lease succeeded."""
@@ -151,12 +152,14 @@ class Leadership:
         try:
             return await self._acquire_or_renew()
         except errors.StatusError as error:
-            if error.code != 409:
+            if error.code not in (404, 409):
                 raise
             return await self._acquire_or_renew()
 
     async def _acquire_or_renew(self) -> bool:
-        lease = await self._read()
+        # As in client-go, who has just written it need not read it: the API server compares.
+        lease, self._written = self._written, None
+        lease = lease or await self._read()
         if lease is None:
             await self._write(self._ours(types.Lease()), create=True)
             return True
@@ -225,7 +228,8 @@ class Leadership:
             path(types.Lease, self._namespace, "" if create else self._name),
             body=lease,
         )
-        self._seen = (answer(data, types.Lease).spec, self._clock())
+        self._written = answer(data, types.Lease)
+        self._seen = (self._written.spec, self._clock())
 
 
 def _timestamp() -> str:
