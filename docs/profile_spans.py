@@ -9,6 +9,8 @@ from typing import Any
 
 SAMPLE = 2 * 10**6
 """Nanoseconds: bench/process.py has py-spy look 500 times a second."""
+MERELY = 0.9
+"""The share from which on a function is left out for the one that it calls."""
 _FRAME = re.compile(r"(?P<function>.+) \((?P<file>[^:]+)(?::\d+)?\)")
 _LEFT_OUT = re.compile(r"<frozen|importlib|^(asyncio|contextlib|enum|functools)|runpy|bench_")
 """Files of which the caller and the called tell enough."""
@@ -54,9 +56,14 @@ def spans(stacks: str) -> list[dict[str, Any]]:
 def _add(
     found: list[dict[str, Any]], name: str, node: _Node, parent: int | None, begin: int
 ) -> None:
+    within = sorted(node.called.items(), key=lambda one: -one[1].samples)
+    if parent is not None and within and within[0][1].samples > MERELY * node.samples:
+        # It does little but call the next one.
+        _add(found, *within[0], parent, begin)
+        return
     mine = len(found)
     end = begin + node.samples * SAMPLE
     found.append({"name": name, "parent": parent, "begin": begin, "end": end})
-    for called, each in sorted(node.called.items(), key=lambda one: -one[1].samples):
+    for called, each in within:
         _add(found, called, each, mine, begin)
         begin += each.samples * SAMPLE

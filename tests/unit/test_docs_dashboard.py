@@ -30,7 +30,7 @@ def test_profile_is_a_span_for_each_function_the_longest_first_and_none_for_what
     stacks = """\
 <module> (src/charm.py:3);_find_and_load (<frozen importlib._bootstrap>:1);<module> (ops/__init__.py:2) 30
 <module> (src/charm.py:9);main (ops/_main.py:5) 50
-<module> (src/charm.py:9);main (ops/_main.py:7);Kilo: a b (src/parts.py) 5
+<module> (src/charm.py:9);merely (ops/_main.py:7);Kilo: a b (src/parts.py) 5
 <module> (src/charm.py:3) 2
 """  # noqa: E501 - a stack is a line
     told = [
@@ -40,9 +40,9 @@ def test_profile_is_a_span_for_each_function_the_longest_first_and_none_for_what
     assert told == [
         ("all of it", None, 0, 174),
         ("import src.charm", 0, 0, 174),
-        ("ops._main.main", 1, 0, 110),
-        ("src.parts.Kilo: a b", 2, 0, 10),
-        ("import ops", 1, 110, 170),
+        ("ops._main.main", 1, 0, 100),
+        ("import ops", 1, 100, 160),
+        ("src.parts.Kilo: a b", 1, 160, 170),
     ]
 
 
