@@ -15,7 +15,8 @@ _DEFAULT = re.compile(r"\s*\(default(?:%\(\w+\)s|[^)])*\)")
 
 def command_line() -> str:
     """Describe the workload's program from its own parsers."""
-    from sidecar_lifecycle.model import bounded  # noqa: PLC0415  (needs workload/ on the path)
+    # These need workload/ on the path.
+    from sidecar_lifecycle.model import bounded, bounded_yaml  # noqa: PLC0415
     from sidecar_lifecycle.shell import cli  # noqa: PLC0415
 
     root = cli.parser()
@@ -46,7 +47,7 @@ def command_line() -> str:
         "message names.\n\n"
         f"`explain` and `mutate` read JSON or YAML of at most {bounded.LARGEST >> 20} MiB and "
         f"{bounded.DEEPEST} levels,\nwith {bounded.MOST_VALUES:,} values in JSON or "
-        f"{bounded.MOST_EVENTS:,} in YAML (some 1,000 or 300 pods).\nYAML has no aliases, merge "
+        f"{bounded_yaml.MOST_EVENTS:,} in YAML (some 1,000 or 300 pods).\nYAML has no aliases, merge "
         "keys, directives or tags (but `!!str`) there. Anything else is\nbad input. Values that "
         "Kubernetes takes for texts are texts, such as `22:00` and `=`, and so are\nthe keys `1` "
         "and `true`. Names are printed with control characters escaped.\n\n"
