@@ -48,9 +48,9 @@ def command_line() -> str:
         f"`explain` and `mutate` read JSON or YAML of at most {bounded.LARGEST >> 20} MiB and "
         f"{bounded.DEEPEST} levels,\nwith {bounded.MOST_VALUES:,} values in JSON or "
         f"{bounded_yaml.MOST_EVENTS:,} in YAML (some 1,000 or 300 pods).\nYAML has no aliases, "
-        "merge keys, directives or tags (but `!!str`) there. Anything else is\nbad input. Values that "
-        "Kubernetes takes for texts are texts, such as `22:00` and `=`, and so are\nthe keys `1` "
-        "and `true`. Names are printed with control characters escaped.\n\n"
+        "merge keys, directives or tags (but `!!str`) there. Anything else is\nbad input. "
+        "Values that Kubernetes takes for texts are texts, such as `22:00` and `=`, and so are\n"
+        "the keys `1` and `true`. Names are printed with control characters escaped.\n\n"
         "Each command has `--help`; `sidecar-lifecycle --version` prints the version.\n\n"
     )
     return head + "\n".join(sections)

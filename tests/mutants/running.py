@@ -136,6 +136,8 @@ def _in_child(copy: pathlib.Path, tests: Sequence[str], work: pathlib.Path, file
     code = 70
     try:
         os.setsid()
+        # Whoever was started in the background of a shell ignores it, and its children do.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         os.chdir(copy)
         said = os.open(work / "said", os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
         for number in (1, 2):
