@@ -29,8 +29,10 @@ def _names(stack: str) -> Iterator[str]:
         if not found or _LEFT_OUT.search(found["file"]):
             continue
         module = found["file"].removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-        function = found["function"]
-        yield f"import {module}" if function == "<module>" else f"{module}.{function}"
+        if found["function"] == "<module>":
+            yield f"import {module}"
+        else:
+            yield f"{module.rpartition('.')[2]}.{found['function']}"
 
 
 def spans(stacks: str) -> list[dict[str, Any]]:

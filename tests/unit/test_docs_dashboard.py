@@ -40,9 +40,9 @@ def test_profile_is_a_span_for_each_function_the_longest_first_and_none_for_what
     assert told == [
         ("all of it", None, 0, 174),
         ("import src.charm", 0, 0, 174),
-        ("ops._main.main", 1, 0, 100),
+        ("_main.main", 1, 0, 100),
         ("import ops", 1, 100, 160),
-        ("src.parts.Kilo: a b", 1, 160, 170),
+        ("parts.Kilo: a b", 1, 160, 170),
     ]
 
 
