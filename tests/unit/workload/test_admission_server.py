@@ -9,8 +9,9 @@ import datetime
 import json
 import logging
 import pathlib
+import signal
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import aiohttp
@@ -72,6 +73,7 @@ class Served:
         )
         async with asked as answer:
             self.answer = await answer.read()
+            self.content_type = answer.content_type
             return answer.status
 
     def count(self, name: str, **labels: str) -> float:
@@ -95,6 +97,7 @@ async def test_review_is_answered_and_counted_and_not_spoken_about(tmp_path):
         async with serving(tmp_path) as served:
             assert await served.status(json.dumps(REVIEW)) == 200
 
+    assert served.content_type == "application/json"
     response = json.loads(served.answer)["response"]
     assert (response["uid"], response["allowed"]) == ("u-1", True)
     assert served.count("reviews", namespaces="model", outcome="patched") == 1
@@ -113,6 +116,7 @@ async def test_what_is_no_review_is_refused_and_told_of_once_in_a_while(tmp_path
             monkeypatch.setattr(server, "WARNING_SECONDS", 0.0)
             await served.status("{")
 
+    assert served.content_type == "text/plain"
     assert [each["event"] for each in said].count("review refused") == 2
     assert served.count("reviews", namespaces="model", outcome="malformed") == 4
 
@@ -158,6 +162,41 @@ async def test_each_change_of_a_file_is_counted_and_nothing_else(tmp_path):
 
     assert reloads("settings", "ok") == 1
     assert reloads("certificate", "ok") == 0
+
+
+async def test_file_that_stays_wrong_is_told_of_once(tmp_path):
+    registry = prometheus_client.CollectorRegistry()
+    options = webhook(tmp_path, reload_seconds=0.01)
+    labels = {"file": "settings", "result": "failed"}
+
+    def failed():
+        name = "sidecar_lifecycle_admission_reloads_total"
+        return registry.get_sample_value(name, labels) or 0
+
+    with structlog.testing.capture_logs() as said:
+        async with server.Server(options, registry).serving(), asyncio.timeout(30):
+            options.settings_file.write_text("{")
+            await until(lambda: failed() >= 3)
+
+    assert [each["file"] for each in said if each["log_level"] == "warning"] == ["settings"]
+
+
+async def test_server_that_is_told_to_end_is_not_ready_and_answers_for_a_while(
+    tmp_path, monkeypatch
+):
+    told: dict[signal.Signals, Callable[[], None]] = {}
+    monkeypatch.setattr(asyncio.get_running_loop(), "add_signal_handler", told.__setitem__)
+    subject = server.Server(
+        webhook(tmp_path, drain_seconds=0.5), prometheus_client.CollectorRegistry()
+    )
+    running = asyncio.create_task(subject.run())
+    async with asyncio.timeout(30):
+        await until(lambda: subject._readiness()["serving"])
+        assert told.keys() == {signal.SIGTERM, signal.SIGINT}
+        told[signal.SIGTERM]()
+        await until(lambda: not subject._readiness()["serving"])
+        assert not running.done()
+        await running
 
 
 async def test_level_of_the_servers_log_changes_while_they_serve(tmp_path, capsys):

@@ -41,6 +41,12 @@ def test_container_that_is_ignored_does_not_keep_a_payload_from_its_end():
     assert payload.ended_at(pod(others=agent), ignore=("agent",)) == "2026-01-01T00:01:00Z"
 
 
+def test_end_is_described_by_each_containers_exit_code():
+    main = tuple(each for each in pod().spec.containers if each.name == "main")
+    assert payload.describe(pod(ended(3)), main) == "main ended with 3"
+    assert payload.describe(pod(running()), main) == "main ended with ?"
+
+
 def test_of_containers_that_are_all_ignored_each_must_have_ended():
     assert payload.ended_at(pod(), ignore=("main",)) == "2026-01-01T00:01:00Z"
     assert payload.ended_at(pod(running()), ignore=("main",)) == ""

@@ -82,8 +82,11 @@ def test_the_fingerprint_follows_what_decides_about_injection():
         facts.fingerprint(scope({}), ("u1",)),
         facts.fingerprint(scope(enabled, mesh_revision="x"), ("u1",)),
         facts.fingerprint(scope(enabled, excluded_pods="a in (b, c)"), ("u1",)),
+        facts.fingerprint(scope(enabled, excluded_pods="a in (b, d)"), ("u1",)),
     ]
-    assert len({first, *others}) == 5
+    assert len({first, *others}) == 6
+    other_order = scope(enabled, excluded_pods="a in (c, b)")
+    assert facts.fingerprint(other_order, ("u1",)) == others[3]
 
 
 def test_a_trial_pod_is_the_workloads_next_one():
@@ -114,6 +117,17 @@ def test_a_trial_pod_is_the_workloads_next_one():
 )
 def test_a_generic_trial_pod_asks_for_a_sidecar_where_the_namespace_does_not(given, want):
     assert trial.generic(given)["metadata"]["labels"] == want
+
+
+def test_a_generic_trial_pod_is_refused_by_no_pod_security_standard():
+    (container,) = trial.generic(scope())["spec"]["containers"]
+
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
 
 
 def test_a_pod_without_times_has_facts_all_the_same():

@@ -37,7 +37,7 @@ def test_an_eviction_is_remembered_with_the_pods_that_were_there():
 
 
 def test_an_old_answer_is_asked_for_again():
-    decided = decide(snapshot(replica(), answers=injecting("StatefulSet/a")), now=NOW + 6)
+    decided = decide(snapshot(replica(), answers=injecting("StatefulSet/a")), now=NOW + 5)
 
     assert [each.name for each in decided.ask] == ["a-0"]
     assert not decided.evict
@@ -132,6 +132,8 @@ def test_nothing_is_evicted_while_the_injector_does_not_answer():
     assert not decided.evict
     assert reasons(decided) == {"a-0": "MeshDown", "b-0": "MeshDown"}
     assert decided.wake_at == NOW + 5
+    then = decide(snapshot(*pods, answers=answers), now=decided.wake_at)
+    assert [each.name for each in then.ask] == ["a-0", "b-0"]
 
 
 def test_a_replacement_that_would_be_refused_keeps_the_pod():
