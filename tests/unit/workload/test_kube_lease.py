@@ -203,6 +203,17 @@ async def test_leader_renews_with_one_request_and_reads_nothing(cluster: FakeApi
         assert {method for method, _ in cluster.requests} == {"PUT"}
 
 
+async def test_lease_says_since_when_its_holder_has_led(cluster: FakeApiserver):
+    first = member(cluster, "app/0")
+    async with running_task(first.run()):
+        await first.wait_elected()
+        acquired = cluster.get("leases", "model", "app-lifecycle")["spec"]["acquireTime"]
+        assert acquired
+        await asyncio.sleep(20)
+        spec = cluster.get("leases", "model", "app-lifecycle")["spec"]
+        assert spec["acquireTime"] == acquired
+
+
 async def test_lease_that_somebody_deletes_is_made_anew_and_deposes_nobody(
     cluster: FakeApiserver,
 ):

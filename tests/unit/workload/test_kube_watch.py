@@ -143,6 +143,27 @@ async def test_server_that_asks_for_patience_gets_it(cluster: FakeApiserver):
         assert asyncio.get_running_loop().time() - began >= 77
 
 
+async def test_watch_that_is_resumed_after_a_failure_is_live_again(cluster: FakeApiserver):
+    async with following(cluster) as follower:
+        cluster.failures = [("/pods", 500, {})]
+        cluster.end_watches()
+        await until(lambda: not follower.state.live)
+        await until(lambda: follower.state.live)
+        assert follower.state.relists == 1
+
+
+@pytest.mark.parametrize("code", [400, 422])
+async def test_server_that_knows_no_streaming_list_is_asked_for_pages_at_once(
+    cluster: FakeApiserver, code: int
+):
+    cluster.failures = [("/pods", code, {})]
+    cluster.put("pods", pod("a"))
+    began = asyncio.get_running_loop().time()
+    async with following(cluster) as follower:
+        assert asyncio.get_running_loop().time() - began < 0.1
+        assert follower.said == ["added a", "synced"]
+
+
 @pytest.mark.parametrize("code", [403, 404])
 async def test_what_waiting_does_not_heal_is_raised(cluster: FakeApiserver, code: int):
     cluster.failures = [("/pods", code, {})]

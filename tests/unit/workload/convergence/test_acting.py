@@ -12,11 +12,12 @@ from typing import Any
 import msgspec
 import prometheus_client
 import pytest
+import structlog
 from sidecar_lifecycle.decide.convergence import facts, memory
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell.convergence import cluster as hands
 from sidecar_lifecycle.shell.convergence import controller, metrics
-from sidecar_lifecycle.shell.kube import events
+from sidecar_lifecycle.shell.kube import errors, events
 from sidecar_lifecycle.shell.settings import Settings
 
 from tests.unit.workload import fake_apiserver, pods
@@ -141,6 +142,83 @@ async def test_leader_replaces_a_pod_that_missed_its_sidecar(cluster: Apiserver)
     assert cluster.evicted == ["uid-1"]
     (event,) = cluster.all("events")
     assert (event["reason"], event["involvedObject"]["uid"]) == ("SidecarMissing", "uid-1")
+    assert event["message"].endswith("StatefulSet/web creates it again with a sidecar")
+
+
+def remembered(cluster: Apiserver) -> memory.Memory:
+    """What the ConfigMap says, if there is one."""
+    return memory.decode(next((each["data"] for each in cluster.all("configmaps")), {}))
+
+
+async def test_refused_eviction_is_remembered_and_tried_again_in_its_time(cluster: Apiserver):
+    cluster.failures = [("/eviction", 429, {"Retry-After": "40"})]
+    async with converging(cluster, Voted(is_leader=True)):
+        await until(lambda: not cluster.failures)
+        await until(lambda: remembered(cluster).pauses)
+        assert {*remembered(cluster).pauses} == {"StatefulSet/web"}
+        assert not remembered(cluster).rounds
+        await asyncio.sleep(30)
+        assert cluster.evicted == []
+        await until(lambda: cluster.evicted)
+
+
+async def test_eviction_without_an_answer_may_have_happened(
+    cluster: Apiserver, monkeypatch: pytest.MonkeyPatch
+):
+    async def evict(self: hands.Cluster, replica: facts.Replica) -> None:
+        raise errors.Unreachable("reset")
+
+    monkeypatch.setattr(hands.Cluster, "evict", evict)
+    registry = prometheus_client.CollectorRegistry()
+    counted = "sidecar_lifecycle_evictions_total", {"result": "unknown"}
+    async with converging(cluster, Voted(is_leader=True), registry):
+        await until(lambda: registry.get_sample_value(*counted) == 1)
+        assert {*remembered(cluster).rounds} == {"StatefulSet/web"}
+
+
+async def test_pod_that_the_injector_skips_is_told_of(cluster: Apiserver):
+    def only_the_trial(pod: dict[str, Any]) -> dict[str, Any]:
+        return injected(pod) if pod["spec"]["containers"][0]["name"] == "trial" else pod
+
+    cluster.admission = only_the_trial
+    async with converging(cluster, Voted(is_leader=True)):
+        await until(lambda: cluster.all("events"))
+
+    (event,) = cluster.all("events")
+    assert (event["reason"], event["type"]) == ("InjectorSkips", "Warning")
+    assert event["involvedObject"]["uid"] == "uid-1"
+    assert cluster.evicted == []
+
+
+async def test_leader_goes_on_when_somebody_else_wrote_the_memory(cluster: Apiserver):
+    def write(method: str, path: str) -> None:
+        if method == "POST" and path.endswith("/configmaps"):
+            cluster.before_answer = lambda method, path: None
+            cluster.put("configmaps", {"metadata": {"name": MEMORY, "namespace": MODEL}})
+
+    cluster.before_answer = write
+    with structlog.testing.capture_logs() as said:
+        async with converging(cluster, Voted(is_leader=True)):
+            await until(lambda: cluster.evicted)
+    assert not [each for each in said if each["event"] == "convergence interrupted"]
+
+
+async def test_leader_goes_on_when_the_apiserver_was_in_trouble(cluster: Apiserver):
+    cluster.failures = [(f"/namespaces/{MODEL}/configmaps/{MEMORY}", 500, {})] * 2
+    async with converging(cluster, Voted(is_leader=True)):
+        await until(lambda: cluster.evicted)
+    assert not cluster.failures
+
+
+async def test_request_in_the_memory_is_seen_at_once(cluster: Apiserver):
+    cluster.put("pods", injected(without_sidecar()))
+    async with converging(cluster, Voted(is_leader=False)):
+        await until(lambda: looked(cluster))
+        await asyncio.sleep(5)
+        before = looked(cluster)
+        cluster.put("configmaps", {"metadata": {"name": MEMORY, "namespace": MODEL}})
+        await asyncio.sleep(5)
+        assert looked(cluster) > before
 
 
 async def test_answer_of_the_injector_is_acted_on_before_the_next_look(cluster: Apiserver):
@@ -248,6 +326,20 @@ async def test_memory_that_somebody_wrote_meanwhile_is_not_overwritten(cluster: 
         "state": "{}",
         "request": "theirs",
     }
+
+
+async def test_memory_keeps_what_others_wrote_about_it(cluster: Apiserver):
+    owner = {"apiVersion": "v1", "kind": "ClusterRole", "name": "theirs", "uid": "u"}
+    metadata = {"name": MEMORY, "namespace": MODEL, "labels": {"a": "b"}}
+    metadata |= {"annotations": {"c": "d"}, "ownerReferences": [owner]}
+    cluster.put("configmaps", {"metadata": metadata})
+    subject = hands.Cluster(cluster.client, SETTINGS)
+    await subject.remember(await subject.recall(), {"state": "{}"})
+
+    written = cluster.get("configmaps", MODEL, MEMORY)["metadata"]
+    assert written["labels"].items() > {"a": "b"}.items()
+    assert written["annotations"] == {"c": "d"}
+    assert [each["uid"] for each in written["ownerReferences"]] == ["u"]
 
 
 async def test_memory_that_was_made_or_deleted_meanwhile_is_a_conflict(cluster: Apiserver):

@@ -7,13 +7,15 @@ from typing import Any
 
 import msgspec
 import pytest
-from sidecar_lifecycle.decide.convergence import facts
+import structlog
+from sidecar_lifecycle.decide.convergence import facts, memory
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell.convergence import cluster as hands
 from sidecar_lifecycle.shell.kube import errors, fence
 from sidecar_lifecycle.shell.settings import Settings
 
 from tests.unit.workload import pods
+from tests.unit.workload.convergence.plan_world import a_round, guarded
 from tests.unit.workload.fake_apiserver import FakeApiserver
 
 MODEL = "kubeflow"
@@ -202,3 +204,29 @@ async def test_only_a_right_that_lacks_is_done_without(cluster: FakeApiserver):
     cluster.failures = [("/mutatingwebhookconfigurations", 404, {})]
     with pytest.raises(errors.StatusError):
         await subject(cluster).injectors()
+
+
+async def test_replica_set_that_can_not_be_read_is_named(cluster: FakeApiserver):
+    metadata = {"name": "rs", "namespace": MODEL, "uid": "u", "ownerReferences": 1}
+    cluster.put("replicasets", {"metadata": metadata})
+
+    with structlog.testing.capture_logs() as said:
+        found = (await subject(cluster).owners([pod_of("ReplicaSet", "rs")])).found
+    assert ("ReplicaSet", "rs") not in found
+    assert [(each["kind"], each["name"]) for each in said] == [("ReplicaSet", "rs")]
+
+
+@pytest.mark.parametrize(
+    ("remembered", "reads"),
+    [
+        pytest.param(memory.Memory(), 0, id="nothing"),
+        pytest.param(memory.Memory(rounds={"StatefulSet/web": a_round()}), 1, id="round"),
+        pytest.param(guarded(), 1, id="guard"),
+        pytest.param(memory.Memory(request=memory.Request(id="r", at=0.0, uids=())), 1, id="request"),
+    ],
+)
+async def test_workloads_are_read_while_something_is_remembered_of_them(
+    cluster: FakeApiserver, remembered: memory.Memory, reads: int
+):
+    await hands.read(subject(cluster), [], remembered, {})
+    assert asked(cluster, "/statefulsets") == reads

@@ -303,8 +303,9 @@ def test_pods_with_another_proxy_are_counted_unless_they_go_away():
         replica("a-0", in_mesh=True, stale="1.29"),
         replica("b-0", in_mesh=True, stale="1.29", terminating=True),
         replica("c-0", in_mesh=True),
+        replica("d-0", in_mesh=True, stale="1.29"),
     ]
-    assert decide(snapshot(*pods)).summary.stale == 1
+    assert decide(snapshot(*pods)).summary.stale == 2
 
 
 def test_a_workload_that_is_scaled_to_nothing_is_left_to_go():
