@@ -52,6 +52,11 @@ def test_what_is_no_settings_file_is_refused(text):
         settings.load(text)
 
 
+def test_settings_in_another_encoding_are_refused_as_such():
+    with pytest.raises(settings.SettingsError, match="this is not UTF-8 text"):
+        settings.load('{"application": "\xe4"}'.encode("latin-1"))
+
+
 @pytest.fixture
 def files(tmp_path):
     (tmp_path / "settings.json").write_text(json.dumps(MINIMAL))

@@ -66,6 +66,13 @@ def test_pod_under_watch_keeps_no_more_of_an_annotation_than_is_read(annotation:
     assert finished.finished(pod, POLICY) == before
 
 
+def test_pod_under_watch_keeps_no_image_of_its_containers():
+    pod = pods.pod(init=[pods.container("first")])
+    sources.compact(pod)
+
+    assert {each.image for each in (*pod.spec.containers, *pod.spec.initContainers)} == {None}
+
+
 def test_messages_about_thousands_of_containers_name_a_few():
     others = {f"c{number}": pods.running() for number in range(MANY)}
     waits = finished.finished(pods.pod(others=others), POLICY)  # type: ignore[arg-type]

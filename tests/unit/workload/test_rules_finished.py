@@ -47,7 +47,7 @@ CASES = [
     pytest.param(pod(waiting()), "wait", "PayloadWaiting", id="crash-loop"),
     pytest.param(pod(waiting("ImagePullBackOff")), "wait", "PayloadWaiting", id="image-pull"),
     pytest.param(pod(waiting("PodInitializing")), "wait", "PayloadWaiting", id="never-started"),
-    pytest.param(pod({}), "wait", "PayloadWaiting", id="empty-state"),
+    pytest.param(pod({}, others={"side": running()}), "wait", "PayloadWaiting", id="empty-state"),
     pytest.param(pod({**ended(), **waiting()}), "wait", "PayloadWaiting", id="two-states"),
     # Several containers.
     pytest.param(pod(others={"side": running()}), "wait", "PayloadRunning", id="second-runs"),

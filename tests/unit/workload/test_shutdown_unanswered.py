@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+import structlog
 from sidecar_lifecycle.shell import metrics
 from sidecar_lifecycle.shell.shutdown import stop, stops
 
@@ -40,6 +41,20 @@ async def test_proxy_whose_answer_is_cut_off_is_waited_for_and_asked_once(
     assert attempts(stop.Result.UNANSWERED) - unanswered == 1
     assert attempts(stop.Result.REFUSED) == refused
     assert "warning" not in capsys.readouterr().out
+
+
+async def test_log_says_how_a_try_ended_and_how_long_it_took(cluster: FakeApiserver):
+    cluster.proxies["job-x"].mode = "hang"
+    cluster.put("pods", finished_pod())
+    with structlog.testing.capture_logs() as said:
+        async with reconciler(cluster):
+            await until(lambda: [one for one in said if one["event"] == "stop attempted"])
+
+    told = next(one for one in said if one["event"] == "stop attempted")
+    assert (told["pod"], told["log_level"]) == ("kubeflow/job-x", "warning")
+    assert (told["transport"], told["result"]) == ("port-forward", "timeout")
+    assert told["detail"]
+    assert 1_000 <= told["milliseconds"] < 60_000
 
 
 async def test_proxy_that_does_not_end_after_a_cut_off_answer_is_asked_another_way(

@@ -63,6 +63,19 @@ async def test_one_job_s_stop_is_one_trace_with_its_milestones_in_order(cluster:
     assert collector.resources[0]["juju_unit"] == "app/0"
 
 
+async def test_try_that_failed_is_in_the_trace_with_its_result(cluster: FakeApiserver):
+    cluster.failures = [("/portforward", 500, {})]
+    with otlp.collecting() as collector:
+        await stopped(cluster, collector.url)
+    results = [
+        (span.name, one.value.string_value)
+        for span in collector.spans
+        for one in span.attributes
+        if one.key == "result"
+    ]
+    assert results == [("failed", "unavailable")]
+
+
 @pytest.mark.parametrize("trouble", ["away", "refuses", "hangs"])
 async def test_collector_in_trouble_keeps_no_proxy_from_being_stopped_and_no_unit_from_ending(
     cluster: FakeApiserver, trouble: str

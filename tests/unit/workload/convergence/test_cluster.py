@@ -222,7 +222,9 @@ async def test_replica_set_that_can_not_be_read_is_named(cluster: FakeApiserver)
         pytest.param(memory.Memory(), 0, id="nothing"),
         pytest.param(memory.Memory(rounds={"StatefulSet/web": a_round()}), 1, id="round"),
         pytest.param(guarded(), 1, id="guard"),
-        pytest.param(memory.Memory(request=memory.Request(id="r", at=0.0, uids=())), 1, id="request"),
+        pytest.param(
+            memory.Memory(request=memory.Request(id="r", at=0.0, uids=())), 1, id="request"
+        ),
     ],
 )
 async def test_workloads_are_read_while_something_is_remembered_of_them(
