@@ -4,7 +4,7 @@ import dataclasses
 
 import msgspec
 import pytest
-from sidecar_lifecycle.decide.convergence import memory
+from sidecar_lifecycle.decide.convergence import memory, outcome
 
 from integrator_contract import answers
 from tests.unit.workload.convergence.plan_world import (
@@ -34,6 +34,7 @@ def test_an_eviction_is_remembered_with_the_pods_that_were_there():
     assert [each.name for each in decided.evict] == ["a-0"]
     assert decided.memory.rounds["StatefulSet/a"].known == ("uid-a-0",)
     assert decided.summary.converging == 1
+    assert decided.wake_at == NOW + outcome.Limits().eviction_grace
 
 
 def test_an_old_answer_is_asked_for_again():
@@ -217,6 +218,9 @@ def test_a_model_settled_long_before_us_is_only_proposed():
     later = decide(snapshot(*old, young, answers=answers, application_created=NOW), first.memory)
     assert [each.name for each in later.evict] == ["c-0"]
     assert later.summary.settled_before_us
+    alone = decide(snapshot(young, application_created=NOW), first.memory)
+    assert alone.memory.settled
+    assert not alone.summary.settled_before_us
 
 
 def test_a_model_with_one_young_pod_is_converged_to_its_end():
