@@ -55,6 +55,16 @@ async def test_proxy_that_starts_late_is_stopped_and_nobody_alarmed(cluster: Fak
     assert event_reasons(cluster) == ["ProxyStopped"]
 
 
+async def test_payload_that_runs_again_is_not_reported(cluster: FakeApiserver):
+    cluster.put("pods", finished_pod(proxy=pods.waiting("ContainerCreating")))
+    async with reconciler(cluster):
+        await asyncio.sleep(reports.START_WITHIN / 2)
+        cluster.set_state(NAMESPACE, "job-x", "main", pods.running())
+        await asyncio.sleep(3 * reports.START_WITHIN)
+
+    assert event_reasons(cluster) == []
+
+
 async def test_proxy_that_starts_after_the_report_is_stopped(cluster: FakeApiserver):
     cluster.put("pods", finished_pod(proxy=pods.waiting("ImagePullBackOff")))
     async with reconciler(cluster):
@@ -78,7 +88,7 @@ async def test_pod_whose_nodes_clock_stepped_back_is_ended_after_a_while(cluster
 
 
 async def test_status_from_before_the_pod_is_not_believed_in_the_pods_next_life(
-    cluster: FakeApiserver,
+    cluster: FakeApiserver, capsys: pytest.CaptureFixture[str]
 ):
     cluster.put("pods", finished_pod(main=BEFORE_ITS_POD))
     async with reconciler(cluster):
@@ -89,3 +99,4 @@ async def test_status_from_before_the_pod_is_not_believed_in_the_pods_next_life(
         await asyncio.sleep(doubts.STALE_FOR / 2)
         assert not opened(cluster)
         await until(lambda: phase(cluster) == "Succeeded")
+    assert capsys.readouterr().out.count("clock was set back") == 1
