@@ -40,7 +40,7 @@ class Offer:
     """Kinds that the API server knows in their version v1."""
     is_older: bool = False
     """Whether it knows Gateways only in the version before."""
-    names_rules: bool = False
+    names_rules: bool
     """Whether rules of its HTTPRoutes have names; one with them has all else that we write."""
     classes: Sequence[str] = ()
     """GatewayClasses of istiod."""

@@ -108,7 +108,7 @@ def context(
         own_hosts=(
             None if own or everywhere else tuple(host for host in hosts if host not in wildcards)
         ),
-        own_endings=() if own or everywhere else tuple(host[1:] for host in wildcards),
+        own_endings=tuple(host[1:] for host in wildcards),
         redirects=redirects and target.only_https,
         spared=() if own or not everywhere else tuple(_sparable(target))[:MOST_SPARED],
         gateway=f"{model}/{gateway.NAME}",

@@ -90,12 +90,12 @@ def anchor(api: cluster.Cluster, *, model: str, application: str) -> cluster.Obj
     Raises:
         ApiError: The model's namespace does not exist.
     """
-    first, *more = anchors(api, model=model, application=application)
+    *roles, namespace = anchors(api, model=model, application=application)
     try:
-        return _bound(api, first, more[0]) if more else first
+        return _bound(api, roles.pop(), namespace) if roles else namespace
     except errors.ForbiddenError as error:
         logger.debug("The application's ClusterRole can't be bound to the model: %s", error)
-        return more[0]
+        return namespace
 
 
 def anchors(api: cluster.Cluster, *, model: str, application: str) -> list[cluster.Object]:
