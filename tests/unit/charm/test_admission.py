@@ -188,6 +188,23 @@ def test_why_the_policy_does_not_work_is_said_where_it_is_asked_for_alone(fake, 
     assert fake.find("Deployment", NAME, "kubeflow") is None
 
 
+@pytest.mark.parametrize("backend", ["policy", "webhook"])
+def test_missing_right_to_try_a_pod_is_no_trouble_of_the_backend(started, backend):
+    started.forbidden.add(("create", "pods"))
+
+    with pytest.raises(errors.ForbiddenError):
+        subject(started, admission=backend).reconcile()
+
+
+@pytest.mark.parametrize("hold", [True, False])
+def test_profiles_are_the_policys_only_while_their_pods_get_something(fake, hold):
+    subject(fake, hold_application=hold).reconcile()
+
+    bound = {name.rpartition(".")[2] for _, kind, _, name in fake.objects if "binding" in kind}
+    assert "model" in bound
+    assert ("profiles" in bound) is hold
+
+
 def test_follower_says_which_backend_works_and_writes_nothing(fake):
     follower = subject(fake, changes={"leader": False})
     follower.reconcile()

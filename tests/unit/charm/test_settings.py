@@ -21,6 +21,7 @@ NATIVE = settings.Seen(
     native=True, inject_label=("istio.io/rev", "x"), istiod_namespace="istio-system"
 )
 CLASSIC = dataclasses.replace(NATIVE, native=False)
+HELD = dataclasses.replace(NATIVE, held=True)
 
 
 NO_PORTS = json.dumps(
@@ -52,8 +53,17 @@ def scope(found, mode="auto"):
             dataclasses.replace(AWAY, native_sidecars=True), CLASSIC, CLASSIC, id="old istiod away"
         ),
         pytest.param(AWAY, None, CLASSIC, id="istiod was never seen"),
+        pytest.param(
+            dataclasses.replace(AWAY, hold_by_default=True),
+            NATIVE,
+            HELD,
+            id="its settings came",
+        ),
+        pytest.param(
+            dataclasses.replace(AWAY, has_settings=False), HELD, HELD, id="they are away"
+        ),
         pytest.param(None, NATIVE, NATIVE, id="its webhook is away too"),
-        pytest.param(None, None, settings.Seen(), id="there was never an istio"),
+        pytest.param(None, None, settings.Seen(native=False), id="there was never an istio"),
     ],
 )
 def test_what_was_seen_last_is_kept_while_the_mesh_says_nothing(found, before, want):

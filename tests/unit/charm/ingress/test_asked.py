@@ -119,6 +119,14 @@ def test_address_on_forward_auth_names_who_is_asked_and_at_which_path(text):
     assert {"authorization", "cookie", "x-auth-token"} < set(service.request_headers)
 
 
+def test_of_several_on_forward_auth_nobody_is_asked():
+    decision = decide(
+        forwarded=[forwarded_by(address()), forwarded_by(relation=8, application="other")]
+    )
+    assert decision.is_closed
+    assert "keep one of oauth2-proxy, other" in decision.blocked
+
+
 def test_name_of_the_default_domain_means_a_service_of_any_cluster():
     decision = authorization.decide(
         [],

@@ -141,7 +141,7 @@ def listen(world, **changes):
         (lambda w: listen(w, allowedRoutes={}), "blocked", "no routes of namespace kubeflow"),
         (lambda w: w.fake.delete("Deployment", "shared-istio", "edge"), "waiting", "workload of"),
         (lambda w: w.config.update(hosts=""), "blocked", "hosts is empty"),
-        (lambda w: w.config.update(hosts="*.example.com"), "blocked", "hosts has '*.example.com'"),
+        (lambda w: w.config.update(hosts="*.a.com,*.b.com"), "blocked", "hosts has '*.a.com'"),
         (lambda w: w.config.update(tls_secret="tls"), "blocked", "tls-secret can't be set"),
         (lambda w: w.config.update(https_redirect=True), "blocked", "https-redirect can't be"),
         (lambda w: w.config.update(gateway_workload=True), "blocked", "gateway-workload can't"),

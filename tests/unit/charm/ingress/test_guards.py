@@ -132,6 +132,15 @@ def test_shared_gateway_has_the_filters_switched_on_by_its_routes():
         assert all("disabled" not in config for config in enabled.values())
 
 
+def test_scripts_are_where_envoy_looks_for_them():
+    envoy_filter = rendered(GUARD)
+    strip, _ = filters(envoy_filter)
+    (default,) = strip["typed_config"]["default_source_code"].values()
+    (ours,) = patches(envoy_filter, "VIRTUAL_HOST")
+    on = ours["patch"]["value"]["typed_per_filter_config"][strip["name"]]["config"]
+    assert on["source_code"] == {"inline_string": default}
+
+
 def test_host_that_a_request_names_decides_on_a_shared_gateway():
     everywhere, *_ = patches(rendered(GUARD, TARGET, ("KF.Example",)), "ROUTE_CONFIGURATION")
     script = json.dumps(everywhere["patch"]["value"])

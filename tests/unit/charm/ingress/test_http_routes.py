@@ -3,6 +3,7 @@
 import pytest
 
 from istio_integrator.ingress import http_routes
+from istio_integrator.relations import kubeflow
 from tests.unit.charm.ingress import wishes
 
 EXPRESSION = wishes.match("/pages/[a-z]+", "RegularExpression")
@@ -16,15 +17,32 @@ def replaced(path):
     return [{"type": "URLRewrite", "urlRewrite": {"path": modifier}}]
 
 
+def context(plan):
+    """What is written of a plan, and what is said of the rest of it."""
+    assert plan.problems == ()
+    fit, problems = http_routes.fit(plan.routes)
+    made = http_routes.Context.of(
+        fit, application="istio-integrator", model="kubeflow", domain="cluster.local"
+    )
+    return made, problems
+
+
 def written(*http):
     """What is written of the wishes of applications, and what is said of the others."""
     plan = wishes.plan(*(wishes.received(n, one) for n, one in enumerate(http)), hosts=HOSTS)
-    assert plan.problems == ()
-    fit, problems = http_routes.fit(plan.routes)
-    context = http_routes.Context.of(
-        fit, application="istio-integrator", model="kubeflow", domain="cluster.local"
+    made, problems = context(plan)
+    return {one.relation[-1]: one.match["path"] for one in made.routes}, problems
+
+
+def test_names_count_the_routes_of_a_relation():
+    older = kubeflow.Received(
+        1, "old", kubeflow.IngressRequest(service="app", port=80, prefix="/old")
     )
-    return {one.relation[-1]: one.match["path"] for one in context.routes}, problems
+    newer = wishes.received(2, *(wishes.route(wishes.match(path)) for path in ("/a", "/b")))
+    made, _ = context(wishes.plan(newer, older=[older]))
+    assert {one.name for one in made.routes} == {
+        f"istio-integrator-route-{number}" for number in ("1-0", "2-0", "2-1")
+    }
 
 
 @pytest.mark.parametrize("root", [wishes.route(wishes.match("/")), wishes.route()])

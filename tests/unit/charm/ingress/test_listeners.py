@@ -157,6 +157,8 @@ def test_of_many_refusals_the_first_are_said():
     assert "l-2" in said
     assert "l-3" not in said
     assert said.endswith("and 2 more listeners")
+    assert "and 1 more" in listeners.offer(gateway(*many[:4]), GUEST).refused
+    assert "more" not in listeners.offer(gateway(*many[:3]), GUEST).refused
     assert listeners.offer(gateway(), GUEST).refused == "it has no listener"
 
 

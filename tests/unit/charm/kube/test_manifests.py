@@ -302,6 +302,13 @@ def test_what_was_made_is_found_by_the_next_hook_where_there_had_been_nothing(ho
     assert found["metadata"]["name"] == "settings"
 
 
+def test_kind_that_is_remembered_not_to_be_served_is_told_before_anything_is_written(fake, hook):
+    hook().absences.add("rbac.authorization.k8s.io/v1 ClusterRole is not served")
+    with pytest.raises(errors.KindAbsentError, match=r"^404: rbac.*/v1 ClusterRole is not"):
+        hook().apply("thing", Values())
+    assert fake.writes == []
+
+
 def test_secret_that_is_not_there_says_nothing_of_another(fake, hook):
     labels = {names.OWNER: "kubeflow.istio-integrator"}
     metadata = {"name": "there", "namespace": "kubeflow", "labels": labels}

@@ -6,7 +6,7 @@ import ops
 import pytest
 
 from integrator_contract import names
-from istio_integrator.kube import errors
+from istio_integrator.kube import errors, fences
 from tests.unit.charm.ambient_objects import install_ambient
 from tests.unit.charm.membership import test_model_namespace as sidecars
 from tests.unit.charm.membership.test_model_namespace import (
@@ -266,7 +266,9 @@ def test_pod_that_can_not_be_labelled_keeps_no_other_from_it(ambient):
     add_pod(ambient, "modeloperator-x", **MODELOPERATOR)
     add_pod(ambient, "ours-0", **{"app.kubernetes.io/name": "istio-integrator"})
     ambient.broken["patch", "pods", "modeloperator-x"] = 422
+    fences.forget()
     reconciled(ambient, DEFAULT, mesh_mode="ambient")
+    assert fences.noted() == {"Pod kubeflow/modeloperator-x": "422: the server says no"}
     assert pod_labels(ambient, "ours-0").items() >= NONE.items()
     assert mesh_labels(ambient) == AMBIENT
 

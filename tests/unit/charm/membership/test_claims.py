@@ -11,7 +11,7 @@ from istio_integrator import parts
 from istio_integrator.config import config
 from istio_integrator.diagnosis import facts
 from istio_integrator.diagnosis.checks import finished_pods
-from istio_integrator.kube import errors, manifests
+from istio_integrator.kube import errors, fences, manifests
 from istio_integrator.lifecycle import removal_notice
 from istio_integrator.membership import claims
 from istio_integrator.mesh import installation
@@ -122,7 +122,9 @@ def test_namespace_that_is_going_is_left_alone(fake):
 def test_without_the_right_to_claim_namespaces_are_served_all_the_same(fake):
     fake.namespace("alice", **PROFILE)
     fake.forbidden.add(("patch", "namespaces"))
+    fences.forget()
     assert list(shared(fake).statuses()) == []
+    assert fences.noted() == {}
 
 
 def test_claim_that_another_made_in_between_stays(fake):

@@ -297,10 +297,12 @@ def test_who_does_not_lead_claims_nothing(fake):
     assert fake.writes == []
 
 
-def test_change_in_between_is_a_conflict(fake):
+def test_change_in_between_is_a_conflict(fake, caplog):
     fake.interference.append(lambda: fake.namespace("kubeflow", team="x"))
+    caplog.set_level("INFO")
     with pytest.raises(errors.ConflictError):
         reconciled(fake, DEFAULT)
+    assert "Namespace kubeflow changed meanwhile" in caplog.text
     assert reconciled(fake, DEFAULT).joined
     assert fake.labels("kubeflow")["team"] == "x"
 
