@@ -44,5 +44,5 @@ def problem(pattern: str) -> str:
 
 
 def _reason(error: Any) -> str:
-    said = error.args[0]
+    said, *_ = error.args
     return texts.plain(said.decode(errors="replace") if isinstance(said, bytes) else str(said))
