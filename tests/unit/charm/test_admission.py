@@ -93,7 +93,7 @@ def test_probes_that_take_long_are_few(fake):
         choice = subject(fake, time, admission="policy")
         choice.reconcile()
 
-    assert quick.slept == [*admission.PROBE_DELAYS]
+    assert quick.slept == sorted(admission.PROBE_DELAYS)
     assert 0 < len(slow.slept) < len(quick.slept)
     problem = "admission: a dry-run pod came back unchanged; set admission=auto or "
     assert said(choice) == [(ops.BlockedStatus, f"{problem}admission=webhook")]
@@ -194,6 +194,15 @@ def test_missing_right_to_try_a_pod_is_no_trouble_of_the_backend(started, backen
 
     with pytest.raises(errors.ForbiddenError):
         subject(started, admission=backend).reconcile()
+
+
+def test_policy_is_of_the_version_that_is_served(fake):
+    fake.absent.add("admissionregistration.k8s.io/v1")
+    choice = subject(fake)
+
+    choice.reconcile()
+
+    assert said(choice) == [(ops.ActiveStatus, "policy")]
 
 
 @pytest.mark.parametrize("hold", [True, False])

@@ -140,6 +140,11 @@ def test_a_secret_without_certificates_is_none(data):
     assert certificates.Material.read(data) is None
 
 
+def test_a_secret_of_which_one_entry_is_garbled_is_none(material):
+    data = material.data()
+    assert certificates.Material.read({**data, "ca.crt": f"%{data['ca.crt']}"}) is None
+
+
 @hypothesis_settings(max_examples=15)
 @given(st.lists(st.tuples(st.integers(0, 4000), st.booleans()), max_size=5))
 def test_at_any_time_the_leaf_in_use_is_trusted_before_and_after_each_change(steps):

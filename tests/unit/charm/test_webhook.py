@@ -65,3 +65,17 @@ def test_level_of_the_log_is_a_file_that_the_servers_follow(fake, world):
     settings = fake.find("ConfigMap", NAME, "kubeflow")
     assert settings["data"]["log-level"] == "debug"
     assert f"--log-level-file={mounts['settings']}/log-level" in container["command"]
+
+
+def test_pods_of_others_are_left_alone(fake, world, server):
+    metadata = {"name": "theirs", "namespace": "kubeflow"}
+    fake.add({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {}})
+    world.run()
+    assert refreshed(fake)
+    assert "annotations" not in fake.find("Pod", "theirs", "kubeflow")["metadata"]
+
+
+def test_servers_mount_the_secret_that_has_their_certificates(fake, world):
+    (secret,) = (each["secret"] for each in template(world)["spec"]["volumes"] if "secret" in each)
+    found = fake.find("Secret", secret["secretName"], "kubeflow")
+    assert {each["key"] for each in secret["items"]} <= {*found["data"]}

@@ -132,6 +132,12 @@ def test_shared_gateway_has_the_filters_switched_on_by_its_routes():
         assert all("disabled" not in config for config in enabled.values())
 
 
+def test_filters_are_of_http_alone():
+    manager = "envoy.filters.network.http_connection_manager"
+    for patch in patches(rendered(GUARD), "HTTP_FILTER"):
+        assert patch["match"]["listener"]["filterChain"]["filter"]["name"] == manager
+
+
 def test_scripts_are_where_envoy_looks_for_them():
     envoy_filter = rendered(GUARD)
     strip, _ = filters(envoy_filter)

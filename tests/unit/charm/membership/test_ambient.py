@@ -273,6 +273,13 @@ def test_pod_that_can_not_be_labelled_keeps_no_other_from_it(ambient):
     assert mesh_labels(ambient) == AMBIENT
 
 
+def test_missing_right_to_label_pods_is_no_trouble_of_one_pod(ambient):
+    add_pod(ambient, "modeloperator-x", **MODELOPERATOR)
+    ambient.forbidden.add(("patch", "pods"))
+    with pytest.raises(errors.ForbiddenError):
+        reconciled(ambient, DEFAULT, mesh_mode="ambient")
+
+
 def test_sidecar_model_costs_no_look_at_its_pods(ambient):
     place(ambient, DEFAULT).reconcile()
     assert ("list", "pods") not in ambient.asked

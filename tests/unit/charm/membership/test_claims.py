@@ -1,6 +1,5 @@
 """Which of several integrators serves a namespace."""
 
-import contextlib
 import dataclasses
 import types
 
@@ -127,6 +126,20 @@ def test_without_the_right_to_claim_namespaces_are_served_all_the_same(fake):
     assert fences.noted() == {}
 
 
+def test_namespace_that_can_not_be_claimed_is_noted_and_keeps_no_other_from_it(fake):
+    fake.namespace("alice", **PROFILE)
+    fake.namespace("bob", **PROFILE)
+    fake.broken["patch", "namespaces", "alice"] = 422
+    fences.forget()
+    shared(fake)
+    assert fences.noted() == {"Namespace alice": "422: the server says no"}
+    assert holder(fake, "bob") == OWNER
+
+
+def test_nothing_is_left_to_others_before_anybody_has_looked(fake):
+    assert list(claims.Claims(scope_of(fake)).statuses()) == []
+
+
 def test_claim_that_another_made_in_between_stays(fake):
     fake.namespace("second")
     fake.application(model="second")
@@ -138,7 +151,7 @@ def test_claim_that_another_made_in_between_stays(fake):
         fake.add({**namespace, "metadata": {**metadata, "labels": other}})
 
     fake.interference = [claim]
-    with contextlib.suppress(errors.ConflictError):
+    with pytest.raises(errors.ConflictError):
         shared(fake)
     assert holder(fake, "alice") == "second.istio-integrator"
     assert [status.message for status in shared(fake).statuses()] == [
