@@ -255,10 +255,23 @@ def test_annotations_of_the_gateways_service_are_set_and_restored(world):
     world.fake.writes.clear()
     world.run()
     assert world.fake.writes == []
-    world.remove()
+    del world.config["gateway_service_annotations"]
+    world.run()
     service = world.fake.find("Service", "istio-ingressgateway", "istio-ingress")
     assert service["metadata"].get("annotations", {}) == {}
     assert service["metadata"].get("labels", {}) == {}
+
+
+def test_annotations_of_the_gateways_service_go_with_the_charm(world):
+    world.config = {
+        "gateway_service": "istio-ingress/istio-ingressgateway",
+        "gateway_service_annotations": "{example.com/name: kf}",
+    }
+    world.related = [route(), auth()]
+    world.run()
+    world.remove()
+    service = world.fake.find("Service", "istio-ingressgateway", "istio-ingress")
+    assert service["metadata"].get("annotations", {}) == {}
 
 
 def test_gateway_workload_of_our_own_serves_the_routes(world):
