@@ -94,6 +94,7 @@ def test_probes_that_take_long_are_few(fake):
         choice.reconcile()
 
     assert quick.slept == sorted(admission.PROBE_DELAYS)
+    assert quick.slept[0] > 0
     assert 0 < len(slow.slept) < len(quick.slept)
     problem = "admission: a dry-run pod came back unchanged; set admission=auto or "
     assert said(choice) == [(ops.BlockedStatus, f"{problem}admission=webhook")]
