@@ -90,6 +90,7 @@ class Collected:
         self._data.read()
         self.failed = sorted(name for name, seen in self.tests.items() if seen["failed"])
         self._lines: dict[str, dict[int, set[str]]] = {}
+        self._modules: dict[str, set[str]] = {}
         self._texts = {
             str(pathlib.Path(file).relative_to(root)): pathlib.Path(file).read_text()
             for file in sorted(self._data.measured_files())
@@ -100,16 +101,30 @@ class Collected:
         if file not in self._lines:
             contexts = self._data.contexts_by_lineno(str(self._root / file))
             self._lines[file] = {
-                line: {each.rpartition("|")[0] for each in names if each}
+                line: set().union(*map(self._of_context, filter(None, names)))
                 for line, names in contexts.items()
             }
         return self._lines[file]
+
+    def _of_context(self, context: str) -> set[str]:
+        """Return the tests that a context of coverage stands for."""
+        name, _, phase = context.rpartition("|")
+        return self._beside(name) if phase == "setup" else {name}
+
+    def _beside(self, test: str) -> set[str]:
+        """Return all tests of a test's module: what it sets up may be theirs, too."""
+        if not self._modules:
+            for name in self.tests:
+                self._modules.setdefault(_module(name), set()).add(name)
+        return self._modules.get(_module(test), set()) | {test}
 
     def running(self, change: Change) -> set[str]:
         """Return the tests that run what is changed."""
         if not change.file.endswith(".py"):
             template = change.file.partition("/")[2]
-            return {name for name, seen in self.tests.items() if template in seen["templates"]}
+            found = {name for name, seen in self.tests.items() if template in seen["templates"]}
+            setups = (name for name, seen in self.tests.items() if template in seen["set_up"])
+            return found.union(*map(self._beside, setups))
         text = self._texts.get(change.file, "")
         lines, names = affected(text, change.start[0])
         if not names:

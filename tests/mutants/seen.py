@@ -49,13 +49,15 @@ class Seen:
         return report
 
     def pytest_runtest_logreport(self, report):
-        new = {"seconds": 0.0, "around": 0.0, "failed": False, "templates": []}
+        new = {"seconds": 0.0, "around": 0.0, "failed": False, "set_up": [], "templates": []}
         seen = self._tests.setdefault(report.nodeid, new)
         # What fixtures take is apart: whichever test is the first pays for what all of them share.
         phase = "seconds" if report.when == "call" else "around"
         seen[phase] = round(seen[phase] + report.duration, 3)
         seen["failed"] |= report.failed
         seen["templates"] = sorted({*seen["templates"], *report.rendered})
+        if report.when == "setup":
+            seen["set_up"] = report.rendered
 
     def pytest_unconfigure(self):
         jinja2.Template.render = _render

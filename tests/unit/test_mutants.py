@@ -288,7 +288,33 @@ def test_run_goes_on_where_the_last_ended_except_for_what_changed(tmp_path):
 def test_changes_meet_the_tests_that_run_them(pytester, monkeypatch):
     pytester.makepyprojecttoml("[tool.coverage.run]\nsource = ['.']\n")
     pytester.makepyfile(
-        thing="LIMIT = 3\n\ndef small(x):\n    return x < LIMIT\n\ndef other(x):\n    return -x\n",
+        thing="""
+            LIMIT = 3
+
+            def small(x):
+                return x < LIMIT
+
+            def other(x):
+                return -x
+
+            def shared(x):
+                return x
+        """,
+        test_shared="""
+            import jinja2, pytest, thing
+
+            @pytest.fixture(scope="module")
+            def seven():
+                loader = jinja2.DictLoader({"a/c.yaml.j2": "a: 1"})
+                jinja2.Environment(loader=loader).get_template("a/c.yaml.j2").render()
+                return thing.shared(7)
+
+            def test_first(seven):
+                assert seven
+
+            def test_second(seven):
+                assert seven == 7
+        """,
         test_thing="""
             import jinja2, thing
 
@@ -325,6 +351,9 @@ def test_changes_meet_the_tests_that_run_them(pytester, monkeypatch):
     assert choice("thing.py", 7) == ["test_other"]
     assert choice("thing.py", 1) == ["test_small"]
     assert choice("templates/a/b.yaml.j2", 1) == ["test_rendered"]
+    # What a module has once is all of its tests'.
+    assert {*choice("thing.py", 10)} == {"test_first", "test_second"}
+    assert {*choice("templates/a/c.yaml.j2", 1)} == {"test_first", "test_second"}
 
 
 @pytest.mark.long

@@ -51,7 +51,13 @@ def world(tmp_path, monkeypatch) -> tuple[program.Trial, list[str]]:
     That is `u` or `f` for a run of tests of a tier, `+` and `-` for a control plane.
     """
     told: list[str] = []
-    one = {"seconds": 1.0, "around": 20.0, "failed": False, "templates": ["a/b.yaml.j2"]}
+    one = {
+        "seconds": 1.0,
+        "around": 20.0,
+        "failed": False,
+        "set_up": [],
+        "templates": ["a/b.yaml.j2"],
+    }
 
     def collect(suite: chosen.Suite, copy: pathlib.Path, folder: pathlib.Path) -> object:
         name = f"{suite.tests[0]}/test_a.py::test_one"
