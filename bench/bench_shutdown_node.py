@@ -8,6 +8,7 @@ payload's end to the Job Complete, by kind of sidecar, and where that time goes.
   bench_shutdown_node.py                         ours, exec one at a time, plain port-forward
   bench_shutdown_node.py --beside CHECKOUT       and that of another checkout, such as an older one
   bench_shutdown_node.py --sweep 1,2,4,8,30      ours with so many in flight per node, too
+  bench_shutdown_node.py --busy 2                beside two programs that never stop computing
   bench_shutdown_node.py --no-compare --felt 8   part 2 alone, eight Jobs of each kind
   bench_shutdown_node.py --full                  neither: the charm's unit on a node that is full
 """
@@ -24,7 +25,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,8 @@ from testbed import command_line  # noqa: E402
 GAP = 5.206
 """Seconds between Jobs that end one by one. The kubelet looks once a second: with three kinds in
 turn, those of one kind are 15.618 s apart, and so end at moments spread over its second."""
+NEIGHBOUR = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): sum(range(100_000))"
+"""A program that computes for as long as the one that started it is there."""
 PEERS = {"exec, one at a time": "exec", "port-forward, all at once": "forward"}
 MOMENTS = {
     "none": ("payload_exit", "payload_seen", "pod_ended", "complete"),
@@ -109,6 +112,17 @@ async def running(
         finally:
             process.terminate()
             await asyncio.to_thread(process.wait)
+
+
+@contextlib.contextmanager
+def neighbours(number: int) -> Iterator[None]:
+    """Have so many programs compute without a pause while the context lasts."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(number):
+            process = subprocess.Popen([sys.executable, "-c", NEIGHBOUR, str(os.getpid())])
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+        yield
 
 
 def four(endings: Sequence[rounds.Ending], first: str, second: str) -> str:
@@ -245,6 +259,9 @@ def main() -> int:
     parser.add_argument(
         "--beside", type=Path, metavar="CHECKOUT", help="whose reconciler takes turns, too"
     )
+    parser.add_argument(
+        "--busy", type=int, default=0, metavar="PROGRAMS", help="that compute meanwhile"
+    )
     parser.add_argument("--full", action="store_true", help="the charm's unit on a full node")
     parser.add_argument("--reconciler", metavar="KUBECONFIG", help=argparse.SUPPRESS)
     parser.add_argument("--per-node", type=int, default=0, help=argparse.SUPPRESS)
@@ -265,7 +282,8 @@ def main() -> int:
                 asyncio.run(measure_full(testbed))
             else:
                 image = testbed.load_images(["app"])["app"]
-                asyncio.run(measure(arguments, testbed, image))
+                with neighbours(arguments.busy):
+                    asyncio.run(measure(arguments, testbed, image))
     finally:
         if not arguments.name:
             testbed.down()

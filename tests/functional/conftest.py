@@ -90,7 +90,7 @@ def untrusted(
     admin = KubeConfig.from_file(kubeconfig).get()
     assert admin is not None
     yield admin._replace(user=User(token=made.stdout.strip()))
-    control_plane.kubectl("delete", "-f", "-", text=roles)
+    control_plane.kubectl("delete", "--wait=false", "-f", "-", text=roles)
 
 
 @pytest.fixture

@@ -29,6 +29,8 @@ FIELDS = {
     "unknown": texts.VALUES,
 }
 CONFIGURATIONS = st.fixed_dictionaries({}, optional=FIELDS)
+TIMES = pytest.mark.parametrize("times", [1, pytest.param(5, marks=pytest.mark.long)])
+"""How many examples there are, in the run of every change and in the long one."""
 
 
 @pytest.fixture(scope="module")
@@ -82,24 +84,27 @@ def assert_istiod_agrees(judge, values):
     return fine, len(changed)
 
 
-def test_configurations_are_what_they_were_plus_the_hold(judge):
-    values = examples(texts.documents(CONFIGURATIONS), 3000)
+@TIMES
+def test_configurations_are_what_they_were_plus_the_hold(judge, times):
+    values = examples(texts.documents(CONFIGURATIONS), 600 * times)
 
     fine, changed = assert_istiod_agrees(judge, values)
 
-    assert changed > 500
+    assert changed > 100 * times
     assert fine > 0.6 * changed
 
 
-def test_configurations_that_name_the_hold_anywhere_are_what_they_were_plus_the_hold(judge):
-    values = examples(texts.naming(CONFIGURATIONS), 3000)
+@TIMES
+def test_configurations_that_name_the_hold_anywhere_are_what_they_were_plus_the_hold(judge, times):
+    values = examples(texts.naming(CONFIGURATIONS), 600 * times)
 
     fine, _ = assert_istiod_agrees(judge, values)
 
-    assert fine > 300
+    assert fine > 30 * times
 
 
-def test_text_of_any_kind_is_what_it_was_plus_the_hold(judge):
+@TIMES
+def test_text_of_any_kind_is_what_it_was_plus_the_hold(judge, times):
     pieces = st.lists(st.sampled_from(texts.PIECES), max_size=20).map("".join)
     cut = st.builds(
         lambda first, second: first[: len(first) // 2] + second[len(second) // 3 :],
@@ -107,7 +112,7 @@ def test_text_of_any_kind_is_what_it_was_plus_the_hold(judge):
         texts.documents(CONFIGURATIONS),
     )
 
-    assert_istiod_agrees(judge, examples(pieces | cut, 4000))
+    assert_istiod_agrees(judge, examples(pieces | cut, 800 * times))
 
 
 def test_the_cases_of_the_table_are_accepted_by_istiod(judge):

@@ -1,7 +1,5 @@
 """Convergence into ambient mode and back, against a real control plane."""
 
-import asyncio
-
 import pytest
 from sidecar_lifecycle.decide.convergence import memory
 from sidecar_lifecycle.model import types
@@ -62,17 +60,17 @@ async def test_a_model_goes_into_ambient_mode_and_comes_back(world):
 
     async def none_left():
         now = await world.injected()
-        return len(now) == 5 and {name for name, has in now.items() if has} == {"bare", "nb-0"}
+        if len(now) != 5 or {name for name, has in now.items() if has} != {"bare", "nb-0"}:
+            return False
+        return not memory.decode((await world.remembered())["data"]).rounds
 
     await into_ambient(world)
     async with world.converging(data_plane="ambient", convergence_max_unavailable="1"):
         await world.until(none_left)
-        await asyncio.sleep(0.5)
 
     there = await uids(world)
     assert {name for name in there if there[name] == before.get(name)} == {"bare", "nb-0"}
     assert await events(world, "SidecarLeft") == 3
-    assert not memory.decode((await world.remembered())["data"]).rounds
 
     async def all_back():
         now = await world.injected()
