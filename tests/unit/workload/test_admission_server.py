@@ -164,6 +164,14 @@ async def test_each_change_of_a_file_is_counted_and_nothing_else(tmp_path):
     assert reloads("certificate", "ok") == 0
 
 
+async def test_certificate_without_its_key_is_shown_to_nobody(tmp_path):
+    other = certificates.decide(None, ["webhook"], datetime.datetime.now(datetime.UTC)).data()
+    async with serving(tmp_path, reload_seconds=0.01) as served:
+        (tmp_path / "tls.crt").write_bytes(base64.b64decode(other["tls.crt"]))
+        await until(lambda: served.count("reloads", file="certificate", result="failed") >= 2)
+        assert await served.status(json.dumps(REVIEW)) == 200
+
+
 async def test_file_that_stays_wrong_is_told_of_once(tmp_path):
     registry = prometheus_client.CollectorRegistry()
     options = webhook(tmp_path, reload_seconds=0.01)
