@@ -52,7 +52,7 @@ LONG_ANSWER = asking(
 FLOODS = {
     "idle connections": (2000, b""),
     "bodies of 8 MiB": (200, body(8 * MEBIBYTE)),
-    "bodies of 3 MiB": (200, body(LARGEST)),
+    "bodies of 3 MiB": (100, body(LARGEST)),
     "bodies that stay incomplete": (200, body(LARGEST)[: -MEBIBYTE // 2]),
     "heads that stay incomplete": (400, floods.post(1)[:-2] + b"a: b\r\n" * 5),
     "heads with long lines": (400, floods.post(1)[:-2] + b"a: " + b"x" * 60_000),
@@ -61,7 +61,7 @@ FLOODS = {
         200,
         floods.post(9).replace(b"Host", b"Content-Encoding: gzip\r\nHost") + b"\x1f\x8b" * 4,
     ),
-    "answers that nobody takes": (100, LONG_ANSWER * 10),
+    "answers that nobody takes": (60, LONG_ANSWER * 10),
     "no HTTP": (400, b"\x16\x03\x01" * 1000),
     "chunks": (
         200,
