@@ -182,6 +182,7 @@ class IstioIntegrator(ops.CharmBase):
             if self._problems:
                 said = [f"{each.part}: {each.severity}" for each in self._problems]
                 span.set_attribute("problems", said)
+        self._absences.save()
         facts = facts_file.collected(self._problems, all_parts)
         facts_file.write(self.unit.get_container(workload.CONTAINER), facts)
         return all_parts

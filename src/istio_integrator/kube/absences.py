@@ -41,18 +41,30 @@ class Absences:
         self._path = path
         self._clock = clock
         self._kept: _Kept | None = None
+        self._is_saved = True
 
     def __contains__(self, name: str) -> bool:
         return self._path is not None and name in self._read().absent
 
     def add(self, name: str) -> None:
-        """Remember that there is nothing of that name, after having looked."""
+        """Remember that there is nothing of that name, after having looked.
+
+        The next hook knows it once it is saved: what is lost costs it a look.
+        """
         if self._path is not None and name not in self._read().absent:
             self._read().absent.add(name)
+            self._is_saved = False
+
+    def save(self) -> None:
+        """Have the next hook know what was added, of which a hook may see thirty."""
+        if not self._is_saved:
             self._write()
 
     def discard(self, name: str) -> None:
-        """Remember nothing of a name any more, before something is made."""
+        """Remember nothing of a name any more, before something is made.
+
+        That is written at once: what the hook makes has to be looked for, however it ends.
+        """
         if name in self:
             self._read().absent.remove(name)
             self._write()
@@ -60,6 +72,7 @@ class Absences:
     def forget(self) -> None:
         """Have everything be looked for again."""
         self._kept = _Kept(self._clock(), set())
+        self._is_saved = True
         self._unlink()
 
     def _read(self) -> _Kept:
@@ -82,6 +95,7 @@ class Absences:
         """Replace the file at once; where that can't be done there is none."""
         if self._path is None:
             return
+        self._is_saved = True
         beside = self._path.with_suffix(".new")
         try:
             beside.write_bytes(msgspec.json.encode(self._read()))

@@ -2,7 +2,9 @@
 
 import functools
 import pickle
+import sys
 
+import ops
 import pytest
 import yaml
 from httpx2 import _urlparse, _urls
@@ -42,6 +44,19 @@ if yaml.__with_libyaml__:
 
 # A parsed URL is a tuple, and the same few hundred are parsed a hundred thousand times.
 _urlparse.urlparse = _urls.urlparse = functools.lru_cache(16384)(_urlparse.urlparse)
+
+
+# Spans are a tenth of a hook's time, and few tests look at them.
+_TRACING, _SPANS = vars(ops)["tracing"], "ops_tracing._mock"
+vars(ops)["tracing"] = None
+sys.modules[_SPANS] = None  # pyright: ignore[reportArgumentType] - importing it fails then
+
+
+@pytest.fixture
+def traced(monkeypatch) -> None:
+    """Have hooks make spans, as they do where a collector is related."""
+    monkeypatch.setattr(ops, "tracing", _TRACING)
+    monkeypatch.delitem(sys.modules, _SPANS)
 
 
 @pytest.fixture

@@ -95,6 +95,7 @@ def test_collector_that_was_away_gets_the_hooks_that_it_missed(unit):
     assert len({span.trace_id for span in collector.spans}) == 2
 
 
+@pytest.mark.usefixtures("traced")
 def test_requests_and_parts_are_spans_of_the_hook(ctx, fake):
     fake_cluster.install_istio(fake)
     ctx.run(ctx.on.config_changed(), charm_world.state())
