@@ -8,7 +8,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).parents[3]
 TOOLS = """#!/bin/sh
-case "$(basename "$0") $*" in
+case "${0##*/} $*" in
     is-leader*) echo true;;
     goal-state*) cat "$WORLD/goal";;
     "relation-ids tracing"*) cat "$WORLD/ids";;

@@ -28,16 +28,24 @@ def test_hook_without_a_collector_imports_nothing_that_traces(unit):
     assert not (unit.charm / hook_traces.BUFFER).exists()
 
 
-def test_first_hook_of_the_relation_is_one_trace_and_so_is_each_further_one(unit):
+@pytest.fixture(scope="module")
+def related(tmp_path_factory):
+    """Return a unit with a collector, to which it sent two hooks."""
+    unit = hook_process.Unit(tmp_path_factory.mktemp("related"))
     with otlp.collecting() as collector:
         unit.related(collector.base)
         unit.hook("tracing-relation-changed")
         unit.hook("config-changed")
-    assert len({span.trace_id for span in collector.spans}) == 2
-    assert {each["juju_unit"] for each in collector.resources} == {"istio-integrator/0"}
-    spans = {span.name: span for span in collector.spans}
+        yield unit, [*collector.spans], [*collector.resources]
+
+
+def test_first_hook_of_the_relation_is_one_trace_and_so_is_each_further_one(related):
+    _, sent, resources = related
+    assert len({span.trace_id for span in sent}) == 2
+    assert {each["juju_unit"] for each in resources} == {"istio-integrator/0"}
+    spans = {span.name: span for span in sent}
     assert {"ops.main", "is-leader", "reconcile"} <= spans.keys()
-    names = [attributes(span).get("event_name") for span in collector.spans]
+    names = [attributes(span).get("event_name") for span in sent]
     events = {name.string_value for name in names if name}
     assert {"tracing_relation_changed", "config_changed"} <= events
     reconcile = attributes(spans["reconcile"])
@@ -47,12 +55,11 @@ def test_first_hook_of_the_relation_is_one_trace_and_so_is_each_further_one(unit
     ]
 
 
-def test_once_the_relation_is_gone_nothing_is_kept_or_imported(unit):
-    with otlp.collecting() as collector:
-        unit.related(collector.base)
-        unit.hook("tracing-relation-changed")
-        unit.related("")
-        unit.hook("tracing-relation-broken")
+def test_once_the_relation_is_gone_nothing_is_kept_or_imported(related):
+    unit, _, _ = related
+    assert (unit.charm / hook_traces.BUFFER).exists()
+    unit.related("")
+    unit.hook("tracing-relation-broken")
     imported = unit.hook("config-changed")
     assert not imported.intersection(NEEDLESS)
     assert not (unit.charm / hook_traces.BUFFER).exists()
@@ -61,9 +68,9 @@ def test_once_the_relation_is_gone_nothing_is_kept_or_imported(unit):
 @pytest.mark.parametrize(
     ("of_system", "related", "is_known"),
     [
-        pytest.param("", "", False, id="nobody"),
-        pytest.param("ours", "", True, id="system"),
-        pytest.param("", "ours", True, id="relation"),
+        pytest.param("", "", False, id="nobody", marks=pytest.mark.long),
+        pytest.param("ours", "", True, id="system", marks=pytest.mark.long),
+        pytest.param("", "ours", True, id="relation", marks=pytest.mark.long),
         pytest.param("ours", "other", True, id="system-beside-another"),
         pytest.param("other", "ours", True, id="relation-beside-another"),
         pytest.param("", "other", False, id="another"),

@@ -20,25 +20,36 @@ def unit(tmp_path):
     return hook_process.Unit(tmp_path)
 
 
-def test_hooks_between_install_and_start_do_not_even_load_ops(unit):
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    unit = hook_process.Unit(tmp_path_factory.mktemp("installed"))
     assert "ops" in unit.hook("install")
+    return unit
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory):
+    unit = hook_process.Unit(tmp_path_factory.mktemp("started"))
+    unit.hook("install")
+    unit.hook("start")
+    return unit
+
+
+def test_hooks_between_install_and_start_do_not_even_load_ops(installed):
     for event in LEFT:
-        imported = unit.hook(event)
+        imported = installed.hook(event)
         assert "istio_integrator.idle_hooks" in imported
         assert "ops" not in imported
 
 
 @pytest.mark.parametrize("event", ["leader-elected", "update-status"])
-def test_other_hooks_before_start_are_dealt_with(unit, event):
-    unit.hook("install")
-    assert "istio_integrator.order" in unit.hook(event)
+def test_other_hooks_before_start_are_dealt_with(installed, event):
+    assert "istio_integrator.order" in installed.hook(event)
 
 
 @pytest.mark.parametrize("event", LEFT)
-def test_hooks_after_start_are_dealt_with(unit, event):
-    unit.hook("install")
-    unit.hook("start")
-    assert "istio_integrator.order" in unit.hook(event)
+def test_hooks_after_start_are_dealt_with(started, event):
+    assert "istio_integrator.order" in started.hook(event)
 
 
 @pytest.mark.parametrize("event", LEFT)
