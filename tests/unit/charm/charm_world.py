@@ -12,6 +12,7 @@ import charm
 from istio_integrator.admission import admission
 from istio_integrator.kube import cluster as charm_cluster
 from tests import asked
+from tests.unit.charm import fake_cluster
 
 PROGRAM = "/usr/bin/sidecar-lifecycle"
 
@@ -75,6 +76,15 @@ def joins(out: testing.State) -> tuple[str, str, str]:
 
 def listing(*pods) -> str:
     return "".join(f"{json.dumps(pod)}\n" for pod in pods)
+
+
+def model() -> fake_cluster.FakeCluster:
+    """Make a cluster with a model `kubeflow` and one node, without Istio."""
+    fake = fake_cluster.FakeCluster()
+    fake.namespace("kubeflow")
+    fake.namespace("default")
+    fake.node()
+    return fake
 
 
 def root(folder: pathlib.Path) -> pathlib.Path:

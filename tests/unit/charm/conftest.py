@@ -7,12 +7,14 @@ import sys
 import ops
 import pytest
 import yaml
+from cryptography.hazmat.primitives import serialization
 from httpx2 import _urlparse, _urls
 from ops import charm, pebble, testing
 from scenario import _runtime
 from scenario import state as scenario_state
 
 import charm as our_charm
+from istio_integrator.kube import manifests
 from tests.unit.charm import charm_world, fake_cluster, ingress_world
 
 
@@ -29,6 +31,15 @@ class _Yaml:
     def _dumped(data):
         return yaml.dump(pickle.loads(data), Dumper=yaml.CSafeDumper)
 
+    @staticmethod
+    @functools.lru_cache(4096)
+    def _all(text, loader):
+        return pickle.dumps([*yaml.load_all(text, Loader=loader)])
+
+    @classmethod
+    def load_all(cls, text, *, Loader):  # noqa: N803 - the library's name
+        return pickle.loads(cls._all(text, Loader))
+
     @classmethod
     def safe_load(cls, text):
         return pickle.loads(cls._loaded(text))
@@ -41,10 +52,14 @@ class _Yaml:
 if yaml.__with_libyaml__:
     for _module in (_runtime, scenario_state, charm, pebble):
         vars(_module)["yaml"] = _Yaml
+vars(manifests)["yaml"] = _Yaml
+
+# To see that an RSA key is one takes longer than to sign with it.
+_load_key = serialization.load_pem_private_key
+vars(serialization)["load_pem_private_key"] = functools.lru_cache(1024)(_load_key)
 
 # A parsed URL is a tuple, and the same few hundred are parsed a hundred thousand times.
 _urlparse.urlparse = _urls.urlparse = functools.lru_cache(16384)(_urlparse.urlparse)
-
 
 # Spans are a tenth of a hook's time, and few tests look at them.
 _TRACING, _SPANS = vars(ops)["tracing"], "ops_tracing._mock"
@@ -62,11 +77,7 @@ def traced(monkeypatch) -> None:
 @pytest.fixture
 def fake() -> fake_cluster.FakeCluster:
     """Return a cluster with a model `kubeflow` and one node, without Istio."""
-    fake = fake_cluster.FakeCluster()
-    fake.namespace("kubeflow")
-    fake.namespace("default")
-    fake.node()
-    return fake
+    return charm_world.model()
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """One application with ingress relations on a small API server, event after event."""
 
 import base64
+import copy
 import dataclasses
 import datetime
 import json
@@ -28,11 +29,16 @@ AUTH = {
 }
 
 
-def connect_without_gateway(fake, monkeypatch):
-    """Have the charm find a cluster with an Istio."""
+def reach(fake, monkeypatch):
+    """Have the charm find a cluster as it is."""
     monkeypatch.setattr(admission, "PROBE_DELAYS", ())
     monkeypatch.setattr(exposure, "SETTLE", 0)
     monkeypatch.setattr(charm_cluster, "connect", fake.api)
+
+
+def connect_without_gateway(fake, monkeypatch):
+    """Have the charm find a cluster with an Istio."""
+    reach(fake, monkeypatch)
     fake_cluster.install_istio(fake)
 
 
@@ -142,6 +148,13 @@ class World:
         self.ctx = testing.Context(charm.IstioIntegrator)
         self.related = [*related]
         self.config = config
+
+    def copy(self, monkeypatch):
+        """Go on from here in a cluster of its own."""
+        other = copy.copy(self)
+        other.fake, other.related = copy.deepcopy(self.fake), [*self.related]
+        reach(other.fake, monkeypatch)
+        return other
 
     def run(self, event=None, units=1, *, leader=True):
         summary = {"eligible": 1, "in_mesh": 1, "converging": 0, "proposed": 0, "guarded": []}

@@ -1,13 +1,14 @@
 """The whole charm with ingress relations, on a small API server."""
 
 import dataclasses
+import itertools
 import json
 
 import pytest
 import yaml
 from ops import testing
 
-from tests.unit.charm import fake_cluster
+from tests.unit.charm import charm_world
 from tests.unit.charm.ingress_world import (
     World,
     auth,
@@ -301,18 +302,14 @@ def test_role_for_a_gateway_of_our_own_is_only_needed_with_one(world):
 
 def reached(monkeypatch):
     """Set up another cluster with a model that wants to be reached, over HTTPS too."""
-    fake = fake_cluster.FakeCluster()
-    for name in ("kubeflow", "default"):
-        fake.namespace(name)
-    fake.node()
+    fake = charm_world.model()
     connect(fake, monkeypatch)
-    world = World(fake)
+    world = World(fake, route(), auth(), authority())
     world.config = {
         "hosts": "kubeflow.example.com",
         "gateway_service": "istio-ingress/istio-ingressgateway",
         "gateway_service_annotations": "{a.b/c: d}",
     }
-    world.related = [route(), auth(), authority()]
     return world
 
 
@@ -328,12 +325,16 @@ def of_the_ingress(monkeypatch):
     return sorted(asked - alone.fake.asked)
 
 
-@pytest.mark.parametrize("code", [403, 404, 409, 429, 500, TIMEOUT])
+CODES = [403, 404, 409, 429, 500, TIMEOUT]
+EACH = [pytest.param([code], id=f"{code}", marks=pytest.mark.long) for code in CODES]
+
+
+@pytest.mark.parametrize("codes", [pytest.param(CODES, id="in turn"), *EACH])
 def test_whatever_request_for_the_ingress_fails_is_a_status_and_is_repaired(
-    monkeypatch, of_the_ingress, code
+    monkeypatch, of_the_ingress, codes
 ):
     assert {resource for _, resource in of_the_ingress} >= {"envoyfilters", "secrets", "services"}
-    for verb, resource in of_the_ingress:
+    for (verb, resource), code in zip(of_the_ingress, itertools.cycle(codes), strict=False):
         world = reached(monkeypatch)
         if code == TIMEOUT:
             world.fake.timeouts.add((verb, resource))

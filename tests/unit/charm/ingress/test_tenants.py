@@ -6,7 +6,7 @@ import pytest
 from ops import testing
 
 from istio_integrator.relations import certificates
-from tests.unit.charm import ingress_world
+from tests.unit.charm import charm_world, ingress_world
 from tests.unit.charm.ingress_world import LABELS, World, auth, authority, route, shown, sign
 
 HOST = "kf.example.com"
@@ -16,6 +16,10 @@ TENANT = "team-a"
 @pytest.fixture
 def world(fake, monkeypatch):
     """A model that is served with a certificate, and a tenant's namespace."""
+    return begin(fake, monkeypatch)
+
+
+def begin(fake, monkeypatch):
     ingress_world.connect(fake, monkeypatch)
     fake.namespace(TENANT)
     marks = fake.labels(TENANT)
@@ -147,9 +151,15 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
-@pytest.mark.parametrize("place", PLACES)
-def test_tenant_does_not_freeze_the_ingress(world, monkeypatch, attack, place):
+@pytest.fixture(scope="module")
+def all_served():
+    """Return models that have been served for a while, one for each place."""
+    with pytest.MonkeyPatch.context() as patch:
+        return {place: served_at(place, patch) for place in PLACES}
+
+
+def served_at(place, patch):
+    world = begin(charm_world.model(), patch)
     world.config |= PLACES[place]
     if place == "named gateway":
         # Of the platform, with its labels alone.
@@ -160,7 +170,13 @@ def test_tenant_does_not_freeze_the_ingress(world, monkeypatch, attack, place):
         world.fake.add(shared)
         world.run()
         world.guard()["metadata"]["creationTimestamp"] = "2020-01-01T00:00:00Z"
-    serve(world)
+    return serve(world)
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize("place", PLACES)
+def test_tenant_does_not_freeze_the_ingress(all_served, monkeypatch, attack, place):
+    world = all_served[place].copy(monkeypatch)
     namespace = "kubeflow" if place == "our own" else "istio-ingress"
     certificate = shown(world, namespace)["tls.crt"]
     ATTACKS[attack](world, OWN if place == "our own" else LABELS)
