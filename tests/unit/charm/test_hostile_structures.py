@@ -227,7 +227,7 @@ def nobody_raises_about(hostile):
     assert any("no Gateway shop/nowhere" in str(answer) for answer in answers)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=70)
 @given(st.lists(objects(), min_size=1, max_size=3))
 def test_whatever_looks_at_objects_goes_on_to_the_next(hostile):
     nobody_raises_about(hostile)
@@ -317,8 +317,8 @@ def hooks_pass_among(hostile, *, events):
 SLOW = (HealthCheck.too_slow, HealthCheck.large_base_example, HealthCheck.data_too_large)
 
 
-@settings(deadline=None, max_examples=10, suppress_health_check=SLOW)
-@given(st.lists(objects(), min_size=1, max_size=30))
+@settings(deadline=None, max_examples=5, suppress_health_check=SLOW)
+@given(st.lists(objects(), min_size=1, max_size=12))
 @example(
     [
         {

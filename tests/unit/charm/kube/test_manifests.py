@@ -218,7 +218,9 @@ def test_rendered_text_is_what_was_given(text):
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
@@ -228,7 +230,10 @@ def test_object_is_current_with_itself(value):
     assert manifests.is_current(value, value)
 
 
-@given(st.dictionaries(st.text(max_size=2), JSON), st.dictionaries(st.text(max_size=2), JSON))
+OBJECTS = st.dictionaries(st.text(max_size=2), JSON, max_size=3)
+
+
+@given(OBJECTS, OBJECTS)
 def test_object_with_more_than_wanted_is_current(wanted, more):
     assert manifests.is_current({**more, **wanted}, wanted)
 

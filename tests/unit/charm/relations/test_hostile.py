@@ -278,7 +278,7 @@ def says_what_is_wrong_with_an_option(name, text):
         assert len(status.message) <= statuses.LONGEST
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=50)
 @given(TEXTS, st.sampled_from(["[v1]", "[v1, v2]"]) | TEXTS)
 @example(merge_bomb(), "[v1]")
 @example(DEEP, DEEP)
@@ -286,7 +286,7 @@ def test_any_bag_is_read_or_refused(text, versions):
     reads_whatever_a_bag_says(text, versions)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=50)
 @given(OPTIONS, TEXTS)
 @example("pod-annotations", "a: &a [*a]")
 @example("excluded-outbound-ports", LONG)
@@ -315,7 +315,7 @@ def test_any_of_a_hundred_thousand_bags_and_options_is_read_or_refused(seed):
         says_what_is_wrong_with_an_option(seeded.choice(NAMES), any_text(seeded))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(VALUES)
 def test_documents_within_the_limits_say_what_json_says(value):
     try:
