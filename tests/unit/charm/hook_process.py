@@ -79,5 +79,12 @@ class Unit:
             text=True,
             check=False,
         )
-        assert done.returncode == 0, (self._world / "log").read_text()
-        return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+        lines = done.stderr.splitlines()
+        assert done.returncode == 0, (done.returncode, self._said(lines))
+        return {line.rpartition("|")[2].strip() for line in lines}
+
+    def _said(self, lines: list[str]) -> str:
+        """Tell what went wrong: a hook that fails early has not logged anything."""
+        log = self._world / "log"
+        logged = log.read_text() if log.exists() else ""
+        return "\n".join([logged, *(line for line in lines if "import time:" not in line)])
