@@ -1,10 +1,9 @@
 """Every command line explains itself, says its version, and refuses what it does not know."""
 
 import argparse
-import contextlib
 import os
 import pathlib
-import pty
+import runpy
 import shlex
 import subprocess
 import sys
@@ -34,65 +33,91 @@ PROGRAMS = {
     **{(f"bench/{path.name}",): () for path in sorted((ROOT / "bench").glob("bench_*.py"))},
 }
 """How each is started, and what it can't do without."""
+SLOW_TO_START = [
+    cli for cli in PROGRAMS if cli[0].startswith("bench/") and "bench_shutdown" not in cli[0]
+]
+"""They import what the tests do; as programs, two that find their neighbours stand for them."""
 COMMANDS = [
     (*WORKLOAD, each) for each in ("run", "admission", "explain", "uninjected", "mutate", "stop")
 ]
-COLOURFUL = """
-from demo import report, view
-with view.showing(list, plain=False) as shown:
-    shown.line(report.Line(1.0, "missed", "it is so"))
-"""
 
 
-def environment():
-    path = os.pathsep.join(map(str, (ROOT / "lib", ROOT / "workload", ROOT)))
-    return {**os.environ, "PYTHONPATH": path, "COLUMNS": "100"}
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run a program in this process, which has most of what it imports; returns what it says."""
 
+    def run(*command):
+        monkeypatch.chdir(ROOT)
+        monkeypatch.setenv("COLUMNS", "100")
+        by_name = command[0] == "-m"
+        script, *words = command[1:] if by_name else command
+        monkeypatch.setattr(sys, "argv", [script, *words])
+        monkeypatch.setattr(sys, "path", [str((ROOT / script).parent), *sys.path])
+        start = runpy.run_module if by_name else runpy.run_path
+        with pytest.raises(SystemExit) as ended:
+            start(script, run_name="__main__")
+        said = capsys.readouterr()
+        return ended.value.code or 0, said.out, said.err
 
-def run(*command):
-    return subprocess.run(
-        [sys.executable, *command],
-        cwd=ROOT,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return run
 
 
 def name(cli):
     return "sidecar-lifecycle" if cli[:2] == WORKLOAD else " ".join(cli)
 
 
-def each(clis):
-    return pytest.mark.parametrize("cli", [pytest.param(cli, id=" ".join(cli)) for cli in clis])
+def each(clis, long=()):
+    return pytest.mark.parametrize(
+        "cli",
+        [
+            pytest.param(cli, id=" ".join(cli), marks=[pytest.mark.long] if cli in long else [])
+            for cli in clis
+        ],
+    )
 
 
-@each([*PROGRAMS, *COMMANDS])
-def test_help_has_examples_that_name_the_program(cli):
-    done = run(*cli, "--help")
-    assert done.returncode == 0, done.stderr
-    _, found, examples = done.stdout.partition("example")
-    assert found, done.stdout
-    assert name(cli) in examples
-
-
-@each(PROGRAMS)
-def test_version_is_that_of_the_product(cli):
-    done = run(*cli, "--version")
-    assert done.returncode == 0, done.stderr
+def version(cli):
     contract = f" (contract {schema.SCHEMA})" if cli[:2] == WORKLOAD else ""
-    program = name(cli).removeprefix("-m ")
-    assert done.stdout == f"{program} {sidecar_lifecycle.__version__}{contract}\n"
+    return f"{name(cli).removeprefix('-m ')} {sidecar_lifecycle.__version__}{contract}\n"
 
 
-@each(PROGRAMS)
-def test_unknown_option_is_named_and_refused(cli):
-    done = run(*cli, *PROGRAMS[cli], "--no-such-option")
-    assert done.returncode == 2, done.stderr
-    assert "usage: " in done.stderr
-    assert "--no-such-option" in done.stderr
-    assert done.stdout == ""
+# What a test imported before is no news to who runs it as a program.
+@pytest.mark.filterwarnings("ignore:.*found in sys.modules:RuntimeWarning")
+class TestProgram:
+    """What a program says of itself."""
+
+    @each([*PROGRAMS, *COMMANDS])
+    def test_help_has_examples_that_name_the_program(self, run, cli):
+        code, out, err = run(*cli, "--help")
+        assert code == 0, err
+        _, found, examples = out.partition("example")
+        assert found, out
+        assert name(cli) in examples
+
+    @each(PROGRAMS)
+    def test_version_is_that_of_the_product(self, run, cli):
+        assert run(*cli, "--version") == (0, version(cli), "")
+
+    @each(PROGRAMS)
+    def test_unknown_option_is_named_and_refused(self, run, cli):
+        code, out, err = run(*cli, *PROGRAMS[cli], "--no-such-option")
+        assert (code, out) == (2, "")
+        assert "usage: " in err
+        assert "--no-such-option" in err
+
+
+@each(PROGRAMS, long=SLOW_TO_START)
+def test_program_starts_in_a_process_of_its_own(cli):
+    path = os.pathsep.join(map(str, (ROOT / "lib", ROOT / "workload", ROOT)))
+    done = subprocess.run(
+        [sys.executable, *cli, "--version"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, version(cli), "")
 
 
 @pytest.mark.parametrize("release", [False, True])
@@ -144,28 +169,3 @@ def test_examples_of_the_testbed_are_ones_that_it_accepts(parser):
             juju_cli.parser().parse_args(of_juju[1])
         else:
             testbed_cli.parser().parse_args(words)
-
-
-def show(output):
-    ignored = ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE")
-    kept = {key: value for key, value in environment().items() if key not in ignored}
-    command = [sys.executable, "-c", COLOURFUL]
-    subprocess.run(command, cwd=ROOT, env={**kept, "TERM": "xterm"}, stdout=output, check=True)
-
-
-def test_colours_are_for_terminals_only(tmp_path):
-    screen, terminal = pty.openpty()
-    show(terminal)
-    os.close(terminal)
-    shown = b""
-    # What ends the screen is an error: nobody has the terminal open any more.
-    with contextlib.suppress(OSError):
-        while part := os.read(screen, 4096):
-            shown += part
-    os.close(screen)
-    with (tmp_path / "output").open("w+") as file:
-        show(file)
-        file.seek(0)
-        kept = file.read()
-    assert b"\x1b[1;31mit is so\x1b[0m" in shown
-    assert kept == "    1.0 s  ✗ it is so\n"
