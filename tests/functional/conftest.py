@@ -13,7 +13,7 @@ from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Namespace
 
 from testbed import cluster
-from tests import rights
+from tests import parsed_once, rights
 from tests.functional import ingress_world
 
 # So that what they assert is told as fully as what a test does.
@@ -22,6 +22,8 @@ pytest.register_assert_rewrite(
     "tests.functional.tenant_envoy",
     "tests.functional.unasked_cases",
 )
+
+parsed_once.install()
 
 LONGEST = (
     "test_admission_floods",

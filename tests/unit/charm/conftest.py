@@ -1,65 +1,16 @@
-"""What the charm's unit tests share, and what makes a thousand runs of a charm quick."""
+"""What the charm's unit tests share."""
 
-import functools
-import pickle
 import sys
 
 import ops
 import pytest
-import yaml
-from cryptography.hazmat.primitives import serialization
-from httpx2 import _urlparse, _urls
-from ops import charm, pebble, testing
-from scenario import _runtime
-from scenario import state as scenario_state
+from ops import testing
 
 import charm as our_charm
-from istio_integrator.kube import manifests
+from tests import parsed_once
 from tests.unit.charm import charm_world, fake_cluster, ingress_world
 
-
-class _Yaml:
-    """What Scenario and ops use of YAML: by libyaml, and each text and value once."""
-
-    @staticmethod
-    @functools.lru_cache(4096)
-    def _loaded(text):
-        return pickle.dumps(yaml.load(text, Loader=yaml.CSafeLoader))
-
-    @staticmethod
-    @functools.lru_cache(4096)
-    def _dumped(data):
-        return yaml.dump(pickle.loads(data), Dumper=yaml.CSafeDumper)
-
-    @staticmethod
-    @functools.lru_cache(4096)
-    def _all(text, loader):
-        return pickle.dumps([*yaml.load_all(text, Loader=loader)])
-
-    @classmethod
-    def load_all(cls, text, *, Loader):  # noqa: N803 - the library's name
-        return pickle.loads(cls._all(text, Loader))
-
-    @classmethod
-    def safe_load(cls, text):
-        return pickle.loads(cls._loaded(text))
-
-    @classmethod
-    def safe_dump(cls, data):
-        return cls._dumped(pickle.dumps(data))
-
-
-if yaml.__with_libyaml__:
-    for _module in (_runtime, scenario_state, charm, pebble):
-        vars(_module)["yaml"] = _Yaml
-vars(manifests)["yaml"] = _Yaml
-
-# To see that an RSA key is one takes longer than to sign with it.
-_load_key = serialization.load_pem_private_key
-vars(serialization)["load_pem_private_key"] = functools.lru_cache(1024)(_load_key)
-
-# A parsed URL is a tuple, and the same few hundred are parsed a hundred thousand times.
-_urlparse.urlparse = _urls.urlparse = functools.lru_cache(16384)(_urlparse.urlparse)
+parsed_once.install()
 
 # Spans are a tenth of a hook's time, and few tests look at them.
 _TRACING, _SPANS = vars(ops)["tracing"], "ops_tracing._mock"

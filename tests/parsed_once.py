@@ -1,0 +1,59 @@
+"""What makes a thousand runs of a charm quick: the same text is parsed once in a process."""
+
+import functools
+import pickle
+from typing import Any
+
+import yaml
+from cryptography.hazmat.primitives import serialization
+from httpx2 import _urlparse, _urls
+from ops import charm, pebble
+from scenario import _runtime
+from scenario import state as scenario_state
+
+from istio_integrator.kube import manifests
+
+
+class _Yaml:
+    """What Scenario, ops and our templates use of YAML: by libyaml, each text and value once."""
+
+    @staticmethod
+    @functools.lru_cache(4096)
+    def _loaded(text: str) -> bytes:
+        return pickle.dumps(yaml.load(text, Loader=yaml.CSafeLoader))
+
+    @staticmethod
+    @functools.lru_cache(4096)
+    def _dumped(data: bytes) -> str:
+        return yaml.dump(pickle.loads(data), Dumper=yaml.CSafeDumper)
+
+    @staticmethod
+    @functools.lru_cache(4096)
+    def _all(text: str, loader: Any) -> bytes:
+        return pickle.dumps([*yaml.load_all(text, Loader=loader)])
+
+    @classmethod
+    def load_all(cls, text: str, *, Loader: Any) -> list[Any]:  # noqa: N803 - the library's name
+        return pickle.loads(cls._all(text, Loader))
+
+    @classmethod
+    def safe_load(cls, text: str) -> Any:
+        return pickle.loads(cls._loaded(text))
+
+    @classmethod
+    def safe_dump(cls, data: Any) -> str:
+        return cls._dumped(pickle.dumps(data))
+
+
+@functools.cache
+def install() -> None:
+    """Have what hooks parse be remembered until the process ends."""
+    if yaml.__with_libyaml__:
+        for module in (_runtime, scenario_state, charm, pebble):
+            vars(module)["yaml"] = _Yaml
+    vars(manifests)["yaml"] = _Yaml
+    # To see that an RSA key is one takes longer than to sign with it.
+    load_key = serialization.load_pem_private_key
+    vars(serialization)["load_pem_private_key"] = functools.lru_cache(1024)(load_key)
+    # A parsed URL is a tuple, and the same few hundred are parsed a hundred thousand times.
+    _urlparse.urlparse = _urls.urlparse = functools.lru_cache(16384)(_urlparse.urlparse)
