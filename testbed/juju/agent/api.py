@@ -79,6 +79,11 @@ class Controller:
         finally:
             connection.close()
 
+    def close(self) -> None:
+        """Take leave of the controller."""
+        while self._idle:
+            self._idle.pop().close()
+
     def _connect(self) -> http.client.HTTPSConnection:
         host, port = self.address.rsplit(":", 1)
         return http.client.HTTPSConnection(

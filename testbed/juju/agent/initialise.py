@@ -1,6 +1,7 @@
 """`init`: what the charm-init container does before the pod's containers start."""
 
 import argparse
+import contextlib
 import json
 import logging
 import os
@@ -110,19 +111,19 @@ def introduce() -> dict[str, str]:
         "application": os.environ["JUJU_K8S_APPLICATION"],
         "password": os.environ["JUJU_K8S_APPLICATION_PASSWORD"],
     }
-    controller = Controller(address, certificate, identity)
-    while True:
-        try:
-            unit = controller.call(
-                "introduce",
-                pod_name=os.environ["JUJU_K8S_POD_NAME"],
-                pod_uuid=os.environ["JUJU_K8S_POD_UUID"],
-            )
-        except (ControllerError, OSError) as error:
-            logger.warning("not introduced yet: %s", error)
-            time.sleep(RETRY)
-            continue
-        return {**identity, "unit": unit, "address": address, "ca_certificate": certificate}
+    with contextlib.closing(Controller(address, certificate, identity)) as controller:
+        while True:
+            try:
+                unit = controller.call(
+                    "introduce",
+                    pod_name=os.environ["JUJU_K8S_POD_NAME"],
+                    pod_uuid=os.environ["JUJU_K8S_POD_UUID"],
+                )
+            except (ControllerError, OSError) as error:
+                logger.warning("not introduced yet: %s", error)
+                time.sleep(RETRY)
+                continue
+            return {**identity, "unit": unit, "address": address, "ca_certificate": certificate}
 
 
 def copy_programs(bin_dir: Path, pebble: Path) -> None:

@@ -12,11 +12,13 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from unittest import mock
 
 import pytest
 
 from testbed import loopback, programs
 from testbed.juju import client, pack
+from testbed.juju.agent import main
 from tests import waiting
 
 ROOT = pathlib.Path(__file__).parents[4]
@@ -154,18 +156,17 @@ class Model:
             "HEALTH_PORT": str(loopback.free_port()),
             **PACE,
         }
-        subprocess.run(
-            [
-                sys.executable, str(AGENT), "init",
-                "--containeragent-pebble-dir", str(folder / "pebble"),
-                "--charm-modified-version", "0",
-                "--data-dir", str(folder),
-                "--bin-dir", str(folder / "bin"),
-                "--pebble", sys.executable,
-                "--jujuc", programs.ensure(["jujuc"])["jujuc"] / "bin" / "jujuc",
-            ],
-            env=environment, check=True, capture_output=True, timeout=30,
-        )  # fmt: skip
+        init = [
+            "init",
+            "--containeragent-pebble-dir", str(folder / "pebble"),
+            "--charm-modified-version", "0",
+            "--data-dir", str(folder),
+            "--bin-dir", str(folder / "bin"),
+            "--pebble", sys.executable,
+            "--jujuc", str(programs.ensure(["jujuc"])["jujuc"] / "bin" / "jujuc"),
+        ]  # fmt: skip
+        with mock.patch.dict(os.environ, environment, clear=True):
+            assert main.main(init) == 0
         pod = Pod(folder, start_agent(folder, environment), environment)
         self.pods.append(pod)
         return pod

@@ -25,33 +25,35 @@ def test_hook_environment_has_neither_home_nor_the_pods_variables(settled):
     assert environment["JUJU_HOOK_NAME"] == ""
     assert environment["JUJU_DISPATCH_PATH"] == "actions/inspect"
     assert results["folder"] == environment["JUJU_CHARM_DIR"]
-    assert json.loads(results["config"]) == {"fail": "", "slow": "", "level": 1}
+    assert json.loads(results["config"]) == {"level": 1}
 
 
-def test_config_change_runs_one_config_changed_and_sets_the_status(model, tiny):
-    model.juju.deploy(tiny)
-    model.start_pod("tiny/0")
-    model.wait_idle("tiny")
-    model.juju.config("tiny", {"level": 7})
-    model.wait_for_hook("tiny/0", "config-changed", 2)
-    model.juju.wait(
-        lambda s: s["applications"]["tiny"]["application-status"].get("message") == "level 7", 20
-    )
-    assert model.hooks("tiny/0").count("config-changed") == 2
+def test_config_change_runs_one_config_changed_and_sets_the_status(model, plain):
+    model.juju.deploy(plain)
+    model.start_pod("plain/0")
+    model.wait_for_hook("plain/0", "start")
+    model.juju.config("plain", {"script": 'status-set active "as configured"'})
+    model.wait_for_hook("plain/0", "config-changed", 2)
+    status = model.wait_idle("plain")["applications"]["plain"]["application-status"]
+    assert status["message"] == "as configured"
+    assert model.hooks("plain/0").count("config-changed") == 2
 
 
-def test_failed_hook_drops_its_writes_and_is_retried_until_it_passes(model, tiny):
-    model.juju.deploy(tiny, config={"fail": "cluster-relation-created"})
-    model.start_pod("tiny/0")
-    model.wait_for_hook("tiny/0", "cluster-relation-created", 2)
-    status = model.juju.status()["applications"]["tiny"]["units"]["tiny/0"]
-    bag = model.juju.show_unit("tiny/0")["relation-info"][0]["local-unit"]["data"]
-    assert "unit-cluster-relation-created" not in bag
+def test_failed_hook_drops_its_writes_and_is_retried_until_it_passes(model, plain):
+    writing = """
+[ "$JUJU_HOOK_NAME" != cluster-relation-created ] ||
+  { relation-set -r "$(relation-ids cluster)" by-the-hook=written; %s; }
+"""
+    model.juju.deploy(plain, config={"script": writing % "exit 1"})
+    model.start_pod("plain/0")
+    model.wait_for_hook("plain/0", "cluster-relation-created", 2)
+    status = model.juju.status()["applications"]["plain"]["units"]["plain/0"]
+    bag = model.juju.show_unit("plain/0")["relation-info"][0]["local-unit"]["data"]
     assert {"egress-subnets", "ingress-address", "private-address"} == set(bag)
-    assert set(model.hooks("tiny/0")) == {"install", "cluster-relation-created"}
+    assert set(model.hooks("plain/0")) == {"install", "cluster-relation-created"}
     if status["juju-status"]["current"] == "idle":
         assert status["workload-status"]["current"] == "error"
-    model.juju.config("tiny", {"fail": ""})
-    model.wait_idle("tiny")
-    bag = model.juju.show_unit("tiny/0")["relation-info"][0]["local-unit"]["data"]
-    assert bag["unit-cluster-relation-created"] == "written"
+    model.juju.config("plain", {"script": writing % "true"})
+    model.wait_idle("plain", "unknown")
+    bag = model.juju.show_unit("plain/0")["relation-info"][0]["local-unit"]["data"]
+    assert bag["by-the-hook"] == "written"

@@ -5,7 +5,6 @@ import json
 import logging
 import os
 import pathlib
-import time
 
 import ops
 
@@ -37,8 +36,6 @@ class Tiny(ops.CharmBase):
         self._stored.seen += 1
         self._stored.note = "lines\nand: 'quotes', \"more\" # and signs"
         logger.info("SAW %s", json.dumps({"hook": hook, **self._facts()}))
-        if self.config["slow"] == hook:
-            time.sleep(60)
         if isinstance(event, ops.RelationEvent) and event.relation.active:
             event.relation.data[self.unit][f"unit-{hook}"] = "written"
             if self.unit.is_leader():
@@ -47,8 +44,6 @@ class Tiny(ops.CharmBase):
             layer = {"services": {"sleeper": {"override": "replace", "command": "sleep 1000"}}}
             event.workload.add_layer("tiny", layer, combine=True)
             event.workload.replan()
-        if self.config["fail"] == hook:
-            raise RuntimeError("as the configuration says")
 
     def _facts(self):
         relation = os.environ.get("JUJU_RELATION_ID", "")
