@@ -1,6 +1,7 @@
 """The documentation says what the sources say, and its links lead somewhere."""
 
 import argparse
+import functools
 import pathlib
 import re
 import runpy
@@ -86,6 +87,7 @@ def astray(page: pathlib.Path) -> list[str]:
     return found
 
 
+@functools.cache
 def anchors(page: pathlib.Path) -> set[str]:
     return {str(token.attrs["id"]) for token in tokens(page) if "id" in token.attrs}
 

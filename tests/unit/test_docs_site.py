@@ -1,9 +1,10 @@
 """The pages are rendered without a warning, and what is wrong in one is a warning."""
 
 import pathlib
-import shutil
 import subprocess
 import sys
+
+import pytest
 
 from istio_integrator.diagnosis import checks
 
@@ -20,12 +21,25 @@ def build(pages: pathlib.Path, site: pathlib.Path) -> subprocess.CompletedProces
     )
 
 
-def test_site_has_every_page(tmp_path: pathlib.Path):
-    done = build(DOCS, tmp_path)
-
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """The site of our pages."""
+    folder = tmp_path_factory.mktemp("site")
+    done = build(DOCS, folder)
     assert (done.returncode, done.stderr) == (0, "")
-    written = {page.relative_to(tmp_path).with_suffix(".md") for page in tmp_path.rglob("*.html")}
+    return folder
+
+
+def test_site_has_every_page(site: pathlib.Path):
+    written = {page.relative_to(site).with_suffix(".md") for page in site.rglob("*.html")}
     assert {page.relative_to(DOCS) for page in DOCS.rglob("*.md")} <= written
+
+
+def test_anchor_that_diagnose_prints_leads_to_its_heading_on_the_site(site: pathlib.Path):
+    shown = (site / "how-to" / "symptoms.html").read_text()
+    anchors = {anchor for each in checks.known().values() for anchor in each.symptoms}
+    assert "12-notready" in anchors
+    assert not {anchor for anchor in anchors if f'id="{anchor}"' not in shown}
 
 
 def test_link_that_leads_nowhere_and_page_in_no_list_fail_the_build(tmp_path: pathlib.Path):
@@ -40,15 +54,3 @@ def test_link_that_leads_nowhere_and_page_in_no_list_fail_the_build(tmp_path: pa
     assert done.returncode == 1
     for wrong in ("'gone.md'", "'other': 'gone'", "gone.svg", "unlisted.md"):
         assert wrong in done.stderr
-
-
-def test_anchor_that_diagnose_prints_leads_to_its_heading_on_the_site(tmp_path: pathlib.Path):
-    pages = tmp_path / "pages"
-    pages.mkdir()
-    (pages / "index.md").write_text("# Index\n\n- [a](symptoms.md)\n")
-    shutil.copy(DOCS / "how-to" / "symptoms.md", pages)
-    build(pages, tmp_path / "site")
-    shown = (tmp_path / "site" / "symptoms.html").read_text()
-    anchors = {anchor for each in checks.known().values() for anchor in each.symptoms}
-    assert "12-notready" in anchors
-    assert not {anchor for anchor in anchors if f'id="{anchor}"' not in shown}

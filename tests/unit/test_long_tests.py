@@ -29,6 +29,7 @@ pytest_plugins = ["pytester"]
 
 def test_long_tests_alone_are_kept_with_how_they_ended(pytester, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(long_tests.ROOT))
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     path = pytester.path / "build/ledger.json"
     pytester.makepyprojecttoml("[tool.pytest.ini_options]\nmarkers = ['long: x']")
     pytester.makeconftest(
@@ -38,7 +39,7 @@ def test_long_tests_alone_are_kept_with_how_they_ended(pytester, monkeypatch):
     )
     module = pytester.makepyfile(MODULE).name
     # Reports come from another process then, and may have lost what is not a part of them.
-    pytester.runpytest_subprocess("--numprocesses=1")
+    pytester.runpytest_subprocess("-p", "xdist", "--numprocesses=1")
     records = long_tests.read(path)
     assert {name: record["result"] for name, record in records.items()} == {
         f"{module}::test_that_is_long[1]": "passed",

@@ -212,7 +212,7 @@ def test_change_is_tried_in_a_copy_that_is_as_before_afterwards(copy, text, test
     names = [f"tests/test_thing.py::test_{name}" for name in tests]
     with running.changed(path, f"def double(x):\n    {text}\n"):
         ended = running.run(
-            copy, names, seconds=3 if how == "too long" else 60, work=copy.parent / "work"
+            copy, names, seconds=1 if how == "too long" else 60, work=copy.parent / "work"
         )
     assert ended.how == how
     assert ended.by == (f"tests/test_thing.py::test_{by}" if by else ended.by)
@@ -333,9 +333,10 @@ def test_changes_meet_the_tests_that_run_them(pytester, monkeypatch):
         """,
     )
     monkeypatch.setenv("PYTHONPATH", f"{changes.ROOT}:.")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.runpytest_subprocess(
         *("--cov", "--cov-context=test", "--cov-report=", "--numprocesses=1"),
-        *("-p", "tests.mutants.seen", "--seen=unit.json"),
+        *("-p", "pytest_cov", "-p", "xdist", "-p", "tests.mutants.seen", "--seen=unit.json"),
     )
     (pytester.path / ".coverage").rename(pytester.path / "unit.coverage")
     suite = chosen.Suite("unit", (".",), (), 1, 30)

@@ -73,8 +73,12 @@ HOSTILE = {
 
 
 PROGRAM = """
-import json, os, pathlib, sys
+import gc, json, os, pathlib, sys
+from sidecar_lifecycle.model import bounded_yaml
 from sidecar_lifecycle.shell import cli
+from sidecar_lifecycle.shell.admission import server
+cli.parser()
+gc.freeze()
 for line in sys.stdin:
     arguments, outputs = json.loads(line)
     if child := os.fork():
@@ -84,7 +88,9 @@ for line in sys.stdin:
         os.dup2(os.open(path, os.O_CREAT | os.O_WRONLY), number)
     code = cli.main(arguments)
     print(pathlib.Path("/proc/self/status").read_text())
-    sys.exit(code)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 """
 """Runs the command line in a process of its own for each line of arguments, imported once."""
 

@@ -6,8 +6,6 @@ import asyncio
 import datetime
 import itertools
 import ssl
-import subprocess
-import sys
 from pathlib import Path
 
 import prometheus_client
@@ -147,17 +145,6 @@ async def test_what_ends_within_seconds_is_sent_in_one_request_and_later_ones_in
     assert len(collector.resources) == 2
 
 
-PROGRAM = """
-import asyncio, sys
-from sidecar_lifecycle.shell import traces
-async def main():
-    sending = traces.Traces(sys.argv[1], {}, authorities=sys.argv[2])
-    sending.end("stop proxy", sending.begin({}))
-    await sending.close(10)
-asyncio.run(main())
-"""
-
-
 @pytest.mark.parametrize(
     ("of_system", "of_charm", "is_known"),
     [
@@ -169,21 +156,25 @@ asyncio.run(main())
         pytest.param("", "other", False, id="another"),
     ],
 )
-def test_https_needs_an_authority_that_the_system_or_the_charm_knows(
-    tmp_path: Path, of_system: str, of_charm: str, is_known: bool
+async def test_https_needs_an_authority_that_the_system_or_the_charm_knows(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    of_system: str,
+    of_charm: str,
+    is_known: bool,
 ):
     files = {
         name: str(certificates.Authority(tmp_path / name).pair.certificate)
         for name in ("ours", "other")
     }
-    env = {"PYTHONPATH": "lib:workload"}
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     if of_system:
-        env["SSL_CERT_FILE"] = files[of_system]
+        monkeypatch.setenv("SSL_CERT_FILE", files[of_system])
     authorities = files[of_charm] if of_charm else ""
     with otlp.collecting(server_of(tmp_path / "ours")) as collector:
-        subprocess.run(
-            [sys.executable, "-c", PROGRAM, collector.url, authorities], env=env, check=True
-        )
+        sending = traces.Traces(collector.url, {}, authorities=authorities)
+        sending.end("stop proxy", sending.begin({}))
+        await sending.close(10)
     assert len(collector.spans) == is_known
 
 
