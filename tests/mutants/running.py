@@ -107,7 +107,8 @@ def run(copy: pathlib.Path, tests: Sequence[str], *, seconds: float, work: pathl
     in_time = bool(select.select([watched], [], [], seconds)[0])
     if not in_time:
         # Pytest takes down what its tests have started, if it still can.
-        os.killpg(child, signal.SIGINT)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGINT)
         select.select([watched], [], [], 20)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
