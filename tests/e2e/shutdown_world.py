@@ -174,3 +174,13 @@ def starts(pod: Object) -> bool:
     states = [each["state"] for kind in kinds for each in status.get(kind) or ()]
     reasons = {state.get("waiting", {}).get("reason") for state in states}
     return not status.get("startTime") or bool({"ContainerCreating", "PodInitializing"} & reasons)
+
+
+def conditions_of(item):
+    """The conditions of a job, or the phase of a pod or Workflow."""
+    status = item.get("status", {})
+    if item["kind"] in ("Pod", "Workflow"):
+        return {status.get("phase")}
+    conditions = status.get("conditions") or ()
+    found = {each["type"] for each in conditions if each["status"] == "True"}
+    return found | {"Running"} if status.get("active") else found

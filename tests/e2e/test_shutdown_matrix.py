@@ -22,7 +22,7 @@ from testbed import kubernetes
 from testbed.kit import juju, observer, timeline, workloads
 from tests.e2e import kubeflow_kinds, shutdown_world
 from tests.e2e import shutdown_cases as cases
-from tests.e2e.shutdown_world import MODEL, labelled
+from tests.e2e.shutdown_world import MODEL, conditions_of, labelled
 
 # The first one builds Kubeflow's controllers where that was not done yet.
 pytestmark = [pytest.mark.long, pytest.mark.timeout(2400)]
@@ -141,16 +141,6 @@ async def make_due(api, name):
         body={"status": {"lastScheduleTime": "2020-01-01T00:00:00Z"}},
         content_type="application/merge-patch+json",
     )
-
-
-def conditions_of(item):
-    """The conditions of a job, or the phase of a pod or Workflow."""
-    status = item.get("status", {})
-    if item["kind"] in ("Pod", "Workflow"):
-        return {status.get("phase")}
-    conditions = status.get("conditions") or ()
-    found = {each["type"] for each in conditions if each["status"] == "True"}
-    return found | {"Running"} if status.get("active") else found
 
 
 async def settled(api, chosen):
