@@ -42,11 +42,11 @@ demo:  ## Watch the charm do its main job on a real node (CLUSTER=today|tomorrow
 	@$(PY) -m demo --cluster $(CLUSTER) --report build/demo-$(CLUSTER)
 
 test: root setup lint  ## Everything that CI runs: lint, unit, functional, the core of e2e
-	@$(UNIT) $(QUICK) --cov --cov-report=
-	@$(FUNCTIONAL) $(QUICK) --cov --cov-append --cov-report=
-	@echo "covered by unit and functional tests: $$($(COVERAGE)) %"
+	@$(UNIT) $(QUICK)
+	@$(FUNCTIONAL) $(QUICK)
 	@$(E2E) $(QUICK) $(SIDE_BY_SIDE)
 
+# To see which lines run makes them slow, so that it is not for every change.
 test-all: $(if $(PART),part,root setup lint)  ## The same with the long tests and how they ended (PART=race: one part)
 ifdef PART
 	@$(LONG) $(PART)
