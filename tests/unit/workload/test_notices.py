@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import pathlib
 from collections.abc import AsyncIterator, Callable
 
@@ -71,3 +72,16 @@ async def test_what_a_hook_finds_out_meanwhile_is_no_notice(tmp_path, sent, find
         await asyncio.sleep(2 * GAP)
         notifier.notify(KEY)
         await until(lambda: sent() == 2 - finds_out)
+
+
+async def test_no_notice_outlives_who_sends_it(tmp_path, sent):
+    started = tmp_path / "started"
+    (tmp_path / "pebble").write_text(
+        f"#!/bin/sh\necho $$ > {started}.new; mv {started}.new {started}; exec sleep 60\n"
+    )
+    notifier = notices.Notifier(tmp_path / "pebble", gaps={KEY: GAP})
+    async with running(notifier):
+        notifier.notify(KEY)
+        await until(started.exists)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(started.read_text()), 0)

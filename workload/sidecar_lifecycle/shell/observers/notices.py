@@ -79,24 +79,31 @@ class Notifier:
                 await asyncio.sleep(self._gaps[key])
 
     async def _send(self, key: str) -> None:
-        process = None
         try:
             async with asyncio.timeout(TIMEOUT):
-                process = await asyncio.create_subprocess_exec(
-                    str(self._pebble),
-                    "notify",
-                    key,
-                    stdout=asyncio.subprocess.DEVNULL,
-                    stderr=asyncio.subprocess.PIPE,
-                )
-                _, output = await process.communicate()
+                code, output = await self._told(key)
         except (OSError, TimeoutError) as error:
             log.warning("notice not sent", key=key, error=repr(error))
-            if process is not None:
+            return
+        if code:
+            text = output.decode(errors="replace")[-200:].strip()
+            log.warning("notice not sent", key=key, error=text)
+
+    async def _told(self, key: str) -> tuple[int, bytes]:
+        """Tell Pebble; return how its client ended, and what it complained of."""
+        process = await asyncio.create_subprocess_exec(
+            str(self._pebble),
+            "notify",
+            key,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            _, output = await process.communicate()
+        finally:
+            # It took too long, or we are to end ourselves.
+            if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()
                 await process.wait()
-            return
-        if process.returncode:
-            text = output.decode(errors="replace")[-200:].strip()
-            log.warning("notice not sent", key=key, error=text)
+        return process.returncode or 0, output
