@@ -11,7 +11,7 @@ ROOMY := GOGC=400
 # What waits waits side by side. Modules of the functional tier share an API server and a world, and
 # half of their time nothing computes.
 UNIT := $(PYTEST) tests/unit --numprocesses=auto --dist=worksteal
-FUNCTIONAL := $(ROOMY) $(PYTEST) tests/functional --numprocesses=$(shell expr $$(nproc) + 2) \
+FUNCTIONAL := $(ROOMY) $(PYTEST) tests/functional --numprocesses=$(shell expr $$(nproc) + 1) \
 	--dist=loadfile --no-loadscope-reorder
 # A cluster that can't be made ready fails each of its tests: short, so that the cause is in sight.
 E2E := $(ROOMY) $(PYTEST) tests/e2e --tb=short
