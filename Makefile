@@ -74,7 +74,7 @@ format: python  ## Let ruff fix and format the code
 	@.venv/bin/ruff check --fix .
 	@.venv/bin/ruff format .
 
-unit: python  ## Tests of our own decisions, in two minutes
+unit: python  ## Tests of our own decisions, in three minutes
 	@$(UNIT) $(QUICK)
 
 functional: setup  ## Tests against a real etcd and kube-apiserver, no root needed

@@ -176,7 +176,7 @@ def starts(pod: Object) -> bool:
     return not status.get("startTime") or bool({"ContainerCreating", "PodInitializing"} & reasons)
 
 
-def conditions_of(item):
+def conditions_of(item: Object) -> set[str | None]:
     """The conditions of a job, or the phase of a pod or Workflow."""
     status = item.get("status", {})
     if item["kind"] in ("Pod", "Workflow"):

@@ -61,7 +61,7 @@ FLOODS = {
         200,
         floods.post(9).replace(b"Host", b"Content-Encoding: gzip\r\nHost") + b"\x1f\x8b" * 4,
     ),
-    "answers that nobody takes": (60, LONG_ANSWER * 10),
+    "answers that nobody takes": (100, LONG_ANSWER * 10),
     "no HTTP": (400, b"\x16\x03\x01" * 1000),
     "chunks": (
         200,

@@ -315,7 +315,7 @@ def test_any_of_a_hundred_thousand_bags_and_options_is_read_or_refused(seed):
         says_what_is_wrong_with_an_option(seeded.choice(NAMES), any_text(seeded))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=300)
 @given(VALUES)
 def test_documents_within_the_limits_say_what_json_says(value):
     try:
