@@ -1,6 +1,7 @@
 """Which backend changes new pods, how long it is waited for, and what is said meanwhile."""
 
 import dataclasses
+import json
 
 import ops
 import pytest
@@ -158,6 +159,20 @@ def test_one_backend_is_left_once_it_works(started):
     assert started.find("MutatingAdmissionPolicy", "istio-integrator.kubeflow.app") is None
 
 
+def test_former_policy_goes_once_the_webhook_works_in_place_of_one_that_is_refused(started):
+    subject(started).reconcile()
+    started.broken["patch", "mutatingadmissionpolicies"] = 422
+    choice = subject(started, hold_application=False)
+    choice.reconcile()
+    assert started.find("MutatingAdmissionPolicy", "istio-integrator.kubeflow.app")
+    started.find("Deployment", NAME, "kubeflow")["status"] = {"readyReplicas": 1}
+    serve(started)
+    choice.reconcile()
+
+    assert said(choice) == [(ops.ActiveStatus, "webhook")]
+    assert started.find("MutatingAdmissionPolicy", "istio-integrator.kubeflow.app") is None
+
+
 @pytest.mark.parametrize(
     ("trouble", "problem"),
     [
@@ -206,6 +221,16 @@ def test_policy_is_of_the_version_that_is_served(fake):
     assert said(choice) == [(ops.ActiveStatus, "policy")]
 
 
+@pytest.mark.parametrize("left_alone", [True, False])
+def test_pods_of_a_model_that_is_left_alone_are_its_members_and_no_more(fake, left_alone):
+    if left_alone:
+        fake.labels("kubeflow")[names.LIFECYCLE] = "disabled"
+    subject(fake, admission="webhook").reconcile()
+
+    settings = json.loads(fake.find("ConfigMap", NAME, "kubeflow")["data"]["settings.json"])
+    assert settings["lifecycle-in-model"] is not left_alone
+
+
 @pytest.mark.parametrize("hold", [True, False])
 def test_profiles_are_the_policys_only_while_their_pods_get_something(fake, hold):
     subject(fake, hold_application=hold).reconcile()
@@ -234,8 +259,13 @@ def test_certificates_are_replaced_when_asked_for(started):
     serve(started)
     before = started.find("Secret", f"{NAME}-tls", "kubeflow")["data"]
 
+    started.requests.clear()
+
     told = subject(started, admission="webhook").rotate()
 
+    written = [each.split()[1] for each in started.requests if each.startswith("patch ")]
+    authority, leaf = map(written.index, ("mutatingwebhookconfigurations", "secrets"))
+    assert authority < leaf, "a server shows a leaf of an authority that nobody trusts yet"
     after = started.find("Secret", f"{NAME}-tls", "kubeflow")["data"]
     assert told["result"] == "certificates are replaced, the webhook answers"
     assert {after["ca.crt"], after["tls.crt"]}.isdisjoint({before["ca.crt"], before["tls.crt"]})

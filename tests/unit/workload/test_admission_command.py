@@ -52,6 +52,13 @@ def test_what_is_no_settings_file_is_refused(text):
         settings.load(text)
 
 
+def test_settings_that_are_too_long_are_refused_unread(tmp_path):
+    path = tmp_path / "settings.json"
+    path.write_bytes(b" " * (settings.LARGEST + 1))
+    with pytest.raises(settings.SettingsError, match="has more than 1024 KiB"):
+        settings.read(path)
+
+
 def test_settings_in_another_encoding_are_refused_as_such():
     with pytest.raises(settings.SettingsError, match="this is not UTF-8 text"):
         settings.load('{"application": "\xe4"}'.encode("latin-1"))

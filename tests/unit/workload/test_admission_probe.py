@@ -62,6 +62,16 @@ async def test_each_backend_is_asked_and_its_answer_shown(
     assert cluster.objects == {}
 
 
+def test_pod_that_asks_is_one_that_every_namespace_takes():
+    """By the restricted pod security standard, which some namespaces enforce."""
+    (container,) = probe.pod("policy")["spec"]["containers"]
+    rights = container["securityContext"]
+    assert rights["allowPrivilegeEscalation"] is False
+    assert rights["runAsNonRoot"] is True
+    assert rights["capabilities"] == {"drop": ["ALL"]}
+    assert rights["seccompProfile"] == {"type": "RuntimeDefault"}
+
+
 async def test_what_can_not_be_asked_is_not_shown_as_broken(
     cluster: FakeApiserver, registry: prometheus_client.CollectorRegistry
 ):

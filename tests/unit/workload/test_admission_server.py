@@ -107,6 +107,17 @@ async def test_review_is_answered_and_counted_and_not_spoken_about(tmp_path):
     assert not [each for each in said if each["log_level"] == "warning"]
 
 
+async def test_change_that_is_not_made_is_counted_with_its_reason(tmp_path):
+    request = REVIEW["request"]
+    metadata = {"name": "static", "annotations": {"kubernetes.io/config.mirror": "0123"}}
+    mirror = {**request["object"], "metadata": metadata}
+    async with serving(tmp_path) as served:
+        body = json.dumps({**REVIEW, "request": {**request, "object": mirror}})
+        assert await served.status(body) == 200
+
+    assert served.count("skips", change="all", reason="MirrorPod") == 1
+
+
 async def test_what_is_no_review_is_refused_and_told_of_once_in_a_while(tmp_path, monkeypatch):
     monkeypatch.setattr(server, "WARNING_SECONDS", 3600.0)
     with structlog.testing.capture_logs() as said:

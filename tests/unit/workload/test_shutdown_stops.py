@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -233,6 +234,45 @@ class Crowd(RuleBasedStateMachine):
 
 Crowd.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
 TestCrowd = Crowd.TestCase
+
+
+@pytest.fixture
+def alone() -> Iterator[Crowd]:
+    """A pod whose proxy is being stopped, for the first time."""
+    crowd = Crowd()
+    crowd.begin()
+    crowd.payload_ends("a-0")
+    yield crowd
+    crowd.teardown()
+
+
+@pytest.mark.parametrize(
+    ("results", "not_within", "within"),
+    [
+        pytest.param([stop.Result.REFUSED], 0.4, 1.6, id="a-failure"),
+        pytest.param([stop.Result.REFUSED] * 6, 15.9, 17.1, id="six-failures"),
+        pytest.param([stop.Result.CHANGED], 4.9, 5.1, id="news-to-come"),
+    ],
+)
+def test_next_try_waits_for_what_the_last_ones_call_for(
+    alone: Crowd, results: list[stop.Result], not_within: float, within: float
+):
+    assert list(alone.proxies.waiting) == ["a-0-0"]
+    for earlier in results[:-1]:
+        alone.request_ends(0, earlier)
+        alone.time_passes(LONG)
+    alone.request_ends(0, results[-1])
+    alone.time_passes(not_within)
+    assert not alone.proxies.waiting
+    alone.time_passes(within - not_within)
+    assert list(alone.proxies.waiting) == ["a-0-0"]
+
+
+def test_retry_takes_no_place_of_a_first_try(alone: Crowd):
+    alone.request_ends(0, stop.Result.REFUSED)
+    alone.time_passes(LONG)
+    alone.payload_ends("a-1")
+    assert sorted(alone.proxies.waiting) == ["a-0-0", "a-1-0"]
 
 
 def test_pods_are_counted_by_what_is_decided_about_them_until_they_go():

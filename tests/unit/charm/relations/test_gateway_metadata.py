@@ -91,6 +91,22 @@ def test_controller_hears_of_the_gateway_when_istiod_serves_it(world):
     assert found.deployment_name == found.service_account == "kubeflow-gateway-istio"
 
 
+@pytest.mark.parametrize(
+    ("revision", "labels"),
+    [
+        pytest.param("", {}, id="the-default"),
+        pytest.param("canary", {"istio.io/rev": "canary"}, id="another"),
+    ],
+)
+def test_gateway_is_for_the_istiod_of_the_revision_that_is_asked_for(world, revision, labels):
+    """One of the default revision takes what names none; another's has to be named."""
+    fake_cluster.install_istio(world.fake, revision="canary")
+    world.config["revision"] = revision
+    world.run()
+    made = world.fake.find("Gateway", gateway.NAME, "kubeflow")["metadata"].get("labels", {})
+    assert {key: made[key] for key in made if key == "istio.io/rev"} == labels
+
+
 def test_what_was_told_stays_while_pods_restart_and_goes_with_the_mode(world):
     world.run()
     program(world.fake)

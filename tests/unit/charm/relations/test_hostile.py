@@ -68,6 +68,7 @@ HOSTILE = {
         "and 1 more",
     ),
     "much": ("x" * 70000, "has 70000 characters"),
+    "many values": (f"[{'1,' * 20_000}]", "has more than 20000 values"),
     "a long path": (f"{{service: a, port: 1, prefix: /{'a' * 5000}}}", "is longer than"),
 }
 
