@@ -41,15 +41,17 @@ demo:  ## Watch the charm do its main job on a real node (CLUSTER=today|tomorrow
 	@testbed/setup.sh demo
 	@$(PY) -m demo --cluster $(CLUSTER) --report build/demo-$(CLUSTER)
 
-# Functional tests wait half of their time: they run beside the others, and are shown after these. Ctrl-C
-# reaches them too, as they have a group of processes to themselves.
+# Functional tests wait half of their time: they run beside the unit tests, and are shown after these.
+# Nothing runs beside the nodes, whose kubelets take a container for dead that does not answer in a
+# second. Ctrl-C reaches all, as what runs beside has a group of processes to itself.
 test: root setup lint  ## Everything that CI runs: lint, unit, functional, the core of e2e
 	@mkdir -p build; set -m; $(FUNCTIONAL) $(QUICK) &> build/functional.log & beside=$$!; set +m; \
 		trap 'kill -INT -- -'$$beside INT TERM; \
-		$(UNIT) $(QUICK) && $(E2E) $(QUICK) $(SIDE_BY_SIDE); failed=$$?; \
+		$(UNIT) $(QUICK); failed=$$?; \
 		echo "functional tests, which began with the unit tests:"; \
 		tail --follow --lines=+1 --pid=$$beside build/functional.log; \
 		wait $$beside && exit $$failed
+	@$(E2E) $(QUICK) $(SIDE_BY_SIDE)
 
 # To see which lines run makes them slow, so that it is not for every change.
 test-all: $(if $(PART),part,root setup lint)  ## The same with the long tests and how they ended (PART=race: one part)
