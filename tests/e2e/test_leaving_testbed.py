@@ -35,19 +35,15 @@ def machine(testbed):
         for state in paths.states().glob("*/")
         if state != testbed.state_dir and (holder := launch.holder(state))
     ]
-    commands = {path.name: command_of(path) for path in pathlib.Path("/proc").glob("[0-9]*")}
-    # What other tests that run now start by themselves is still theirs; what is left is nobody's.
-    runs = {int(process) for process, command in commands.items() if "-m pytest" in command}
-    others = {each.pid for each in holders} | (runs - ancestors("self") - {os.getpid()})
     links = {addresses.plan(each.slot).interface for each in holders if each.slot is not None}
     interfaces = {line.split(": ")[1].split("@")[0] for line in output("ip", "-o", "link")} - links
     return {
         "processes": frozenset(
-            (process, command)
-            for process, command in commands.items()
-            if PROGRAMS.search(command.split(" ")[0])
-            and (above := ancestors(process))
-            and not above & others
+            (path.name, command)
+            for path in pathlib.Path("/proc").glob("[0-9]*")
+            if (command := command_of(path))
+            and PROGRAMS.search(command.split(" ")[0])
+            and not ancestors(path.name) & {each.pid for each in holders}
         ),
         "mounts": frozenset(pathlib.Path("/proc/self/mountinfo").read_text().splitlines()),
         "interfaces": frozenset(interfaces),
@@ -59,9 +55,9 @@ def machine(testbed):
 
 
 def ancestors(process):
-    """The process ids above a process, as far as they are still there; none when it is gone."""
+    """The process ids above a process, as far as they are still there."""
     found = set()
-    while process != 0:
+    while int(process):
         try:
             text = pathlib.Path("/proc", str(process), "stat").read_text()
         except OSError:
