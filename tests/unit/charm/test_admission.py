@@ -143,26 +143,24 @@ def test_webhook_that_does_not_answer_is_waited_for_and_named(started):
     assert message.startswith("admission: the webhook does not answer yet: Internal error: failed")
 
 
-def test_one_backend_is_left_once_it_works(started):
+@pytest.mark.parametrize(
+    ("options", "broken"),
+    [
+        pytest.param({"admission": "webhook"}, {}, id="the-webhook-is-asked-for"),
+        pytest.param(
+            {"hold_application": False},
+            {("patch", "mutatingadmissionpolicies"): 422},
+            id="a-new-policy-is-refused",
+        ),
+    ],
+)
+def test_one_backend_is_left_once_it_works(started, options, broken):
     subject(started).reconcile()
     assert started.find("MutatingAdmissionPolicy", "istio-integrator.kubeflow.app")
     assert started.find("Deployment", NAME, "kubeflow") is None
 
-    choice = subject(started, admission="webhook")
-    choice.reconcile()
-    assert started.find("MutatingAdmissionPolicy", "istio-integrator.kubeflow.app")
-    started.find("Deployment", NAME, "kubeflow")["status"] = {"readyReplicas": 1}
-    serve(started)
-    choice.reconcile()
-
-    assert said(choice) == [(ops.ActiveStatus, "webhook")]
-    assert started.find("MutatingAdmissionPolicy", "istio-integrator.kubeflow.app") is None
-
-
-def test_former_policy_goes_once_the_webhook_works_in_place_of_one_that_is_refused(started):
-    subject(started).reconcile()
-    started.broken["patch", "mutatingadmissionpolicies"] = 422
-    choice = subject(started, hold_application=False)
+    started.broken.update(broken)
+    choice = subject(started, **options)
     choice.reconcile()
     assert started.find("MutatingAdmissionPolicy", "istio-integrator.kubeflow.app")
     started.find("Deployment", NAME, "kubeflow")["status"] = {"readyReplicas": 1}
@@ -258,13 +256,12 @@ def test_certificates_are_replaced_when_asked_for(started):
     subject(started, admission="webhook").reconcile()
     serve(started)
     before = started.find("Secret", f"{NAME}-tls", "kubeflow")["data"]
-
-    started.requests.clear()
+    started.writes.clear()
 
     told = subject(started, admission="webhook").rotate()
 
-    written = [each.split()[1] for each in started.requests if each.startswith("patch ")]
-    authority, leaf = map(written.index, ("mutatingwebhookconfigurations", "secrets"))
+    kinds = [each.split()[1] for each in started.writes]
+    authority, leaf = map(kinds.index, ("mutatingwebhookconfigurations", "secrets"))
     assert authority < leaf, "a server shows a leaf of an authority that nobody trusts yet"
     after = started.find("Secret", f"{NAME}-tls", "kubeflow")["data"]
     assert told["result"] == "certificates are replaced, the webhook answers"

@@ -106,6 +106,7 @@ def test_delays_grow_to_a_limit_and_are_spread():
         delays = [policy.delay(failures) for _ in range(50)]
         assert least <= min(delays)
         assert least + 1 < max(delays) <= least + 2
+        assert len(set(delays)) > 1
 
 
 @pytest.mark.parametrize(
