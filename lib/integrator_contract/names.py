@@ -131,6 +131,12 @@ OF_ONE_POD = (
 """Labels that other pods of the same workload have otherwise, now or after a roll-out."""
 OF_ISTIO = "istio.io/"
 """In the names of the labels that its injector adds."""
+CHARM_INIT = "charm-init"
+"""The init container of every pod of a Juju unit."""
+CHARM = "charm"
+"""The container of a unit's agent, which Juju expects at `spec.containers[0]`."""
+RAY_NODE_TYPE = "ray.io/node-type"
+"""On every pod of KubeRay."""
 MODELOPERATOR = "modeloperator"
 MODELOPERATOR_LABELS = ("operator.juju.is/name", "juju-modeloperator")
 """Either one names Juju's modeloperator, the newer Juju's and the older's."""

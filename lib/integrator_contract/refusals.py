@@ -1,0 +1,127 @@
+"""Requests that admission control refused, with the author of the refusal.
+
+An API server applies webhooks, policies, quotas and built-in admission plugins of several teams.
+A refusal by one of them says nothing about istiod or about this charm's admission.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+LONGEST_WORDS = 400
+"""Characters of a refusal's own words that are kept."""
+_LONGEST_READ = 4000
+"""Characters of an answer that are read: it may quote an object of any size."""
+
+_ISTIO = re.compile(r"(?:.*\.)?istio\.io")
+# k8s.io/apiserver pkg/admission/plugin/webhook/errors/statuserror.go, ToStatusErr.
+_DENIED = re.compile(
+    r'admission webhook "(?P<name>[^"]+)" denied the request'
+    r"(?:: (?P<words>.*)| without explanation)",
+    re.DOTALL,
+)
+# k8s.io/apiserver pkg/admission/plugin/webhook/errors.go, ErrCallingWebhook.
+_UNREACHABLE = re.compile(r'failed calling webhook "(?P<name>[^"]+)": (?P<words>.*)', re.DOTALL)
+# k8s.io/apiserver pkg/admission/plugin/policy/validating/dispatcher.go and mutating/errors.go.
+_POLICY = re.compile(
+    r"(?P<kind>\w*[Pp]olicy) '(?P<name>[^']+)' with binding '[^']+' denied request: (?P<words>.*)",
+    re.DOTALL,
+)
+# k8s.io/apiserver pkg/admission/plugin/resourcequota/controller.go.
+_QUOTA = re.compile(r"(?:exceeded|failed) quota: (?P<name>[^\s,:]+)(?P<words>.*)", re.DOTALL)
+# k8s.io/pod-security-admission admission/admission.go.
+_POD_SECURITY = re.compile(r'violates PodSecurity "(?P<name>[^"]+)": (?P<words>.*)', re.DOTALL)
+# OpenShift, apiserver-library-go pkg/securitycontextconstraints/sccadmission/admission.go.
+_CONSTRAINTS = re.compile(
+    r"(?P<words>unable to validate against any security context constraint.*)", re.DOTALL
+)
+# k8s.io/kubernetes plugin/pkg/admission/limitranger/admission.go.
+_LIMITS = re.compile(
+    r"(?P<words>\[?(?:maximum|minimum) \S+(?: \S+)? usage per .*"
+    r"|\S+ max limit to request ratio.*)",
+    re.DOTALL,
+)
+_PLUGIN = re.compile(r'\S+ "[^"]*" is forbidden: (?P<words>.*)', re.DOTALL)
+# k8s.io/apiserver pkg/endpoints/handlers/responsewriters/errors.go, forbiddenMessage.
+_AUTHORIZER = re.compile(
+    r'(?:\S+(?: "[^"]*")? is forbidden: )?User "[^"]*" cannot \S+ (?:resource|path) "'
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A request that a webhook, a policy, a quota or an admission plugin did not admit."""
+
+    author: str
+    """Its kind and name, such as `webhook "validate.kyverno.svc"` or `ResourceQuota small`."""
+    words: str
+    """Its own explanation, in one line."""
+    is_istio: bool = False
+    """Whether a webhook of Istio refused: only this says something about istiod."""
+    is_unreachable: bool = False
+    """Whether the webhook did not answer, instead of answering no."""
+
+    def __str__(self) -> str:
+        """Return the author and its words in one line."""
+        verb = "does not answer" if self.is_unreachable else "refuses"
+        return f"{self.author} {verb}: {self.words}" if self.words else f"{self.author} {verb}"
+
+
+def is_missing_right(code: int, message: str) -> bool:
+    """Tell whether the authorizer refused a request, which is a missing right and no refusal.
+
+    The words count only where the authorizer puts them: a policy may quote them.
+
+    Args:
+        code: The HTTP status.
+        message: The message of the API's Status.
+    """
+    return code == 401 or (code == 403 and _AUTHORIZER.match(message) is not None)
+
+
+def read(code: int, message: str) -> Refusal | None:
+    """Read who refused a request.
+
+    Args:
+        code: The HTTP status of the answer.
+        message: The message of the API's Status.
+
+    Returns:
+        None where admission control did not refuse: a missing right, a schema, a conflict.
+    """
+    message = message[:_LONGEST_READ]
+    if is_missing_right(code, message):
+        return None
+    for pattern, kind in _PATTERNS:
+        if found := pattern.search(message):
+            return _refusal(kind, found, is_unreachable=pattern is _UNREACHABLE)
+    if code == 403 and (found := _PLUGIN.match(message)):
+        return _refusal("an admission plugin of Kubernetes", found)
+    return None
+
+
+_PATTERNS = (
+    (_DENIED, "webhook"),
+    (_UNREACHABLE, "webhook"),
+    (_POLICY, ""),
+    (_QUOTA, "ResourceQuota"),
+    (_POD_SECURITY, "Pod Security"),
+    (_CONSTRAINTS, "a SecurityContextConstraint"),
+    (_LIMITS, "a LimitRange"),
+)
+
+
+def _refusal(kind: str, found: re.Match[str], *, is_unreachable: bool = False) -> Refusal:
+    groups = found.groupdict()
+    name = groups.get("name") or ""
+    words = " ".join((groups.get("words") or "").split()).lstrip(",: ")
+    if kind == "webhook":
+        name = f'"{name}"'
+    kind = groups.get("kind") or kind
+    return Refusal(
+        author=f"{kind} {name}".strip(),
+        words=words[:LONGEST_WORDS],
+        is_istio=kind == "webhook" and _ISTIO.fullmatch(name.strip('"')) is not None,
+        is_unreachable=is_unreachable,
+    )

@@ -1,0 +1,124 @@
+"""Who refused a request: texts as an API server writes them."""
+
+from __future__ import annotations
+
+import pytest
+
+from integrator_contract import refusals
+
+DENIED = 'admission webhook "validate.kyverno.svc-fail" denied the request: policy Pod/x/y: no'
+PODS = 'pods "x" is forbidden: '
+MISSING_RIGHT = (
+    f'{PODS}User "system:serviceaccount:m:a" cannot create resource "pods" in API group ""'
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "author", "words"),
+    [
+        (400, DENIED, 'webhook "validate.kyverno.svc-fail"', "policy Pod/x/y: no"),
+        (
+            400,
+            'admission webhook "a.b" denied the request without explanation',
+            'webhook "a.b"',
+            "",
+        ),
+        (
+            422,
+            f"{PODS}ValidatingAdmissionPolicy 'no-hold' with binding 'b' denied request: not here",
+            "ValidatingAdmissionPolicy no-hold",
+            "not here",
+        ),
+        (
+            403,
+            f"{PODS}exceeded quota: small, requested: pods=1, used: pods=3, limited: pods=3",
+            "ResourceQuota small",
+            "requested: pods=1, used: pods=3, limited: pods=3",
+        ),
+        (
+            403,
+            f"{PODS}failed quota: small: must specify limits.cpu for: main",
+            "ResourceQuota small",
+            "must specify limits.cpu for: main",
+        ),
+        (
+            403,
+            f'{PODS}violates PodSecurity "restricted:latest": runAsNonRoot != true',
+            "Pod Security restricted:latest",
+            "runAsNonRoot != true",
+        ),
+        (
+            403,
+            f"{PODS}maximum memory usage per Container is 1Gi, but limit is 2Gi",
+            "a LimitRange",
+            "maximum memory usage per Container is 1Gi, but limit is 2Gi",
+        ),
+        (
+            403,
+            f"{PODS}unable to validate against any security context constraint: [x]",
+            "a SecurityContextConstraint",
+            "unable to validate against any security context constraint: [x]",
+        ),
+        (
+            403,
+            f"{PODS}error looking up service account x/y: not found",
+            "an admission plugin of Kubernetes",
+            "error looking up service account x/y: not found",
+        ),
+    ],
+)
+def test_author_and_words_are_read(code: int, message: str, author: str, words: str) -> None:
+    refusal = refusals.read(code, message)
+    assert refusal is not None
+    assert (refusal.author, refusal.words) == (author, words)
+    assert not refusal.is_istio
+    assert not refusal.is_unreachable
+
+
+def test_webhook_that_does_not_answer_is_told_apart() -> None:
+    message = 'failed calling webhook "a.b": failed to call webhook: Post "https://a": refused'
+    refusal = refusals.read(500, message)
+    assert refusal is not None
+    assert refusal.is_unreachable
+    assert str(refusal).startswith('webhook "a.b" does not answer: failed to call')
+
+
+@pytest.mark.parametrize(
+    ("name", "is_istio"),
+    [
+        ("namespace.sidecar-injector.istio.io", True),
+        ("rev.validation.istio.io", True),
+        ("istio.io.example.com", False),
+        ("notistio.io", False),
+    ],
+)
+def test_only_webhooks_of_istio_speak_for_istiod(name: str, *, is_istio: bool) -> None:
+    refusal = refusals.read(400, f'admission webhook "{name}" denied the request: no')
+    assert refusal is not None
+    assert refusal.is_istio == is_istio
+
+
+@pytest.mark.parametrize("code", [401, 403])
+def test_missing_right_is_no_refusal(code: int) -> None:
+    assert refusals.is_missing_right(code, MISSING_RIGHT)
+    assert refusals.read(code, MISSING_RIGHT) is None
+
+
+def test_policy_that_quotes_the_authorizer_is_a_refusal() -> None:
+    message = f'admission webhook "a.b" denied the request: {MISSING_RIGHT}'
+    assert not refusals.is_missing_right(403, message)
+    refusal = refusals.read(403, message)
+    assert refusal is not None
+    assert refusal.author == 'webhook "a.b"'
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (404, 'pods "x" not found'),
+        (409, 'Operation cannot be fulfilled on pods "x"'),
+        (422, 'Pod "x" is invalid: spec.containers: Required value'),
+    ],
+)
+def test_other_answers_are_no_refusals(code: int, message: str) -> None:
+    assert refusals.read(code, message) is None
