@@ -24,7 +24,7 @@ SIDE_BY_SIDE := --numprocesses=2
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo test test-all lint format unit functional e2e integration bench bench-admission \
-	bench-shutdown mutants \
+	bench-shutdown \
 	testbed-up testbed-down pack rock docs requirements changelog clean \
 	root python part
 
@@ -96,10 +96,6 @@ integration: python  ## Scenarios on a real Juju: CHARM, LIFECYCLE_IMAGE, a boot
 	@environment=$$($(PY) -m testbed.environments integration-operator) \
 		&& $$environment/bin/python -m pytest -c tests/integration/pytest.ini --asyncio-mode=auto \
 			tests/integration/operator
-
-mutants: setup  ## Make small faults that tests should notice (ROOM=rules SAMPLE=40 SEED=1 HOURS=4)
-	@$(PY) -m tests.mutants $(if $(ROOM),--room=$(ROOM)) $(if $(SAMPLE),--sample=$(SAMPLE)) \
-		$(if $(SEED),--seed=$(SEED)) $(if $(HOURS),--hours=$(HOURS))
 
 bench: setup  ## Measure; prints figures next to what they are compared with
 	@for file in bench/bench_*.py; do $(PY) $$file || exit 1; done

@@ -45,16 +45,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def control_plane() -> Iterator[cluster.Testbed]:
-    """Start a control plane without a node; its policy API is on.
-
-    `FUNCTIONAL_TESTBED=NAME` takes one that is up and stays, as `make mutants` has it.
-    """
-    shared = os.environ.get("FUNCTIONAL_TESTBED", "")
-    testbed = cluster.Testbed(shared or f"functional-{os.getpid()}")
+    """Start a control plane without a node; its policy API is on."""
+    testbed = cluster.Testbed(f"functional-{os.getpid()}")
     testbed.up(cluster.Options(control_plane_only=True))
     yield testbed
-    if not shared:
-        testbed.down()
+    testbed.down()
 
 
 @pytest.fixture(scope="session")
