@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shutil
 import subprocess
 
 import pytest
@@ -55,3 +56,33 @@ def test_who_is_not_root_is_told_how_to_get_a_browser_and_nothing_else(tmp_path:
     assert "apt-get install --no-install-recommends chromium" in told
     assert "iproute2" not in told
     assert not (tmp_path / "asked").exists()
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        pytest.param("passes", "1 passed\n", id="a clean checkout, and files that git ignores"),
+        pytest.param(
+            "writes",
+            ".ci/run: the run left changes in the checkout:\n M Makefile\n?? new\n",
+            id="files that a test wrote",
+        ),
+    ],
+)
+def test_run_that_leaves_files_in_the_checkout_fails_and_names_them(
+    tmp_path: pathlib.Path, target: str, told: str
+):
+    (tmp_path / ".ci").mkdir()
+    shutil.copy2(ROOT / ".ci/run", tmp_path / ".ci")
+    (tmp_path / ".gitignore").write_text("/build/\n")
+    (tmp_path / "Makefile").write_text(
+        "passes:\n\t@mkdir build; touch build/log; echo 1 passed\n"
+        "writes:\n\t@touch new; echo >> Makefile\n"
+    )
+    git = ["git", "-C", tmp_path, "-c", "user.name=x", "-c", "user.email=x@invalid"]
+    for words in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "first"]):
+        subprocess.run([*git, *words], check=True)
+    ran = subprocess.run(
+        [tmp_path / ".ci/run", target], capture_output=True, text=True, check=False
+    )
+    assert (ran.stdout, ran.returncode) == (told, 1 if target == "writes" else 0)

@@ -4,6 +4,7 @@ import itertools
 import json
 import pathlib
 import shlex
+import shutil
 
 import ops
 from ops import testing
@@ -88,11 +89,13 @@ def model() -> fake_cluster.FakeCluster:
 
 
 def root(folder: pathlib.Path) -> pathlib.Path:
-    """Have what a charm's folder has, in one that stays from hook to hook, as in a pod."""
+    """Fill a charm's folder that stays from hook to hook, as in a pod.
+
+    The files are copies: ops.testing writes them anew for each hook.
+    """
     source = pathlib.Path(charm.__file__).parents[1]
     for name in ("metadata.yaml", "config.yaml", "actions.yaml", "charmcraft.yaml"):
-        if (source / name).exists():
-            (folder / name).symlink_to(source / name)
+        shutil.copy2(source / name, folder / name)
     return folder
 
 

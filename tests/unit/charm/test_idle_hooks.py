@@ -1,6 +1,7 @@
 """Hooks that end before they load anything: what start does anyway, and what nobody listens to."""
 
 import dataclasses
+import pathlib
 
 import ops
 import pytest
@@ -92,3 +93,15 @@ def test_start_does_what_was_left_to_it(fake, monkeypatch, tmp_path):
     out = ctx.run(ctx.on.start(), out)
     assert isinstance(out.unit_status, ops.ActiveStatus)
     assert fake.labels("kubeflow")["istio-injection"] == "enabled"
+
+
+def test_hook_in_a_folder_of_its_own_does_not_write_into_the_checkout(fake, monkeypatch, tmp_path):
+    def written():
+        files = pathlib.Path(charm.__file__).parents[1].glob("*.yaml")
+        return {file: file.stat().st_mtime_ns for file in files}
+
+    before = written()
+    charm_world.connect(fake, monkeypatch)
+    ctx = testing.Context(charm.IstioIntegrator, charm_root=charm_world.root(tmp_path))
+    ctx.run(ctx.on.install(), state())
+    assert written() == before

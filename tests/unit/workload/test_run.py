@@ -182,7 +182,8 @@ async def test_progress_that_the_charm_has_seen_already_is_no_news(
 ):
     """A hook that starts the service anew asks it by a command, and so knows what it counts."""
     cluster.namespace("kubeflow", labels={"istio-injection": "enabled"})
-    cluster.put("pods", pods.pod_json(name="web-0"))
+    # A pod that runs on: stopping a proxy would be progress, too.
+    cluster.put("pods", pods.pod_json(RUNS, name="web-0"))
     file = tmp_path / "facts"
     given = ("--joined=true", "--mesh-namespace=istio-system", f"--charm-facts-file={file}")
     program = program_of(cluster, *given)
