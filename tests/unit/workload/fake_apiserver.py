@@ -22,6 +22,7 @@ from sidecar_lifecycle.shell.kube.client import Client
 
 from tests.unit import api_objects
 from tests.unit.api_objects import Object
+from tests.unit.workload import kubelet
 from tests.unit.workload.fake_proxy import Proxy
 
 Key = tuple[str, str, str]
@@ -75,11 +76,17 @@ class FakeApiserver(api_objects.Objects):
     # What tests do to the cluster.
 
     def put(self, plural: str, item: Object) -> Object:
-        """Create or replace an object, as its owner or the kubelet would."""
+        """Create or replace an object, as its owner or the kubelet would.
+
+        A pod has the phase that the kubelet gives it for its containers' statuses.
+        """
         meta = item["metadata"]
         key = (plural, meta.get("namespace") or "", meta["name"])
         before = self.objects.get(key)
-        item = self.keep(key, copy.deepcopy(item))
+        item = copy.deepcopy(item)
+        if plural == "pods" and "spec" in item:
+            item.setdefault("status", {})["phase"] = _phase(item, before)
+        item = self.keep(key, item)
         self._publish(plural, "MODIFIED" if before else "ADDED", item, before)
         return item
 
@@ -108,9 +115,6 @@ class FakeApiserver(api_objects.Objects):
         pod = copy.deepcopy(self.get("pods", namespace, name))
         statuses = pod["status"]["containerStatuses"]
         next(each for each in statuses if each["name"] == container)["state"] = state
-        if all("terminated" in each["state"] for each in statuses):
-            codes = [each["state"]["terminated"]["exitCode"] for each in statuses]
-            pod["status"]["phase"] = "Failed" if any(codes) else "Succeeded"
         self.put("pods", pod)
 
     def end_watches(self) -> None:
@@ -298,6 +302,15 @@ class FakeApiserver(api_objects.Objects):
         # A pod deleted meanwhile has no kubelet to report.
         with contextlib.suppress(KeyError):
             self.set_state(namespace, name, PROXY, ended)
+
+
+def _phase(pod: Object, before: Object | None) -> str:
+    """Return a pod's phase; it never leaves the last one (`generateAPIPodStatus`)."""
+    if before and before["metadata"]["uid"] == pod["metadata"].get("uid"):
+        last = before["status"]["phase"]
+        if last in kubelet.TERMINAL:
+            return last
+    return kubelet.phase(pod)
 
 
 def _field(part: str, item: Object) -> bool:

@@ -83,7 +83,7 @@ async def test_what_exists_comes_first_then_synced_then_changes(
 
 
 async def test_selectors_are_the_servers_work(cluster: FakeApiserver):
-    cluster.put("pods", pod("done", phase="Succeeded"))
+    cluster.put("pods", pod("done", proxy=pods.ended()))
     cluster.put("pods", pod("always", policy="Always"))
     cluster.put("pods", pod("other", namespace="elsewhere"))
     cluster.put("pods", pod("mine"))
@@ -93,7 +93,7 @@ async def test_selectors_are_the_servers_work(cluster: FakeApiserver):
         labels="security.istio.io/tlsMode",
         fields="status.phase=Running,spec.restartPolicy!=Always",
     ) as follower:
-        cluster.put("pods", pod("mine", phase="Succeeded"))
+        cluster.put("pods", pod("mine", proxy=pods.ended()))
         await until(lambda: len(follower.said) == 3)
         assert follower.said == ["added mine", "synced", "deleted mine"]
 

@@ -113,8 +113,9 @@ async def test_pods_without_their_sidecar_are_found_in_the_namespaces_that_are_l
         cluster.put("pods", elsewhere(namespace, "bare", uid=f"bare-{number}"))
         cluster.put("pods", elsewhere(namespace, "good", uid=f"good-{number}", proxy=True))
     over = elsewhere("team", "over", uid="over")
-    over["status"]["phase"] = "Succeeded"
+    over["spec"]["restartPolicy"] = "Never"
     cluster.put("pods", over)
+    cluster.set_state("team", "over", "main", pods.ended())
 
     found = await subject(cluster).elsewhere()
 
