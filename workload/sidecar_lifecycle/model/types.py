@@ -69,6 +69,30 @@ class RestartRule(Model):
     exitCodes: ExitCodes | None = None
 
 
+class HTTPGetAction(Model):
+    """A request by HTTP."""
+
+    path: str | None = None
+
+
+class OtherAction(Model):
+    """A connection by TCP or gRPC."""
+
+
+class Handler(Model):
+    """How a probe or a hook calls its container; none of the three when it runs a command."""
+
+    httpGet: HTTPGetAction | None = None
+    tcpSocket: OtherAction | None = None
+    grpc: OtherAction | None = None
+
+
+class Lifecycle(Model):
+    """A container's hooks."""
+
+    postStart: Handler | None = None
+
+
 class Container(Model):
     """A container of any kind, as the pod's specification has it."""
 
@@ -76,6 +100,8 @@ class Container(Model):
     image: str | None = None
     restartPolicy: str | None = None
     restartPolicyRules: list[RestartRule] = []
+    startupProbe: Handler | None = None
+    lifecycle: Lifecycle | None = None
 
 
 class PodSpec(Model):

@@ -1,0 +1,50 @@
+"""Pods that cannot start with a classic proxy, because an init container waits for that proxy.
+
+A native init container (restartPolicy Always) blocks the containers after it until its startup
+probe and its postStart hook have succeeded (Kubernetes pkg/kubelet/kuberuntime,
+`computeInitContainerActions`). istiod redirects those that use HTTP, TCP or gRPC to the proxy
+(istio pkg/kube/inject/app_probe.go, `convertProbe`), and a classic proxy starts after every init
+container. Readiness and liveness probes block no other container.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from integrator_contract import names
+from sidecar_lifecycle.model import types
+
+_FALSE = ("0", "f", "F", "false", "FALSE", "False")
+"""What istiod takes for false (Go's strconv.ParseBool)."""
+_REDIRECTED = ("/app-health/", "/app-lifecycle/")
+"""Prefixes of the paths at which pilot-agent answers for a container (`FormatProberURL`)."""
+
+
+def blocking_container(
+    init_containers: Iterable[types.Container],
+    annotations: Mapping[str, str],
+    *,
+    injected: bool = False,
+) -> str | None:
+    """Return the name of the init container that would wait for a classic proxy forever.
+
+    Args:
+        init_containers: Of the pod, in any order.
+        annotations: Of the pod; one of them keeps istiod from redirecting.
+        injected: Whether istiod has already changed the pod. If so, only what it has redirected
+            counts, since the mesh may have this switched off.
+    """
+    if not injected and annotations.get(names.REWRITE_PROBES) in _FALSE:
+        return None
+    return next((each.name for each in init_containers if _blocks(each, injected=injected)), None)
+
+
+def _blocks(container: types.Container, *, injected: bool) -> bool:
+    if container.restartPolicy != "Always" or container.name == names.PROXY:
+        return False
+    hook = container.lifecycle.postStart if container.lifecycle else None
+    handlers = [each for each in (container.startupProbe, hook) if each is not None]
+    if injected:
+        paths = [each.httpGet.path or "" for each in handlers if each.httpGet]
+        return any(path.startswith(_REDIRECTED) for path in paths)
+    return any(each.httpGet or each.tcpSocket or each.grpc for each in handlers)
