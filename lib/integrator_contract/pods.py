@@ -203,8 +203,10 @@ class Settings(PodRules):
     )
     """The one label by which a pod is a member of the mesh in a namespace that is none."""
     hold_application: bool = True
+    mesh_holds: bool = False
+    """Whether MeshConfig holds applications, so that some pods have to decline."""
     native: bool = False
-    """Whether pods that run to completion ask for a native sidecar."""
+    """Whether pods that need a native sidecar ask for one."""
 
     def __post_init__(self) -> None:
         """Refuse what can't be settings, naming the setting."""
@@ -232,7 +234,7 @@ class Settings(PodRules):
     @property
     def changes_lifecycle(self) -> bool:
         """Whether pods get anything beside their place in or outside of the mesh."""
-        return self.hold_application or self.native or bool(self.rules)
+        return self.hold_application or self.mesh_holds or self.native or bool(self.rules)
 
     def document(self) -> dict[str, Any]:
         """Write the settings for JSON."""

@@ -337,6 +337,16 @@ class Reason(enum.StrEnum):
     MESH_PROBE = ("MeshProbe", _ADMISSION, "The charm asks by it what istiod injects.")
     POD_SAYS_ITSELF = ("PodSaysItself", _ADMISSION, "The pod says itself what it wants.")
     NOT_INJECTED = ("NotInjected", _ADMISSION, "The pod is labelled to get no sidecar.")
+    FIRST_CONTAINER = (
+        "FirstContainer",
+        _ADMISSION,
+        "The pod's controller (Juju, KubeRay) expects another container than istio-proxy first.",
+    )
+    OTHER_TEMPLATE = (
+        "OtherTemplate",
+        _ADMISSION,
+        "Its `inject.istio.io/templates` does not name `sidecar`, so no native sidecar is known.",
+    )
     CONFIG_SAYS_ITSELF = (
         "ConfigSaysItself",
         _ADMISSION,

@@ -131,6 +131,8 @@ def assert_case(world: World, case: table.Case) -> None:
     assert metadata.get("labels", {}) == case.all_labels
     assert metadata.get("annotations", {}) == case.all_annotations
     assert images == {**{c["name"]: c["image"] for c in sent}, **case.want_images}
+    ordered = case.in_order(pod["spec"]["containers"])
+    assert [c["name"] for c in spec["containers"]] == [c["name"] for c in ordered]
 
 
 @contextlib.contextmanager

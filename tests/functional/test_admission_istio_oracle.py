@@ -74,7 +74,9 @@ def examples(strategy, number):
 
 
 def assert_istiod_agrees(judge, values):
-    changed = [(value, merged) for value in values if (merged := hold.merge(value).value)]
+    changed = [
+        (value, merged) for value in values if (merged := hold.merge(value, held=True).value)
+    ]
     before = judge([value for value, _ in changed])
     after = judge([merged for _, merged in changed])
     fine = 0
@@ -125,7 +127,7 @@ def test_text_of_any_kind_is_what_it_was_plus_the_hold(judge, number):
 
 def test_the_cases_of_the_table_are_accepted_by_istiod(judge):
     values = [case.annotations.get(table.CONFIG) for case in table.HOLDS]
-    values = [value for value in values if value and hold.merge(value).value]
+    values = [value for value in values if value and hold.merge(value, held=True).value]
 
     fine, changed = assert_istiod_agrees(judge, values)
 
@@ -139,6 +141,6 @@ def test_an_explicit_value_of_the_user_wins(judge, value):
         f"{texts.SNAKE}: {json.dumps(value)}",
         json.dumps({"concurrency": 1, hold.HOLD: value}),
     ]
-    results = [hold.merge(text).value or text for text in values]
+    results = [hold.merge(text, held=True).value or text for text in values]
 
     assert [answer["config"][hold.HOLD] for answer in judge(results)] == [value] * 3

@@ -48,6 +48,7 @@ def sent_as_wanted(case, namespace):
             {**one, "image": case.want_images.get(one["name"], one["image"])}
             for one in spec[field]
         ]
+    spec["containers"] = case.in_order(spec["containers"])
     return pod
 
 

@@ -140,6 +140,7 @@ class Preparation(NamedTuple):
             data_plane=context.data_plane,
             lifecycle_in_model=lifecycle_in_model,
             inject_label=dict([seen.inject_label]),
+            mesh_holds=seen.held,
             native=seen.native,
             **chosen,
         )

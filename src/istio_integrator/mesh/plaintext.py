@@ -20,7 +20,11 @@ def is_in_mesh(pod: cluster.Object) -> bool:
     ambient = (
         cluster.at(pod, "metadata", "annotations").get(names.AMBIENT_REDIRECTION) == "enabled"
     )
-    return ambient or any(container.get("name") == names.PROXY for container in containers)
+    # A proxy with the image `auto` waits for the injector, which has not filled it in.
+    return ambient or any(
+        container.get("name") == names.PROXY and container.get("image") != names.AUTO_IMAGE
+        for container in containers
+    )
 
 
 def is_router(pod: cluster.Object) -> bool:

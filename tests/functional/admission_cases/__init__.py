@@ -1,6 +1,6 @@
 """What new pods get: one table, for the pure function, the policy and the webhook alike."""
 
-from tests.functional.admission_cases import ambient, holds, place, rules
+from tests.functional.admission_cases import ambient, controllers, holds, place, rules
 from tests.functional.admission_cases.case import (
     APPLICATION,
     APPLIED,
@@ -46,6 +46,7 @@ CASES: tuple[Case, ...] = (
     *holds.FULL,
     *holds.HEAVY,
     *holds.NATIVES,
+    *controllers.ADDRESSED,
     *place.SELECTED,
     *ambient.AMBIENT,
     *rules.RULES,

@@ -21,6 +21,7 @@ APPLICATION = "istio-integrator"
 SETTINGS: dict[str, dict[str, Any]] = {
     "hold": {"excluded-pods": "tier in (outside, edge),!keep"},
     "native": {"native": True},
+    "mesh-holds": {"hold-application": False, "mesh-holds": True},
     "neither": {"hold-application": False, "excluded-pods": "alone"},
     "selected": {
         "membership": "selected",
@@ -104,6 +105,8 @@ class Case:
     """Added or changed ones; `applied` is not written here unless the pod had one before."""
     want_images: dict[str, str] = dataclasses.field(default_factory=dict)
     """By container."""
+    want_first: str = ""
+    """The container that is moved to the front."""
     is_marked: bool = True
     """Whether there is place for the annotation that says what is applied."""
     skipped: tuple[str, ...] = ()
@@ -118,6 +121,12 @@ class Case:
             metadata["annotations"] = self.annotations
         spec = {"containers": [container("main", "registry.example/app:1")], **self.spec}
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+    def in_order(self, containers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Put the containers into the order that they have afterwards."""
+        if not self.want_first:
+            return containers
+        return sorted(containers, key=lambda each: each["name"] != self.want_first)
 
     @property
     def all_labels(self) -> dict[str, str]:
@@ -145,6 +154,10 @@ def patched(pod: dict[str, Any], patch: list[dict[str, Any]]) -> dict[str, Any]:
         target: Any = pod
         for part in parents:
             target = target[int(part)] if isinstance(target, list) else target[part]
+        if operation["op"] == "move":
+            assert operation["from"].rpartition("/")[0] == operation["path"].rpartition("/")[0]
+            target.insert(int(last), target.pop(int(operation["from"].rpartition("/")[2])))
+            continue
         # To add where there is null is to replace it.
         assert (target.get(last) is not None) == (operation["op"] == "replace")
         target[last] = operation["value"]

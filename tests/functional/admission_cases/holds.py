@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.functional.admission_cases.case import (
     APPLIED,
     CONFIG,
@@ -16,6 +18,7 @@ from tests.functional.admission_cases.case import (
     SNAKE,
     TO_COMPLETION,
     Case,
+    container,
     filler,
 )
 
@@ -208,13 +211,21 @@ NAMED = (
     left("a merge key", f"a: 1\n<<: {{{KEY}: false}}\n", "ConfigUnclear"),
     left("a merge key in a flow mapping", f"{{a: 1, <<: {{{SNAKE}: false}}}}", "ConfigUnclear"),
     left("a name within a text of JSON", f'{{"a": "not {KEY}: false"}}', "ConfigUnclear"),
-    left("a name that is nested deeply", f"{'{a: ' * 9}{KEY}{'}' * 9}", "ConfigUnclear"),
+    held(
+        "named by a key that is nested deeply",
+        f"{'{a: ' * 9}{{{KEY}: 1}}{'}' * 9}",
+        f"{{{HELD_KEY}, a: {'{a: ' * 8}{{{KEY}: 1}}{'}' * 9}",
+    ),
     left(
         "a name in a long flow mapping",
         f"{{a: {'x' * 4096}, b: {{{KEY}: 1}}}}",
         "ConfigUnclear",
     ),
-    left("a name far to the right", f"{' ' * 65}a: 1 # {KEY}", "ConfigUnclear"),
+    held(
+        "named far to the right",
+        f"{' ' * 65}a: 1 # {KEY}",
+        f"{' ' * 65}{HELD_LINE}{' ' * 65}a: 1 # {KEY}",
+    ),
 )
 
 WIDE = f"{' ' * 64}a: 1\n"
@@ -274,6 +285,16 @@ FULL = (
     ),
 )
 
+TEMPLATES = "inject.istio.io/templates"
+GRPC_AGENT = {TEMPLATES: "grpc-agent"}
+PROBE = {"httpGet": {"path": "/", "port": 9801}}
+
+
+def helped(**fields: Any) -> dict[str, Any]:
+    """Write a pod's spec with a native init container."""
+    return {"initContainers": [container("helper", "a:1", restartPolicy="Always", **fields)]}
+
+
 NATIVES = (
     Case(
         id="native, to completion",
@@ -319,5 +340,56 @@ NATIVES = (
         settings="native",
         spec={**TO_COMPLETION, "hostNetwork": True},
         skipped=("native:HostNetwork", "hold:HostNetwork"),
+    ),
+    *(
+        Case(
+            id=f"native, cannot start with a classic proxy: {name}",
+            settings="native",
+            spec=helped(**fields),
+            want=("native",),
+            want_annotations={NATIVE: "true"},
+            skipped=("hold:NativeSidecar",),
+        )
+        for name, fields in (
+            ("a startup probe", {"startupProbe": PROBE}),
+            ("a hook", {"lifecycle": {"postStart": {"tcpSocket": {"port": 9801}}}}),
+        )
+    ),
+    Case(
+        id="native, can start with a classic proxy",
+        settings="native",
+        spec=helped(readinessProbe=PROBE),
+        want=("hold",),
+        want_annotations=HELD,
+    ),
+    Case(
+        id="native, cannot start with a classic proxy where native ones do not work",
+        spec=helped(startupProbe=PROBE),
+        want=("hold",),
+        want_annotations=HELD,
+    ),
+    Case(
+        id="native, the template has none",
+        settings="native",
+        annotations=GRPC_AGENT,
+        spec=TO_COMPLETION,
+        want=("hold",),
+        want_annotations=HELD,
+        skipped=("native:OtherTemplate",),
+    ),
+    Case(
+        id="native, the pod wants it and its template has none",
+        annotations={**GRPC_AGENT, NATIVE: "true"},
+        want=("hold",),
+        want_annotations=HELD,
+    ),
+    Case(
+        id="native, by the template's name",
+        settings="native",
+        annotations={TEMPLATES: "sidecar"},
+        spec=TO_COMPLETION,
+        want=("native",),
+        want_annotations={NATIVE: "true"},
+        skipped=("hold:NativeSidecar",),
     ),
 )

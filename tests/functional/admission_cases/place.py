@@ -160,6 +160,9 @@ EXCLUSION = (
     Case(id="nothing is wanted", settings="neither"),
 )
 
+LEFTOVER = '{"initContainers": ["istio-init"], "containers": ["istio-proxy"]}'
+"""What the injector has written into a pod whose YAML became a template."""
+
 UNTOUCHED = (
     Case(
         id="a proxy is there",
@@ -185,7 +188,14 @@ UNTOUCHED = (
     Case(
         id="the injector was there",
         annotations={"sidecar.istio.io/status": "{}"},
+        spec={"containers": [container("main", "a:1"), container("istio-proxy", "b:1")]},
         skipped=("all:HasProxy",),
+    ),
+    Case(
+        id="the injector's mark is there, and no proxy",
+        annotations={"sidecar.istio.io/status": LEFTOVER},
+        want=("hold",),
+        want_annotations=HELD,
     ),
     Case(
         id="the pod's label wants no sidecar",
@@ -271,11 +281,11 @@ CUSTOMISED = (
         skipped=("hold:NativeSidecar",),
     ),
     Case(
-        id="customised, and the injector was there",
-        labels={"tier": "outside"},
-        annotations={"sidecar.istio.io/status": "{}"},
+        id="customised, and the injector's mark is there",
+        annotations={"sidecar.istio.io/status": LEFTOVER},
         spec=CUSTOM,
-        skipped=("all:HasProxy",),
+        want=("hold",),
+        want_annotations=HELD,
     ),
 )
 

@@ -179,23 +179,6 @@ def test_every_kind_of_namespace_is_asked_for_by_a_path_of_its_own(workload):
     ]
 
 
-def test_policy_and_webhook_are_asked_about_the_same_pods():
-    policies, *bindings = manifests.render("admission-policy", context(OPTIONS))
-    spec, hooks = policies["spec"], configured()["webhooks"]
-
-    assert [each["metadata"]["name"].rpartition(".")[2] for each in bindings] == [
-        kind for kind, _ in selected()
-    ]
-    for binding, hook in zip(bindings, hooks, strict=True):
-        resources = binding["spec"]["matchResources"]
-        assert resources["namespaceSelector"] == hook["namespaceSelector"]
-        assert hook["rules"] == spec["matchConstraints"]["resourceRules"]
-        assert hook["reinvocationPolicy"] == spec["reinvocationPolicy"]
-        assert [(one["name"], one["expression"]) for one in hook["matchConditions"]] == [
-            (one["name"], one["expression"]) for one in spec["matchConditions"]
-        ]
-
-
 def test_every_template_renders_with_its_context_alone():
     for folder, kind in (
         ("admission-webhook", webhook.WorkloadContext),

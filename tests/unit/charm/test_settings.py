@@ -111,7 +111,9 @@ def test_pods_ask_for_the_hold_unless_the_mesh_holds_them_anyway(found, option, 
     seen = settings.Seen.of(where, before)
     assert settings.Seen.read({"metadata": {"annotations": {names.SEEN: seen.text()}}}) == seen
     wanted = settings.Preparation.of(where, seen, lifecycle_in_model=True)
-    assert wanted.settings.document()["hold-application"] == (option and not held)
+    document = wanted.settings.document()
+    assert document["hold-application"] == (option and not held)
+    assert document["mesh-holds"] == held
 
 
 @pytest.mark.parametrize(

@@ -46,14 +46,10 @@ HARDEST: dict[str, tuple[Callable[[int], str], ...]] = {
     "decide.hold._ODD": (lambda n: "\r\n" * n, lambda n: "\\" * n),
     "decide.hold._FIRST": (lambda n: "\n" * n, lambda n: "\n--" * n, lambda n: "\n---x" * n),
     "decide.hold._KEY": (lambda n: hold.HOLD * n, lambda n: '"' * n),
-    "decide.hold._KEY_IN_FLOW": (
-        lambda n: "{" * n,
-        lambda n: "{" + "w," * n,
-        lambda n: "{" + "{[w,]}," * n + "U",
-        lambda n: "{" + "[" * 5 + "{}," * n,
-    ),
+    "decide.hold._KEY_LINE": (lambda n: hold.HOLD + " " * n,),
     "decide.hold._KEY_WITH_COLON": (lambda n: hold.HOLD * n,),
     "decide.hold._NAMED": (lambda n: "holdApplication" * n, lambda n: "hold_" * n),
+    "decide.hold._ODD_LINE": (lambda n: "<" * n,),
     "decide.hold._ODD_PIECE": (lambda n: '"' + "hold" * n, lambda n: "'" * n),
     "decide.hold._PIECE": (
         lambda n: '"' + '\\"' * n,
@@ -61,11 +57,6 @@ HARDEST: dict[str, tuple[Callable[[int], str], ...]] = {
         lambda n: "'" + "''" * n,
         lambda n: "'" + '"' * n,
         lambda n: " #" * n,
-    ),
-    "decide.hold._PLAIN_FLOW": (
-        lambda n: "{" * n,
-        lambda n: "{" + "{[w,]}," * n + "U",
-        lambda n: "{" + "[" * 5 + "{}," * n,
     ),
     "decide.mutate._EMPTY_PLACE": (
         lambda n: "," + " " * n + "x",
@@ -93,6 +84,18 @@ HARDEST: dict[str, tuple[Callable[[int], str], ...]] = {
     "decide.stale._TAG": (lambda n: "1" * n, lambda n: "1." * n, lambda n: "v1.1" * n),
 }
 ASKED_OF_WHOLE_TEXTS = (
+    "decide.hold._BLANK",
+    "decide.hold._BLOCK",
+    "decide.hold._EMPTY_FLOW",
+    "decide.hold._FIRST",
+    "decide.hold._FLOW",
+    "decide.hold._HEAD",
+    "decide.hold._KEY",
+    "decide.hold._KEY_LINE",
+    "decide.hold._KEY_WITH_COLON",
+    "decide.hold._LONE_FLOW",
+    "decide.hold._ODD_LINE",
+    "decide.hold._ODD_PIECE",
     "pods._REGISTRY",
     "selectors._EQUALITY",
     "pods._OTHERS",
@@ -102,7 +105,7 @@ ASKED_OF_WHOLE_TEXTS = (
     "selectors._SET",
     "selectors._VALUE",
 )
-"""By `fullmatch` only: they are tried at one place of a text, not at each."""
+"""By `match` or `fullmatch` only: they are tried at one place of a text, not at each."""
 
 
 def expressions() -> dict[str, re.Pattern[Any]]:

@@ -15,11 +15,13 @@ SIDECAR = {names.SIDECAR_STATUS: "{}"}
 
 
 def pod(labels=None, annotations=None, *, host_network=False):
+    proxies = [names.PROXY] if annotations == SIDECAR else []
+    containers = [types.Container(name=each) for each in ("main", *proxies)]
     return types.Pod(
         metadata=types.ObjectMeta(
             name="p", namespace="kubeflow", labels=labels or {}, annotations=annotations or {}
         ),
-        spec=types.PodSpec(hostNetwork=host_network, containers=[types.Container(name="main")]),
+        spec=types.PodSpec(hostNetwork=host_network, containers=containers),
     )
 
 
@@ -110,7 +112,7 @@ def test_another_data_plane_lifts_guards():
 def created(labels=None, annotations=None, *, kind="model", **settings):
     sent = creation.Pod(
         metadata=creation.Metadata(labels=labels or {}, annotations=annotations or {}),
-        spec=creation.Spec(containers=[creation.Container(name="main")]),
+        spec=creation.Spec(containers=[types.Container(name="main")]),
     )
     options = {"model": "m", "application": "a", "data_plane": "ambient", **settings}
     return mutate.mutate(sent, pods.Settings(**options), kind)

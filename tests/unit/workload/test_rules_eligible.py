@@ -1,5 +1,7 @@
 """Who should have a sidecar, who has one, and who may be evicted for it."""
 
+import json
+
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
@@ -176,6 +178,11 @@ def test_another_applications_integrator_label_does_not_make_it_ours_elsewhere()
 CUSTOMISED = types.Container(name="istio-proxy", image="auto")
 
 
+def marked(*containers):
+    """Write the injector's annotation as it names what it has added."""
+    return {names.SIDECAR_STATUS: json.dumps({"containers": None, "initContainers": containers})}
+
+
 @pytest.mark.parametrize(
     ("subject", "want"),
     [
@@ -185,12 +192,28 @@ CUSTOMISED = types.Container(name="istio-proxy", image="auto")
         pytest.param(
             pod(initContainers=[types.Container(name="istio-init")]), False, id="init-only"
         ),
-        pytest.param(pod(annotations={names.SIDECAR_STATUS: "{}"}), True, id="status"),
         pytest.param(pod(initContainers=[CUSTOMISED]), False, id="customised-not-injected"),
+        pytest.param(pod(annotations=marked("istio-proxy")), False, id="left-over-mark"),
         pytest.param(
-            pod(annotations={names.SIDECAR_STATUS: "{}"}, initContainers=[CUSTOMISED]),
+            pod(
+                annotations=marked("istio-proxy", "istio-init"),
+                initContainers=[types.Container(name="istio-init")],
+            ),
+            False,
+            id="left-over-mark-and-init",
+        ),
+        pytest.param(
+            pod(annotations=marked("istio-proxy"), initContainers=[CUSTOMISED]),
+            False,
+            id="left-over-mark-and-customised",
+        ),
+        pytest.param(pod(annotations={names.SIDECAR_STATUS: "{}"}), False, id="empty-mark"),
+        pytest.param(
+            pod(
+                annotations=marked("bootstrap"), initContainers=[types.Container(name="bootstrap")]
+            ),
             True,
-            id="customised-and-injected",
+            id="template-without-proxy",
         ),
     ],
 )

@@ -5,7 +5,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sidecar_lifecycle.decide import eligible, stale
+from sidecar_lifecycle.decide import eligible, injector_status, stale
 from sidecar_lifecycle.decide.convergence import facts
 
 from tests.unit.workload import pods
@@ -56,7 +56,7 @@ def test_native_sidecar_is_read_too():
 
 
 HOSTILE = [
-    '{"revision":"other"' + " " * stale.LONGEST_STATUS + "}",
+    '{"revision":"other"' + " " * injector_status.LONGEST_STATUS + "}",
     "[" * 2000,
     '{"a":' + "[" * 2000 + "]" * 2000 + "}",
     "1" * 5000,

@@ -7,18 +7,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from integrator_contract.reasons import Reason
+from sidecar_lifecycle.model import types
 
 MOST_ANNOTATION_BYTES = 256 * 1024
 """Of all annotations together, their keys included: the API server refuses an object with more."""
 MOST_ANNOTATIONS = 1000
-"""How many are counted: CEL's budget ends somewhere above."""
-
-
-class Container(msgspec.Struct, gc=False):
-    """A container's name and image."""
-
-    name: str = ""
-    image: str | None = None
+"""A pod with more of them is left without ours."""
 
 
 class Metadata(msgspec.Struct, gc=False):
@@ -33,8 +27,8 @@ class Metadata(msgspec.Struct, gc=False):
 class Spec(msgspec.Struct, gc=False):
     """A pod's specification."""
 
-    containers: list[Container]
-    initContainers: list[Container] | None = None  # noqa: N815 - the API's name
+    containers: list[types.Container]
+    initContainers: list[types.Container] | None = None  # noqa: N815 - the API's name
     restartPolicy: str | None = None  # noqa: N815 - the API's name
     hostNetwork: bool | None = None  # noqa: N815 - the API's name
 

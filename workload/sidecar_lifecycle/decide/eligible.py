@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from integrator_contract import names, selectors, service
 from integrator_contract.reasons import Reason
+from sidecar_lifecycle.decide import injector_status
 from sidecar_lifecycle.model import types
 
 WORKLOAD_KINDS = ("StatefulSet", "Deployment", "DaemonSet")
@@ -66,15 +67,21 @@ def alive(pod: types.Pod) -> bool:
 
 
 def injected(pod: types.Pod) -> bool:
-    """Tell whether the pod is in the mesh with a proxy of its own, of whichever kind.
+    """Tell whether the pod is in the mesh by containers of its own, whoever has added them.
 
-    The injector's annotation says so, and so does a proxy that somebody else has put there. One
-    with the image `auto` is what the pod customises, and not injected before its image is known.
+    A proxy with the image `auto` is what the pod customises: the injector has not filled it in.
+    The injector's annotation counts only if every container that it lists is there; some
+    templates, such as grpc-simple, add no proxy.
     """
-    if pod.metadata.annotations.get(names.SIDECAR_STATUS):
+    containers = [
+        each.name
+        for each in (*pod.spec.containers, *pod.spec.initContainers)
+        if each.image != names.AUTO_IMAGE
+    ]
+    if names.PROXY in containers:
         return True
-    containers = (*pod.spec.containers, *pod.spec.initContainers)
-    return any(each.name == names.PROXY and each.image != names.AUTO_IMAGE for each in containers)
+    added = injector_status.read(pod).added
+    return bool(added) and added.issubset(containers)
 
 
 def in_mesh(pod: types.Pod, scope: Scope) -> bool:

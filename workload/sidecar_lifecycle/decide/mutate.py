@@ -1,6 +1,7 @@
 """What a new pod gets: a pure function from a pod and settings to a JSON patch with reasons.
 
-The policy of the charm (`templates/admission-policy`) says the same in CEL.
+The API server calls the webhook again after istiod, so a pod may come with the proxy that istiod
+has just added. Such a pod keeps everything but the order of its containers.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, TypeAlias
 from integrator_contract import names, namespaces, pods, selectors
 from integrator_contract.reasons import Reason
 
-from . import creation, hold
+from . import creation, first_container, hold, startable
 
 
 def mutate(
@@ -31,11 +32,17 @@ def mutate(
         draft.skip("all", untouchable)
         return draft.result()
     ours = kind == "model" and is_ours(draft.labels, settings)
+    is_served = not ours and (settings.lifecycle_in_model or kind != "model")
+    if _has_own_proxy(pod.spec):
+        draft.skip("all", Reason.HAS_PROXY)
+        if is_served:
+            _order(draft)
+        return draft.result()
     if kind == "model":
         _membership(draft, settings, ours=ours)
         if names.PROBE in draft.labels:
             draft.annotations[names.SETTINGS] = settings.revision
-    if not ours and (settings.lifecycle_in_model or kind != "model"):
+    if is_served:
         for change in (*_ANNOTATING.values(), *_OTHERS.values()):
             change(draft, settings)
     return draft.result()
@@ -57,8 +64,6 @@ def _untouchable(pod: creation.Pod) -> Reason | None:
         return Reason.MIRROR_POD
     if names.MESH_PROBE in (pod.metadata.labels or {}):
         return Reason.MESH_PROBE
-    if names.SIDECAR_STATUS in annotations or _has_own_proxy(pod.spec):
-        return Reason.HAS_PROXY
     return None
 
 
@@ -74,6 +79,9 @@ def _has_own_proxy(spec: creation.Spec) -> bool:
     )
 
 
+_SIDECAR_TEMPLATE = "sidecar"
+
+
 class _Draft:
     """A pod on its way through the changes."""
 
@@ -85,11 +93,35 @@ class _Draft:
         self.labels = dict(self.sent)
         self.annotations = dict(pod.metadata.annotations or {})
         self.images: list[tuple[str, str]] = []
+        self.first = 0
+        """The index of the container that comes first."""
         self.applied: list[str] = []
         self.skipped: list[creation.Skip] = []
 
     def skip(self, change: str, reason: Reason) -> None:
         self.skipped.append(creation.Skip(change, reason, reason.meaning))
+
+    @property
+    def addressed(self) -> str | None:
+        """The container that the pod's controller expects to be the first, if it expects one."""
+        spec = self.pod.spec
+        inits = [each.name for each in spec.initContainers or ()]
+        return first_container.addressed(self.sent, inits, [each.name for each in spec.containers])
+
+    @property
+    def can_be_native(self) -> bool:
+        """Whether the pod's injection template knows native sidecars, as far as is known.
+
+        Of Istio's templates only `sidecar`, the default one, does (istio
+        manifests/charts/istio-control/istio-discovery/files).
+        """
+        templates = self.annotations.get(names.TEMPLATES, _SIDECAR_TEMPLATE)
+        return _SIDECAR_TEMPLATE in (each.strip() for each in templates.split(","))
+
+    @property
+    def is_native(self) -> bool:
+        """Whether the pod asks for a native sidecar and gets one."""
+        return self.annotations.get(names.NATIVE_SIDECAR) == "true" and self.can_be_native
 
     @property
     def outside(self) -> Reason | None:
@@ -114,6 +146,9 @@ class _Draft:
             *_map_patch("/metadata/labels", metadata.labels, self.labels),
             *({"op": "replace", "path": path, "value": image} for path, image in self.images),
         ]
+        if self.first:
+            source = f"/spec/containers/{self.first}"
+            patch.append({"op": "move", "from": source, "path": "/spec/containers/0"})
         return creation.Mutation(patch, tuple(self.applied), tuple(self.skipped))
 
     def _leave_annotations(self) -> None:
@@ -226,15 +261,25 @@ def _ports(draft: _Draft, settings: pods.Settings) -> None:
 
 
 def _native(draft: _Draft, settings: pods.Settings) -> None:
-    if not settings.native or draft.pod.spec.restartPolicy in (None, "", "Always"):
+    if not settings.native or not _needs_native(draft):
         return
     if draft.outside:
         draft.skip("native", draft.outside)
     elif names.NATIVE_SIDECAR in draft.annotations:
         draft.skip("native", Reason.POD_SAYS_ITSELF)
+    elif not draft.can_be_native:
+        draft.skip("native", Reason.OTHER_TEMPLATE)
     else:
         draft.annotations[names.NATIVE_SIDECAR] = "true"
         draft.applied.append("native")
+
+
+def _needs_native(draft: _Draft) -> bool:
+    """Tell whether a classic proxy would keep the pod from completing, or from starting."""
+    spec = draft.pod.spec
+    if spec.restartPolicy not in (None, "", "Always"):
+        return True
+    return startable.blocking_container(spec.initContainers or (), draft.annotations) is not None
 
 
 def _hold(draft: _Draft, settings: pods.Settings) -> None:
@@ -242,16 +287,35 @@ def _hold(draft: _Draft, settings: pods.Settings) -> None:
         return
     if draft.outside:
         draft.skip("hold", draft.outside)
-        return
-    if draft.annotations.get(names.NATIVE_SIDECAR) == "true":
+    elif draft.is_native:
         draft.skip("hold", Reason.NATIVE_SIDECAR)
-        return
-    merge = hold.merge(draft.annotations.get(names.PROXY_CONFIG))
+    elif draft.addressed:
+        draft.skip("hold", Reason.FIRST_CONTAINER)
+    else:
+        _merge_hold(draft, "hold", held=True)
+
+
+def _no_hold(draft: _Draft, settings: pods.Settings) -> None:
+    """Keep the mesh's own hold from putting the proxy before the addressed container."""
+    if settings.mesh_holds and draft.addressed and not draft.outside and not draft.is_native:
+        _merge_hold(draft, "no-hold", held=False)
+
+
+def _merge_hold(draft: _Draft, change: str, *, held: bool) -> None:
+    merge = hold.merge(draft.annotations.get(names.PROXY_CONFIG), held=held)
     if merge.reason is not None:
-        draft.skip("hold", merge.reason)
+        draft.skip(change, merge.reason)
     elif merge.value is not None:
         draft.annotations[names.PROXY_CONFIG] = merge.value
-        draft.applied.append("hold")
+        draft.applied.append(change)
+
+
+def _order(draft: _Draft) -> None:
+    """Move the addressed container to the front."""
+    containers = [each.name for each in draft.pod.spec.containers]
+    if draft.addressed and draft.addressed != containers[0]:
+        draft.first = containers.index(draft.addressed)
+        draft.applied.append("order")
 
 
 def full_image(image: str) -> str:
@@ -298,7 +362,8 @@ _ANNOTATING: _Changes = {
     "ports": _ports,
     "native": _native,
     "hold": _hold,
+    "no-hold": _no_hold,
 }
 _OTHERS: _Changes = {"images": _images, "labels": _labels}
-CHANGES = ("excluded", "inject", *_ANNOTATING, *_OTHERS)
+CHANGES = ("excluded", "inject", *_ANNOTATING, *_OTHERS, "order")
 """What can be done to a pod at its creation, in the order and the words of its annotation."""

@@ -5,21 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-import msgspec
-
 from integrator_contract import names
+from sidecar_lifecycle.decide import injector_status
 from sidecar_lifecycle.model import types
 
 _TAG = re.compile(r"v?(\d{1,6})\.(\d{1,6})(?:\.(\d{1,6}))?(?!\d)", re.ASCII)
 """A version at the beginning of a tag, each part of it shorter than any number is long."""
-LONGEST_STATUS = 64 * 1024
-"""Characters of the injector's annotation that are read; it writes some hundred."""
 LONGEST_REVISION = 63
 """Characters of a revision, which is the value of a label."""
-
-
-class _Injected(msgspec.Struct):
-    revision: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +46,7 @@ def behind(pod: types.Pod, now: Proxy) -> str:
 
 
 def _revision(pod: types.Pod) -> str:
-    text = pod.metadata.annotations.get(names.SIDECAR_STATUS, "")
-    if len(text) > LONGEST_STATUS:
-        return ""
-    try:
-        revision = msgspec.json.decode(text, type=_Injected).revision
-    except (ValueError, RecursionError):
-        return ""
+    revision = injector_status.read(pod).revision
     return revision if len(revision) <= LONGEST_REVISION else ""
 
 

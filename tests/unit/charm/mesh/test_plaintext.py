@@ -7,7 +7,7 @@ from istio_integrator.mesh import plaintext
 LABELS = {"operator.juju.is/name": "modeloperator"}
 
 
-def pod(*, annotations=None, init=(), containers=("juju-operator",)):
+def pod(*, annotations=None, init=(), containers=("juju-operator",), image="proxy:1"):
     return {
         "metadata": {
             "name": "modeloperator-x",
@@ -17,7 +17,7 @@ def pod(*, annotations=None, init=(), containers=("juju-operator",)):
         },
         "spec": {
             "containers": [{"name": name} for name in containers],
-            "initContainers": [{"name": name} for name in init],
+            "initContainers": [{"name": name, "image": image} for name in init],
         },
     }
 
@@ -28,6 +28,7 @@ def pod(*, annotations=None, init=(), containers=("juju-operator",)):
         pytest.param(pod(), False, id="as it should be"),
         pytest.param(pod(containers=("juju-operator", "istio-proxy")), True, id="classic"),
         pytest.param(pod(init=("istio-proxy",)), True, id="native"),
+        pytest.param(pod(init=("istio-proxy",), image="auto"), False, id="not injected yet"),
         pytest.param(
             pod(annotations={"ambient.istio.io/redirection": "enabled"}), True, id="ambient"
         ),

@@ -156,7 +156,10 @@ def _as_json(pod: creation.Pod, mutation: creation.Mutation) -> str:
 def _as_text(pod: creation.Pod, namespace: str, mutation: creation.Mutation) -> str:
     lines = [f"{namespace}/{_name(pod)}: {', '.join(mutation.applied) or 'nothing'}"]
     for operation in mutation.patch:
-        value = json.dumps(operation["value"], ensure_ascii=False)
-        lines.append(f"  {operation['op']} {operation['path']} {value}")
+        if operation["op"] == "move":
+            lines.append(f"  move {operation['from']} to {operation['path']}")
+        else:
+            value = json.dumps(operation["value"], ensure_ascii=False)
+            lines.append(f"  {operation['op']} {operation['path']} {value}")
     lines += [f"  no {skip.change} ({skip.reason}): {skip.message}" for skip in mutation.skipped]
     return "\n".join(map(command.printable, lines))
