@@ -1,0 +1,235 @@
+"""The order of containers in pods of Juju units, with a real istiod and a real webhook of ours.
+
+Nothing runs: what matters is the pod that the API server would store. Two combinations cannot be
+mended by admission, and are asserted as they are.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.server
+import json
+import ssl
+import threading
+import time
+
+import pytest
+
+from istio_integrator.admission import webhook
+from istio_integrator.kube import cluster
+from testbed import certificates
+from tests import waiting
+from tests.functional import admission_cases as table
+from tests.functional import admission_world, loopback_istiod, loopback_webhook
+
+CLASSIC = "values.pilot.env.ENABLE_NATIVE_SIDECARS=false"
+HOLDS = {
+    "": (),
+    "MeshConfig": ("meshConfig.defaultConfig.holdApplicationUntilProxyStarts=true",),
+    "Helm value": ("values.global.proxy.holdApplicationUntilProxyStarts=true",),
+}
+"""Who holds applications by default, and by which setting of the installation."""
+UNIT = {
+    "initContainers": [table.container("charm-init", "a:1")],
+    "containers": [table.container(name, f"{name}:1") for name in ("charm", "db", "web")],
+}
+LAST = ["charm", "db", "web", "istio-proxy"]
+MOVED = ["charm", "istio-proxy", "db", "web"]
+BROKEN = ["istio-proxy", "charm", "db", "web"]
+UNSERVED = "units-unserved"
+"""A namespace of the mesh that our webhook does not serve."""
+
+
+class Mesh:
+    """An istiod with classic sidecars, whose hold and reinvocation can be changed."""
+
+    def __init__(self, api, installed):
+        self.api = api
+        self.installed = installed
+
+    def order(self, namespace, annotations=None):
+        """Return the names of the containers that a unit's pod would have."""
+        case = table.Case(id="", spec=UNIT, annotations=annotations or {})
+        created = self.api.create(case.pod(namespace), dry_run=True)
+        return [each["name"] for each in created["spec"]["containers"]]
+
+    def hold(self, held_by):
+        """Hold applications by this setting alone, and wait until istiod has read it."""
+        self.installed.configure(CLASSIC, *HOLDS[held_by])
+        want = BROKEN if held_by else LAST
+        assert waiting.eventually(lambda: self.order(UNSERVED) == want, 30), self.order(UNSERVED)
+
+    @contextlib.contextmanager
+    def reinvoked(self):
+        """Have istiod called again when a later webhook has changed the pod."""
+        self._reinvoke("IfNeeded")
+        try:
+            yield
+        finally:
+            self._reinvoke("Never")
+
+    def _reinvoke(self, policy):
+        kind = cluster.kind("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration")
+        found = self.api.get(kind, loopback_istiod.CONFIGURATION)
+        for hook in found["webhooks"]:
+            hook["reinvocationPolicy"] = policy
+        found["metadata"] = {"name": found["metadata"]["name"]}
+        self.api.apply(found)
+        # Nothing shows when the API server has noticed.
+        time.sleep(1)
+
+
+@pytest.fixture(scope="module")
+def mesh(client, kubeconfig, tmp_path_factory):
+    """A mesh, and namespaces in it."""
+    api = cluster.Cluster(client)
+    folder = tmp_path_factory.mktemp("istiod")
+    with loopback_istiod.installed(api, kubeconfig, folder, CLASSIC) as installed:
+        names = [UNSERVED, *map("units-{}".format, ("hold", "mesh-holds"))]
+        for name in names:
+            metadata = {"name": name, "labels": admission_world.INJECTED}
+            api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+        yield Mesh(api, installed)
+        for name in names:
+            api.delete(api.get(cluster.NAMESPACE, name))
+
+
+@pytest.fixture(scope="module")
+def ours(mesh, tmp_path_factory):
+    """Our webhook: with the hold for pods, and as it is where MeshConfig holds."""
+    world = admission_world.World(mesh.api, "units")
+    owners = []
+    with contextlib.ExitStack() as stack:
+        for name in ("hold", "mesh-holds"):
+            values = admission_world.wanted(name, world.model(name)).settings.document()
+            folder = tmp_path_factory.mktemp("webhook") / name
+            server = stack.enter_context(loopback_webhook.serving(folder, values))
+            owners.append(loopback_webhook.configure(world, name, server, server.material.bundle))
+            world.wait_until_mutated(world.model(name))
+        yield
+        for owner in owners:
+            owner.remove(webhook.CONFIGURATION_FOLDER)
+
+
+SERVED = {"": "units-hold", "MeshConfig": "units-mesh-holds", "Helm value": "units-hold"}
+"""The namespace with the settings that the charm writes for such a mesh."""
+
+
+@pytest.mark.usefixtures("ours")
+@pytest.mark.parametrize(
+    ("held_by", "want"), [("", LAST), ("MeshConfig", LAST), ("Helm value", MOVED)]
+)
+def test_charm_is_the_first_container_whoever_holds(mesh, held_by, want):
+    mesh.hold(held_by)
+
+    assert mesh.order(SERVED[held_by]) == want
+
+
+@pytest.mark.usefixtures("ours")
+def test_charm_is_the_first_container_of_a_unit_that_asks_for_the_hold(mesh):
+    mesh.hold("")
+    asked = {table.CONFIG: table.HOLD}
+
+    assert mesh.order(UNSERVED, asked) == BROKEN
+    assert mesh.order(SERVED[""], asked) == MOVED
+
+
+@pytest.mark.usefixtures("ours")
+@pytest.mark.parametrize(
+    ("held_by", "want"), [("", LAST), ("MeshConfig", LAST), ("Helm value", BROKEN)]
+)
+def test_reinvoked_istiod_restores_its_own_order_only_by_the_helm_value(mesh, held_by, want):
+    mesh.hold(held_by)
+    with mesh.reinvoked():
+        assert mesh.order(SERVED[held_by]) == want
+
+
+@pytest.mark.parametrize(
+    ("held_by", "want"), [("", LAST), ("MeshConfig", BROKEN), ("Helm value", BROKEN)]
+)
+def test_unit_without_our_webhook_has_what_its_mesh_gives_it(mesh, held_by, want):
+    mesh.hold(held_by)
+
+    assert mesh.order(UNSERVED) == want
+
+
+class _Agents(http.server.BaseHTTPRequestHandler):
+    """Another team's webhook, which puts an agent in front of every pod's containers."""
+
+    def do_POST(self):
+        request = json.loads(self.rfile.read(int(self.headers["content-length"])))["request"]
+        agent = table.container("agent", "a:1")
+        patch = [{"op": "add", "path": "/spec/containers/0", "value": agent}]
+        response = {
+            "uid": request["uid"],
+            "allowed": True,
+            "patchType": "JSONPatch",
+            "patch": base64.b64encode(json.dumps(patch).encode()).decode(),
+        }
+        review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
+        body = json.dumps({**review, "response": response}).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        """Say nothing."""
+
+
+@contextlib.contextmanager
+def other_team(api, name, folder):
+    """Serve that webhook under a name that decides when it is called."""
+    authority = certificates.Authority(folder)
+    pair = authority.server("team", ["localhost"], ["127.0.0.1"])
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Agents)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.certificate, pair.key)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    bundle = base64.b64encode(authority.pair.certificate.read_bytes()).decode()
+    named = {"matchLabels": {"kubernetes.io/metadata.name": "units-hold"}}
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
+    hook = {
+        "name": "agents.team.example",
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "clientConfig": {
+            "url": f"https://localhost:{server.server_port}/",
+            "caBundle": bundle,
+        },
+        "namespaceSelector": named,
+        "rules": [{**rule, "operations": ["CREATE"]}],
+    }
+    applied = api.apply(
+        {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "MutatingWebhookConfiguration",
+            "metadata": {"name": name},
+            "webhooks": [hook],
+        }
+    )
+    try:
+        yield
+    finally:
+        api.delete(applied)
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.usefixtures("ours")
+@pytest.mark.parametrize("name", ["0-a-team", "z-team"])
+@pytest.mark.parametrize("held_by", ["", "Helm value"])
+def test_charm_comes_before_the_container_of_another_teams_webhook(mesh, tmp_path, name, held_by):
+    mesh.hold(held_by)
+    with other_team(mesh.api, name, tmp_path):
+        found = waiting.eventually(
+            lambda: next(
+                (order for order in [mesh.order("units-hold")] if "agent" in order), None
+            ),
+            20,
+        )
+    assert sorted(found) == sorted(["agent", *LAST])
+    assert found[0] == "charm"
