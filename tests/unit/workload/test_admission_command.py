@@ -77,6 +77,9 @@ items:
 - kind: Pod
   metadata: {generateName: two-, namespace: other, labels: {app.kubernetes.io/name: a}}
   spec: {containers: [{name: main}], hostNetwork: true}
+- kind: Pod
+  metadata: {name: three, namespace: other}
+  spec: {initContainers: [{name: charm-init}], containers: [{name: istio-proxy}, {name: charm}]}
 """
     (tmp_path / "pods.yaml").write_text(pods)
     return tmp_path
@@ -91,7 +94,7 @@ def run(files, *arguments, source="pods.yaml"):
 def test_mutate_prints_one_object_per_pod(files, capsys):
     assert run(files, "--output", "json") == 0
 
-    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    first, second, _ = map(json.loads, capsys.readouterr().out.splitlines())
     assert (first["name"], first["applied"], first["skipped"]) == ("one", ["excluded"], [])
     assert [operation["op"] for operation in first["patch"]] == ["add", "add"]
     assert (second["name"], second["patch"]) == ("two-…", [])
@@ -107,6 +110,10 @@ def test_mutate_says_it_to_people(files, capsys):
         '  add /metadata/labels/sidecar.istio.io~1inject "false"',
         "other/two-…: nothing",
         "  no hold (HostNetwork): Pods on the node's network never get a sidecar.",
+        "other/three: order",
+        '  add /metadata/annotations {"istio-integrator.charmhub.io/applied": "order"}',
+        "  move /spec/containers/1 to /spec/containers/0",
+        "  no all (HasProxy): The pod already has an istio-proxy.",
     ]
 
 
