@@ -48,7 +48,7 @@ def parser() -> argparse.ArgumentParser:
         "python -m testbed up --wait",
         "python -m testbed status --output json",
         "python -m testbed shell",
-        "python -m testbed juju deploy . --trust --resource lifecycle-image=workload",
+        "python -m testbed juju deploy ./build/istio-integrator.charm --trust",
         "python -m testbed down",
     )
     root.add_argument(

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from testbed import command_line, errors, images, paths
-from testbed.juju import bootstrap, display, pack
+from testbed import command_line, errors, images
+from testbed.juju import bootstrap, display
 from testbed.juju.client import ActionFailedError, Juju, JujuError
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ EXAMPLES = {
     "destroy-model": ["kubeflow"],
     "model-config": ["", "update-status-hook-interval=0"],
     "deploy": [
-        ". --trust --resource lifecycle-image=workload",
+        "./build/istio-integrator.charm --trust --resource lifecycle-image=workload",
         "./build/istio-integrator.charm mesh --config hosts=kubeflow.example",
     ],
-    "refresh": ["istio-integrator --path ."],
+    "refresh": ["istio-integrator --path ./build/istio-integrator.charm"],
     "config": ["istio-integrator --format json", "istio-integrator hosts=kubeflow.example"],
     "trust": ["istio-integrator --scope cluster"],
     "integrate": ["istio-integrator:ingress kfp-ui:ingress"],
@@ -43,7 +43,6 @@ EXAMPLES = {
     "status": ["", "--relations", "--format json"],
     "show-unit": ["istio-integrator/0 --format json"],
     "debug-log": ["--tail --include istio-integrator/0"],
-    "wait-for": ["application istio-integrator --timeout 10m"],
     "fake-app": ["kfp-ui --endpoint ingress --databag ingress.yaml --role requires"],
     "lead": ["istio-integrator/1"],
 }
@@ -94,7 +93,7 @@ def parser() -> argparse.ArgumentParser:
         "testbed juju",
         "A stand-in for Juju: enough of it for charms to live on the testbed.",
         "python -m testbed juju add-model kubeflow",
-        "python -m testbed juju deploy . --trust --resource lifecycle-image=workload",
+        "python -m testbed juju deploy ./build/istio-integrator.charm --trust",
         "python -m testbed juju status --format json",
         "python -m testbed juju run istio-integrator/0 list-uninjected",
     )
@@ -121,7 +120,7 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("--no-prompt", action="store_true", help="accepted: there is no prompt")
     command = add("model-config", _model_config, "Show or set model options.", "values*")
     command.add_argument("--reset", default="")
-    command = add("deploy", _deploy, "Deploy a charm: a folder or a .charm file.", "charm")
+    command = add("deploy", _deploy, "Deploy a charm, a .charm file.", "charm")
     command.add_argument("app", nargs="?", default="")
     command.add_argument("--trust", action="store_true")
     command.add_argument("-n", "--num-units", type=int, default=1)
@@ -165,9 +164,6 @@ def _add_observing(add: Callable[..., argparse.ArgumentParser]) -> None:
     command = add("debug-log", _debug_log, "Show the model's log.")
     command.add_argument("--tail", action="store_true", help="and follow it")
     command.add_argument("--include", default="", help="only lines of this unit or application")
-    command = add("wait-for", _wait_for, "Wait for an application's status.", "words*")
-    command.add_argument("--status", default="active", help="or `gone`")
-    command.add_argument("--timeout", type=_seconds, default=300.0)
     command = add("fake-app", _fake_app, "Create or change a scripted application.", "name")
     command.add_argument("--endpoint", required=True)
     command.add_argument("--databag", type=Path, required=True, help="YAML: application, unit")
@@ -298,15 +294,6 @@ def _debug_log(session: Session) -> None:
                 print(line, flush=True)
 
 
-def _wait_for(session: Session) -> None:
-    words = [word for word in session.arguments.words if word != "application"]
-    for app in words:
-        if session.arguments.status == "gone":
-            session.juju.wait_gone(app, session.arguments.timeout)
-        else:
-            session.juju.wait_for(app, session.arguments.status, session.arguments.timeout)
-
-
 def _fake_app(session: Session) -> None:
     arguments = session.arguments
     data: dict[str, Any] = yaml.safe_load(arguments.databag.read_text()) or {}
@@ -322,14 +309,12 @@ def _lead(session: Session) -> None:
 
 
 def _charm(session: Session, text: str) -> Path:
-    """The packed charm in the controller's folder, packed now if a source folder was given."""
+    """Copy a packed charm into the controller's folder; Juju 3.6 and 4.0 refuse a folder."""
     charms = session.testbed.state_dir / "juju" / "charms"
     charms.mkdir(parents=True, exist_ok=True)
     source = Path(text)
-    if text == paths.PRODUCT and not source.exists():
-        source = paths.SOURCE
     if source.is_dir():
-        return pack.pack(source, charms)
+        raise JujuError("deploying from directory not supported")
     if not source.is_file():
         raise JujuError(f"no charm at {source}")
     target = charms / source.name

@@ -23,6 +23,10 @@ def document(value: Any) -> str:
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000)
 
 
+LONGEST_MESSAGE = 120
+"""Characters of a message in the table; Juju 3.6 and 4.0 cut what is longer."""
+
+
 def status(found: dict[str, Any], *, relations: bool = False) -> str:
     """Render what `status --format json` gives, on request with the relations."""
     model = found["model"]
@@ -38,7 +42,7 @@ def status(found: dict[str, Any], *, relations: bool = False) -> str:
                 shown["current"],
                 f"{present}/{application['scale']}",
                 application["charm"],
-                shown.get("message", ""),
+                cut(shown.get("message", "")),
             )
         )
         for unit, details in application["units"].items():
@@ -49,7 +53,7 @@ def status(found: dict[str, Any], *, relations: bool = False) -> str:
                     workload["current"],
                     agent["current"],
                     details["address"],
-                    workload.get("message") or agent.get("message", ""),
+                    cut(workload.get("message") or agent.get("message", "")),
                 )
             )
     head = table(
@@ -78,6 +82,11 @@ def _relations(found: dict[str, Any]) -> list[Sequence[str]]:
                 for other in others
             ]
     return rows
+
+
+def cut(message: str) -> str:
+    """Cut a message as Juju's table does."""
+    return message if len(message) <= LONGEST_MESSAGE else f"{message[: LONGEST_MESSAGE - 3]}..."
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:

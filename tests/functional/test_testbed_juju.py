@@ -1,5 +1,6 @@
 """The stand-in's objects on a real apiserver: accepted, changed by trust and scale, removed."""
 
+import base64
 import pathlib
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import pytest
 
 from testbed import kubernetes, loopback
 from testbed.juju import client as juju_client
+from testbed.juju.agent import api as agent_api
 from testbed.kit import observer
 from tests import waiting
 
@@ -106,6 +108,81 @@ async def test_application_lives_and_leaves_nothing(juju, charm, api):
     juju.destroy_model()
     assert await api.find("Namespace", MODEL) is None
     assert await api.find("ClusterRole", f"{MODEL}-modeloperator") is None
+
+
+async def test_what_a_forced_removal_leaves_goes_with_the_model(juju, charm, api):
+    """Seen with Juju 4.0.15, which leaves its own objects as well as the charm's."""
+    juju.model = "juju-forced"
+    juju.add_model()
+    juju.deploy(charm)
+
+    async def replicas():
+        found = await api.find("StatefulSet", "plain", "juju-forced")
+        return found and found["spec"]["replicas"]
+
+    async def is_empty():
+        return await replicas() == 0
+
+    await observer.eventually(replicas, 30, "the application's StatefulSet")
+    juju.remove_application("plain", force=True)
+    juju.wait_gone("plain", 30)
+    await observer.eventually(is_empty, 30, "a StatefulSet without pods")
+    for kind, name in (("Service", "plain"), ("Service", "plain-endpoints"), ("Role", "plain")):
+        assert await api.find(kind, name, "juju-forced"), kind
+    assert await api.find("ClusterRole", "juju-forced-plain")
+
+    juju.destroy_model()
+    assert await api.find("ClusterRole", "juju-forced-plain") is None
+    assert await api.find("ClusterRoleBinding", "juju-forced-plain") is None
+
+
+async def test_no_pod_is_introduced_while_juju_cannot_read_one_of_the_application(
+    juju, charm, api, tmp_path
+):
+    """internal/provider/kubernetes/application/application.go, Units: with a held proxy first."""
+    juju.model = "juju-units"
+    juju.add_model()
+    juju.deploy(charm)
+
+    async def configuration():
+        return await api.find("Secret", "plain-application-config", "juju-units")
+
+    secret = await observer.eventually(configuration, 30, "the application's configuration")
+    password = base64.b64decode(secret["data"]["JUJU_K8S_APPLICATION_PASSWORD"]).decode()
+    agent = agent_api.Controller(
+        juju._controller.address,
+        (tmp_path / "juju" / "ca.crt").read_text(),
+        {"model": "juju-units", "application": "plain", "password": password},
+    )
+    podinfo = {"name": "istio-podinfo", "mountPath": "/etc/istio/pod"}
+    proxy = {"name": "istio-proxy", "image": "none", "volumeMounts": [podinfo]}
+    labels = {"fieldRef": {"fieldPath": "metadata.labels"}, "path": "labels"}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "by-hand",
+            "namespace": "juju-units",
+            "labels": {"app.kubernetes.io/name": "plain"},
+        },
+        "spec": {
+            "containers": [proxy, {"name": "charm", "image": "none"}],
+            "serviceAccountName": "plain",
+            "volumes": [{"name": "istio-podinfo", "downwardAPI": {"items": [labels]}}],
+        },
+    }
+    await api.create(pod)
+    with pytest.raises(
+        agent_api.ControllerError, match="finding filesystem info for istio-podinfo"
+    ):
+        agent.call("introduce", pod_name="plain-0", pod_uuid="1")
+
+    await api.delete("Pod", "by-hand", "juju-units")
+    pod["spec"]["containers"].reverse()
+    await api.create({**pod, "metadata": {**pod["metadata"], "name": "in-order"}})
+    assert agent.call("introduce", pod_name="plain-0", pod_uuid="1") == "plain/0"
+    agent.close()
+    juju.destroy_model(force=True)
 
 
 def test_namespace_that_is_there_already_is_not_taken(juju, namespace):

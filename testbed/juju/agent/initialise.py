@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import shutil
+import sys
 import time
 from pathlib import Path
 
@@ -18,6 +19,9 @@ logger = logging.getLogger(__name__)
 
 RETRY = 10.0
 """Seconds between attempts to introduce the pod; Juju waits 10 to 30."""
+
+WORTH_A_RETRY = ("not assigned", "already exists")
+"""Errors that may pass; charm-init ends with any other, and the kubelet starts it again."""
 
 IDENTITIES = """\
 identities:
@@ -69,6 +73,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument("--charm-modified-version", type=int, required=True)
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--bin-dir", type=Path, required=True)
+    parser.add_argument("--profile-dir", type=Path)
     parser.add_argument("--pebble", type=Path, default=Path("/opt/pebble"))
     parser.add_argument("--jujuc", type=Path, default=Path("/opt/jujuc"), help="the hook tools")
     parser.add_argument("--pebble-identities-file", type=Path)
@@ -80,7 +85,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Introduce the pod, copy the programs, write the agent's Pebble layer."""
     configuration = arguments.data_dir / "template-agent.json"
     if not configuration.exists():
-        configuration.write_text(json.dumps(introduce()))
+        try:
+            configuration.write_text(json.dumps(introduce()))
+        except ControllerError as error:
+            print(f"ERROR {error}", file=sys.stderr)
+            return 1
+    if arguments.profile_dir:
+        arguments.profile_dir.mkdir(parents=True, exist_ok=True)
+        (arguments.profile_dir / "juju-introspection.sh").touch()
     copy_programs(arguments.bin_dir, arguments.pebble)
     jujuc.copy(arguments.jujuc, arguments.data_dir)
     if arguments.pebble_identities_file:
@@ -103,7 +115,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def introduce() -> dict[str, str]:
-    """Tell the controller about this pod until it answers with a unit."""
+    """Tell the controller about this pod until it answers with a unit.
+
+    Raises:
+        ControllerError: when it refuses for good.
+    """
     certificate = os.environ["JUJU_K8S_CONTROLLER_CA_CERT"]
     address = os.environ["JUJU_K8S_CONTROLLER_ADDRESSES"].split(",")[0]
     identity = {
@@ -120,6 +136,11 @@ def introduce() -> dict[str, str]:
                     pod_uuid=os.environ["JUJU_K8S_POD_UUID"],
                 )
             except (ControllerError, OSError) as error:
+                may_pass = isinstance(error, OSError) or any(
+                    words in str(error) for words in WORTH_A_RETRY
+                )
+                if not may_pass:
+                    raise
                 logger.warning("not introduced yet: %s", error)
                 time.sleep(RETRY)
                 continue

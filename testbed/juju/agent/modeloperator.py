@@ -45,7 +45,8 @@ def run(_arguments: argparse.Namespace) -> int:
         tls.load_cert_chain(file.name)
     applications = Applications(Kubernetes(), environment["SERVICE_NAMESPACE"])
     port = int(environment["HTTP_PORT"])
-    server = http.server.ThreadingHTTPServer(("", port), _handler(applications))
+    handler = _handler(applications, model_labels(environment))
+    server = http.server.ThreadingHTTPServer(("", port), handler)
     server.daemon_threads = True
     server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -56,12 +57,17 @@ def run(_arguments: argparse.Namespace) -> int:
         time.sleep(3600)
 
 
-def webhook_configuration(environment: Any, authority: str, port: int) -> dict[str, Any]:
-    """The configuration as Juju registers it."""
-    labels = {
+def model_labels(environment: Any) -> dict[str, str]:
+    """The labels by which Juju knows a model's objects."""
+    return {
         "model.juju.is/name": environment["MODEL_NAME"],
         "model.juju.is/id": environment["MODEL_UUID"],
     }
+
+
+def webhook_configuration(environment: Any, authority: str, port: int) -> dict[str, Any]:
+    """The configuration as Juju registers it."""
+    labels = model_labels(environment)
     unlabelled = {"key": "model.juju.is/disable-webhook", "operator": "DoesNotExist"}
     webhook = {
         "name": "admission.juju.is",
@@ -101,8 +107,14 @@ def webhook_configuration(environment: Any, authority: str, port: int) -> dict[s
     }
 
 
-def review(request: dict[str, Any], application: str) -> dict[str, Any]:
-    """Answer an AdmissionReview request: label what an application's account made. Pure."""
+def review(request: dict[str, Any], application: str, model: dict[str, str]) -> dict[str, Any]:
+    """Answer an AdmissionReview request: label what an application's account made. Pure.
+
+    Args:
+        request: What the API server asks.
+        application: Whose account made the object; empty for another account.
+        model: The model's labels, which the object gets, too.
+    """
     response: dict[str, Any] = {"uid": request["uid"], "allowed": True}
     thing = request.get("object")
     if not application or not thing or request["kind"]["kind"] in UNLABELLED_KINDS:
@@ -111,9 +123,10 @@ def review(request: dict[str, Any], application: str) -> dict[str, Any]:
     patch: list[dict[str, Any]] = []
     if labels is None:
         patch.append({"op": "add", "path": "/metadata/labels", "value": {}})
-    verb = "replace" if CREATED_BY in (labels or {}) else "add"
-    path = f"/metadata/labels/{CREATED_BY.replace('/', '~1')}"
-    patch.append({"op": verb, "path": path, "value": application})
+    for key, value in {CREATED_BY: application, **model}.items():
+        verb = "replace" if key in (labels or {}) else "add"
+        path = f"/metadata/labels/{key.replace('/', '~1')}"
+        patch.append({"op": verb, "path": path, "value": value})
     encoded = base64.b64encode(json.dumps(patch).encode()).decode()
     return {**response, "patchType": "JSONPatch", "patch": encoded}
 
@@ -175,14 +188,16 @@ class Applications:
         }
 
 
-def _handler(applications: Applications) -> type[http.server.BaseHTTPRequestHandler]:
+def _handler(
+    applications: Applications, model: dict[str, str]
+) -> type[http.server.BaseHTTPRequestHandler]:
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             request = body["request"]
-            response = review(request, applications.find(request.get("userInfo", {})))
+            response = review(request, applications.find(request.get("userInfo", {})), model)
             answer = json.dumps(
                 {
                     "apiVersion": body["apiVersion"],

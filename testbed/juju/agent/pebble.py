@@ -98,11 +98,20 @@ class Workload:
             except OSError:
                 self._stopped.wait(pace.NOTICE_PAUSE)
                 continue
-            for notice in notices or ():
-                hook = self._hook_of(notice)
-                if hook and not self._run(hook):
+            # All at once: what waits here overtakes the relation hooks that wait for the uniter.
+            events = [(notice, self._event_of(notice)) for notice in notices or ()]
+            for notice, event in events:
+                if event and not self._wait(event):
                     return
                 self._after = notice["last-repeated"]
+
+    def _event_of(self, notice: dict[str, Any]) -> "WorkloadEvent | None":
+        hook = self._hook_of(notice)
+        if hook is None:
+            return None
+        event = WorkloadEvent(hook)
+        self._submit(event)
+        return event
 
     def _hook_of(self, notice: dict[str, Any]) -> Hook | None:
         if notice["type"] == "custom":
@@ -137,6 +146,9 @@ class Workload:
     def _run(self, hook: Hook) -> bool:
         event = WorkloadEvent(hook)
         self._submit(event)
+        return self._wait(event)
+
+    def _wait(self, event: "WorkloadEvent") -> bool:
         while not event.done.wait(1):
             if self._stopped.is_set():
                 return False

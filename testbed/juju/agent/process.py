@@ -95,6 +95,9 @@ def environment(
         "JUJU_CHARM_HTTPS_PROXY": "",
         "JUJU_CHARM_FTP_PROXY": "",
         "JUJU_CHARM_NO_PROXY": "",
+        "JUJU_CHARM_TRACE_CONFIG_HTTP": "",
+        "JUJU_CHARM_TRACE_CONFIG_GRPC": "",
+        "JUJU_CHARM_TRACE_CONFIG_CA_CERT": "",
     }
     result |= {
         name: value

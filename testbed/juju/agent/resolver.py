@@ -36,6 +36,8 @@ class LocalState:
     leader: bool = False
     leader_settings_seen: bool = False
     config_hash: str = ""
+    repeats_config: bool = False
+    """Whether config-changed runs a second time, as in Juju 4.0 after each change."""
     relations: dict[str, LocalRelation] = field(default_factory=dict)
     pending: Hook | None = None
     """A hook that is queued to run next, or that failed and is run again."""
@@ -210,7 +212,7 @@ def _secret(remote: RemoteState) -> Hook | None:
 def _alive(local: LocalState, remote: RemoteState, moment: Moment) -> Step | None:
     if remote.life != "alive":
         return None
-    if local.config_hash != remote.config_hash:
+    if local.config_hash != remote.config_hash or local.repeats_config:
         return Hook(kind="config-changed")
     for key in moment.relation_order:
         step = _relation(key, local.relations.get(key), remote.relations.get(key), dying_unit="")
@@ -309,6 +311,7 @@ def after_success(local: LocalState, hook: Hook, config_hash: str) -> None:
         case "upgrade-charm":
             local.pending = Hook(kind="config-changed")
         case "config-changed":
+            local.repeats_config = local.started and local.config_hash != config_hash
             local.config_hash = config_hash
             if not local.started:
                 local.pending = Hook(kind="start")

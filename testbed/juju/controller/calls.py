@@ -1,6 +1,7 @@
 """Who calls the agent interface, and the errors that it answers with."""
 
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,8 @@ class Call:
     model: Model
     application: Application
     unit_name: str
+    list_pods: Callable[[Model, Application], Awaitable[list[dict[str, Any]]]]
+    """Reads the application's pods from the cluster."""
 
     @property
     def unit(self) -> Unit:
@@ -32,6 +35,11 @@ class Call:
     def touch(self) -> None:
         """Note that the model has changed."""
         self.store.touch(self.model)
+
+    def note_presence(self) -> None:
+        """Note that the unit's agent is connected now."""
+        if unit := self.application.units.get(self.unit_name):
+            unit.seen = time.time()
 
     def claim_leadership(self) -> bool:
         """Take leadership where it is free, renew it where it is ours."""
@@ -58,7 +66,16 @@ class Call:
             raise CallError("this unit is not the leader")
 
 
-def identify(store: Store, identity: dict[str, Any]) -> Call:
+async def no_pods(_model: Model, _application: Application) -> list[dict[str, Any]]:
+    """Read the pods of an application where there is no cluster."""
+    return []
+
+
+def identify(
+    store: Store,
+    identity: dict[str, Any],
+    list_pods: Callable[[Model, Application], Awaitable[list[dict[str, Any]]]] = no_pods,
+) -> Call:
     """Look up who calls.
 
     Raises:
@@ -68,4 +85,4 @@ def identify(store: Store, identity: dict[str, Any]) -> Call:
     application = model.applications.get(identity.get("application", "")) if model else None
     if not model or not application or application.password != identity.get("password"):
         raise CallError("invalid entity name or password")
-    return Call(store, model, application, identity.get("unit", ""))
+    return Call(store, model, application, identity.get("unit", ""), list_pods)

@@ -60,6 +60,10 @@ class Commands:
         self._tend(model)
         return model.uuid
 
+    async def list_pods(self, model: Model, application: Application) -> list[dict[str, Any]]:
+        """Read an application's pods from the cluster; none where there is no cluster."""
+        return await self._substrate.list_pods(model, application) if self._substrate else []
+
     def _do_models(self) -> list[str]:
         return sorted(self._store.models)
 
@@ -259,7 +263,10 @@ class Commands:
         is_real = self._substrate is not None and not application.is_scripted
         if application.life == "dead":
             if self._substrate and is_real:
-                await self._substrate.delete_application(model, application)
+                if application.is_forced:
+                    await self._substrate.abandon_application(model, application)
+                else:
+                    await self._substrate.delete_application(model, application)
             del model.applications[application.name]
             self._store.touch(model)
         elif self._substrate and is_real:

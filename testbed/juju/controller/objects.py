@@ -16,6 +16,9 @@ UNTRUSTED_ROLE = (
 EVERYTHING = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
 OPERATOR = "modeloperator"
 OPERATOR_PORT = 17071
+CONTROLLER = "controller"
+"""The application and the model of Juju's controller."""
+PLACEHOLDER: Object = {"name": "placeholder", "port": 65535, "protocol": "TCP"}
 
 
 def model_labels(model: Model) -> dict[str, str]:
@@ -43,16 +46,27 @@ def namespace(model: Model) -> Object:
 
 
 def rbac(
-    model: str, name: str, labels: dict[str, str], *, cluster: list[Object], own: list[Object]
+    of: Model, name: str, labels: dict[str, str], *, cluster: list[Object], own: list[Object]
 ) -> list[Object]:
-    """A ServiceAccount with a role in the namespace and one in the cluster."""
+    """A ServiceAccount with a role in the namespace and one in the cluster.
+
+    The webhook of the controller's own model labels what has no namespace.
+    """
+    model = of.name
     subjects = [{"kind": "ServiceAccount", "name": name, "namespace": model}]
     cluster_name = f"{model}-{name}"
+    by_controller = {
+        "app.juju.is/created-by": CONTROLLER,
+        "model.juju.is/name": CONTROLLER,
+        "model.juju.is/id": of.controller_uuid,
+    }
     api = "rbac.authorization.k8s.io"
 
     def thing(kind: str, called: str, **content: Any) -> Object:
         meta: Object = {"name": called, "labels": labels}
-        if not kind.startswith("Cluster"):
+        if kind.startswith("Cluster"):
+            meta["labels"] = {**labels, **by_controller}
+        else:
             meta["namespace"] = model
         version = "v1" if kind == "ServiceAccount" else f"{api}/v1"
         return {"apiVersion": version, "kind": kind, "metadata": meta, **content}
@@ -87,7 +101,7 @@ def application_rbac(model: Model, application: Application) -> list[Object]:
     if application.trust:
         own = cluster = EVERYTHING
     labels = {**application_labels(application.name), **model_labels(model)}
-    return rbac(model.name, application.name, labels, cluster=cluster, own=own)
+    return rbac(model, application.name, labels, cluster=cluster, own=own)
 
 
 def model_operator(model: Model, image: str, controller: str, certificate: str) -> list[Object]:
@@ -134,7 +148,7 @@ def model_operator(model: Model, image: str, controller: str, certificate: str) 
     }
     ports = [{"name": "api", "port": OPERATOR_PORT, "targetPort": OPERATOR_PORT}]
     identity = rbac(
-        model.name,
+        model,
         OPERATOR,
         {**labels, **model_labels(model)},
         cluster=[namespaces, webhooks],
@@ -198,7 +212,7 @@ def application_objects(
 
 
 def service(model: Model, application: Application) -> Object:
-    """The application's Service, with the ports that its units opened."""
+    """The application's Service, with the ports that its units opened beside the placeholder."""
     opened = sorted({port for unit in application.units.values() for port in unit.ports})
     ports: list[Object] = [
         {
@@ -216,7 +230,7 @@ def service(model: Model, application: Application) -> Object:
         "spec": {
             "type": "ClusterIP",
             "selector": {"app.kubernetes.io/name": application.name},
-            "ports": ports or [{"name": "placeholder", "port": 65535, "protocol": "TCP"}],
+            "ports": [PLACEHOLDER, *ports],
         },
     }
 

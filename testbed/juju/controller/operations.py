@@ -66,8 +66,9 @@ def deploy(
         config=charms.settings(parts["config"], config),
         resources={**images, **resources},
         password=secrets.token_urlsafe(18),
-        storage_id=secrets.token_hex(4),
+        storage_id=secrets.token_hex(3),
     )
+    application.announced = application.settings()
     model.applications[name] = application
     for endpoint, (role, interface) in application.endpoints().items():
         if role == "peers":
@@ -141,8 +142,12 @@ def remove_units(application: Application, count: int) -> None:
 
 
 def remove_application(model: Model, application: Application, *, force: bool) -> None:
-    """Let an application's units run their last hooks; by force, without hooks."""
+    """Let an application's units run their last hooks; by force, without hooks.
+
+    Juju 4.0.15 runs no hook by force, with a healthy unit neither. Juju 3.6 tries for a minute.
+    """
     application.life, application.scale = "dying", 0
+    application.is_forced = force
     for unit in application.units.values():
         is_ours_to_end = force or application.is_scripted
         unit.life = "dead" if is_ours_to_end else "dying"
@@ -153,9 +158,15 @@ def remove_application(model: Model, application: Application, *, force: bool) -
 
 
 def configure(application: Application, values: dict[str, str], reset: list[str]) -> None:
-    """Set and reset configuration options."""
+    """Set and reset configuration options.
+
+    Juju 4.0.15 runs no hook for what is reset: the charm sees it in its next hook.
+    """
     _require_known("option", dict.fromkeys(reset, ""), application.options)
-    application.config.update(charms.settings(application.options, values))
+    given = charms.settings(application.options, values)
+    application.config.update(given)
+    if given:
+        application.announced = application.settings()
     for name in reset:
         application.config.pop(name, None)
 

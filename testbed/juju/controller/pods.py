@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from testbed.juju import pack
+
 from .state import Application
 
 Object = dict[str, Any]
@@ -11,6 +13,8 @@ CHARM_USERS = {"non-root": 170, "sudoer": 171}
 """User and group ids by metadata's `charm-user`."""
 
 IDENTITIES = "/charm/etc/pebble/identities.yaml"
+AGENT = "charm/bin/containeragent"
+PROFILE = "containeragent/etc/profile.d/juju-introspection.sh"
 
 
 def pod_spec(application: Application, image: str) -> Object:
@@ -23,6 +27,7 @@ def pod_spec(application: Application, image: str) -> Object:
         "serviceAccountName": application.name,
         "automountServiceAccountToken": True,
         "terminationGracePeriodSeconds": 30,
+        "nodeSelector": {"kubernetes.io/arch": pack.architecture()},
         "volumes": [{"name": "charm-data", "emptyDir": {}}],
         "initContainers": [_charm_init(application, image, names, user)],
         "containers": [
@@ -61,6 +66,7 @@ def _charm_init(application: Application, image: str, names: str, user: int | No
             "--charm-modified-version", str(application.charm_modified_version),
             "--data-dir", "/var/lib/juju",
             "--bin-dir", "/charm/bin",
+            "--profile-dir", "/containeragent/etc/profile.d",
             *identity,
         ],
         "env": [
@@ -74,7 +80,8 @@ def _charm_init(application: Application, image: str, names: str, user: int | No
             _mount("/containeragent/pebble", "containeragent/pebble"),
             _mount("/charm/bin", "charm/bin"),
             _mount("/charm/containers", "charm/containers"),
-            _mount("/charm/etc/pebble", "charm/etc/pebble"),
+            _mount("/containeragent/etc/profile.d", "containeragent/etc/profile.d"),
+            *([_mount("/charm/etc/pebble", "charm/etc/pebble")] if user else []),
         ],
         "securityContext": {"runAsUser": user, "runAsGroup": user} if user else {},
     }  # fmt: skip
@@ -100,6 +107,9 @@ def _charm_container(image: str, names: str, user: int | None, *, declared: bool
             _mount("/charm/containers", "charm/containers"),
             _mount("/var/lib/pebble/default", "containeragent/pebble"),
             _mount("/var/log/juju", "containeragent/var/log/juju"),
+            _mount("/usr/bin/juju-introspect", AGENT, read_only=True),
+            _mount("/usr/bin/juju-exec", AGENT, read_only=True),
+            _mount("/etc/profile.d/juju-introspection.sh", PROFILE, read_only=True),
         ],
         **_probes(38812),
     }
@@ -139,7 +149,7 @@ def _workload(
         "volumeMounts": [
             _mount("/charm/bin/pebble", "charm/bin/pebble", read_only=True),
             _mount("/charm/container", f"charm/containers/{name}"),
-            *([_mount("/charm/etc/pebble", "charm/etc/pebble")] if charm_user else []),
+            *([_mount(IDENTITIES, IDENTITIES[1:], read_only=True)] if charm_user else []),
         ],
         **_probes(port),
     }

@@ -51,9 +51,13 @@ class Server:
             method = METHODS.get(request.match_info["method"])
             if method is None:
                 raise CallError(f"unknown method {request.match_info['method']}")
-            call = calls.identify(self._store, body["identity"])
-            result = method(call, **body["parameters"])
-            return await result if inspect.isawaitable(result) else result
+            call = calls.identify(self._store, body["identity"], self._commands.list_pods)
+            call.note_presence()
+            try:
+                result = method(call, **body["parameters"])
+                return await result if inspect.isawaitable(result) else result
+            finally:
+                call.note_presence()
 
         return await _answer(answer)
 

@@ -34,6 +34,8 @@ class Unit(msgspec.Struct):
     address: str = ""
     introduced: bool = False
     """Whether a pod of this unit ever called."""
+    seen: float = 0
+    """When its agent was last connected; 0 before its first call."""
     workload: Status = msgspec.field(default_factory=lambda: Status("waiting", "installing agent"))
     agent: Status = msgspec.field(default_factory=lambda: Status("allocating"))
     uniter_state: dict[str, Any] = {}
@@ -61,10 +63,14 @@ class Application(msgspec.Struct):
     actions: dict[str, Any] = {}
     charm_modified_version: int = 0
     life: str = "alive"
+    is_forced: bool = False
+    """Whether it is removed by force: then Juju's objects stay on the cluster."""
     trust: bool = False
     scale: int = 1
     config: dict[str, Any] = {}
     """What the operator set; defaults are in `options`."""
+    announced: dict[str, Any] = {}
+    """The effective configuration of the last change that runs config-changed: no reset does."""
     resources: Settings = {}
     password: str = ""
     storage_id: str = ""
@@ -196,6 +202,8 @@ class Model(msgspec.Struct):
     """The number that the next relation or action gets."""
     password: str = ""
     """What the model operator shows."""
+    abandoned: list[str] = []
+    """Applications that were removed by force, whose cluster-scoped objects are still there."""
     has_namespace: bool = False
     """Whether the namespace was created: it is not created again when somebody deletes it."""
 

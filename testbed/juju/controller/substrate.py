@@ -85,6 +85,18 @@ class Substrate:
             service = await self._client.find("Service", application.name, model.name)
             application.service_address = service["spec"]["clusterIP"] if service else ""
 
+    async def list_pods(self, model: Model, application: Application) -> list[dict[str, Any]]:
+        """Read an application's pods by the label by which Juju selects them."""
+        selector = f"app.kubernetes.io/name={application.name}"
+        return await self._client.list("Pod", model.name, selector)
+
+    async def abandon_application(self, model: Model, application: Application) -> None:
+        """Scale an application that is removed by force to nothing; its objects stay."""
+        image = application.charm_image or self._image
+        await self._client.apply(objects.stateful_set(model, application, image))
+        self._applied.pop((model.uuid, application.name), None)
+        model.abandoned.append(application.name)
+
     async def delete_application(self, model: Model, application: Application) -> None:
         """Delete an application's objects, and by label what its charm created."""
         for wanted in reversed(
@@ -111,6 +123,10 @@ class Substrate:
         )
         for kind in DELETED_WITH_MODEL:
             await self._delete_all(kind, objects.model_labels(model))
+        # Their labels name the controller's model.
+        for name in (objects.OPERATOR, *model.abandoned):
+            for kind in ("ClusterRoleBinding", "ClusterRole"):
+                await self._client.delete(kind, f"{model.name}-{name}")
         await self._client.delete("Namespace", model.name)
 
     async def _apply(self, key: tuple[str, str], wanted: list[dict[str, Any]]) -> None:

@@ -6,14 +6,17 @@ import json
 import time
 from typing import Any
 
+from . import pod_volumes
 from .calls import Call, CallError
 from .relation_calls import visible_relations
 from .secret_calls import apply_secret_change
 from .state import JUJU_VERSION, Relation, Status
 
 
-def introduce(call: Call, *, pod_name: str, pod_uuid: str) -> str:
+async def introduce(call: Call, *, pod_name: str, pod_uuid: str) -> str:
     """Give a new pod its unit: the number is the pod's ordinal."""
+    pods = await call.list_pods(call.model, call.application)
+    pod_volumes.require_known(call.application.name, pods)
     ordinal = pod_name.rpartition("-")[2]
     unit = call.application.units.get(f"{call.application.name}/{ordinal}")
     if unit is None or call.application.life != "alive" or unit.life == "dead":
@@ -54,7 +57,7 @@ def snapshot(call: Call) -> dict[str, Any]:
         "unit": {
             "life": unit.life,
             "leader": leads,
-            "config_hash": _hash([application.settings(), application.trust, unit.address]),
+            "config_hash": _hash([application.announced, application.trust, unit.address]),
             "relations": visible_relations(call),
             "actions": waiting,
             "secrets": unit.secret_events,

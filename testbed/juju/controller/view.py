@@ -1,12 +1,17 @@
 """What `status`, `show-unit` and `run` show, in Juju's own JSON shape. Pure."""
 
 import datetime
+import time
 from typing import Any
 
 from .calls import CallError
 from .state import JUJU_VERSION, Action, Application, Model, Status, Unit
 
 WORST_FIRST = ("error", "blocked", "maintenance", "waiting", "active", "unknown", "terminated")
+
+
+LOST_AFTER = 30.0
+"""Seconds without its agent after which a unit is lost; an agent's long poll takes 25."""
 
 
 def status(model: Model) -> dict[str, Any]:
@@ -74,15 +79,27 @@ def _application_status(application: Application) -> Status:
     return min(shown, key=lambda s: WORST_FIRST.index(s.status))
 
 
+def is_lost(unit: Unit) -> bool:
+    """Whether a unit's agent has gone away (apiserver/common/unitstatus.go)."""
+    return unit.life != "dead" and 0 < unit.seen < time.time() - LOST_AFTER
+
+
 def _workload_status(unit: Unit) -> Status:
     # A failed hook shows as the workload's error while the agent is idle.
-    return unit.agent if unit.agent.status == "error" else unit.workload
+    if unit.agent.status == "error":
+        return unit.agent
+    if is_lost(unit) and unit.workload.status != "terminated":
+        message = f"agent lost, see 'juju show-status-log {unit.name}'"
+        return Status("unknown", message, since=unit.seen)
+    return unit.workload
 
 
 def _unit(application: Application, unit: Unit) -> dict[str, Any]:
     agent = unit.agent
     if agent.status == "error":
         agent = Status("idle", since=agent.since)
+    if is_lost(unit):
+        agent = Status("lost", "agent is not communicating with the server", since=unit.seen)
     result: dict[str, Any] = {
         "workload-status": _shown(_workload_status(unit)),
         "juju-status": _shown(agent),

@@ -4,6 +4,7 @@ import types
 import pytest
 
 from testbed.juju import bootstrap, cli
+from tests import waiting
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +61,7 @@ def test_removed_application_is_gone_from_status(run, plain):
     run("add-model", "emptied")
     run("deploy", str(plain))
     assert run("remove-application", "plain") == (0, "", "")
-    assert run("wait-for", "plain", "--status", "gone", "--timeout", "10s") == (0, "", "")
+    assert waiting.eventually(lambda: '"plain"' not in run("status", "--format", "json")[1])
 
 
 @pytest.mark.parametrize(
@@ -69,6 +70,7 @@ def test_removed_application_is_gone_from_status(run, plain):
         pytest.param(("status", "-m", "none"), 'model "none" not found', id="model"),
         pytest.param(("config", "-m", "m", "none"), 'application "none" not found', id="app"),
         pytest.param(("deploy", "-m", "m", "/nowhere.charm"), "no charm at", id="charm"),
+        pytest.param(("deploy", "-m", "m", "."), "from directory not supported", id="folder"),
         pytest.param(("status",), "no model", id="no model chosen"),
         pytest.param(("add-model", "m"), 'model "m" already exists', id="model twice"),
     ],
@@ -78,6 +80,11 @@ def test_refusal_is_one_error_line(run, argv, message):
     assert (code, out) == (1, "")
     assert err.startswith("ERROR ")
     assert message in err
+
+
+def test_command_that_juju_4_does_not_have_is_none_here(run):
+    with pytest.raises(SystemExit):
+        run("wait-for", "application", "plain")
 
 
 @pytest.mark.parametrize(

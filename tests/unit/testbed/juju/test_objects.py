@@ -8,6 +8,10 @@ from testbed.juju.agent import modeloperator
 from testbed.juju.controller import objects, operations, pods
 from testbed.juju.controller.state import Model
 
+CREATED_BY = "app.juju.is/created-by"
+BY = "/metadata/labels/app.juju.is~1created-by"
+NAME = "/metadata/labels/model.juju.is~1name"
+
 
 @pytest.fixture
 def model():
@@ -79,32 +83,21 @@ def test_non_root_charm_user_owns_the_volume_and_the_pebbles(model, plain):
     assert workload["args"][-2:] == ["--identities", pods.IDENTITIES]
 
 
-def test_service_has_a_placeholder_until_a_port_is_open(model, plain):
-    application = deploy(model, plain)
-    assert [p["port"] for p in objects.service(model, application)["spec"]["ports"]] == [65535]
-    application.units["plain/0"].ports = ["8080/tcp"]
-    assert objects.service(model, application)["spec"]["ports"] == [
-        {"name": "juju-8080-tcp", "port": 8080, "protocol": "TCP"}
-    ]
-
-
 @pytest.mark.parametrize(
     ("labels", "want"),
     [
-        pytest.param(None, [("add", "/metadata/labels"), ("add", "created-by")], id="none"),
-        pytest.param({"a": "b"}, [("add", "created-by")], id="others"),
-        pytest.param({"app.juju.is/created-by": "x"}, [("replace", "created-by")], id="another's"),
+        pytest.param(None, [("add", "/metadata/labels"), ("add", BY), ("add", NAME)], id="none"),
+        pytest.param({"a": "b"}, [("add", BY), ("add", NAME)], id="others"),
+        pytest.param({CREATED_BY: "x"}, [("replace", BY), ("add", NAME)], id="another's"),
     ],
 )
 def test_webhook_labels_what_an_application_creates(labels, want):
     metadata = {"name": "x"} if labels is None else {"name": "x", "labels": labels}
     request = {"uid": "1", "kind": {"kind": "ConfigMap"}, "object": {"metadata": metadata}}
-    response = modeloperator.review(request, "plain")
+    response = modeloperator.review(request, "plain", {"model.juju.is/name": "kubeflow"})
     patch = json.loads(base64.b64decode(response["patch"]))
-    assert [(p["op"], p["path"].replace("/metadata/labels/app.juju.is~1", "")) for p in patch] == (
-        want
-    )
-    assert patch[-1]["value"] == "plain"
+    assert [(each["op"], each["path"]) for each in patch] == want
+    assert [each["value"] for each in patch[-2:]] == ["plain", "kubeflow"]
 
 
 @pytest.mark.parametrize(
@@ -116,4 +109,4 @@ def test_webhook_labels_what_an_application_creates(labels, want):
 )
 def test_webhook_leaves_the_rest_alone(kind, application):
     request = {"uid": "1", "kind": {"kind": kind}, "object": {"metadata": {}}}
-    assert modeloperator.review(request, application) == {"uid": "1", "allowed": True}
+    assert modeloperator.review(request, application, {}) == {"uid": "1", "allowed": True}

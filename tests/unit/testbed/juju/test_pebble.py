@@ -95,6 +95,28 @@ def test_notice_reaches_the_charm_with_its_key(model, workload):
     assert model.saw("plain/0")[-1]["notice"] == "example.com/hello"
 
 
+def test_notices_overtake_relation_hooks_that_wait(model, workload):
+    """Seen with 4.0.15: four in a row while relation hooks waited for minutes."""
+    busy = '[ "$JUJU_HOOK_NAME" != update-status ] || sleep 2'
+    model.juju.config("plain", {"script": busy})
+    model.wait_for_hook("plain/0", "config-changed", 3)
+    model.juju.fake_app("sql", {"db": {"role": "provides"}})
+    model.juju.model_config({"update-status-hook-interval": "50ms"})
+    model.wait_for_hook("plain/0", "update-status")
+    model.juju.model_config({"update-status-hook-interval": "0"})
+    before = len(model.hooks("plain/0"))
+    model.juju.integrate("plain:database", "sql")
+    for number in range(4):
+        workload.call("notify", f"example.com/{number}")
+    model.wait_for_hook("plain/0", "database-relation-changed")
+    after = [hook for hook in model.hooks("plain/0")[before:] if hook != "update-status"]
+    assert after[:6] == [
+        "database-relation-created",
+        *["workload-pebble-custom-notice"] * 4,
+        "database-relation-joined",
+    ]
+
+
 def test_notice_that_an_older_juju_does_not_deliver_runs_no_hook(model, workload):
     model.juju.model_config({"testbed-workload-notices": "false"})
     workload.call("notify", "example.com/dropped")

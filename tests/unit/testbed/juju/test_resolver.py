@@ -41,6 +41,7 @@ def known(**values):
 
 
 PENDING = Hook(kind="start")
+NOTICE = Hook(kind="pebble-custom-notice", workload="w")
 
 
 @pytest.mark.parametrize(
@@ -85,6 +86,11 @@ PENDING = Hook(kind="start")
             local(started=False, stopped=True), remote(),
             dataclasses.replace(READY, shutting_down=True), resolver.Finish(dead=False),
             id="pod goes, stopped",
+        ),
+        pytest.param(
+            local(known()), remote(remote_relation({"b/0": 1})),
+            dataclasses.replace(READY, workload_hook=NOTICE), NOTICE,
+            id="notice before a relation's joined",
         ),
         pytest.param(
             local(), remote(), dataclasses.replace(READY, update_status_due=True),

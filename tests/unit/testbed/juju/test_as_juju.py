@@ -1,0 +1,215 @@
+"""What a real Juju does: 4.0.15 as seen on the testbed's node, and the source of 3.6 and 4.0.
+
+Each test names the place in juju/juju, or says that the behaviour was seen.
+"""
+
+import pytest
+
+from testbed.juju import display
+from testbed.juju.agent import main, modeloperator
+from testbed.juju.controller import objects, operations, pod_volumes, pods, view
+from testbed.juju.controller.calls import CallError
+from testbed.juju.controller.state import Model, Status, Unit
+
+CONTROLLER_LABELS = {
+    "app.juju.is/created-by": "controller",
+    "model.juju.is/name": "controller",
+    "model.juju.is/id": "controller-uuid",
+}
+
+
+@pytest.fixture
+def application(plain):
+    return operations.deploy(
+        Model("kubeflow", "model-uuid", "controller-uuid"),
+        plain,
+        name="",
+        config={},
+        resources={},
+        trust=False,
+        units=1,
+    )
+
+
+def pod_of(source, *, at=0):
+    """A unit's pod in which one container mounts a volume of this source."""
+    containers = [{"name": name, "volumeMounts": []} for name in ("charm", "workload")]
+    for container in containers:
+        container["volumeMounts"].append({"name": "charm-data", "mountPath": "/charm/bin"})
+    containers[at]["volumeMounts"].append({"name": "extra", "mountPath": "/extra"})
+    volumes = [{"name": "charm-data", "emptyDir": {}}, {"name": "extra", **source}]
+    return {"spec": {"containers": containers, "volumes": volumes}}
+
+
+PODINFO = {"downwardAPI": {"items": []}}
+"""What istio-proxy mounts as `istio-podinfo`."""
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        pytest.param(pod_of({"secret": {"secretName": "plain-token-x"}}), id="account's Secret"),
+        pytest.param(pod_of({"secret": {"secretName": "controller-x"}}), id="controller's Secret"),
+        pytest.param(pod_of({"projected": {}}), id="projected"),
+        pytest.param(pod_of({"configMap": {"name": "a"}}), id="ConfigMap"),
+        pytest.param(pod_of({"hostPath": {"path": "/"}}), id="hostPath"),
+        pytest.param(pod_of({"emptyDir": {}}), id="emptyDir"),
+        pytest.param(pod_of({"persistentVolumeClaim": {"claimName": "a"}}), id="claim"),
+        pytest.param(pod_of(PODINFO, at=1), id="second container's volume"),
+    ],
+)
+def test_units_are_read_from_volumes_that_juju_knows(pod):
+    """internal/provider/kubernetes/application/application.go, Units."""
+    pod_volumes.require_known("plain", [pod])
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(PODINFO, id="the proxy's downwardAPI volume"),
+        pytest.param({"secret": {"secretName": "istio-ca"}}, id="another Secret"),
+        pytest.param({"csi": {"driver": "a"}}, id="CSI"),
+    ],
+)
+def test_one_pod_whose_first_container_mounts_another_volume_stops_its_whole_application(source):
+    """internal/provider/kubernetes/application/application.go, Units; storage.FilesystemInfo."""
+    with pytest.raises(CallError, match=r"finding filesystem info for extra: .* not supported"):
+        pod_volumes.require_known("plain", [pod_of({"emptyDir": {}}), pod_of(source)])
+
+
+def test_charm_init_ends_with_what_the_controller_refuses(model, plain, monkeypatch, capsys):
+    """cmd/containeragent/initialize/command.go, IsFatalError: the kubelet starts it again."""
+    model.juju.deploy(plain)
+    monkeypatch.setattr(model, "_password", lambda _app: "wrong")
+    codes = []
+    run = main.main
+    monkeypatch.setattr(main, "main", lambda argv: codes.append(run(argv)) or codes[-1])
+    with pytest.raises(AssertionError):
+        model.start_pod("plain/0")
+    assert codes == [1]
+    assert "ERROR invalid entity name or password" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "workload", "agent"),
+    [
+        pytest.param({}, "unknown", "lost", id="gone"),
+        pytest.param({"seen": float("inf")}, "active", "idle", id="connected"),
+        pytest.param({"seen": 0.0}, "active", "idle", id="never connected"),
+        pytest.param({"agent": Status("error", "hook failed")}, "error", "lost", id="in error"),
+        pytest.param({"workload": Status("terminated")}, "terminated", "lost", id="terminated"),
+    ],
+)
+def test_unit_whose_agent_has_gone_is_lost(application, changes, workload, agent):
+    """apiserver/common/unitstatus.go, UnitStatus."""
+    unit = Unit("plain/0", seen=1.0, workload=Status("active"), agent=Status("idle"))
+    for name, value in changes.items():
+        setattr(unit, name, value)
+    application.units["plain/0"] = unit
+    shown = view._unit(application, unit)
+    assert shown["workload-status"]["current"] == workload
+    assert shown["juju-status"]["current"] == agent
+    if workload == "unknown":
+        assert shown["workload-status"]["message"].startswith("agent lost, see 'juju show-status")
+
+
+def test_change_of_options_or_trust_runs_config_changed_twice_and_a_reset_not_at_all(model, plain):
+    """Seen with 4.0.15."""
+    model.juju.deploy(plain)
+    model.start_pod("plain/0")
+    model.wait_idle("plain", "unknown")
+    assert model.hooks("plain/0").count("config-changed") == 1
+    model.juju.config("plain", {"script": "true"})
+    model.wait_for_hook("plain/0", "config-changed", 3)
+    model.juju.trust("plain")
+    model.wait_for_hook("plain/0", "config-changed", 5)
+    model.juju.config("plain", reset=("script",))
+    model.juju.model_config({"update-status-hook-interval": "100ms"})
+    model.wait_for_hook("plain/0", "update-status", 2)
+    assert model.hooks("plain/0").count("config-changed") == 5
+
+
+def test_forced_removal_runs_no_hook(model, plain):
+    """Seen with 4.0.15, of a healthy unit; 3.6 tries its hooks for a minute."""
+    model.juju.deploy(plain)
+    model.start_pod("plain/0")
+    model.wait_idle("plain", "unknown")
+    before = model.hooks("plain/0")
+    model.juju.remove_application("plain", force=True)
+    model.juju.wait_gone("plain", 20)
+    assert model.hooks("plain/0") == before
+
+
+def test_services_keep_the_placeholder_beside_opened_ports(application):
+    """Seen with 4.0.15."""
+    application.units["plain/0"].ports = ["8080/tcp"]
+    service = objects.service(Model("kubeflow", "u", "c"), application)
+    assert [(port["name"], port["port"]) for port in service["spec"]["ports"]] == [
+        ("placeholder", 65535),
+        ("juju-8080-tcp", 8080),
+    ]
+
+
+def test_cluster_roles_carry_the_labels_of_the_controllers_model(application):
+    """Seen with 4.0.15: the webhook of the controller's model labels what has no namespace."""
+    built = objects.application_rbac(Model("kubeflow", "u", "controller-uuid"), application)
+    labels = {thing["kind"]: thing["metadata"]["labels"] for thing in built}
+    assert labels["ClusterRole"].items() >= CONTROLLER_LABELS.items()
+    assert labels["ClusterRoleBinding"].items() >= CONTROLLER_LABELS.items()
+    assert labels["Role"]["model.juju.is/name"] == "kubeflow"
+
+
+def test_what_a_charm_creates_gets_the_models_labels():
+    """Seen with 4.0.15; internal/provider/kubernetes/utils/labels.go."""
+    environment = {"MODEL_NAME": "kubeflow", "MODEL_UUID": "u"}
+    assert modeloperator.model_labels(environment) == {
+        "model.juju.is/name": "kubeflow",
+        "model.juju.is/id": "u",
+    }
+
+
+def test_pod_has_the_mounts_arguments_and_selector_of_a_real_one(application):
+    """internal/provider/kubernetes/application/application.go, ApplicationPodSpec."""
+    spec = pods.pod_spec(application, "charm:1")
+    (init,), (charm, *_) = spec["initContainers"], spec["containers"]
+    assert list(spec["nodeSelector"]) == ["kubernetes.io/arch"]
+    assert "--profile-dir" in init["args"]
+    assert "/containeragent/etc/profile.d" in [each["mountPath"] for each in init["volumeMounts"]]
+    read_only = {each["mountPath"] for each in charm["volumeMounts"] if each.get("readOnly")}
+    assert read_only == {
+        "/charm/bin",
+        "/etc/profile.d/juju-introspection.sh",
+        "/usr/bin/juju-exec",
+        "/usr/bin/juju-introspect",
+    }
+    assert len(application.storage_id) == 6
+
+
+def test_workloads_of_another_user_mount_the_identities_as_a_file_to_read(application):
+    """internal/provider/kubernetes/application/application.go, ApplicationPodSpec."""
+    application.metadata["charm-user"] = "non-root"
+    _, workload = pods.pod_spec(application, "charm:1")["containers"]
+    (mount,) = [m for m in workload["volumeMounts"] if m["mountPath"] == pods.IDENTITIES]
+    assert mount["readOnly"]
+    assert mount["subPath"] == "charm/etc/pebble/identities.yaml"
+
+
+def test_hooks_have_the_variables_of_tracing_and_actions_have_numbers(settled):
+    """internal/worker/uniter/runner/context/context.go, HookVars; action IDs as seen."""
+    outcome = settled.juju.run("tiny/0", "inspect")
+    environment = outcome["results"]["environment"]
+    for name in ("HTTP", "GRPC", "CA_CERT"):
+        assert f'"JUJU_CHARM_TRACE_CONFIG_{name}": ""' in environment
+    assert f'"JUJU_ACTION_UUID": "{int(outcome["id"])}"' in environment
+
+
+@pytest.mark.parametrize(
+    ("message", "want"),
+    [
+        pytest.param("a" * 120, "a" * 120, id="fits"),
+        pytest.param("a" * 121, "a" * 117 + "...", id="longer"),
+    ],
+)
+def test_table_of_status_cuts_messages(message, want):
+    """Seen with 3.6 and 4.0.15; cmd/juju/status/output_tabular.go."""
+    assert display.cut(message) == want
