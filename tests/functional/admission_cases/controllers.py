@@ -5,7 +5,6 @@ from __future__ import annotations
 from tests.functional.admission_cases.case import (
     APPLIED,
     CONFIG,
-    HELD_LINE,
     KEY,
     NATIVE,
     NO_SIDECAR,
@@ -56,13 +55,6 @@ ADDRESSED = (
         spec=UNIT,
         want=("no-hold",),
         want_annotations={CONFIG: f"{KEY}: false\nconcurrency: 2"},
-    ),
-    Case(
-        id="a unit that wants to be held is",
-        settings="mesh-holds",
-        annotations={CONFIG: HELD_LINE},
-        spec=UNIT,
-        skipped=("no-hold:ConfigSaysItself",),
     ),
     Case(
         id="a unit with a native sidecar has nothing to decline",

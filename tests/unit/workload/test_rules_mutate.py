@@ -91,6 +91,18 @@ def test_the_mirror_of_a_static_pod_is_left_as_it_is(name):
     assert [skip.reason for skip in result.skipped] == ["MirrorPod"]
 
 
+def test_unit_that_says_itself_whether_it_is_held_keeps_its_word():
+    spec = {"initContainers": [{"name": "charm-init"}], "containers": [{"name": "charm"}]}
+    pod = {"metadata": {"annotations": {table.CONFIG: table.HOLD}}, "spec": spec}
+
+    result = mutate.mutate(msgspec.convert(pod, creation.Pod), load("mesh-holds"))
+
+    assert result.patch == []
+    assert [(skip.change, skip.reason) for skip in result.skipped] == [
+        ("no-hold", "ConfigSaysItself")
+    ]
+
+
 KEYS = st.sampled_from(
     [table.INJECT, "istio.io/rev", "team", "tier", "db", "mirrored", "app", "outside", "a~b/c"]
 )
