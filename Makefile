@@ -102,14 +102,13 @@ bench: setup  ## Measure; prints figures next to what they are compared with
 
 bench-admission: setup  ## Measure what admission adds to the creation of a pod
 	@$(PY) bench/bench_admission.py
-	@$(PY) bench/bench_admission_restart.py
 
 bench-shutdown: setup  ## Measure how fast proxies are stopped: a real node, others, many pods
 	@$(PY) bench/bench_shutdown_node.py
 	@$(PY) bench/bench_shutdown.py
 
 testbed-up: setup  ## Start a real node with Istio (CLUSTER=today|tomorrow)
-	@$(PY) -m testbed up --wait $(if $(filter today,$(CLUSTER)),--classic-sidecars --disable-policy-api)
+	@$(PY) -m testbed up --wait $(if $(filter today,$(CLUSTER)),--classic-sidecars)
 
 testbed-down:  ## Stop it
 	@$(PY) -m testbed down

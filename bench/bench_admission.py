@@ -1,9 +1,9 @@
 """What admission adds to the creation of a pod, beside what istiod's injector adds.
 
 Dry-run creations on a real API server, in turns in one run: in a namespace that nobody serves, in
-one served by the policy, in one served by the webhook's process on loopback, and in one that only
-a real istiod injects into. Every client thread keeps one connection and sends the same bytes, so
-its own time is in every figure alike; what counts is the difference to the first row.
+one served by the webhook's process on loopback, and in one that only a real istiod injects into.
+Every client thread keeps one connection and sends the same bytes, so its own time is in every
+figure alike; what counts is the difference to the first row.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ from lightkube.config.kubeconfig import KubeConfig  # noqa: E402
 from process import Process  # noqa: E402
 from sidecar_lifecycle.shell.admission import review, settings  # noqa: E402
 
-from istio_integrator.admission import policy  # noqa: E402
-from istio_integrator.kube import cluster, manifests  # noqa: E402
+from istio_integrator.kube import cluster  # noqa: E402
 from testbed import cluster as testbed_cluster  # noqa: E402
 from testbed import command_line  # noqa: E402
 from tests.functional import admission_cases as table  # noqa: E402
@@ -41,7 +40,7 @@ from tests.functional import admission_world, loopback_istiod, loopback_webhook 
 SETTINGS = "hold"
 ROUNDS = 10
 THREADS = (1, 4, 16)
-NOBODY, POLICY, WEBHOOK, ISTIOD = "nobody", "policy", "webhook", "istiod"
+NOBODY, WEBHOOK, ISTIOD = "nobody", "webhook", "istiod"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,18 +187,18 @@ def _measure(testbed: testbed_cluster.Testbed, count: int) -> None:
         client = stack.enter_context(lightkube.Client(config=configuration))
         directory = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
         api = cluster.Cluster(client)
-        model, served, _ = _serve_by_policy(api), "webhook-hold", _namespace(api, "nobody")
+        served = "webhook-hold"
+        _namespace(api, NOBODY)
         _namespace(api, "istiod", **admission_world.INJECTED)
         _namespace(api, served)
         world = admission_world.World(api, "webhook")
-        known = admission_world.wanted(SETTINGS, served).settings()
+        known = admission_world.wanted(SETTINGS, served).settings.document()
         webhook = stack.enter_context(loopback_webhook.serving(directory / "webhook", known))
         loopback_webhook.configure(world, SETTINGS, webhook, webhook.material.bundle)
         (directory / "istiod").mkdir()
         stack.enter_context(loopback_istiod.serving(api, testbed.kubeconfig, directory / "istiod"))
-        admission_world.World(api, "policy").wait_until_mutated(model)
         world.wait_until_mutated(served)
-        namespaces = {NOBODY: "nobody", POLICY: model, WEBHOOK: served, ISTIOD: "istiod"}
+        namespaces = {NOBODY: "nobody", WEBHOOK: served, ISTIOD: "istiod"}
         name = "sidecar_lifecycle_admission_seconds"
         before, took = webhook.metric(f"{name}_count"), Process(webhook.process.pid)
         _compare(Server.of(testbed), namespaces, count)
@@ -215,19 +214,6 @@ def _measure(testbed: testbed_cluster.Testbed, count: int) -> None:
 def _namespace(api: cluster.Cluster, name: str, **labels: str) -> None:
     metadata = {"name": name, "labels": {key.replace("_", "-"): v for key, v in labels.items()}}
     api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-
-
-def _serve_by_policy(api: cluster.Cluster) -> str:
-    model = "policy-hold"
-    _namespace(api, model)
-    owner = manifests.Manifests(api, model=model, application=table.APPLICATION)
-    context = policy.context(
-        admission_world.wanted(SETTINGS, model),
-        policy.namespace_selectors(model, ()),
-        owner=owner.owner,
-    )
-    owner.apply(policy.FOLDER, context)
-    return model
 
 
 if __name__ == "__main__":

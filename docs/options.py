@@ -30,7 +30,6 @@ _ALSO = {
     "revision": f"{_MEMBERS}; running ones keep their proxy until `restart-stale`",
     "istiod-namespace": f"{_MEMBERS}; running ones keep their proxy until `restart-stale`",
     "job-sidecars": "new pods that run to completion, when they are created; running ones never",
-    "admission": f"{_NEW}; the webhook's own pods come and go with it",
     "served-namespaces": (
         "pods of profile and labelled namespaces, and of the model: new ones, and running ones "
         "whose proxy is to be stopped"

@@ -87,12 +87,11 @@ def metrics() -> str:
     """Describe what `/metrics` serves."""
     from sidecar_lifecycle.shell import charm_facts  # noqa: PLC0415
     from sidecar_lifecycle.shell import metrics as reconciler  # noqa: PLC0415
-    from sidecar_lifecycle.shell.admission import probe, server  # noqa: PLC0415
+    from sidecar_lifecycle.shell.admission import server  # noqa: PLC0415
     from sidecar_lifecycle.shell.convergence import metrics as convergence  # noqa: PLC0415
 
     own = prometheus_client.CollectorRegistry()
     convergence.Metrics(own)
-    probe.Metrics(own)
     told = prometheus_client.CollectorRegistry()
     told.register(charm_facts.Collector(pathlib.Path()))
     admission = prometheus_client.CollectorRegistry()

@@ -64,7 +64,6 @@ variable "config" {
 
   validation {
     condition = alltrue([for name in keys(var.config) : contains([
-      "admission",
       "authorization",
       "convergence-max-unavailable",
       "cpu",

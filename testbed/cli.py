@@ -111,7 +111,7 @@ def _add_up(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
         "up",
         "start the testbed",
         "--wait",
-        "--wait --classic-sidecars --disable-policy-api",
+        "--wait --classic-sidecars",
         "--wait --with training-operator",
         "--wait --external-istiod",
         "--wait --nodes 3",
@@ -130,16 +130,6 @@ def _add_up(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
         help="istiod runs outside of the cluster, in a network of its own",
     )
     cli_istio.add_switches(up)
-    up.add_argument(
-        "--disable-policy-api",
-        action="store_true",
-        help="do not serve MutatingAdmissionPolicy, as Kubernetes before 1.36",
-    )
-    up.add_argument(
-        "--disable-policy-plugin",
-        action="store_true",
-        help="serve MutatingAdmissionPolicy without its admission plugin",
-    )
     up.add_argument(
         "--kubernetes",
         default="",
@@ -202,8 +192,6 @@ def _up(args: argparse.Namespace) -> int:
         cni=args.cni,
         external_istiod=args.external_istiod,
         revision=args.revision,
-        disable_policy_api=args.disable_policy_api,
-        disable_policy_plugin=args.disable_policy_plugin,
         kubernetes=args.kubernetes,
         nodes=args.nodes,
         extras=tuple(dict.fromkeys(args.extras)),

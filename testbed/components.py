@@ -20,7 +20,6 @@ _SOON_ELSEWHERE = (
     "--default-not-ready-toleration-seconds=10",
     "--default-unreachable-toleration-seconds=10",
 )
-_POLICY_RESOURCES = ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -141,21 +140,6 @@ def etcd(layout: Layout) -> Component:
     )
 
 
-def policy_flags(options: Options) -> list[str]:
-    """Return the apiserver flags of the two policy switches."""
-    flags: list[str] = []
-    if options.kubernetes and not options.disable_policy_api:
-        flags.append("--runtime-config=admissionregistration.k8s.io/v1beta1=true")
-        flags.append("--feature-gates=MutatingAdmissionPolicy=true")
-    if options.disable_policy_api and not options.kubernetes:
-        group = "admissionregistration.k8s.io/v1"
-        off = ",".join(f"{group}/{resource}=false" for resource in _POLICY_RESOURCES)
-        flags.append(f"--runtime-config={off}")
-    if options.disable_policy_api or options.disable_policy_plugin:
-        flags.append("--disable-admission-plugins=MutatingAdmissionPolicy")
-    return flags
-
-
 def apiserver(layout: Layout) -> Component:
     """Render kube-apiserver."""
     pki = layout.pki
@@ -185,7 +169,6 @@ def apiserver(layout: Layout) -> Component:
             endpoint_reconciler_type="none" if alone else "lease",
             profiling="false",
         ),
-        *policy_flags(layout.options),
         *(_SOON_ELSEWHERE if layout.options.nodes > 1 else ()),
     ]
     return Component(

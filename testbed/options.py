@@ -40,12 +40,8 @@ class Options:
     """istiod runs outside of the cluster, which calls its injector by URL."""
     revision: str = ""
     """Install istiod under this revision; empty is the default one."""
-    disable_policy_api: bool = False
-    """Do not serve MutatingAdmissionPolicy, as clusters before Kubernetes 1.36."""
-    disable_policy_plugin: bool = False
-    """Serve MutatingAdmissionPolicy but do not run its admission plugin."""
     kubernetes: str = ""
-    """An older apiserver, from `OLDER`, with policies as beta; empty: the usual one."""
+    """An older apiserver, from `OLDER`; empty: the usual one."""
     nodes: int = 1
     """How many, each with a kubelet, containerd and network of its own."""
     extras: tuple[str, ...] = ()
@@ -86,8 +82,6 @@ class Options:
             found.append(f"--kubernetes {self.kubernetes!r}: unknown, there is {', '.join(OLDER)}")
         elif self.kubernetes and not self.control_plane_only:
             found.append("--kubernetes needs --control-plane-only")
-        if self.disable_policy_api and self.disable_policy_plugin:
-            found.append("--disable-policy-api already leaves the plugin out")
         return found
 
     def validate(self) -> None:

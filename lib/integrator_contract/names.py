@@ -49,7 +49,7 @@ RESOURCES = f"{PREFIX}resources"
 
 # What is found on dry-run pods.
 PROBE = f"{PREFIX}probe"
-"""Which backend of admission shall answer."""
+"""The webhook annotates this dry-run pod with the revision of its settings."""
 MESH_PROBE = f"{PREFIX}mesh-probe"
 """What it gets shall be istiod's doing: our admission leaves it as it is."""
 SETTINGS = f"{PREFIX}settings"

@@ -1,7 +1,7 @@
 """What new pods get at their creation: the settings of admission, and their limits.
 
-The charm writes them as JSON with names as its options have them (`pod-labels`), the webhook reads
-that, and the policy is rendered from the same values.
+The charm writes them as JSON with names as its options have them (`pod-labels`), and the webhook
+reads that.
 """
 
 from __future__ import annotations

@@ -211,7 +211,9 @@ class Options(Rules, Eligibility):
         "N",
         budget,
     )
-    listen: str = _option("0.0.0.0:8080", "for metrics and health", "HOST:PORT")
+    listen: str = _option(
+        ":8080", "for metrics and health; without a host on every address", "[HOST]:PORT"
+    )
     log_level_file: str = _option(
         "", "that names the level, read again every second while it runs", "FILE"
     )

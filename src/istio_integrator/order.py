@@ -44,7 +44,7 @@ class Parts:
         self.related = related
         self.seen = seen
         self.claims = claims.Claims(context)
-        self.membership = model_namespace.Membership(context)
+        self.membership = model_namespace.Membership(context, lambda: self.admission.works)
         self.lifecycle = service.Lifecycle(context, container, lambda: self.membership.joined)
         self.admission = admission.Admission(context, self.lifecycle.image.serving)
         self.ingress = exposure.Ingress(context, related)
@@ -58,7 +58,7 @@ class Parts:
     def reconciled(self) -> tuple[parts.Part, ...]:
         """The parts in the order in which each event reconciles them.
 
-        What new pods get is settled before the namespace joins, and the workload hears of the
+        New pods are prepared before the namespace joins, and the workload hears of the
         membership that was decided. A model in ambient mode is there before what prepared its
         sidecars goes. A gateway may call an application before it is led there. Last is what can
         have our own pod replaced.

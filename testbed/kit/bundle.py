@@ -78,7 +78,7 @@ async def _converge(on: stage.Stage) -> None:
         and {pod.name for pod in _with_sidecar(on)}
         == {pod.name for name in APPLICATIONS for pod in on.pods_of(name)},
     )
-    on.require(f"admission by {on.kind.backend}", on.kind.backend in status.message)
+    on.require("admission by the webhook", "admission: webhook" in status.message)
 
 
 def _with_sidecar(on: stage.Stage) -> list[timeline.PodLine]:

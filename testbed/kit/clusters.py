@@ -19,8 +19,6 @@ class Kind:
     description: str
     # Whether istiod injects native sidecars unless a pod says otherwise.
     native: bool
-    # What the charm is expected to choose for its admission.
-    backend: str
     # Options that the charm is deployed with.
     config: Mapping[str, str]
 
@@ -29,7 +27,6 @@ class Kind:
         """The switches of a testbed of this kind."""
         return cluster.Options(
             classic_sidecars=not self.native,
-            disable_policy_api=self.backend == "webhook",
             extras=("training-operator",),
         )
 
@@ -37,17 +34,15 @@ class Kind:
 KINDS = {
     "today": Kind(
         "today",
-        "A cluster as most are today: classic sidecars, no MutatingAdmissionPolicy.",
+        "A cluster as most are today: classic sidecars.",
         native=False,
-        backend="webhook",
         # The testbed's kubelet could run native sidecars, as most clusters' kubelets can't yet.
         config={"job-sidecars": "classic"},
     ),
     "tomorrow": Kind(
         "tomorrow",
-        "A cluster of tomorrow: native sidecars, MutatingAdmissionPolicy served.",
+        "A cluster of tomorrow: native sidecars.",
         native=True,
-        backend="policy",
         config={},
     ),
 }

@@ -61,7 +61,7 @@ async def test_deleting_the_models_namespace_leaves_nothing_of_ours(node, api):
         for difference in objects.compare(before, await objects.snapshot(api))
         if difference.key.namespace != "doomed"
     ]
-    assert any("mutatingadmissionpolicy" in key.lower() for key in created), created
+    assert any("mutatingwebhookconfiguration" in key.lower() for key in created), created
     await api.delete("Namespace", "doomed")
     left = []
 

@@ -87,36 +87,25 @@ async def test_pod_that_is_killed_in_any_hook_starts_over(world):
 @pytest.mark.cluster("tomorrow")
 async def test_refresh_adopts_what_is_still_made_and_prunes_the_rest(world):
     charm = world.node.charms.integrator
-    folder = "templates/admission-policy"
-    bindings = variants.read(charm, f"{folder}/20-bindings.yaml.j2")
-    settings = (
-        "\n---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: of-an-older-revision\n"
-        "data: {}\n"
-    )
     older = variants.with_files(
         charm,
         conftest.BUILD / "older" / "istio-integrator.charm",
         {
-            f"{folder}/20-bindings.yaml.j2": bindings.replace('"." ~ kind', '".older-" ~ kind'),
-            f"{folder}/30-settings.yaml.j2": settings,
+            "templates/admission-webhook/40-settings.yaml.j2": (
+                "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: of-an-older-revision\n"
+                "data: {}\n"
+            ),
         },
     )
-    ours = f"istio-integrator.{world.model}.{juju.APPLICATION}"
-    kinds = ("model", "profiles", "profiles-ours", "labelled", "labelled-ours")
     roles = rights.roles(
-        world.model,
-        also={
-            f"{juju.APPLICATION}-convergence": "of-an-older-revision",
-            **{f"{ours}.{kind}": f"{ours}.older-{kind}" for kind in kinds},
-        },
+        world.model, also={f"{juju.APPLICATION}-convergence": "of-an-older-revision"}
     )
     await asyncio.to_thread(world.node.testbed.kubectl, "apply", "-f", "-", text=roles)
     await world.deploy(older)
     await world.active()
-    names = await policies(world)
-    assert any(".older-model" in name for name in names["MutatingAdmissionPolicyBinding"])
+    hook = f"0-istio-integrator.{world.model}.{juju.APPLICATION}"
+    before = await world.api.find("MutatingWebhookConfiguration", hook)
     assert await world.api.find("ConfigMap", "of-an-older-revision", world.model)
-    (uid,) = names["MutatingAdmissionPolicy"].values()
     await world.juju.do("refresh", juju.APPLICATION, charm.path)
     # What is changed while the pod is being replaced is not lost.
     await world.running("upgrade-charm")
@@ -128,26 +117,12 @@ async def test_refresh_adopts_what_is_still_made_and_prunes_the_rest(world):
         return not await world.api.find("ConfigMap", "of-an-older-revision", world.model)
 
     await observer.eventually(is_pruned, 30, "the older revision's ConfigMap gone")
-    names = await policies(world)
-    assert not any(".older-" in name for name in names["MutatingAdmissionPolicyBinding"])
-    assert any(name.endswith(".model") for name in names["MutatingAdmissionPolicyBinding"])
-    assert list(names["MutatingAdmissionPolicy"].values()) == [uid]
+    after = await world.api.find("MutatingWebhookConfiguration", hook)
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
     shipped = rights.roles(world.model)
     await asyncio.to_thread(world.node.testbed.kubectl, "apply", "-f", "-", text=shipped)
     await world.juju.remove(juju.APPLICATION)
     await world.is_clean()
-
-
-async def policies(world):
-    """The uids of the model's policies and bindings, by kind and name."""
-    owner = f"{OURS}/owner={world.model}.{juju.APPLICATION}"
-    return {
-        kind: {
-            item["metadata"]["name"]: item["metadata"]["uid"]
-            for item in await world.api.list(kind, labels=owner)
-        }
-        for kind in ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
-    }
 
 
 @pytest.mark.cluster("today")

@@ -78,8 +78,6 @@ async def test_every_panel_has_numbers_after_a_few_jobs(on, told, tmp_path):
         await on.api.apply(*sleepers)
         queries = prometheus.dashboard_queries("5m")
         assert set(await asyncio.to_thread(found.without_data, queries, 180)) <= HEALTHY
-        answers = found.query("sidecar_lifecycle_admission_answers == 1")
-        assert [each["metric"]["backend"] for each in answers] == ["webhook"]
         assert found.query('ALERTS{alertstate="firing"}') == []
         for wave in range(4):
             again = [
@@ -174,4 +172,4 @@ async def test_charm_that_charmcraft_packed_takes_over(on, model, packed):
         lambda: model.debug_log().count('ran "upgrade-charm" hook') > before, seconds=180
     )
     status = await on.juju.wait_until_in_mesh(120)
-    assert on.kind.backend in status.message
+    assert "admission: webhook" in status.message

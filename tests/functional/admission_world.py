@@ -6,14 +6,13 @@ import contextlib
 import dataclasses
 import json
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from integrator_contract import namespaces, pods
-from istio_integrator.admission import policy, settings
-from istio_integrator.kube import cluster, errors, manifests
+from istio_integrator.admission import settings, webhook
+from istio_integrator.kube import cluster, errors
 from tests.functional import admission_cases as table
 
 OUT_OF_SCOPE = {
@@ -48,7 +47,7 @@ def wanted(name: str, model: str) -> settings.Preparation:
 
 @dataclasses.dataclass(frozen=True)
 class World:
-    """The namespaces of one backend."""
+    """The namespaces that webhooks serve."""
 
     api: cluster.Cluster
     prefix: str
@@ -93,10 +92,10 @@ class World:
             if namespace["metadata"]["name"].startswith(f"{self.prefix}-"):
                 self.api.delete(namespace)
 
-    def namespaces_of(self, settings: str) -> policy.Namespaces:
+    def namespaces_of(self, settings: str) -> webhook.Namespaces:
         kinds = namespaces.KINDS if settings == "hold" else ()
         served = namespaces.Served(model=self.model(settings), kinds=frozenset(kinds))
-        return policy.namespace_selectors(served)
+        return webhook.namespace_selectors(served)
 
     def try_pod(self, pod: dict[str, Any]) -> dict[str, Any]:
         """Have a pod created without keeping it."""
@@ -133,32 +132,3 @@ def assert_case(world: World, case: table.Case) -> None:
     assert images == {**{c["name"]: c["image"] for c in sent}, **case.want_images}
     ordered = case.in_order(pod["spec"]["containers"])
     assert [c["name"] for c in spec["containers"]] == [c["name"] for c in ordered]
-
-
-@contextlib.contextmanager
-def by_policy(api: cluster.Cluster, prefix: str, **switches: Any) -> Iterator[World]:
-    """Serve every settings of the table by a policy of its own while the block runs."""
-    version = switches.pop("version", "v1")
-    world = World(api, prefix, **switches)
-    world.create_namespaces()
-    owners = []
-    for name in table.SETTINGS:
-        owner = manifests.Manifests(api, model=world.model(name), application=table.APPLICATION)
-        context = policy.context(
-            wanted(name, world.model(name)),
-            world.namespaces_of(name),
-            owner=owner.owner,
-            version=version,
-        )
-        owner.apply(policy.FOLDER, context)
-        owners.append(owner)
-    for name in table.SETTINGS:
-        world.wait_until_mutated(world.model(name))
-    try:
-        yield world
-    finally:
-        for owner in owners:
-            owner.remove(policy.FOLDER)
-        for name in table.SETTINGS:
-            world.wait_until_mutated(world.model(name), mutated=False)
-        world.delete_namespaces()

@@ -1,12 +1,15 @@
 """Run the charm for one event, with a workload that has nothing to say."""
 
+import contextlib
 import json
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from unittest import mock
 
 from ops import testing
 
 import charm
+from istio_integrator.admission import admission, webhook
 from istio_integrator.kube import cluster
 from tests import asked
 
@@ -18,6 +21,7 @@ def run(
     units: int = 1,
     relations: Iterable[testing.Relation] = (),
     root: pathlib.Path | None = None,
+    is_prepared: bool = True,
     **options: str,
 ) -> testing.State:
     summary = {"eligible": 0, "in_mesh": 0, "converging": 0, "proposed": 0, "guarded": []}
@@ -33,7 +37,18 @@ def run(
         model=testing.Model(model, type="kubernetes"),
     )
     ctx = testing.Context(charm.IstioIntegrator, charm_root=root)
-    return ctx.run(getattr(ctx.on, event)(), given)
+    with _webhook() if is_prepared else contextlib.nullcontext():
+        return ctx.run(getattr(ctx.on, event)(), given)
+
+
+@contextlib.contextmanager
+def _webhook() -> Iterator[None]:
+    """Stand in for the webhook's pods, which no kubelet runs here."""
+    with (
+        mock.patch.object(webhook, "_ready", return_value=True),
+        mock.patch.object(admission.Admission, "_trial", return_value=admission.Trial()),
+    ):
+        yield
 
 
 def deploy(api: cluster.Cluster, model: str, application: str = "istio-integrator") -> None:

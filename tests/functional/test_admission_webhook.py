@@ -7,8 +7,6 @@ import signal
 import time
 
 import pytest
-from sidecar_lifecycle.shell.admission import probe
-from sidecar_lifecycle.shell.kube import client as kube_client
 
 from integrator_contract import names
 from istio_integrator.admission import certificates, settings, webhook
@@ -158,12 +156,3 @@ def test_the_configuration_sorts_before_every_injector(application, model):
     assert name < "istio-revision-tag-default"
     assert name < "istio-sidecar-injector"
     assert len(name) < 250
-
-
-async def test_workload_sees_that_it_answers(world, kubeconfig):
-    connection = kube_client.connect(str(kubeconfig))
-    try:
-        assert await probe.ask(connection, world.model("hold"), "webhook")
-        assert not await probe.ask(connection, world.model("hold"), "policy")
-    finally:
-        await connection.close()

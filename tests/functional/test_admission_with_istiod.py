@@ -1,7 +1,8 @@
 """The table of cases with the real istiod injecting after us.
 
 What istiod makes of a pod that we changed must be what it makes of a pod that was sent like that:
-the same in every field, whichever backend it was, or the same refusal.
+the same in every field, or the same refusal. The webhook is asked again after the injection, which
+changes nothing more.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import pytest
 from istio_integrator.kube import cluster, errors
 from istio_integrator.mesh import probe
 from tests.functional import admission_cases as table
-from tests.functional import admission_world, loopback_istiod, loopback_webhook
+from tests.functional import loopback_istiod, loopback_webhook
 
 
 @pytest.fixture(scope="module")
@@ -25,16 +26,11 @@ def api(client, kubeconfig, tmp_path_factory):
         yield api
 
 
-@pytest.fixture(scope="module", params=["policy", "webhook"])
-def world(request, api, tmp_path_factory):
-    """Every settings of the table, by one backend after the other, in namespaces of the mesh."""
-    prefix = f"meshed-{request.param}"
-    if request.param == "policy":
-        with admission_world.by_policy(api, prefix, meshed=True) as world:
-            yield world
-        return
+@pytest.fixture(scope="module")
+def world(api, tmp_path_factory):
+    """Every settings of the table, in namespaces of the mesh."""
     root = tmp_path_factory.mktemp("webhooks")
-    with loopback_webhook.worlds(api, prefix, root, meshed=True) as (world, _):
+    with loopback_webhook.worlds(api, "meshed", root, meshed=True) as (world, _):
         yield world
 
 

@@ -83,10 +83,10 @@ def test_model_goes_there_and_back_and_everything_is_as_it_was(api, model):
     before = of_model(api, model)
     charm_runs.run("start", model)
     assert mesh_labels(api, model) == (ENABLED, True)
-    assert "MutatingAdmissionPolicy" in kinds(api, model)
+    assert "MutatingWebhookConfiguration" in kinds(api, model)
     said = switch(model, "ambient")
     assert isinstance(said, testing.ActiveStatus), said
-    assert "new pods need nothing · ambient mode" in said.message
+    assert "admission: not needed · ambient mode" in said.message
     assert mesh_labels(api, model) == (AMBIENT, True)
     assert kinds(api, model) == set()
     # Without the option it stays there.
@@ -94,7 +94,7 @@ def test_model_goes_there_and_back_and_everything_is_as_it_was(api, model):
     assert mesh_labels(api, model) == (AMBIENT, True)
     assert isinstance(switch(model, "sidecar"), testing.ActiveStatus)
     assert mesh_labels(api, model) == (ENABLED, True)
-    assert "MutatingAdmissionPolicy" in kinds(api, model)
+    assert "MutatingWebhookConfiguration" in kinds(api, model)
     charm_runs.run("remove", model, units=0)
     assert waiting.eventually(lambda: of_model(api, model) == before)
 
@@ -124,18 +124,6 @@ def test_running_pods_that_stay_outside_are_labelled_and_given_back(api, model):
     assert {name: place(api, model, name) for name in before} == before
 
 
-def test_excluded_pods_are_kept_out_by_admission_as_well(api, model):
-    options = {"mesh-mode": "ambient", "excluded-pods": "app=minio"}
-    out = charm_runs.run("config_changed", model, **options)
-    assert "policy · ambient mode" in out.unit_status.message
-    labels = add_pod(api, model, "minio-0", app="minio")["metadata"]["labels"]
-    assert labels == {"app": "minio", **NONE}
-    other = add_pod(api, model, "kfp-0", app="kfp")["metadata"]
-    assert other["labels"] == {"app": "kfp"}
-    assert "annotations" not in other
-    charm_runs.run("remove", model, units=0)
-
-
 @contextlib.contextmanager
 def without(api, name, namespace):
     """Take a DaemonSet of Istio away for a while."""
@@ -157,6 +145,6 @@ def test_model_stays_as_it_is_where_there_is_no_ztunnel(api, model):
         assert isinstance(said, testing.BlockedStatus)
         assert "the cluster has no ztunnel" in said.message
         assert mesh_labels(api, model) == (ENABLED, True)
-        assert "MutatingAdmissionPolicy" in kinds(api, model)
+        assert "MutatingWebhookConfiguration" in kinds(api, model)
     assert isinstance(switch(model, "ambient"), testing.ActiveStatus)
     charm_runs.run("remove", model, units=0)

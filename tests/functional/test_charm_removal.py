@@ -40,30 +40,28 @@ def everything(api: charm_cluster.Cluster) -> set[str]:
     return found
 
 
-def test_charm_without_istio_waits_with_its_policy_at_work(api, namespace):
+def test_charm_without_istio_waits_and_prepares_no_pods(api, namespace):
     out = charm_runs.run("start", namespace)
     assert out.unit_status == testing.WaitingStatus(
         "waiting for istiod: the cluster has no sidecar injector"
     )
     own = manifests.Manifests(api, model=namespace, application="istio-integrator")
-    assert "MutatingAdmissionPolicy" in {obj["kind"] for obj in own.owned()}
+    assert own.owned() == []
     charm_runs.run("remove", namespace, units=0)
 
 
-@pytest.mark.parametrize("backend", ["policy", "webhook"])
-def test_charm_in_a_steady_state_writes_nothing(api, namespace, monkeypatch, backend):
+def test_charm_in_a_steady_state_writes_nothing(api, namespace, monkeypatch):
+    options = {"excluded-pods": "a=b"}
     metadata = {"name": "istio-integrator-0", "namespace": namespace}
     spec = {"containers": [{"name": "lifecycle", "image": "workload:1"}]}
     waiting.eventually(lambda: _account(api, namespace))
     api.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
-    charm_runs.run("start", namespace, admission=backend)
-    if backend == "webhook":
-        # Steady is what it is when the servers have come and know what they serve.
-        own = manifests.Manifests(api, model=namespace, application="istio-integrator")
-        servers = webhook.pod_labels(own.owner)
-        pods = {"namespace": namespace, "labels": servers}
-        assert waiting.eventually(lambda: len(api.list(charm_cluster.POD, **pods)) == 2)
-        charm_runs.run("update_status", namespace, admission=backend)
+    charm_runs.run("start", namespace, **options)
+    # Steady is what it is when the servers have come and know what they serve.
+    own = manifests.Manifests(api, model=namespace, application="istio-integrator")
+    pods = {"namespace": namespace, "labels": webhook.pod_labels(own.owner)}
+    assert waiting.eventually(lambda: len(api.list(charm_cluster.POD, **pods)) == 2)
+    charm_runs.run("update_status", namespace, **options)
     written: list[str] = []
     patch = api._patch
 
@@ -72,7 +70,7 @@ def test_charm_in_a_steady_state_writes_nothing(api, namespace, monkeypatch, bac
         return patch(obj, *arguments)
 
     monkeypatch.setattr(api, "_patch", spy)
-    charm_runs.run("update_status", namespace, admission=backend)
+    charm_runs.run("update_status", namespace, **options)
     assert written == []
     charm_runs.run("remove", namespace, units=0)
 

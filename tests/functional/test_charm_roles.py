@@ -14,7 +14,7 @@ from istio_integrator.admission import webhook
 from istio_integrator.diagnosis.checks import rights as needed_rights
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import manifests
-from tests import rights, waiting
+from tests import rights
 from tests.functional import charm_runs, limits_world
 
 
@@ -52,16 +52,6 @@ def own(client, namespace) -> manifests.Manifests:
     return manifests.Manifests(api, model=namespace, application="istio-integrator")
 
 
-def test_shipped_roles_suffice_for_the_policy(restricted, own, namespace):
-    out = charm_runs.run("start", namespace)
-    assert out.unit_status == testing.WaitingStatus(
-        "waiting for istiod: the cluster has no sidecar injector"
-    )
-    assert "MutatingAdmissionPolicy" in {obj["kind"] for obj in own.owned()}
-    charm_runs.run("remove", namespace, units=0)
-    assert own.owned() == []
-
-
 def test_shipped_roles_suffice_for_the_webhook(restricted, own, namespace, client):
     pod = {
         "apiVersion": "v1",
@@ -73,7 +63,7 @@ def test_shipped_roles_suffice_for_the_webhook(restricted, own, namespace, clien
         },
     }
     charm_cluster.Cluster(client).create(pod)
-    out = charm_runs.run("start", namespace, admission="webhook")
+    out = charm_runs.run("start", namespace, **{"excluded-pods": "a=b"})
     assert isinstance(out.unit_status, testing.WaitingStatus)
     kinds = {obj["kind"] for obj in own.owned()}
     assert {"Secret", "Deployment", "Service", "PodDisruptionBudget"} <= kinds
@@ -86,34 +76,10 @@ def test_shipped_roles_suffice_for_the_webhook(restricted, own, namespace, clien
         if len(servers()) == 2:
             break
         time.sleep(0.1)
-    charm_runs.run("config_changed", namespace, admission="webhook")
+    charm_runs.run("config_changed", namespace, **{"excluded-pods": "a=b"})
     annotated = [names.REFRESH in one["metadata"]["annotations"] for one in servers()]
     assert annotated == [True, True]
     charm_runs.run("remove", namespace, units=0)
-    assert own.owned() == []
-
-
-def test_webhook_needs_no_right_to_write_policies(untrusted, own, namespace, monkeypatch, request):
-    testbed = request.getfixturevalue("control_plane")
-    roles = list(yaml.safe_load_all(rights.roles(namespace)))
-    (policy,) = (
-        role for role in roles if role["metadata"]["name"].endswith("-policy") and "rules" in role
-    )
-    policy["rules"] = []
-    testbed.kubectl("apply", "-f", "-", text=yaml.safe_dump_all(roles))
-    account = f"--as=system:serviceaccount:{namespace}:istio-integrator"
-    name = f"mutatingadmissionpolicies/istio-integrator.{namespace}.istio-integrator"
-    asked = ("auth", "can-i", "patch", name, account)
-    assert waiting.eventually(lambda: testbed.kubectl(*asked, check=False).stdout.strip() == "no")
-    with lightkube.Client(config=untrusted) as client:
-        made = charm_cluster.Cluster(client)
-        monkeypatch.setattr(charm_cluster, "connect", lambda: made)
-        out = charm_runs.run("start", namespace, admission="webhook")
-        assert isinstance(out.unit_status, testing.WaitingStatus), out.unit_status
-        blocked = charm_runs.run("start", namespace).unit_status
-        assert isinstance(blocked, testing.BlockedStatus)
-        assert "missing permission: get mutatingadmissionpolicybindings" in blocked.message
-        charm_runs.run("remove", namespace, units=0)
     assert own.owned() == []
 
 

@@ -1,4 +1,4 @@
-"""The admission webhook: its certificates, its servers, and the API server's knowledge of it."""
+"""The admission webhook: its certificates, its servers and its configuration."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from integrator_contract import names, pods
+from integrator_contract import names, namespaces, pods, refusals
 from istio_integrator import later, parts
 from istio_integrator.kube import cluster, owners
 
 if TYPE_CHECKING:
     from istio_integrator.admission import certificates
+    from istio_integrator.kube import manifests
 else:
     certificates = later.module("istio_integrator.admission.certificates")
 
@@ -24,6 +25,10 @@ logger = logging.getLogger(__name__)
 WORKLOAD_FOLDER = names.WEBHOOK_COMPONENT
 CERTIFICATES_FOLDER = "admission-certificates"
 CONFIGURATION_FOLDER = "admission-webhook-configuration"
+
+Namespaces = tuple[tuple[str, tuple[dict[str, Any], ...]], ...]
+_STARTING = ("ContainerCreating", "PodInitializing")
+"""What a container waits for that starts as usual."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,7 +63,7 @@ class ConfigurationContext:
     service: str
     model: str
     ca_bundle: str
-    namespace_selectors: tuple[tuple[str, tuple[dict[str, Any], ...]], ...]
+    namespace_selectors: Namespaces
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -66,11 +71,24 @@ class State:
     """How far the webhook is."""
 
     waiting: str = ""
-    """What for; empty when the API server asks it."""
+    """What for; empty when API servers ask it."""
     certificate: str = ""
     """What its servers show, in PEM."""
     changed: bool = False
     """Whether servers or API servers may still have to notice something."""
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether API servers ask it."""
+        return not self.waiting
+
+
+def namespace_selectors(served: namespaces.Served) -> Namespaces:
+    """Write the selector of each kind of namespace that is served, as the API has them."""
+    return tuple(
+        (kind, tuple(requirement.as_expression() for requirement in selector))
+        for kind, selector in served.as_selectors()
+    )
 
 
 def configuration_name(owner: str) -> str:
@@ -91,7 +109,7 @@ class Webhook:
         scope: parts.Context,
         image: Callable[[], str],
         settings: pods.Settings,
-        namespaces: tuple[tuple[str, tuple[dict[str, Any], ...]], ...],
+        namespaces: Namespaces,
         *,
         annotations: dict[str, str],
     ) -> None:
@@ -133,11 +151,6 @@ class Webhook:
     def is_asked(self) -> bool:
         """Whether API servers have been told of it."""
         return self._scope.cluster.get(cluster.MUTATING_WEBHOOK, self._configuration) is not None
-
-    def remove(self) -> None:
-        """Have nobody ask any more, then end the servers."""
-        for folder in (CONFIGURATION_FOLDER, WORKLOAD_FOLDER, CERTIFICATES_FOLDER):
-            self._scope.manifests.remove(folder)
 
     def _certificates(self, *, rotate: bool) -> certificates.Material:
         model = self._scope.model
@@ -196,3 +209,43 @@ class Webhook:
 def _ready(live: list[cluster.Object]) -> bool:
     deployments = [obj for obj in live if obj["kind"] == "Deployment"]
     return any(cluster.at(obj, "status").get("readyReplicas") for obj in deployments)
+
+
+def remove(manifests: manifests.Manifests) -> None:
+    """Remove the configuration before the servers that it names."""
+    for folder in (CONFIGURATION_FOLDER, WORKLOAD_FOLDER, CERTIFICATES_FOLDER):
+        manifests.remove(folder)
+
+
+def obstacle(scope: parts.Context) -> tuple[str, str]:
+    """Return what keeps the servers from being ready, and its own words; empty where nothing does.
+
+    What keeps pods from being created is in the Deployment's status, where Kubernetes copies it
+    from that of the ReplicaSet (k8s.io/kubernetes pkg/controller/deployment/sync.go).
+    """
+    name = owners.object_name(scope.application, "admission")
+    deployment = scope.cluster.get(cluster.DEPLOYMENT, name, scope.model)
+    for condition in cluster.parts(cluster.at(deployment, "status"), "conditions"):
+        if condition.get("type") == "ReplicaFailure" and condition.get("status") == "True":
+            message = str(condition.get("message") or "")
+            refusal = refusals.read(403, message)
+            author = refusal.author if refusal else str(condition.get("reason") or "Kubernetes")
+            return f"{author} rejects pods", refusal.words if refusal else message
+    labels = pod_labels(scope.manifests.owner)
+    for pod in scope.cluster.list(cluster.POD, scope.model, labels):
+        if reason := _reason(pod):
+            return f"webhook pods: {reason.get('reason')}", str(reason.get("message") or "")
+    return "", ""
+
+
+def _reason(pod: cluster.Object) -> cluster.Object:
+    """Return the condition of a pod that is not scheduled, or the state of one that is stuck."""
+    status = cluster.at(pod, "status")
+    for condition in cluster.parts(status, "conditions"):
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return condition
+    for container in cluster.parts(status, "containerStatuses"):
+        waiting = cluster.at(container, "state", "waiting")
+        if waiting and waiting.get("reason") not in _STARTING:
+            return waiting
+    return {}

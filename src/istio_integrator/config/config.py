@@ -196,7 +196,6 @@ class Config(pydantic.BaseModel):
     hold_application: bool = True
     proxy_shutdown: bool = True
     job_sidecars: Literal["auto", "native", "classic"] = "auto"
-    admission: Literal["auto", "policy", "webhook"] = "auto"
     served_namespaces: NamespaceKinds = namespaces.KINDS
     wait_for_containers: ContainerNames = ()
     ignore_containers: ContainerNames = ()

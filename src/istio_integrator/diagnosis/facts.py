@@ -12,6 +12,7 @@ import ops
 
 from integrator_contract import names
 from istio_integrator import later, parts
+from istio_integrator.admission import admission
 from istio_integrator.ingress import authorization, exposure, gateway, observed
 from istio_integrator.kube import cluster, errors, snapshot
 from istio_integrator.lifecycle import answers, workload
@@ -119,7 +120,19 @@ class Facts:
         """What would be done with the model's namespace now."""
         if self.namespace is None:
             return decision.Decision()
-        return model_namespace.Membership(self.context).decided(self.namespace)
+        part = model_namespace.Membership(self.context, lambda: not self.admission_problem)
+        return part.decided(self.namespace)
+
+    @functools.cached_property
+    def admission_problem(self) -> str:
+        """Why the webhook does not prepare new pods; empty where it does."""
+        return self.admission.problem()
+
+    @functools.cached_property
+    def admission(self) -> admission.Admission:
+        """The part that prepares new pods."""
+        # It writes nothing here, so that it needs no image.
+        return admission.Admission(self.context, str)
 
     @functools.cached_property
     def workload(self) -> workload.Workload:

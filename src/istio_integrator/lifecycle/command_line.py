@@ -93,7 +93,7 @@ def _options(context: parts.Context, *, joined: bool) -> service.Options:
         convergence=context.config.sidecar_convergence if joined else "off",
         lifecycle_namespaces=frozenset(context.config.served_namespaces),
         replace_broken_pods=context.config.delete_broken_pods,
-        listen=f"0.0.0.0:{layer.PORT}",
+        listen=f":{layer.PORT}",
         log_level_file=LEVEL_FILE,
         charm_facts_file=FACTS_FILE,
         traces_endpoint=context.collector.url,

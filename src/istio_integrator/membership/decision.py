@@ -42,6 +42,7 @@ def decide(
     owner: str,
     member_labels: Mapping[str, str] | None,
     alive: bool,
+    are_pods_prepared: bool = True,
     data_plane: pods.DataPlane = "sidecar",
     missing: str = "",
 ) -> Decision:
@@ -54,6 +55,8 @@ def decide(
         owner: This application.
         member_labels: The labels of a member; None while no Istio is there to say.
         alive: Whether the injector answers, without which nobody new joins.
+        are_pods_prepared: Whether the admission webhook prepares new pods. Without it Juju's
+            modeloperator would get a sidecar.
         data_plane: What is to take pods into the mesh.
         missing: What the cluster lacks for it.
     """
@@ -77,8 +80,11 @@ def decide(
             f"charm would set {_text(member_labels)}: {match}run: kubectl label ns {namespace} "
             f"{_removal(others)}",
         )
-    if not alive:
-        return Decision(record=record, waiting="waiting for istiod before joining the mesh")
+    awaited = "" if alive else "istiod"
+    if alive and data_plane == "sidecar" and not are_pods_prepared:
+        awaited = "the admission webhook"
+    if awaited:
+        return Decision(record=record, waiting=f"waiting for {awaited} before joining the mesh")
     before = dict(record.before) if record else {}
     for key in {*present, *member_labels}:
         before.setdefault(key, foreign.get(key))

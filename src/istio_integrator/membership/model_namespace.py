@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import ops
@@ -19,10 +19,18 @@ logger = logging.getLogger(__name__)
 
 
 class Membership:
-    """Makes the model's namespace a member, and remembers how to undo it."""
+    """Makes the model's namespace a member, and remembers how to undo it.
 
-    def __init__(self, context: parts.Context) -> None:
+    Args:
+        context: The context of every part.
+        are_pods_prepared: Returns whether the admission webhook prepares new pods.
+    """
+
+    def __init__(
+        self, context: parts.Context, are_pods_prepared: Callable[[], bool] = lambda: True
+    ) -> None:
         self._context = context
+        self._are_pods_prepared = are_pods_prepared
         self._decision = decision.Decision()
 
     @property
@@ -111,6 +119,7 @@ class Membership:
             owner=owner,
             member_labels=member_labels,
             alive=context.mesh is not None and context.mesh.alive,
+            are_pods_prepared=self._are_pods_prepared(),
             data_plane=data_plane,
             missing=missing,
         )

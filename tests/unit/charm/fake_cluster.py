@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import datetime
 import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +23,7 @@ from tests.unit import api_objects
 from tests.unit.charm import istio_objects
 
 Key = tuple[str, str, str, str]
+PREFIX = "istio-integrator.charmhub.io/"
 
 
 class StatusError(Exception):
@@ -51,7 +51,10 @@ class FakeCluster(api_objects.Objects):
         self.timeouts: set[tuple[str, str]] = set()
         self.unreachable = False
         self.interference: list[Any] = []
-        self.policies_work = True
+        self.webhook_is_ready = True
+        """Whether the pods of the charm's webhook get ready."""
+        self.webhook_answers = True
+        """Whether an API server that asks the charm's webhook gets an answer."""
         self.remote: dict[str, dict[str, Any]] = {}
         """How istiods outside of the cluster behave, by the injector's URL."""
         self.now = lambda: datetime.datetime.now(datetime.UTC)
@@ -231,7 +234,7 @@ class FakeCluster(api_objects.Objects):
             return {**obj, "status": {"allowed": self._allows(obj["spec"]["resourceAttributes"])}}
         if key[1] == "pods":
             metadata["creationTimestamp"] = self.now().strftime("%Y-%m-%dT%H:%M:%SZ")
-            self._mutate(obj)
+            self._prepare(obj)
             self._inject(key[2], obj)
         name = metadata.get("name") or metadata["generateName"] + "x7k2p"
         key = (*key[:3], name)
@@ -260,26 +263,32 @@ class FakeCluster(api_objects.Objects):
         assert content_type == "application/apply-patch+yaml", content_type
         base = api_objects.without(live or {"metadata": {}}, self._applied.get(key, {}), content)
         self._applied[key] = copy.deepcopy(content)
-        return self._store(key, api_objects.merged(base, content))
+        applied = api_objects.merged(base, content)
+        if key[1] == "deployments" and self.webhook_is_ready and is_webhooks(applied):
+            applied["status"] = {"readyReplicas": 2}
+        return self._store(key, applied)
 
-    def _mutate(self, pod: dict[str, Any]) -> None:
-        """Do what a policy does to a probe: show that it is at work, keep istiod out of it."""
-        if pod["metadata"].get("labels", {}).get("istio-integrator.charmhub.io/probe") != "policy":
+    def _prepare(self, pod: dict[str, Any]) -> None:
+        """Do what the charm's webhook does to a dry-run pod that asks for its settings."""
+        if f"{PREFIX}probe" not in pod["metadata"].get("labels", {}) or not self.webhook_answers:
             return
-        for key, policy in self.objects.items():
-            if key[1] == "mutatingadmissionpolicies" and self.policies_work:
-                revision = re.search(r"\b[0-9a-f]{16}\b", json.dumps(policy["spec"]))
-                assert revision
+        ours = [obj for obj in self.objects.values() if is_webhooks(obj)]
+        is_asked = any(
+            obj["kind"] == "MutatingWebhookConfiguration" and is_charms(obj)
+            for obj in self.objects.values()
+        )
+        for obj in ours:
+            if obj["kind"] == "ConfigMap" and is_asked:
                 annotations = pod["metadata"].setdefault("annotations", {})
-                annotations["istio-integrator.charmhub.io/settings"] = revision[0]
-                pod["metadata"]["labels"]["sidecar.istio.io/inject"] = "false"
+                settings = json.loads(obj["data"]["settings.json"])
+                annotations[f"{PREFIX}settings"] = settings["revision"]
 
     def _inject(self, namespace: str, pod: dict[str, Any]) -> None:
         """Do what the injectors' webhook configurations and the istiods behind them do."""
         namespace_labels = self.labels(namespace)
         pod_labels = pod["metadata"].get("labels", {})
         for (_, plural, _, _), obj in sorted(self.objects.items()):
-            if plural != "mutatingwebhookconfigurations":
+            if plural != "mutatingwebhookconfigurations" or is_charms(obj):
                 continue
             for hook in obj["webhooks"]:
                 if istio_objects.selects(
@@ -325,6 +334,18 @@ class FakeCluster(api_objects.Objects):
         if config.get("holdApplicationUntilProxyStarts"):
             proxy["lifecycle"] = {"postStart": {"exec": {"command": ["pilot-agent", "wait"]}}}
         pod["spec"]["containers"].insert(0, proxy)
+
+
+def is_charms(obj: dict[str, Any]) -> bool:
+    """Tell whether the charm made an object."""
+    labels = obj["metadata"].get("labels", {})
+    return labels.get("app.kubernetes.io/managed-by") == "istio-integrator"
+
+
+def is_webhooks(obj: dict[str, Any]) -> bool:
+    """Tell whether an object belongs to the servers of the charm's webhook."""
+    labels = obj["metadata"].get("labels", {})
+    return labels.get(f"{PREFIX}component") == "admission-webhook" and is_charms(obj)
 
 
 def install_istio(

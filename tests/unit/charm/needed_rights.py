@@ -4,7 +4,6 @@ from istio_integrator.kube import manifests
 
 ADMISSION = (
     "admission-certificates",
-    "admission-policy",
     "admission-webhook",
     "admission-webhook-configuration",
 )

@@ -1,4 +1,4 @@
-"""Which backend changes new pods, how long it is waited for, and what is said meanwhile."""
+"""When the webhook runs, what is waited for, and what keeps it from working."""
 
 import dataclasses
 import json
@@ -10,13 +10,21 @@ from integrator_contract import names
 from istio_integrator.admission import admission
 from istio_integrator.kube import errors
 from istio_integrator.mesh import installation
+from tests.unit.charm import fake_cluster
 from tests.unit.charm.lifecycle import world
 
 NAME = "app-admission"
+WORKS = (ops.ActiveStatus, "admission: webhook")
+NOT_NEEDED = (ops.ActiveStatus, "admission: not needed")
+STARTING = (ops.WaitingStatus, "admission: the webhook's pods are starting")
+COMMAND = "; run: juju run app/leader diagnose; "
+MESH = installation.Mesh(
+    namespace="istio-system", revision="x", is_default=False, probed=True, native_sidecars=True
+)
 
 
 class Time:
-    """Passes when somebody sleeps, and a little whenever it is asked for."""
+    """A clock that advances by sleeping, and by a little whenever it is read."""
 
     def __init__(self, *, passes=0.0, wakes=None):
         self.now = 0.0
@@ -41,72 +49,315 @@ def subject(fake, time=None, *, image="workload:1", changes=None, **options):
     return admission.Admission(scope, lambda: image, sleep=time.sleep, clock=time)
 
 
-def said(choice):
-    return [(type(each), each.message) for each in choice.statuses()]
+def said(part):
+    return [(type(each), each.message) for each in part.statuses()]
 
 
-def serve(fake):
-    """Have the webhook's servers answer what they would."""
-    settings = fake.find("ConfigMap", NAME, "kubeflow")["data"]["settings.json"]
-    revision = settings.partition('"revision": "')[2].partition('"')[0]
-    service = fake.find("Service", NAME, "kubeflow")
-    service["behaviour"] = {"alive": True, "injected_annotations": {names.SETTINGS: revision}}
+def reconciled(fake, **more):
+    part = subject(fake, **more)
+    part.reconcile()
+    return part
+
+
+def refuse(fake, message, code=403):
+    """Have admission control of another team refuse every pod."""
+    check = fake._check
+
+    def checked(verb, key):
+        check(verb, key)
+        if (verb, key[1]) == ("create", "pods"):
+            raise fake_cluster.StatusError(code, message)
+
+    fake._check = checked
 
 
 @pytest.fixture
-def started(fake):
-    """A webhook whose pods are ready, and which nobody asks yet."""
-    fake.labels("kubeflow")["kubernetes.io/metadata.name"] = "kubeflow"
-    choice = subject(fake, admission="webhook")
-    choice.reconcile()
-    assert said(choice) == [(ops.WaitingStatus, "admission: the webhook's pods are starting")]
-    fake.find("Deployment", NAME, "kubeflow")["status"] = {"readyReplicas": 1}
+def stuck(fake):
+    """A webhook whose pods are not ready."""
+    fake.webhook_is_ready = False
+    assert said(reconciled(fake)) == [STARTING]
     return fake
 
 
-def test_policy_is_tried_until_the_api_server_has_noticed_it(fake):
-    fake.policies_work = False
-    time = Time(wakes={2: lambda: setattr(fake, "policies_work", True)})
-    choice = subject(fake, time)
+@pytest.mark.parametrize("answers", [True, False])
+def test_webhook_is_asked_once_its_pods_are_ready(stuck, answers):
+    hooks = [each for _, kind, _, each in stuck.objects if kind == "mutatingwebhookconfigurations"]
+    assert hooks == []
+    stuck.webhook_is_ready, stuck.webhook_answers = True, answers
+    stuck.find("Deployment", NAME, "kubeflow")["status"] = {"readyReplicas": 1}
 
-    choice.reconcile()
+    part = reconciled(stuck)
 
-    assert said(choice) == [(ops.ActiveStatus, "policy")]
+    problem = "admission: the webhook does not change a dry-run pod yet"
+    assert said(part) == [WORKS if answers else (ops.WaitingStatus, problem)]
+    assert part.works is answers
+
+
+def test_webhook_is_tried_until_the_api_server_asks_it(fake):
+    fake.webhook_answers = False
+    time = Time(wakes={2: lambda: setattr(fake, "webhook_answers", True)})
+
+    part = reconciled(fake, time=time)
+
+    assert said(part) == [WORKS]
     assert len(time.slept) == 2
 
 
-def test_policy_that_is_as_it_was_is_not_waited_for(fake):
-    subject(fake).reconcile()
-    fake.policies_work = False
+def test_webhook_that_is_as_it_was_is_not_waited_for(fake):
+    reconciled(fake)
+    fake.webhook_answers = False
     time = Time()
 
-    subject(fake, time, admission="policy").reconcile()
+    reconciled(fake, time=time)
 
     assert time.slept == []
 
 
 def test_probes_that_take_long_are_few(fake):
-    fake.policies_work = False
+    fake.webhook_answers = False
     quick, slow = Time(), Time(passes=admission.PROBE_SECONDS * 0.4)
 
     for time in (quick, slow):
-        fake.delete("MutatingAdmissionPolicy", "istio-integrator.kubeflow.app")
-        choice = subject(fake, time, admission="policy")
-        choice.reconcile()
+        fake.delete("MutatingWebhookConfiguration", "0-istio-integrator.kubeflow.app")
+        reconciled(fake, time=time)
 
     assert quick.slept == sorted(admission.PROBE_DELAYS)
     assert quick.slept[0] > 0
     assert 0 < len(slow.slept) < len(quick.slept)
-    problem = "admission: a dry-run pod came back unchanged; set admission=auto or "
-    assert said(choice) == [(ops.BlockedStatus, f"{problem}admission=webhook")]
 
 
-MESH = installation.Mesh(
-    namespace="istio-system", revision="x", is_default=False, probed=True, native_sidecars=True
+def test_older_settings_are_not_taken_for_the_current_ones(fake):
+    reconciled(fake)
+    configmap = fake.find("ConfigMap", NAME, "kubeflow")
+    older = configmap["data"]["settings.json"]
+    answer = fake._prepare
+
+    def prepare(pod):
+        configmap = fake.find("ConfigMap", NAME, "kubeflow")
+        now = configmap["data"]["settings.json"]
+        configmap["data"]["settings.json"] = older
+        answer(pod)
+        configmap["data"]["settings.json"] = now
+
+    fake._prepare = prepare
+    part = reconciled(fake, hold_application=False)
+
+    problem = "admission: the webhook changes a dry-run pod by older settings"
+    assert said(part) == [(ops.WaitingStatus, problem)]
+    assert not part.works
+
+
+def pods_wait(reason, message=""):
+    def wait(fake):
+        labels = {names.COMPONENT: "admission-webhook", names.OWNER: "kubeflow.app"}
+        metadata = {"name": "server", "namespace": "kubeflow", "labels": labels}
+        waiting = {"waiting": {"reason": reason, "message": message}}
+        status = {"containerStatuses": [{"name": "admission", "state": waiting}]}
+        fake.add({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": status})
+
+    return wait
+
+
+def pods_are_not_scheduled(fake):
+    labels = {names.COMPONENT: "admission-webhook", names.OWNER: "kubeflow.app"}
+    metadata = {"name": "server", "namespace": "kubeflow", "labels": labels}
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "0/1 nodes are available: 1 Insufficient cpu.",
+    }
+    status = {"conditions": [condition]}
+    fake.add({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": status})
+
+
+def pods_are_refused(message):
+    def refused(fake):
+        condition = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate"}
+        status = {"conditions": [{**condition, "message": message}]}
+        fake.find("Deployment", NAME, "kubeflow")["status"] = status
+
+    return refused
+
+
+QUOTA = 'pods "app-admission-7d-x" is forbidden: exceeded quota: small, requested: pods=1'
+SECURITY = (
+    'pods "app-admission-7d-x" is forbidden: violates PodSecurity "restricted:latest": '
+    "unrestricted capabilities"
 )
+DENIED = 'admission webhook "validate.kyverno.svc-fail" denied the request: no registry of ours'
+OBSTACLES = [
+    pytest.param(
+        pods_wait("ImagePullBackOff", "Back-off pulling image"),
+        "webhook pods: ImagePullBackOff",
+        "Back-off pulling image",
+        id="image",
+    ),
+    pytest.param(
+        pods_wait("CrashLoopBackOff"), "webhook pods: CrashLoopBackOff", "", id="crashing"
+    ),
+    pytest.param(
+        pods_are_not_scheduled,
+        "webhook pods: Unschedulable",
+        "1 Insufficient cpu.",
+        id="unschedulable",
+    ),
+    pytest.param(
+        pods_are_refused(QUOTA),
+        "ResourceQuota small rejects pods",
+        "requested: pods=1",
+        id="quota",
+    ),
+    pytest.param(
+        pods_are_refused(SECURITY),
+        "Pod Security restricted:latest rejects pods",
+        "unrestricted capabilities",
+        id="pod-security",
+    ),
+    pytest.param(
+        pods_are_refused(DENIED),
+        'webhook "validate.kyverno.svc-fail" rejects pods',
+        "no registry of ours",
+        id="webhook",
+    ),
+    pytest.param(
+        pods_are_refused("no image was found"),
+        "FailedCreate rejects pods",
+        "no image was found",
+        id="anything",
+    ),
+]
 
 
-@pytest.mark.parametrize("backend", ["policy", "webhook"])
+@pytest.mark.parametrize(("trouble", "what", "words"), OBSTACLES)
+@pytest.mark.parametrize("is_asked", [False, True], ids=["from-the-start", "later"])
+def test_what_keeps_the_webhooks_pods_from_being_ready_is_named(
+    fake, trouble, what, words, is_asked
+):
+    fake.webhook_is_ready = is_asked
+    reconciled(fake)
+    fake.webhook_answers = False
+    fake.find("Deployment", NAME, "kubeflow")["status"] = {}
+    trouble(fake)
+
+    part = reconciled(fake)
+
+    ((kind, message),) = said(part)
+    assert kind is ops.BlockedStatus
+    assert message.startswith(f"admission: {what}{COMMAND}")
+    assert message.index("diagnose") < 100
+    assert words in message
+    assert not part.works
+    assert part.problem().endswith(words)
+    assert what in part.problem()
+
+
+@pytest.mark.parametrize("reason", ["ContainerCreating", "PodInitializing"])
+def test_pods_that_start_as_usual_are_waited_for(stuck, reason):
+    pods_wait(reason)(stuck)
+
+    assert said(reconciled(stuck)) == [STARTING]
+
+
+def test_author_of_any_length_leaves_the_command_in_sight(stuck):
+    name = "x" * 200
+    pods_are_refused(f'admission webhook "{name}" denied the request: no')(stuck)
+
+    ((_, message),) = said(reconciled(stuck))
+
+    assert message.startswith('admission: webhook "xxx')
+    assert message[:100].endswith("; run: juju run app/leader diagnose")
+
+
+@pytest.mark.parametrize("message", [QUOTA, DENIED], ids=["quota", "webhook"])
+def test_refused_dry_run_pod_is_told_by_its_author_and_not_tried_again(fake, message):
+    refuse(fake, message)
+    time = Time()
+
+    part = reconciled(fake, time=time)
+
+    ((kind, found),) = said(part)
+    assert kind is ops.BlockedStatus
+    author = "ResourceQuota small" if message == QUOTA else 'webhook "validate.kyverno.svc-fail"'
+    assert found.startswith(f"admission: {author} rejects pods{COMMAND}")
+    assert time.slept == []
+    assert not part.works
+
+
+@pytest.mark.parametrize(
+    ("options", "labels", "needs"),
+    [
+        pytest.param({}, {}, True, id="the-model-is-to-join"),
+        pytest.param({"mesh_membership": "none"}, {}, False, id="nothing"),
+        pytest.param(
+            {"mesh_membership": "none"}, {"istio-injection": "enabled"}, True, id="joined-already"
+        ),
+        pytest.param(
+            {"mesh_membership": "selected", "included_pods": "a=b"}, {}, True, id="included-pods"
+        ),
+        pytest.param({"mesh_membership": "none", "excluded_pods": "a=b"}, {}, True, id="excluded"),
+        pytest.param({"mesh_membership": "none", "pod_labels": "{a: b}"}, {}, True, id="labels"),
+        pytest.param(
+            {"mesh_membership": "none", "pod_annotations": "{a: b}"}, {}, True, id="annotations"
+        ),
+        pytest.param(
+            {"mesh_membership": "none", "excluded_outbound_ports": "80"}, {}, True, id="ports"
+        ),
+        pytest.param(
+            {
+                "mesh_membership": "none",
+                "image_registries": "[{pods: a, prefixes: {docker.io: b.io}}]",
+            },
+            {},
+            True,
+            id="registries",
+        ),
+    ],
+)
+def test_webhook_runs_while_pods_get_something(fake, options, labels, needs):
+    fake.labels("kubeflow").update(labels)
+
+    part = reconciled(fake, **options)
+
+    assert said(part) == [WORKS if needs else NOT_NEEDED]
+    assert bool(kinds_of_ours(fake)) is needs
+
+
+@pytest.mark.parametrize(
+    ("labels", "needs"),
+    [
+        pytest.param({"istio-injection": "enabled"}, True, id="sidecars"),
+        pytest.param({"istio.io/rev": "x"}, True, id="revision"),
+        pytest.param({"istio-injection": "disabled"}, False, id="outside"),
+        pytest.param(
+            {"istio-injection": "enabled", names.SERVED_BY: "other.app"}, False, id="another's"
+        ),
+    ],
+)
+def test_webhook_runs_while_a_profile_gets_sidecars(fake, labels, needs):
+    metadata = {"app.kubernetes.io/part-of": "kubeflow-profile", **labels}
+    fake.namespace("alice")["metadata"]["labels"].update(metadata)
+
+    reconciled(fake, mesh_membership="none")
+
+    assert bool(kinds_of_ours(fake)) is needs
+
+
+def test_webhook_goes_when_it_is_needed_no_more(fake):
+    reconciled(fake)
+    assert kinds_of_ours(fake)
+
+    assert said(reconciled(fake, mesh_membership="none")) == [NOT_NEEDED]
+
+    assert kinds_of_ours(fake) == set()
+
+
+def test_webhook_stays_in_a_member_while_no_istio_is_found_and_does_not_begin_elsewhere(fake):
+    assert said(reconciled(fake, changes={"mesh": None})) == [NOT_NEEDED]
+    fake.labels("kubeflow")["istio-injection"] = "enabled"
+    assert said(reconciled(fake, changes={"mesh": None})) == [WORKS]
+
+
 @pytest.mark.parametrize(
     "mesh",
     [
@@ -114,193 +365,102 @@ MESH = installation.Mesh(
         pytest.param(None, id="gone"),
     ],
 )
-def test_new_pods_get_what_they_got_while_the_mesh_can_not_be_asked(fake, backend, mesh):
-    subject(fake, admission=backend, changes={"mesh": MESH}).reconcile()
+def test_new_pods_get_what_they_got_while_the_mesh_can_not_be_asked(fake, mesh):
+    fake.labels("kubeflow")["istio-injection"] = "enabled"
+    reconciled(fake, changes={"mesh": MESH})
     fake.writes.clear()
 
-    subject(fake, admission=backend, changes={"mesh": mesh}).reconcile()
+    reconciled(fake, changes={"mesh": mesh})
 
     assert fake.writes == []
 
 
-def test_webhook_is_tried_until_the_api_server_asks_it(started):
-    time = Time(wakes={1: lambda: serve(started)})
-    choice = subject(started, time, admission="webhook")
-
-    choice.reconcile()
-
-    assert said(choice) == [(ops.ActiveStatus, "webhook")]
-    assert len(time.slept) == 1
-
-
-def test_webhook_that_does_not_answer_is_waited_for_and_named(started):
-    choice = subject(started, admission="webhook")
-
-    choice.reconcile()
-
-    ((kind, message),) = said(choice)
-    assert kind is ops.WaitingStatus
-    assert message.startswith("admission: the webhook does not answer yet: Internal error: failed")
-
-
-@pytest.mark.parametrize(
-    ("options", "broken"),
-    [
-        pytest.param({"admission": "webhook"}, {}, id="the-webhook-is-asked-for"),
-        pytest.param(
-            {"hold_application": False},
-            {("patch", "mutatingadmissionpolicies"): 422},
-            id="a-new-policy-is-refused",
-        ),
-    ],
-)
-def test_one_backend_is_left_once_it_works(started, options, broken):
-    subject(started).reconcile()
-    assert started.find("MutatingAdmissionPolicy", "istio-integrator.kubeflow.app")
-    assert started.find("Deployment", NAME, "kubeflow") is None
-
-    started.broken.update(broken)
-    choice = subject(started, **options)
-    choice.reconcile()
-    assert started.find("MutatingAdmissionPolicy", "istio-integrator.kubeflow.app")
-    started.find("Deployment", NAME, "kubeflow")["status"] = {"readyReplicas": 1}
-    serve(started)
-    choice.reconcile()
-
-    assert said(choice) == [(ops.ActiveStatus, "webhook")]
-    assert started.find("MutatingAdmissionPolicy", "istio-integrator.kubeflow.app") is None
-
-
-@pytest.mark.parametrize(
-    ("trouble", "problem"),
-    [
-        pytest.param(
-            lambda fake: fake.absent.add("mutatingadmissionpolicies"),
-            "the cluster serves no MutatingAdmissionPolicy",
-            id="no-api",
-        ),
-        pytest.param(
-            lambda fake: fake.broken.update({("patch", "mutatingadmissionpolicies"): 422}),
-            "the policy is refused: the server says no",
-            id="refused",
-        ),
-        pytest.param(
-            lambda fake: fake.broken.update({("create", "pods"): 500}),
-            "the server says no",
-            id="no-probe",
-        ),
-    ],
-)
-def test_why_the_policy_does_not_work_is_said_where_it_is_asked_for_alone(fake, trouble, problem):
-    trouble(fake)
-    choice = subject(fake, admission="policy")
-
-    choice.reconcile()
-
-    hint = "set admission=auto or admission=webhook"
-    assert said(choice) == [(ops.BlockedStatus, f"admission: {problem}; {hint}")]
-    assert fake.find("Deployment", NAME, "kubeflow") is None
-
-
-@pytest.mark.parametrize("backend", ["policy", "webhook"])
-def test_missing_right_to_try_a_pod_is_no_trouble_of_the_backend(started, backend):
-    started.forbidden.add(("create", "pods"))
+def test_missing_right_to_try_a_pod_is_no_trouble_of_the_webhook(fake):
+    fake.forbidden.add(("create", "pods"))
+    part = subject(fake)
 
     with pytest.raises(errors.ForbiddenError):
-        subject(started, admission=backend).reconcile()
+        part.reconcile()
 
-
-def test_policy_is_of_the_version_that_is_served(fake):
-    fake.absent.add("admissionregistration.k8s.io/v1")
-    choice = subject(fake)
-
-    choice.reconcile()
-
-    assert said(choice) == [(ops.ActiveStatus, "policy")]
+    assert not part.works
 
 
 @pytest.mark.parametrize("left_alone", [True, False])
 def test_pods_of_a_model_that_is_left_alone_are_its_members_and_no_more(fake, left_alone):
     if left_alone:
         fake.labels("kubeflow")[names.LIFECYCLE] = "disabled"
-    subject(fake, admission="webhook").reconcile()
+    reconciled(fake)
 
     settings = json.loads(fake.find("ConfigMap", NAME, "kubeflow")["data"]["settings.json"])
     assert settings["lifecycle-in-model"] is not left_alone
 
 
 @pytest.mark.parametrize("hold", [True, False])
-def test_profiles_are_the_policys_only_while_their_pods_get_something(fake, hold):
-    subject(fake, hold_application=hold).reconcile()
+def test_profiles_are_prepared_only_while_their_pods_get_something(fake, hold):
+    reconciled(fake, hold_application=hold)
 
-    bound = {name.rpartition(".")[2] for _, kind, _, name in fake.objects if "binding" in kind}
-    assert "model" in bound
-    assert ("profiles" in bound) is hold
+    found = fake.find("MutatingWebhookConfiguration", "0-istio-integrator.kubeflow.app")
+    kinds = {hook["name"].partition(".")[0] for hook in found["webhooks"]}
+    assert "model" in kinds
+    assert ("profiles" in kinds) is hold
 
 
-def test_follower_says_which_backend_works_and_writes_nothing(fake):
-    follower = subject(fake, changes={"leader": False})
-    follower.reconcile()
+def test_follower_says_whether_the_webhook_works_and_writes_nothing(fake):
+    follower = reconciled(fake, changes={"leader": False})
     assert said(follower) == [(ops.WaitingStatus, "admission: waiting for the leader")]
     assert fake.writes == []
 
-    subject(fake).reconcile()
+    reconciled(fake)
     fake.writes.clear()
     follower.reconcile()
 
-    assert said(follower) == [(ops.ActiveStatus, "policy")]
+    assert said(follower) == [WORKS]
+    assert follower.works
     assert fake.writes == []
 
 
-def test_certificates_are_replaced_when_asked_for(started):
-    subject(started, admission="webhook").reconcile()
-    serve(started)
-    before = started.find("Secret", f"{NAME}-tls", "kubeflow")["data"]
-    started.writes.clear()
+def test_certificates_are_replaced_when_asked_for(fake):
+    reconciled(fake)
+    before = fake.find("Secret", f"{NAME}-tls", "kubeflow")["data"]
+    fake.writes.clear()
 
-    told = subject(started, admission="webhook").rotate()
+    told = subject(fake).rotate()
 
-    kinds = [each.split()[1] for each in started.writes]
+    kinds = [each.split()[1] for each in fake.writes]
     authority, leaf = map(kinds.index, ("mutatingwebhookconfigurations", "secrets"))
     assert authority < leaf, "a server shows a leaf of an authority that nobody trusts yet"
-    after = started.find("Secret", f"{NAME}-tls", "kubeflow")["data"]
+    after = fake.find("Secret", f"{NAME}-tls", "kubeflow")["data"]
     assert told["result"] == "certificates are replaced, the webhook answers"
     assert {after["ca.crt"], after["tls.crt"]}.isdisjoint({before["ca.crt"], before["tls.crt"]})
     assert after["previous-ca.crt"] == before["ca.crt"]
 
 
-def test_certificates_are_not_replaced_by_a_follower_or_without_an_image(started):
-    subject(started, admission="webhook").reconcile()
-    started.writes.clear()
+def test_certificates_are_not_replaced_by_a_follower_or_without_an_image(fake):
+    reconciled(fake)
+    fake.writes.clear()
 
     with pytest.raises(errors.CharmError, match="only the leader"):
-        subject(started, admission="webhook", changes={"leader": False}).rotate()
+        subject(fake, changes={"leader": False}).rotate()
     with pytest.raises(errors.CharmError, match="nothing is replaced: waiting for the name"):
-        subject(started, admission="webhook", image="").rotate()
-    assert started.writes == []
+        subject(fake, image="").rotate()
+    assert fake.writes == []
 
 
 def test_without_a_webhook_there_are_no_certificates_to_replace(fake):
-    choice = subject(fake)
-    choice.reconcile()
+    part = reconciled(fake, mesh_membership="none")
 
-    assert choice.rotate() == {"result": "no webhook is in use, so there are no certificates"}
+    assert part.rotate() == {"result": "no webhook is in use, so there are no certificates"}
 
 
-def test_trouble_with_one_backend_does_not_keep_the_other_from_being_removed(started):
-    subject(started, admission="policy").reconcile()
-    subject(started, admission="webhook").reconcile()
-    started.broken[("delete", "deployments")] = 500
-    choice = subject(started, admission="webhook")
+def test_removal_takes_the_configuration_before_its_servers(fake):
+    reconciled(fake)
+    fake.writes.clear()
 
-    with pytest.raises(errors.ApiError):
-        choice.remove()
+    subject(fake).remove()
 
-    assert {"Deployment"} <= kinds_of_ours(started)
-    assert "MutatingAdmissionPolicy" not in kinds_of_ours(started)
-    del started.broken[("delete", "deployments")]
-    choice.remove()
-    assert kinds_of_ours(started) == set()
+    kinds = [each.split()[1] for each in fake.writes]
+    assert kinds[0] == "mutatingwebhookconfigurations"
+    assert kinds_of_ours(fake) == set()
 
 
 def kinds_of_ours(fake):

@@ -1,128 +1,19 @@
 """The rendered admission objects: valid whatever is configured, and safe from what is quoted."""
 
 import dataclasses
-import json
-import re
 
 import pytest
-import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 
-from integrator_contract import namespaces, pods, selectors
-from istio_integrator.admission import policy, settings, webhook
-from istio_integrator.config import config
+from integrator_contract import names, namespaces, selectors
+from istio_integrator.admission import webhook
 from istio_integrator.kube import manifests, owners
-
-OPTIONS = {
-    "included-pods": "team in (a, b)",
-    "excluded-pods": "!x,y!=z",
-    "mesh-membership": "selected",
-    "pod-labels": "[{pods: a, add: {l: '1'}}, {add: {l: '2', m: '3'}}]",
-    "pod-annotations": json.dumps({"a/b": "\"'}}){{%#\n</x>", "proxy.istio.io/config": "a: 1"}),
-    "excluded-outbound-ports": "80",
-    "image-registries": "[{pods: q, prefixes: {docker.io: m.io/x}}]",
-}
-
-
-def context(options, version="v1", *, native=True, groups=("profiles", "labelled"), **changes):
-    known = config.Config.load(options)
-    prepared = settings.Preparation(
-        pods.Settings(
-            model="m",
-            application="app",
-            membership=known.mesh_membership,
-            included_pods=known.included_pods,
-            excluded_pods=known.excluded_pods,
-            hold_application=known.hold_application,
-            native=native,
-            **vars(known.pod_rules),
-            **changes,
-        ),
-        settings.Seen(native=native),
-    )
-    return policy.context(prepared, selected(groups), owner="m.app", version=version)
 
 
 def selected(kinds=("profiles", "labelled"), owner=""):
     served = namespaces.Served(
         model="m", mesh_namespace="istio-system", owner=owner, kinds=frozenset(kinds)
     )
-    return policy.namespace_selectors(served)
-
-
-@pytest.mark.parametrize("options", [{}, OPTIONS], ids=["plain", "everything"])
-@pytest.mark.parametrize("version", ["v1", "v1beta1"])
-def test_the_policy_is_one_object_with_a_binding_per_kind_of_namespace(options, version):
-    first, *bindings = manifests.render("admission-policy", context(options, version))
-
-    assert first["apiVersion"] == f"admissionregistration.k8s.io/{version}"
-    assert first["spec"]["failurePolicy"] == "Ignore"
-    assert len(first["spec"]["mutations"]) == 1
-    assert [binding["apiVersion"] for binding in bindings] == [first["apiVersion"]] * 3
-    assert {binding["spec"]["policyName"] for binding in bindings} == {first["metadata"]["name"]}
-
-
-@pytest.mark.parametrize("native", [True, False], ids=["native", "classic"])
-@pytest.mark.parametrize(
-    "changes",
-    [{}, {"data_plane": "ambient"}, {"lifecycle_in_model": False}],
-    ids=["sidecars", "ambient", "not-in-model"],
-)
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"hold-application": False},
-        {key: OPTIONS[key] for key in ("included-pods", "mesh-membership")},
-        *({key: OPTIONS[key]} for key in OPTIONS if key != "mesh-membership"),
-        OPTIONS,
-    ],
-    ids=lambda options: " ".join(options) if len(options) < len(OPTIONS) else "everything",
-)
-def test_every_variable_of_the_policy_is_there_before_it_is_used(options, changes, native):
-    spec = manifests.render("admission-policy", context(options, native=native, **changes))[0][
-        "spec"
-    ]
-    known = set()
-    for variable in spec["variables"]:
-        assert used_by(variable["expression"]) <= known
-        known.add(variable["name"])
-    (mutation,) = spec["mutations"]
-    assert mutation["patchType"] == "ApplyConfiguration"
-    assert used_by(mutation["applyConfiguration"]["expression"]) <= known
-
-
-def used_by(expression):
-    """The variables that an expression of CEL names."""
-    return set(re.findall(r"\bvariables\.(\w+)", expression))
-
-
-def test_every_variable_of_the_policy_is_for_something():
-    spec = manifests.render("admission-policy", context(OPTIONS))[0]["spec"]
-    expressions = [each["expression"] for each in spec["variables"]]
-    expressions.append(spec["mutations"][0]["applyConfiguration"]["expression"])
-
-    assert {each["name"] for each in spec["variables"]} == set().union(*map(used_by, expressions))
-
-
-def test_what_is_switched_off_is_not_in_the_policy():
-    options = {"hold-application": False}
-    text = json.dumps(manifests.render("admission-policy", context(options, native=False)))
-
-    for word in ("proxy.istio.io/config", "nativeSidecar", "newLabels", "moves", "newPorts"):
-        assert word not in text
-
-
-@given(value=st.text(max_size=40))
-def test_a_value_stays_one_string_of_cel(value):
-    options = {"pod-annotations": json.dumps({"a": value})}
-    rendered = manifests.render("admission-policy", context(options))[0]
-    variables = {item["name"]: item["expression"] for item in rendered["spec"]["variables"]}
-    written = variables["newAnnotations"].partition("optional.of(")[2].rpartition(") :")[0]
-
-    # CEL's escapes are YAML's, as far as these strings have any.
-    assert yaml.safe_load(written) == value
+    return webhook.namespace_selectors(served)
 
 
 @pytest.mark.parametrize("application", ["a", "x" * 63, "a-" * 40 + "b"])
@@ -177,6 +68,24 @@ def test_every_kind_of_namespace_is_asked_for_by_a_path_of_its_own(workload):
         }
         for kind, _ in selected()
     ]
+
+
+def test_the_webhook_is_reinvoked_whatever_an_injector_made_of_the_pod():
+    for hook in configured()["webhooks"]:
+        assert hook["reinvocationPolicy"] == "IfNeeded"
+        # It is asked a second time only where it was asked before the injection, too.
+        assert "matchConditions" not in hook
+        keys = {each["key"] for each in hook["objectSelector"]["matchExpressions"]}
+        assert keys == {names.MESH_PROBE, names.COMPONENT}
+        assert hook["rules"] == [
+            {
+                "apiGroups": [""],
+                "apiVersions": ["v1"],
+                "resources": ["pods"],
+                "operations": ["CREATE"],
+                "scope": "Namespaced",
+            }
+        ]
 
 
 def test_every_template_renders_with_its_context_alone():
@@ -292,8 +201,8 @@ def test_the_webhook_is_asked_how_it_is_where_it_answers_that(workload):
     ports = {each["name"]: each["containerPort"] for each in server["ports"]}
     options = dict(word.removeprefix("--").split("=", 1) for word in server["command"][2:])
 
-    assert options["listen"] == f"0.0.0.0:{ports['https']}"
-    assert options["health"] == f"0.0.0.0:{ports['health']}"
+    assert options["listen"] == f":{ports['https']}"
+    assert options["health"] == f":{ports['health']}"
     probes = {name: server[f"{name}Probe"] for name in ("startup", "liveness", "readiness")}
     assert {name: probe["httpGet"] for name, probe in probes.items()} == {
         "startup": {"path": "/livez", "port": "health"},
@@ -307,24 +216,3 @@ def test_the_webhook_is_asked_how_it_is_where_it_answers_that(workload):
         assert 1 < probes[name]["timeoutSeconds"] <= probes[name]["periodSeconds"]
     assert {*server["resources"]["requests"]} == {"cpu", "memory"}
     assert {*server["resources"]["limits"]} == {"memory"}
-
-
-def test_the_policy_is_of_pods_at_their_creation_and_of_none_twice():
-    spec = manifests.render("admission-policy", context({}))[0]["spec"]
-
-    assert spec["reinvocationPolicy"] == "Never"
-    (rule,) = spec["matchConstraints"]["resourceRules"]
-    assert rule == {
-        "apiGroups": [""],
-        "apiVersions": ["v1"],
-        "resources": ["pods"],
-        "operations": ["CREATE"],
-        "scope": "Namespaced",
-    }
-    asked = spec["matchConstraints"]["objectSelector"]["matchExpressions"]
-    assert {(each["key"].partition("/")[2], each["operator"]) for each in asked} == {
-        ("probe", "NotIn"),
-        ("mesh-probe", "DoesNotExist"),
-    }
-    names = [each["name"] for each in spec["matchConditions"]]
-    assert names == ["no-proxy-yet", "no-mirror-of-a-static-pod"]

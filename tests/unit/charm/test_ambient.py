@@ -12,7 +12,7 @@ from tests.unit.charm.ambient_objects import install_ambient
 from tests.unit.charm.charm_world import command, state, status
 
 AMBIENT = {"istio.io/dataplane-mode": "ambient"}
-ACTIVE = "istio-system/istiod 1.31 · new pods need nothing · ambient mode · 14/14 pods in mesh"
+ACTIVE = "istio-system/istiod 1.31 · admission: not needed · ambient mode · 14/14 pods in mesh"
 
 
 @pytest.fixture
@@ -24,14 +24,7 @@ def world(fake):
 
 
 def admission(fake):
-    kinds = ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
-    hooks = [
-        obj["metadata"]["name"]
-        for obj in fake.objects.values()
-        if obj["kind"] == "MutatingWebhookConfiguration"
-        and "istio-integrator" in obj["metadata"]["name"]
-    ]
-    return [obj for obj in fake.objects.values() if obj["kind"] in kinds] + hooks
+    return [obj for obj in fake.objects.values() if fake_cluster.is_webhooks(obj)]
 
 
 def test_model_goes_into_ambient_mode_and_nothing_prepares_its_pods(ctx, world):
@@ -50,7 +43,7 @@ def test_model_is_in_ambient_mode_before_what_prepared_its_sidecars_goes(ctx, wo
     world.writes.clear()
     status(ctx, state(mesh_mode="ambient"))
     joined = world.writes.index("patch namespaces kubeflow")
-    gone = next(n for n, each in enumerate(world.writes) if "mutatingadmissionpolic" in each)
+    gone = next(n for n, each in enumerate(world.writes) if "mutatingwebhookconf" in each)
     assert joined < gone
 
 
@@ -59,7 +52,7 @@ def test_sidecars_are_prepared_before_the_model_is_back(ctx, world):
     world.writes.clear()
     status(ctx, state(mesh_mode="sidecar"))
     joined = world.writes.index("patch namespaces kubeflow")
-    there = next(n for n, each in enumerate(world.writes) if "mutatingadmissionpolic" in each)
+    there = next(n for n, each in enumerate(world.writes) if "mutatingwebhookconf" in each)
     assert there < joined
 
 
@@ -82,7 +75,7 @@ def test_admission_stays_where_something_needs_it(ctx, world, options):
     said = status(ctx, state(mesh_mode="ambient", **options))
     assert said.name == "active"
     assert admission(world)
-    assert "new pods need nothing" not in said.message
+    assert "admission: webhook" in said.message
 
 
 @pytest.mark.parametrize(
@@ -130,7 +123,7 @@ def test_applications_are_told_the_label_of_ambient_mode_where_pods_are_selected
     }
 
 
-def test_diagnosis_says_that_new_pods_need_nothing(ctx, world):
+def test_diagnosis_says_that_admission_is_not_needed(ctx, world):
     with contextlib.suppress(testing.ActionFailed):
         ctx.run(ctx.on.action("diagnose"), state(mesh_mode="ambient"))
-    assert "in ambient mode new pods need nothing" in str(ctx.action_results)
+    assert "not needed: no namespace gets sidecars" in str(ctx.action_results)

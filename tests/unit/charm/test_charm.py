@@ -14,7 +14,7 @@ from tests.unit.charm.charm_world import command, joins, state, status, workload
 def test_status_is_active_when_all_is_true(ctx, fake):
     fake_cluster.install_istio(fake)
     assert status(ctx, state()) == testing.ActiveStatus(
-        "istio-system/istiod 1.31 · policy · native sidecars · 14/14 pods in mesh"
+        "istio-system/istiod 1.31 · admission: webhook · native sidecars · 14/14 pods in mesh"
     )
     assert fake.labels("kubeflow")["istio-injection"] == "enabled"
 
@@ -248,8 +248,7 @@ def test_second_integrator_in_a_model_does_nothing_and_says_so(ctx, fake):
 def test_integrator_that_served_before_another_withdraws(ctx, fake):
     fake_cluster.install_istio(fake)
     served = ctx.run(ctx.on.start(), state())
-    policies = {key[1] for key in fake.objects if key[0].startswith("admission")}
-    assert "mutatingadmissionpolicies" in policies
+    assert any(map(fake_cluster.is_webhooks, fake.objects.values()))
     fake.application("first")
     first = {"owner": "kubeflow.first", "set": {}, "before": {}}
     model = fake.find("Namespace", "kubeflow")["metadata"]
@@ -258,8 +257,7 @@ def test_integrator_that_served_before_another_withdraws(ctx, fake):
     assert "kubeflow.first" in out.unit_status.message
     services = out.get_container("lifecycle").service_statuses
     assert set(services.values()) == {ops.pebble.ServiceStatus.INACTIVE}
-    left = {key[1] for key in fake.objects if key[0].startswith("admission")}
-    assert "mutatingadmissionpolicies" not in left
+    assert not any(map(fake_cluster.is_webhooks, fake.objects.values()))
     fake.delete("StatefulSet", "first", "kubeflow")
     again = ctx.run(ctx.on.update_status(), out)
     services = again.get_container("lifecycle").service_statuses
@@ -281,8 +279,9 @@ def test_charms_are_let_out_to_the_controller_that_juju_names(ctx, fake, monkeyp
     monkeypatch.setenv("JUJU_API_ADDRESSES", "10.1.2.3:17071")
     fake_cluster.install_istio(fake, cni=True)
     ctx.run(ctx.on.config_changed(), state())
-    (policy,) = [one for one in fake.objects.values() if one["kind"] == "MutatingAdmissionPolicy"]
-    assert '["17071"]' in json.dumps(policy["spec"]).replace('\\"', '"')
+    told = fake.find("ConfigMap", "istio-integrator-admission", "kubeflow")
+    settings = json.loads(told["data"]["settings.json"])
+    assert [each["ports"] for each in settings["excluded-outbound-ports"]] == [[17071]]
 
 
 def test_modeloperator_that_is_cut_off_is_named(ctx, fake):

@@ -43,7 +43,7 @@ def test_membership_none_looks_after_pods_without_joining(ctx, fake):
     fake_cluster.install_istio(fake)
     out = ctx.run(ctx.on.start(), state(mesh_membership="none"))
     assert out.unit_status == testing.ActiveStatus(
-        "istio-system/istiod 1.31 · policy · native sidecars"
+        "istio-system/istiod 1.31 · admission: webhook · native sidecars"
     )
     assert "istio-injection" not in fake.labels("kubeflow")
     assert "--convergence off" in command(out)
@@ -119,14 +119,6 @@ def test_check_that_is_down_is_waited_for(ctx, fake):
 def test_old_proxies_are_counted_and_leave_the_unit_active(ctx, fake):
     fake_cluster.install_istio(fake)
     assert status(ctx, state(workload(stale=3))) == testing.ActiveStatus(
-        "istio-system/istiod 1.31 · policy · native sidecars · 14/14 pods in mesh, "
+        "istio-system/istiod 1.31 · admission: webhook · native sidecars · 14/14 pods in mesh, "
         "3 with an old proxy: restart-stale"
     )
-
-
-def test_own_pod_is_read_for_the_webhook_alone(ctx, fake):
-    fake_cluster.install_istio(fake)
-    ctx.run(ctx.on.config_changed(), state(admission="policy"))
-    assert ("get", "pods") not in fake.asked
-    ctx.run(ctx.on.config_changed(), state(admission="webhook"))
-    assert ("get", "pods") in fake.asked

@@ -140,7 +140,7 @@ def test_end_of_the_operator_s_certificate_is_told(world):
 
 def test_end_of_the_webhook_s_certificate_is_told(ctx, fake):
     fake_cluster.install_istio(fake)
-    out = ctx.run(ctx.on.update_status(), state(admission="webhook"))
+    out = ctx.run(ctx.on.update_status(), state())
     (told,) = facts(ctx, out).certificates
     assert told.owner == "webhook"
     assert told.not_after - told.not_before > certificates.LEAF_LIFE.total_seconds()

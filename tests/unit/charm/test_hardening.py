@@ -18,7 +18,7 @@ def connected(fake, monkeypatch):
 @pytest.fixture
 def webhook(fake):
     """The webhook, asked by the API server."""
-    world = World(fake, admission="webhook")
+    world = World(fake)
     world.run()
     world.get_ready("istio-integrator-admission")
     return world
@@ -70,16 +70,6 @@ def test_the_webhook_is_not_asked_about_its_own_pods(webhook):
     for hook in configuration["webhooks"]:
         assert not istio_objects.selects(hook["objectSelector"], marks)
         assert istio_objects.selects(hook["objectSelector"], {"app": "any"})
-
-
-def test_probes_of_the_policy_do_not_reach_the_webhook(webhook):
-    (configuration,) = webhook.all("MutatingWebhookConfiguration")
-    asked = {"istio-integrator.charmhub.io/probe": "webhook"}
-    other = {"istio-integrator.charmhub.io/probe": "policy"}
-
-    for hook in configuration["webhooks"]:
-        assert istio_objects.selects(hook["objectSelector"], asked)
-        assert not istio_objects.selects(hook["objectSelector"], other)
 
 
 def test_probes_of_the_mesh_do_not_reach_the_webhook(webhook):
@@ -150,7 +140,7 @@ def test_no_secret_is_read_but_our_own_and_the_one_that_the_operator_names(fake,
 
     monkeypatch.setattr(fake, "_handle", note)
     related = (route(), auth())
-    world = World(fake, *related, admission="webhook", tls_secret="kubeflow-tls")
+    world = World(fake, *related, tls_secret="kubeflow-tls")
     world.run(lambda ctx: ctx.on.upgrade_charm())
     world.get_ready("istio-integrator-admission")
     with contextlib.suppress(testing.ActionFailed):

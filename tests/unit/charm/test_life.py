@@ -4,7 +4,6 @@ import contextlib
 import copy
 import dataclasses
 import itertools
-import json
 
 import ops
 import pytest
@@ -42,10 +41,9 @@ def prepare(fake):
     fake.add({"apiVersion": "v1", "kind": "Pod", **named, "spec": spec})
 
 
-def fresh(*, policies_work):
+def fresh():
     """Set up a cluster to which nothing has happened yet."""
     fake = charm_world.model()
-    fake.policies_work = policies_work
     fake_cluster.install_istio(fake)
     prepare(fake)
     return fake
@@ -56,9 +54,9 @@ def run(ctx, fake, monkeypatch, event="config_changed", **options) -> ops.Status
     return ctx.run(getattr(ctx.on, event)(), state(**options)).unit_status
 
 
-def requests(ctx, monkeypatch, *, policies_work) -> list[tuple[str, str]]:
+def requests(ctx, monkeypatch) -> list[tuple[str, str]]:
     """List what the charm asks of a cluster in which nothing fails, by verb and resource."""
-    fake = fresh(policies_work=policies_work)
+    fake = fresh()
     run(ctx, fake, monkeypatch)
     return sorted(fake.asked)
 
@@ -76,7 +74,6 @@ def may_be_active(verb, resource, code):
     return (code == 404 and verb in ("get", "list")) or (verb, resource) in SHARPENS
 
 
-@pytest.mark.parametrize("policies_work", [True, False], ids=["policy", "webhook"])
 @pytest.mark.parametrize(
     "codes",
     [
@@ -89,17 +86,11 @@ def may_be_active(verb, resource, code):
         pytest.param([TIMEOUT], id="timeout", marks=pytest.mark.long),
     ],
 )
-def test_whatever_request_fails_is_a_status_and_is_repaired(
-    ctx, monkeypatch, *, codes, policies_work
-):
-    asked = requests(ctx, monkeypatch, policies_work=policies_work)
+def test_whatever_request_fails_is_a_status_and_is_repaired(ctx, monkeypatch, codes):
+    asked = requests(ctx, monkeypatch)
     assert len(asked) > 10
-    if not policies_work:
-        # The rest is asked for in the same way.
-        asked = sorted({*asked} - {*requests(ctx, monkeypatch, policies_work=True)})
-    ends = {"active" if policies_work else "waiting"}
     for (verb, resource), code in zip(asked, itertools.cycle(codes), strict=False):
-        fake = fresh(policies_work=policies_work)
+        fake = fresh()
         if code == TIMEOUT:
             fake.timeouts.add((verb, resource))
         else:
@@ -110,7 +101,7 @@ def test_whatever_request_fails_is_a_status_and_is_repaired(
         fake.timeouts.clear()
         fake.broken.clear()
         said = run(ctx, fake, monkeypatch, "update_status")
-        assert said.name in ends, (verb, resource, said)
+        assert said.name == "active", (verb, resource, said)
 
 
 def remove(ctx, fake, monkeypatch):
@@ -118,17 +109,8 @@ def remove(ctx, fake, monkeypatch):
     ctx.run(ctx.on.remove(), state(units=0))
 
 
-@pytest.mark.parametrize(
-    "policies_work",
-    [
-        pytest.param(True, id="policy"),
-        pytest.param(False, id="webhook", marks=pytest.mark.long),
-    ],
-)
-def test_whatever_request_of_a_removal_fails_the_next_try_leaves_nothing(
-    ctx, monkeypatch, *, policies_work
-):
-    whole = fresh(policies_work=policies_work)
+def test_whatever_request_of_a_removal_fails_the_next_try_leaves_nothing(ctx, monkeypatch):
+    whole = fresh()
     before = names(whole)
     run(ctx, whole, monkeypatch)
     made = copy.deepcopy(whole)
@@ -161,11 +143,9 @@ def test_units_that_leave_at_once_do_not_fail_each_other(ctx, fake, monkeypatch)
     assert "istio-injection" not in fake.labels("kubeflow")
 
 
-@pytest.mark.parametrize("policies_work", [True, False], ids=["policy", "webhook"])
-def test_whatever_right_is_missing_is_named(ctx, monkeypatch, *, policies_work):
-    tolerated = needed_rights.ISTIODS_OWN if policies_work else set()
-    for verb, resource in requests(ctx, monkeypatch, policies_work=policies_work):
-        fake = fresh(policies_work=policies_work)
+def test_whatever_right_is_missing_is_named(ctx, monkeypatch):
+    for verb, resource in requests(ctx, monkeypatch):
+        fake = fresh()
         fake.forbidden.add((verb, resource))
         said = run(ctx, fake, monkeypatch)
         others = (
@@ -173,7 +153,7 @@ def test_whatever_right_is_missing_is_named(ctx, monkeypatch, *, policies_work):
             | needed_rights.POLICIES_OF_OTHERS
             | needed_rights.GOES_WITH_US
         )
-        if resource in others or (verb, resource) in tolerated:
+        if resource in others:
             assert said.name != "blocked"
         else:
             assert isinstance(said, testing.BlockedStatus), (verb, resource, said)
@@ -230,32 +210,31 @@ def test_kind_that_a_route_needs_and_the_cluster_lacks_is_named(fake):
     assert "/apis/networking.istio.io/v1/namespaces/kubeflow/gateways" in said.message
 
 
-@pytest.mark.parametrize("absent", ["admissionregistration.k8s.io/v1beta1", "apps/v1"])
-def test_kinds_that_an_api_server_lacks_are_no_traceback(ctx, fake, monkeypatch, absent):
+def test_kinds_that_an_api_server_lacks_are_no_traceback(ctx, fake, monkeypatch):
     fake_cluster.install_istio(fake)
-    fake.absent.add(absent)
-    assert isinstance(run(ctx, fake, monkeypatch), testing.ActiveStatus)
+    fake.absent.add("admissionregistration.k8s.io/v1beta1")
+    assert isinstance(run(ctx, fake, monkeypatch, "upgrade_charm"), testing.ActiveStatus)
 
 
 def test_options_that_change_while_a_hook_runs_are_followed_by_the_next(ctx, fake, monkeypatch):
     fake_cluster.install_istio(fake)
     changes = ({"hold_application": False}, {"hold_application": True, "excluded_pods": "app=x"})
-    policies = []
+    settings = []
     for options in (*changes, changes[1]):
         fake.writes.clear()
         assert isinstance(run(ctx, fake, monkeypatch, **options), testing.ActiveStatus)
-        found = [obj for obj in fake.objects.values() if obj["kind"] == "MutatingAdmissionPolicy"]
-        policies.append(json.dumps(found[0]["spec"], sort_keys=True))
-    assert policies[0] != policies[1] == policies[2]
+        found = fake.find("ConfigMap", "istio-integrator-admission", "kubeflow")
+        settings.append(found["data"]["settings.json"])
+    assert settings[0] != settings[1] == settings[2]
     assert fake.writes == []
 
 
 def test_hook_that_broke_off_is_finished_by_the_next(ctx, monkeypatch):
     """The API server goes away after any number of writes, as when the pod is killed there."""
-    whole = fresh(policies_work=True)
+    whole = fresh()
     run(ctx, whole, monkeypatch)
     for allowed in range(len(whole.writes)):
-        fake = fresh(policies_work=True)
+        fake = fresh()
         break_after(fake, allowed)
         assert run(ctx, fake, monkeypatch).name == "waiting"
         fake.unreachable = False
@@ -293,6 +272,36 @@ def test_leadership_that_moves_leaves_one_set_of_objects(ctx, fake, monkeypatch)
     run(ctx, fake, monkeypatch, "leader_elected")
     assert names(fake) == before
     assert fake.writes == []
+
+
+POLICY = ("MutatingAdmissionPolicy", "istio-integrator.kubeflow.istio-integrator")
+BINDING = ("MutatingAdmissionPolicyBinding", f"{POLICY[1]}.model")
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+def test_refresh_removes_the_policy_of_an_earlier_version(ctx, fake, monkeypatch, version):
+    fake_cluster.install_istio(fake)
+    api_version = f"admissionregistration.k8s.io/{version}"
+    marks = leftover("x", **{"istio-integrator.charmhub.io/component": "admission-policy"})
+    labels = marks["metadata"]["labels"]
+    theirs = {**labels, "istio-integrator.charmhub.io/owner": "other.istio-integrator"}
+    anchor = fake.find("ClusterRole", "kubeflow-istio-integrator")["metadata"]
+    for kind, name in (POLICY, BINDING):
+        references = [{"kind": "ClusterRole", "name": anchor["name"], "uid": anchor["uid"]}]
+        for named, metadata in ((name, labels), ("theirs", theirs)):
+            fake.add(
+                {
+                    "apiVersion": api_version,
+                    "kind": kind,
+                    "metadata": {"name": named, "labels": metadata, "ownerReferences": references},
+                }
+            )
+
+    assert isinstance(run(ctx, fake, monkeypatch, "upgrade_charm"), testing.ActiveStatus)
+
+    assert fake.find(*POLICY) is fake.find(*BINDING) is None
+    assert fake.find(POLICY[0], "theirs")
+    assert fake.find(BINDING[0], "theirs")
 
 
 def leftover(name, **labels):
@@ -359,13 +368,13 @@ def test_refresh_with_an_api_server_in_trouble_says_so(ctx, fake, monkeypatch):
 def test_refresh_adopts_what_an_older_revision_made(ctx, fake, monkeypatch):
     fake_cluster.install_istio(fake)
     run(ctx, fake, monkeypatch)
-    found = [obj for obj in fake.objects.values() if obj["kind"] == "MutatingAdmissionPolicy"]
-    wanted = json.dumps(found[0]["spec"], sort_keys=True)
-    found[0]["spec"] = {**found[0]["spec"], "failurePolicy": "Fail"}
-    found[0]["metadata"]["annotations"]["istio-integrator.charmhub.io/applied-hash"] = "old"
+    service = ("Service", "istio-integrator-admission", "kubeflow")
+    found = fake.find(*service)
+    wanted = found["spec"]
+    found["spec"] = {**wanted, "publishNotReadyAddresses": True, "ports": []}
+    found["metadata"]["annotations"]["istio-integrator.charmhub.io/applied-hash"] = "old"
     assert isinstance(run(ctx, fake, monkeypatch, "upgrade_charm"), testing.ActiveStatus)
-    found = [obj for obj in fake.objects.values() if obj["kind"] == "MutatingAdmissionPolicy"]
-    assert json.dumps(found[0]["spec"], sort_keys=True) == wanted
+    assert fake.find(*service)["spec"]["ports"] == wanted["ports"]
 
 
 def test_removal_prunes_what_an_older_revision_left(ctx, fake, monkeypatch):

@@ -47,26 +47,9 @@ def parts_in_order(writes, parts):
     return sorted(found, key=lambda part: found[part])
 
 
-@pytest.mark.parametrize(
-    ("backend", "admission_goes"),
-    [
-        pytest.param(
-            "webhook",
-            ["mutatingwebhookconfigurations", "deployments", "secrets"],
-            id="webhook",
-        ),
-        pytest.param(
-            "policy", ["mutatingadmissionpolicybindings", "mutatingadmissionpolicies"], id="policy"
-        ),
-    ],
-)
-def test_removal_takes_the_routes_first_and_the_workload_last(
-    fake, monkeypatch, backend, admission_goes
-):
-    world = World(fake, route(), auth(), admission=backend)
+def test_removal_takes_the_routes_first_and_the_workload_last(fake, monkeypatch):
+    world = World(fake, route(), auth())
     world.run()
-    if backend == "webhook":
-        world.get_ready("istio-integrator-admission")
     kept_by_the_workload(fake)
     made_by_an_older_revision(fake)
     assert fake.labels("kubeflow")[INJECTION] == "enabled"
@@ -85,7 +68,9 @@ def test_removal_takes_the_routes_first_and_the_workload_last(
         "delete gateways",
         "delete envoyfilters",
         "patch namespaces",
-        *(f"delete {kind}" for kind in admission_goes),
+        "delete mutatingwebhookconfigurations",
+        "delete deployments",
+        "delete secrets",
         "delete configmaps of-an-older-revision",
         "delete leases",
     ]

@@ -90,10 +90,10 @@ def test_service_that_runs_in_another_image_goes_on(fake, contract):
 def test_webhooks_servers_are_not_replaced_by_those_of_another_image(fake, contract):
     server = ("Deployment", "istio-integrator-admission", "kubeflow")
 
-    hook(container(contract), admission="webhook")
+    hook(container(contract))
     assert fake.find(*server) is None
 
-    hook(container(OURS), admission="webhook")
+    hook(container(OURS))
     assert fake.find(*server)
 
 

@@ -6,8 +6,8 @@ import pathlib
 import pytest
 import yaml
 
-from integrator_contract import names, namespaces
-from istio_integrator.admission import policy, webhook
+from integrator_contract import names
+from istio_integrator.admission import webhook
 from istio_integrator.diagnosis.checks import rights as needed_rights
 from istio_integrator.ingress import gateway
 from istio_integrator.kube import manifests, owners
@@ -25,14 +25,12 @@ class Nobody:
 def own_names() -> set[str]:
     """Every name that is known before an application is deployed."""
     own = manifests.Manifests(Nobody(), model=MODEL, application=APP)
-    selectors = policy.namespace_selectors(namespaces.Served(model=MODEL, owner=OWNER))
-    name = policy.name(OWNER)
+    name = f"istio-integrator.{OWNER}"
     made = ("admission", "gateway", "gateway-place", "gateway-service")
     kept = ("lifecycle", "convergence")
     return {
         name,
         f"{name}.https",
-        *(f"{name}.{kind}" for kind, _ in selectors),
         webhook.configuration_name(OWNER),
         *own.secrets.values(),
         *(owners.object_name(APP, suffix) for suffix in (*made, *kept)),
@@ -114,10 +112,8 @@ def test_policy_and_roles_speak_of_the_same_names():
         if need.name and need.verb in ("create", "update", "patch", "delete"):
             kind = f"{need.resource}.{need.group}" if need.group else need.resource
             named.setdefault(kind, set()).add(need.name)
-    # No policy can be about policies, and namespaces are not ours.
-    for kind in (*named,):
-        if "mutatingadmissionpolic" in kind or kind == "namespaces":
-            del named[kind]
+    # Namespaces are not ours.
+    named.pop("namespaces", None)
     said = {kind: set(names) for kind, names in json.loads(limits()["own"]).items()}
     said["services"] = set(json.loads(limits()["ownServices"]))
     assert said == named

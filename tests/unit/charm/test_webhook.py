@@ -1,22 +1,27 @@
-"""The webhook's servers stay as they are where a mounted file tells them what changed."""
+"""The model joins after the webhook works, and settings reach its servers by a mounted file."""
 
 import pytest
 
 from integrator_contract import names
 from istio_integrator.admission import webhook
 from tests.unit.charm import ingress_world
+from tests.unit.charm.charm_world import command
 
 NAME = "istio-integrator-admission"
 
 
 @pytest.fixture
-def world(fake, monkeypatch):
-    """A model with a webhook that the API server asks."""
+def fresh(fake, monkeypatch):
+    """A model in which the charm has not run yet."""
     ingress_world.connect_without_gateway(fake, monkeypatch)
-    made = ingress_world.World(fake, admission="webhook")
-    made.run()
-    made.get_ready(NAME)
-    return made
+    return ingress_world.World(fake)
+
+
+@pytest.fixture
+def world(fresh):
+    """A model with a webhook that the API server asks."""
+    fresh.run()
+    return fresh
 
 
 @pytest.fixture
@@ -79,3 +84,50 @@ def test_servers_mount_the_secret_that_has_their_certificates(fake, world):
     (secret,) = (each["secret"] for each in template(world)["spec"]["volumes"] if "secret" in each)
     found = fake.find("Secret", secret["secretName"], "kubeflow")
     assert {each["key"] for each in secret["items"]} <= {*found["data"]}
+
+
+def joined(fake):
+    return fake.labels("kubeflow").get("istio-injection") == "enabled"
+
+
+@pytest.mark.parametrize(
+    ("is_ready", "answers", "joins"),
+    [
+        pytest.param(False, True, False, id="starting"),
+        pytest.param(True, False, False, id="silent"),
+        pytest.param(True, True, True, id="works"),
+    ],
+)
+def test_model_joins_after_a_dry_run_pod_was_prepared(fake, fresh, is_ready, answers, joins):
+    fake.webhook_is_ready, fake.webhook_answers = is_ready, answers
+
+    out = fresh.run()
+
+    assert joined(fake) is joins
+    assert (out.unit_status.name == "active") is joins
+    fake.webhook_answers = True
+    fresh.get_ready(NAME)
+    assert joined(fake)
+
+
+def test_model_is_not_labelled_without_the_right_to_try_a_pod(fake, fresh):
+    fake.forbidden.add(("create", "pods"))
+    assert fresh.run().unit_status.name == "blocked"
+    assert not joined(fake)
+
+
+def test_model_that_another_team_labelled_is_not_held_up(fake, fresh):
+    fake.labels("kubeflow")["istio-injection"] = "enabled"
+    fake.webhook_answers = False
+
+    out = fresh.run()
+
+    told = dict(zip(*[iter(command(out).split()[2:])] * 2, strict=True))
+    assert told["--joined"] == "true"
+
+
+def test_member_stays_one_while_the_webhook_is_silent(fake, fresh):
+    fresh.run()
+    fake.webhook_answers = False
+    fresh.run()
+    assert joined(fake)

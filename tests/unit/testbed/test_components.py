@@ -4,8 +4,6 @@ import re
 import tomllib
 from pathlib import Path
 
-import pytest
-
 from testbed import addresses, components, configuration, istio, programs
 from testbed.components import Component, Layout
 from testbed.options import Options
@@ -71,43 +69,6 @@ def test_node_advertises_the_address_that_pods_and_host_reach():
     assert flags(components.apiserver(given))["--advertise-address"] == node
     assert flags(components.kubelet(given))["--node-ip"] == node
     assert node in given.server
-
-
-@pytest.mark.parametrize(
-    ("switches", "runtime", "plugin"),
-    [
-        pytest.param({}, False, False, id="served"),
-        pytest.param({"disable_policy_api": True}, True, True, id="no-api"),
-        pytest.param({"disable_policy_plugin": True}, False, True, id="no-plugin"),
-    ],
-)
-def test_policy_switches_become_apiserver_flags(
-    switches: dict[str, bool], runtime: bool, plugin: bool
-):
-    given = flags(components.apiserver(layout(**switches)))
-    assert ("--runtime-config" in given) is runtime
-    assert ("--disable-admission-plugins" in given) is plugin
-
-
-def test_an_older_apiserver_serves_policies_as_beta():
-    given = components.policy_flags(Options(control_plane_only=True, kubernetes="1.34"))
-    assert given == [
-        "--runtime-config=admissionregistration.k8s.io/v1beta1=true",
-        "--feature-gates=MutatingAdmissionPolicy=true",
-    ]
-
-
-def test_an_older_apiserver_without_policies_is_as_it_comes():
-    options = Options(control_plane_only=True, kubernetes="1.34", disable_policy_api=True)
-    assert components.policy_flags(options) == [
-        "--disable-admission-plugins=MutatingAdmissionPolicy"
-    ]
-
-
-def test_disabled_policy_api_leaves_validating_policies_alone():
-    (runtime, _) = components.policy_flags(Options(disable_policy_api=True))
-    assert "validating" not in runtime
-    assert runtime.count("=false") == 2
 
 
 def test_containerd_configuration_is_toml_with_what_small_machines_need():

@@ -8,7 +8,7 @@ from testbed.options import Options
     "wanted",
     [
         pytest.param(Options(), id="defaults"),
-        pytest.param(Options(control_plane_only=True, disable_policy_api=True), id="plane"),
+        pytest.param(Options(control_plane_only=True), id="plane"),
         pytest.param(Options(control_plane_only=True, kubernetes="1.34"), id="older"),
         pytest.param(Options(revision="1-31-1", classic_sidecars=True), id="revision"),
         pytest.param(Options(extras=("training-operator",)), id="extra"),
@@ -44,11 +44,6 @@ def test_options_that_make_sense_have_no_problems(wanted: Options):
         ),
         pytest.param(
             Options(control_plane_only=True, kubernetes="1.2"), "unknown, there is", id="ancient"
-        ),
-        pytest.param(
-            Options(disable_policy_api=True, disable_policy_plugin=True),
-            "already leaves the plugin out",
-            id="policy-twice",
         ),
     ],
 )

@@ -10,12 +10,14 @@ import json
 import logging
 import pathlib
 import signal
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import aiohttp
 import prometheus_client
+import pytest
 import structlog
 from sidecar_lifecycle.shell import logs
 from sidecar_lifecycle.shell.admission import server
@@ -49,9 +51,11 @@ def webhook(folder: pathlib.Path, **options: Any) -> server.Options:
     return server.Options(
         settings_file=folder / "settings.json",
         tls_dir=folder,
-        listen=("127.0.0.1", loopback.free_port()),
-        health="127.0.0.1:0",
-        **options,
+        **{
+            "listen": ("127.0.0.1", loopback.free_port()),
+            "health": "127.0.0.1:0",
+            **options,
+        },
     )
 
 
@@ -234,3 +238,30 @@ async def test_level_of_the_servers_log_changes_while_they_serve(tmp_path, capsy
             await asyncio.sleep(0.05)
 
     assert '"message": "heard"' in said
+
+
+async def status_of(url: str, **how: Any) -> int:
+    async with aiohttp.ClientSession() as session, session.get(url, **how) as answer:
+        return answer.status
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="the kernel has no IPv6")
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
+async def test_webhook_is_reached_by_either_family_of_addresses(tmp_path, host):
+    port, health = loopback.free_port(), loopback.free_port()
+    options = webhook(tmp_path, listen=("", port), health=f":{health}")
+    trust = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
+    async with server.Server(options, prometheus_client.CollectorRegistry()).serving():
+        asked = {"ssl": trust, "server_hostname": "webhook"}
+        assert await status_of(f"https://{host}:{port}/mutate/model", **asked) == 405
+        assert await status_of(f"http://{host}:{health}/readyz") == 200
+
+
+async def test_webhook_is_reached_by_ipv4_where_the_kernel_has_no_ipv6(tmp_path, monkeypatch):
+    monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
+    health = loopback.free_port()
+    options = webhook(tmp_path, listen=("", loopback.free_port()), health=f":{health}")
+    async with server.Server(options, prometheus_client.CollectorRegistry()).serving():
+        assert await status_of(f"http://127.0.0.1:{health}/livez") == 200
+        with pytest.raises(aiohttp.ClientConnectorError):
+            await status_of(f"http://[::1]:{health}/livez")

@@ -6,7 +6,6 @@ import importlib
 import pkgutil
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -153,14 +152,3 @@ def test_a_selector_without_end_is_refused_at_once(text: str):
 @given(st.text("(),a= ", max_size=12))
 def test_selectors_are_split_at_the_commas_outside_of_brackets(text: str):
     assert selectors._parts(text) == re.split(r",(?![^(]*\))", text)
-
-
-POLICY = Path(__file__).parents[3] / "templates/admission-policy/10-policy.yaml.j2"
-
-
-@given(st.text("a.:/l0", max_size=8) | st.sampled_from(["localhost", "localhost/a", "a:1/b"]))
-def test_policy_and_webhook_see_the_same_registries(image: str):
-    has_registry = re.search(r"c\.image\.matches\(r'([^']+)'\)", POLICY.read_text())
-    assert has_registry is not None
-
-    assert (mutate.full_image(image) == image) is bool(re.search(has_registry[1], image))

@@ -8,14 +8,12 @@ import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-import prometheus_client
 import pytest
 from sidecar_lifecycle.decide import finished, stale
 from sidecar_lifecycle.decide.convergence import facts, memory
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell import metrics
 from sidecar_lifecycle.shell import settings as options
-from sidecar_lifecycle.shell.admission import probe
 from sidecar_lifecycle.shell.convergence import cluster as hands
 from sidecar_lifecycle.shell.kube import lease, watch
 from sidecar_lifecycle.shell.observers import gateways
@@ -205,29 +203,6 @@ async def test_garbage_for_a_lease_is_no_answer(garbage: bytes):
         assert not election.reachable
         server.answers["/leases/x"] = b'{"metadata":{"name":"x"}}'
         await until(lambda: election.is_leader)
-        assert not task.done()
-
-
-@pytest.mark.parametrize("garbage", GARBAGE)
-async def test_garbage_for_the_probes_pod_is_no_answer(garbage: bytes):
-    server = scripted.Scripted()
-    server.answers["/pods"] = b'{"metadata":{}}'
-    registry = prometheus_client.CollectorRegistry()
-
-    class Leading:
-        is_leader = True
-
-    def answers() -> float | None:
-        name = "sidecar_lifecycle_admission_answers"
-        return registry.get_sample_value(name, {"backend": "policy"})
-
-    probing = probe.run(server, "kubeflow", Leading(), registry=registry)  # type: ignore[arg-type]
-    async with running_task(probing) as task:
-        await until(lambda: answers() == 0)
-        server.answers["/pods"] = garbage
-        await until(lambda: answers() is None)
-        server.answers["/pods"] = b'{"metadata":{}}'
-        await until(lambda: answers() == 0)
         assert not task.done()
 
 

@@ -52,6 +52,13 @@ def ours(generation: int = 1, *, applied: str = "a", ready: int = 1) -> dict[str
     return made
 
 
+def refused() -> dict[str, Any]:
+    """Return the Deployment of our webhook, whose pods are refused."""
+    made = ours(ready=0)
+    made["status"]["conditions"] = [{"type": "ReplicaFailure", "status": "True"}]
+    return made
+
+
 @contextlib.asynccontextmanager
 async def observing(*present: tuple[str, dict[str, Any]]) -> AsyncIterator[Any]:
     cluster = FakeApiserver()
@@ -130,6 +137,8 @@ async def test_charm_is_told_of_a_change_that_matters(
         pytest.param(ours(ready=0), ours(), True, id="answers"),
         pytest.param(ours(), ours(ready=0), True, id="answers-no-more"),
         pytest.param(ours(ready=2), ours(ready=3), False, id="rolling"),
+        pytest.param(ours(ready=0), refused(), True, id="refused"),
+        pytest.param(refused(), refused(), False, id="refused-as-before"),
         pytest.param(ours(), ours(2, applied="b"), False, id="written-by-the-charm"),
         pytest.param(ours(), ours(2), True, id="edited-by-another"),
         pytest.param(ours(ready=0), ours(2, ready=0), True, id="edited-before-it-answers"),
@@ -228,3 +237,28 @@ async def test_what_may_not_be_watched_is_asked_for_again():
         cluster.denied = lambda method, path: False
         cluster.put("mutatingwebhookconfigurations", injector())
         await until(lambda: told)
+
+
+@pytest.mark.parametrize(
+    ("joined", "ready", "want"),
+    [
+        pytest.param(False, 1, 1, id="waits-for-it"),
+        pytest.param(False, 0, 0, id="not-ready"),
+        pytest.param(True, 1, 0, id="joined"),
+    ],
+)
+async def test_charm_that_waits_is_told_of_a_webhook_that_was_ready_before(
+    joined: bool, ready: int, want: int
+):
+    told: list[int] = []
+    cluster = FakeApiserver()
+    async with cluster as client:
+        cluster.namespace("kubeflow")
+        cluster.put("deployments", ours(ready=ready))
+        observer = observe.Observer(client, "kubeflow", lambda: told.append(1), joined=joined)
+        async with running_task(observer.run()):
+            await until(lambda: len(cluster.watchers) >= 3)
+            await asyncio.sleep(5)
+            cluster.put("deployments", ours(ready=ready))
+            await asyncio.sleep(5)
+    assert len(told) == want

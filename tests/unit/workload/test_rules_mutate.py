@@ -70,7 +70,7 @@ def test_doing_it_twice_is_the_same_as_once(case):
 
 
 def test_a_probe_gets_back_which_settings_are_in_effect():
-    pod = table.Case(id="probe", labels={names.PROBE: "policy"}).pod("m")
+    pod = table.Case(id="probe", labels={names.PROBE: "true"}).pod("m")
     known = settings.load('{"application": "a", "model": "m", "revision": "r1"}')
 
     result = mutate.mutate(msgspec.convert(pod, creation.Pod), known)

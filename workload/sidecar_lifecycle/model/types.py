@@ -260,6 +260,7 @@ class DeploymentStatus(Model):
     """How far a Deployment is."""
 
     readyReplicas: int = 0
+    conditions: list[Condition] = []
 
 
 class Deployment(Object):

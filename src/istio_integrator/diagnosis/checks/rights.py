@@ -20,7 +20,6 @@ _ROLES = pathlib.Path(__file__).parents[4] / "rbac" / "roles.yaml"
 OPTIONAL = {
     "-exec": "commands in pods",
     "-replace": "deleting broken pods",
-    "-policy": "the admission policy",
     "-gateway": "a gateway workload of the model's own",
     "-httproutes": "a Gateway of the Gateway API",
     "-authorization": "policies about callers",

@@ -1,26 +1,28 @@
-"""Who prepares new pods?"""
+"""Does the webhook prepare new pods?"""
+
+import types
 
 import pytest
 
-from istio_integrator.admission import admission as backends
 from istio_integrator.diagnosis.checks import admission
-
-WORKS, DOES_NOT = backends.Trial(works=True), backends.Trial(works=False, problem="unchanged")
 
 
 @pytest.mark.parametrize(
-    ("wanted", "policy", "webhook", "level", "words"),
+    ("is_needed", "problem", "level", "words"),
     [
-        ("auto", WORKS, DOES_NOT, "✓", "by the policy"),
-        ("auto", DOES_NOT, WORKS, "✓", "by the webhook"),
-        ("auto", DOES_NOT, DOES_NOT, "✗", "policy: unchanged; webhook: unchanged"),
-        ("webhook", WORKS, DOES_NOT, "✗", "(webhook: unchanged)"),
-        ("policy", WORKS, WORKS, "✓", "by the policy"),
+        pytest.param(True, "", "✓", "the webhook prepared a dry-run pod", id="works"),
+        pytest.param(False, "x", "✓", "not needed", id="not-needed"),
+        pytest.param(
+            True,
+            "ResourceQuota small rejects pods",
+            "✗",
+            "new pods are not prepared: ResourceQuota small rejects pods",
+            id="stuck",
+        ),
     ],
 )
-def test_backend_is_the_one_whose_dry_run_pod_came_back_changed(
-    wanted, policy, webhook, level, words
-):
-    trials = {"policy": policy, "webhook": webhook}
-    (found,) = admission.judge(wanted, trials, model="a")
+def test_what_prepares_new_pods_is_told(is_needed, problem, level, words):
+    part = types.SimpleNamespace(is_needed=is_needed)
+    facts = types.SimpleNamespace(admission=part, admission_problem=problem, model="a")
+    (found,) = admission.admission(facts)
     assert (found.level.value, words in found.seen) == (level, True)

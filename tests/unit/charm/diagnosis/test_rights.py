@@ -21,8 +21,10 @@ def test_rights_are_those_of_the_shipped_roles_with_our_names():
     assert "ai-mesh-mesh" in by_role
     assert "mesh-model" in by_role
     assert rights.Need("patch", "", "namespaces", "ai", "ai", "mesh-model") in NEEDS
-    policy = "istio-integrator.ai.mesh"
-    assert policy in {need.name for need in NEEDS if need.resource == "mutatingadmissionpolicies"}
+    hook = "0-istio-integrator.ai.mesh"
+    assert hook in {
+        each.name for each in NEEDS if each.resource == "mutatingwebhookconfigurations"
+    }
     assert not any(re.search("[A-Z]", need.role + need.namespace + need.name) for need in NEEDS)
 
 

@@ -22,8 +22,8 @@ def test_an_application_that_is_not_there_has_no_status():
 @pytest.mark.parametrize(
     ("current", "message", "complete"),
     [
-        ("active", "istio-system/istiod 1.31 · policy · 14/14 pods in mesh", True),
-        ("active", "istio-system/istiod 1.31 · policy · 13/14 pods in mesh", False),
+        ("active", "istio-system/istiod 1.31 · admission: webhook · 14/14 pods in mesh", True),
+        ("active", "istio-system/istiod 1.31 · admission: webhook · 13/14 pods in mesh", False),
         ("maintenance", "14/14 pods in mesh", False),
         ("active", "", False),
     ],

@@ -1,1 +1,1 @@
-"""The admission webhook: what new pods get where no policy can do it."""
+"""The admission webhook, which prepares new pods."""

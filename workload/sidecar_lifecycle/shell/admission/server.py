@@ -41,8 +41,9 @@ class Options:
     log_level: str = "info"
     log_level_file: pathlib.Path | None = None
     """Names the level anew while the server runs."""
-    listen: tuple[str, int] = ("0.0.0.0", 8443)  # noqa: S104 - a pod's own addresses
-    health: str = "0.0.0.0:8080"
+    listen: tuple[str, int] = ("", 8443)
+    """An empty host is every address of the pod."""
+    health: str = ":8080"
     largest_body: int = 3 * 1024 * 1024
     """In bytes. API servers take no larger request, and etcd keeps half of that in an object; at
     a pod's creation there is no old object beside it."""

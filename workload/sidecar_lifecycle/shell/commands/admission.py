@@ -38,11 +38,17 @@ def _add_admission(subparsers: command.Subparsers) -> None:
     parser.add_argument(
         "--tls-dir", required=True, type=pathlib.Path, metavar="DIR", help="tls.crt and tls.key"
     )
-    parser.add_argument("--listen", default="0.0.0.0:8443", type=_address, metavar="HOST:PORT")
+    parser.add_argument(
+        "--listen",
+        default=":8443",
+        type=_address,
+        metavar="[HOST]:PORT",
+        help="for reviews; without a host on every address (default %(default)s)",
+    )
     parser.add_argument(
         "--health",
-        default="0.0.0.0:8080",
-        metavar="HOST:PORT",
+        default=":8080",
+        metavar="[HOST]:PORT",
         help="for /livez, /readyz and /metrics (default %(default)s)",
     )
     parser.add_argument("--log-level", choices=tuple(logs.LEVELS), default="info")
@@ -76,7 +82,7 @@ def _add_mutate(subparsers: command.Subparsers) -> None:
 def _address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > pods.HIGHEST_PORT:
-        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
+        raise argparse.ArgumentTypeError(f"{text!r} is not [HOST]:PORT")
     return host.strip("[]"), int(port)
 
 

@@ -20,7 +20,6 @@ import structlog
 from integrator_contract import answers, names, schema, service
 from sidecar_lifecycle.shell import charm_facts, logs, metrics, traces
 from sidecar_lifecycle.shell import settings as options
-from sidecar_lifecycle.shell.admission import probe
 from sidecar_lifecycle.shell.convergence import controller as convergence
 from sidecar_lifecycle.shell.kube import client, errors, events, lease
 from sidecar_lifecycle.shell.observers import gateways, notices, observe
@@ -181,7 +180,9 @@ class Program:
 
     def _parts(self) -> dict[str, Coroutine[Any, Any, None]]:
         settings = self.settings
-        observer = observe.Observer(self.client, settings.model, self._tell)
+        observer = observe.Observer(
+            self.client, settings.model, self._tell, joined=settings.joined
+        )
         owner = names.owner(settings.model, settings.application)
         gateway_observer = gateways.Observer(self.client, owner, self._tell, model=settings.model)
         return {
@@ -193,9 +194,6 @@ class Program:
                 registry=self.registry,
                 progress=self._tell_progress,
                 recorder=self.recorder,
-            ),
-            "admission": probe.run(
-                self.client, settings.model, self.leadership, registry=self.registry
             ),
             "observer": observer.run(),
             **({"gateways": gateway_observer.run()} if settings.observe_gateways else {}),

@@ -35,17 +35,25 @@ Service = tuple[str, str]
 class Observer:
     """Calls back when istiod, an injector or the model's namespace changed."""
 
-    def __init__(self, connection: client.Client, model: str, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        connection: client.Client,
+        model: str,
+        changed: Callable[[], None],
+        *,
+        joined: bool = True,
+    ) -> None:
         self._client = connection
         self._model = model
         self._changed = changed
+        self._joined = joined
+        self._edits = Edits()
         self._services: set[Service] = set()
         self._backends: dict[Service, list[asyncio.Task[None]]] = {}
         self._configurations: dict[str, set[Service]] = {}
 
     async def run(self) -> None:
         """Observe until cancelled."""
-        edits = Edits()
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(
@@ -67,8 +75,8 @@ class Observer:
                 tasks.create_task(
                     self._follow(
                         types.Deployment,
-                        functools.partial(servers_fingerprint, edits),
-                        noted=edits.note,
+                        functools.partial(servers_fingerprint, self._edits),
+                        noted=self._note_servers,
                         namespace=self._model,
                         labels=f"{names.COMPONENT}=admission-webhook",
                     ),
@@ -98,6 +106,16 @@ class Observer:
             fields=fields,
             noted=noted,
         )
+
+    def _note_servers(self, change: watch.Change[types.Deployment]) -> None:
+        """Tell the charm of a webhook that was ready before it was observed.
+
+        The charm labels the model's namespace after that.
+        """
+        self._edits.note(change)
+        if not self._joined and change.object and change.object.status.readyReplicas:
+            self._joined = True
+            self._changed()
 
     def _note_injector(self, change: watch.Change[types.MutatingWebhookConfiguration]) -> None:
         assert change.object is not None
@@ -263,8 +281,13 @@ class Edits:
 
 
 def servers_fingerprint(edits: Edits, deployment: types.Deployment) -> Fingerprint:
-    """Return what matters of our webhook: whether it answers, and what others changed of it."""
-    found = (bool(deployment.status.readyReplicas), edits.of(deployment.metadata))
+    """Return what matters of our webhook: its readiness, refused pods, and others' changes."""
+    status = deployment.status
+    is_refused = any(
+        (condition.type, condition.status) == ("ReplicaFailure", "True")
+        for condition in status.conditions
+    )
+    found = (bool(status.readyReplicas), is_refused, edits.of(deployment.metadata))
     return found if any(found) else None
 
 

@@ -49,7 +49,7 @@ def application(
 async def serve(
     listen: str, ready: Readiness, registry: prometheus_client.CollectorRegistry
 ) -> AsyncGenerator[int]:
-    """Answer on `HOST:PORT` for the time of the block; yields the port."""
+    """Answer on `[HOST]:PORT` for the time of the block; yields the port."""
     host, _, port = listen.rpartition(":")
     room = places.Places(connections=MOST_CONNECTIONS)
     server = application(ready, registry)

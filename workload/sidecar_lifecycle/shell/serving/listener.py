@@ -171,6 +171,17 @@ class _Door:
                 said = self._places.closed
 
 
+def _listen(address: tuple[str, int]) -> socket.socket:
+    """Listen on an address; an empty host is every address, of IPv6 and of IPv4."""
+    host = address[0]
+    if not host and socket.has_dualstack_ipv6():
+        return socket.create_server(
+            address, family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG
+        )
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server(address, family=family, backlog=BACKLOG)
+
+
 @contextlib.asynccontextmanager
 async def serve(
     application: web.Application,
@@ -184,7 +195,7 @@ async def serve(
 
     Args:
         application: What answers.
-        address: Where to listen; an empty host is every address.
+        address: Where to listen; an empty host is every address, of IPv6 and of IPv4.
         room: The places for its connections.
         tls: For HTTPS.
         shutdown_seconds: For answers that are on their way at the end.
@@ -199,8 +210,7 @@ async def serve(
     await runner.setup()
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(runner.cleanup)
-        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        listening = socket.create_server(address, family=family, backlog=BACKLOG)
+        listening = _listen(address)
         stack.enter_context(listening)
         listening.setblocking(False)
         for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
