@@ -207,6 +207,8 @@ class Settings(PodRules):
     """Whether MeshConfig holds applications, so that some pods have to decline."""
     native: bool = False
     """Whether pods that need a native sidecar ask for one."""
+    left_out: tuple[str, ...] = ()
+    """Changes, in words of `mutate.CHANGES`, that another team's policy forbids."""
 
     def __post_init__(self) -> None:
         """Refuse what can't be settings, naming the setting."""

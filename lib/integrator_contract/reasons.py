@@ -334,6 +334,11 @@ class Reason(enum.StrEnum):
     # A new pod does not get something.
     HAS_PROXY = ("HasProxy", _ADMISSION, "The pod already has an istio-proxy.")
     MIRROR_POD = ("MirrorPod", _ADMISSION, "The pod mirrors a static pod of a kubelet.")
+    FORBIDDEN_BY_POLICY = (
+        "ForbiddenByPolicy",
+        _ADMISSION,
+        "Another team's policy forbids it on pods; `diagnose` names the policy.",
+    )
     MESH_PROBE = ("MeshProbe", _ADMISSION, "The charm asks by it what istiod injects.")
     POD_SAYS_ITSELF = ("PodSaysItself", _ADMISSION, "The pod says itself what it wants.")
     NOT_INJECTED = ("NotInjected", _ADMISSION, "The pod is labelled to get no sidecar.")

@@ -102,7 +102,7 @@ def test_who_asks_for_a_sidecar_is_never_replaced_for_having_one(labels, annotat
 
 
 def test_a_trial_of_ambient_mode_asks_for_no_sidecar():
-    assert trial.generic(scope({}))["metadata"]["labels"] == AMBIENT
+    assert trial.generic(scope({}), types.Pod())["metadata"]["labels"] == AMBIENT
 
 
 def test_another_data_plane_lifts_guards():

@@ -1,5 +1,6 @@
 """The table of cases and the properties of the whole mutation, against the pure function."""
 
+import dataclasses
 import json
 
 import msgspec
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sidecar_lifecycle.decide import creation, mutate
+from sidecar_lifecycle.decide.convergence import trial
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell.admission import settings
 
@@ -56,6 +58,25 @@ def test_the_words_for_changes_are_those_that_pods_get():
 
     assert {word for words in applied for word in words} == set(mutate.CHANGES)
     assert all(list(words) == sorted(words, key=mutate.CHANGES.index) for words in applied)
+
+
+CHANGED = [case for case in table.CASES if case.want]
+
+
+@pytest.mark.parametrize("case", CHANGED, ids=lambda case: case.id)
+def test_change_that_a_policy_forbids_is_left_out(case):
+    pod = msgspec.convert(case.pod("m"), creation.Pod)
+    for change in case.want:
+        left_out = dataclasses.replace(load(case.settings), left_out=(change,))
+        result = mutate.mutate(pod, left_out, case.namespace)
+        assert change not in result.applied
+        assert f"{change}:ForbiddenByPolicy" in {f"{s.change}:{s.reason}" for s in result.skipped}
+
+
+@pytest.mark.parametrize("case", CHANGED, ids=lambda case: case.id)
+def test_patch_has_the_same_effect_on_a_trial_pod(case):
+    pod, result, after = run(case)
+    assert trial.patched(pod, result.patch) == after
 
 
 @pytest.mark.parametrize("case", table.CASES, ids=lambda case: case.id)

@@ -43,8 +43,11 @@ def mutate(
         if names.PROBE in draft.labels:
             draft.annotations[names.SETTINGS] = settings.revision
     if is_served:
-        for change in (*_ANNOTATING.values(), *_OTHERS.values()):
-            change(draft, settings)
+        for name, change in (*_ANNOTATING.items(), *_OTHERS.items()):
+            if name in settings.left_out:
+                draft.skip(name, Reason.FORBIDDEN_BY_POLICY)
+            else:
+                change(draft, settings)
     return draft.result()
 
 
@@ -183,12 +186,18 @@ def _map_patch(
 
 def _membership(draft: _Draft, settings: pods.Settings, *, ours: bool) -> None:
     if ours or selectors.matches(settings.excluded, draft.labels):
+        if "excluded" in settings.left_out:
+            draft.skip("excluded", Reason.FORBIDDEN_BY_POLICY)
+            return
         if _says_itself(draft, settings):
             draft.skip("excluded", Reason.POD_SAYS_ITSELF)
             return
         draft.labels.update(settings.outside_label)
         draft.applied.append("excluded")
     elif settings.membership == "selected" and selectors.matches(settings.included, draft.labels):
+        if "inject" in settings.left_out:
+            draft.skip("inject", Reason.FORBIDDEN_BY_POLICY)
+            return
         if draft.pod.spec.hostNetwork:
             draft.skip("inject", Reason.HOST_NETWORK)
             return

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from . import types
@@ -80,6 +82,66 @@ class DaemonSet(types.Object):
     status: DaemonSetStatus = msgspec.field(default_factory=DaemonSetStatus)
 
 
+class TemplateMeta(types.Model):
+    """What pods of a template are labelled with."""
+
+    labels: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    annotations: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    finalizers: list[str] = msgspec.field(default_factory=list[str])
+
+
+class Template(types.Model):
+    """What a controller makes pods of; the specification is copied as it is."""
+
+    metadata: TemplateMeta = msgspec.field(default_factory=TemplateMeta)
+    spec: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+
+
+class Ordinals(types.Model):
+    """The numbers of a StatefulSet's pods."""
+
+    start: int = 0
+
+
+class Partition(types.Model):
+    """Below which ordinal a StatefulSet's pods keep the earlier template."""
+
+    partition: int = 0
+
+
+class Rollout(types.Model):
+    """How a changed template gets to the pods."""
+
+    rollingUpdate: Partition = msgspec.field(default_factory=Partition)
+
+
+class CreatorSpec(Scale):
+    """How the pods of a workload are made."""
+
+    template: Template = msgspec.field(default_factory=Template)
+    ordinals: Ordinals = msgspec.field(default_factory=Ordinals)
+    serviceName: str = ""
+    volumeClaimTemplates: list[types.Object] = msgspec.field(default_factory=list[types.Object])
+    updateStrategy: Rollout = msgspec.field(default_factory=Rollout)
+
+
+class CreatorStatus(types.Model):
+    """Which pods of a workload there are."""
+
+    replicas: int = 0
+    currentRevision: str = ""
+    updateRevision: str = ""
+    desiredNumberScheduled: int = 0
+    currentNumberScheduled: int = 0
+
+
+class Creator(types.Object):
+    """A Deployment, ReplicaSet, StatefulSet or DaemonSet, with all that its pods are made of."""
+
+    spec: CreatorSpec = msgspec.field(default_factory=CreatorSpec)
+    status: CreatorStatus = msgspec.field(default_factory=CreatorStatus)
+
+
 class ConfigMap(types.Object):
     """A ConfigMap."""
 
@@ -101,6 +163,14 @@ def desired(workload: Workload) -> int:
     if isinstance(workload, DaemonSet):
         return workload.status.desiredNumberScheduled
     return 1 if workload.spec.replicas is None else workload.spec.replicas
+
+
+def is_short(kind: str, workload: Creator) -> bool:
+    """Tell whether a workload of a kind has fewer pods than it should."""
+    status = workload.status
+    if kind == "DaemonSet":
+        return status.currentNumberScheduled < status.desiredNumberScheduled
+    return status.replicas < (1 if workload.spec.replicas is None else workload.spec.replicas)
 
 
 def withheld_from(workload: types.Object) -> str | None:

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 import structlog
-from sidecar_lifecycle.decide.convergence import facts, memory
+from sidecar_lifecycle.decide.convergence import memory
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell.convergence import cluster as hands
-from sidecar_lifecycle.shell.kube import errors, fence
+from sidecar_lifecycle.shell.kube import errors
 from sidecar_lifecycle.shell.settings import Settings
 
 from tests.unit.workload import pods
@@ -23,8 +23,6 @@ SETTINGS = Settings(
     model=MODEL, application="istio-integrator", unit="istio-integrator/0", joined=True
 )
 PROFILE = {"app.kubernetes.io/part-of": "kubeflow-profile"}
-SCOPE = SETTINGS.scope({"istio-injection": "enabled"})
-REPLICA = facts.Replica(name="web-0", uid="uid-1", created=0.0, workload="StatefulSet/web")
 
 
 class Clock:
@@ -122,54 +120,6 @@ async def test_pods_without_their_sidecar_are_found_in_the_namespaces_that_are_l
     assert [(each.namespace, each.name) for each in found] == [("team", "bare")]
 
 
-@pytest.mark.parametrize(
-    ("code", "verdict", "words"),
-    [
-        pytest.param(403, "refused", "the next pod of StatefulSet/web would be refused", id="403"),
-        pytest.param(428, "refused", "would be refused", id="428"),
-        pytest.param(429, "down", "pods can't be created now", id="429"),
-        pytest.param(430, "refused", "would be refused", id="430"),
-        pytest.param(499, "refused", "would be refused", id="499"),
-        pytest.param(500, "down", "pods can't be created now", id="500"),
-        pytest.param(599, "down", "pods can't be created now", id="599"),
-        pytest.param(600, "refused", "would be refused", id="600"),
-    ],
-)
-async def test_refusal_of_the_trial_is_of_this_workload_or_of_the_time(
-    cluster: FakeApiserver, code: int, verdict: str, words: str
-):
-    cluster.failures = [(f"/namespaces/{MODEL}/pods", code, {})]
-    answer = await subject(cluster).ask(REPLICA, SCOPE)
-    assert (answer.verdict, answer.uid, answer.at) == (verdict, "uid-1", Clock.now)
-    assert words in answer.message
-
-
-@pytest.mark.parametrize(
-    ("images", "verdict"),
-    [
-        pytest.param({"main", "x"}, "injects", id="all"),
-        pytest.param({"x"}, "skips", id="others-only"),
-        pytest.param(set[str](), "down", id="none"),
-    ],
-)
-async def test_injector_that_gives_others_a_sidecar_skips_this_workload(
-    cluster: FakeApiserver, images: set[str], verdict: str
-):
-    """Who gives nobody one is taken to be away."""
-
-    def injected(pod: dict[str, Any]) -> dict[str, Any]:
-        spec = pod["spec"]
-        is_of_web = spec["containers"][0]["name"] == "main"
-        if ("main" if is_of_web else "x") not in images:
-            return pod
-        proxies = [*spec["containers"], {"name": "istio-proxy"}]
-        return {**pod, "spec": {**spec, "containers": proxies}}
-
-    cluster.admission = injected
-    answer = await subject(cluster).ask(REPLICA, SCOPE)
-    assert answer.verdict == verdict
-
-
 async def test_what_rarely_changes_is_read_again_after_ten_seconds(cluster: FakeApiserver):
     clock = Clock()
     reader = subject(cluster, clock)
@@ -183,20 +133,6 @@ async def test_what_rarely_changes_is_read_again_after_ten_seconds(cluster: Fake
         assert await reader.application_created() == 600
         assert await reader.injectors() == ("uid-of-injector",)
         assert asked(cluster, "/mutatingwebhookconfigurations") == reads
-
-
-async def test_pod_whose_workload_can_not_be_dealt_with_is_named(cluster: FakeApiserver):
-    told: list[types.Object] = []
-    reader = subject(cluster)
-    reader.fence = fence.Fence(lambda item, _: told.append(item))
-    metadata = {"name": "web", "namespace": MODEL, "uid": "uid-of-web"}
-    cluster.put("statefulsets", {"metadata": metadata, "spec": {"template": 1}})
-
-    assert (await reader.ask(REPLICA, SCOPE)).verdict == "refused"
-
-    (pod,) = told
-    known = pod.metadata
-    assert (known.namespace, known.name, known.uid) == (MODEL, "web-0", "uid-1")
 
 
 async def test_only_a_right_that_lacks_is_done_without(cluster: FakeApiserver):

@@ -2,7 +2,7 @@
 
 import pytest
 from sidecar_lifecycle.decide import eligible
-from sidecar_lifecycle.decide.convergence import facts, trial
+from sidecar_lifecycle.decide.convergence import facts
 from sidecar_lifecycle.model import types
 
 from tests.unit.workload import pods
@@ -87,47 +87,6 @@ def test_the_fingerprint_follows_what_decides_about_injection():
     assert len({first, *others}) == 6
     other_order = scope(enabled, excluded_pods="a in (c, b)")
     assert facts.fingerprint(other_order, ("u1",)) == others[3]
-
-
-def test_a_trial_pod_is_the_workloads_next_one():
-    workload = {
-        "spec": {
-            "template": {
-                "metadata": {"labels": {"app": "a"}},
-                "spec": {"containers": [], "volumes": [{"name": "v"}]},
-            },
-            "volumeClaimTemplates": [{"metadata": {"name": "data"}}],
-        }
-    }
-    made = trial.of_workload(workload)
-
-    assert made["metadata"]["labels"] == {"app": "a"}
-    assert made["spec"]["volumes"] == [{"name": "v"}, {"name": "data", "emptyDir": {}}]
-    assert workload["spec"]["template"]["spec"]["volumes"] == [{"name": "v"}]
-
-
-@pytest.mark.parametrize(
-    ("given", "want"),
-    [
-        pytest.param(scope({"istio-injection": "enabled"}), {}, id="member"),
-        pytest.param(scope({"istio.io/rev": "x"}, mesh_revision="x"), {}, id="member-by-revision"),
-        pytest.param(scope(), {"sidecar.istio.io/inject": "true"}, id="outside"),
-        pytest.param(scope(mesh_revision="x"), {"istio.io/rev": "x"}, id="outside-by-revision"),
-    ],
-)
-def test_a_generic_trial_pod_asks_for_a_sidecar_where_the_namespace_does_not(given, want):
-    assert trial.generic(given)["metadata"]["labels"] == want
-
-
-def test_a_generic_trial_pod_is_refused_by_no_pod_security_standard():
-    (container,) = trial.generic(scope())["spec"]["containers"]
-
-    assert container["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
-        "runAsNonRoot": True,
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
 
 
 def test_a_pod_without_times_has_facts_all_the_same():

@@ -15,7 +15,7 @@ from sidecar_lifecycle.model import types
 
 _TEMPLATE_LABELS = ("pod-template-hash", "controller-revision-hash")
 
-Verdict = Literal["injects", "skips", "down", "refused"]
+Verdict = Literal["injects", "skips", "down", "refused", "cannot-start", "wrong-order"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,6 +47,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str
     at: float
     uids: tuple[str, ...]
+    force: bool = False
+    """They are evicted although a dry run shows that their replacements would be refused."""
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,49 +1,103 @@
-"""Pods for dry-run creations: would the next pod of this workload get a sidecar?"""
+"""Pods for dry-run creations: what would become of the next pod of this workload?
+
+The pod equals the one that Kubernetes' own controller creates (pkg/controller, GetPodFromTemplate;
+statefulset/stateful_set_utils.go, newStatefulSetPod; daemon/util/daemonset_util.go,
+CreatePodTemplate), so that webhooks and policies judge both alike.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from integrator_contract import names
 from sidecar_lifecycle.decide import eligible
+from sidecar_lifecycle.model import resources, types
 
-_PREFIX = "istio-integrator-trial-"
+SUFFIX = "-trial"
+"""Of a StatefulSet's trial pod. Its real name is taken by the pod that it would replace, and the
+API server refuses a second pod of that name before it returns the first answer of admission. No
+other field may differ: the host name, the labels and the claims are those of the real name."""
+
+_CREATORS = ("ReplicaSet", "StatefulSet", "DaemonSet")
+_LONGEST_NAME = 253
+_UNKNOWN_IMAGE = "trial.invalid/trial"
+"""Where this charm's own pod is not known, as outside of a cluster."""
+_ORDINAL = re.compile(r".*-(\d+)")
+_REVISION_HASH = "controller-revision-hash"
+_TEMPLATE_GENERATION = "pod-template-generation"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_DAEMON_TAINTS = (
+    ("node.kubernetes.io/not-ready", "NoExecute"),
+    ("node.kubernetes.io/unreachable", "NoExecute"),
+    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
+    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
+    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
+    ("node.kubernetes.io/unschedulable", "NoSchedule"),
+)
+_HOST_NETWORK_TAINT = ("node.kubernetes.io/network-unavailable", "NoSchedule")
 
 
-def of_workload(workload: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the pod that a workload's controller would create, as far as admission cares.
+def creator(pod: types.Pod) -> types.OwnerReference | None:
+    """Return the object whose controller creates the pod that replaces this one."""
+    owner = eligible.controller(pod.metadata.ownerReferences)
+    return owner if owner and owner.kind in _CREATORS else None
+
+
+def of_creator(
+    kind: str, owner: resources.Creator, replaced: types.Pod | None = None
+) -> dict[str, Any]:
+    """Return the pod that a ReplicaSet, StatefulSet or DaemonSet creates next.
+
+    In a partitioned roll-out of a StatefulSet, pods below the partition keep the earlier template,
+    which only a ControllerRevision has; the trial uses the new one.
 
     Args:
-        workload: a Deployment, StatefulSet or DaemonSet as the API sends it.
+        kind: Of the owner.
+        owner: For a Deployment it is the ReplicaSet, which has the template and its hash.
+        replaced: The pod in whose place it comes; None for an additional one.
     """
-    spec: dict[str, Any] = workload["spec"]
-    template: dict[str, Any] = spec["template"]
-    meta: dict[str, Any] = template.get("metadata") or {}
-    pod: dict[str, Any] = dict(template["spec"])
-    claims: list[dict[str, Any]] = spec.get("volumeClaimTemplates") or []
-    if claims:
-        volumes: list[dict[str, Any]] = pod.get("volumes") or []
-        # The claims themselves do not matter to admission, but every mount needs its volume.
-        extra: list[dict[str, Any]] = [
-            {"name": each["metadata"]["name"], "emptyDir": {}} for each in claims
-        ]
-        pod["volumes"] = [*volumes, *extra]
-    return _pod(meta.get("labels") or {}, meta.get("annotations") or {}, pod)
+    pod = _from_template(kind, owner)
+    if kind == "StatefulSet":
+        _identify(pod, owner, replaced)
+    elif kind == "DaemonSet":
+        _bind(pod, owner, replaced)
+    return pod
 
 
-def generic(scope: eligible.Scope) -> dict[str, Any]:
-    """Return a pod about which the namespace's labels alone decide, if they do."""
+def generic(scope: eligible.Scope, own: types.Pod) -> dict[str, Any]:
+    """Return a pod about which the namespace's labels alone decide, if they do.
+
+    Args:
+        scope: What decides about sidecars.
+        own: This charm's own pod. The cluster has admitted its image, and the trial has the same
+            owner, so that policies about images and owners admit it as well.
+    """
     labels = scope.namespace_labels
-    own: dict[str, str] = {}
+    asked: dict[str, str] = {}
     if scope.data_plane == "ambient":
-        own = dict(names.AMBIENT)
+        asked = dict(names.AMBIENT)
     elif names.INJECTION not in labels and names.REVISION not in labels:
         by_revision = scope.mesh_revision not in ("", "default")
-        own = {names.REVISION: scope.mesh_revision} if by_revision else {names.INJECT: "true"}
+        asked = {names.REVISION: scope.mesh_revision} if by_revision else {names.INJECT: "true"}
+    return plain(own, asked)
+
+
+def plain(
+    own: types.Pod, labels: Mapping[str, str], restart_policy: str = "Always"
+) -> dict[str, Any]:
+    """Return a pod of this charm that every Pod Security standard admits.
+
+    It names no user: OpenShift assigns one, and refuses others.
+    """
+    image = next((each.image for each in own.spec.containers), _UNKNOWN_IMAGE)
+    amounts = {"cpu": "1m", "memory": "1Mi"}
     container = {
         "name": "trial",
-        "image": "trial.invalid/trial",
+        "image": image,
+        "resources": {"requests": amounts, "limits": amounts},
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
@@ -51,19 +105,123 @@ def generic(scope: eligible.Scope) -> dict[str, Any]:
             "seccompProfile": {"type": "RuntimeDefault"},
         },
     }
-    return _pod(own, {}, {"containers": [container]})
-
-
-def _pod(
-    labels: Mapping[str, str], annotations: Mapping[str, str], spec: Mapping[str, Any]
-) -> dict[str, Any]:
+    references = [each for each in own.metadata.ownerReferences if each.controller]
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "generateName": _PREFIX,
+            "generateName": "istio-integrator-trial-",
             "labels": dict(labels),
-            "annotations": dict(annotations),
+            "ownerReferences": references,
         },
-        "spec": dict(spec),
+        "spec": {"containers": [container], "restartPolicy": restart_policy},
     }
+
+
+def _from_template(kind: str, owner: resources.Creator) -> dict[str, Any]:
+    template = owner.spec.template
+    name = owner.metadata.name
+    reference = types.OwnerReference(
+        apiVersion="apps/v1",
+        kind=kind,
+        name=name,
+        uid=owner.metadata.uid,
+        controller=True,
+        blockOwnerDeletion=True,
+    )
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "generateName": f"{name}-" if len(name) < _LONGEST_NAME else name,
+            "labels": dict(template.metadata.labels),
+            "annotations": dict(template.metadata.annotations),
+            "finalizers": template.metadata.finalizers,
+            "ownerReferences": [reference],
+        },
+        "spec": dict(template.spec),
+    }
+
+
+def _identify(pod: dict[str, Any], owner: resources.Creator, replaced: types.Pod | None) -> None:
+    """Give the pod its place among those of a StatefulSet."""
+    spec, status = owner.spec, owner.status
+    found = _ORDINAL.fullmatch(replaced.metadata.name) if replaced else None
+    ordinal = int(found[1]) if found else spec.ordinals.start + status.replicas
+    is_earlier = ordinal < spec.ordinals.start + spec.updateStrategy.rollingUpdate.partition
+    name = f"{owner.metadata.name}-{ordinal}"
+    pod["metadata"]["name"] = f"{name}{SUFFIX}"
+    pod["metadata"]["labels"] |= {
+        "statefulset.kubernetes.io/pod-name": name,
+        "apps.kubernetes.io/pod-index": str(ordinal),
+        _REVISION_HASH: status.currentRevision if is_earlier else status.updateRevision,
+    }
+    claims = [each.metadata.name for each in spec.volumeClaimTemplates]
+    volumes = [
+        {"name": each, "persistentVolumeClaim": {"claimName": f"{each}-{name}"}} for each in claims
+    ]
+    volumes += [each for each in pod["spec"].get("volumes") or () if each["name"] not in claims]
+    pod["spec"] |= {"hostname": name, "subdomain": spec.serviceName, "volumes": volumes}
+
+
+def _bind(pod: dict[str, Any], owner: resources.Creator, replaced: types.Pod | None) -> None:
+    """Give the pod what a DaemonSet's pod of one node has."""
+    spec = pod["spec"]
+    taints = (*_DAEMON_TAINTS, *((_HOST_NETWORK_TAINT,) if spec.get("hostNetwork") else ()))
+    spec["tolerations"] = _tolerate(spec.get("tolerations") or [], taints)
+    labels = pod["metadata"]["labels"]
+    if generation := owner.metadata.annotations.get(resources.TEMPLATE_GENERATION):
+        labels[_TEMPLATE_GENERATION] = generation
+    if replaced is None:
+        return
+    # The hash is of Go's representation of the template; pods of the same template have the same.
+    if revision := replaced.metadata.labels.get(_REVISION_HASH):
+        labels[_REVISION_HASH] = revision
+    affinity: dict[str, Any] = spec.get("affinity") or {}
+    of_nodes: dict[str, Any] = affinity.get("nodeAffinity") or {}
+    field = {"key": "metadata.name", "operator": "In", "values": [replaced.spec.nodeName]}
+    before: dict[str, Any] = of_nodes.get(_REQUIRED) or {}
+    required = {**before, "nodeSelectorTerms": [{"matchFields": [field]}]}
+    spec["affinity"] = {**affinity, "nodeAffinity": {**of_nodes, _REQUIRED: required}}
+
+
+def _tolerate(
+    present: list[dict[str, Any]], taints: Iterable[tuple[str, str]]
+) -> list[dict[str, Any]]:
+    """Add what DaemonSets tolerate, in the place of tolerations of the same taint."""
+    tolerations = list(present)
+    for key, effect in taints:
+        added = {"key": key, "operator": "Exists", "effect": effect}
+        same = [index for index, each in enumerate(tolerations) if _is_same(each, added)]
+        for index in same:
+            tolerations[index] = added
+        if not same:
+            tolerations.append(added)
+    return tolerations
+
+
+def _is_same(toleration: Mapping[str, Any], added: Mapping[str, Any]) -> bool:
+    """Compare as `Toleration.MatchToleration` does: all but how long it tolerates."""
+    fields = ("key", "operator", "effect", "value")
+    return all((toleration.get(each) or "") == (added.get(each) or "") for each in fields)
+
+
+def untouched(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the pod with the label by which this charm's webhook leaves it as it is."""
+    meta: dict[str, Any] = pod["metadata"]
+    labels: dict[str, str] = {**(meta.get("labels") or {}), names.MESH_PROBE: "true"}
+    return {**pod, "metadata": {**meta, "labels": labels}}
+
+
+def patched(pod: Mapping[str, Any], patch: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Apply a JSON patch that only sets values, as `mutate` makes them."""
+    result: dict[str, Any] = copy.deepcopy(dict(pod))
+    for operation in patch:
+        *parents, last = (
+            part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]
+        )
+        place: Any = result
+        for part in parents:
+            place = place[int(part) if isinstance(place, list) else part]
+        place[int(last) if isinstance(place, list) else last] = operation["value"]
+    return result

@@ -11,15 +11,17 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from integrator_contract import names, namespaces
+from integrator_contract import names, namespaces, rejections
 from sidecar_lifecycle.decide import eligible
-from sidecar_lifecycle.decide.convergence import facts, memory, trial
+from sidecar_lifecycle.decide.convergence import facts, memory
 from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell.kube import errors
 from sidecar_lifecycle.shell.kube.client import Client, answer, path
 from sidecar_lifecycle.shell.kube.fence import Fence
 from sidecar_lifecycle.shell.kube.watch import listed
 from sidecar_lifecycle.shell.settings import Settings
+
+from . import trials
 
 T = TypeVar("T", bound=types.Object)
 
@@ -200,7 +202,7 @@ class Cluster:
         verdict: facts.Verdict = "refused"
         message = f"{replica.workload} can't be dealt with; the log says why"
         with self.fence.around("converge", functools.partial(self._as_pod, replica)):
-            verdict, message = await self._ask(replica.workload, scope)
+            verdict, message = await trials.Trials(self.client, self.settings).ask(replica, scope)
         return facts.Answer(verdict=verdict, message=message, uid=replica.uid, at=self.clock())
 
     def _as_pod(self, replica: facts.Replica) -> types.Pod:
@@ -208,32 +210,6 @@ class Cluster:
 
     def _meta(self, name: str, uid: str = "") -> types.ObjectMeta:
         return types.ObjectMeta(name=name, namespace=self.settings.model, uid=uid)
-
-    async def _ask(self, workload: str, scope: eligible.Scope) -> tuple[facts.Verdict, str]:
-        kind, name = workload.split("/", 1)
-        raw = await self._request(
-            "GET", path(resources.WORKLOADS[kind], self.settings.model, name)
-        )
-        try:
-            if await self._would_be_in_mesh(trial.of_workload(msgspec.json.decode(raw)), scope):
-                return "injects", ""
-        except errors.StatusError as error:
-            if error.code in (429, *range(500, 600)):
-                return "down", f"pods can't be created now: {error.message}"
-            return "refused", f"the next pod of {workload} would be refused: {error.message}"
-        try:
-            what = "a sidecar all the same" if scope.data_plane == "ambient" else "no sidecar"
-            if await self._would_be_in_mesh(trial.generic(scope), scope):
-                return "skips", f"the injector gives pods of {workload} {what}"
-        except errors.StatusError as error:
-            return "down", f"pods can't be created now: {error.message}"
-        return "down", f"the injector gives new pods of the model {what}"
-
-    async def _would_be_in_mesh(self, pod: dict[str, Any], scope: eligible.Scope) -> bool:
-        data = await self._request(
-            "POST", path(types.Pod, self.settings.model), body=pod, params={"dryRun": "All"}
-        )
-        return eligible.in_mesh(types.decode_json(data, types.Pod), scope)
 
     async def evict(self, replica: facts.Replica) -> None:
         """Evict exactly this pod; a PodDisruptionBudget in the way is error 429."""
@@ -252,7 +228,7 @@ class Cluster:
     @property
     def memory_name(self) -> str:
         """The name of the ConfigMap with the memory."""
-        return f"{self.settings.application}-convergence"
+        return rejections.config_map(self.settings.application)
 
     async def recall(self) -> resources.ConfigMap:
         """Read the ConfigMap; one without resourceVersion does not exist yet."""

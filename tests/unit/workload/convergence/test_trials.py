@@ -1,0 +1,236 @@
+"""What dry-run pods tell: of the mesh, of a workload's next pod, and of other teams' policies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from aiohttp import web
+from sidecar_lifecycle.decide.convergence import facts, trial
+from sidecar_lifecycle.model import types
+from sidecar_lifecycle.shell.convergence import cluster as hands
+from sidecar_lifecycle.shell.convergence import trials
+from sidecar_lifecycle.shell.kube import fence
+from sidecar_lifecycle.shell.settings import Settings
+
+from integrator_contract import names
+from integrator_contract.pods import Settings as Wanted
+from tests.unit import api_objects
+from tests.unit.workload import fake_apiserver, pods
+
+MODEL = "kubeflow"
+SETTINGS = Settings(
+    model=MODEL, application="istio-integrator", unit="istio-integrator/0", joined=True
+)
+SCOPE = SETTINGS.scope({"istio-injection": "enabled"})
+REPLICA = facts.Replica(name="web-0", uid="uid-1", created=0.0, workload="StatefulSet/web")
+OWN_IMAGE = "localhost/testbed/charm:1"
+POLICY = "ValidatingAdmissionPolicy 'no-overrides' with binding 'b' denied request: not allowed"
+WANTED = Wanted(application="istio-integrator", model=MODEL)
+
+
+class Refused(Exception):  # noqa: N818
+    """Raised by a test's admission: the code and message of the API's answer."""
+
+    def __init__(self, message: str, code: int = 403) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Apiserver(fake_apiserver.FakeApiserver):
+    """Whose admission may refuse a dry-run pod."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tried: list[dict[str, Any]] = []
+
+    async def _single(self, request: Any, key: fake_apiserver.Key) -> Any:
+        if not request.query.get("dryRun"):
+            return await super()._single(request, key)
+        pod = json.loads(await request.read())
+        self.tried.append(pod)
+        try:
+            return web.json_response(self.admission(pod), status=201)
+        except Refused as error:
+            message = f'pods "x" is forbidden: {error}' if error.code == 403 else str(error)
+            return web.json_response(api_objects.refusal(error.code, message), status=error.code)
+
+
+def owned(kind: str, name: str) -> list[dict[str, Any]]:
+    owner = {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": f"uid-of-{name}"}
+    return [{**owner, "controller": True}]
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Apiserver]:
+    fake = Apiserver()
+    async with fake:
+        template = {"spec": {"containers": [{"name": "main", "image": "shop"}]}}
+        for name in ("web", "istio-integrator"):
+            metadata = {"name": name, "namespace": MODEL, "uid": f"uid-of-{name}"}
+            spec = {"replicas": 1, "template": template}
+            fake.put("statefulsets", {"metadata": metadata, "spec": spec})
+            pod = pods.pod_json(
+                name=f"{name}-0", uid=f"uid-{name}", ownerReferences=owned("StatefulSet", name)
+            )
+            if name == "istio-integrator":
+                pod["spec"]["containers"][0]["image"] = OWN_IMAGE
+            fake.put("pods", pod)
+        yield fake
+
+
+def subject(cluster: Apiserver) -> trials.Trials:
+    return trials.Trials(cluster.client, SETTINGS)
+
+
+def injected(pod: dict[str, Any]) -> dict[str, Any]:
+    spec = pod["spec"]
+    return {**pod, "spec": {**spec, "containers": [*spec["containers"], {"name": "istio-proxy"}]}}
+
+
+def refuse(message: str, code: int = 403) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    def admission(pod: dict[str, Any]) -> dict[str, Any]:
+        raise Refused(message, code)
+
+    return admission
+
+
+@pytest.mark.parametrize(
+    ("message", "code", "verdict", "says"),
+    [
+        pytest.param(
+            *(POLICY, 403, "refused"),
+            "ValidatingAdmissionPolicy no-overrides refuses: not allowed",
+            id="policy",
+        ),
+        pytest.param(
+            "exceeded quota: small, requested: pods=1, used: pods=9, limited: pods=9",
+            *(403, "refused", "ResourceQuota small refuses: requested"),
+            id="quota",
+        ),
+        pytest.param(
+            'Internal error occurred: failed calling webhook "check.team.example": timed out',
+            *(500, "refused", 'webhook "check.team.example" does not answer'),
+            id="webhook-of-another-team-away",
+        ),
+        pytest.param(
+            "Internal error occurred: failed calling webhook"
+            ' "namespace.sidecar-injector.istio.io": timed out',
+            *(500, "down", "the injector does not answer"),
+            id="istiod-away",
+        ),
+        pytest.param("etcd is away", 500, "down", "pods can't be created now", id="api-away"),
+        pytest.param("slow down", 429, "down", "pods can't be created now", id="busy"),
+        pytest.param("no image", 422, "refused", "the API refuses its next pod", id="schema"),
+        pytest.param(
+            'User "x" cannot create resource "pods" in API group ""',
+            *(403, "refused", "cannot create resource"),
+            id="missing-right",
+        ),
+    ],
+)
+async def test_refusal_of_a_trial_is_of_its_author(
+    cluster: Apiserver, message: str, code: int, verdict: str, says: str
+):
+    cluster.admission = refuse(message, code)
+    found, said = await subject(cluster).ask(REPLICA, SCOPE)
+    assert found == verdict
+    assert says in said
+
+
+@pytest.mark.parametrize(
+    ("images", "verdict"),
+    [
+        pytest.param({"shop", OWN_IMAGE}, "injects", id="all"),
+        pytest.param({OWN_IMAGE}, "skips", id="others-only"),
+        pytest.param(set[str](), "down", id="none"),
+    ],
+)
+async def test_injector_that_gives_others_a_sidecar_skips_this_workload(
+    cluster: Apiserver, images: set[str], verdict: str
+):
+    cluster.admission = lambda pod: (
+        injected(pod) if pod["spec"]["containers"][0]["image"] in images else pod
+    )
+    found, _ = await subject(cluster).ask(REPLICA, SCOPE)
+    assert found == verdict
+
+
+async def test_refusal_of_the_generic_trial_says_nothing_about_the_injector(cluster: Apiserver):
+    def admission(pod: dict[str, Any]) -> dict[str, Any]:
+        if pod["spec"]["containers"][0]["image"] == OWN_IMAGE:
+            raise Refused(POLICY)
+        return pod
+
+    cluster.admission = admission
+    found, said = await subject(cluster).ask(REPLICA, SCOPE)
+    assert (found, "no-overrides" in said) == ("refused", True)
+
+
+async def test_trial_with_another_first_container_is_told_apart(cluster: Apiserver):
+    def proxy_first(pod: dict[str, Any]) -> dict[str, Any]:
+        containers = [{"name": "istio-proxy"}, {"name": "charm"}]
+        spec = {"initContainers": [{"name": "charm-init"}], "containers": containers}
+        return {**pod, "spec": spec}
+
+    cluster.admission = proxy_first
+    found, said = await subject(cluster).ask(REPLICA, SCOPE)
+    assert found == "wrong-order"
+    assert said == "istio-proxy would be its first container instead of charm"
+
+
+async def test_pod_whose_workload_can_not_be_dealt_with_is_named(cluster: Apiserver):
+    told: list[types.Object] = []
+    reader = hands.Cluster(cluster.client, SETTINGS, lambda: 0.0)
+    reader.fence = fence.Fence(lambda item, _: told.append(item))
+    metadata = {"name": "web", "namespace": MODEL, "uid": "uid-of-web"}
+    cluster.put("statefulsets", {"metadata": metadata, "spec": {"template": 1}})
+
+    assert (await reader.ask(REPLICA, SCOPE)).verdict == "refused"
+
+    (pod,) = told
+    assert (pod.metadata.namespace, pod.metadata.name) == (MODEL, "web-0")
+
+
+def forbidding(key: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """A policy that forbids a label or an annotation on pods."""
+
+    def admission(pod: dict[str, Any]) -> dict[str, Any]:
+        meta = pod["metadata"]
+        if key in meta.get("annotations", {}) or key in meta.get("labels", {}):
+            raise Refused(POLICY)
+        return pod
+
+    return admission
+
+
+OWN = {names.NAME: "istio-integrator"}
+
+
+@pytest.mark.parametrize(
+    ("forbidden", "labels", "want"),
+    [
+        pytest.param(names.PROXY_CONFIG, {}, ["hold"], id="hold"),
+        pytest.param(names.INJECT, OWN, ["excluded"], id="excluded"),
+        pytest.param(names.INJECT, {}, [], id="change-that-is-not-made"),
+        pytest.param("other.example/key", {}, [], id="key-of-another-team"),
+    ],
+)
+async def test_change_that_a_policy_forbids_is_found_by_trying_with_and_without_it(
+    cluster: Apiserver, forbidden: str, labels: dict[str, str], want: list[str]
+):
+    cluster.admission = forbidding(forbidden)
+    made = trial.plain(types.Pod(), labels)
+
+    found = await subject(cluster).forbidden(made, WANTED)
+
+    assert [*found] == want
+    assert all(each.author.endswith("no-overrides") for each in found.values())
+    assert all(names.MESH_PROBE in pod["metadata"]["labels"] for pod in cluster.tried)
+
+
+async def test_policy_that_refuses_the_pod_anyway_forbids_no_change(cluster: Apiserver):
+    cluster.admission = refuse(POLICY)
+    assert await subject(cluster).forbidden(trial.plain(types.Pod(), {}), WANTED) == {}

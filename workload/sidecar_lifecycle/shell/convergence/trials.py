@@ -1,0 +1,147 @@
+"""Dry-run pods: what the mesh and other teams' policies would do to the next pod of a workload."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from integrator_contract import pods, refusals
+from sidecar_lifecycle.decide import creation, eligible, first_container, mutate
+from sidecar_lifecycle.decide.convergence import facts, trial
+from sidecar_lifecycle.model import resources, types
+from sidecar_lifecycle.shell.kube import errors
+from sidecar_lifecycle.shell.kube.client import Client, answer, path
+from sidecar_lifecycle.shell.settings import Settings
+
+_CREATORS: Mapping[str, type[types.Object]] = {
+    "ReplicaSet": resources.ReplicaSet,
+    "StatefulSet": resources.StatefulSet,
+    "DaemonSet": resources.DaemonSet,
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Trials:
+    """Creates pods of the model by dry run; the API server keeps none of them."""
+
+    client: Client
+    settings: Settings
+
+    async def ask(
+        self, replica: facts.Replica, scope: eligible.Scope
+    ) -> tuple[facts.Verdict, str]:
+        """Tell what would become of the pod that replaces this one, and why."""
+        try:
+            created = await self._create(await self._replacement(replica))
+        except errors.StatusError as error:
+            return _refused(error)
+        if not eligible.in_mesh(created, scope):
+            return await self._outside(replica.workload, scope)
+        containers = [each.name for each in created.spec.containers]
+        inits = {each.name for each in created.spec.initContainers}
+        first = first_container.addressed(created.metadata.labels, inits, containers)
+        if first is not None and containers[0] != first:
+            message = f"{containers[0]} would be its first container instead of {first}"
+            return "wrong-order", message
+        return "injects", ""
+
+    async def refusal_of_next(self, made: Mapping[str, Any]) -> refusals.Refusal | None:
+        """Return who refuses a pod; None where it is admitted, or no refusal has an author.
+
+        A webhook of Istio that does not answer is an outage of istiod and no refusal.
+        """
+        try:
+            await self._create(made)
+        except errors.StatusError as error:
+            refusal = refusals.read(error.code, error.message)
+            return None if refusal and refusal.is_istio and refusal.is_unreachable else refusal
+        return None
+
+    async def forbidden(
+        self, made: Mapping[str, Any], wanted: pods.Settings
+    ) -> dict[str, refusals.Refusal]:
+        """Return the changes of admission that another team's policy forbids on a pod.
+
+        Each change is tried alone, on a pod that this charm's webhook leaves as it is: the dry-run
+        pod already has the change, and the label of a mesh probe. A change is forbidden only if
+        the pod is refused with it and admitted without it.
+
+        Args:
+            made: The pod as its controller creates it.
+            wanted: All that admission is to do, whatever is left out at present.
+
+        Returns:
+            Who refuses, by the words of `mutate.CHANGES`.
+        """
+        pod = msgspec.convert(made, creation.Pod)
+        everything = dataclasses.replace(wanted, left_out=())
+        refused: dict[str, refusals.Refusal] = {}
+        for change in mutate.mutate(pod, everything).applied:
+            others = tuple(each for each in mutate.CHANGES if each != change)
+            alone = dataclasses.replace(wanted, left_out=others)
+            changed = trial.patched(made, mutate.mutate(pod, alone).patch)
+            if refusal := await self.refusal_of_next(trial.untouched(changed)):
+                refused[change] = refusal
+        if refused and await self.refusal_of_next(trial.untouched(made)):
+            return {}
+        return refused
+
+    async def own_pod(self) -> types.Pod:
+        """Return this charm's own pod, which Juju names after the unit."""
+        name = self.settings.unit.replace("/", "-")
+        try:
+            found = await self.client.request("GET", path(types.Pod, self.settings.model, name))
+        except errors.StatusError as error:
+            if error.code == 404:
+                return types.Pod()
+            raise
+        return answer(found, types.Pod)
+
+    async def _replacement(self, replica: facts.Replica) -> dict[str, Any]:
+        model = self.settings.model
+        data = await self.client.request("GET", path(types.Pod, model, replica.name))
+        replaced = answer(data, types.Pod)
+        owner = trial.creator(replaced)
+        if owner is None:
+            raise errors.StatusError(404, message=f"nothing creates {replica.name} again")
+        kind = _CREATORS[owner.kind]
+        found = await self.client.request("GET", path(kind, model, owner.name))
+        return trial.of_creator(owner.kind, types.decode_json(found, resources.Creator), replaced)
+
+    async def _outside(self, workload: str, scope: eligible.Scope) -> tuple[facts.Verdict, str]:
+        """Tell whether the injector leaves this workload out, or every pod of the model."""
+        what = "a sidecar all the same" if scope.data_plane == "ambient" else "no sidecar"
+        try:
+            created = await self._create(trial.generic(scope, await self.own_pod()))
+        except errors.StatusError as error:
+            return _refused(error)
+        if eligible.in_mesh(created, scope):
+            return "skips", f"the injector gives pods of {workload} {what}"
+        return "down", f"the injector gives new pods of the model {what}"
+
+    async def _create(self, made: Mapping[str, Any]) -> types.Pod:
+        where = path(types.Pod, self.settings.model)
+        data = await self.client.request("POST", where, body=made, params={"dryRun": "All"})
+        return types.decode_json(data, types.Pod)
+
+
+def _refused(error: errors.StatusError) -> tuple[facts.Verdict, str]:
+    """Tell a refusal of this pod from an injector or API server that does not answer."""
+    refusal = refusals.read(error.code, error.message)
+    if refusal is None:
+        is_down = error.code in (429, *range(500, 600))
+        message = error.message or str(error)
+        return (
+            ("down", f"pods can't be created now: {message}")
+            if is_down
+            else (
+                "refused",
+                f"the API refuses its next pod: {message}",
+            )
+        )
+    if refusal.is_istio and refusal.is_unreachable:
+        return "down", f"the injector does not answer: {refusal}"
+    return "refused", str(refusal)
