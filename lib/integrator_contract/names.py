@@ -57,7 +57,7 @@ SETTINGS = f"{PREFIX}settings"
 
 # Keys of the notices by which the workload wakes the charm.
 MESH_NOTICE = f"{PREFIX}mesh"
-"""istiod, its injector, the model's namespace or the ingress gateway changed."""
+"""istiod, its injector, the model's namespace, the ingress gateway or rejections changed."""
 PROGRESS_NOTICE = f"{PREFIX}progress"
 """Convergence counts changed."""
 
@@ -115,12 +115,30 @@ CONTROLLER_MODEL = "controller.juju.is/id"
 """Juju labels the namespace of a controller model with it, other models only annotate it."""
 CREATED_BY = "app.juju.is/created-by"
 """Juju's webhook labels what an application's ServiceAccount makes with the application."""
+REVISION_HASH = "controller-revision-hash"
+TEMPLATE_GENERATION = "pod-template-generation"
+POD_NAME = "statefulset.kubernetes.io/pod-name"
+POD_INDEX = "apps.kubernetes.io/pod-index"
+"""On pods of StatefulSets and DaemonSets: of which template and place they are."""
+ROLLOUT = "deployment.kubernetes.io/revision"
+"""On a Deployment's ReplicaSets: the newest has the highest number."""
+DAEMON_TAINTS = (
+    ("node.kubernetes.io/not-ready", "NoExecute"),
+    ("node.kubernetes.io/unreachable", "NoExecute"),
+    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
+    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
+    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
+    ("node.kubernetes.io/unschedulable", "NoSchedule"),
+)
+"""That every pod of a DaemonSet tolerates, with their effects."""
+HOST_NETWORK_TAINT = ("node.kubernetes.io/network-unavailable", "NoSchedule")
+"""That a DaemonSet's pod on the host's network tolerates, too."""
 OF_ONE_POD = (
     "pod-template-hash",
-    "controller-revision-hash",
-    "pod-template-generation",
-    "statefulset.kubernetes.io/pod-name",
-    "apps.kubernetes.io/pod-index",
+    REVISION_HASH,
+    TEMPLATE_GENERATION,
+    POD_NAME,
+    POD_INDEX,
     "service.istio.io/canonical-revision",
     "controller-uid",
     "job-name",

@@ -25,7 +25,8 @@ def _list(parts: order.Parts, _: Parameters) -> dict[str, str]:
 def _restart(*, stale: bool) -> Answer:
     def answer(parts: order.Parts, parameters: Parameters) -> dict[str, str]:
         dry_run = bool(parameters.get("dry-run", False))
-        pods = parts.lifecycle.workload.restart(dry_run=dry_run, stale=stale)
+        force = bool(parameters.get("force", False))
+        pods = parts.lifecycle.workload.restart(dry_run=dry_run, stale=stale, force=force)
         return restarted(pods, dry_run=dry_run)
 
     return answer

@@ -202,6 +202,26 @@ def istios(kind, name, namespace, **spec):
     return json.loads(parts.istio(kind, name, namespace, **spec))
 
 
+def refusing(name, namespace, app):
+    """A policy of another team that admits no pod of an application."""
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"]}
+    admission = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
+    match = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    denied = f"object.metadata.?labels['app'].orValue('') != '{app}'"
+    policy = {
+        "matchConstraints": {
+            "namespaceSelector": match,
+            "resourceRules": [{**rule, "resources": ["pods"]}],
+        },
+        "validations": [{"expression": denied, "message": "not in this model"}],
+    }
+    bound = {"policyName": name, "validationActions": ["Deny"]}
+    return (
+        {**admission, "kind": "ValidatingAdmissionPolicy", "spec": policy},
+        {**admission, "kind": "ValidatingAdmissionPolicyBinding", "spec": bound},
+    )
+
+
 def login(namespace, image):
     """Who is asked sends everybody to a provider, whose `.well-known` is not there."""
     issuer = f"http://dex.{namespace}.svc.cluster.local:5556/dex"

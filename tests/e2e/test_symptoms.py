@@ -98,6 +98,22 @@ def test_istiod_that_is_away_fails_the_calls_of_its_webhook(place):
     place.kubectl("rollout", "status", "-n", MODEL, f"deployment/{world.CALLER}", "--timeout=120s")
 
 
+def test_policy_of_another_team_denies_the_request(place):
+    policy = world.refusing("no-shops", MODEL, "shop")
+    with place.broken("a policy that admits no pod of an application", *policy):
+        attempt = ("run", "try", "-n", MODEL, "--image=x", "--labels=app=shop", "--dry-run=server")
+
+        def is_in_effect():
+            return "denied request" in place.node.testbed.kubectl(*attempt, check=False).stderr
+
+        assert waiting.eventually(is_in_effect, 30)
+        place.apply(world.parts.deployment("shop", MODEL, place.image, pages_world.FOR_EVER))
+        seen = place.sees("denied request", lambda: place.events("denied request"))
+        line = "new pods of Deployment/shop are rejected: ValidatingAdmissionPolicy no-shops"
+        place.leads("denied-the-request", line, seen)
+    place.kubectl("delete", "-n", MODEL, "deployment/shop")
+
+
 def url(place):
     return f"http://kfp-ui.{MODEL}.svc:{world.PORT}/"
 

@@ -10,7 +10,7 @@ import ops
 
 from integrator_contract import names, refusals
 from istio_integrator import parts, texts
-from istio_integrator.admission import settings, webhook
+from istio_integrator.admission import rejections, settings, webhook
 from istio_integrator.kube import cluster, errors, fences, owners
 from istio_integrator.mesh import injectors, probe
 
@@ -67,7 +67,9 @@ class Admission:
 
     def reconcile(self) -> None:
         """Run the webhook where new pods need it, and remove it elsewhere."""
-        self._statuses, self.works = [], False
+        self.works = False
+        found, application = rejections.read(self._scope), self._scope.application
+        self._statuses = [*rejections.statuses(found, application=application)]
         if not self.is_needed:
             self._statuses.append(ops.ActiveStatus("admission: not needed"))
             if self._scope.leader:
@@ -139,8 +141,12 @@ class Admission:
 
     def _prepared(self) -> settings.Preparation:
         scope = self._scope
-        seen = settings.Seen.of(scope, self._seen_before())
-        return settings.Preparation.of(scope, seen, lifecycle_in_model=self._is_model_served())
+        return settings.Preparation.of(
+            scope,
+            settings.Seen.of(scope, self._seen_before()),
+            lifecycle_in_model=self._is_model_served(),
+            rejected=rejections.read(scope),
+        )
 
     def _seen_before(self) -> settings.Seen | None:
         if self._scope.mesh is not None and self._scope.mesh.probed:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import pydantic
 
 from integrator_contract import names, pods
+from integrator_contract.rejections import Rejections
 from istio_integrator import parts
 from istio_integrator.kube import cluster, documents
 
@@ -114,9 +115,18 @@ class Preparation(NamedTuple):
 
     settings: pods.Settings
     seen: Seen
+    rejected: Rejections = Rejections()
+    """What other teams' policies forbid, and is left out."""
 
     @classmethod
-    def of(cls, context: parts.Context, seen: Seen, *, lifecycle_in_model: bool) -> Preparation:
+    def of(
+        cls,
+        context: parts.Context,
+        seen: Seen,
+        *,
+        lifecycle_in_model: bool,
+        rejected: Rejections = Rejections(),  # noqa: B008 - it is frozen
+    ) -> Preparation:
         """Gather what new pods get: options of the same names, and what was seen of the mesh."""
         options = context.config
         membership = options.mesh_membership
@@ -142,9 +152,10 @@ class Preparation(NamedTuple):
             inject_label=dict([seen.inject_label]),
             mesh_holds=seen.held,
             native=seen.native,
+            left_out=tuple(sorted(rejected.changes)),
             **chosen,
         )
-        return cls(revised(settings), seen)
+        return cls(revised(settings), seen, rejected)
 
 
 def revised(settings: pods.Settings) -> pods.Settings:

@@ -47,12 +47,13 @@ class Workload:
         """
         return answers.parse(self._ask("--stale")).pods
 
-    def restart(self, *, dry_run: bool, stale: bool) -> list[PodAnswer]:
+    def restart(self, *, dry_run: bool, stale: bool, force: bool = False) -> list[PodAnswer]:
         """Have the acting unit's workload replace what may be replaced, without waiting for it.
 
         Args:
             dry_run: Only tell which.
             stale: Those with an old sidecar instead of those without.
+            force: Also where a dry run shows that the new pod would be refused.
 
         Returns:
             The pods in question; the fixable ones are those to be replaced.
@@ -61,7 +62,7 @@ class Workload:
             LifecycleError: There is no answer.
         """
         which = ("--stale",) if stale else ()
-        how = ("--dry-run",) if dry_run else ()
+        how = [*(("--dry-run",) if dry_run else ()), *(("--force",) if force else ())]
         return answers.of_pods(self._ask(*which, "--restart", "--no-wait", *how))
 
     def explain(self, pods: list[cluster.Object]) -> list[ProxyAnswer]:

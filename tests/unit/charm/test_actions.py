@@ -43,6 +43,15 @@ def test_restart_asks_the_workload(ctx, fake, *, stale, dry_run, result, last):
     assert ctx.action_results["not-ours-to-restart"] == "kubeflow/job-x: a Job's"
 
 
+def test_restart_by_force_says_so_to_the_workload(ctx, fake):
+    fake_cluster.install_istio(fake)
+    answer = testing.Exec((PROGRAM, "uninjected"), stdout=listing(POD))
+    container = dataclasses.replace(workload(), execs={answer, asked.version()})
+    ctx.run(ctx.on.action("restart-uninjected", params={"force": True}), state(container))
+    command = [one.command for one in ctx.exec_history["lifecycle"]][-1]
+    assert command[-3:] == ["--restart", "--no-wait", "--force"]
+
+
 def test_action_without_an_answer_fails_with_the_reason(ctx, fake):
     fake_cluster.install_istio(fake)
     with pytest.raises(testing.ActionFailed, match="no connection"):

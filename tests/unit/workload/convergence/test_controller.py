@@ -5,6 +5,8 @@ from sidecar_lifecycle.decide.convergence import memory
 from sidecar_lifecycle.shell.convergence import controller
 from sidecar_lifecycle.shell.kube import errors
 
+from integrator_contract import refusals
+
 NOW = 1_000.0
 
 
@@ -44,6 +46,20 @@ NOW = 1_000.0
             NOW + controller.REFUSED_RETRY,
             id="two-budgets",
         ),
+        pytest.param(
+            errors.StatusError(403, message='admission webhook "a.team" denied the request: no'),
+            "refused",
+            "EvictionRefused",
+            NOW + controller.REFUSED_RETRY,
+            id="webhook",
+        ),
+        pytest.param(
+            errors.StatusError(500, message='failed calling webhook "a.team": timed out'),
+            "refused",
+            "EvictionRefused",
+            NOW + controller.REFUSED_RETRY,
+            id="webhook-that-does-not-answer",
+        ),
         pytest.param(errors.StatusError(503), "error", None, None, id="unknown"),
     ],
 )
@@ -53,7 +69,8 @@ def test_a_refusal_says_how_long_to_leave_the_workload_alone(error, result, reas
     assert counted == result
     assert (pause.reason if pause else None) == reason
     assert (pause.until if pause else None) == until
-    assert error.message in (pause.message if pause else error.message)
+    author = refusals.read(error.code, error.message)
+    assert (author.author if author else error.message) in (pause or error).message
 
 
 @pytest.mark.parametrize("keep", [True, False])

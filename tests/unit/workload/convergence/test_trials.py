@@ -181,6 +181,19 @@ async def test_trial_with_another_first_container_is_told_apart(cluster: Apiserv
     assert said == "istio-proxy would be its first container instead of charm"
 
 
+async def test_trial_that_could_never_start_is_told_apart(cluster: Apiserver):
+    """An init container whose startup probe istiod leads to a proxy that starts after it."""
+    probe = {"httpGet": {"path": "/app-health/sql-proxy/startupz", "port": 15020}}
+    helper = {"name": "sql-proxy", "restartPolicy": "Always", "startupProbe": probe}
+
+    def classic(pod: dict[str, Any]) -> dict[str, Any]:
+        return injected({**pod, "spec": {**pod["spec"], "initContainers": [helper]}})
+
+    cluster.admission = classic
+    found, said = await subject(cluster).ask(REPLICA, SCOPE)
+    assert (found, "sql-proxy would wait for istio-proxy" in said) == ("cannot-start", True)
+
+
 async def test_pod_whose_workload_can_not_be_dealt_with_is_named(cluster: Apiserver):
     told: list[types.Object] = []
     reader = hands.Cluster(cluster.client, SETTINGS, lambda: 0.0)

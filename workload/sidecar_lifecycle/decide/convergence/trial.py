@@ -17,27 +17,16 @@ from sidecar_lifecycle.decide import eligible
 from sidecar_lifecycle.model import resources, types
 
 SUFFIX = "-trial"
-"""Of a StatefulSet's trial pod. Its real name is taken by the pod that it would replace, and the
-API server refuses a second pod of that name before it returns the first answer of admission. No
-other field may differ: the host name, the labels and the claims are those of the real name."""
+"""Of the name of a StatefulSet's trial pod. The pod that it would replace has the real name, and
+to a second pod of that name the API server answers 409 instead of what admission made of it. Only
+the name differs: the host name, the labels and the claims are those of the real name."""
 
 _CREATORS = ("ReplicaSet", "StatefulSet", "DaemonSet")
 _LONGEST_NAME = 253
 _UNKNOWN_IMAGE = "trial.invalid/trial"
 """Where this charm's own pod is not known, as outside of a cluster."""
 _ORDINAL = re.compile(r".*-(\d+)")
-_REVISION_HASH = "controller-revision-hash"
-_TEMPLATE_GENERATION = "pod-template-generation"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_DAEMON_TAINTS = (
-    ("node.kubernetes.io/not-ready", "NoExecute"),
-    ("node.kubernetes.io/unreachable", "NoExecute"),
-    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
-    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
-    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
-    ("node.kubernetes.io/unschedulable", "NoSchedule"),
-)
-_HOST_NETWORK_TAINT = ("node.kubernetes.io/network-unavailable", "NoSchedule")
 
 
 def creator(pod: types.Pod) -> types.OwnerReference | None:
@@ -152,9 +141,9 @@ def _identify(pod: dict[str, Any], owner: resources.Creator, replaced: types.Pod
     name = f"{owner.metadata.name}-{ordinal}"
     pod["metadata"]["name"] = f"{name}{SUFFIX}"
     pod["metadata"]["labels"] |= {
-        "statefulset.kubernetes.io/pod-name": name,
-        "apps.kubernetes.io/pod-index": str(ordinal),
-        _REVISION_HASH: status.currentRevision if is_earlier else status.updateRevision,
+        names.POD_NAME: name,
+        names.POD_INDEX: str(ordinal),
+        names.REVISION_HASH: status.currentRevision if is_earlier else status.updateRevision,
     }
     claims = [each.metadata.name for each in spec.volumeClaimTemplates]
     volumes = [
@@ -167,16 +156,19 @@ def _identify(pod: dict[str, Any], owner: resources.Creator, replaced: types.Pod
 def _bind(pod: dict[str, Any], owner: resources.Creator, replaced: types.Pod | None) -> None:
     """Give the pod what a DaemonSet's pod of one node has."""
     spec = pod["spec"]
-    taints = (*_DAEMON_TAINTS, *((_HOST_NETWORK_TAINT,) if spec.get("hostNetwork") else ()))
+    taints = (
+        *names.DAEMON_TAINTS,
+        *((names.HOST_NETWORK_TAINT,) if spec.get("hostNetwork") else ()),
+    )
     spec["tolerations"] = _tolerate(spec.get("tolerations") or [], taints)
     labels = pod["metadata"]["labels"]
     if generation := owner.metadata.annotations.get(resources.TEMPLATE_GENERATION):
-        labels[_TEMPLATE_GENERATION] = generation
+        labels[names.TEMPLATE_GENERATION] = generation
     if replaced is None:
         return
     # The hash is of Go's representation of the template; pods of the same template have the same.
-    if revision := replaced.metadata.labels.get(_REVISION_HASH):
-        labels[_REVISION_HASH] = revision
+    if revision := replaced.metadata.labels.get(names.REVISION_HASH):
+        labels[names.REVISION_HASH] = revision
     affinity: dict[str, Any] = spec.get("affinity") or {}
     of_nodes: dict[str, Any] = affinity.get("nodeAffinity") or {}
     field = {"key": "metadata.name", "operator": "In", "values": [replaced.spec.nodeName]}

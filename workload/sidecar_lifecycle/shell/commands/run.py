@@ -20,7 +20,9 @@ import structlog
 from integrator_contract import answers, names, schema, service
 from sidecar_lifecycle.shell import charm_facts, logs, metrics, traces
 from sidecar_lifecycle.shell import settings as options
+from sidecar_lifecycle.shell.admission import settings as admission_settings
 from sidecar_lifecycle.shell.convergence import controller as convergence
+from sidecar_lifecycle.shell.convergence import rejections
 from sidecar_lifecycle.shell.kube import client, errors, events, lease
 from sidecar_lifecycle.shell.observers import gateways, notices, observe
 from sidecar_lifecycle.shell.serving import health
@@ -194,6 +196,13 @@ class Program:
                 registry=self.registry,
                 progress=self._tell_progress,
                 recorder=self.recorder,
+            ),
+            "rejections": rejections.run(
+                self.client,
+                settings,
+                self.leadership,
+                load=admission_settings.load,
+                tell=self._tell,
             ),
             "observer": observer.run(),
             **({"gateways": gateway_observer.run()} if settings.observe_gateways else {}),

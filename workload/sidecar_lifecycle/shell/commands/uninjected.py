@@ -60,6 +60,11 @@ def add_parser(subparsers: command.Subparsers) -> None:
     parser.add_argument("--restart", action="store_true", help="have them replaced")
     parser.add_argument("--dry-run", action="store_true", help="with --restart: only say which")
     parser.add_argument(
+        "--force",
+        action="store_true",
+        help="with --restart: also where a dry run shows that the new pod would be refused",
+    )
+    parser.add_argument(
         "--pod",
         action="append",
         metavar="NAME",
@@ -238,7 +243,7 @@ async def _restart(cluster: hands.Cluster, args: argparse.Namespace) -> int:
     if args.dry_run or not chosen:
         return 0
     uids = tuple(each.uid for each in chosen)
-    await _request(cluster, uids)
+    await _request(cluster, uids, force=args.force)
     if args.no_wait:
         return 0
     # Whoever reads JSON wants nothing else on standard output.
@@ -264,9 +269,9 @@ def _announcement(
     return [_text_row(row) for row in rows]
 
 
-async def _request(cluster: hands.Cluster, uids: tuple[str, ...]) -> None:
+async def _request(cluster: hands.Cluster, uids: tuple[str, ...], *, force: bool) -> None:
     """Write the request where the one who leads finds it."""
-    request = memory.Request(id=uuid.uuid4().hex, at=time.time(), uids=uids)
+    request = memory.Request(id=uuid.uuid4().hex, at=time.time(), uids=uids, force=force)
     while True:
         stored = await cluster.recall()
         data = {**stored.data, memory.REQUEST: msgspec.json.encode(request).decode()}

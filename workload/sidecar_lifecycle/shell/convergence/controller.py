@@ -12,7 +12,7 @@ import msgspec
 import prometheus_client
 import structlog
 
-from integrator_contract import answers, names
+from integrator_contract import answers, names, refusals
 from integrator_contract.reasons import Reason
 from sidecar_lifecycle.decide.convergence import facts, memory, outcome, plan
 from sidecar_lifecycle.model import resources, types
@@ -286,10 +286,14 @@ def _reason(replica: facts.Replica) -> tuple[Reason, str]:
 
 def _refusal(error: errors.StatusError, now: float) -> tuple[str, memory.Pause | None]:
     """Return the result to count, and how long to leave the workload alone."""
-    if error.code == 404:
-        return "gone", None
-    if error.code == 409:
-        return "replaced", None
+    if refusal := refusals.read(error.code, error.message):
+        return "refused", memory.Pause(
+            reason=Reason.EVICTION_REFUSED,
+            message=f"{refusal} (its eviction)",
+            until=now + REFUSED_RETRY,
+        )
+    if error.code in (404, 409):
+        return "gone" if error.code == 404 else "replaced", None
     if error.code == 429:
         until = now + (error.retry_after or BUDGET_RETRY)
         return "budget", memory.Pause(
@@ -354,12 +358,12 @@ async def run(
         clock=clock,
     )
     async with asyncio.TaskGroup() as group:
-        group.create_task(_retried(controller.follow_pods, client), name="convergence-pods")
-        group.create_task(_retried(controller.follow_memory, client), name="convergence-memory")
+        group.create_task(retried(controller.follow_pods, client), name="convergence-pods")
+        group.create_task(retried(controller.follow_memory, client), name="convergence-memory")
         group.create_task(controller.run(), name="convergence")
 
 
-async def _retried(follow: Callable[[Client], Awaitable[None]], client: Client) -> None:
+async def retried(follow: Callable[[Client], Awaitable[None]], client: Client) -> None:
     """Follow again when a right was missing: somebody may grant it."""
     while True:
         try:

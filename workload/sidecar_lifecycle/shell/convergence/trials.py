@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from integrator_contract import pods, refusals
-from sidecar_lifecycle.decide import creation, eligible, first_container, mutate
+from integrator_contract import names, pods, refusals
+from sidecar_lifecycle.decide import creation, eligible, first_container, mutate, startable
 from sidecar_lifecycle.decide.convergence import facts, trial
 from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell.kube import errors
@@ -41,6 +41,12 @@ class Trials:
         if not eligible.in_mesh(created, scope):
             return await self._outside(replica.workload, scope)
         containers = [each.name for each in created.spec.containers]
+        waiting = startable.blocking_container(
+            created.spec.initContainers, created.metadata.annotations, injected=True
+        )
+        if names.PROXY in containers and waiting is not None:
+            message = f"its init container {waiting} would wait for istio-proxy forever"
+            return "cannot-start", message
         inits = {each.name for each in created.spec.initContainers}
         first = first_container.addressed(created.metadata.labels, inits, containers)
         if first is not None and containers[0] != first:

@@ -1,0 +1,69 @@
+"""What admission control of other teams rejects, as the workload found it by dry runs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+
+import ops
+import pydantic
+
+from integrator_contract import refusals, rejections
+from istio_integrator import parts
+from istio_integrator.kube import cluster, documents
+
+_LONGEST_START = 100
+"""Characters of a status that `juju status` certainly shows: they name the author and command."""
+OPTIONS: Mapping[str, str] = {
+    "hold": "hold-application=false",
+    "native": "job-sidecars=classic",
+    "ports": "excluded-outbound-ports=",
+    "annotations": "pod-annotations=",
+    "labels": "pod-labels=",
+    "images": "image-registries=",
+}
+"""By which a change of admission is not asked for any more; the others keep pods outside."""
+
+
+@functools.cache
+def _reader() -> pydantic.TypeAdapter[rejections.Rejections]:
+    return pydantic.TypeAdapter(rejections.Rejections)
+
+
+def read(scope: parts.Context) -> rejections.Rejections:
+    """Read what was rejected at the workload's last look; nothing if it has not looked yet."""
+    name = rejections.config_map(scope.application)
+    found = scope.manifests.own(cluster.CONFIG_MAP, name)
+    text = str(cluster.at(found, "data").get(rejections.KEY) or "{}")
+    try:
+        return _reader().validate_python(
+            documents.read_json(text, longest=documents.LONGEST_OBJECT)
+        )
+    except ValueError:
+        return rejections.Rejections()
+
+
+def statuses(found: rejections.Rejections, *, application: str) -> Iterable[ops.StatusBase]:
+    """Say which changes are left out, and who forbids them."""
+    by_author: dict[str, list[str]] = {}
+    for change, refusal in sorted(found.changes.items()):
+        by_author.setdefault(refusal.author, []).append(change)
+    for author, changes in by_author.items():
+        forbids = (
+            f" forbids {', '.join(changes)} on pods; run: juju run {application}/leader diagnose"
+        )
+        yield ops.BlockedStatus(f"{_fitting(author, _LONGEST_START - len(forbids))}{forbids}")
+
+
+def _fitting(author: str, room: int) -> str:
+    """Return an author, if need be without its kind, in so many characters."""
+    if len(author) > room:
+        author = author.rpartition(" ")[2]
+    return author if len(author) <= room else f"{author[: max(room - 1, 8)]}…"
+
+
+def workloads(found: rejections.Rejections) -> list[tuple[str, refusals.Refusal]]:
+    """Return the workloads whose pods are refused, Juju's modeloperator first."""
+    return sorted(
+        found.workloads.items(), key=lambda each: (not each[0].endswith("/modeloperator"), each[0])
+    )

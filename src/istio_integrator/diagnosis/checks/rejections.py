@@ -1,0 +1,43 @@
+"""Whose pods does a policy of another team refuse?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from integrator_contract.rejections import Rejections
+from istio_integrator import findings
+from istio_integrator.admission import rejections
+from istio_integrator.diagnosis import registry
+from istio_integrator.diagnosis.facts import Facts
+from istio_integrator.findings import Finding
+
+
+@registry.check(
+    "rejections",
+    place=85,
+    question="which pods another team's policy refuses",
+    reads="what the workload found by dry-run pods",
+    symptoms=("denied-the-request",),
+)
+def check_rejections(facts: Facts) -> Iterable[Finding]:
+    """Report what the workload found at its last look."""
+    found = rejections.read(facts.context)
+    return judge(found, model=facts.model, application=facts.application)
+
+
+def judge(found: Rejections, *, model: str, application: str) -> Iterable[Finding]:
+    """Judge the pods, and the changes of admission, that another team's policy refuses."""
+    for change, refusal in sorted(found.changes.items()):
+        option = rejections.OPTIONS.get(change)
+        setting = f", or juju config {application} {option}" if option else ""
+        yield findings.broken(
+            f"{refusal.author} forbids {change} on pods, so it is left out: {refusal.words}",
+            f"exempt the namespace {model} from it{setting}",
+        )
+    for workload, refusal in rejections.workloads(found):
+        yield findings.broken(
+            f"new pods of {workload} are rejected: {refusal}",
+            f"kubectl -n {model} describe {workload}",
+        )
+    if not (found.changes or found.workloads):
+        yield findings.fine("no policy of another team refuses the model's pods")

@@ -1,0 +1,347 @@
+"""Trial pods beside the pods that Kubernetes' own controllers create, and beside real policies."""
+
+import datetime
+import json
+import random
+import re
+import uuid
+
+import pytest
+from sidecar_lifecycle.decide.convergence import facts, trial
+from sidecar_lifecycle.model import types
+from sidecar_lifecycle.shell.convergence import trials
+from sidecar_lifecycle.shell.kube.client import path
+from sidecar_lifecycle.shell.settings import Settings
+
+from integrator_contract import names
+from integrator_contract.pods import Settings as Wanted
+from tests.functional import convergence_world
+from tests.functional.convergence_world import APPLICATION
+
+SEED = 20261125
+OF_EACH_KIND = 12
+NODES = "/api/v1/nodes"
+POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
+OF_ITS_OWN = ("name", "uid", "resourceVersion", "creationTimestamp", "managedFields", "generation")
+
+
+@pytest.fixture
+async def world(kubeconfig, namespace):
+    async with convergence_world.living(kubeconfig, namespace) as world:
+        yield world
+
+
+@pytest.fixture
+async def node(world):
+    """A Node that DaemonSets get pods on, though nothing runs there."""
+    name = f"node-{uuid.uuid4().hex[:8]}"
+    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+    await world.request("POST", NODES, body)
+    now = datetime.datetime.now(tz=datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": now, "reason": "Test"}
+    await world.request(
+        "PATCH",
+        f"{NODES}/{name}/status",
+        {"status": {"conditions": [ready]}},
+        content_type="application/strategic-merge-patch+json",
+    )
+    yield name
+    await world.request("DELETE", f"{NODES}/{name}")
+
+
+def some(choice, **fields):
+    """Return a few of the fields."""
+    return {key: value for key, value in fields.items() if choice.random() < 0.5}
+
+
+def template(choice, app):
+    """Return a pod template as people write them, of whatever seed."""
+    taint = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}
+    term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]}
+    preferred = [{"weight": 1, "preference": term}]
+    required = {"nodeSelectorTerms": [term]}
+    spread = {"topologyKey": "kubernetes.io/hostname"}
+    apart = {**spread, "labelSelector": {"matchLabels": {"app": app}}}
+    volumes = [{"name": "data", "emptyDir": {}}, {"name": "cache", "emptyDir": {}}]
+    container = {
+        "name": "main",
+        "image": f"x.invalid/x:{choice.randrange(9)}",
+        **some(
+            choice,
+            env=[{"name": "A", "value": str(choice.randrange(9))}],
+            securityContext={"runAsNonRoot": True},
+            resources={"requests": {"cpu": f"{choice.randrange(1, 9)}m"}},
+        ),
+    }
+    helper = {"name": "helper", "image": "x.invalid/x", "restartPolicy": "Always"}
+    spec = {
+        "containers": [container],
+        **some(
+            choice,
+            volumes=choice.sample(volumes, choice.randint(1, 2)),
+            initContainers=[helper],
+            tolerations=choice.sample(
+                [{**taint, "tolerationSeconds": 7}, {"key": "gpu", "operator": "Exists"}, taint],
+                choice.randint(1, 2),
+            ),
+            affinity=some(
+                choice,
+                nodeAffinity=some(
+                    choice,
+                    preferredDuringSchedulingIgnoredDuringExecution=preferred,
+                    **{trial._REQUIRED: required},
+                ),
+                podAntiAffinity={trial._REQUIRED: [apart]},
+            ),
+            hostNetwork=True,
+            hostname="other",
+            subdomain="other",
+            automountServiceAccountToken=False,
+            securityContext={"fsGroup": 7},
+            priorityClassName="system-cluster-critical",
+            terminationGracePeriodSeconds=choice.randrange(60),
+        ),
+    }
+    meta = {
+        "labels": {"app": app, **some(choice, tier="front")},
+        **some(choice, annotations={"note": "x", "sidecar.istio.io/inject": "true"}),
+    }
+    return {"metadata": meta, "spec": spec}
+
+
+def workload(choice, kind, app):
+    spec = {"selector": {"matchLabels": {"app": app}}, "template": template(choice, app)}
+    if kind == "DaemonSet":
+        # A Node that nothing schedules to has no zone.
+        affinity = spec["template"]["spec"].get("affinity", {})
+        affinity.get("nodeAffinity", {}).pop(trial._REQUIRED, None)
+        return spec
+    spec["replicas"] = choice.randint(1, 2)
+    if kind == "StatefulSet":
+        claim = {
+            "metadata": {"name": choice.choice(["data", "more"])},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Mi"}},
+            },
+        }
+        spec |= {
+            "podManagementPolicy": "Parallel",
+            **some(
+                choice,
+                serviceName=app,
+                volumeClaimTemplates=[claim],
+                ordinals={"start": choice.randrange(5)},
+                updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"partition": 1}},
+            ),
+        }
+    return spec
+
+
+async def owned_pods(world, kind, app, count):
+    """Wait for the pods of a workload."""
+    where = path(types.Pod, world.namespace)
+    found = []
+
+    async def there():
+        nonlocal found
+        listed = await world.request("GET", where, params={"labelSelector": f"app={app}"})
+        found = listed["items"]
+        return len(found) == count
+
+    await world.until(there)
+    if kind == "DaemonSet":
+        for pod in found:
+            await bind(world, pod)
+    return found
+
+
+async def bind(world, pod):
+    """Schedule a DaemonSet's pod to its node."""
+    terms = pod["spec"]["affinity"]["nodeAffinity"][trial._REQUIRED]["nodeSelectorTerms"]
+    target = {"kind": "Node", "name": terms[0]["matchFields"][0]["values"][0]}
+    name = pod["metadata"]["name"]
+    body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+    await world.request("POST", path(types.Pod, world.namespace, name, "binding"), body)
+
+
+def comparable(pod, name):
+    """Return a pod without what each has of its own."""
+    meta = {key: value for key, value in pod["metadata"].items() if key not in OF_ITS_OWN}
+    spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
+    text = json.dumps({"metadata": meta, "spec": spec}, sort_keys=True)
+    return json.loads(re.sub(r"kube-api-access-\w{5}", "kube-api-access", text)), name
+
+
+def trial_settings(world):
+    return Settings(
+        model=world.namespace, application=APPLICATION, unit=f"{APPLICATION}/0", joined=True
+    )
+
+
+async def trial_of(world, pod):
+    """Return the dry-run pod in place of a pod, as the API server completes it."""
+    tried = trials.Trials(world.client, trial_settings(world))
+    made = await tried._replacement(facts.Replica(name=pod["metadata"]["name"], uid="", created=0))
+    where = path(types.Pod, world.namespace)
+    return await world.request("POST", where, made, params={"dryRun": "All"})
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
+async def test_trial_pod_is_the_pod_that_the_controller_creates(world, node, kind):
+    choice = random.Random(f"{SEED} {kind}")
+    plural = f"/apis/apps/v1/namespaces/{world.namespace}/{kind.lower()}s"
+    specs = {
+        f"app-{number}": workload(choice, kind, f"app-{number}") for number in range(OF_EACH_KIND)
+    }
+    for app, spec in specs.items():
+        body = {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": app}, "spec": spec}
+        await world.request("POST", plural, body)
+    for app, spec in specs.items():
+
+        async def noted(app=app):
+            # The controller writes the revisions after the first pods.
+            found = await world.request("GET", f"{plural}/{app}")
+            return found["status"].get("observedGeneration") == found["metadata"]["generation"]
+
+        await world.until(noted)
+        for real in await owned_pods(world, kind, app, spec.get("replicas", 1)):
+            name = real["metadata"]["name"]
+            made = await trial_of(world, await current(world, name))
+            assert comparable(made, app) == comparable(real, app)
+            if kind == "StatefulSet":
+                assert made["metadata"]["name"] == f"{name}{trial.SUFFIX}"
+
+
+async def current(world, name):
+    return await world.request("GET", path(types.Pod, world.namespace, name))
+
+
+CASES = {
+    "no bare pods": "has(object.metadata.ownerReferences)",
+    "allowed registries": "object.spec.containers.all(c, c.image.startsWith('x.invalid/') "
+    "|| c.name == 'istio-proxy')",
+    "no overrides": f"!('{names.PROXY_CONFIG}' in object.metadata.?annotations.orValue({{}}))",
+    "nobody outside": f"object.metadata.?labels['{names.INJECT}'].orValue('') != 'false'",
+    "no pods": "false",
+}
+
+
+@pytest.fixture
+async def forbid(world):
+    """Create a policy of another team, and wait until it is in effect."""
+    name = f"policy-{world.namespace}"
+
+    async def create(expression):
+        await world.request("POST", POLICIES, policy(name, world.namespace, expression))
+        binding = {"policyName": name, "validationActions": ["Deny"]}
+        head = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
+        kind = "ValidatingAdmissionPolicyBinding"
+        await world.request("POST", BINDINGS, {**head, "kind": kind, "spec": binding})
+        forbidden = {"labels": {"in-effect": "asked"}}
+        tried = trials.Trials(world.client, trial_settings(world))
+
+        async def in_effect():
+            made = {
+                "metadata": {"generateName": "x-", **forbidden},
+                "spec": convergence_world.SPEC,
+            }
+            return await tried.refusal_of_next(made) is not None
+
+        await world.until(in_effect)
+        return name
+
+    yield create
+    for where in (BINDINGS, POLICIES):
+        await world.client.request("DELETE", f"{where}/{name}")
+
+
+def policy(name, namespace, expression):
+    rule = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE"],
+        "resources": ["pods"],
+    }
+    match = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    asked = "!('in-effect' in object.metadata.?labels.orValue({}))"
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": name},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {"namespaceSelector": match, "resourceRules": [rule]},
+            "validations": [
+                {"expression": asked, "message": "in effect"},
+                {"expression": expression, "message": "not allowed here", "reason": "Forbidden"},
+            ],
+        },
+    }
+
+
+async def own_pod(world):
+    """Create this charm's own pod, whose image the cluster has admitted."""
+    owner = await world.owner("of-the-charm")
+    meta = {"name": f"{APPLICATION}-0", "ownerReferences": [owner]}
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": convergence_world.SPEC}
+    await world.request("POST", path(types.Pod, world.namespace), body)
+
+
+@pytest.mark.parametrize(
+    ("case", "verdict"),
+    [
+        ("no bare pods", "injects"),
+        ("allowed registries", "injects"),
+        ("no overrides", "injects"),
+        ("no pods", "refused"),
+    ],
+)
+async def test_policy_of_another_team_decides_by_the_pod_that_the_controller_makes(
+    world, forbid, case, verdict
+):
+    await world.workload("Deployment", "shop")
+    await own_pod(world)
+    await world.join()
+    author = await forbid(CASES[case])
+    (pod,) = await owned_pods(world, "Deployment", "shop", 1)
+    settings = trial_settings(world)
+    scope = settings.scope({"istio-injection": "enabled"})
+    replica = facts.Replica(
+        name=pod["metadata"]["name"], uid="u", created=0, workload="Deployment/shop"
+    )
+
+    found, said = await trials.Trials(world.client, settings).ask(replica, scope)
+
+    assert found == verdict
+    assert said == (
+        ""
+        if verdict == "injects"
+        else f"ValidatingAdmissionPolicy {author} refuses: not allowed here"
+    )
+
+
+@pytest.mark.parametrize(
+    ("case", "want"),
+    [
+        ("no bare pods", set()),
+        ("allowed registries", set()),
+        ("no overrides", {"hold"}),
+        ("nobody outside", {"excluded"}),
+        ("no pods", set()),
+    ],
+)
+async def test_changes_that_a_policy_forbids_are_told_from_its_other_refusals(
+    world, forbid, case, want
+):
+    await own_pod(world)
+    author = await forbid(CASES[case])
+    tried = trials.Trials(world.client, trial_settings(world))
+    wanted = Wanted(application=APPLICATION, model=world.namespace, native=True)
+    own = await tried.own_pod()
+    found = {}
+    for labels, restart in (({}, "Always"), ({}, "Never"), ({names.NAME: APPLICATION}, "Always")):
+        found |= await tried.forbidden(trial.plain(own, labels, restart), wanted)
+    assert found.keys() == want
+    assert {each.author for each in found.values()} <= {f"ValidatingAdmissionPolicy {author}"}

@@ -1,0 +1,222 @@
+"""Finds pods of the model, and changes of admission, that another team's policy rejects."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import functools
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import structlog
+
+from integrator_contract import names, pods, refusals, rejections
+from sidecar_lifecycle.decide.convergence import trial
+from sidecar_lifecycle.model import resources, types
+from sidecar_lifecycle.shell.kube import errors
+from sidecar_lifecycle.shell.kube.client import Client, path
+from sidecar_lifecycle.shell.kube.watch import listed, watch
+from sidecar_lifecycle.shell.settings import Settings
+
+from . import cluster as hands
+from . import controller, trials
+
+log = structlog.get_logger(__name__)
+
+PAUSE = 30.0
+"""Seconds between two looks at workloads that lack a pod."""
+RETRY = 600.0
+"""Seconds after which changes that are left out are tried again: the policy may have gone."""
+
+
+@dataclasses.dataclass(slots=True)
+class Observer:
+    """Tries pods by dry run: all kinds when a setting changes, later those that are lacking."""
+
+    cluster: hands.Cluster
+    trials: trials.Trials
+    settings: Settings
+    leadership: controller.Leadership
+    tell: Callable[[], None]
+    clock: controller.Clock
+    load: Callable[[str], pods.Settings]
+    """Reads the settings of admission; raises ValueError where that is not possible."""
+    wanted: pods.Settings | None = None
+    """What admission does to new pods; None while no webhook runs."""
+    is_synced: bool = False
+    """Whether it is known what admission does."""
+    tried_at: float = 0.0
+    woken: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
+
+    async def run(self) -> None:
+        """Look whenever a setting changes, and in between, until cancelled."""
+        while True:
+            self.woken.clear()
+            try:
+                with self.cluster.fence.around("converge", self.cluster.itself):
+                    if self.leadership.is_leader and self.is_synced:
+                        await self.look()
+            except errors.KubeError as error:
+                log.warning("rejections are not known", error=str(error))
+            await self.clock.wait(self.woken, PAUSE)
+
+    async def follow_settings(self, client: Client) -> None:
+        """Keep `wanted` as the webhook's ConfigMap has it."""
+        fields = f"metadata.name={self.settings.application}-admission"
+        changes = watch(client, resources.ConfigMap, namespace=self.settings.model, fields=fields)
+        async for change in changes:
+            if change.kind == "synced":
+                self.is_synced = True
+            elif change.object is not None:
+                self.wanted = None if change.kind == "deleted" else self._settings(change.object)
+            self.woken.set()
+
+    def _settings(self, found: resources.ConfigMap) -> pods.Settings | None:
+        try:
+            return self.load(found.data.get("settings.json", ""))
+        except ValueError as error:
+            log.warning("settings of admission can't be read", error=str(error))
+            return None
+
+    async def look(self) -> None:
+        """Find what is rejected now; keep it and tell the charm if it is something else."""
+        before = read((await self.cluster.recall()).data)
+        digest = _digest(self.wanted) if self.wanted else ""
+        now = self.clock.now()
+        is_late = bool(before.changes) and now >= self.tried_at + RETRY
+        if is_everything := digest != before.settings or is_late:
+            self.tried_at = now
+        changes = {} if is_everything else dict(before.changes)
+        if self.wanted and is_everything:
+            for made in self._generic(await self.trials.own_pod()):
+                changes |= await self.trials.forbidden(made, self.wanted)
+        workloads: dict[str, refusals.Refusal] = {}
+        for workload, made in await self._next_pods(everything=is_everything):
+            with self.cluster.fence.around("converge", self.cluster.itself):
+                refusal = await self.trials.refusal_of_next(made)
+                is_new = refusal is not None and refusal != before.workloads.get(workload)
+                forbidden: dict[str, refusals.Refusal] = {}
+                if self.wanted and (is_everything or is_new):
+                    forbidden = await self.trials.forbidden(made, self.wanted)
+                changes |= forbidden
+                if refusal and not forbidden:
+                    workloads[workload] = refusal
+        found = rejections.Rejections(settings=digest, changes=changes, workloads=workloads)
+        if found != before:
+            await self._remember(found)
+            log.info("rejections", changes=[*changes], workloads=[*workloads])
+            self.tell()
+
+    def _generic(self, own: types.Pod) -> list[dict[str, Any]]:
+        """Return pods that stand for those that may come: a server, a task and this charm."""
+        return [
+            trial.plain(own, {}),
+            trial.plain(own, {}, "Never"),
+            trial.plain(own, {names.NAME: self.settings.application}),
+        ]
+
+    async def _next_pods(self, *, everything: bool) -> list[tuple[str, dict[str, Any]]]:
+        """Return the next pod of every workload, or of those that have fewer than they should."""
+        found: list[tuple[str, dict[str, Any]]] = []
+        sets: list[resources.Creator] | None = None
+        for kind, model in resources.WORKLOADS.items():
+            for workload in await self._list(model):
+                if not (everything or resources.is_short(kind, workload)):
+                    continue
+                owner, creator = kind, workload
+                if kind == "Deployment":
+                    sets = sets or await self._list(resources.ReplicaSet)
+                    owner, creator = "ReplicaSet", _newest(workload, sets)
+                if creator is not None:
+                    made = trial.of_creator(owner, creator)
+                    found.append((f"{kind}/{workload.metadata.name}", made))
+        return found
+
+    async def _list(self, kind: type[types.Object]) -> list[resources.Creator]:
+        data = await self.cluster.client.request("GET", path(kind, self.settings.model))
+        found: list[resources.Creator] = []
+        for raw in listed(data).items or ():
+            with self.cluster.fence.around("decode", functools.partial(_named, kind, raw)):
+                found.append(types.decode_json(raw, resources.Creator))
+        return found
+
+    async def _remember(self, found: rejections.Rejections) -> None:
+        text = msgspec.json.encode(found, order="sorted").decode()
+        while True:
+            stored = await self.cluster.recall()
+            try:
+                await self.cluster.remember(stored, {**stored.data, rejections.KEY: text})
+            except hands.Conflict:
+                continue
+            return
+
+
+def read(data: dict[str, str]) -> rejections.Rejections:
+    """Return what was rejected at the last look; what can't be read is forgotten."""
+    try:
+        return msgspec.json.decode(data.get(rejections.KEY, "{}"), type=rejections.Rejections)
+    except (msgspec.MsgspecError, RecursionError):
+        return rejections.Rejections()
+
+
+async def run(
+    client: Client,
+    settings: Settings,
+    leadership: controller.Leadership,
+    *,
+    load: Callable[[str], pods.Settings],
+    tell: Callable[[], None],
+    clock: controller.Clock | None = None,
+) -> None:
+    """Look for rejections until cancelled.
+
+    Args:
+        client: The connection.
+        settings: Where.
+        leadership: Whether to look.
+        load: Reads the settings of admission; raises ValueError where that is not possible.
+        tell: Called when something else is rejected than before.
+        clock: Of all delays.
+    """
+    clock = clock or controller.RealClock()
+    observer = Observer(
+        cluster=hands.Cluster(client, settings, clock.now),
+        trials=trials.Trials(client, settings),
+        settings=settings,
+        leadership=leadership,
+        load=load,
+        tell=tell,
+        clock=clock,
+    )
+    async with asyncio.TaskGroup() as group:
+        follow = controller.retried(observer.follow_settings, client)
+        group.create_task(follow, name="admission settings")
+        group.create_task(observer.run(), name="rejections")
+
+
+def _digest(wanted: pods.Settings) -> str:
+    """Name settings by all that they want, whatever is left out of it."""
+    everything = dataclasses.replace(wanted, left_out=(), revision="")
+    text = msgspec.json.encode(everything.document(), order="sorted")
+    return hashlib.sha256(text).hexdigest()[:16]
+
+
+def _newest(
+    deployment: resources.Creator, sets: list[resources.Creator]
+) -> resources.Creator | None:
+    """Return the ReplicaSet from which a Deployment gets its new pods."""
+
+    def is_own(each: resources.Creator) -> bool:
+        owners = each.metadata.ownerReferences
+        return any(owner.uid == deployment.metadata.uid for owner in owners)
+
+    def revision(each: resources.Creator) -> int:
+        return int(each.metadata.annotations.get(names.ROLLOUT, "0"))
+
+    return max(filter(is_own, sets), key=revision, default=None)
+
+
+def _named(kind: type[types.Object], raw: msgspec.Raw) -> types.Object:
+    return kind(metadata=types.identity(raw))
