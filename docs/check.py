@@ -25,6 +25,8 @@ _BLOCK = re.compile(r"\n\s*\n|\n(?=\||[-*] |\d+\. |\[\^)")
 _NOTE = re.compile(r"\[\^([\w-]+)\](?!:)")
 _PROMISE = re.compile(r"\b(never|always|at most|nobody else|no other)\b")
 _PRODUCED = re.compile(r"<!-- produced by: ([^>]*?) -->")
+_COMMAND = re.compile(r"\b(juju (config|integrate|refresh|remove|run|trust)|kubectl|istioctl) ?")
+"""What begins a command in a message."""
 _SOURCE = re.compile(r"https?://|k8s\.io/|\bKEP-\d|\bobserved\b")
 """What is not promised by this charm says where it is known from."""
 _NO_PROMISES = frozenset({"index.md", "what-the-testbed-imitates.md"})
@@ -39,6 +41,7 @@ SHAPES = {
     r"\bhas gone\b": "does not exist any more",
     r"\bmay not (get|list|watch|create|patch|delete)\b": "missing permission: list pods",
     r"!$": "no exclamation mark",
+    r"--reset": "set a value: Juju 4 runs no config-changed after a reset",
     r"\b(none but|anybody would)\b": "say which, or how many",
 }
 """Words and shapes that no message, option or action has, and what to write instead."""
@@ -54,6 +57,19 @@ def unplain(texts: Iterable[tuple[str, str]]) -> Iterator[str]:
         for shape, instead in SHAPES.items():
             if found := re.search(shape, re.sub(r"«[^»]*»", "«»", text)):
                 yield f"{where}: {found[0]!r} in {text!r}: {instead}"
+
+
+def misplaced(texts: Iterable[tuple[str, str, str]]) -> Iterator[str]:
+    """Find commands of statuses that `statuses.shown` can not keep within the visible part.
+
+    Args:
+        texts: Where each stands, what kind of message it is, and the text.
+    """
+    for where, kind, text in texts:
+        is_seen = where.startswith("src/") and "/diagnosis/" not in where
+        found = _COMMAND.search(text) if is_seen and kind in ("status", "part") else None
+        if found and not text[: found.start()].endswith(("run: ", " to ")):
+            yield f"{where}: {text!r}: write CONDITION; run: COMMAND; MORE"
 
 
 def absent(where: str, page: str, tests: Collection[str], root: pathlib.Path) -> Iterator[str]:
@@ -142,6 +158,7 @@ def all_of(root: pathlib.Path) -> Iterator[str]:
     yield from unproduced(symptoms.name, symptoms.read_text(), breaking)
     yield from commands.unrun(root)
     yield from unplain(_texts(root))
+    yield from misplaced((each.line, each.kind, each.text) for each in messages.all_of(root))
 
 
 def main() -> int:

@@ -157,8 +157,9 @@ class IstioIntegrator(ops.CharmBase):
             if isinstance(status, ops.ActiveStatus):
                 phrases.append(status.message)
             else:
-                event.add_status(statuses.shown(status))
-        event.add_status(statuses.shown(ops.ActiveStatus(" · ".join(phrases))))
+                event.add_status(statuses.shown(status, application=self.app.name))
+        active = ops.ActiveStatus(" · ".join(phrases))
+        event.add_status(statuses.shown(active, application=self.app.name))
 
     def _reconcile(self) -> order.Parts | None:
         """Make everything as it should be.
@@ -251,6 +252,7 @@ class IstioIntegrator(ops.CharmBase):
             options,
             model=self.model.name,
             application=self.app.name,
+            pod=self.unit.name.replace("/", "-"),
             hint=mesh_facts.root_namespace(self._related),
         )
         search.reconcile()

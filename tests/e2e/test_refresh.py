@@ -117,7 +117,7 @@ def test_either_half_may_be_older_than_the_other(opened, before, node):  # noqa:
     were = servers(opened)
     assert were
     completes(opened, "before")
-    refreshed(opened, now, before, "lifecycle-image is older than the charm")
+    refreshed(opened, now, before, "lifecycle-image is too old")
     refreshed(opened, now, now, READY)
     completes(opened, "after")
     refreshed(opened, before, now, READY)

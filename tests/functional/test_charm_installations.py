@@ -84,6 +84,6 @@ def test_compatibility_profile_is_joined_with_its_native_decision(world, namespa
         out = charm_runs.run("start", namespace)
         assert isinstance(out.unit_status, testing.ActiveStatus), out.unit_status
         found = discover(world.api, namespace).mesh
-        asks = probe.ask(world.api, namespace, {}, native=True)
+        asks = probe.ask(world.api, namespace, {}, like=None, annotations=probe.NATIVE)
     # Without nodes every node is new enough for istiod.
     assert (found.alive, found.native_by_default, asks.native) == (True, native, True)

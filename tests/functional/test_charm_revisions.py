@@ -100,8 +100,10 @@ def test_istios_of_several_namespaces_are_told_apart(api, namespace):
     places = ("istio-one", "istio-two")
     with injectors_as(api, *(f"values.global.istioNamespace={place}" for place in places)):
         (several,) = said(discover(api, namespace))
-        assert several.startswith("blocked: several Istios")
-        assert several.endswith("juju config istio-integrator istiod-namespace=istio-one")
+        assert several.startswith(
+            "blocked: several Istios; "
+            "run: juju config istio-integrator istiod-namespace=istio-one; "
+        )
         for place in places:
             for wish in ({"istiod_namespace": place}, {"hint": place}):
                 found = discover(api, namespace, **wish).mesh
@@ -136,7 +138,7 @@ def test_profiles_without_a_default_revision_get_one_by_the_command_of_the_statu
     try:
         with injectors_of(api, "canary"):
             (blocked,) = [one for one in said(discover(api, namespace)) if "profile" in one]
-            assert blocked.startswith("blocked: 1 profile namespaces")
+            assert blocked.startswith("blocked: no default revision for 1 profile namespaces")
             command = blocked.partition("run: istioctl ")[2]
             assert command == "tag set default --revision canary"
             tags(command)

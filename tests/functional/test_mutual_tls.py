@@ -90,7 +90,8 @@ def test_way_past_the_gateway_keeps_it_off_until_it_is_named(api, namespace):
     api.merge_patch(found, {"spec": {"selector": marks("minio")}})
     made = part(api, namespace)
     made.reconcile()
-    assert said(made)[0].startswith("blocked: mtls=strict is not switched on: Service door")
+    assert said(made)[0].startswith("blocked: mtls=strict is not switched on; run: ")
+    assert "mtls=strict; Service door" in said(made)[0]
     assert policies(api, namespace) == {}
     made = part(api, namespace, mtls_exceptions="door:9000")
     made.reconcile()

@@ -71,11 +71,30 @@ def test_promise_that_names_no_test_is_found(check, page, wrong):
         ("options are not looked at", False),
         ("missing permission: list pods", True),
         ("may not list pods", False),
+        ("run: juju config app --reset cpu", False),
         ("the house of Ours", True),
     ],
 )
 def test_words_that_nobody_should_read_are_found(check, text, plain):
     assert (list(check["unplain"]([("file:1", text)])) == []) is plain
+
+
+@pytest.mark.parametrize(
+    ("where", "text", "right"),
+    [
+        (
+            "src/a.py:1",
+            "the label is wrong; run: kubectl label ns «namespace» a-; or leave it",
+            True,
+        ),
+        ("src/a.py:1", "the label is wrong: kubectl label ns «namespace» a-", False),
+        ("src/a.py:1", "run what helps, or juju trust «application»", False),
+        ("src/istio_integrator/diagnosis/a.py:1", "kubectl get pods", True),
+        ("workload/a.py:1", "kubectl get pods", True),
+    ],
+)
+def test_command_of_a_status_that_nothing_could_move_is_found(check, where, text, right):
+    assert (list(check["misplaced"]([(where, "status", text)])) == []) is right
 
 
 SOURCE = '''

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 import ops
 
-from integrator_contract import names, refusals
+from integrator_contract import names
 from istio_integrator import parts, texts
 from istio_integrator.admission import rejections, settings, webhook
 from istio_integrator.kube import cluster, errors, fences, owners
@@ -225,17 +225,18 @@ class Admission:
         return trial
 
     def _trial(self, revision: str = "") -> Trial:
-        # Outside of the mesh, so that an istiod that is away does not refuse it.
-        pod = probe.pod(
-            self._scope.model, {names.PROBE: "true", names.INJECT: "false"}, native=None
-        )
+        like = self._scope.cluster.get(cluster.POD, self._scope.pod, self._scope.model)
+        pod = probe.pod(self._scope.model, {names.PROBE: "true"}, like=like)
         try:
             created = self._scope.cluster.create(pod, dry_run=True)
         except errors.ForbiddenError:
             raise
+        except errors.RefusedError as error:
+            # Only a pod that the webhook did not keep outside of the mesh is sent to istiod.
+            author = "" if error.refusal.is_istio else error.refusal.author
+            return Trial(error.refusal.words if author else str(error.refusal), author)
         except errors.ApiError as error:
-            refusal = refusals.read(error.code, error.message)
-            return Trial(error.message, refusal.author if refusal else "")
+            return Trial(error.message)
         found = cluster.at(created, "metadata", "annotations").get(names.SETTINGS)
         if found is None:
             return Trial("the webhook does not change a dry-run pod yet")

@@ -94,6 +94,7 @@ class Facts:
             self.config,
             model=self.model,
             application=self.application,
+            pod=self._context.pod,
             hint=mesh_facts.root_namespace(self.related),
         )
         search.reconcile()

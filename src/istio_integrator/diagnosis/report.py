@@ -9,11 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import ops
 
-from istio_integrator import findings, texts
+from istio_integrator import findings, statuses, texts
 from istio_integrator.findings import Finding, Level
 
-_RUN = "run: "
-"""Before the command in a status message."""
 LONGEST = 1000
 """Characters of a line."""
 _MOST_ODD = 10
@@ -47,42 +45,38 @@ def own_log(application: str) -> str:
     return f"juju debug-log --replay --include {application}"
 
 
-def of_statuses(statuses: Iterable[ops.StatusBase], otherwise: str) -> list[Finding]:
+def of_statuses(given: Iterable[ops.StatusBase], otherwise: str) -> list[Finding]:
     """Turn what the unit's status says into findings, the command apart.
 
     Args:
-        statuses: What the unit says.
+        given: What the unit says.
         otherwise: The next command for those that name none.
     """
     found: list[Finding] = []
-    for status in statuses:
-        seen, _, command = status.message.partition(_RUN)
+    for status in given:
+        said = statuses.parts(status.message)
         if isinstance(status, ops.ActiveStatus):
             found.append(findings.fine(status.message))
             continue
         make = findings.broken if isinstance(status, ops.BlockedStatus) else findings.doubtful
-        told = make(_told(seen, status), command or otherwise)
+        told = make(said.seen, said.command or otherwise)
         felt = tuple(anchor for anchor, words in FELT.items() if words.search(status.message))
         found.append(dataclasses.replace(told, symptoms=felt))
     return found
 
 
-def _told(seen: str, status: ops.StatusBase) -> str:
-    return seen.rstrip(" :;,") or status.message
-
-
 def unsaid(
-    statuses: Iterable[ops.StatusBase], found: Iterable[Finding], *, application: str
+    given: Iterable[ops.StatusBase], found: Iterable[Finding], *, application: str
 ) -> Iterable[Finding]:
     """Return what the unit's status says and no check has found.
 
     Args:
-        statuses: What the unit says.
+        given: What the unit says.
         found: By the checks.
         application: Ours.
     """
     said = "\n".join(each.seen for each in found)
-    for each in of_statuses(statuses, own_log(application)):
+    for each in of_statuses(given, own_log(application)):
         if each.level is not Level.FINE and each.seen not in said:
             yield dataclasses.replace(each, check=STATUS)
 

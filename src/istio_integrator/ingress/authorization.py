@@ -165,8 +165,7 @@ def _both(named: str, forwarded: str, application: str) -> Decision:
     remove = f"juju remove-relation {application}"
     return _blocked(
         f"{named} on {kubeflow.INGRESS_AUTH} and {forwarded} on {forward_auth.ENDPOINT} are both "
-        f"to be asked; keep one, by {remove}:{kubeflow.INGRESS_AUTH} {named} or by "
-        f"{remove}:{forward_auth.ENDPOINT} {forwarded}"
+        f"to be asked; run: {remove}:{forward_auth.ENDPOINT} {forwarded}; or remove the other one"
     )
 
 

@@ -85,7 +85,7 @@ class GatewayCertificate:
 
     def remove(self) -> None:
         """Take away key and certificate."""
-        self._leave("")
+        # The key's Secret says where the certificate is.
         self._scope.manifests.remove(SECRET_FOLDER)
         self._scope.manifests.remove(KEY_FOLDER)
 
@@ -159,17 +159,10 @@ class GatewayCertificate:
         return self._scope.manifests.own(cluster.SECRET, self._key_name)
 
     def _leave(self, place: str) -> None:
-        """Take the certificate away from where it was put, unless that is where it belongs.
-
-        Without trust the Secrets of all namespaces can't be listed, only those of one gateway's.
-        """
+        """Take the certificate away from where it was put, unless that is where it belongs."""
         annotations = cluster.at(self._kept_key(), "metadata", "annotations")
-        before = annotations.get(names.CERTIFICATE_IN, place)
-        if before == place:
-            return
-        found = self._scope.cluster.get(cluster.SECRET, self._name, before)
-        if found is not None and self._scope.manifests.is_ours(found):
-            self._scope.cluster.delete(found)
+        if annotations.get(names.CERTIFICATE_IN, place) != place:
+            self._scope.manifests.remove(SECRET_FOLDER)
 
 
 def _encoded(text: str) -> str:

@@ -70,9 +70,10 @@ class ExistingGateway:
         except errors.ForbiddenError as error:
             logger.warning("%s", error)
             return Refusal(
-                f"gateway={scope.config.gateway}: the right to get Gateways of "
-                f"{listeners.GROUP} in {self._namespace} is missing; apply "
-                "rbac/gateway-namespace.yaml there, or juju trust"
+                f"missing permission: get gateways in {self._namespace}; "
+                f"run: juju trust {scope.application} --scope=cluster; or apply "
+                f"rbac/gateway-namespace.yaml there, as gateway={scope.config.gateway} is of "
+                f"{listeners.GROUP}"
             )
         if found is None:
             return Missing(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from istio_integrator import parts, texts
+from istio_integrator import parts, statuses, texts
 from istio_integrator.ingress import gateway, http_routes, routes
 from istio_integrator.kube import cluster, errors, owners
 
@@ -61,10 +61,7 @@ class HttpRouting:
             if not refused:
                 raise
             fit = [route for route in fit if route not in refused]
-            problems += [
-                f"{route.source}: the API server refuses a route: {said}"
-                for route, said in refused.items()
-            ]
+            problems += refused.values()
             self._scope.manifests.apply(http_routes.FOLDER, self._context(fit, target))
         return fit, problems
 
@@ -84,7 +81,9 @@ class HttpRouting:
     def _refusal(self, route: routes.Route, target: gateway.Target) -> str:
         """Ask what the API server says of one route, without making anything."""
         context = self._context([route], target)
-        return self._scope.manifests.refusal(http_routes.FOLDER, context, name=self._trial)
+        error = self._scope.manifests.refusal(http_routes.FOLDER, context, name=self._trial)
+        what = f"a route of {route.source} in {self._scope.model}"
+        return statuses.about(error, what) if error else ""
 
     @property
     def _trial(self) -> str:

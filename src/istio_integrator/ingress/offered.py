@@ -53,8 +53,8 @@ class Offered:
         except errors.ForbiddenError as error:
             logger.warning("The Gateway API's kinds can't be read: %s", error)
             return (
-                "routing=gateway-api: the role that ends in -httproutes of rbac/roles.yaml is "
-                "missing; apply it, or juju trust"
+                f"routing=gateway-api lacks a role; run: juju trust {self._scope.application} "
+                "--scope=cluster; or apply the role that ends in -httproutes of rbac/roles.yaml"
             )
         if found or opened is None:
             return found

@@ -176,7 +176,7 @@ def _refusal(one: ingress_route.Received, served: set[str], terms: Terms) -> str
         return one.problem
     if one.application in served:
         return (
-            f"{one.application} is served by its relation to {kubeflow.INGRESS}: "
+            f"{one.application} is served by its relation to {kubeflow.INGRESS}; run: "
             f"juju remove-relation {terms.application}:{one.endpoint} {one.application}"
         )
     asked = one.message.model

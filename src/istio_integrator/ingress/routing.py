@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 
-from istio_integrator import parts, texts
+from istio_integrator import parts, statuses, texts
 from istio_integrator.ingress import gateway, grpc, requested, routes
 from istio_integrator.ingress.routes import Entry, Kind, Redirect, Route, Uri
 from istio_integrator.kube import cluster, errors, owners
@@ -114,8 +114,7 @@ class Routing:
             if not refused or not served:
                 raise
             self._scope.manifests.apply(routes.FOLDER, self._context(served, target))
-        problems = [f"{source}: {reason}" for source, reason in refused.items()]
-        problems += [said] if said else []
+        problems = [*refused.values(), *([said] if said else [])]
         return served, [texts.plain(each, texts.LONGEST_PROBLEM) for each in problems]
 
     def _context(self, served: tuple[Route, ...], target: gateway.Target) -> routes.Context:
@@ -128,10 +127,10 @@ class Routing:
         for source in dict.fromkeys(route.source for route in plan.routes):
             alone = tuple(route for route in plan.routes if route.source == source)
             context = self._context(alone, target)
-            said = self._scope.manifests.refusal(routes.FOLDER, context, name=self._trial)
-            if said:
-                logger.warning("%s: %s", source, said)
-                found[source] = f"the API server refuses its routes: {said}"
+            error = self._scope.manifests.refusal(routes.FOLDER, context, name=self._trial)
+            if error is not None:
+                logger.warning("%s: %s", source, error)
+                found[source] = statuses.about(error, f"routes of {source} in {self._scope.model}")
         return found
 
     @property

@@ -311,7 +311,7 @@ class Cluster:
         kind = KINDS[obj["apiVersion"], obj["kind"]]
         resource = _resource(kind)
         namespace = obj["metadata"].get("namespace")
-        with failures.mapped(f"create {kind.name}"):
+        with failures.mapped(f"create {kind.name}", reference(obj)):
             created = self.client.create(
                 resource(obj), namespace=namespace, field_manager=FIELD_MANAGER, dry_run=dry_run
             )
@@ -333,13 +333,15 @@ class Cluster:
         kind = KINDS[obj["apiVersion"], obj["kind"]]
         metadata = obj["metadata"]
         try:
-            with failures.mapped(f"delete {kind.name}"):
+            with failures.mapped(f"delete {kind.name}", reference(obj)):
                 self.client.delete(
                     _resource(kind),
                     metadata["name"],
                     namespace=metadata.get("namespace"),
                     cascade=lightkube.types.CascadeType.BACKGROUND,
                 )
+        except errors.RefusedError:
+            raise
         except errors.ApiError as error:
             if error.code != 404:
                 raise
@@ -349,7 +351,7 @@ class Cluster:
     ) -> Object:
         kind = KINDS[obj["apiVersion"], obj["kind"]]
         metadata = obj["metadata"]
-        with failures.mapped(f"patch {kind.name}"):
+        with failures.mapped(f"patch {kind.name}", reference(obj)):
             patched = self.client.patch(
                 _resource(kind),
                 metadata["name"],

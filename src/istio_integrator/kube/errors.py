@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from integrator_contract import refusals
+
 
 class CharmError(Exception):
     """Base of every error that the charm turns into a status."""
@@ -39,7 +41,34 @@ class ApiError(CharmError):
 
 
 class ForbiddenError(ApiError):
-    """Role-based access control does not let the charm do something."""
+    """The authorizer denies the charm a request: a missing right."""
+
+
+class RefusedError(ApiError):
+    """Admission control refused an object: a webhook, a policy, a quota or an admission plugin.
+
+    Args:
+        code: The HTTP status code.
+        message: The server's own words.
+        refusal: Who refused, and why.
+        reference: Kind and name of the object, with the namespace where there is one.
+    """
+
+    def __init__(
+        self, code: int, message: str, refusal: refusals.Refusal, reference: str = ""
+    ) -> None:
+        super().__init__(code, message)
+        self.refusal = refusal
+        self.reference = reference
+
+    def __str__(self) -> str:
+        """Name the object, who refused it, and why."""
+        return f"{self.reference}: {self.refusal}" if self.reference else str(self.refusal)
+
+    @property
+    def is_about_the_object(self) -> bool:
+        """Whether the refusal is about what the object says, whatever code its author chose."""
+        return not self.refusal.is_unreachable
 
 
 class ConflictError(ApiError):

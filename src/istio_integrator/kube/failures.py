@@ -10,6 +10,7 @@ import lightkube
 import msgspec
 import opentelemetry.trace
 
+from integrator_contract import refusals
 from istio_integrator.kube import errors
 
 _tracer = opentelemetry.trace.get_tracer(__name__)
@@ -21,18 +22,19 @@ _NOT_SERVED = "the server could not find the requested resource"
 
 
 @contextlib.contextmanager
-def mapped(request: str) -> Generator[None]:
+def mapped(request: str, reference: str = "") -> Generator[None]:
     """Turn what goes wrong between us and the API server into the charm's errors.
 
     Args:
         request: What is asked, for the hook's trace.
+        reference: Kind and name of the object that is written, for a refusal.
     """
     # An answer is no error of the trace: most of what is not found need not be there.
     with _tracer.start_as_current_span(
         request, record_exception=False, set_status_on_exception=False
     ) as span:
         try:
-            with _mapped():
+            with _mapped(reference):
                 yield
         except errors.CharmError as error:
             span.set_attribute("error.type", str(getattr(error, "code", type(error).__name__)))
@@ -40,7 +42,7 @@ def mapped(request: str) -> Generator[None]:
 
 
 @contextlib.contextmanager
-def _mapped() -> Generator[None]:
+def _mapped(reference: str) -> Generator[None]:
     try:
         yield
     except lightkube.ApiError as error:
@@ -48,7 +50,7 @@ def _mapped() -> Generator[None]:
         # What a stream carries in its frames is no answer of its own.
         response = getattr(error, "response", None)
         code = response.status_code if response is not None else error.status.code or 500
-        raise error_of(code, message) from error
+        raise error_of(code, message, reference) from error
     except httpx2.HTTPStatusError as error:
         # A kind that is not served is answered in plain text, not with a Status.
         code = error.response.status_code
@@ -65,11 +67,18 @@ def _mapped() -> Generator[None]:
         raise errors.GarbledError(f"the answer is not understood: {error}") from error
 
 
-def error_of(code: int, message: str) -> errors.ApiError:
-    """Choose the error for an answer that is not success."""
-    # Admission plugins (quota, pod security) answer 403 too, without the authorizer's words.
-    if code == 401 or (code == 403 and "cannot " in message and "resource " in message):
+def error_of(code: int, message: str, reference: str = "") -> errors.ApiError:
+    """Choose the error for an answer that is not success.
+
+    Args:
+        code: The HTTP status code.
+        message: The message of the API's Status.
+        reference: Kind and name of the object that is written.
+    """
+    if refusals.is_missing_right(code, message):
         return errors.ForbiddenError(code, message)
+    if refusal := refusals.read(code, message):
+        return errors.RefusedError(code, message, refusal, reference)
     if code == 409:
         return errors.ConflictError(code, message)
     if code == 422:

@@ -169,8 +169,8 @@ class Manifests:
         obj["metadata"]["name"] = name
         return self._cluster.create(self.prepared(folder, obj), dry_run=True)
 
-    def refusal(self, folder: str, context: Any, *, name: str) -> str:
-        """Ask why the API server does not take the one object of a folder; empty if it does.
+    def refusal(self, folder: str, context: Any, *, name: str) -> errors.ApiError | None:
+        """Ask why the API server does not take the one object of a folder; None if it does.
 
         Args:
             folder: Below `templates/`.
@@ -185,13 +185,13 @@ class Manifests:
         except errors.ApiError as error:
             if not error.is_about_the_object:
                 raise
-            return error.message
-        return ""
+            return error
+        return None
 
     def own(self, kind: cluster.Kind, name: str) -> cluster.Object | None:
         """Read an object of ours in the model; None also for one that is somebody else's."""
         if kind == cluster.SECRET:
-            return self._own_secret(name)
+            return self._own_secret(name, self._model)
         return next((each for each in self._owned(kind) if each["metadata"]["name"] == name), None)
 
     def remove(self, folder: str) -> None:
@@ -339,14 +339,26 @@ class Manifests:
 
     def _owned_secrets(self, folder: str) -> list[cluster.Object]:
         """Read them by name: who may list Secrets sees everybody's."""
-        names = [name for component, name in self.secrets.items() if folder in ("", component)]
-        return [each for each in map(self._own_secret, names) if each is not None]
+        found = [
+            self._own_secret(name, self._place_of_secret(component))
+            for component, name in self.secrets.items()
+            if folder in ("", component)
+        ]
+        return [each for each in found if each is not None]
 
-    def _own_secret(self, name: str) -> cluster.Object | None:
+    def _place_of_secret(self, folder: str) -> str:
+        """Return the namespace of a Secret: the gateway's certificate is where its pods are."""
+        if folder != "gateway-tls":
+            return self._model
+        key = self._own_secret(self.secrets["gateway-key"], self._model)
+        annotations = cluster.at(key, "metadata", "annotations")
+        return str(annotations.get(names.CERTIFICATE_IN) or self._model)
+
+    def _own_secret(self, name: str, namespace: str) -> cluster.Object | None:
         absence = _absence(cluster.SECRET, name)
         if absence in self.absences:
             return None
-        found = self._cluster.get(cluster.SECRET, name, self._model)
+        found = self._cluster.get(cluster.SECRET, name, namespace)
         if found is None:
             self.absences.add(absence)
         return found if self.is_ours(found) else None

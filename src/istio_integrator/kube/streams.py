@@ -220,8 +220,9 @@ def _mapped(what: str) -> Generator[None]:
             yield
     except websockets.WebSocketUpgradeError as error:
         code = error.response.status_code
-        # The library does not keep the answer's text, which the charm's errors are told apart by.
-        message = f'cannot create resource "{what}"' if code == 403 else f"{what} is refused"
-        raise failures.error_of(code, message) from error
+        # The library does not keep the answer's text, which would tell a policy from a right.
+        if code == 403:
+            raise errors.ForbiddenError(code, f'cannot create resource "{what}"') from error
+        raise failures.error_of(code, f"{what} is refused") from error
     except (http.client.HTTPException, websockets.HTTPXWSException, OSError) as error:
         raise errors.UnreachableError(str(error) or type(error).__name__) from error

@@ -81,11 +81,15 @@ def compared(contract: str, *, application: str) -> ops.StatusBase | None:
     """
     if contract == schema.SCHEMA:
         return None
-    refresh = f"juju refresh {application}"
-    image = f"{refresh} --resource lifecycle-image=IMAGE, the one of this charm's revision"
+    refresh = f"run: juju refresh {application}"
+    image = "--resource lifecycle-image=IMAGE"
     both = f"contract {contract or 'none'}, here {schema.SCHEMA}"
     if not contract:
-        return ops.BlockedStatus(f"lifecycle-image is older than the charm ({both}): {image}")
+        return ops.BlockedStatus(
+            f"lifecycle-image is too old; {refresh} {image}; the image of the charm's revision "
+            f"({both})"
+        )
     return ops.BlockedStatus(
-        f"lifecycle-image is of another revision than the charm ({both}): {refresh}, or {image}"
+        f"lifecycle-image does not fit the charm; {refresh}; or add {image}, the image of the "
+        f"charm's revision ({both})"
     )

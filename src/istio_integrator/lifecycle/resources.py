@@ -118,8 +118,8 @@ class Resources:
         except errors.ConflictError as error:
             logger.warning("%s", error)
             self._problem = (
-                f"{self._asked}: the application's constraints set it, too: clear them, or run: "
-                f"juju config {application} --reset cpu,memory"
+                f"{self._asked}: constraints set it too; "
+                f"run: juju config {application} cpu= memory=; or clear the constraints"
             )
         else:
             logger.info("The unit's pods get %s.", self._asked or "what Juju gives them")
@@ -133,7 +133,8 @@ class Resources:
         except errors.ApiError as error:
             if error.code not in _REFUSALS:
                 raise
-            self._problem = f"{self._asked}: no pod would be let have it: {error.message}"[:300]
+            said = error.refusal if isinstance(error, errors.RefusedError) else error.message
+            self._problem = f"{self._asked}: a pod with this value is rejected: {said}"[:300]
         return not self._problem
 
 

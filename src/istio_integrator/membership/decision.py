@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from integrator_contract import names, pods
 from istio_integrator.kube import records
@@ -43,6 +43,7 @@ def decide(
     member_labels: Mapping[str, str] | None,
     alive: bool,
     are_pods_prepared: bool = True,
+    is_member: Callable[[Mapping[str, str]], bool],
     data_plane: pods.DataPlane = "sidecar",
     missing: str = "",
 ) -> Decision:
@@ -57,6 +58,8 @@ def decide(
         alive: Whether the injector answers, without which nobody new joins.
         are_pods_prepared: Whether the admission webhook prepares new pods. Without it Juju's
             modeloperator would get a sidecar.
+        is_member: Tells whether the injectors of the cluster inject pods of a namespace with such
+            labels by the Istio to join, whatever the labels are.
         data_plane: What is to take pods into the mesh.
         missing: What the cluster lacks for it.
     """
@@ -69,22 +72,25 @@ def decide(
     if obstacle or missing:
         joined = not obstacle and bool(present) and present in (ours, member_labels)
         return Decision(record=record, joined=joined, blocked=obstacle or missing)
-    if member_labels is None or present == member_labels:
-        return Decision(record=record, joined=bool(present) and present == (member_labels or ours))
+    by_others = data_plane == "sidecar" and bool(foreign) and is_member(labels)
+    if by_others or member_labels is None or present == member_labels:
+        joined = by_others or (bool(present) and present == (member_labels or ours))
+        return Decision(record=record, joined=joined)
     others = {key: foreign[key] for key in foreign if member_labels.get(key) != foreign[key]}
     if others:
-        match = "" if data_plane == "ambient" else "change revision to match, or "
+        superfluous = _superfluous(labels, others, is_member)
+        match = "" if data_plane == "ambient" else "or set revision to match; "
         return Decision(
             record=record,
-            blocked=f"somebody else set {_text(others)} on namespace {namespace}, where this "
-            f"charm would set {_text(member_labels)}: {match}run: kubectl label ns {namespace} "
-            f"{_removal(others)}",
+            blocked=f"namespace {namespace} has {_text(superfluous)}; "
+            f"{_removal(namespace, superfluous)}; {match}"
+            f"this charm would set {_text(member_labels)}",
         )
-    awaited = "" if alive else "istiod"
+    awaited = "" if alive else "istiod has injected a dry-run pod"
     if alive and data_plane == "sidecar" and not are_pods_prepared:
-        awaited = "the admission webhook"
+        awaited = "the admission webhook prepares new pods"
     if awaited:
-        return Decision(record=record, waiting=f"waiting for {awaited} before joining the mesh")
+        return Decision(record=record, waiting=f"not in the mesh until {awaited}")
     before = dict(record.before) if record else {}
     for key in {*present, *member_labels}:
         before.setdefault(key, foreign.get(key))
@@ -134,9 +140,8 @@ def decide_apart(
     obstacle = _obstacle(namespace, after, present, present, data_plane)
     if present and not obstacle:
         obstacle = (
-            f"somebody else set {_text(present)} on namespace {namespace}, so every pod joins: "
-            "set mesh-membership=namespace, or run: "
-            f"kubectl label ns {namespace} {_removal(present)}"
+            f"namespace {namespace} has {_text(present)}; {_removal(namespace, present)}; "
+            "or set mesh-membership=namespace, as every pod joins by this label"
         )
     if missing and not obstacle:
         return Decision(record=record, blocked=missing)
@@ -221,22 +226,28 @@ def _obstacle(
         return _obstacle_to_ambient(namespace, labels)
     if names.DATAPLANE_MODE in foreign:
         return (
-            f"namespace {namespace} is in ambient mode: set mesh-membership=namespace and "
-            f"mesh-mode=auto, or run: kubectl label ns {namespace} {names.DATAPLANE_MODE}-"
+            f"namespace {namespace} is in ambient mode; "
+            f"{_removal(namespace, [names.DATAPLANE_MODE])}; "
+            "or set mesh-membership=namespace and mesh-mode=auto"
         )
     if present.get(names.INJECTION) == "disabled":
         return (
-            f"namespace {namespace} has {names.INJECTION}=disabled: set "
-            f"mesh-membership=none, or run: kubectl label ns {namespace} "
-            f"{names.INJECTION}-"
-        )
-    if present.keys() >= set(injectors.MEMBERSHIP_LABELS):
-        both = injectors.mesh_labels(present)
-        return (
-            f"namespace {namespace} has both {_text(both)}: run: kubectl label ns {namespace} "
-            f"{names.REVISION}-"
+            f"namespace {namespace} has {names.INJECTION}=disabled; "
+            f"{_removal(namespace, [names.INJECTION])}; or set mesh-membership=none"
         )
     return ""
+
+
+def _superfluous(
+    labels: Mapping[str, str],
+    others: Mapping[str, str],
+    is_member: Callable[[Mapping[str, str]], bool],
+) -> Mapping[str, str]:
+    """Find the one label without which the namespace is a member; all of them where none is."""
+    for key in others:
+        if is_member({name: labels[name] for name in labels if name != key}):
+            return {key: others[key]}
+    return others
 
 
 def _obstacle_to_ambient(namespace: str, labels: Mapping[str, str]) -> str:
@@ -244,8 +255,9 @@ def _obstacle_to_ambient(namespace: str, labels: Mapping[str, str]) -> str:
     if said == "ambient":
         return ""
     return (
-        f"namespace {namespace} has {names.DATAPLANE_MODE}={said}: set mesh-mode=sidecar, or run: "
-        f"kubectl label ns {namespace} {names.DATAPLANE_MODE}-"
+        f"namespace {namespace} opts out of ambient; "
+        f"{_removal(namespace, [names.DATAPLANE_MODE])}; "
+        f"or set mesh-mode=sidecar; it has {names.DATAPLANE_MODE}={said}"
     )
 
 
@@ -253,5 +265,5 @@ def _text(labels: Mapping[str, str]) -> str:
     return " and ".join(f"{key}={value}" for key, value in sorted(labels.items()))
 
 
-def _removal(labels: Iterable[str]) -> str:
-    return " ".join(f"{key}-" for key in sorted(labels))
+def _removal(namespace: str, labels: Iterable[str]) -> str:
+    return f"run: kubectl label ns {namespace} {' '.join(f'{key}-' for key in sorted(labels))}"

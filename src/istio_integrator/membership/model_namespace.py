@@ -120,6 +120,7 @@ class Membership:
             member_labels=member_labels,
             alive=context.mesh is not None and context.mesh.alive,
             are_pods_prepared=self._are_pods_prepared(),
+            is_member=context.mesh.has_member if context.mesh else _is_no_member,
             data_plane=data_plane,
             missing=missing,
         )
@@ -131,15 +132,18 @@ class Membership:
         mode = context.config.mesh_mode
         if not ambient.is_chosen(mode, labels):
             return "sidecar", ""
-        remedy = "install Istio with profile=ambient, or set mesh-mode=sidecar"
         try:
             lack = ambient.missing(context.cluster, context.mesh, labels) if context.mesh else ""
         except errors.ForbiddenError:
-            lack = "whether there is a ztunnel can't be seen without the right to list DaemonSets"
-            remedy = f"run: juju trust {context.application} --scope=cluster, or apply the roles"
+            return "ambient", (
+                "missing permission: list daemonsets; "
+                f"run: juju trust {context.application} --scope=cluster; or apply the roles; "
+                f"mesh-mode={mode} needs to see whether there is a ztunnel"
+            )
         if not lack:
             return "ambient", ""
         asked = f"namespace {context.model} is to be in ambient mode (mesh-mode={mode})"
+        remedy = "install Istio with profile=ambient, or set mesh-mode=sidecar"
         return "ambient", f"{asked}, and {lack}: {remedy}"
 
     def remove(self) -> None:
@@ -191,6 +195,10 @@ class Membership:
         if labels:
             logger.info("Namespace %s: labels %s.", self._context.model, dict(labels))
         return patched
+
+
+def _is_no_member(_: Mapping[str, str]) -> bool:
+    return False
 
 
 def data_plane(context: parts.Context) -> pods.DataPlane:

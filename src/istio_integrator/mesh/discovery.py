@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import re
 from collections.abc import Callable, Iterable
@@ -11,6 +12,7 @@ import httpx2
 import ops
 
 from integrator_contract import names
+from istio_integrator import statuses
 from istio_integrator.config import config
 from istio_integrator.kube import cluster, errors
 from istio_integrator.mesh import injectors, installation, meshconfig, native_sidecars, probe
@@ -51,6 +53,7 @@ class Discovery:
         options: What the operator asks for.
         model: The namespace that joins.
         application: For the commands that statuses name.
+        pod: The name of this unit's own pod, which the dry-run pods are like.
         hint: Where a charmed Istio says that istiod runs; the options come first.
         ask_version: How istiod is asked for its version, by namespace and Service.
     """
@@ -62,6 +65,7 @@ class Discovery:
         *,
         model: str,
         application: str,
+        pod: str = "",
         hint: str = "",
         ask_version: Callable[[str, str], str] = istiod_version,
     ) -> None:
@@ -69,15 +73,19 @@ class Discovery:
         self._config = options
         self._model = model
         self._application = application
+        self._pod = pod
         self._hint = hint
         self._ask_version = ask_version
         self._missing: injectors.NoInjector | injectors.Refusal | None = None
         self._unserved: list[cluster.Object] = []
+        self._tried_in = model
+        self._present: tuple[injectors.Injector, ...] = ()
         self.mesh: installation.Mesh | None = None
 
     def reconcile(self) -> None:
         """Look again; nothing is written."""
         present = injectors.find(self._cluster.list(cluster.MUTATING_WEBHOOK))
+        self._present = tuple(present)
         chosen = injectors.choose(
             present,
             namespace=self._config.istiod_namespace,
@@ -112,7 +120,13 @@ class Discovery:
             yield ops.WaitingStatus(self._missing.message)
         elif self.mesh is not None:
             yield ops.ActiveStatus(self.mesh.name)
-            if not self.mesh.alive:
+            if self.mesh.refusal is not None:
+                yield statuses.refused(
+                    self.mesh.refusal,
+                    f"the charm's dry-run Pod {self._tried_in}/{probe.NAME}",
+                    f"it is not known whether {self.mesh.name} injects",
+                )
+            elif not self.mesh.alive:
                 yield ops.WaitingStatus(f"{self.mesh.name} {self.mesh.problem}")
             elif self.mesh.native_warning and not self.mesh.native_sidecars:
                 yield ops.BlockedStatus(self.mesh.native_warning)
@@ -124,9 +138,8 @@ class Discovery:
                     else ""
                 )
                 yield ops.BlockedStatus(
-                    f"{len(self._unserved)} profile namespaces ask for the default revision and "
-                    f"there is none; run: istioctl tag set default --revision {self.mesh.revision}"
-                    f"{where}"
+                    f"no default revision for {len(self._unserved)} profile namespaces; "
+                    f"run: istioctl tag set default --revision {self.mesh.revision}{where}"
                 )
 
     def _examine(self, injector: injectors.Injector) -> installation.Mesh:
@@ -144,6 +157,7 @@ class Discovery:
             service=injector.service,
             url=injector.url,
             webhook_configuration=injector.configuration,
+            injectors=self._present,
             hold_by_default=defaults.get("holdApplicationUntilProxyStarts") is True,
             status_port=meshconfig.port(defaults.get("statusPort"), names.DEFAULT_STATUS_PORT),
             root_namespace=root_namespace,
@@ -195,25 +209,42 @@ class Discovery:
 
     def _probe(self, mesh: installation.Mesh) -> installation.Mesh:
         namespace, labels = self._place(mesh)
+        self._tried_in = namespace
+        like = self._cluster.get(cluster.POD, self._pod, self._model) if self._pod else None
+        ask = functools.partial(probe.ask, self._cluster, namespace, labels, like=like)
         try:
-            default = probe.ask(self._cluster, namespace, labels, native=None)
+            default = ask()
         except errors.ForbiddenError:
             if namespace == self._model:
                 raise
             # Without trust no other namespace can be asked; once the model has the label, it can.
             alive = bool(mesh.namespace) and self._is_served(mesh)
-            problem = f"can't be asked while {self._model} has other labels, without juju trust"
+            problem = (
+                f"can't be asked while {self._model} has other labels; "
+                f"run: juju trust {self._application} --scope=cluster"
+            )
             return dataclasses.replace(mesh, alive=alive, problem="" if alive else problem)
         # An istiod that is away for a moment says nothing about what it will inject: what new
         # pods ask for stays as it is.
         native = default
         if default.injected:
-            native = probe.ask(self._cluster, namespace, labels, native=True)
+            native = ask(annotations={**probe.NATIVE, **probe.HOLD})
+            if native.refusal is not None:
+                native = ask(annotations=probe.NATIVE)
         shown, mode = native.native or not default.injected, self._config.job_sidecars
         kubelets = None
         if native_sidecars.depends_on_kubelets(mode, shown=shown, by_default=default.native):
             kubelets = native_sidecars.kubelets(self._cluster.list(cluster.NODE))
-        decision, warning = native_sidecars.decide(mode, shown=shown, kubelets=kubelets)
+        decision, warning = native_sidecars.decide(
+            mode, shown=shown, kubelets=kubelets, refused=native.refusal
+        )
+        if default.refusal is not None:
+            return dataclasses.replace(
+                mesh,
+                problem=f"is not tested: {default.problem}",
+                refusal=default.refusal,
+                native_sidecars=decision,
+            )
         if not default.injected:
             refused = "" if labels else ", new pods are refused"
             problem = f"does not inject{refused}: {default.problem}"
@@ -248,7 +279,7 @@ class Discovery:
             if namespace is None:
                 continue
             labels = injectors.mesh_labels(cluster.at(namespace, "metadata", "labels"))
-            if labels == mesh.namespace_labels:
+            if labels == mesh.namespace_labels or (labels and mesh.has_member(labels)):
                 return name, {}
             if not labels:
                 return name, mesh.pod_labels

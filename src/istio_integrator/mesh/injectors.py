@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from integrator_contract import names
+from integrator_contract import names, selectors
 from istio_integrator.kube import cluster, fences
 
 MEMBERSHIP_LABELS = (names.INJECTION, names.REVISION)
 """The labels by which a namespace joins a mesh or stays outside."""
 
 _WEBHOOK_SUFFIX = "sidecar-injector.istio.io"
+_SELECTED = ("namespace", "object")
 _PREFIXES = ("istio-sidecar-injector", "istio-revision-tag")
 USUAL_NAMESPACE = "istio-system"
 """Where Istio is, and istioctl looks for one, unless somebody says otherwise."""
+
+
+class Hook(NamedTuple):
+    """The selectors of a webhook; both have to match."""
+
+    namespaces: tuple[selectors.Requirement, ...]
+    pods: tuple[selectors.Requirement, ...]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, order=True)
@@ -34,11 +42,21 @@ class Injector:
     configuration: str = ""
     remote_namespace: str = ""
     """Where the objects of an Istio are whose istiod is addressed by URL; empty: not known."""
+    hooks: tuple[Hook, ...] = dataclasses.field(default=(), compare=False)
+    """Which pods it is asked about."""
 
     @property
     def installed_in(self) -> str:
         """Where Istio's own objects are in this cluster; empty: not known."""
         return self.namespace or self.remote_namespace
+
+    def is_same_istiod(self, other: Injector) -> bool:
+        """Tell whether another name leads to the same istiod and revision, as a tag does."""
+        return self._istiod == other._istiod
+
+    @property
+    def _istiod(self) -> tuple[str, ...]:
+        return self.namespace, self.service, self.url, self.istiod_revision
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +81,25 @@ def mesh_labels(labels: Mapping[str, str]) -> dict[str, str]:
 def gives_sidecars(labels: Mapping[str, str]) -> bool:
     """Tell whether a namespace's labels ask an injector for sidecars."""
     return labels.get(names.INJECTION, labels.get(names.REVISION)) not in (None, "disabled")
+
+
+def injecting(present: Iterable[Injector], labels: Mapping[str, str]) -> Injector | None:
+    """Find the injector that the API server calls for a pod that asks for nothing itself.
+
+    Args:
+        present: All injectors of the cluster.
+        labels: The labels of the pod's namespace.
+    """
+    # The API server calls webhook configurations in the order of their names.
+    for injector in sorted(present, key=lambda one: one.configuration):
+        for hook in injector.hooks:
+            if _all_met(hook.namespaces, labels) and _all_met(hook.pods, {}):
+                return injector
+    return None
+
+
+def _all_met(requirements: Iterable[selectors.Requirement], labels: Mapping[str, str]) -> bool:
+    return all(each.matches(labels) for each in requirements)
 
 
 def find(configurations: Iterable[cluster.Object]) -> list[Injector]:
@@ -91,6 +128,10 @@ def _injectors(configuration: cluster.Object, hooks: list[Any]) -> Iterable[Inje
     revisions: set[str] = set()
     for hook in hooks:
         revisions |= _selected(hook, "namespaceSelector").get(names.REVISION, set())
+    read = tuple(
+        Hook(*(_requirements(cluster.at(hook, f"{which}Selector")) for which in _SELECTED))
+        for hook in hooks
+    )
     client = cluster.at(hooks[0], "clientConfig")
     service = cluster.at(client, "service")
     for revision in revisions or {"default"}:
@@ -104,6 +145,7 @@ def _injectors(configuration: cluster.Object, hooks: list[Any]) -> Iterable[Inje
             service=service.get("name", ""),
             url=client.get("url", ""),
             configuration=name,
+            hooks=read,
             remote_namespace=""
             if namespace
             else _named_namespace(name, (revision, istiod_revision)),
@@ -128,6 +170,20 @@ def _named_namespace(configuration: str, revisions: Iterable[str]) -> str:
     own = next((f"-{one}-" for one in revisions if rest.startswith(f"-{one}-")), "-")
     namespace = rest.removeprefix(own).removesuffix("-")
     return namespace or USUAL_NAMESPACE
+
+
+def _requirements(selector: cluster.Object) -> tuple[selectors.Requirement, ...]:
+    """Read a selector of the API; an empty one has no requirements and selects all."""
+    equal = cluster.at(selector, "matchLabels").items()
+    return (
+        *(selectors.Requirement(key, "In", (str(value),)) for key, value in equal),
+        *(
+            selectors.Requirement(
+                str(each["key"]), str(each["operator"]), tuple(map(str, each.get("values") or ()))
+            )
+            for each in cluster.parts(selector, "matchExpressions")
+        ),
+    )
 
 
 def _selected(hook: cluster.Object, which: str) -> dict[str, set[str]]:
@@ -196,13 +252,14 @@ def _ambiguous(candidates: list[Injector], application: str) -> Refusal:
         if len(values) > 1:
             example = min(values - {""})
             return Refusal(
-                f"several Istios: {named}; run: juju config {application} {option}={example}"
+                f"several Istios; run: juju config {application} {option}={example}; "
+                f"or choose another of {named}"
             )
     # Istio's own names never clash so; one is an installation's that has gone.
     surplus = max(one.configuration for one in candidates)
     return Refusal(
-        f"several Istios: {named}, which are asked for the same pods; keep one, as by: kubectl "
-        f"delete mutatingwebhookconfiguration {surplus}"
+        f"several Istios are asked for the same pods; run: kubectl delete "
+        f"mutatingwebhookconfiguration {surplus}; or delete another of {named}"
     )
 
 

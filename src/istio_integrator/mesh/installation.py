@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
-from integrator_contract import names
+from integrator_contract import names, refusals
+from istio_integrator.mesh import injectors
 
 _DISCOVERY_PORT = 15012
 
@@ -48,6 +50,10 @@ class Mesh:
     """Whether the injector answered the dry-run pod with a sidecar."""
     problem: str = ""
     """Why it is not alive, with the API server's words."""
+    refusal: refusals.Refusal | None = None
+    """Who else refused the dry-run pod: whether it injects is not known then."""
+    injectors: tuple[injectors.Injector, ...] = dataclasses.field(default=(), compare=False)
+    """All that the cluster has, of this Istio and of others."""
     probed: bool = False
     """Whether a dry-run pod showed what it does; without, what follows is assumed."""
     native_sidecars: bool = False
@@ -98,6 +104,15 @@ class Mesh:
         if self.is_default:
             return {names.INJECTION: "enabled"}
         return {names.REVISION: self.revision}
+
+    def has_member(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether this Istio injects into pods of a namespace with these labels."""
+        found = injectors.injecting(self.injectors, labels)
+        ours = (self.namespace, self.url, self.revision)
+        return found is not None and any(
+            (each.namespace, each.url, each.revision) == ours and found.is_same_istiod(each)
+            for each in self.injectors
+        )
 
     @property
     def pod_labels(self) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from integrator_contract import refusals
 from istio_integrator.kube import cluster, fences
 
 _NATIVE_DEFAULT = (1, 33)
@@ -26,7 +27,13 @@ def depends_on_kubelets(mode: str, *, shown: bool, by_default: bool) -> bool:
     return shown and (mode == "native" or (mode == "auto" and not by_default))
 
 
-def decide(mode: str, *, shown: bool, kubelets: Iterable[str] | None) -> tuple[bool, str]:
+def decide(
+    mode: str,
+    *,
+    shown: bool,
+    kubelets: Iterable[str] | None,
+    refused: refusals.Refusal | None = None,
+) -> tuple[bool, str]:
     """Decide whether pods that run to completion get native sidecars.
 
     Args:
@@ -34,6 +41,7 @@ def decide(mode: str, *, shown: bool, kubelets: Iterable[str] | None) -> tuple[b
         shown: Whether a dry-run pod that asked for one got one.
         kubelets: The version of every node's kubelet; None where the decision does not depend
             on them.
+        refused: Who refuses pods that ask for one.
 
     Returns:
         The decision, and what the operator should know about it.
@@ -49,6 +57,8 @@ def decide(mode: str, *, shown: bool, kubelets: Iterable[str] | None) -> tuple[b
     obstacle = ""
     if not shown:
         obstacle = "istiod injects classic sidecars"
+        if refused is not None:
+            obstacle = f"{refused.author} refuses pods that ask for one"
     elif oldest == _UNKNOWN:
         obstacle = "not every node tells its kubelet's version"
     elif oldest < _NATIVE_POSSIBLE:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
-from integrator_contract import names
+from integrator_contract import names, refusals
 from istio_integrator.kube import cluster, documents, errors
 from istio_integrator.mesh import meshconfig
 
@@ -19,13 +20,20 @@ _DNS_CAPTURE = "ISTIO_META_DNS_CAPTURE"
 _EVERYWHERE = "0.0.0.0/0"
 """What Canonical's charms of Istio have every pod leave alone, by `injectedAnnotations`."""
 
-_WEBHOOK_FAILURE = re.compile(r'failed calling webhook "([^"]+)": (.+)', re.DOTALL)
 _PROXY_CONFIG = "PROXY_CONFIG"
 """In the proxy's environment, what the mesh configuration's `defaultConfig` and the pod say, as
 far as it is not Istio's default (istio/pkg/kube/inject, cleanProxyConfig)."""
 _DISCOVERY_ADDRESS = "istiod.istio-system.svc:15012"
 """Istio's default (istio/pkg/config/mesh, DefaultProxyConfig)."""
 _HOLD = "holdApplicationUntilProxyStarts"
+NAME = "istio-integrator-probe"
+"""What the names of dry-run pods begin with."""
+NATIVE: Mapping[str, str] = {names.NATIVE_SIDECAR: "true"}
+"""Annotations that ask for a native sidecar."""
+HOLD: Mapping[str, str] = {names.PROXY_CONFIG: json.dumps({_HOLD: True})}
+"""Annotations that ask for a proxy which holds the application."""
+_UNKNOWN_IMAGE = "never-created.invalid/probe"
+"""Of a pod that is written before the unit's own pod could be read."""
 _REDIRECTS = "istio-init"
 _OUTBOUND_PORTS = "-o"
 """The argument of istio-init for ports that are left alone."""
@@ -63,41 +71,56 @@ class Answer:
     """That the proxy leaves alone."""
     problem: str = ""
     """Why there is no sidecar."""
+    refusal: refusals.Refusal | None = None
+    """Who else than Istio refused the pod, which says nothing about the injector."""
 
 
-def pod(namespace: str, labels: dict[str, str], *, native: bool | None) -> cluster.Object:
-    """Write the pod that is asked for; it would run under every pod security standard.
+def pod(
+    namespace: str,
+    labels: Mapping[str, str],
+    *,
+    like: cluster.Object | None,
+    annotations: Mapping[str, str] | None = None,
+) -> cluster.Object:
+    """Write a dry-run pod that policies of the cluster admit as they admitted the unit's pod.
+
+    It has the image and the controller of that pod, and meets every pod security standard. It
+    names no user, because OpenShift assigns one for each namespace.
 
     Args:
-        namespace: Where.
-        labels: By which it is known, and asks to be injected.
-        native: Which kind of sidecar it asks for, and to be held by it. None: it asks for
-            nothing, so that what it gets is the mesh's own choice.
+        namespace: The namespace of the pod.
+        labels: Labels that say what the pod is for, and whether to inject it.
+        like: The unit's own pod; None where it is not known.
+        annotations: What the pod asks of the injector; by default nothing.
     """
-    asked = {
-        names.NATIVE_SIDECAR: json.dumps(native),
-        names.PROXY_CONFIG: json.dumps({_HOLD: True}),
-    }
+    owners = [
+        # OpenShift lets nobody block the deletion of an owner without a right of its own.
+        {**each, "blockOwnerDeletion": False}
+        for each in cluster.parts(cluster.at(like, "metadata"), "ownerReferences")
+        if each.get("controller") is True
+    ]
+    containers = cluster.parts(cluster.at(like, "spec"), "containers")
+    images = [each.get("image") for each in containers if each.get("name") == names.CHARM]
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "generateName": "istio-integrator-probe-",
+            "generateName": f"{NAME}-",
             "namespace": namespace,
-            "labels": labels,
-            "annotations": {} if native is None else asked,
+            "labels": dict(labels),
+            "annotations": dict(annotations or {}),
+            "ownerReferences": owners,
         },
         "spec": {
             "automountServiceAccountToken": False,
             "securityContext": {
                 "runAsNonRoot": True,
-                "runAsUser": 65534,
                 "seccompProfile": {"type": "RuntimeDefault"},
             },
             "containers": [
                 {
                     "name": "probe",
-                    "image": "never-created.invalid/probe",
+                    "image": next(iter(images), None) or _UNKNOWN_IMAGE,
                     "resources": {
                         "requests": {"cpu": "1m", "memory": "1Mi"},
                         "limits": {"cpu": "1m", "memory": "1Mi"},
@@ -113,20 +136,37 @@ def pod(namespace: str, labels: dict[str, str], *, native: bool | None) -> clust
 
 
 def ask(
-    api: cluster.Cluster, namespace: str, labels: dict[str, str], *, native: bool | None
+    api: cluster.Cluster,
+    namespace: str,
+    labels: Mapping[str, str],
+    *,
+    like: cluster.Object | None,
+    annotations: Mapping[str, str] | None = None,
 ) -> Answer:
-    """Have a pod created without keeping it, which our own admission leaves as it is.
+    """Create a pod by dry run, which this charm's admission leaves as it is.
+
+    Args:
+        api: The API server.
+        namespace: The namespace of the pod.
+        labels: Labels that ask for injection.
+        like: The unit's own pod; None where it is not known.
+        annotations: What the pod asks of the injector; by default nothing.
 
     Raises:
         ForbiddenError: The charm may not create pods.
     """
-    asked = pod(namespace, {names.MESH_PROBE: "true", **labels}, native=native)
+    marked = {names.MESH_PROBE: "true", **labels}
+    asked = pod(namespace, marked, like=like, annotations=annotations)
     try:
         created = api.create(asked, dry_run=True)
     except errors.ForbiddenError:
         raise
+    except errors.RefusedError as error:
+        if error.refusal.is_istio:
+            return Answer(injected=False, problem=_said_by_istio(error.refusal))
+        return Answer(injected=False, problem=str(error.refusal), refusal=error.refusal)
     except errors.ApiError as error:
-        return Answer(injected=False, problem=_reason(error.message))
+        return Answer(injected=False, problem=error.message)
     except errors.UnreachableError as error:
         # An injector that takes connections and never answers takes the API server's time too.
         return Answer(injected=False, problem=str(error))
@@ -136,11 +176,14 @@ def ask(
     return dataclasses.replace(read(created), overwritten=overwritten)
 
 
-def _reason(message: str) -> str:
-    """Keep of a webhook's failure its name and the last cause."""
-    # Why a certificate was not believed is guessed behind what was wrong with it.
-    failure = _WEBHOOK_FAILURE.search(message.partition(" (possibly because of ")[0])
-    return f"{failure[1]}: {failure[2].rpartition(': ')[2]}" if failure else message
+def _said_by_istio(refusal: refusals.Refusal) -> str:
+    """Keep of a failure to reach the injector its last cause."""
+    if not refusal.is_unreachable:
+        return str(refusal)
+    # Behind a certificate's fault the API server guesses at its reason.
+    words = refusal.words.partition(" (possibly because of ")[0]
+    _, name, *_ = refusal.author.split('"')
+    return f"{name}: {words.rpartition(': ')[2]}"
 
 
 def read(created: cluster.Object) -> Answer:

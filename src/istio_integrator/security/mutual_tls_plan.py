@@ -73,14 +73,12 @@ def plan(situation: Situation) -> Plan:
 def statuses(situation: Situation, plan: Plan) -> Iterable[ops.StatusBase]:
     """Say how strict the model is, or who keeps it from being so."""
     for victim in plan.victims[:1]:
-        how = "cuts off" if plan.is_switched_on else "is not switched on"
-        more = (
-            f"; {len(plan.victims) - 1} more: juju run {situation.application}/leader "
-            "preview-security mtls=strict"
-            if plan.victims[1:]
-            else ""
+        how = "cuts off callers" if plan.is_switched_on else "is not switched on"
+        more = f"; and {len(plan.victims) - 1} more" if plan.victims[1:] else ""
+        yield ops.BlockedStatus(
+            f"mtls=strict {how}; run: juju run {situation.application}/leader preview-security "
+            f"mtls=strict; {victim.seen}; {victim.remedy}{more}"
         )
-        yield ops.BlockedStatus(f"mtls=strict {how}: {victim.seen}; {victim.remedy}{more}")
     for named in exceptions.unmatched(situation.scene)[:1]:
         yield ops.WaitingStatus(
             f"{exceptions.OPTION}: waiting for a Service or workload {named} in the mesh, with "

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import ops
 
 from integrator_contract import names
-from istio_integrator import parts, texts
+from istio_integrator import parts, statuses, texts
 from istio_integrator.config import config
 from istio_integrator.ingress import exposure
 from istio_integrator.kube import cluster, errors, owners, snapshot
@@ -159,7 +159,8 @@ class Authorization:
         if decision.is_closed:
             name = owners.object_name(context.application, "closed")
             context.manifests.apply(CLOSED, ClosedContext(name=name))
-        self._report(decision, [*decision.problems, *refused], len(wanted) - len(refused))
+        problems = [*(f"authorization: {each}" for each in decision.problems), *refused]
+        self._report(decision, problems, len(wanted) - len(refused))
 
     def _apply(self, wanted: list[Written]) -> list[str]:
         """Write policies; of those that the API server does not take, each goes alone.
@@ -178,20 +179,21 @@ class Authorization:
                 raise
             fit = [one for one in wanted if one.name not in refused]
             manifests.apply(FOLDER, Context(policies=fit))
-            return [f"the API server refuses {name}: {said}" for name, said in refused.items()]
+            return list(refused.values())
         return []
 
     def _refusal(self, one: Written) -> str:
         """Ask what the API server says of one policy, without making anything."""
         name = owners.object_name(self._context.application, "policy-tried")
-        return self._context.manifests.refusal(FOLDER, Context(policies=[one]), name=name)
+        error = self._context.manifests.refusal(FOLDER, Context(policies=[one]), name=name)
+        what = f"AuthorizationPolicy {one.name} in {self._context.model}"
+        return statuses.about(error, what) if error else ""
 
     def _report(self, decision: policies.Decision, problems: list[str], count: int) -> None:
         for problem in problems:
             logger.warning("%s.", problem)
         for text in problems[:_MOST_TOLD]:
-            said = texts.plain(f"authorization: {text}", texts.LONGEST_PROBLEM)
-            self._statuses.append(ops.BlockedStatus(said))
+            self._statuses.append(ops.BlockedStatus(texts.plain(text, texts.LONGEST_PROBLEM)))
         for text in decision.waiting[:_MOST_TOLD]:
             said = texts.plain(f"authorization: {text}", texts.LONGEST_PROBLEM)
             self._statuses.append(ops.WaitingStatus(said))
@@ -221,7 +223,8 @@ def obstacle(context: parts.Context) -> str:
     if waypoint == "none":
         return ""
     return (
+        f"waypoint {waypoint} hides the callers; "
+        f"run: juju config {context.application} authorization=off; "
         f"authorization={context.config.authorization} names callers, and in namespace "
-        f"{context.model} waypoint {waypoint} calls in their place: run: "
-        f"juju config {context.application} authorization=off"
+        f"{context.model} the waypoint calls in their place"
     )

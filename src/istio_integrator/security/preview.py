@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from integrator_contract import names
-from istio_integrator import findings, parts
+from istio_integrator import findings, parts, statuses
 from istio_integrator.config import config
 from istio_integrator.findings import Finding
 from istio_integrator.kube import cluster, errors, fences, snapshot, streams
@@ -107,8 +107,8 @@ def of_authorization(subject: Subject) -> Iterable[Finding]:
     elif context.mesh is None:
         yield findings.doubtful("there is no Istio to join", "juju status")
     elif reason := policies_upkeep.obstacle(context):
-        seen, _, command = reason.partition(": run: ")
-        yield findings.broken(seen, command)
+        said = statuses.parts(reason)
+        yield findings.broken(said.seen, said.command)
     else:
         asked = subject.authorization.asked(subject.options)
         api, places = context.cluster, {context.model, context.mesh.root_namespace}

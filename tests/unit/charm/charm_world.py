@@ -15,6 +15,8 @@ from istio_integrator.kube import cluster as charm_cluster
 from tests import asked
 from tests.unit.charm import fake_cluster
 
+IMAGE = "registry.example/juju/charm-base:24.04"
+"""Of the charm's own container."""
 PROGRAM = "/usr/bin/sidecar-lifecycle"
 
 
@@ -103,7 +105,16 @@ def connect(fake, monkeypatch):
     """Have the charm reach the fake cluster, in a pod of its own."""
     monkeypatch.setattr(admission, "PROBE_DELAYS", ())
     monkeypatch.setattr(charm_cluster, "connect", fake.api)
-    containers = [{"name": "lifecycle", "image": "workload:1"}]
+    containers = [
+        {"name": "charm", "image": IMAGE},
+        {"name": "lifecycle", "image": "workload:1"},
+    ]
+    owner = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "name": "istio-integrator",
+        "uid": "1",
+    }
     fake.add(
         {
             "apiVersion": "v1",
@@ -112,6 +123,7 @@ def connect(fake, monkeypatch):
                 "name": "istio-integrator-0",
                 "namespace": "kubeflow",
                 "labels": {"app.kubernetes.io/name": "istio-integrator"},
+                "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}],
             },
             "spec": {"containers": containers},
         }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import datetime
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx2
@@ -55,6 +55,9 @@ class FakeCluster(api_objects.Objects):
         """Whether the pods of the charm's webhook get ready."""
         self.webhook_answers = True
         """Whether an API server that asks the charm's webhook gets an answer."""
+        self.validators: list[Callable[[dict[str, Any]], tuple[int, str] | None]] = []
+        """Other teams' webhooks, policies and quotas: code and message of a refusal, for an object
+        as it would be kept."""
         self.remote: dict[str, dict[str, Any]] = {}
         """How istiods outside of the cluster behave, by the injector's URL."""
         self.now = lambda: datetime.datetime.now(datetime.UTC)
@@ -243,6 +246,7 @@ class FakeCluster(api_objects.Objects):
         if key in self.objects:
             raise StatusError(409, f'{key[1]} "{name}" already exists')
         metadata["name"] = name
+        self._validate(obj)
         if dry_run:
             return obj
         self.writes.append(f"create {key[1]} {name}")
@@ -259,14 +263,22 @@ class FakeCluster(api_objects.Objects):
         if content_type == "application/merge-patch+json":
             if live is None:
                 raise StatusError(404, f'{key[1]} "{key[3]}" not found')
-            return self._store(key, api_objects.merged(live, content))
+            patched = api_objects.merged(live, content)
+            self._validate(patched)
+            return self._store(key, patched)
         assert content_type == "application/apply-patch+yaml", content_type
         base = api_objects.without(live or {"metadata": {}}, self._applied.get(key, {}), content)
-        self._applied[key] = copy.deepcopy(content)
         applied = api_objects.merged(base, content)
+        self._validate(applied)
+        self._applied[key] = copy.deepcopy(content)
         if key[1] == "deployments" and self.webhook_is_ready and is_webhooks(applied):
             applied["status"] = {"readyReplicas": 2}
         return self._store(key, applied)
+
+    def _validate(self, obj: dict[str, Any]) -> None:
+        for validate in self.validators:
+            if refused := validate(obj):
+                raise StatusError(*refused)
 
     def _prepare(self, pod: dict[str, Any]) -> None:
         """Do what the charm's webhook does to a dry-run pod that asks for its settings."""

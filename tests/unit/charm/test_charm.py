@@ -146,8 +146,8 @@ def test_when_istiod_goes_the_model_stays_and_the_status_says_so(ctx, fake):
 def test_without_trust_it_is_blocked_with_the_command(ctx, fake):
     fake.forbidden.add(("*", "*"))
     assert status(ctx, state()) == testing.BlockedStatus(
-        "run: juju trust istio-integrator --scope=cluster "
-        "(missing permission: list mutatingwebhookconfigurations)"
+        "run: juju trust istio-integrator --scope=cluster; "
+        "missing permission: list mutatingwebhookconfigurations"
     )
 
 
@@ -337,9 +337,9 @@ def test_modeloperator_that_is_cut_off_is_named(ctx, fake):
         }
     )
     assert status(ctx, state()) == testing.BlockedStatus(
-        "Pod kubeflow/modeloperator-x is in the mesh and PeerAuthentication istio-system/default "
-        "asks for mutual TLS, so webhook juju-model-admission-kubeflow can't be called; run: "
-        "kubectl -n kubeflow delete pod modeloperator-x"
+        "run: kubectl -n kubeflow delete pod modeloperator-x; Pod kubeflow/modeloperator-x is in "
+        "the mesh and PeerAuthentication istio-system/default asks for mutual TLS, so webhook "
+        "juju-model-admission-kubeflow can't be called"
     )
     fake.forbidden.add(("list", "peerauthentications"))
     assert isinstance(status(ctx, state()), testing.ActiveStatus)

@@ -15,8 +15,8 @@ OFTEN = {
     "list pods kubeflow": "the webhook's own pods, and those of the model",
     "list services kubeflow": "the webhook's own Service, and those of the model",
 }
-MOST = 23
-MOST_WITH_ROUTES = 28
+MOST = 24
+MOST_WITH_ROUTES = 29
 NATIVE_SAVES = 1
 """Where sidecars are native anyway the nodes' versions don't matter."""
 LEASE = {

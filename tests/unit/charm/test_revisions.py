@@ -100,7 +100,9 @@ def test_webhooks_servers_are_not_replaced_by_those_of_another_image(fake, contr
 def test_action_says_that_the_image_is_another(fake):
     ctx = testing.Context(charm.IstioIntegrator)
 
-    with pytest.raises(testing.ActionFailed, match="lifecycle-image is older than the charm"):
+    with pytest.raises(
+        testing.ActionFailed, match="lifecycle-image is too old; run: juju refresh"
+    ):
         hook(container(None), ctx.on.action("list-uninjected"))
 
 

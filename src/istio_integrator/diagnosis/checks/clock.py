@@ -35,7 +35,8 @@ def clock(facts: Facts) -> Iterable[Finding]:
 
 def _server_time(facts: Facts) -> datetime.datetime | None:
     """Ask the API server for its time, which it writes on a pod that it does not keep."""
-    asked = probe.pod(facts.model, {names.INJECT: "false"}, native=None)
+    like = facts.cluster.get(cluster.POD, facts.context.pod, facts.model)
+    asked = probe.pod(facts.model, {names.INJECT: "false"}, like=like)
     try:
         created = facts.cluster.create(asked, dry_run=True)
     except errors.ApiError as error:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import ops
 
-from istio_integrator import findings
+from istio_integrator import findings, statuses
 from istio_integrator.diagnosis import registry, report
 from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.findings import Finding
@@ -45,11 +45,14 @@ def judge(
     for each in found:
         if each.level is findings.Level.BROKEN:
             yield each
-    if not istio.alive:
+    if istio.refusal is not None:
+        yield from (each for each in found if each.level is findings.Level.DOUBTFUL)
+    elif not istio.alive:
         show = f"kubectl -n {istio.namespace} get pods,endpoints -l app=istiod"
         if not istio.namespace:
             show = f"kubectl get mutatingwebhookconfiguration {istio.webhook_configuration}"
-        yield findings.broken(f"{istio.name} {istio.problem}".strip(), show)
+        told = statuses.parts(f"{istio.name} {istio.problem}".strip())
+        yield findings.broken(told.seen, told.command or show)
     elif not istio.probed:
         yield findings.doubtful(
             f"{istio.name} is ready, but no dry-run pod could be tried",

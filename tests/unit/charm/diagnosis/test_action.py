@@ -175,7 +175,7 @@ def test_status_says_what_the_diagnosis_found_with_the_same_words(cut_off):
     (level, seen) = findings["webhooks"][0]
     assert level == "broken"
     assert isinstance(said, testing.BlockedStatus)
-    assert said.message.startswith(f"{seen}; run: juju config istio-integrator excluded-pods=")
+    assert said.message == f"run: juju run istio-integrator/leader diagnose; {seen}"
     assert "status" not in findings
 
 

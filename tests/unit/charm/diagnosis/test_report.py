@@ -47,11 +47,13 @@ def test_report_says_what_to_do_below_what_was_seen():
 
 
 def test_status_becomes_a_finding_with_its_command_apart():
-    blocked = ops.BlockedStatus("namespace a has both: run: kubectl label ns a istio.io/rev-")
+    blocked = ops.BlockedStatus(
+        "namespace a has a label; run: kubectl label ns a istio.io/rev-; or set revision"
+    )
     waiting = ops.WaitingStatus("waiting for istiod")
     found = report.of_statuses([blocked, waiting, ops.ActiveStatus("all is well")], "juju status")
     assert [(each.level.value, each.seen, each.next) for each in found] == [
-        ("✗", "namespace a has both", "kubectl label ns a istio.io/rev-"),
+        ("✗", "namespace a has a label; or set revision", "kubectl label ns a istio.io/rev-"),
         ("!", "waiting for istiod", "juju status"),
         ("✓", "all is well", ""),
     ]

@@ -5,6 +5,7 @@ import dataclasses
 import json
 
 import pytest
+import yaml
 from charmlibs.interfaces import tls_certificates
 from ops import testing
 
@@ -123,6 +124,21 @@ def test_broken_authority_takes_https_away(certified):
 def secrets(world):
     found = [obj["metadata"] for obj in world.fake.objects.values() if obj["kind"] == "Secret"]
     return sorted(each["namespace"] for each in found)
+
+
+def test_certificate_in_another_namespace_is_shown_as_ours(certified):
+    certified.run()
+    certified.run(lambda ctx: ctx.on.action("show-manifests"))
+    manifests = yaml.safe_load_all(certified.ctx.action_results["manifests"])
+    shown_secrets = {
+        (each["metadata"]["namespace"], each["metadata"]["name"])
+        for each in manifests
+        if each["kind"] == "Secret"
+    }
+    assert shown_secrets == {
+        ("istio-ingress", "istio-integrator.kubeflow.istio-integrator"),
+        ("kubeflow", "istio-integrator-gateway-key"),
+    }
 
 
 def test_certificate_follows_the_gateway_also_without_a_look_into_every_namespace(certified):

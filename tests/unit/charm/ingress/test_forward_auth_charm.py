@@ -90,7 +90,10 @@ def test_routes_go_when_forward_auth_is_broken_and_when_both_ways_are_related(wo
     world.related.append(auth())
     status = world.status()
     assert isinstance(status, testing.BlockedStatus)
-    assert "juju remove-relation istio-integrator:forward-auth oauth2-proxy" in status.message
+    assert status.message.startswith(
+        "run: juju run istio-integrator/leader diagnose; ingress is closed: oidc-gatekeeper on "
+        "ingress-auth and oauth2-proxy on forward-auth are both to be asked"
+    )
     assert world.routes() == []
     gone = world.related.pop()
     world.run()

@@ -7,11 +7,13 @@ import pytest
 from ops import testing
 
 from integrator_contract import names
+from istio_integrator import statuses
 from istio_integrator.kube import cluster as charm_cluster
-from istio_integrator.kube import errors
+from istio_integrator.kube import failures
 from tests.unit.charm.ingress import wishes
 from tests.unit.charm.ingress_world import auth, authority, route, sign
 
+REFUSAL = 'admission webhook "validation.istio.io" denied the request: no such path'
 SERVICE = "istio-ingressgateway"
 
 
@@ -119,7 +121,7 @@ def test_relation_whose_routes_are_not_taken_is_named_and_goes_alone(world, monk
     def refusing(act):
         def tried(self, obj, **named):
             if obj["kind"] == "VirtualService" and "poison" in json.dumps(obj["spec"]):
-                raise errors.ApiError(code, 'admission webhook "validation.istio.io" denied it')
+                raise failures.error_of(code, REFUSAL)
             return act(self, obj, **named)
 
         return tried
@@ -132,7 +134,10 @@ def test_relation_whose_routes_are_not_taken_is_named_and_goes_alone(world, monk
     status = world.status()
     assert isinstance(status, testing.BlockedStatus)
     where = f"istio-ingress-route:{world.related[1].id} bad"
-    assert f"{where}: the API server refuses its routes: admission webhook" in status.message
+    visible = status.message[: statuses.VISIBLE]
+    assert 'webhook "validation.istio.io" refuses' in visible
+    assert "run: juju run istio-integrator/leader diagnose" in visible
+    assert f"{where.rpartition(' ')[2]} in kubeflow; no such path" in status.message
     assert world.routes() == [f"istio-integrator-ingress-{world.related[0].id}"]
     # With nobody else there, what was served stays served.
     world.related = world.related[1:]

@@ -292,8 +292,8 @@ def test_application_of_both_generations_is_served_by_the_older():
     assert [route.path for route in found.routes] == ["/dex"]
     (problem,) = found.problems
     assert problem == (
-        f"{wishes.OPEN}:1 dex: dex is served by its relation to ingress: juju remove-relation "
-        f"istio-integrator:{wishes.OPEN} dex"
+        f"{wishes.OPEN}:1 dex: dex is served by its relation to ingress; "
+        f"run: juju remove-relation istio-integrator:{wishes.OPEN} dex"
     )
 
 

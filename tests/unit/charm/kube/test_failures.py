@@ -10,9 +10,15 @@ from istio_integrator.kube import errors, failures
     [
         (401, "Unauthorized", errors.ForbiddenError),
         (403, 'User "a" cannot list resource "pods" in API group ""', errors.ForbiddenError),
-        (403, "exceeded quota: pods", errors.ApiError),
+        (403, "exceeded quota: pods", errors.RefusedError),
         (403, "the resource is not allowed by a policy", errors.ApiError),
-        (403, "cannot be admitted", errors.ApiError),
+        (403, 'admission webhook "a.b" denied the request: root', errors.RefusedError),
+        (
+            403,
+            'admission webhook "a.b" denied the request: the user cannot use resource "pods"',
+            errors.RefusedError,
+        ),
+        (404, 'admission webhook "a.b" denied the request: not found', errors.RefusedError),
         (404, "the server could not find the requested resource", errors.KindAbsentError),
         (404, 'pods "a" not found', errors.ApiError),
         (409, "the object has been modified", errors.ConflictError),

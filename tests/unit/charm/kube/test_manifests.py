@@ -330,9 +330,9 @@ def test_secret_that_is_not_there_says_nothing_of_another(fake, hook):
 
 @pytest.mark.parametrize("code", [400, 422])
 def test_object_that_the_api_server_would_refuse_is_told_without_being_made(fake, own, code):
-    assert own.refusal("thing", Values(binding=""), name="tried") == ""
+    assert own.refusal("thing", Values(binding=""), name="tried") is None
     fake.broken[("create", "configmaps")] = code
-    assert own.refusal("thing", Values(binding=""), name="tried") == "the server says no"
+    assert own.refusal("thing", Values(binding=""), name="tried").message == "the server says no"
     assert fake.writes == []
 
 

@@ -138,7 +138,7 @@ def progress(**values) -> list[ops.StatusBase]:
         pytest.param(
             {"in_mesh": 2, "paused": [paused("Forbidden", NO_EVICTION)]},
             ops.BlockedStatus(
-                "run: juju trust app --scope=cluster (missing permission: create pods/eviction)"
+                "missing permission: create pods/eviction; run: juju trust app --scope=cluster"
             ),
             id="eviction-forbidden",
         ),

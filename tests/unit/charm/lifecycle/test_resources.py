@@ -137,7 +137,7 @@ def test_pods_that_would_be_refused_are_not_asked_for(ctx, fake):
     fake.refused.add(f"{APP}-x7k2p")
     said = status(ctx, state(cpu="500m"))
     assert isinstance(said, ops.BlockedStatus)
-    assert said.message.startswith("cpu=500m: no pod would be let have it: ")
+    assert said.message.startswith("cpu=500m: a pod with this value is rejected: ")
     assert limits(fake) == {}
 
 
@@ -150,8 +150,8 @@ def test_other_trouble_with_the_api_server_is_told_as_such(ctx, fake):
 def test_constraints_that_say_another_thing_are_named(ctx, fake):
     fake.broken["patch", "statefulsets"] = 409
     assert status(ctx, state(cpu="500m")) == ops.BlockedStatus(
-        "cpu=500m: the application's constraints set it, too: clear them, or run: "
-        "juju config istio-integrator --reset cpu,memory"
+        "cpu=500m: constraints set it too; run: juju config istio-integrator cpu= memory=; "
+        "or clear the constraints"
     )
 
 

@@ -130,15 +130,14 @@ def test_removal_goes_on_without_the_container(fake):
     [
         pytest.param(
             "",
-            "lifecycle-image is older than the charm (contract none, here ab12): juju refresh app"
-            " --resource lifecycle-image=IMAGE, the one of this charm's revision",
+            "lifecycle-image is too old; run: juju refresh app --resource lifecycle-image=IMAGE; "
+            "the image of the charm's revision (contract none, here ab12)",
             id="older",
         ),
         pytest.param(
             "cd34",
-            "lifecycle-image is of another revision than the charm (contract cd34, here ab12):"
-            " juju refresh app, or juju refresh app --resource lifecycle-image=IMAGE, the one of"
-            " this charm's revision",
+            "lifecycle-image does not fit the charm; run: juju refresh app; or add --resource "
+            "lifecycle-image=IMAGE, the image of the charm's revision (contract cd34, here ab12)",
             id="other",
         ),
     ],

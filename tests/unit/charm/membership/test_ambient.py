@@ -120,9 +120,9 @@ def test_injection_that_is_switched_off_is_no_matter_in_ambient_mode(ambient):
     [
         pytest.param(
             ENABLED,
-            "somebody else set istio-injection=enabled on namespace kubeflow, where this charm "
-            "would set "
-            "istio.io/dataplane-mode=ambient: run: kubectl label ns kubeflow istio-injection-",
+            "namespace kubeflow has istio-injection=enabled; "
+            "run: kubectl label ns kubeflow istio-injection-; "
+            "this charm would set istio.io/dataplane-mode=ambient",
             id="sidecars",
         ),
         pytest.param({"istio.io/rev": "x"}, "kubectl label ns kubeflow istio.io/rev-", id="rev"),
@@ -141,7 +141,7 @@ def test_model_waits_for_istiod_before_ambient_mode(ambient):
     reconciled(ambient, DEFAULT)
     made = reconciled(ambient, DEAD, mesh_mode="ambient")
     assert list(made.statuses()) == [
-        ops.WaitingStatus("waiting for istiod before joining the mesh")
+        ops.WaitingStatus("not in the mesh until istiod has injected a dry-run pod")
     ]
     assert plane(made) == "sidecar"
     assert mesh_labels(ambient) == ENABLED

@@ -39,7 +39,7 @@ def plane_of(wanted):
     return "ambient" if wanted == AMBIENT else "sidecar"
 
 
-def proposed(labels, record, wanted, *, alive=True, missing=""):
+def proposed(labels, record, wanted, *, alive=True, missing="", is_member=lambda labels: False):
     return decision.decide(
         namespace="ns",
         labels=labels,
@@ -47,6 +47,7 @@ def proposed(labels, record, wanted, *, alive=True, missing=""):
         owner="me",
         member_labels=wanted,
         alive=alive,
+        is_member=is_member,
         data_plane=plane_of(wanted),
         missing=missing,
     )
@@ -159,15 +160,28 @@ def test_who_changes_nothing_forgets_nothing(place, wanted, alive):
 @pytest.mark.parametrize(
     ("labels", "wanted", "advice"),
     [
-        ({"istio.io/rev": "x"}, {"istio.io/rev": "canary"}, "change revision to match, or run: "),
-        (ENABLED, AMBIENT, ": run: "),
+        ({"istio.io/rev": "x"}, {"istio.io/rev": "canary"}, "or set revision to match; "),
+        (ENABLED, AMBIENT, ""),
     ],
 )
 def test_label_of_somebody_else_is_named_with_what_to_do(labels, wanted, advice):
-    (key,) = labels
+    ((key, value),) = labels.items()
     message = decided(labels, None, wanted).blocked
-    assert message.endswith(f"{advice}kubectl label ns ns {key}-")
-    assert ("revision" in message) is ("revision" in advice)
+    assert message.startswith(
+        f"namespace ns has {key}={value}; run: kubectl label ns ns {key}-; {advice}this charm"
+    )
+
+
+@given(places(), WANTED, st.booleans())
+def test_namespace_that_is_injected_by_labels_of_others_is_left_as_it_is(place, wanted, alive):
+    labels, record = place
+    found = decided(labels, record, wanted, alive=alive, is_member=lambda labels: True)
+    ours = record.values if record else {}
+    mesh = {"istio-injection", "istio.io/rev"}
+    foreign = {key for key in mesh & labels.keys() if labels[key] != ours.get(key)}
+    if foreign and wanted != AMBIENT and not found.blocked:
+        assert found.joined
+        assert found.labels == {}
 
 
 def apart(labels, record, membership, data_plane, missing=""):

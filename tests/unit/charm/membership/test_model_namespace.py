@@ -84,7 +84,7 @@ def test_namespace_does_not_join_a_dead_mesh(fake):
     assert not made.joined
     assert mesh_labels(fake) == {}
     assert list(made.statuses()) == [
-        ops.WaitingStatus("waiting for istiod before joining the mesh")
+        ops.WaitingStatus("not in the mesh until istiod has injected a dry-run pod")
     ]
 
 
@@ -130,17 +130,15 @@ def test_label_of_somebody_else_is_used_and_not_taken_over(fake):
     [
         pytest.param(
             {"istio.io/rev": "other"},
-            "somebody else set istio.io/rev=other on namespace kubeflow",
+            "namespace kubeflow has istio.io/rev=other; "
+            "run: kubectl label ns kubeflow istio.io/rev-; or set revision to match",
             id="another revision",
         ),
         pytest.param(
             {"istio-injection": "disabled"},
-            "has istio-injection=disabled: set mesh-membership=none, or run: kubectl label ns "
-            "kubeflow istio-injection-",
+            "has istio-injection=disabled; run: kubectl label ns kubeflow istio-injection-; "
+            "or set mesh-membership=none",
             id="disabled",
-        ),
-        pytest.param(
-            {"istio-injection": "enabled", "istio.io/rev": "x"}, "has both", id="both labels"
         ),
         pytest.param({"controller.juju.is/id": "x"}, "controller model", id="controller"),
     ],
@@ -234,10 +232,14 @@ def test_namespace_leaves_when_membership_changes(fake, wish):
 @pytest.mark.parametrize(
     ("labels", "words"),
     [
-        pytest.param(ENABLED, "so every pod joins: set mesh-membership=namespace", id="enabled"),
+        pytest.param(ENABLED, "or set mesh-membership=namespace", id="enabled"),
         pytest.param({"istio.io/rev": "x"}, "kubectl label ns kubeflow istio.io/rev-", id="rev"),
         pytest.param({"istio-injection": "disabled"}, "istio-injection=disabled", id="disabled"),
-        pytest.param({"istio.io/dataplane-mode": "ambient"}, "so every pod joins", id="ambient"),
+        pytest.param(
+            {"istio.io/dataplane-mode": "ambient"},
+            "as every pod joins by this label",
+            id="ambient",
+        ),
     ],
 )
 def test_pods_join_one_by_one_only_where_the_namespace_says_nothing(fake, labels, words):

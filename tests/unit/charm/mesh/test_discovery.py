@@ -121,7 +121,7 @@ def test_profiles_that_no_revision_serves_block_with_the_command(fake):
     profile(fake)
     fake_cluster.install_istio(fake, revision="1-31")
     assert worst(discover(fake)) == ops.BlockedStatus(
-        "1 profile namespaces ask for the default revision and there is none; "
+        "no default revision for 1 profile namespaces; "
         "run: istioctl tag set default --revision 1-31"
     )
 

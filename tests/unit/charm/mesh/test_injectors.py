@@ -85,8 +85,8 @@ def test_choose_among_revisions_names_them_and_the_command(fake):
     fake_cluster.install_istio(fake, revision="1-30")
     fake_cluster.install_istio(fake, revision="1-31", tags=("prod",))
     assert chosen(fake) == injectors.Refusal(
-        "several Istios: 1-30 (istio-system), 1-31 (istio-system), prod (istio-system); "
-        "run: juju config istio-integrator revision=1-30"
+        "several Istios; run: juju config istio-integrator revision=1-30; or choose another of "
+        "1-30 (istio-system), 1-31 (istio-system), prod (istio-system)"
     )
 
 

@@ -145,8 +145,8 @@ def test_several_istios_are_told_apart_by_the_option_that_differs(fake):
     istio_objects.install_remote(fake)
     (message,) = messages(discover(fake))
     assert message == (
-        f"several Istios: default ({URL}), default (mesh-a); "
-        "run: juju config istio-integrator istiod-namespace=istio-system"
+        "several Istios; run: juju config istio-integrator istiod-namespace=istio-system; "
+        f"or choose another of default ({URL}), default (mesh-a)"
     )
     assert discover(fake, istiod_namespace="istio-system").mesh.url == URL
     assert discover(fake, istiod_namespace="mesh-a").mesh.namespace == "mesh-a"
@@ -156,9 +156,9 @@ def test_two_injectors_for_the_same_pods_are_named(fake):
     for name in ("managed-a", "managed-b"):
         istio_objects.install_remote(fake, name=name, url=f"https://{name}/inject")
     (message,) = messages(discover(fake))
-    assert message.endswith(
-        "asked for the same pods; keep one, as by: kubectl delete "
-        "mutatingwebhookconfiguration managed-b"
+    assert message.startswith(
+        "several Istios are asked for the same pods; "
+        "run: kubectl delete mutatingwebhookconfiguration managed-b; "
     )
 
 

@@ -88,7 +88,7 @@ def test_known_victim_keeps_strict_off_until_it_is_named(ctx, world):
     world.add(members.service("minio", 9000, type="LoadBalancer"))
     said = status(ctx, strict())
     assert isinstance(said, ops.BlockedStatus)
-    assert "mtls=strict is not switched on: Service minio (LoadBalancer) leads to minio:9000" in (
+    assert "preview-security mtls=strict; Service minio (LoadBalancer) leads to minio:9000" in (
         said.message
     )
     assert "add minio:9000 to juju config istio-integrator mtls-exceptions" in said.message
@@ -103,7 +103,8 @@ def test_victim_that_comes_later_is_told_and_strict_stays(ctx, world):
     world.add(members.service("minio", 9000, type="NodePort"))
     said = status(ctx, strict())
     assert isinstance(said, ops.BlockedStatus)
-    assert "mtls=strict cuts off: Service minio (NodePort)" in said.message
+    assert said.message.startswith("mtls=strict cuts off callers; run: juju run istio-integrator/")
+    assert "; Service minio (NodePort)" in said.message
     assert is_strict(world)
 
 
@@ -111,7 +112,8 @@ def test_several_victims_are_counted(ctx, world):
     world.add(members.service("minio", 9000, type="NodePort"))
     world.add(members.destination_rule("minio"))
     said = status(ctx, strict())
-    assert "1 more: juju run istio-integrator/leader preview-security mtls=strict" in said.message
+    assert "preview-security mtls=strict; " in said.message
+    assert said.message.endswith("; and 1 more")
 
 
 def test_older_policy_of_somebody_else_for_the_model_keeps_strict_off(ctx, world):

@@ -231,7 +231,9 @@ def test_model_behind_a_waypoint_gets_no_policies_and_is_told_so(world):
     into_ambient(world, **{"istio.io/use-waypoint": "theirs"})
     out = world.run()
     assert not written(world.fake)
-    assert "waypoint theirs calls in their place" in out.unit_status.message
+    assert out.unit_status.message.startswith(
+        "waypoint theirs hides the callers; run: juju config istio-integrator authorization=off; "
+    )
 
 
 @pytest.mark.parametrize(

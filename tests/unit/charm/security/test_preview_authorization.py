@@ -179,7 +179,9 @@ def test_model_behind_a_waypoint_is_told_that_callers_are_not_known(ctx, fake):
     ambient_objects.install_ambient(fake)
     labels = {"istio.io/dataplane-mode": "ambient", "istio.io/use-waypoint": "theirs"}
     fake.find("Namespace", "kubeflow")["metadata"]["labels"] = labels
-    assert about(lines(ctx, "related"), "calls in their place")["level"] == "broken"
+    line = about(lines(ctx, "related"), "calls in their place")
+    assert line["level"] == "broken"
+    assert line["next"] == "juju config istio-integrator authorization=off"
 
 
 def test_second_unit_counts_as_a_caller_of_the_first(ctx, fake):

@@ -1,0 +1,244 @@
+"""What other teams' webhooks, policies and quotas refuse, and what the charm says of it."""
+
+import pytest
+from ops import testing
+
+from istio_integrator import statuses
+from tests.unit.charm import charm_world, fake_cluster
+from tests.unit.charm.charm_world import state, status
+from tests.unit.charm.ingress_world import auth, route
+
+PROXY = "registry.example/istio/proxyv2:1.31.1"
+
+
+def policy(kind, name, words, is_refused, code=403):
+    """A ValidatingAdmissionPolicy of another team."""
+
+    def validate(obj):
+        if obj["kind"] != kind or not is_refused(obj):
+            return None
+        return code, (
+            f'{kind.lower()}s "{obj["metadata"]["name"]}" is forbidden: '
+            f"ValidatingAdmissionPolicy '{name}' with binding '{name}' denied request: {words}"
+        )
+
+    return validate
+
+
+def allowed_registries(*allowed):
+    def is_refused(pod):
+        spec = pod["spec"]
+        containers = [*spec["containers"], *spec.get("initContainers", [])]
+        return not all(each.get("image", PROXY).startswith(allowed) for each in containers)
+
+    return policy("Pod", "allowed-registries", "an image is not allowed", is_refused)
+
+
+def forbids(*keys):
+    """A policy that forbids annotations of pods."""
+    words = "annotations of Istio are not allowed on pods"
+    return policy(
+        "Pod",
+        "no-istio-overrides",
+        words,
+        lambda pod: not set(keys).isdisjoint(pod["metadata"].get("annotations", {})),
+    )
+
+
+def no_bare_pods(obj):
+    if obj["kind"] != "Pod" or obj["metadata"].get("ownerReferences"):
+        return None
+    return 400, 'admission webhook "validate.kyverno.svc-fail" denied the request: bare pod'
+
+
+def no_fixed_user(obj):
+    spec = obj.get("spec", {})
+    if obj["kind"] != "Pod" or "runAsUser" not in spec.get("securityContext", {}):
+        return None
+    words = "unable to validate against any security context constraint: must be in the ranges"
+    return 403, f'pods "a" is forbidden: {words}'
+
+
+@pytest.mark.parametrize(
+    "validator",
+    [
+        pytest.param(allowed_registries("registry.example/"), id="registries"),
+        pytest.param(no_bare_pods, id="bare-pods"),
+        pytest.param(no_fixed_user, id="openshift"),
+        pytest.param(forbids("proxy.istio.io/config"), id="hold"),
+        pytest.param(
+            forbids("proxy.istio.io/config", "sidecar.istio.io/nativeSidecar"), id="both"
+        ),
+    ],
+)
+def test_model_joins_although_a_policy_is_strict_about_pods(ctx, fake, validator):
+    fake_cluster.install_istio(fake, image=PROXY)
+    fake.validators.append(validator)
+    shown = status(ctx, state())
+    assert isinstance(shown, testing.ActiveStatus)
+    assert fake.labels("kubeflow")["istio-injection"] == "enabled"
+
+
+def test_native_sidecars_are_known_where_a_policy_forbids_the_hold_only(ctx, fake):
+    fake_cluster.install_istio(fake, native_by_default=False)
+    fake.validators.append(forbids("proxy.istio.io/config"))
+    assert "native sidecars" in status(ctx, state()).message
+
+
+def test_native_sidecars_that_a_policy_forbids_are_said_to_be_refused_by_it(ctx, fake):
+    fake_cluster.install_istio(fake)
+    fake.validators.append(forbids("sidecar.istio.io/nativeSidecar"))
+    assert status(ctx, state(job_sidecars="native")) == testing.BlockedStatus(
+        "job-sidecars=native, but ValidatingAdmissionPolicy no-istio-overrides refuses pods that "
+        "ask for one"
+    )
+
+
+QUOTA = 'pods "a" is forbidden: exceeded quota: team, requested: pods=1, used: pods=4'
+OTHERS = [
+    pytest.param(
+        allowed_registries("other/"),
+        "ValidatingAdmissionPolicy allowed-registries",
+        "an image is not allowed",
+        id="policy",
+    ),
+    pytest.param(
+        lambda obj: (403, QUOTA) if obj["kind"] == "Pod" else None,
+        "ResourceQuota team",
+        "requested: pods=1",
+        id="quota",
+    ),
+    pytest.param(
+        lambda obj: (
+            (400, 'admission webhook "a.b" denied the request: cannot use this resource of ours')
+            if obj["kind"] == "Pod"
+            else None
+        ),
+        'webhook "a.b"',
+        "cannot use this resource",
+        id="webhook-in-the-authorizers-words",
+    ),
+]
+
+
+@pytest.mark.parametrize("joined", [False, True], ids=["outside", "member"])
+@pytest.mark.parametrize(("validator", "author", "words"), OTHERS)
+def test_refusal_of_the_dry_run_pod_is_no_answer_about_istiod(  # noqa: PLR0917 - a table
+    ctx, fake, validator, author, words, joined
+):
+    fake_cluster.install_istio(fake)
+    if joined:
+        status(ctx, state())
+    fake.validators.append(validator)
+    shown = status(ctx, state())
+    assert isinstance(shown, testing.BlockedStatus)
+    visible = shown.message[: statuses.VISIBLE]
+    assert author in visible
+    assert "run: juju run istio-integrator/leader diagnose" in visible or "run: kubectl" in visible
+    assert words in shown.message
+    assert "not known whether istio-system/istiod injects" in shown.message
+    assert "new pods are refused" not in shown.message
+    assert ("istio-injection" in fake.labels("kubeflow")) is joined
+
+
+def test_diagnose_names_who_refused_the_dry_run_pod_and_the_command(ctx, fake):
+    fake_cluster.install_istio(fake)
+    fake.validators.append(allowed_registries("other/"))
+    with pytest.raises(testing.ActionFailed):
+        ctx.run(ctx.on.action("diagnose"), state())
+    report = ctx.action_results["report"]
+    assert "ValidatingAdmissionPolicy allowed-registries refuses the charm's dry-run Pod" in report
+    assert "→ kubectl get validatingadmissionpolicy allowed-registries -o yaml" in report
+    assert "does not inject" not in report
+
+
+def test_webhook_of_another_team_that_is_away_is_no_answer_about_istiod(ctx, fake):
+    fake_cluster.install_istio(fake)
+    away = (
+        'Internal error occurred: failed calling webhook "check.opa.sh": failed to call webhook: '
+        "connection refused"
+    )
+    fake.validators.append(lambda obj: (500, away) if obj["kind"] == "Pod" else None)
+    shown = status(ctx, state())
+    assert isinstance(shown, testing.WaitingStatus)
+    assert 'webhook "check.opa.sh" does not answer' in shown.message[: statuses.VISIBLE]
+    assert "does not inject" not in shown.message
+
+
+def test_pod_that_istios_own_webhook_refuses_is_istiods_answer(ctx, fake):
+    fake_cluster.install_istio(fake)
+    refusal = (
+        400,
+        'admission webhook "namespace.sidecar-injector.istio.io" denied the request: no template',
+    )
+    fake.validators.append(lambda obj: refusal if obj["kind"] == "Pod" else None)
+    shown = status(ctx, state())
+    assert isinstance(shown, testing.WaitingStatus)
+    assert "does not inject" in shown.message
+
+
+def test_envoyfilter_that_a_provider_refuses_is_named_and_nothing_is_opened(world):
+    words = "EnvoyFilters are not supported by the managed mesh"
+    message = f'admission webhook "gateways.azmk8s.io" denied the request: {words}'
+    world.fake.validators.append(
+        lambda obj: (403, message) if obj["kind"] == "EnvoyFilter" else None
+    )
+    world.related = [route(), auth()]
+    shown = world.status()
+    assert isinstance(shown, testing.BlockedStatus)
+    visible = shown.message[: statuses.VISIBLE]
+    assert 'webhook "gateways.azmk8s.io" refuses' in visible
+    assert "run: juju run istio-integrator/leader diagnose" in visible
+    assert "EnvoyFilter" in shown.message
+    assert words in shown.message
+    assert world.gateway() is None
+    assert world.routes() == []
+
+
+@pytest.mark.parametrize("code", [400, 403])
+def test_route_that_a_policy_refuses_is_named_and_the_others_are_served(world, code):
+    def is_refused(obj):
+        return any("/katib-ui" in str(each) for each in obj["spec"]["http"])
+
+    world.fake.validators.append(
+        policy("VirtualService", "no-katib", "not on this gateway", is_refused, code)
+    )
+    world.related = [route(), route("katib-ui"), auth()]
+    shown = world.status()
+    assert isinstance(shown, testing.BlockedStatus)
+    assert "ValidatingAdmissionPolicy no-katib" in shown.message[: statuses.VISIBLE]
+    assert "run: juju run istio-integrator/leader diagnose" in shown.message[: statuses.VISIBLE]
+    assert len(world.routes()) == 1
+
+
+def test_namespace_that_a_policy_keeps_from_being_labelled_is_named(ctx, fake):
+    fake_cluster.install_istio(fake)
+    fake.validators.append(
+        policy(
+            "Namespace",
+            "labels",
+            "the platform team labels namespaces",
+            lambda obj: "istio-injection" in obj["metadata"]["labels"],
+        )
+    )
+    shown = status(ctx, state())
+    assert shown.message == (
+        "run: juju run istio-integrator/leader diagnose; "
+        "ValidatingAdmissionPolicy labels refuses Namespace kubeflow; "
+        "the platform team labels namespaces"
+    )
+
+
+def test_dry_run_pods_are_like_the_units_own_pod(ctx, fake):
+    fake_cluster.install_istio(fake)
+    seen = []
+    fake.validators.append(lambda obj: seen.append(obj) if obj["kind"] == "Pod" else None)
+    status(ctx, state())
+    assert seen
+    for each in seen:
+        (owner,) = each["metadata"]["ownerReferences"]
+        assert (owner["kind"], owner["name"]) == ("StatefulSet", "istio-integrator")
+        assert not owner["blockOwnerDeletion"]
+        (container,) = (one for one in each["spec"]["containers"] if one["name"] == "probe")
+        assert container["image"] == charm_world.IMAGE
+        assert "runAsUser" not in each["spec"]["securityContext"]
