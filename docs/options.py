@@ -36,8 +36,8 @@ _ALSO = {
     ),
     "proxy-shutdown": _JOBS,
     "delete-broken-pods": (
-        "pods that run to completion and have lost their proxy: they are deleted, if an owner "
-        "makes them anew"
+        "pods that run to completion and have lost their proxy before a container of them has "
+        "succeeded: they are deleted, at most three of one owner, if that makes them anew"
     ),
     "sidecar-convergence": (
         "running pods of Deployments, StatefulSets and DaemonSets of the model that lack their "

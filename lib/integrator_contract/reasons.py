@@ -60,7 +60,7 @@ class Reason(enum.StrEnum):
     )
 
     # A proxy may not end yet.
-    NOT_RUNNING = ("NotRunning", _PROXY, "The pod does not run yet, or its phase is not known.")
+    NOT_RUNNING = ("NotRunning", _PROXY, "The phase of the pod is not known.")
     NO_STATUS = ("NoStatus", _PROXY, "The kubelet has not reported on a container yet.")
     PAYLOAD_RUNNING = ("PayloadRunning", _PROXY, "A container that counts is running.")
     PAYLOAD_WAITING = ("PayloadWaiting", _PROXY, "A container that counts waits to be started.")
@@ -144,10 +144,21 @@ class Reason(enum.StrEnum):
             " Says why."
         ),
     )
+    PROXY_WITHOUT_ENVOY = (
+        "ProxyWithoutEnvoy",
+        _PROXY | _EVENT,
+        (
+            "The payload has ended, and the pod can't complete: its injection template is"
+            " `grpc-agent`, whose pilot-agent ends by a signal only. Names the command."
+        ),
+    )
     POD_NOT_REPLACED = (
         "PodNotReplaced",
         _EVENT,
-        "`delete-broken-pods` is on, and the application may not delete pods there.",
+        (
+            "`delete-broken-pods` is on, and this pod is not deleted: part of its work is done,"
+            " three pods of its owner were deleted, or the right to delete pods is missing."
+        ),
     )
     NOT_UNDERSTOOD = (
         "ObjectNotUnderstood",

@@ -45,7 +45,8 @@ def _stop(parts: order.Parts, parameters: Parameters) -> dict[str, str]:
             f"{where}: its proxy is not stopped: {answer.message} ({answer.decision})"
         )
     if answer.result != ACKNOWLEDGED:
-        raise errors.LifecycleError(f"{where}: {answer.result}: {answer.detail}")
+        how = f"{answer.result} by {answer.transport}: {answer.detail}"
+        raise errors.LifecycleError(f"{where}: its proxy is not stopped: {how}")
     return {"stopped": f"{where}: {answer.message} (by {answer.transport})"}
 
 

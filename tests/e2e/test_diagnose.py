@@ -258,13 +258,13 @@ def test_proxies_that_outlive_their_payload_are_named(place):
     image = place.node.charms.payload_image
     job = workloads.sleeper("kept", MODEL, image, seconds=1, annotations=classic)
     with place.applied(json.dumps(job)):
-        place.finds("finished pods", "doubtful", "its proxy still runs", timeout=120)
+        place.finds("finished pods", "doubtful", "is not complete", timeout=120)
     place.juju.config(APP, {"proxy-shutdown": False})
     # The action brings everything up to date.
     place.diagnose()
     job = workloads.sleeper("left", MODEL, image, seconds=1, annotations=workloads.CLASSIC)
     with place.applied(json.dumps(job)):
-        command = place.finds("finished pods", "broken", "its proxy still runs", timeout=120)
+        command = place.finds("finished pods", "broken", "is not complete", timeout=120)
         name = ("-l", "job-name=left", "-o", "jsonpath={.items[0].metadata.name}")
         pod = place.kubectl("get", "pods", "-n", MODEL, *name)
         place.juju.run(f"{APP}/0", "stop-proxy", {"pod": pod, "namespace": MODEL})

@@ -68,7 +68,7 @@ def test_proxy_that_outlives_the_work_is_not_ready(place):
     ):
         query = ("get", "pod", "-n", MODEL, "job", "--no-headers")
         seen = place.sees("1/2 NotReady", lambda: " ".join(place.kubectl(*query).split()))
-        place.leads("12-notready", "its proxy still runs", seen)
+        place.leads("12-notready", "is not complete", seen)
         place.juju.run(f"{APP}/0", "stop-proxy", {"pod": "job"})
         place.complete("job", MODEL)
 
@@ -371,7 +371,7 @@ def test_init_container_before_its_proxy_has_no_network(cni_node):
     place = world.Place(cni_node, "early")
     place.rows = ROWS
     place.juju.add_model()
-    place.shell.run("juju deploy istio-integrator --trust")
+    place.shell.run(pages_world.DEPLOY)
     place.juju.wait_for(APP, timeout=200)
     with place.broken(
         "an init container that connects, with a classic proxy and the CNI plugin",

@@ -106,8 +106,10 @@ def execute(container: ops.Container, argv: list[str], stdin: str | None = None)
         process = container.exec(argv, timeout=_ANSWER_SECONDS, stdin=stdin, working_dir="/")
         output, _ = process.wait_output()
     except ops.pebble.ExecError as error:  # pyright: ignore[reportUnknownVariableType]
-        stderr = str(cast("Any", error).stderr or "").strip()
-        raise errors.LifecycleError(f"the workload can't tell: {stderr[-200:]}") from error
+        # The program's last line says why it fails. What comes before may be warnings.
+        reason = str(cast("Any", error).stderr or "").strip().rpartition("\n")[-1]
+        reason = reason.removeprefix("sidecar-lifecycle: ")
+        raise errors.LifecycleError(f"the workload can't tell: {reason[:200]}") from error
     except ops.pebble.ChangeError as error:
         # A headline, one line for the only task, and its log.
         reason = error.err.splitlines()[-1].removeprefix("- ")

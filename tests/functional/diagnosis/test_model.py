@@ -95,22 +95,31 @@ def test_proxy_of_another_revision(world):
 
 MARK = "istio-integrator.charmhub.io/"
 ENDED = {"terminated": {"exitCode": 0, "finishedAt": "2026-01-01T00:00:00Z"}}
+NOT_PULLED = {"waiting": {"reason": "ImagePullBackOff"}}
 
 
 @pytest.mark.parametrize(
-    ("annotations", "agent", "stopping", "level"),
+    ("annotations", "states", "stopping", "level"),
     [
-        pytest.param({}, ENDED, True, "✗", id="not-stopped"),
-        pytest.param({}, ENDED, False, "✗", id="switched-off"),
-        pytest.param({f"{MARK}proxy-shutdown": "disabled"}, ENDED, True, "!", id="told-not"),
+        pytest.param({}, {}, True, "✗", id="not-stopped"),
+        pytest.param({}, {}, False, "✗", id="switched-off"),
+        pytest.param({f"{MARK}proxy-shutdown": "disabled"}, {}, True, "!", id="told-not"),
         pytest.param(
-            {f"{MARK}ignore-containers": "agent"}, RUNNING, True, "✗", id="ignored-one-runs"
+            {f"{MARK}ignore-containers": "agent"},
+            {"agent": RUNNING},
+            True,
+            "✗",
+            id="ignored-one-runs",
+        ),
+        pytest.param({}, {"istio-proxy": NOT_PULLED}, True, "!", id="never-started"),
+        pytest.param(
+            {"inject.istio.io/templates": "grpc-agent"}, {}, True, "!", id="without-envoy"
         ),
     ],
 )
-def test_proxy_that_outlives_its_payload(world, annotations, agent, stopping, level):
+def test_pod_that_is_not_complete_after_its_payload(world, annotations, states, stopping, level):
+    states = {"main": ENDED, "agent": ENDED, "istio-proxy": RUNNING, **states}
     ids = {"image": "x", "imageID": "x", "ready": False, "restartCount": 0}
-    states = {"main": ENDED, "agent": agent, "istio-proxy": RUNNING}
     statuses = [
         {"name": name, "state": state, "containerID": f"c://{name}", **ids}
         for name, state in states.items()
@@ -121,10 +130,13 @@ def test_proxy_that_outlives_its_payload(world, annotations, agent, stopping, le
         labels={"security.istio.io/tlsMode": "istio"},
         annotations={**INJECTED, **annotations},
         spec={"restartPolicy": "Never"},
-        status={"phase": "Running", "containerStatuses": statuses},
+        status={
+            "phase": "Pending" if NOT_PULLED in states.values() else "Running",
+            "containerStatuses": statuses,
+        },
     )
     world.options["proxy_shutdown"] = stopping
     found = world.says("finished pods")[0]
     assert found.level.value == level
-    assert f"{world.model}/job: its proxy still runs" in found.seen
+    assert f"{world.model}/job is not complete" in found.seen
     assert ("proxy-shutdown=true" in found.next) == (not stopping)

@@ -98,7 +98,7 @@ def test_stop_proxy_asks_the_workload(ctx, fake):
         ),
         pytest.param(
             {**RULED, "result": "timeout", "transport": "exec", "detail": "10 s"},
-            "alice/job-x: timeout: 10 s",
+            "alice/job-x: its proxy is not stopped: timeout by exec: 10 s",
             id="no-answer",
         ),
     ],
@@ -108,6 +108,19 @@ def test_stop_proxy_fails_with_the_reason(ctx, fake, answer, words):
     params = {"pod": "job-x", "namespace": "alice"}
     with pytest.raises(testing.ActionFailed, match=words):
         ctx.run(ctx.on.action("stop-proxy", params=params), stopping(answer))
+
+
+def test_stop_proxy_takes_no_warning_for_the_reason(ctx, fake):
+    fake_cluster.install_istio(fake)
+    stderr = (
+        '{"level": "warning", "message": "slow"}\nsidecar-lifecycle: kubeflow/x: 404 Not Found\n'
+    )
+    failing = testing.Exec((PROGRAM, "stop"), return_code=2, stderr=stderr)
+    container = workload()
+    container = dataclasses.replace(container, execs={*container.execs, failing})
+    with pytest.raises(testing.ActionFailed) as failed:
+        ctx.run(ctx.on.action("stop-proxy", params={"pod": "x"}), state(container))
+    assert failed.value.message == "the workload can't tell: kubeflow/x: 404 Not Found"
 
 
 def test_show_manifests_shows_what_is_ours(ctx, fake):

@@ -317,7 +317,8 @@ def _field(part: str, item: Object) -> bool:
     key, _, value = part.replace("!=", "=").partition("=")
     found: Any = item
     for step in key.split("."):
-        found = found.get(step, {})
+        found = found.get(step) or {}
+    found = found or ""
     return (found != value) if "!=" in part else (found == value)
 
 

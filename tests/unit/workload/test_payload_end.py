@@ -1,4 +1,4 @@
-"""When the work of a pod ended beside a proxy that runs."""
+"""When the work of a pod ended before its proxy."""
 
 import pytest
 from hypothesis import given
@@ -39,6 +39,10 @@ def test_container_that_is_ignored_does_not_keep_a_payload_from_its_end():
     agent = {"agent": running()}
     assert payload.ended_at(pod(others=agent, annotations=IGNORING)) == "2026-01-01T00:01:00Z"
     assert payload.ended_at(pod(others=agent), ignore=("agent",)) == "2026-01-01T00:01:00Z"
+
+
+def test_payload_ends_beside_a_proxy_that_never_started():
+    assert payload.ended_at(pod(proxy=waiting())) == "2026-01-01T00:01:00Z"
 
 
 def test_end_is_described_by_each_containers_exit_code():

@@ -159,6 +159,24 @@ CASES = [
         "RestartsAlways",
         id="proxy-restarts-always",
     ),
+    pytest.param(
+        pod(annotations={names.TEMPLATES: "grpc-agent"}),
+        "report",
+        "ProxyWithoutEnvoy",
+        id="proxy-without-envoy",
+    ),
+    pytest.param(
+        pod(running(), annotations={names.TEMPLATES: "grpc-agent"}),
+        "wait",
+        "PayloadRunning",
+        id="proxy-without-envoy-and-a-payload-that-runs",
+    ),
+    pytest.param(
+        pod(annotations={names.TEMPLATES: "sidecar,ours"}),
+        "stop",
+        "PayloadFinished",
+        id="proxy-of-another-template",
+    ),
     # The reverse failure.
     pytest.param(pod(running(), proxy=ended(0)), "report", "ProxyLost", id="lost-never"),
     pytest.param(
@@ -201,7 +219,35 @@ CASES = [
     ),
     pytest.param(pod(phase="Succeeded"), "ignore", "Ended", id="succeeded"),
     pytest.param(pod(phase="Failed"), "ignore", "Ended", id="failed"),
-    pytest.param(pod(phase="Pending"), "wait", "NotRunning", id="pending"),
+    # A kubelet's phase where a container has not started.
+    pytest.param(
+        pod(waiting("ContainerCreating"), proxy=waiting("ContainerCreating"), phase="Pending"),
+        "wait",
+        "PayloadWaiting",
+        id="pending-starts",
+    ),
+    pytest.param(
+        pod(proxy=waiting("ImagePullBackOff"), phase="Pending"),
+        "report",
+        "ProxyNotRunning",
+        id="pending-proxy-never-started",
+    ),
+    pytest.param(
+        pod(
+            others={"agent": waiting("ImagePullBackOff")},
+            annotations=annotated(ignore="agent"),
+            phase="Pending",
+        ),
+        "stop",
+        "PayloadFinished",
+        id="pending-ignored-container-never-started",
+    ),
+    pytest.param(
+        pod(waiting("ImagePullBackOff"), proxy=ended(1), phase="Pending"),
+        "report",
+        "ProxyLost",
+        id="pending-proxy-lost-before-the-payload-starts",
+    ),
     pytest.param(pod(phase="Unknown"), "wait", "NotRunning", id="unknown"),
     pytest.param(pod(phase=""), "wait", "NotRunning", id="no-phase"),
     pytest.param(

@@ -124,7 +124,7 @@ def test_stop_only_when_the_facts_allow_it(pod: types.Pod):
 
     by_name = {status.name: status.state for status in pod.status.containerStatuses}
     assert pod.metadata.deletionTimestamp is None
-    assert pod.status.phase == "Running"
+    assert pod.status.phase in ("Running", "Pending")
     assert set(by_name) == {container.name for container in pod.spec.containers}
     assert by_name["istio-proxy"].running is not None
     assert decision.containers
@@ -140,7 +140,7 @@ def _has_ended(pod: types.Pod) -> bool:
     payload = [each.name for each in pod.spec.containers if each.name != "istio-proxy"]
     return (
         pod.metadata.deletionTimestamp is None
-        and pod.status.phase == "Running"
+        and pod.status.phase in ("Running", "Pending")
         and pod.spec.restartPolicy != "Always"
         and by_name["istio-proxy"].running is not None
         and all(name in by_name and by_name[name].terminated is not None for name in payload)

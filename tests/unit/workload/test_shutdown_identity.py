@@ -9,7 +9,7 @@ import pytest
 from sidecar_lifecycle.decide import finished
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell import metrics
-from sidecar_lifecycle.shell.shutdown import stop
+from sidecar_lifecycle.shell.shutdown import reports, stop
 
 from integrator_contract.answers import Action
 from tests.unit.workload import pods
@@ -206,3 +206,44 @@ async def test_broken_pod_that_may_not_be_deleted_says_so(cluster: FakeApiserver
     )
     async with reconciler(cluster, replace_broken_pods=True):
         await until(lambda: event_reasons(cluster) == ["PodNotReplaced", "ProxyLost"])
+
+
+async def test_pod_part_of_whose_work_is_done_is_not_replaced(cluster: FakeApiserver):
+    helper = {"helper": pods.running()}
+    cluster.put("pods", finished_pod(others=helper, proxy=pods.ended(), ownerReferences=OWNED))
+    async with reconciler(cluster, replace_broken_pods=True):
+        await until(lambda: event_reasons(cluster) == ["PodNotReplaced", "ProxyLost"])
+        await asyncio.sleep(5)
+
+    assert len(cluster.all("pods")) == 1
+    messages = {each["reason"]: each["message"] for each in cluster.all("events")}
+    assert messages["PodNotReplaced"] == (
+        "The pod is not replaced: main succeeded, and a new pod would run it again."
+    )
+
+
+async def test_controller_whose_pods_lose_their_proxy_again_and_again_is_left(
+    cluster: FakeApiserver,
+):
+    def broken(number: int, owner: str) -> dict[str, Any]:
+        owned = [{"kind": "Job", "name": owner, "uid": owner, "controller": True}]
+        return finished_pod(
+            name=f"{owner}-{number}",
+            uid=f"{owner}-{number}",
+            main=pods.running(),
+            proxy=pods.ended(),
+            ownerReferences=owned,
+        )
+
+    async with reconciler(cluster, replace_broken_pods=True):
+        for number in range(reports.MOST_REPLACED):
+            cluster.put("pods", broken(number, "j"))
+            await until(lambda: cluster.all("pods") == [])
+        cluster.put("pods", broken(reports.MOST_REPLACED, "j"))
+        await until(lambda: "PodNotReplaced" in event_reasons(cluster))
+        cluster.put("pods", broken(0, "other"))
+        await until(lambda: len(cluster.all("pods")) == 1)
+        await asyncio.sleep(60)
+
+    assert [each["metadata"]["name"] for each in cluster.all("pods")] == ["j-3"]
+    assert event_reasons(cluster).count("PodNotReplaced") == 1

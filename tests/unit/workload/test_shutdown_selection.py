@@ -66,9 +66,7 @@ def is_selected(document: dict[str, Any]) -> bool:
 @given(documents())
 def test_whatever_is_stopped_or_reported_is_selected(document: dict[str, Any]):
     decision = finished.finished(msgspec.convert(document, types.Pod), finished.Policy())
-    if decision.action is Action.STOP or (
-        decision.action is Action.REPORT and document["status"]["phase"] == "Running"
-    ):
+    if decision.action in (Action.STOP, Action.REPORT):
         assert is_selected(document)
 
 
@@ -112,6 +110,19 @@ async def test_pods_without_a_sidecar_are_not_kept(cluster: FakeApiserver):
         await until(lambda: phase(cluster) == "Succeeded")
 
         assert controller.view.get("web") is None
+
+
+async def test_pods_without_a_node_are_not_kept(cluster: FakeApiserver):
+    queued = finished_pod(name="queued", uid="queued", phase="Pending", main=pods.waiting())
+    del queued["spec"]["nodeName"]
+    cluster.put("pods", queued)
+    async with reconciler(cluster) as controller:
+        await until(lambda: controller.pods.live)
+        assert len(controller.view) == 0
+
+        queued["spec"]["nodeName"] = "node-1"
+        cluster.put("pods", queued)
+        await until(lambda: controller.view.get("queued") is not None)
 
 
 async def test_pod_with_the_name_of_one_that_had_a_sidecar_has_it_forgotten(

@@ -30,12 +30,6 @@ async def cluster() -> AsyncIterator[FakeApiserver]:
         yield fake
 
 
-PENDING = pytest.mark.xfail(
-    reason="the kubelet calls such a pod Pending, and the reconciler watches Running pods only"
-)
-
-
-@PENDING
 async def test_payload_that_ended_without_its_proxy_is_reported_once(cluster: FakeApiserver):
     cluster.put("pods", finished_pod(proxy=pods.waiting("ErrImagePull")))
     async with reconciler(cluster):
@@ -46,6 +40,22 @@ async def test_payload_that_ended_without_its_proxy_is_reported_once(cluster: Fa
     (event,) = cluster.all("events")
     assert event["type"] == "Warning"
     assert "ErrImagePull" in event["message"] or "ImagePullBackOff" in event["message"]
+    assert event.get("count", 1) == 1
+    assert not opened(cluster)
+
+
+async def test_proxy_without_envoy_is_reported_once_and_never_asked_to_quit(
+    cluster: FakeApiserver,
+):
+    annotations = {"inject.istio.io/templates": "grpc-agent"}
+    cluster.put("pods", finished_pod(annotations=annotations))
+    async with reconciler(cluster):
+        await until(lambda: event_reasons(cluster) == ["ProxyWithoutEnvoy"])
+        await asyncio.sleep(3 * reports.START_WITHIN)
+
+    (event,) = cluster.all("events")
+    command = "kubectl -n kubeflow exec job-x -c istio-proxy -- bash -c 'kill 1'"
+    assert command in event["message"]
     assert event.get("count", 1) == 1
     assert not opened(cluster)
 
@@ -71,7 +81,6 @@ async def test_payload_that_runs_again_is_not_reported(cluster: FakeApiserver):
     assert event_reasons(cluster) == []
 
 
-@PENDING
 async def test_proxy_that_starts_after_the_report_is_stopped(cluster: FakeApiserver):
     cluster.put("pods", finished_pod(proxy=pods.waiting("ImagePullBackOff")))
     async with reconciler(cluster):

@@ -18,6 +18,12 @@ from sidecar_lifecycle.model import types
 
 from . import container_restart, payload, status_port
 
+_PROXYLESS = "grpc-agent"
+"""Istio's injection template whose proxy container has a pilot-agent without Envoy. That
+pilot-agent panics in its handler of /quitquitquit (pilot/cmd/pilot-agent/status/server.go calls
+SkipDrain of pkg/istio-agent/agent.go, which has no Envoy agent), and there is no administration
+port that a command could ask."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Policy(service.Rules):
@@ -120,7 +126,10 @@ def _judged(pod: types.Pod, policy: Policy) -> Iterator[Decision]:
     port = status_port.of(pod.metadata.annotations, policy.status_port)
     if port is None:
         yield decide(Action.REPORT, Reason.BAD_STATUS_PORT, f"{names.STATUS_PORT} is not a port")
-    if phase != "Running":
+    # A kubelet calls a pod Pending for as long as one of its containers has not started, such as a
+    # proxy whose image can't be pulled, whatever became of the others (getPhase in
+    # k8s.io/kubernetes/pkg/kubelet/kubelet_pods.go).
+    if phase not in ("Running", "Pending"):
         yield decide(Action.WAIT, Reason.NOT_RUNNING, f"the pod's phase is {phase or 'not known'}")
 
     unfinished = payload.unfinished(pod, selection.containers, clock_stepped=policy.clock_stepped)
@@ -136,8 +145,7 @@ def _judged(pod: types.Pod, policy: Policy) -> Iterator[Decision]:
         yield decide(
             Action.WAIT, Reason.NO_STATUS, f"{payload.some(missing, ', ')} has no status yet"
         )
-    if proxy is None or proxy.state.running is None or not proxy.containerID:
-        yield decide(Action.REPORT, Reason.PROXY_NOT_RUNNING, _not_running(proxy))
+    yield from _not_stoppable(pod, proxy, decide)
     assert port is not None
     assert proxy is not None
     yield dataclasses.replace(
@@ -176,6 +184,16 @@ def _proxy_gone(
     )
 
 
+def _not_stoppable(
+    pod: types.Pod, proxy: types.ContainerStatus | None, decide: _Decide
+) -> Iterator[Decision]:
+    """Yield why the proxy of a pod that is to be completed can't be stopped."""
+    if proxy is None or proxy.state.running is None or not proxy.containerID:
+        yield decide(Action.REPORT, Reason.PROXY_NOT_RUNNING, _not_running(proxy))
+    if _PROXYLESS in service.words(pod.metadata.annotations.get(names.TEMPLATES, "")):
+        yield decide(Action.REPORT, Reason.PROXY_WITHOUT_ENVOY, _without_envoy(pod))
+
+
 def _disrupted(pod: types.Pod) -> bool:
     """Return whether the kubelet is ending the whole pod, so that containers go in any order."""
     if pod.status.reason in ("Evicted", "DeadlineExceeded", "Preempting", "Terminated"):
@@ -189,7 +207,15 @@ def _disrupted(pod: types.Pod) -> bool:
 def _not_running(proxy: types.ContainerStatus | None) -> str:
     waiting = proxy.state.waiting if proxy is not None else None
     why = (waiting.reason if waiting else None) or "no reason given"
-    return f"the payload has ended, and the pod can't complete before its proxy runs ({why})"
+    return f"work finished, but {names.PROXY} is not running ({why}), so the pod cannot complete"
+
+
+def _without_envoy(pod: types.Pod) -> str:
+    meta = pod.metadata
+    return (
+        f"work finished, but only a signal ends the pilot-agent of template {_PROXYLESS}; run: "
+        f"kubectl -n {meta.namespace} exec {meta.name} -c {names.PROXY} -- bash -c 'kill 1'"
+    )
 
 
 def _holding(pod: types.Pod, selection: payload.Selection, policy: Policy) -> tuple[str, ...]:

@@ -189,7 +189,7 @@ def restarting(pod: types.Pod) -> Unfinished | None:
 def ended_at(
     pod: types.Pod, *, wait_for: tuple[str, ...] = (), ignore: tuple[str, ...] = ()
 ) -> str:
-    """Return when the payload ended for good beside a proxy that runs; empty while it has not.
+    """Return when the payload ended for good before its proxy; empty while it has not.
 
     Where every container is to be ignored, the end of all of them counts.
     """
@@ -197,7 +197,7 @@ def ended_at(
     proxy = known.get(names.PROXY)
     own = tuple(container for container in pod.spec.containers if container.name != names.PROXY)
     selected = select(pod, wait_for=wait_for, ignore=ignore).containers or own
-    if proxy is None or proxy.state.running is None or unfinished(pod, selected):
+    if proxy is None or proxy.state.terminated is not None or unfinished(pod, selected):
         return ""
     return last_end(pod, [container.name for container in selected])
 
@@ -206,6 +206,17 @@ def last_end(pod: types.Pod, containers: Collection[str]) -> str:
     """Return when the last of these containers ended; empty where none has, or says when."""
     ends = (each.state.terminated for name, each in statuses(pod).items() if name in containers)
     return max((end.finishedAt or "" for end in ends if end is not None), default="")
+
+
+def succeeded(pod: types.Pod) -> tuple[str, ...]:
+    """Return the containers beside the proxy that have ended with 0."""
+    return tuple(
+        name
+        for name, status in statuses(pod).items()
+        if name != names.PROXY
+        and status.state.terminated is not None
+        and status.state.terminated.exitCode == 0
+    )
 
 
 def describe(pod: types.Pod, containers: tuple[types.Container, ...]) -> str:

@@ -1,4 +1,4 @@
-"""Which proxies run though the work of their pod is done?"""
+"""Which pods are not complete though their work is done?"""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _COLLECTOR = "metrics-logger-and-collector"
 @registry.check(
     "finished pods",
     place=70,
-    question="which proxies run 30 s after their payload, and what the rules say; which of "
-    "[Katib's collectors](../how-to/kubeflow-kinds.md#katib) and proxies wait for each other",
+    question="which pods are not complete 30 s after their payload, and what the rules say; which "
+    "of [Katib's collectors](../how-to/kubeflow-kinds.md#katib) and proxies wait for each other",
     reads="the workload's own rules, pods that run to completion",
     symptoms=("12-notready",),
 )
@@ -54,16 +54,17 @@ def candidates(facts: Facts) -> list[cluster.Object]:
 
 
 def _may_have_ended(pod: cluster.Object) -> bool:
-    """Tell whether the workload's rules need to be asked: a container ended beside a proxy."""
+    """Tell whether the workload's rules need to be asked: a container ended before the proxy."""
     states = _states(pod, "containerStatuses")
-    proxy = states.pop(names.PROXY, {})
-    return "running" in proxy and any("terminated" in state for state in states.values())
+    proxy = states.pop(names.PROXY, None)
+    has_ended = proxy is None or "terminated" in proxy
+    return not has_ended and any("terminated" in state for state in states.values())
 
 
 def judge(
     answers: Iterable[ProxyAnswer], *, now: datetime.datetime, application: str, is_stopping: bool
 ) -> Iterable[Finding]:
-    """Judge the proxies that run though their payload has ended.
+    """Judge the pods that are not complete though their payload has ended.
 
     Args:
         answers: What the workload's rules say about pods.
@@ -81,7 +82,7 @@ def judge(
             count += 1
             seconds = int(age.total_seconds())
             seen = (
-                f"{namespace}/{name}: its proxy still runs {seconds} s "
+                f"{namespace}/{name} is not complete {seconds} s "
                 f"after its payload: {answer.message} ({answer.decision})"
             )
             if answer.decision is not Action.STOP:

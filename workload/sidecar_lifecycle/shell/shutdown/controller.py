@@ -145,7 +145,7 @@ class Controller:
             self._consider(self.view.update(change.object))
 
     def _gone(self, uid: str) -> None:
-        # Leaving the watch means that the phase is no longer Running: the proxy has ended, too.
+        # Leaving the watch means that the pod has succeeded, failed or gone: so has its proxy.
         tracked = self.view.remove(uid)
         if tracked is not None:
             self._stops.over(tracked)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import structlog
 
 from integrator_contract.reasons import Reason
-from sidecar_lifecycle.decide import finished
+from sidecar_lifecycle.decide import finished, payload
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell import metrics
 from sidecar_lifecycle.shell.kube import client, errors, events
@@ -26,6 +27,8 @@ START_WITHIN = 60.0
 """Seconds that a proxy may take to start after the payload has ended: its image is pulled."""
 FAILURES_BEFORE_EVENT = 3
 """Tries that may fail in silence; the log has each."""
+MOST_REPLACED = 3
+"""Pods of one owner that are deleted while the service runs."""
 
 
 class Reporter:
@@ -57,6 +60,8 @@ class Reporter:
         self._replace = replace_broken_pods
         self._unmatched = set(configured)
         self._settle = settle
+        self._replaced: Counter[str] = Counter()
+        """Pods deleted, by the UID of their controller."""
         self._after_a_while: dict[str, Callable[[Tracked], Coroutine[Any, Any, None]]] = {
             Reason.PROXY_LOST: self._lost,
             Reason.PROXY_NOT_RUNNING: self._not_running,
@@ -116,8 +121,12 @@ class Reporter:
         message = f"The pod has no network through the mesh: {decision.message}."
         with self._fence.around("report", pod):
             await self._recorder.record(pod, Reason.PROXY_LOST, message, "Warning")
-            if self._replace and _has_controller(pod):
-                await self._delete(pod)
+            owner = next(
+                (each.uid for each in pod.metadata.ownerReferences if each.controller), ""
+            )
+            if self._replace and owner and (why := await self._delete(pod, owner)):
+                message = f"The pod is not replaced: {why}."
+                await self._recorder.record(pod, Reason.POD_NOT_REPLACED, message, "Warning")
 
     async def _not_running(self, tracked: Tracked) -> None:
         await asyncio.sleep(START_WITHIN)
@@ -126,7 +135,20 @@ class Reporter:
             log.warning("proxy does not run", pod=tracked.name, reason=decision.message)
             self._once(tracked, Reason(decision.reason), f"{decision.message}.")
 
-    async def _delete(self, pod: types.Pod) -> None:
+    async def _delete(self, pod: types.Pod, owner: str) -> str:
+        """Delete a pod for its controller to replace, unless that repeats work or mends nothing.
+
+        Args:
+            pod: That has lost its proxy.
+            owner: The UID of its controller.
+
+        Returns:
+            Why the pod is left, if its owner must be told.
+        """
+        if done := payload.succeeded(pod):
+            return f"{payload.some(done, ', ')} succeeded, and a new pod would run it again"
+        if self._replaced[owner] >= MOST_REPLACED:
+            return f"{MOST_REPLACED} pods of the same controller were deleted for this already"
         meta = pod.metadata
         body = {
             "apiVersion": "v1",
@@ -141,12 +163,11 @@ class Reporter:
         except errors.KubeError as error:
             log.warning("broken pod not replaced", pod=meta.name, error=str(error))
             code = error.code if isinstance(error, errors.StatusError) else 0
-            if code in (401, 403):
-                message = "The pod is not replaced: missing permission to delete pods here."
-                await self._recorder.record(pod, Reason.POD_NOT_REPLACED, message, "Warning")
-            return
+            return "missing permission to delete pods here" if code in (401, 403) else ""
+        self._replaced[owner] += 1
         metrics.REPLACED.inc()
         log.info("broken pod deleted for its controller to replace", pod=meta.name)
+        return ""
 
 
 def end(tracked: Tracked) -> None:
@@ -154,7 +175,3 @@ def end(tracked: Tracked) -> None:
     if tracked.report is not None:
         tracked.report.cancel()
         tracked.report = None
-
-
-def _has_controller(pod: types.Pod) -> bool:
-    return any(owner.controller for owner in pod.metadata.ownerReferences)

@@ -21,9 +21,10 @@ from sidecar_lifecycle.shell.kube.fence import Fence
 
 log = structlog.get_logger(__name__)
 
-FIELDS = "status.phase=Running"
+FIELDS = "status.phase!=Succeeded,status.phase!=Failed,spec.nodeName!="
 """All that the server can tell: each container may have its own restartPolicy, and neither labels
-nor annotations are on every pod with a proxy (`istioctl kube-inject`, Istio's gRPC agent)."""
+nor annotations are on every pod with a proxy (`istioctl kube-inject`, Istio's gRPC agent). A pod
+whose work is over can be Pending; one without a node has not begun, and there may be many."""
 ASK_AGAIN = 60.0
 """Seconds after which something that was forbidden is tried again."""
 
@@ -32,13 +33,13 @@ _ANNOTATIONS = (
     names.WAIT_FOR_CONTAINERS,
     names.IGNORE_CONTAINERS,
     names.PROXY_SHUTDOWN,
+    names.TEMPLATES,
 )
 _CONDITIONS = ("DisruptionTarget", "AllContainersRestarting")
 # One for all pods, so nobody may change them.
 _RUNS = types.ContainerState(running=types.Running())
 _NO_LABELS: dict[str, str] = {}
 _NOTHING: list[Any] = []
-_OWNED = [types.OwnerReference(controller=True)]
 
 OnPod = Callable[[watch.Change[types.Pod]], None]
 
@@ -101,7 +102,7 @@ class Namespaces:
 
 
 class Pods:
-    """Watches running pods whose proxy can be stopped for good, cluster-wide or per namespace."""
+    """Watches unfinished pods whose proxy can be stopped, cluster-wide or per namespace."""
 
     def __init__(
         self,
@@ -229,8 +230,11 @@ def compact(pod: types.Pod) -> None:
     } or _NO_LABELS
     meta.namespace = sys.intern(meta.namespace or "")
     meta.creationTimestamp = None
-    # Who owns the pod does not matter, whether somebody will replace it does.
-    meta.ownerReferences = _OWNED if any(o.controller for o in meta.ownerReferences) else _NOTHING
+    meta.ownerReferences = [
+        types.OwnerReference(uid=owner.uid, controller=True)
+        for owner in meta.ownerReferences
+        if owner.controller
+    ] or _NOTHING
     if spec.nodeName:
         spec.nodeName = sys.intern(spec.nodeName)
     for container in (*spec.containers, *spec.initContainers):
@@ -254,6 +258,8 @@ def _compact_status(status: types.ContainerStatus) -> None:
     state = status.state
     if state.running is not None and state.terminated is None:
         status.state = _RUNS
+    elif state.waiting is not None and state.waiting.reason:
+        state.waiting.reason = sys.intern(state.waiting.reason)
 
 
 @functools.lru_cache

@@ -188,8 +188,9 @@ class _Attempt:
         if done.exit_code == 0:
             self.on_sent()
             return Outcome(Result.ACKNOWLEDGED, way)
-        output = (done.stderr or done.stdout).strip()[-200:]
-        return Outcome(Result.REFUSED, way, f"exit code {done.exit_code}: {output}")
+        # What comes before the last line may be a warning.
+        reason = (done.stderr.strip() or done.stdout.strip()).rpartition("\n")[-1]
+        return Outcome(Result.REFUSED, way, f"exit code {done.exit_code}: {reason[-200:]}")
 
     async def _changed(self, way: Transport) -> Outcome | None:
         meta = self.pod.metadata
