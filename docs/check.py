@@ -46,6 +46,14 @@ SHAPES = {
 }
 """Words and shapes that no message, option or action has, and what to write instead."""
 
+_REFUSED = {
+    r"\bjuju wait-for\b": "Juju 4.0 has no wait-for",
+    r"\bjuju deploy (?:\.|[^\s`]*/[^\s`]*)(?<!\.charm)(?<!\.yaml)(?=[\s`]|$)": (
+        "Juju 3.6 and 4.0 deploy a packed .charm file, and no folder"
+    ),
+}
+"""Commands that Juju refuses, by expression, and why."""
+
 
 def unplain(texts: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Find what messages and descriptions should not say.
@@ -70,6 +78,18 @@ def misplaced(texts: Iterable[tuple[str, str, str]]) -> Iterator[str]:
         found = _COMMAND.search(text) if is_seen and kind in ("status", "part") else None
         if found and not text[: found.start()].endswith(("run: ", " to ")):
             yield f"{where}: {text!r}: write CONDITION; run: COMMAND; MORE"
+
+
+def refused(where: str, page: str) -> Iterator[str]:
+    """Find commands of a page that Juju 3.6 or 4.0 refuses.
+
+    Args:
+        where: The page's name.
+        page: Its text.
+    """
+    for shape, why in _REFUSED.items():
+        for found in re.finditer(shape, page):
+            yield f"{where}: {found[0]!r}: {why}"
 
 
 def absent(where: str, page: str, tests: Collection[str], root: pathlib.Path) -> Iterator[str]:
@@ -151,6 +171,7 @@ def all_of(root: pathlib.Path) -> Iterator[str]:
     for page in sorted([*root.glob("*.md"), *(root / "docs").rglob("*.md")]):
         where, text = page.relative_to(root).as_posix(), page.read_text()
         yield from absent(where, text, tests, root)
+        yield from refused(where, text)
         if page.parent.name == "explanation" and page.name not in _NO_PROMISES:
             yield from unheld(where, text)
     symptoms = root / "docs/how-to/symptoms.md"

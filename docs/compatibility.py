@@ -50,9 +50,8 @@ def table(root: pathlib.Path) -> str:
             ),
             (
                 "Juju",
-                f"none; a stand-in that follows {state.JUJU_VERSION}",
-                juju.removeprefix("juju >= ") + " and newer, by the scenarios of"
-                " `tests/integration`",
+                f"4.0.15, once by hand; otherwise a stand-in that follows {state.JUJU_VERSION}",
+                juju.removeprefix("juju >= ") + " and newer",
             ),
         ],
     )

@@ -25,7 +25,6 @@ juju() {
   shift
   case $command in
     ssh) kubectl exec -n "$MODEL" "${1/\//-}" -c charm -- "${@:2}"; return ;;
-    deploy) set -- "$@" --resource lifecycle-image=workload ;;
   esac
   "$PYTHON" -m testbed --name "$TESTBED" juju "$command" -m "$MODEL" "$@"
 }
@@ -42,18 +41,20 @@ class Shell:
     """Runs commands of pages in a model of another name.
 
     Args:
-        testbed: Where.
+        node: Where.
         model: Its name.
         changes: What else is called otherwise there.
     """
 
-    def __init__(self, testbed, model, changes):
-        self._testbed = testbed
+    def __init__(self, node, model, changes):
+        self._testbed = node.testbed
         self._model = model
         self._changes = {
             "-n kubeflow ": f"-n {model} ",
             ".kubeflow:": f".{model}:",
             ".kubeflow.": f".{model}.",
+            "./build/istio-integrator.charm": str(node.charms.integrator.path),
+            "lifecycle-image=IMAGE": "lifecycle-image=workload",
             CURL: 'python3 -c "$CALLER" -s',
             **changes,
         }
@@ -101,7 +102,7 @@ class Page(Shell):
     """
 
     def __init__(self, place, name, changes):
-        super().__init__(place.node.testbed, place.juju.model, changes)
+        super().__init__(place.node, place.juju.model, changes)
         _, *parts = SECTION.split((ROOT / f"docs/how-to/{name}.md").read_text())
         self.sections = {
             title: found

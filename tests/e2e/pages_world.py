@@ -35,7 +35,7 @@ class Place(world.Place):
         service = ("get", "service", "-n", istio.INGRESS, istio.GATEWAY)
         address = node.testbed.kubectl(*service, "-o", "jsonpath={.spec.clusterIP}").stdout
         super().__init__(node, bootstrap.juju(node.testbed, model), address)
-        self.shell = pages.Shell(node.testbed, model, changes)
+        self.shell = pages.Shell(node, model, changes)
         self.image = node.charms.payload_image
 
     def run(self, block, folder=pages.ROOT):
@@ -196,16 +196,19 @@ def worker(name, namespace, image, *beside, seconds=1):
     return workloads.pod(name, namespace, body)
 
 
+(DEPLOY,) = pages.told("test_command_of_the_readme_brings_the_model_into_the_mesh")
+"""README.md's command."""
+
+
 def installed(node, model):
     """A model with applications, in which README.md's command was typed, and how long it took."""
-    (deploy,) = pages.told("test_command_of_the_readme_brings_the_model_into_the_mesh")
     place = Place(node, model)
     place.juju.add_model()
     place.apply(*applications(model, place.image))
     for each in ("deployment/ml-pipeline", "deployment/kfp-ui", "statefulset/kfp-api"):
         place.kubectl("rollout", "status", "-n", model, each, "--timeout=120s")
     begin = time.monotonic()
-    place.shell.run(deploy)
+    place.shell.run(DEPLOY)
     place.says("istio-system/istiod", 240)
     place.shown = time.monotonic() - begin
     place.says("3/3 pods in mesh", 240)

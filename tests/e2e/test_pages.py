@@ -231,7 +231,7 @@ def test_page_about_cleaning_up_leaves_sidecars_until_the_restart(node, blocks):
     place.juju.add_model()
     untouched = place.labels(model)
     try:
-        place.shell.run("juju deploy istio-integrator --trust")
+        place.shell.run(pages_world.DEPLOY)
         place.juju.wait_for(APP, timeout=200)
         app = diagnose_world.deployment("app", model, place.image, pages_world.FOR_EVER)
         place.apply(app, pages_world.worker("running", model, place.image, seconds=20))
@@ -248,7 +248,7 @@ def test_page_about_cleaning_up_leaves_sidecars_until_the_restart(node, blocks):
         place.run(stopped)
         place.complete("running", model)
 
-        deploy, remove = again.splitlines()
+        deploy, _, remove = again.strip().rpartition("\n")
         place.shell.run(deploy)
         place.juju.wait_for(APP, timeout=200)
         place.juju.remove_application(APP, force=True)

@@ -33,7 +33,7 @@ def deployed(node):
     found = pages_world.Place(node, MODEL)
     found.juju.add_model()
     found.serve([*world.CONSUMERS])
-    found.shell.run("juju deploy istio-integrator --trust")
+    found.shell.run(pages_world.DEPLOY)
     found.says("1/1 pods in mesh", 240)
     yield found
     found.juju.destroy_model(force=True)

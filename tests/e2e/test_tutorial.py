@@ -50,7 +50,9 @@ def sections(output: str) -> dict[str, tuple[float, str]]:
 
 def test_the_tutorial_leads_from_an_empty_machine_to_a_finished_training_job(testbed, capsys):
     commands = script(PAGE.read_text())
-    commands = commands.replace("python -m testbed", f"python -m testbed --name {testbed.name}")
+    commands = re.sub(
+        r'python -m testbed(?=[ "])', f"python -m testbed --name {testbed.name}", commands
+    )
     assert commands.count(testbed.name) == 2, "the page's aliases are not as expected"
 
     done = subprocess.run(

@@ -46,6 +46,22 @@ def test_test_that_is_gone_is_found(check, tmp_path, page, wrong):
 @pytest.mark.parametrize(
     ("page", "wrong"),
     [
+        ("juju deploy . --trust", 1),
+        ("juju deploy ./istio-integrator", 1),
+        ("Run `juju deploy testbed/charms/webapp`.", 1),
+        ("juju wait-for application a", 1),
+        ("juju deploy ./build/a.charm --trust", 0),
+        ("juju deploy ./bundle.yaml", 0),
+        ("juju deploy istio-k8s --resource a=b/c", 0),
+    ],
+)
+def test_command_that_juju_refuses_is_found(check, page, wrong):
+    assert len(list(check["refused"]("page.md", page))) == wrong
+
+
+@pytest.mark.parametrize(
+    ("page", "wrong"),
+    [
         ("It never does.", 1),
         ("Some words.\n\n- it never does;\n- it does", 1),
         ("It never does (`test_it`).", 0),

@@ -93,9 +93,11 @@ class Charm:
 
     def deployed(self, arguments: argparse.Namespace) -> str:
         """What is wrong with a deployment of this charm."""
-        named = [pair.partition("=")[0] for pair in arguments.resource]
-        if not {*named} <= {*self.metadata["resources"]}:
+        named = {pair.partition("=")[0] for pair in arguments.resource}
+        if not named <= {*self.metadata["resources"]}:
             return f"there is no resource {named}"
+        if arguments.charm.endswith(".charm") and named != {*self.metadata["resources"]}:
+            return "local charm missing OCI images"
         return self.configured(arguments.config)
 
 
@@ -162,6 +164,8 @@ def test_commands_are_found_at_all(commands):
         ("juju integrate a:ingress istio-integrator:ingress", ""),
         ("juju deploy istio-integrator --force-it", "--force-it"),
         ("juju deploy istio-integrator --resource image=a", "there is no resource"),
+        ("juju deploy ./istio-integrator.charm --trust", "missing OCI images"),
+        ("juju deploy ./istio-integrator.charm --resource lifecycle-image=a", ""),
         ("juju wait-for application istio-integrator", "Juju has no"),
         ("juju download istio-integrator --revision=1", "--revision"),
     ],

@@ -71,14 +71,14 @@ def test_profile_that_is_claimed_is_run_by_the_tests_that_are_named(compatibilit
     assert all(line in tried for line in (min(profiles.NATIVE), max(profiles.NATIVE)))
 
 
-def test_juju_is_claimed_as_expected_only(compatibility):
+def test_juju_is_claimed_as_it_was_tried(compatibility):
     tried, expected = rows(compatibility["table"](ROOT))["Juju"]
     (juju,) = (
         each
         for each in yaml.safe_load((ROOT / "metadata.yaml").read_text())["assumes"]
         if "juju" in each
     )
-    assert tried.startswith("none; ")
+    assert "once by hand" in tried
     assert expected.startswith(juju.removeprefix("juju >= "))
 
 
