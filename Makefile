@@ -92,10 +92,7 @@ e2e: setup  ## Tests on a real node with a real istiod and Envoy, as root
 
 integration: python  ## Scenarios on a real Juju: CHARM, LIFECYCLE_IMAGE, a bootstrapped controller
 	@environment=$$($(PY) -m testbed.environments integration) \
-		&& $$environment/bin/python -m pytest tests/integration
-	@environment=$$($(PY) -m testbed.environments integration-operator) \
-		&& $$environment/bin/python -m pytest -c tests/integration/pytest.ini --asyncio-mode=auto \
-			tests/integration/operator
+		&& $$environment/bin/python -m pytest -c tests/integration/pytest.ini tests/integration
 
 bench: setup  ## Measure; prints figures next to what they are compared with
 	@for file in bench/bench_*.py; do $(PY) $$file || exit 1; done

@@ -1,4 +1,4 @@
-"""The scenarios for a real Juju fit the libraries that they are written for."""
+"""The scenarios for a real Juju fit the library that they are written for."""
 
 import json
 import os
@@ -12,17 +12,6 @@ from testbed import environments
 
 ROOT = pathlib.Path(__file__).parents[2]
 TIER = ROOT / "tests" / "integration"
-PARTS = [
-    pytest.param("integration", TIER / "test_charm.py", [], 9, id="jubilant"),
-    pytest.param(
-        "integration-operator",
-        TIER / "operator",
-        ["-c", TIER / "pytest.ini", "--asyncio-mode=auto"],
-        3,
-        id="pytest-operator",
-        marks=pytest.mark.long,
-    ),
-]
 
 
 def run(*command, **how):
@@ -33,21 +22,23 @@ def run(*command, **how):
     return done.stdout
 
 
-@pytest.mark.parametrize(("environment", "tests", "options", "at_least"), PARTS)
-def test_scenarios_are_collected(environment, tests, options, at_least):
-    python = environments.ensure(environment) / "bin" / "python"
-    out = run(python, "-m", "pytest", *options, "--collect-only", "-q", tests, cwd=ROOT)
-    assert len([line for line in out.splitlines() if "::test_" in line]) >= at_least
+@pytest.fixture(scope="module")
+def environment() -> pathlib.Path:
+    return environments.ensure("integration")
 
 
-@pytest.mark.parametrize(("environment", "tests", "options", "at_least"), PARTS)
-def test_scenarios_are_typed_as_the_libraries_are(environment, tests, options, at_least, tmp_path):
-    folder = environments.ensure(environment)
+def test_scenarios_are_collected(environment):
+    options = ["-c", TIER / "pytest.ini", "--collect-only", "-q"]
+    out = run(environment / "bin" / "python", "-m", "pytest", *options, TIER, cwd=ROOT)
+    assert len([line for line in out.splitlines() if "::test_" in line]) >= 13
+
+
+def test_scenarios_are_typed_as_the_libraries_are(environment, tmp_path):
     config = {
         # Absolute paths would be left out, with no more than a word of warning.
-        "include": [os.path.relpath(each, tmp_path) for each in (tests, TIER / "conftest.py")],
-        "venvPath": str(folder.parent),
-        "venv": folder.name,
+        "include": [os.path.relpath(TIER, tmp_path)],
+        "venvPath": str(environment.parent),
+        "venv": environment.name,
         "pythonVersion": "3.11",
         "typeCheckingMode": "standard",
     }

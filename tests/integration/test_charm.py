@@ -14,6 +14,8 @@ import pytest
 APP = "istio-integrator"
 CERTIFICATES = "self-signed-certificates"
 WEB = "kubeflow-volumes"
+MANY = 30
+"""Applications that are related at once."""
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +28,13 @@ def juju() -> Iterator[jubilant.Juju]:
 
 def kubectl(*arguments: str) -> dict[str, Any]:
     """Ask the cluster that the controller runs on."""
-    command = ["kubectl", "--output=json", *arguments]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return json.loads(kubectl_text("--output=json", *arguments))
+
+
+def kubectl_text(*arguments: str) -> str:
+    """Have kubectl do something in that cluster, and return what it prints."""
+    command = ["kubectl", *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def model_of(juju: jubilant.Juju) -> str:
@@ -107,6 +114,7 @@ def test_certificate_of_a_relation_reaches_the_gateway(juju: jubilant.Juju, depl
     def has_certificate(status: jubilant.Status) -> bool:
         if not jubilant.all_active(status, deployed):
             return False
+        # The Secret lies in the gateway's namespace.
         manifests = juju.run(f"{deployed}/0", "show-manifests").results["manifests"]
         return "kubernetes.io/tls" in manifests
 
@@ -131,7 +139,8 @@ def test_bad_option_blocks_and_names_itself(juju: jubilant.Juju, deployed: str):
     juju.config(deployed, {"job-sidecars": "sideways"})
     status = juju.wait(lambda status: jubilant.all_blocked(status, deployed))
     assert "job-sidecars" in status.apps[deployed].app_status.message
-    juju.config(deployed, reset="job-sidecars")
+    # Juju 4.0 runs no hook after a reset, so the default is set.
+    juju.config(deployed, {"job-sidecars": "auto"})
     juju.wait(settled(deployed), error=jubilant.any_error)
 
 
@@ -175,7 +184,7 @@ def test_model_goes_into_ambient_mode_and_back(juju: jubilant.Juju, deployed: st
     juju.wait(lambda _: f"{WEB}-0" in sidecars(juju))
     assert namespace_labels(juju) == before
     assert not redirected(juju)
-    juju.config(deployed, reset="mesh-mode")
+    juju.config(deployed, {"mesh-mode": "auto"})
     juju.wait(settled(deployed), error=jubilant.any_error)
 
 
@@ -205,17 +214,81 @@ def test_units_come_and_go_and_one_acts(juju: jubilant.Juju, deployed: str):
     )
 
 
+def unit_pods(juju: jubilant.Juju) -> dict[str, dict[str, Any]]:
+    """Return the pods of the model's units by name: Juju's charm-init is in no other."""
+    return {
+        pod["metadata"]["name"]: pod
+        for pod in kubectl("--namespace", model_of(juju), "get", "pods")["items"]
+        if any(each["name"] == "charm-init" for each in pod["spec"].get("initContainers", []))
+    }
+
+
+def test_unit_whose_pod_is_recreated_comes_back_with_its_charm_first(
+    juju: jubilant.Juju, deployed: str
+):
+    """Juju takes the first container of a unit's pod for the charm's, also where sidecars hold."""
+    name = f"{WEB}-0"
+    before = unit_pods(juju)[name]["metadata"]["uid"]
+    kubectl_text("--namespace", model_of(juju), "delete", "pod", name)
+
+    def has_returned(status: jubilant.Status) -> bool:
+        pod = unit_pods(juju).get(name)
+        return (
+            pod is not None
+            and pod["metadata"]["uid"] != before
+            and jubilant.all_active(status, deployed, WEB)
+            and jubilant.all_agents_idle(status, deployed, WEB)
+        )
+
+    juju.wait(has_returned)
+    assert name in sidecars(juju)
+    first = {name: pod["spec"]["containers"][0]["name"] for name, pod in unit_pods(juju).items()}
+    assert set(first.values()) == {"charm"}, first
+
+
+def test_thirty_relations_at_once_are_all_served(juju: jubilant.Juju, deployed: str):
+    """Notices of the workload overtake relation hooks that wait."""
+    names = [f"volumes-{number}" for number in range(MANY)]
+    for name in names:
+        juju.deploy(WEB, name, trust=True, num_units=1)
+    juju.wait(settled(*names), timeout=60 * 60)
+    for name in names:
+        juju.integrate(f"{deployed}:ingress", f"{name}:ingress")
+
+    def are_served(status: jubilant.Status) -> bool:
+        # One more is of the scenario above.
+        routes = f"{MANY + 1} routes"
+        return settled(deployed)(status) and routes in status.apps[deployed].app_status.message
+
+    juju.wait(are_served, error=jubilant.any_error)
+    juju.remove_application(*names)
+    juju.wait(lambda status: not {*names} & {*status.apps}, timeout=60 * 60)
+    juju.wait(settled(deployed), error=jubilant.any_error)
+
+
+def owned(juju: jubilant.Juju, app: str) -> list[dict[str, Any]]:
+    """List the objects that the charm made."""
+    owner = f"istio-integrator.charmhub.io/owner={model_of(juju)}.{app}"
+    kinds = "mutatingwebhookconfigurations,clusterroles,configmaps,deployments"
+    return kubectl("get", kinds, "--all-namespaces", f"--selector={owner}")["items"]
+
+
+def test_application_that_was_removed_by_force_recovers_when_it_is_deployed_again(
+    juju: jubilant.Juju, deployed: str, charm: pathlib.Path, resources: dict[str, str]
+):
+    juju.remove_application(deployed, force=True)
+    juju.wait(lambda status: deployed not in status.apps)
+    juju.deploy(charm, deployed, resources=resources, trust=True)
+    juju.wait(settled(deployed), error=jubilant.any_error)
+    labels = namespace_labels(juju)
+    assert labels.get("istio-injection") == "enabled" or "istio.io/rev" in labels
+    assert owned(juju, deployed)
+
+
 def test_removed_charm_leaves_the_cluster_as_it_was(juju: jubilant.Juju, deployed: str):
     juju.remove_application(deployed)
     juju.wait(lambda status: deployed not in status.apps)
     labels = namespace_labels(juju)
     assert "istio-injection" not in labels
     assert "istio.io/rev" not in labels
-    owner = f"istio-integrator.charmhub.io/owner={model_of(juju)}.{deployed}"
-    left = kubectl(
-        "get",
-        "mutatingwebhookconfigurations,clusterroles,configmaps,deployments",
-        "--all-namespaces",
-        f"--selector={owner}",
-    )
-    assert left["items"] == []
+    assert owned(juju, deployed) == []
