@@ -7,7 +7,8 @@ import ops
 import pytest
 from ops import testing
 
-from tests.unit.charm import fake_cluster
+import charm
+from tests.unit.charm import fake_cluster, ingress_world
 from tests.unit.charm.charm_world import command, joins, state, status, workload
 
 
@@ -87,6 +88,35 @@ def test_pebble_events_bring_about_the_same(ctx, fake):
         assert isinstance(status(ctx, state(container), event), testing.WaitingStatus)
         fake_cluster.install_istio(fake)
         assert isinstance(status(ctx, state(container), event), testing.ActiveStatus)
+
+
+def test_notices_before_relation_hooks_and_hooks_that_run_twice_do_no_harm(fake, monkeypatch):
+    """Juju 4.0 runs config-changed twice, and notices overtake the hooks of relations."""
+    ingress_world.connect(fake, monkeypatch)
+    related = ingress_world.route()
+    notice = testing.Notice("istio-integrator.charmhub.io/mesh")
+    container = dataclasses.replace(workload(), notices=[notice])
+    gateway = {"gateway_service": "istio-ingress/istio-ingressgateway", "hosts": "a.example"}
+    given = state(container, strict_ingress_auth=False, **gateway)
+    out = dataclasses.replace(given, relations={related})
+    ctx = testing.Context(charm.IstioIntegrator)
+    for _ in range(4):
+        container = out.get_container("lifecycle")
+        out = ctx.run(ctx.on.pebble_custom_notice(container, notice), out)
+    (served,) = [each for each in fake.objects.values() if each["kind"] == "VirtualService"]
+    assert [entry["name"] for entry in served["spec"]["http"]]
+    shown = out.unit_status
+    fake.writes.clear()
+    for event in (
+        ctx.on.relation_created,
+        ctx.on.relation_changed,
+        ctx.on.relation_changed,
+    ):
+        out = ctx.run(event(out.get_relation(related.id)), out)
+    for _ in range(2):
+        out = ctx.run(ctx.on.config_changed(), out)
+    assert fake.writes == []
+    assert out.unit_status == shown
 
 
 def _checks() -> ops.pebble.Layer:

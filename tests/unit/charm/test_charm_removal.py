@@ -38,6 +38,20 @@ def test_removal_leaves_the_cluster_as_it_was(ctx, fake):
     assert _objects(fake) == before
 
 
+def test_application_that_was_removed_by_force_recovers_when_it_is_deployed_again(ctx, fake):
+    """Juju 4.0.15 runs no hook then, and leaves the StatefulSet and the ClusterRole."""
+    fake_cluster.install_istio(fake)
+    before = _objects(fake)
+    ctx.run(ctx.on.start(), state())
+    left = _objects(fake)
+    for event in (ctx.on.install(), ctx.on.config_changed(), ctx.on.start()):
+        out = ctx.run(event, state())
+    assert out.unit_status.name == "active"
+    assert _objects(fake) == left
+    ctx.run(ctx.on.remove(), state(units=0))
+    assert _objects(fake) == before
+
+
 def _objects(fake) -> list[str]:
     found = []
     for obj in fake.objects.values():
