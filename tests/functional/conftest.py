@@ -10,7 +10,7 @@ import pytest
 from lightkube.config.kubeconfig import KubeConfig, SingleConfig
 from lightkube.config.models import User
 from lightkube.models.meta_v1 import ObjectMeta
-from lightkube.resources.core_v1 import Namespace
+from lightkube.resources.core_v1 import Namespace, Node, NodeStatus
 
 from testbed import cluster
 from tests import parsed_once, rights
@@ -97,3 +97,16 @@ def namespace(client: lightkube.Client) -> Iterator[str]:
     client.create(Namespace(metadata=ObjectMeta(name=name)))
     yield name
     client.delete(Namespace, name)
+
+
+@pytest.fixture(scope="module")
+def unreachable_node(client: lightkube.Client) -> Iterator[None]:
+    """A node of the name that pods of `pods.pod_json` have, whose kubelet does not answer."""
+    client.create(Node(metadata=ObjectMeta(name="node-1")))
+    kubelet = {
+        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": 1}},
+    }
+    client.patch(NodeStatus, "node-1", {"status": kubelet})
+    yield
+    client.delete(Node, "node-1")

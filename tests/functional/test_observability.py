@@ -175,6 +175,7 @@ def scraped(model, port, server):
     return prometheus.jobs(application, [unit])
 
 
+@pytest.mark.usefixtures("unreachable_node")
 async def test_every_query_of_the_dashboard_has_an_answer(world, client, kubeconfig, tmp_path):
     model = world.namespace
     await world.workload("Deployment", "late")

@@ -1,4 +1,4 @@
-"""The reconciler against a real apiserver; there is no node, so nothing answers a stop."""
+"""The reconciler against a real apiserver; no kubelet runs, so nothing answers a stop."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ from tests.unit.workload import pods
 
 Cluster = lightkube.Client
 
+pytestmark = pytest.mark.usefixtures("unreachable_node")
+
 
 @pytest.fixture
 def account(client: Cluster, namespace: str) -> str:
@@ -57,7 +59,9 @@ def create(client: Cluster, body: dict[str, Any]) -> None:
     body["spec"]["containers"] = [
         {**each, "image": "localhost/none:1"} for each in body["spec"]["containers"]
     ]
-    body["spec"].pop("nodeName")
+    # No kubelet runs: nothing may evict the pod for that, and nothing confirms its end.
+    body["spec"]["tolerations"] = [{"operator": "Exists"}]
+    body["spec"]["terminationGracePeriodSeconds"] = 0
     client.create(Pod.from_dict(body))
     report(client, body["metadata"]["namespace"], body["metadata"]["name"], status)
 
