@@ -83,7 +83,7 @@ def deploy(api: cluster.Cluster, model: str, application: str = "istio-integrato
 
 
 def delete(api: cluster.Cluster, model: str, application: str = "istio-integrator") -> None:
-    """Delete them, as Juju does when it removes an application by force."""
+    """Delete them, as Juju does once an application is removed."""
     stateful_set = {"name": application, "namespace": model}
     api.delete({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": stateful_set})
     role = {"name": f"{model}-{application}"}

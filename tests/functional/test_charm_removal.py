@@ -1,6 +1,10 @@
 """The whole charm on a real API server: what it writes, and leaves behind: nothing."""
 
 import json
+import os
+import pathlib
+import runpy
+import subprocess
 import uuid
 from typing import Any
 
@@ -15,6 +19,8 @@ from istio_integrator.kube import manifests
 from tests import waiting
 from tests.functional import charm_runs
 
+ROOT = pathlib.Path(__file__).parents[2]
+COMMANDS = runpy.run_path(str(ROOT / "docs/commands.py"))
 IGNORED_KINDS = {"Pod", "Event", "Lease", "EndpointSlice", "Node"}
 
 
@@ -142,6 +148,46 @@ def test_application_that_is_removed_by_force_leaves_labels_which_the_next_one_i
     assert holder() is None
     for name in (other, profile):
         api.delete({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+
+
+def test_commands_of_the_page_remove_what_a_forced_removal_left(api, namespace, control_plane):
+    """docs/how-to/clean-up.md: Juju has run no hook, and left its own objects."""
+    waiting.eventually(lambda: api.get(charm_cluster.CONFIG_MAP, "kube-root-ca.crt", namespace))
+    profile = f"{namespace}-alice"
+    metadata = {"name": profile, "labels": {"app.kubernetes.io/part-of": "kubeflow-profile"}}
+    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    untouched = marks(api, namespace), marks(api, profile)
+    charm_runs.deploy(api, namespace)
+    charm_runs.run("start", namespace)
+    own = manifests.Manifests(api, model=namespace, application="istio-integrator")
+    assert own.owned()
+    assert marks(api, profile) != untouched[1]
+    objects, labels, of_juju = (
+        block.text
+        for block in COMMANDS["blocks"](ROOT)
+        if "test_commands_of_the_page_remove_what_a_forced_removal_left" in block.what
+    )
+
+    def run(block):
+        environment = {**os.environ, **control_plane.environment}
+        commands = f"set -eo pipefail\n{block.replace('kubeflow', namespace)}"
+        subprocess.run(["bash", "-c", commands], env=environment, check=True)
+
+    run(objects)
+    assert own.owned() == []
+    run(labels)
+    assert (marks(api, namespace), marks(api, profile)) == untouched
+    run(of_juju)
+    assert api.list(charm_cluster.STATEFUL_SET, namespace=namespace) == []
+    role = charm_cluster.kind("rbac.authorization.k8s.io/v1", "ClusterRole")
+    assert api.get(role, f"{namespace}-istio-integrator") is None
+    api.delete({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": profile}})
+
+
+def marks(api, namespace) -> tuple[Any, Any]:
+    """Labels and annotations of a namespace."""
+    metadata = api.get(charm_cluster.NAMESPACE, namespace)["metadata"]
+    return metadata.get("labels"), metadata.get("annotations")
 
 
 @pytest.mark.parametrize("verb", ["remove", "upgrade_charm"])

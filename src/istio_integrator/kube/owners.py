@@ -1,10 +1,11 @@
 """What goes with an application when no hook of it can run, and which owners are no more.
 
 Objects of ours bear an ownerReference to the ClusterRole that Juju makes for the application.
-Juju deletes it whenever the application goes, by force too (`Delete` in juju's
-internal/provider/kubernetes/application/application.go), and Kubernetes then deletes ours. So
-that they also go with a namespace that is deleted without Juju, that ClusterRole in turn bears
-one to the model's Namespace.
+Juju deletes it when the application is removed (`Delete` in juju's
+internal/provider/kubernetes/application/application.go), and Kubernetes then deletes ours. After
+a removal by force Juju 4.0.15 leaves it, and so ours (docs/how-to/clean-up.md). So that they also
+go with a namespace that is deleted without Juju, that ClusterRole in turn bears one to the
+model's Namespace.
 
 What is only a label or an annotation on somebody else's object can have no owner: it names one,
 and stops to count when that application is no more.
