@@ -12,6 +12,7 @@ import re
 
 import pytest
 
+from integrator_contract import names
 from istio_integrator.kube import cluster, errors
 from istio_integrator.mesh import probe
 from tests.functional import admission_cases as table
@@ -27,11 +28,16 @@ def api(client, kubeconfig, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def world(api, tmp_path_factory):
-    """Every settings of the table, in namespaces of the mesh."""
+def served(api, tmp_path_factory):
+    """Every settings of the table, in namespaces of the mesh, and the servers."""
     root = tmp_path_factory.mktemp("webhooks")
-    with loopback_webhook.worlds(api, "meshed", root, meshed=True) as (world, _):
-        yield world
+    with loopback_webhook.worlds(api, "meshed", root, meshed=True) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def world(served):
+    return served[0]
 
 
 def sent_as_wanted(case, namespace):
@@ -93,6 +99,25 @@ def ports_of(container):
     """Read which outbound ports istio-init leaves alone."""
     arguments = container["args"]
     return re.split(r"[, ]+", arguments[arguments.index("-o") + 1])
+
+
+@pytest.mark.parametrize(
+    ("labels", "calls"),
+    [
+        pytest.param({}, 2, id="injected"),
+        pytest.param({table.INJECT: "false"}, 1, id="outside"),
+        pytest.param({names.MESH_PROBE: "true"}, 0, id="mesh-probe"),
+    ],
+)
+def test_the_webhook_is_called_again_after_an_injection(served, labels, calls):
+    world, servers = served
+    reviews = "sidecar_lifecycle_admission_reviews_total"
+    before = servers["hold"].metric(reviews)
+
+    created = world.try_pod(table.Case(id="", labels=labels).pod(world.model("hold")))
+
+    assert servers["hold"].metric(reviews) - before == calls
+    assert probe.read(created).injected is (table.INJECT not in labels)
 
 
 def test_the_table_has_pods_of_every_fate(world):

@@ -113,7 +113,7 @@ def test_charm_that_is_removed_leaves_the_cluster_as_it_was(api, namespace):
 def test_model_that_is_deleted_without_any_hook_leaves_nothing_of_ours(api):
     model = f"gone-{uuid.uuid4().hex[:8]}"
     created = api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": model}})
-    charm_runs.run("start", model)
+    charm_runs.run("start", model, **{"excluded-pods": "a=b"})
     own = manifests.Manifests(api, model=model, application="istio-integrator")
     assert own.owned()
     api.delete(created)
@@ -128,7 +128,7 @@ def test_application_that_is_removed_by_force_leaves_labels_which_the_next_one_i
     metadata = {"name": profile, "labels": {"app.kubernetes.io/part-of": "kubeflow-profile"}}
     api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
     charm_runs.deploy(api, namespace)
-    charm_runs.run("start", namespace)
+    charm_runs.run("start", namespace, **{"excluded-pods": "a=b"})
     own = manifests.Manifests(api, model=namespace, application="istio-integrator")
     assert own.owned()
     charm_runs.delete(api, namespace)

@@ -56,7 +56,7 @@ def test_model_joins_and_leaves_with_no_right_in_the_namespace_of_istiod(
     with loopback_istiod.installed(admin, kubeconfig, tmp_path, *SETTINGS):
         out = charm_runs.run("start", namespace)
         assert isinstance(out.unit_status, testing.ActiveStatus), out.unit_status
-        assert out.unit_status.message.startswith("istio-system/istiod 1.31 · policy")
+        assert out.unit_status.message.startswith("istio-system/istiod 1.31 · admission: webhook")
         assert ALLOWED.items() <= joined().items()
         found = discover(unknowing, namespace).mesh
         charm_runs.run("remove", namespace, units=0)

@@ -1,4 +1,4 @@
-"""What new pods get: one table, for the pure function, the policy and the webhook alike."""
+"""What new pods get: one table, for the pure function and for the webhook."""
 
 from tests.functional.admission_cases import ambient, controllers, holds, place, rules
 from tests.functional.admission_cases.case import (

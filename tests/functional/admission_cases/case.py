@@ -110,7 +110,7 @@ class Case:
     is_marked: bool = True
     """Whether there is place for the annotation that says what is applied."""
     skipped: tuple[str, ...] = ()
-    """As `change:reason`; the policy has nobody to tell these."""
+    """As `change:reason`."""
 
     def pod(self, namespace: str) -> dict[str, Any]:
         """Write the pod as it is sent."""

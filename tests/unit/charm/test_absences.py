@@ -99,7 +99,7 @@ def test_unit_that_does_not_lead_remembers_nothing(ctx, fake, settled, folder):
 )
 def test_removal_takes_everything_whatever_is_remembered(ctx, fake, settled, folder, spoil):
     leave(fake)
-    assert fake.find("MutatingAdmissionPolicy", f"istio-integrator.{OWNER}")
+    assert fake.find("MutatingWebhookConfiguration", f"0-istio-integrator.{OWNER}")
     spoil(folder)
     ctx.run(ctx.on.remove(), state(leader=False, units=0))
     assert not left(fake)

@@ -17,7 +17,8 @@ def test_pods_are_brought_into_the_mesh_of_an_istiod_outside_the_cluster(ctx, fa
     assert joins(out) == ("true", "istio-system", "default")
     assert "--convergence auto" in command(out)
     assert out.unit_status == testing.ActiveStatus(
-        "https://istiod.example:15017/inject 1.31 · admission: webhook · native sidecars · 14/14 pods in mesh"
+        "https://istiod.example:15017/inject 1.31 · admission: webhook · native sidecars"
+        " · 14/14 pods in mesh"
     )
 
 
