@@ -128,6 +128,7 @@ def test_refreshed_image_is_put_to_work(fake):
 def test_image_that_does_not_answer_is_waited_for(fake):
     broken = testing.Exec((asked.PROGRAM, "--version"), return_code=1, stderr="no python")
 
-    _, out = hook(dataclasses.replace(container(OURS), execs={ANSWER, broken}))
+    silent = dataclasses.replace(container(OURS), execs={ANSWER, broken})
+    _, out = hook(silent, **{"mesh-membership": "none"})
 
     assert out.unit_status == ops.WaitingStatus("the workload can't tell: no python")
