@@ -92,7 +92,7 @@ def _with_sidecar(on: stage.Stage) -> list[timeline.PodLine]:
 async def _is_open(on: stage.Stage, application: str) -> bool:
     """Whether Juju has given the application's Service the port that its charm asked for."""
     service = await on.api.get("Service", application, on.model)
-    return all(port["name"].startswith("juju-") for port in service["spec"]["ports"])
+    return any(port["name"].startswith("juju-") for port in service["spec"]["ports"])
 
 
 async def _gone(on: stage.Stage, namespace: str) -> None:
