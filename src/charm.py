@@ -145,7 +145,7 @@ class IstioIntegrator(ops.CharmBase):
             event.fail(str(error))
             return
         container = self.unit.get_container(workload.CONTAINER)
-        facts = diagnosis.Facts(context, self._related, container, parameters=event.params)
+        facts = diagnosis.Facts(context, self._related, container)
         diagnosis.answer(event, facts, self._statuses)
 
     def _on_collect_status(self, event: ops.CollectStatusEvent) -> None:

@@ -78,10 +78,10 @@ class Place(pages_world.Place):
 
     rows: list
 
-    def diagnose(self, unit=f"{APP}/leader", **params):
+    def diagnose(self, unit=f"{APP}/leader"):
         """The report as people read it."""
         try:
-            outcome = self.juju.run(unit, "diagnose", params)
+            outcome = self.juju.run(unit, "diagnose", {})
         except client.ActionFailedError as error:
             outcome = error.outcome
         return outcome["results"].get("report", outcome["message"])
@@ -97,15 +97,14 @@ class Place(pages_world.Place):
             for each in objects:
                 self.kubectl("delete", "-f", "-", "--wait=false", text=json.dumps(each))
 
-    def leads(self, heading, line, seen, *, timeout=90, unit=f"{APP}/leader", **params):
+    def leads(self, heading, line, seen, *, timeout=90, unit=f"{APP}/leader"):
         """Type `diagnose` until a line has some words and the heading stands below it."""
-        typed = " ".join([DIAGNOSE, *(f"{key}={value}" for key, value in params.items())])
         report, answered = "", 0.0
 
         def found():
             nonlocal report, answered
             begin = time.monotonic()
-            report = self.diagnose(unit, **params)
+            report = self.diagnose(unit)
             answered = time.monotonic() - begin
             return next((each for each in paragraphs(report) if line in each), "")
 
@@ -116,7 +115,7 @@ class Place(pages_world.Place):
         # A heading stands once in a report, below the first line that it is about.
         assert f"#{heading}" in report, report
         first = " ".join(paragraph.split("→")[0].split())
-        self.rows.append(Row(heading, self.produced, seen, typed, first, answered, took))
+        self.rows.append(Row(heading, self.produced, seen, DIAGNOSE, first, answered, took))
 
     def visit(self, path="/pipeline/x", **headers):
         """The status and the text that somebody gets at the gateway, who is known by a cookie."""

@@ -19,7 +19,6 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
 MODEL = "ai"
 APP = "istio-integrator"
-TYPES = "type.googleapis.com"
 GATEWAY = (testbed_istio.INGRESS, testbed_istio.GATEWAY)
 
 
@@ -36,10 +35,10 @@ class Place:
     def apply(self, text):
         self.kubectl("apply", "-f", "-", text=text)
 
-    def diagnose(self, **params):
+    def diagnose(self):
         """Run the action; its findings by check, and whether it failed."""
         try:
-            outcome = self.juju.run(f"{APP}/0", "diagnose", {"format": "json", **params})
+            outcome = self.juju.run(f"{APP}/0", "diagnose", {"format": "json"})
         except client.ActionFailedError as error:
             outcome = error.outcome
         found = json.loads(outcome["results"]["report"])
@@ -49,13 +48,13 @@ class Place:
         assert (outcome["status"] == "failed") == any(each["level"] == "broken" for each in found)
         return levels
 
-    def finds(self, check, level, words, timeout=40, **params):
+    def finds(self, check, level, words, timeout=40):
         """Wait until a check says something, and return what it says to do."""
 
         last = {}
 
         def said():
-            last.update(self.diagnose(**params))
+            last.update(self.diagnose())
             return [
                 each
                 for each in last.get(check, ())
@@ -114,33 +113,22 @@ def opened(place):
 
 
 def test_healthy_model_gives_only_check_marks(place):
-    found = place.diagnose(source=world.CALLER, target="kfp-ui")
+    found = place.diagnose()
     unwell = [each for lines in found.values() for each in lines if each["level"] != "fine"]
     assert unwell == []
-    assert {"istiod", "sidecars", "admission", "rights", "lease", "clock", "call"} <= found.keys()
-    assert "through a proxy: 200" in found["call"][0]["seen"]
+    assert {"istiod", "sidecars", "admission", "rights", "lease"} <= found.keys()
 
 
 @pytest.mark.cluster("tomorrow")
 def test_healthy_ingress_gives_only_check_marks(opened):
-    waiting.eventually(lambda: "authservice" in opened.diagnose(), 30)
+    waiting.eventually(lambda: "authentication" in opened.diagnose(), 30)
     found = opened.diagnose()
     unwell = [each for lines in found.values() for each in lines if each["level"] != "fine"]
     assert unwell == []
     said = {check: [each["seen"] for each in lines] for check, lines in found.items()}
     assert "asks oidc-gatekeeper" in said["authentication"][0]
-    assert ".well-known/openid-configuration is there" in said["authservice"][0]
     assert any("listens at 80" in each for each in said["gateway"])
     assert "1 backends of routes are ready" in said["routes"][0]
-
-
-@pytest.mark.cluster("tomorrow")
-def test_provider_that_is_gone_is_named(opened):
-    argv = ("exec", "-n", MODEL, f"deployment/{world.SERVERS}", "-c", world.SERVERS, "--")
-    opened.kubectl(*argv, "touch", world.NO_ISSUER)
-    opened.finds("authservice", "broken", "does not reach http://dex.ai")
-    opened.kubectl(*argv, "rm", world.NO_ISSUER)
-    opened.finds("authservice", "fine", "is there")
 
 
 @pytest.mark.cluster("tomorrow")
@@ -171,43 +159,7 @@ def test_filter_of_others_that_takes_authentication_away_is_named(opened):
     )
     with opened.applied(take_away):
         opened.finds("authentication", "broken", "asks nobody before")
-        opened.finds("others", "doubtful", "open-up")
     opened.finds("authentication", "fine", "asks oidc-gatekeeper")
-
-
-@pytest.mark.cluster("tomorrow")
-def test_configuration_that_the_gateway_rejects_is_in_its_log(opened):
-    bad = world.istio(
-        "EnvoyFilter",
-        "no-such-filter",
-        GATEWAY[0],
-        configPatches=[
-            {
-                "applyTo": "HTTP_FILTER",
-                "match": {
-                    "context": "GATEWAY",
-                    "listener": {
-                        "filterChain": {
-                            "filter": {"name": "envoy.filters.network.http_connection_manager"}
-                        }
-                    },
-                },
-                "patch": {
-                    "operation": "INSERT_FIRST",
-                    "value": {
-                        "name": "bad",
-                        "typed_config": {
-                            "@type": f"{TYPES}/envoy.extensions.filters.http.lua.v3.Lua",
-                            "default_source_code": {"inline_string": "this is no lua ("},
-                        },
-                    },
-                },
-            }
-        ],
-    )
-    with opened.applied(bad):
-        opened.finds("gateway's log", "doubtful", "rejected")
-        opened.finds("istiod's log", "doubtful", "ACK ERROR")
 
 
 @pytest.mark.cluster("tomorrow")
@@ -238,19 +190,14 @@ def test_certificate_that_ended_and_a_port_at_which_nobody_listens_yet(opened):
 def test_application_that_is_gone_is_named_with_its_route(opened):
     opened.kubectl("scale", "-n", MODEL, f"deployment/{world.SERVERS}", "--replicas=0")
     opened.finds("routes", "broken", "Service ai/kfp-ui has no ready endpoint")
-    opened.finds("authservice", "broken", "there is no pod behind it")
+    opened.finds("authentication", "broken", "has no pods")
     opened.kubectl("scale", "-n", MODEL, f"deployment/{world.SERVERS}", "--replicas=1")
     opened.finds("routes", "fine", "ready", timeout=90)
 
 
-def test_refused_call_is_told_apart_from_one_that_fails(place):
-    nobody = world.istio("AuthorizationPolicy", "nobody", MODEL)
-    params = {"source": world.CALLER, "target": "kfp-ui"}
-    with place.applied(nobody):
-        place.finds("call", "broken", "an AuthorizationPolicy does not let it in", **params)
-        place.finds("others", "doubtful", "lets nobody be a caller")
-    place.finds("call", "fine", "200", **params)
-    place.finds("call", "broken", "there is no Service nowhere", source="caller", target="nowhere")
+def test_policy_that_denies_every_call_is_named(place):
+    with place.applied(world.istio("AuthorizationPolicy", "nobody", MODEL)):
+        place.finds("others", "doubtful", "denies every caller")
 
 
 def test_proxies_that_outlive_their_payload_are_named(place):

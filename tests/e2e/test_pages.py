@@ -129,9 +129,9 @@ def test_page_about_upgrades_replaces_the_unit_and_keeps_the_options(place, bloc
     assert "restarting: none" in place.run(renewed)
 
 
-def test_page_about_debugging_shows_what_is_and_who_reaches_whom(place, blocks):
+def test_page_about_debugging_shows_what_is(place, blocks):
     """docs/how-to/debug.md."""
-    told, scripted, called = blocks
+    told, scripted, *_ = blocks
     assert "✓ istiod istio-system/istiod" in place.run(told)
     place.run(scripted)
     rows = json.loads(yaml.safe_load(place.shell.printed)["report"])
@@ -139,7 +139,6 @@ def test_page_about_debugging_shows_what_is_and_who_reaches_whom(place, blocks):
         frozenset(("check", "level", "seen", "next", "symptoms"))
     }
     assert [row["seen"] for row in rows if row["level"] == "broken"] == []
-    assert "✓ call" in place.run(called)
 
 
 def test_page_about_ports_has_new_pods_pass_them_by(place, blocks):

@@ -38,4 +38,5 @@ def diagnose(facts: Facts, statuses: Iterable[ops.StatusBase] = ()) -> Report:
     found = [each for check in checks.known().values() for each in check.run(facts)]
     # After all that looks at objects.
     found += report.passed_over(fences.noted())
-    return Report([*found, *report.unsaid(statuses, found, application=facts.application)])
+    found += report.unsaid(statuses, found, application=facts.application)
+    return Report(found, (f"istioctl analyze -n {facts.model}", "istioctl proxy-status"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import functools
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import ops
 
@@ -26,8 +26,6 @@ else:
     streams = later.module("istio_integrator.kube.streams")
 
 _PROFILE = {names.PART_OF: names.PROFILE}
-_LONGEST_LOG = 2000
-"""Lines of a log that are read."""
 
 
 class Facts:
@@ -40,7 +38,6 @@ class Facts:
         discovery: The search for an Istio, where it has just been made.
         seen: What parts of the charm looked at in this hook.
         now: The clock.
-        parameters: Those of the action.
     """
 
     def __init__(
@@ -52,14 +49,12 @@ class Facts:
         discovery: discovery.Discovery | None = None,
         seen: snapshot.Snapshot | None = None,
         now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
-        parameters: Mapping[str, Any] | None = None,
     ) -> None:
         self._context = context
         self.related = related
         self._container = container
         self._discovery = discovery
         self.now = now
-        self.parameters = parameters or {}
         self.cluster = context.cluster
         self.seen = seen or snapshot.Snapshot.of(context.cluster)
         self.config = context.config
@@ -81,7 +76,7 @@ class Facts:
 
     @functools.cached_property
     def streams(self) -> streams.Streams:
-        """The way into pods: their ports, programs and logs."""
+        """The way to ports of pods."""
         return streams.Streams(self.cluster)
 
     @functools.cached_property
@@ -149,11 +144,6 @@ class Facts:
     def pods(self) -> list[cluster.Object]:
         """The pods of the model."""
         return self.objects(cluster.POD, self.model)
-
-    @functools.cached_property
-    def nodes(self) -> list[cluster.Object]:
-        """The cluster's nodes."""
-        return self.objects(cluster.NODE)
 
     @functools.cached_property
     def profiles(self) -> list[str]:
@@ -244,12 +234,6 @@ class Facts:
         if answer.status != 200:
             raise errors.UnreachableError(f"Envoy of {metadata['name']} answers {answer.status}")
         return answer.text
-
-    def log(self, pod: cluster.Object, container: str, minutes: int) -> list[str]:
-        """Read the last of a container's log."""
-        metadata = pod["metadata"]
-        where = metadata["namespace"], metadata["name"], container
-        return self.streams.log(*where, since=minutes * 60, most=_LONGEST_LOG)
 
 
 def target_port(service: cluster.Object, pod: cluster.Object, port: int) -> int:

@@ -115,6 +115,8 @@ class Report:
     """A whole diagnosis."""
 
     findings: Sequence[Finding]
+    further: Sequence[str] = ()
+    """Commands that show what no check looks at."""
 
     @property
     def is_broken(self) -> bool:
@@ -153,6 +155,8 @@ class Report:
                 anchors = ", ".join(f"#{anchor}" for anchor in each.symptoms)
                 lines.append(f"  {'':<{width}}  {SYMPTOMS}{anchors}")
                 pointed.update(each.symptoms)
+        if self.further:
+            lines.append(f"See also: {' ; '.join(self.further)}")
         return "\n".join(lines)
 
     def json(self) -> str:

@@ -92,7 +92,6 @@ KINDS: dict[tuple[str, str], Kind] = {
             Gateway="gateways",
             VirtualService="virtualservices",
             DestinationRule="destinationrules",
-            ServiceEntry="serviceentries",
             Sidecar="sidecars",
         ),
         *_kinds("networking.istio.io/v1alpha3", True, EnvoyFilter="envoyfilters"),
@@ -146,7 +145,6 @@ CUSTOM_RESOURCE_DEFINITION = kind("apiextensions.k8s.io/v1", "CustomResourceDefi
 API_SERVICE = kind("apiregistration.k8s.io/v1", "APIService")
 VIRTUAL_SERVICE = kind("networking.istio.io/v1", "VirtualService")
 DESTINATION_RULE = kind("networking.istio.io/v1", "DestinationRule")
-SERVICE_ENTRY = kind("networking.istio.io/v1", "ServiceEntry")
 SIDECAR = kind("networking.istio.io/v1", "Sidecar")
 AUTHORIZATION_POLICY = kind("security.istio.io/v1", "AuthorizationPolicy")
 PEER_AUTHENTICATION = kind("security.istio.io/v1", "PeerAuthentication")

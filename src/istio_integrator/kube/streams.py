@@ -1,4 +1,4 @@
-"""Into running pods: one HTTP request by port-forward, one command by exec, the last of a log."""
+"""One HTTP request to a port of a running pod, by port-forward."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import http.client
 import io
 import queue
 import ssl
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from typing import Any, cast
 
 import httpx2
@@ -19,7 +19,7 @@ from lightkube.config import client_adapter
 from istio_integrator.kube import cluster, errors, failures
 
 SECONDS = 5.0
-"""For one request or command, everything included; some 50 ms are usual."""
+"""For one request, everything included; some 50 ms are usual."""
 LONGEST = 64 << 20
 """Bytes of an answer; the configuration of a large mesh's gateway has some megabytes."""
 
@@ -36,15 +36,6 @@ class Response:
     headers: Mapping[str, str]
     """By lower-case name."""
     text: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Ended:
-    """What a command left."""
-
-    code: int
-    output: str
-    errors: str
 
 
 class Streams:
@@ -64,7 +55,6 @@ class Streams:
         port: int,
         path: str,
         *,
-        host: str = "localhost",
         seconds: float = SECONDS,
     ) -> Response:
         """Ask a port of a pod for a path.
@@ -75,7 +65,7 @@ class Streams:
             UnreachableError: Nothing listens, or what does speaks no HTTP or not in time.
         """
         address = f"/api/v1/namespaces/{namespace}/pods/{pod}/portforward"
-        asked = functools.partial(self._get, address, port, path, host, seconds)
+        asked = functools.partial(self._get, address, port, path, seconds)
         try:
             return asked()
         except errors.UnreachableError as error:
@@ -85,62 +75,15 @@ class Streams:
                 raise
             return asked()
 
-    def _get(self, address: str, port: int, path: str, host: str, seconds: float) -> Response:
+    def _get(self, address: str, port: int, path: str, seconds: float) -> Response:
         with self._connected(address, {"ports": str(port)}, seconds) as socket:
             connection = http.client.HTTPConnection("localhost", port)
             connection.sock = cast("Any", _Socket(socket, seconds))
-            connection.request("GET", path, headers={"Host": host, "Connection": "close"})
+            connection.request("GET", path, headers={"Connection": "close"})
             answer = connection.getresponse()
             text = answer.read(LONGEST).decode(errors="replace")
             headers = {name.lower(): value for name, value in answer.getheaders()}
             return Response(answer.status, headers, text)
-
-    def run(
-        self, namespace: str, pod: str, container: str, argv: Sequence[str], seconds: float
-    ) -> Ended:
-        """Run a command in a container and wait for its end.
-
-        Raises:
-            ForbiddenError: The charm may not run commands in pods.
-            ApiError: The command can't be started, as when the image has no such program.
-            UnreachableError: It did not end in time.
-        """
-        with _mapped("pods/exec"):
-            answer = self._client.exec(
-                pod,
-                namespace=namespace,
-                container=container,
-                command=list(argv),
-                stdout=True,
-                stderr=True,
-                timeout=seconds,
-            )
-        return Ended(answer.exit_code, str(answer.stdout), str(answer.stderr))
-
-    def log(self, namespace: str, pod: str, container: str, *, since: int, most: int) -> list[str]:
-        """Read the last lines of a container's log.
-
-        Args:
-            namespace: Of the pod.
-            pod: Its name.
-            container: Which of its containers.
-            since: Seconds ago.
-            most: Lines.
-
-        Raises:
-            ForbiddenError: The charm may not read logs.
-            ApiError: The API server or the kubelet refuses.
-        """
-        with _mapped("pods/log"):
-            lines = self._client.log(
-                pod,
-                namespace=namespace,
-                container=container,
-                since=since,
-                tail_lines=most,
-                newlines=False,
-            )
-            return [str(line) for line in lines]
 
     @contextlib.contextmanager
     def _connected(

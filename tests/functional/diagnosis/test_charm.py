@@ -8,7 +8,7 @@ import pytest
 from istio_integrator import diagnosis
 from istio_integrator.diagnosis import report
 from tests import rights
-from tests.functional.diagnosis.world import APP, NODE, restricted
+from tests.functional.diagnosis.world import APP, restricted
 
 
 @pytest.mark.parametrize(
@@ -22,22 +22,6 @@ def test_lease_that_nobody_renews(world, age, level):
     assert world.worst("lease")[0] == level
 
 
-def test_clocks_that_differ(world):
-    assert world.worst("clock") == ("✓", "the clocks agree")
-    now = datetime.datetime.now(datetime.UTC)
-    world.now = now - datetime.timedelta(minutes=2)
-    level, seen = world.worst("clock")
-    assert (level, "from the API server's" in seen) == ("✗", True)
-    world.now = None
-    name = f"{world.model}-node"
-    beat = (now + datetime.timedelta(minutes=5)).strftime("%Y-%m-%dT%H:%M:%SZ")
-    conditions = [{"type": "Ready", "status": "True", "lastHeartbeatTime": beat}]
-    world.create("Node", name, status={"conditions": conditions, "nodeInfo": NODE})
-    level, seen = world.worst("clock")
-    assert (level, f"the clock of node {name}" in seen) == ("✗", True)
-    world.kubectl("delete", "node", name)
-
-
 @pytest.mark.long
 def test_right_that_is_missing_is_named_and_the_other_checks_go_on(world):
     roles = rights.roles(world.model)
@@ -49,18 +33,15 @@ def test_right_that_is_missing_is_named_and_the_other_checks_go_on(world):
         assert not [
             e for e in diagnosis.diagnose(world.facts(api)).findings if "not known" in e.seen
         ]
-    nodes = '- apiGroups: [""]\n  resources: [nodes]\n  verbs: [list]\n'
-    assert nodes in roles
-    with restricted(world, roles.replace(nodes, "")) as api:
+    sidecars = "  resources: [sidecars]\n  verbs: [list]\n"
+    assert sidecars in roles
+    with restricted(world, roles.replace(sidecars, sidecars.replace("list", "get"))) as api:
+        lacking = "list sidecars.networking.istio.io"
         found = world.says("rights", api)[0]
-        assert (found.level.value, found.seen) == ("✗", f"{APP} may not list nodes")
+        assert (found.level.value, found.seen) == ("✗", f"{APP} may not {lacking}")
         found = diagnosis.diagnose(world.facts(api)).findings
-        unknown = {
-            each.check
-            for each in found
-            if each.seen == "not known: missing permission to list nodes"
-        }
-        assert unknown == {"versions", "clock"}
+        unknown = {each.check for each in found if "not known: missing permission" in each.seen}
+        assert unknown == {"egress"}
 
 
 def test_application_without_any_right_is_told_so_by_every_check_that_reads(world):
@@ -71,7 +52,7 @@ def test_application_without_any_right_is_told_so_by_every_check_that_reads(worl
         unknown = {
             each.check for each in found.findings if "not known: missing permission" in each.seen
         }
-        assert {"versions", "namespace", "admission", "others", "lease", "clock"} <= unknown
+        assert {"namespace", "admission", "others", "lease"} <= unknown
         rights = [each for each in found.findings if each.check == "rights"]
         assert rights
         assert all(each.level.value == "✗" and report.grant(APP) == each.next for each in rights)

@@ -25,7 +25,7 @@ def test_model_in_which_nothing_is_wrong(world):
 
     report = eventually(well)
     assert report, diagnosis.diagnose(world.facts()).text()
-    assert {"namespace", "sidecars", "admission", "rights", "clock"} <= {
+    assert {"namespace", "sidecars", "admission", "rights"} <= {
         each.check for each in report.findings
     }
     admission.Admission(world.facts().context, str).remove()
@@ -37,16 +37,6 @@ def test_labels_that_contradict_each_other(world):
     found = world.says("namespace")[0]
     assert found.level.value == "✗"
     assert found.next == f"kubectl label ns {world.model} istio.io/rev-"
-
-
-def test_proxies_that_are_newer_than_istiod(world):
-    world.pod("web", "main", "istio-proxy", annotations=INJECTED)
-    assert world.worst("versions")[0] == "✓"
-    world.mesh = dataclasses.replace(world.mesh, version="1.30.0")
-    assert world.worst("versions") == (
-        "!",
-        f"proxies are newer than istiod 1.30.0: Pod {world.model}/web",
-    )
 
 
 def test_plugin_that_is_not_ready_and_init_containers_that_it_cuts_off(world):

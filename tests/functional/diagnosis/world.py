@@ -99,7 +99,6 @@ class World:
     related: Related = dataclasses.field(default_factory=Related)
     mesh: object = None
     options: dict = dataclasses.field(default_factory=dict)
-    now: object = None
 
     def __post_init__(self):
         # Each model has a mesh of its own: others' objects in it are those of other tests.
@@ -157,9 +156,8 @@ class World:
             leader=True,
             exposes=self.related.is_related("ingress"),
         )
-        now = {"now": lambda: self.now} if self.now else {}
         workload, found = Workload(self.kubeconfig), Found(self.mesh)
-        return diagnosis.Facts(context, self.related, workload, discovery=found, **now)
+        return diagnosis.Facts(context, self.related, workload, discovery=found)
 
     def says(self, check, api=None):
         """Run one check; what it says, the worst first."""

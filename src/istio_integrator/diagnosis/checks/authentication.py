@@ -33,6 +33,12 @@ def authentication(facts: Facts) -> Iterable[Finding]:
     target = facts.gateway
     if target is None:
         return
+    asked = facts.authentication.guard.service if facts.authentication.guard else None
+    if asked is not None:
+        service, namespace, *_ = asked.host.split(".")
+        if not facts.pods_of(service, namespace):
+            show = f"kubectl -n {namespace} get service,endpointslices"
+            yield findings.broken(f"Service {namespace}/{service} has no pods", show)
     owner = facts.manifests.owner
     ours = [
         str(entry.get("name", ""))

@@ -12,55 +12,42 @@ from istio_integrator.findings import Finding
 from istio_integrator.kube import cluster, fences
 from istio_integrator.mesh import plaintext
 
-SERVER_FIRST = {25: "SMTP", 3306: "MySQL", 5432: "PostgreSQL", 27017: "MongoDB"}
-"""Where the server, or a handshake that is not HTTP, speaks first (istio.io, "Protocol Selection",
-Server First Protocols)."""
-_HTTP = ("http", "http2", "grpc", "grpc-web")
-
 
 @registry.check(
     "egress",
     place=190,
     question="which calls out would a proxy break",
-    reads="mesh settings, Sidecars, ServiceEntries, Services, pods",
+    reads="mesh settings, Sidecars, pods",
     symptoms=("connection-reset-by-peer",),
 )
 def egress(facts: Facts) -> Iterable[Finding]:
-    """Look at the way to Juju's controller, at Services and at what the mesh lets out."""
+    """Look at the way to Juju's controller, and at what the mesh lets out."""
     istio = facts.mesh
     if istio is None:
         return
-    ports = facts.controller.ports
-    yield from judge_controller(facts.pods, ports, needed=istio.cuts_off_controller)
-    yield from judge_protocols(facts.objects(cluster.SERVICE, facts.model))
+    if istio.cuts_off_controller:
+        yield from judge_controller(facts.pods, facts.controller.ports)
     yield from judge_registry(
         facts.objects(cluster.SIDECAR),
-        facts.objects(cluster.SERVICE_ENTRY),
         registry_only=istio.registry_only,
         namespaces=(facts.model, istio.root_namespace),
     )
 
 
-def judge_controller(
-    pods: Iterable[cluster.Object], ports: Iterable[int], *, needed: bool
-) -> Iterable[Finding]:
-    """Judge whether charms reach Juju's controller past their proxy, where they have to.
+def judge_controller(pods: Iterable[cluster.Object], ports: Iterable[int]) -> Iterable[Finding]:
+    """Name charms that cannot reach Juju's controller, since their proxy lets no such call out.
 
     Args:
         pods: The model's.
         ports: The controller's.
-        needed: Whether a proxy would keep them from it.
     """
     wanted = {str(port) for port in ports}
     cut: list[cluster.Object] = []
-    for pod in pods if needed else ():
+    for pod in pods:
         with fences.around(cluster.reference(pod)):
-            is_cut = (
-                names.NAME in cluster.at(pod, "metadata", "labels")
-                and plaintext.is_in_mesh(pod)
-                and not _passes(cluster.at(pod, "metadata", "annotations"), wanted)
-            )
-            if is_cut:
+            is_charm = names.NAME in cluster.at(pod, "metadata", "labels")
+            passes = _passes(cluster.at(pod, "metadata", "annotations"), wanted)
+            if is_charm and plaintext.is_in_mesh(pod) and not passes:
                 cut.append(pod)
     if cut:
         first = cut[0]["metadata"]
@@ -78,72 +65,32 @@ def _passes(annotations: Mapping[str, str], ports: set[str]) -> bool:
     return ports <= excluded or "0.0.0.0/0" in annotations.get(names.EXCLUDED_OUTBOUND_RANGES, "")
 
 
-def judge_protocols(services: Iterable[cluster.Object]) -> Iterable[Finding]:
-    """Judge Services whose protocol is said to be HTTP where the server speaks first."""
-    for service in services:
-        with fences.around(cluster.reference(service)):
-            for port in cluster.parts(cluster.at(service, "spec"), "ports"):
-                number = port.get("port")
-                name = str(port.get("name") or "").partition("-")[0]
-                said = str(port.get("appProtocol") or name)
-                if number in SERVER_FIRST and said.lower() in _HTTP:
-                    metadata = service["metadata"]
-                    yield findings.doubtful(
-                        f"{cluster.reference(service)} calls port {number} {said}, and a proxy "
-                        f"would wait for a request: it is {SERVER_FIRST[number]}'s",
-                        f"kubectl -n {metadata['namespace']} edit service {metadata['name']}",
-                    )
-
-
 def judge_registry(
-    sidecars: Iterable[cluster.Object],
-    entries: Iterable[cluster.Object],
-    *,
-    registry_only: bool,
-    namespaces: Iterable[str],
+    sidecars: Iterable[cluster.Object], *, registry_only: bool, namespaces: Iterable[str]
 ) -> Iterable[Finding]:
-    """Judge whether proxies let out what Istio does not know.
+    """Judge whether proxies let out calls to hosts that Istio does not know.
 
     Args:
         sidecars: Istio's objects of that name.
-        entries: ServiceEntries.
         registry_only: What the mesh and its Sidecars come to.
         namespaces: The model's and the mesh's own, whose Sidecars count.
     """
     doubts: list[Finding] = []
     if registry_only:
-        hosts: list[str] = []
-        for each in entries:
-            with fences.around(cluster.reference(each)):
-                hosts += map(str, cluster.items(cluster.at(each, "spec"), "hosts"))
-        known = report.listed(hosts) or "nothing"
-        doubts.append(
-            findings.doubtful(
-                f"proxies are REGISTRY_ONLY: outside of the cluster, pods reach {known}",
-                "kubectl get serviceentries -A",
-            )
-        )
+        text = "proxies are REGISTRY_ONLY: pods reach only hosts of Services and ServiceEntries"
+        doubts.append(findings.doubtful(text, "kubectl get serviceentries -A"))
     for each in sidecars:
         with fences.around(cluster.reference(each)):
             metadata = each["metadata"]
-            spec = cluster.at(each, "spec")
-            if metadata["namespace"] in namespaces and (reached := _only(spec)):
+            if metadata["namespace"] in namespaces and _is_narrow(cluster.at(each, "spec")):
                 show = f"kubectl -n {metadata['namespace']} get sidecar {metadata['name']} -o yaml"
-                doubts.append(
-                    findings.doubtful(
-                        f"{cluster.reference(each)} lets pods reach only {reached}", show
-                    )
-                )
-    yield from doubts
-    if not doubts:
-        yield findings.fine("proxies let calls out of the cluster")
+                text = f"{cluster.reference(each)} limits the hosts that pods reach"
+                doubts.append(findings.doubtful(text, show))
+    yield from doubts or [findings.fine("proxies let calls out of the cluster")]
 
 
-def _only(spec: cluster.Object) -> str:
-    """Name what a Sidecar lets pods reach; empty: everything."""
+def _is_narrow(spec: cluster.Object) -> bool:
     only = cluster.at(spec, "outboundTrafficPolicy").get("mode") == "REGISTRY_ONLY"
     rules = cluster.parts(spec, "egress")
     hosts = [str(host) for rule in rules for host in cluster.items(rule, "hosts")]
-    if only or (hosts and "*/*" not in hosts):
-        return report.listed(hosts) or "what Istio knows"
-    return ""
+    return only or bool(hosts and "*/*" not in hosts)

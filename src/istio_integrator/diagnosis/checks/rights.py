@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import yaml
@@ -17,18 +17,18 @@ from istio_integrator.findings import Finding
 from istio_integrator.kube import cluster
 
 _ROLES = pathlib.Path(__file__).parents[4] / "rbac" / "roles.yaml"
-OPTIONAL = {
-    "-exec": "commands in pods",
-    "-replace": "deleting broken pods",
-    "-gateway": "a gateway workload of the model's own",
-    "-httproutes": "a Gateway of the Gateway API",
-    "-authorization": "policies about callers",
-    "-mtls": "strict mutual TLS",
-    "-claims": "claims on profile namespaces",
-    "-resources": "requests and limits of its own pods",
-    "-diagnose": "logs, validating webhooks and ServiceEntries",
+OPTIONAL: Mapping[str, Callable[[config.Config], bool]] = {
+    "-exec": lambda _: False,
+    "-diagnose": lambda _: False,
+    "-claims": lambda _: False,
+    "-replace": lambda options: options.delete_broken_pods,
+    "-gateway": lambda options: options.gateway_workload,
+    "-httproutes": lambda options: options.routing == "gateway-api",
+    "-authorization": lambda options: options.authorization != "off",
+    "-mtls": lambda options: options.mtls == "strict",
+    "-resources": lambda options: bool(options.cpu or options.memory),
 }
-"""The ends of the names of roles that may be left out, and what goes without."""
+"""The ends of the names of roles that may be left out, each with the options that need it."""
 
 _PER_NAMESPACE = "-proxies"
 """The end of the name of the role that may be bound in each namespace instead of everywhere."""
@@ -100,17 +100,7 @@ def rights(facts: Facts) -> Iterable[Finding]:
     if not facts.exposes:
         needed = [need for need in needed if not is_for_ingress(need)]
     needed += elsewhere(facts.config)
-    optional = dict(OPTIONAL)
-    for is_used, end in (
-        (facts.config.delete_broken_pods, "-replace"),
-        (facts.config.gateway_workload, "-gateway"),
-        (facts.config.routing == "gateway-api", "-httproutes"),
-        (facts.config.authorization != "off", "-authorization"),
-        (facts.config.mtls == "strict", "-mtls"),
-        (bool(facts.config.cpu or facts.config.memory), "-resources"),
-    ):
-        if is_used:
-            del optional[end]
+    optional = [end for end, is_needed in OPTIONAL.items() if not is_needed(facts.config)]
     answers = {need: _is_given(facts, need) for need in needed}
     yield from judge(answers, optional=optional, application=facts.application)
 
@@ -133,38 +123,25 @@ def _is_given(facts: Facts, need: Need) -> bool:
 def judge(
     answers: Mapping[Need, bool],
     *,
-    optional: Mapping[str, str],
+    optional: Collection[str],
     application: str,
 ) -> Iterable[Finding]:
     """Judge which rights are missing.
 
     Args:
         answers: What the API server said about each.
-        optional: The ends of the names of roles that may be left out, with what goes without.
+        optional: The ends of the names of roles that may be left out.
         application: Ours.
     """
     missing: dict[str, list[Need]] = {}
     for need, allowed in answers.items():
-        if not allowed:
+        if not allowed and not need.role.endswith(tuple(optional)):
             missing.setdefault(need.role, []).append(need)
-    without: list[str] = []
-    lacking: list[Finding] = []
-    for role, lacked in missing.items():
-        words = next((said for end, said in optional.items() if role.endswith(end)), "")
-        if words:
-            without.append(words)
-            continue
+    for lacked in missing.values():
         what = report.listed(need.text for need in lacked)
-        lacking.append(
-            findings.broken(
-                f"{application} may not {what}",
-                report.grant(application),
-            )
-        )
-    yield from lacking
-    if not lacking:
-        left = f"; left out: {', '.join(without)}" if without else ""
-        yield findings.fine(f"all rights that the charm needs are given{left}")
+        yield findings.broken(f"{application} may not {what}", report.grant(application))
+    if not missing:
+        yield findings.fine("all rights that the charm needs are given")
 
 
 def is_for_ingress(need: Need) -> bool:

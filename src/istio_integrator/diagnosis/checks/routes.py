@@ -209,3 +209,9 @@ def service_name(host: str, namespace: str, domain: str) -> str:
     if len(parts) == 3 and parts[2] == "svc":
         return f"{parts[1]}/{parts[0]}"
     return ""
+
+
+def show(name: str) -> str:
+    """Return the command that prints a VirtualService, `namespace/name`."""
+    namespace, _, name = name.partition("/")
+    return f"kubectl -n {namespace} get virtualservice {name} -o yaml"

@@ -1,11 +1,8 @@
 """Istio's CNI plugin, and init containers that it leaves without a network."""
 
-import dataclasses
-
 import pytest
 
 from istio_integrator.diagnosis.checks import cni
-from tests.unit.charm.diagnosis.objects import ALIVE
 
 
 def levels(findings):
@@ -52,10 +49,4 @@ FEW = {RANGES: "10.0.0.0/8"}
     ],
 )
 def test_cni_plugin_and_init_containers(pods, daemonsets, want):
-    found = dataclasses.replace(ALIVE, cni=True)
-    assert levels(cni.judge(found, pods, daemonsets, application="app")) == want
-
-
-def test_without_the_plugin_no_init_container_is_cut_off():
-    pods = [pod(inits=("istio-init", "init"))]
-    assert levels(cni.judge(ALIVE, pods, [daemonset(3, 0)], application="app")) == ["✓"]
+    assert levels(cni.judge(pods, daemonsets, application="app")) == want

@@ -1,64 +1,37 @@
-"""What others wrote that is in the way."""
+"""Policies of other teams that deny every call."""
 
 import pytest
 
 from istio_integrator.diagnosis.checks import others
-from tests.unit.charm.diagnosis.objects import TARGET, obj, pod
+from tests.unit.charm.diagnosis.objects import obj, pod
 
 ROOT = "istio-system"
-
 OURS = {"istio-integrator.charmhub.io/owner": "a.app"}
 
-EGRESS = {"workloadSelector": {"labels": {"istio": "egressgateway"}}}
-
-INGRESS = {"workloadSelector": {"labels": {"istio": "ingressgateway"}}}
-
 
 @pytest.mark.parametrize(
-    ("one", "hits"),
+    ("namespace", "spec", "is_named"),
     [
-        pytest.param(obj("EnvoyFilter", "a"), "1 pods of the model", id="model"),
-        pytest.param(obj("EnvoyFilter", ROOT), "1 pods of the model", id="mesh"),
-        pytest.param(obj("EnvoyFilter", "istio-ingress", **INGRESS), "gateway", id="gateway"),
-        pytest.param(obj("EnvoyFilter", "istio-ingress", **EGRESS), "", id="another-gateway"),
-        pytest.param(obj("EnvoyFilter", "a", labels=OURS), "", id="ours"),
-        pytest.param(obj("EnvoyFilter", ROOT, "stats-filter-1.18"), "", id="istio's"),
-        pytest.param(
-            obj("EnvoyFilter", "a", workloadSelector={"labels": {"app": "none"}}), "", id="nobody"
-        ),
+        pytest.param("a", {}, True, id="allows-nobody"),
+        pytest.param(ROOT, {}, True, id="in-the-whole-mesh"),
+        pytest.param("b", {}, False, id="in-another-namespace"),
+        pytest.param("a", {"action": "DENY", "rules": [{}]}, True, id="denies-everybody"),
+        pytest.param("a", {"action": "DENY", "rules": [{"to": []}]}, False, id="denies-some"),
+        pytest.param("a", {"rules": [{"from": []}]}, False, id="allows-some"),
+        pytest.param("a", {"action": "AUDIT"}, False, id="audits"),
+        pytest.param("a", {"selector": {"matchLabels": {"app": "z"}}}, False, id="no-pod"),
     ],
 )
-def test_filter_of_others_that_hits_us_is_named(one, hits):
-    found = list(others.judge([one], [], [pod()], TARGET, root=ROOT))
-    assert [each.level.value for each in found] == (["!"] if hits else ["✓"])
-    assert hits in found[0].seen
+def test_policy_of_another_team_that_denies_every_call_is_named(namespace, spec, is_named):
+    one = obj("AuthorizationPolicy", namespace, **spec)
+    (found,) = others.judge([one], [pod()], root=ROOT)
+    assert found.level.value == ("!" if is_named else "✓")
+    assert not is_named or "denies every caller of 1 pods" in found.seen
 
 
-@pytest.mark.parametrize(
-    ("spec", "words"),
-    [
-        pytest.param({}, "lets nobody be a caller", id="deny-all"),
-        pytest.param({"action": "DENY", "rules": [{}]}, "denies every caller", id="deny"),
-        pytest.param({"action": "CUSTOM", "rules": [{}]}, "another service decide", id="custom"),
-        pytest.param({"rules": [{"from": []}]}, "1 policies allow or deny some", id="some"),
-        pytest.param({"selector": {"matchLabels": {"app": "z"}}}, "in the way", id="nobody"),
-    ],
-)
-def test_policy_of_others_that_hits_us_is_named(spec, words):
-    one = obj("AuthorizationPolicy", "a", **spec)
-    (found,) = others.judge([], [one], [pod()], None, root=ROOT)
-    assert words in found.seen
-    assert found.level.value == ("!" if "caller" in words or "another" in words else "✓")
-
-
-def test_policy_that_is_only_tried_is_in_nobodys_way():
-    one = obj("AuthorizationPolicy", "a")
-    one["metadata"]["annotations"] = {"istio.io/dry-run": "true"}
-    (found,) = others.judge([], [one], [pod()], None, root=ROOT)
-    assert found.level.value == "✓"
-
-
-def test_pods_outside_of_the_mesh_are_not_hit():
-    one = obj("AuthorizationPolicy", "a")
-    (found,) = others.judge([], [one], [pod(proxy=False)], None, root=ROOT)
+def test_policy_of_ours_or_one_that_is_only_tried_is_not_named():
+    tried = obj("AuthorizationPolicy", "a")
+    tried["metadata"]["annotations"] = {"istio.io/dry-run": "true"}
+    policies = [tried, obj("AuthorizationPolicy", "a", labels=OURS)]
+    (found,) = others.judge(policies, [pod()], root=ROOT)
     assert found.level.value == "✓"

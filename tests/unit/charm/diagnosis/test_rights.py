@@ -62,8 +62,8 @@ def test_right_for_the_ingress_is_told_from_those_for_pods():
 
 
 def test_review_asks_for_a_subresource_apart():
-    asked = rights.Need("get", "", "pods/log").review()["spec"]["resourceAttributes"]
-    assert (asked["resource"], asked["subresource"]) == ("pods", "log")
+    asked = rights.Need("get", "", "pods/exec").review()["spec"]["resourceAttributes"]
+    assert (asked["resource"], asked["subresource"]) == ("pods", "exec")
 
 
 def test_right_to_read_a_gateway_of_somebody_else_is_asked_for_where_it_is_named():

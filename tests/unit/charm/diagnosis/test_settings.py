@@ -1,6 +1,7 @@
 """Settings of a mesh whose istiod is elsewhere."""
 
 import dataclasses
+import types
 
 import pytest
 
@@ -24,7 +25,13 @@ OTHER = pods.Ports(pods="", ports=(5432,))
 
 
 def judged(found, *rules):
-    return list(settings.judge(found, rules, controller=(17070,), application="app"))
+    facts = types.SimpleNamespace(
+        mesh=found,
+        config=types.SimpleNamespace(excluded_outbound_ports=rules),
+        controller=types.SimpleNamespace(ports=(17070,)),
+        application="app",
+    )
+    return list(settings.settings(facts))
 
 
 def test_settings_that_are_there_are_no_concern():
