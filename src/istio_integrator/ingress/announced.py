@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from charms.istio_integrator.v0 import mesh_info
 
 from istio_integrator import parts
-from istio_integrator.ingress import existing_gateway, gateway, managed_gateway
+from istio_integrator.ingress import gateway, managed_gateway
 from istio_integrator.mesh import installation
 from istio_integrator.relations import (
     endpoints,
@@ -26,18 +26,16 @@ class Announced:
         scope: parts.Context,
         related: endpoints.Relations,
         managed: managed_gateway.ManagedGateway,
-        existing: existing_gateway.ExistingGateway,
     ) -> None:
         self._scope = scope
         self._related = related
         self._managed = managed
-        self._existing = existing
         self.is_up = False
         """Whether the gateway was last said to be there, and open."""
 
     def is_of_istio(self, opened: gateway.Target | None) -> bool:
         """Tell whether the model is served by a Gateway of Istio's own kind."""
-        return opened is not None and not opened.gateway and not self._managed.is_at(opened)
+        return opened is not None and not self._managed.is_at(opened)
 
     def gateway(self, opened: gateway.Target | None, *, up: bool) -> None:
         """Say which Gateway of Istio's own kind there is; another one is none."""
@@ -62,21 +60,11 @@ class Announced:
             What they wait for that only the operator can give them; empty for nothing.
         """
         waiting = sorted(bag.application for bag in self._related.bags(gateway_metadata.ENDPOINT))
-        found: gateway_metadata.GatewayMetadata | str | None = None
-        if opened and opened.gateway:
-            found = self._existing.metadata(opened) if waiting else None
-        elif opened and self._managed.is_at(opened):
-            found = self._managed.metadata()
-        else:
+        if not (opened and self._managed.is_at(opened)):
             gateway_metadata.withdraw(self._related)
-        if isinstance(found, gateway_metadata.GatewayMetadata):
+        elif found := self._managed.metadata():
             gateway_metadata.publish(self._related, found)
-        if isinstance(found, str):
-            gateway_metadata.withdraw(self._related)
-            return found
-        if not waiting:
-            return ""
-        if self._scope.config.routing == "gateway-api":
+        if not waiting or self._scope.config.routing == "gateway-api":
             return ""
         return f"gateway-metadata: {', '.join(waiting)} waits for it; set routing=gateway-api"
 

@@ -15,12 +15,10 @@ from istio_integrator.ingress import (
     announced,
     authorization,
     certificate,
-    existing_gateway,
     gateway,
     gateway_api,
     guard_change,
     guards,
-    http_routes,
     http_routing,
     managed_gateway,
     memory,
@@ -63,8 +61,7 @@ class Ingress:
         self._http = http_routing.HttpRouting(scope)
         offer = offered.Offered(scope, self._http)
         self._managed = managed_gateway.ManagedGateway(scope, offer)
-        self._existing = existing_gateway.ExistingGateway(scope, offer)
-        self.announced = announced.Announced(scope, related, self._managed, self._existing)
+        self.announced = announced.Announced(scope, related, self._managed)
         self._memory = memory.Memory(scope)
         self._annotations = service_annotations.ServiceAnnotations(scope)
         self._statuses: list[ops.StatusBase] = []
@@ -114,7 +111,7 @@ class Ingress:
     def resolved(self) -> gateway.Target | gateway.Missing | gateway.Refusal:
         """Look which gateway workload serves the model; nothing is written."""
         placed = placement.Placement(
-            self._scope, self._memory, self._managed, self._existing, self._own_gateway.own
+            self._scope, self._memory, self._managed, self._own_gateway.own
         ).look(
             opened=self._find_istio_gateway() if self._is_gateway_api else None,
             only_https=self._scope.config.https_redirect and self.certificate.is_wanted,
@@ -154,7 +151,7 @@ class Ingress:
         if decision.guard and not self._guard(decision.guard, target, unasked):
             self.announced.gateway(self._opened, up=False)
             return
-        served = self._bind(target) if target.gateway else self._open_ours(target, plan)
+        served = self._open_ours(target, plan)
         if not decision.is_closed:
             self._route(target, asked, plan)
         if decision.guard is None:
@@ -184,9 +181,6 @@ class Ingress:
 
     def _annotate(self, target: gateway.Target) -> None:
         """Annotate the Service that is named, not one that serves until that is there."""
-        if target.gateway:
-            self._annotations.remove()
-            return
         named = self._scope.config.gateway_service
         if not target.is_own and named not in ("", f"{target.namespace}/{target.service}"):
             return
@@ -196,31 +190,20 @@ class Ingress:
     def _leave_what_moved(self, target: gateway.Target) -> None:
         """Have a gateway forget routes at hosts and ports that will not be guarded any more."""
         opened = self._find_gateway()
-        elsewhere = self._find_routes_elsewhere(target)
         stays = self._current is None or target.is_at(self._current)
-        if target.gateway:
-            is_open = opened is None and all(http_routes.stays(one, target) for one in elsewhere)
-        else:
-            # At a managed one everything is guarded, whatever its hosts are.
-            is_open = not elsewhere and (
-                opened is None
-                or gateway.is_served(opened, target)
-                or gateway_api.is_ours_alone(opened)
-            )
-        if (opened or elsewhere) and not (stays and is_open):
+        # At a managed one everything is guarded, whatever its hosts are.
+        is_open = (
+            opened is None
+            or gateway.is_served(opened, target)
+            or gateway_api.is_ours_alone(opened)
+        )
+        if not (stays and is_open):
             logger.info("The gateway, its hosts or its ports change: routes come back with them.")
             self._remove_routes()
             self._sleep(SETTLE)
         if not stays:
             # At another workload it is a new guard, which does not see earlier connections.
             self._scope.manifests.remove(guards.FOLDER)
-
-    def _find_routes_elsewhere(self, target: gateway.Target) -> list[cluster.Object]:
-        """List our routes on Gateways of somebody else, the only sign of being served there."""
-        was_known = self._current is not None and not self._current.gateway
-        if was_known and not target.gateway:
-            return []
-        return [one for one in self._http.written() if http_routes.is_elsewhere(one)]
 
     def _guard(
         self, guard: authorization.Guard, target: gateway.Target, unasked: Sequence[str] = ()
@@ -254,10 +237,7 @@ class Ingress:
             )
         steps = guard_change.filters_first(lambda: self._sleep(SETTLE))
         put_up = _created(self._scope.manifests.apply(guards.FOLDER, context, steps)[0])
-        if target.gateway and self._current and self._current.hosts != target.hosts:
-            # istiod hears of guard and routes by themselves, and a host may be a new one.
-            self._sleep(SETTLE)
-        if served is None and not target.neighbours and not target.gateway:
+        if served is None and not target.neighbours:
             # Nobody is connected yet; but istiod hears of each kind of object by itself.
             self._sleep(SETTLE)
             return True
@@ -269,17 +249,6 @@ class Ingress:
             ops.WaitingStatus("ingress: waiting a minute for the gateway's earlier connections")
         )
         return False
-
-    def _bind(self, target: gateway.Target) -> bool:
-        """Take somebody else's Gateway as it is, with the certificate of its owner."""
-        self._opened = target
-        self._has_tls = target.https_port is not None
-        if self.certificate.is_wanted:
-            logger.info("Gateway %s shows its owner's certificate.", target.gateway)
-            unused = f"certificates is not used: Gateway {target.gateway} has its owner's"
-            self._statuses.append(ops.ActiveStatus(unused))
-        self.certificate.remove()
-        return True
 
     def _open_ours(self, target: gateway.Target, plan: routes.Plan) -> bool:
         opened = self._find_gateway()
@@ -314,9 +283,9 @@ class Ingress:
         return True
 
     def _route(self, target: gateway.Target, asked: routing.Routing, plan: routes.Plan) -> None:
-        if target.gateway or self._managed.is_at(target):
+        if self._managed.is_at(target):
             said = asked.write_grpc(plan.routes, target)
-            served, problems = self._http.route(plan.routes, target)
+            served, problems = self._http.route(plan.routes)
             problems = [*problems, *([said] if said else [])]
         else:
             served, problems = asked.apply(plan, target)
@@ -347,8 +316,6 @@ class Ingress:
         """Tell applications how the model is reached, whether or not they asked for routes yet."""
         if not self._related.is_related(*kubeflow.INGRESS_ROUTES):
             return
-        if self._has_tls is None and isinstance(target, gateway.Target) and target.gateway:
-            self._has_tls = target.https_port is not None
         if self._has_tls is None:
             opened = self._find_gateway()
             self._has_tls = bool(gateway.credential(opened) or gateway_api.credential(opened))

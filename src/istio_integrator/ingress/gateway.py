@@ -77,8 +77,6 @@ class Place(pydantic.BaseModel):
     only_https: bool = False
     http_port: kubeflow.Port | None = None
     https_port: kubeflow.Port | None = None
-    gateway: Name | None = None
-    """Somebody else's Gateway of the Gateway API there, whose routes ours are; None: our own."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,10 +111,6 @@ class Target:
     workload: str = ""
     is_own: bool = False
     """Whether we run it, for this model alone."""
-    gateway: str = ""
-    """Somebody else's Gateway of the Gateway API in the namespace; empty: the Gateway is ours."""
-    takes_calls: bool = True
-    """Whether GRPCRoutes may be on its Gateway."""
     problems: tuple[Missing | Refusal, ...] = ()
     """Why it is not as the operator wants it; it serves meanwhile."""
     notes: tuple[str, ...] = ()
@@ -148,7 +142,6 @@ class Target:
             only_https=self.only_https,
             http_port=self.http_port,
             https_port=self.https_port,
-            gateway=self.gateway or None,
         )
 
     def seen_from(self, model: str) -> tuple[str, ...]:

@@ -16,11 +16,10 @@ MOST_HOSTS = 32
 HTTP_PORT = 80
 HTTPS_PORT = 443
 
-_DEPLOYS = "PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER"
 _NEEDED = {
     "PILOT_ENABLE_GATEWAY_API": "the Gateway API",
     "PILOT_ENABLE_GATEWAY_API_STATUS": "the status of Gateways",
-    _DEPLOYS: "the deployment of gateways",
+    "PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER": "the deployment of gateways",
     # Without it the guard would not stand before anything on such a gateway.
     "ENABLE_SELECTOR_BASED_K8S_GATEWAY_POLICY": "EnvoyFilters for gateways of the Gateway API",
 }
@@ -77,17 +76,15 @@ def classes(found: Iterable[cluster.Object]) -> list[str]:
     return sorted(own)[:_MOST_CLASSES]
 
 
-def trouble(offer: Offer, hosts: Sequence[str], *, deploys: bool = True) -> str:
+def trouble(offer: Offer, hosts: Sequence[str]) -> str:
     """Say what keeps the model from being served by the Gateway API; empty: nothing.
 
     Args:
         offer: What the cluster has.
         hosts: Of the model.
-        deploys: Whether istiod is to deploy a Gateway of ours; else it is somebody else's.
     """
-    of_istiod = _of_istiod(offer, deploys=deploys)
-    of_ours = (*_of_classes(offer), *_of_hosts(hosts)) if deploys else ()
-    found = next(iter((*_of_cluster(offer), *of_istiod, *of_ours)), "")
+    all_of_it = (*_of_cluster(offer), *_of_istiod(offer), *_of_classes(offer), *_of_hosts(hosts))
+    found = next(iter(all_of_it), "")
     return f"routing=gateway-api: {found}" if found else ""
 
 
@@ -101,7 +98,7 @@ def _of_cluster(offer: Offer) -> Iterable[str]:
         yield f"the cluster's Gateway API is too old, its routes' rules have no names; {_INSTALL}"
 
 
-def _of_istiod(offer: Offer, *, deploys: bool) -> Iterable[str]:
+def _of_istiod(offer: Offer) -> Iterable[str]:
     if not offer.istiod:
         yield (
             "istiod's Deployment can't be read, so it is not known whether requests would be "
@@ -109,8 +106,6 @@ def _of_istiod(offer: Offer, *, deploys: bool) -> Iterable[str]:
         )
         return
     for name, what in _NEEDED.items():
-        if name == _DEPLOYS and not deploys:
-            continue
         if offer.environment.get(name, "").strip().lower() in _FALSE:
             yield f"istiod {offer.istiod} has {what} switched off; unset {name} there"
 
@@ -178,14 +173,13 @@ class State:
         return self.problem is None
 
 
-def state(obj: cluster.Object | None, name: str = gateway.NAME) -> State:
+def state(obj: cluster.Object | None) -> State:
     """Read it; what istiod said about an earlier generation does not count.
 
     Args:
         obj: The Gateway, None while there is none.
-        name: What to call it.
     """
-    reference = f"Gateway {name}"
+    reference = f"Gateway {gateway.NAME}"
     if obj is None:
         return State(problem=gateway.Missing(f"waiting for istiod to take {reference}"))
     status = cluster.at(obj, "status")

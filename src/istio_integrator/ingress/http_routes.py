@@ -15,7 +15,7 @@ from typing import Any
 
 from istio_integrator.ingress import gateway, routes
 from istio_integrator.ingress.routes import Kind, Route
-from istio_integrator.kube import cluster, owners
+from istio_integrator.kube import owners
 
 FOLDER = "http-routes"
 
@@ -55,27 +55,11 @@ class Written:
     backends: Sequence[Mapping[str, Any]]
 
 
-@dataclasses.dataclass(frozen=True)
-class Parent:
-    """The Gateway that routes are on."""
-
-    name: str
-    namespace: str = ""
-    """Empty: that of the routes."""
-
-    @classmethod
-    def of(cls, target: gateway.Target) -> Parent:
-        """Name the Gateway of a place: ours, or the one of somebody else."""
-        if target.gateway:
-            return cls(target.gateway, target.namespace)
-        return cls(gateway.NAME)
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Context:
     """The variables of the templates in http-routes."""
 
-    parent: Parent
+    gateway: str
     routes: Sequence[Written]
     calls: Sequence[Written] = ()
     """Those that are GRPCRoutes."""
@@ -89,12 +73,8 @@ class Context:
         model: str,
         domain: str,
         has_calls: bool = False,
-        target: gateway.Target | None = None,
     ) -> Context:
         """Put routes into the words of the templates.
-
-        On a Gateway of somebody else each route says at which names it is served: without a word
-        it would be at all of the Gateway's, with nobody asked about those that are not ours.
 
         Args:
             found: Those that an HTTPRoute can have.
@@ -102,9 +82,7 @@ class Context:
             model: Where the routes will be.
             domain: The cluster's, which ends the names of Services.
             has_calls: Whether those for gRPC are to be GRPCRoutes, as far as they can.
-            target: Where they are served; None for our own Gateway.
         """
-        hosts = target.hosts if target and target.gateway else ()
         suffix = f".{model}.svc.{domain}"
         calls = {one for one in found if has_calls and _is_call(one)}
         expressed = {one.host for one in found if one.kind is Kind.REGEX}
@@ -112,7 +90,7 @@ class Context:
             one: Written(
                 name=owners.object_name(application, f"route-{one.relation}-{one.place}"),
                 relation=one.source,
-                hostnames=(one.host,) if one.host else hosts,
+                hostnames=(one.host,) if one.host else (),
                 # The guard knows by it what is served without authentication.
                 rule="" if one.is_asked else one.name,
                 match=_call(one) if one in calls else _match(one, expressed),
@@ -122,7 +100,7 @@ class Context:
             for one in found
         }
         return cls(
-            parent=Parent.of(target) if target else Parent(gateway.NAME),
+            gateway=gateway.NAME,
             routes=[each for one, each in written.items() if one not in calls],
             calls=[each for one, each in written.items() if one in calls],
         )
@@ -165,22 +143,6 @@ def fit(found: Sequence[Route]) -> tuple[list[Route], list[str]]:
             continue
         served[claim] = route
     return routes.in_order(served.values()), problems
-
-
-def is_elsewhere(written: cluster.Object) -> bool:
-    """Tell whether a route of ours is on a Gateway of somebody else."""
-    return _parent(written) != Parent(gateway.NAME)
-
-
-def stays(written: cluster.Object, target: gateway.Target) -> bool:
-    """Tell whether a route of ours is where it is to be, at guarded names only."""
-    hosts = cluster.items(cluster.at(written, "spec"), "hostnames")
-    return _parent(written) == Parent.of(target) and bool(hosts) and {*hosts} <= {*target.hosts}
-
-
-def _parent(written: cluster.Object) -> Parent:
-    (found, *_) = cluster.parts(cluster.at(written, "spec"), "parentRefs") or [{}]
-    return Parent(str(found.get("name", "")), str(found.get("namespace") or ""))
 
 
 def is_path(path: str) -> bool:

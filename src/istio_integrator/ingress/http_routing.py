@@ -13,61 +13,53 @@ logger = logging.getLogger(__name__)
 
 
 class HttpRouting:
-    """Has a Gateway of the Gateway API serve routes, ours or one of somebody else."""
+    """Has our Gateway of the Gateway API serve routes."""
 
     def __init__(self, scope: parts.Context) -> None:
         self._scope = scope
         self._has_calls = http_routes.has_calls(scope.mesh.version if scope.mesh else "")
         """Whether routes for gRPC are GRPCRoutes."""
 
-    def route(
-        self, found: Sequence[routes.Route], target: gateway.Target
-    ) -> tuple[Sequence[routes.Route], list[str]]:
+    def route(self, found: Sequence[routes.Route]) -> tuple[Sequence[routes.Route], list[str]]:
         """Have routes be served.
 
         Of those that the API server does not take, each goes alone.
 
         Args:
             found: What is asked for.
-            target: Where.
 
         Returns:
             What is served, and what is wrong with the rest.
         """
-        self._has_calls = self._has_calls and target.takes_calls
         try:
-            fit, problems = self._write(found, target)
+            fit, problems = self._write(found)
         except errors.ForbiddenError as error:
             if not self._has_calls:
                 raise
             # Roles that are older than the charm; HTTPRoutes lead the same requests.
             logger.warning("GRPCRoutes: %s", error)
             self._has_calls = False
-            fit, problems = self._write(found, target)
+            fit, problems = self._write(found)
         for problem in problems:
             logger.warning("%s.", problem)
         return fit, [texts.plain(each, texts.LONGEST_PROBLEM) for each in problems]
 
-    def _write(
-        self, found: Sequence[routes.Route], target: gateway.Target
-    ) -> tuple[Sequence[routes.Route], list[str]]:
+    def _write(self, found: Sequence[routes.Route]) -> tuple[Sequence[routes.Route], list[str]]:
         fit, problems = http_routes.fit(found)
         try:
-            self._scope.manifests.apply(http_routes.FOLDER, self._context(fit, target))
+            self._scope.manifests.apply(http_routes.FOLDER, self._context(fit))
         except errors.ApiError as error:
             if not error.is_about_the_object:
                 raise
-            refused = {route: said for route in fit if (said := self._refusal(route, target))}
+            refused = {route: said for route in fit if (said := self._refusal(route))}
             if not refused:
                 raise
             fit = [route for route in fit if route not in refused]
             problems += refused.values()
-            self._scope.manifests.apply(http_routes.FOLDER, self._context(fit, target))
+            self._scope.manifests.apply(http_routes.FOLDER, self._context(fit))
         return fit, problems
 
-    def _context(
-        self, found: Sequence[routes.Route], target: gateway.Target
-    ) -> http_routes.Context:
+    def _context(self, found: Sequence[routes.Route]) -> http_routes.Context:
         scope = self._scope
         return http_routes.Context.of(
             found,
@@ -75,12 +67,11 @@ class HttpRouting:
             model=scope.model,
             domain=scope.cluster_domain,
             has_calls=self._has_calls,
-            target=target,
         )
 
-    def _refusal(self, route: routes.Route, target: gateway.Target) -> str:
+    def _refusal(self, route: routes.Route) -> str:
         """Ask what the API server says of one route, without making anything."""
-        context = self._context([route], target)
+        context = self._context([route])
         error = self._scope.manifests.refusal(http_routes.FOLDER, context, name=self._trial)
         what = f"a route of {route.source} in {self._scope.model}"
         return statuses.about(error, what) if error else ""
@@ -101,25 +92,21 @@ class HttpRouting:
             filters=(),
             backends=(),
         )
-        context = http_routes.Context(parent=http_routes.Parent(gateway.NAME), routes=[probe])
+        context = http_routes.Context(gateway=gateway.NAME, routes=[probe])
         answer = self._scope.manifests.tried(http_routes.FOLDER, context, name=self._trial)
         return any(
             rule.get("name") == "probe"
             for rule in cluster.parts(cluster.at(answer, "spec"), "rules")
         )
 
-    def written(self) -> list[cluster.Object]:
-        """List the routes of ours that there are; none where nobody may look."""
+    def close(self) -> bool:
+        """Take the routes away, and nothing else; tell whether there were any."""
         try:
-            return self._scope.manifests.owned_in(http_routes.FOLDER)
+            found = bool(self._scope.manifests.owned_in(http_routes.FOLDER))
         except errors.ForbiddenError as error:
             # The role is only needed with routing=gateway-api; without it none were made.
             logger.debug("No routes of the Gateway API: %s", error)
-            return []
-
-    def close(self) -> bool:
-        """Take the routes away, and nothing else; tell whether there were any."""
-        found = self.written()
+            return False
         if found:
             self._scope.manifests.remove(http_routes.FOLDER)
-        return bool(found)
+        return found

@@ -27,7 +27,7 @@ class ManagedGateway:
     @property
     def is_wanted(self) -> bool:
         """Whether the options ask for it."""
-        return self._scope.config.routing == "gateway-api" and not self._scope.config.gateway
+        return self._scope.config.routing == "gateway-api"
 
     @property
     def own(self) -> choice.Own:
@@ -50,6 +50,11 @@ class ManagedGateway:
         Args:
             opened: Istio's own Gateway of the model, where the model is served by that.
         """
+        if named := self._scope.config.gateway:
+            return (
+                f"gateway={named} is refused with routing=gateway-api, which serves the model by "
+                "this charm's own Gateway; unset gateway"
+            )
         return self._offered.trouble(opened, self._scope.config.hosts)
 
     def target(

@@ -23,14 +23,6 @@ class Offered:
         self._routing = routing
 
     @property
-    def classes(self) -> Sequence[str]:
-        """GatewayClasses of istiod; none where nobody may look."""
-        try:
-            return self._offer.classes
-        except errors.ForbiddenError:
-            return ()
-
-    @property
     def gateway_class(self) -> str:
         """The class that a Gateway of ours would get; empty for none."""
         try:
@@ -38,18 +30,15 @@ class Offered:
         except errors.ForbiddenError:
             return ""
 
-    def trouble(
-        self, opened: cluster.Object | None, hosts: Sequence[str], *, deploys: bool = True
-    ) -> str:
+    def trouble(self, opened: cluster.Object | None, hosts: Sequence[str]) -> str:
         """Say what keeps the model from being served by the Gateway API; empty: nothing.
 
         Args:
             opened: Istio's own Gateway of the model, where the model is served by that.
             hosts: Of the model, which a Gateway of ours would have.
-            deploys: Whether istiod is to deploy a Gateway of ours.
         """
         try:
-            found = gateway_api.trouble(self._offer, hosts, deploys=deploys)
+            found = gateway_api.trouble(self._offer, hosts)
         except errors.ForbiddenError as error:
             logger.warning("The Gateway API's kinds can't be read: %s", error)
             return (

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from istio_integrator import parts
 from istio_integrator.ingress import (
     choice,
-    existing_gateway,
     gateway,
     managed_gateway,
     memory,
@@ -52,13 +51,11 @@ class Placement:
         scope: parts.Context,
         remembered: memory.Memory,
         managed: managed_gateway.ManagedGateway,
-        existing: existing_gateway.ExistingGateway,
         own: choice.Own,
     ) -> None:
         self._scope = scope
         self._memory = remembered
         self._managed = managed
-        self._existing = existing
         self._own = own
 
     def look(self, *, opened: cluster.Object | None, only_https: bool) -> Placed:
@@ -71,11 +68,6 @@ class Placement:
             only_https: Whether nothing but redirects is to be served without TLS.
         """
         remembered = self._memory.read()
-        if self._existing.is_wanted:
-            answer = self._existing.look(opened, remembered)
-            if isinstance(answer, gateway.Target):
-                return self._with_services(answer, remembered)
-            return self._stays(remembered, opened, answer, only_https)
         is_managed = remembered is not None and self._managed.is_at(remembered)
         if self._managed.is_wanted:
             said = self._managed.trouble(None if is_managed else opened)
@@ -83,7 +75,7 @@ class Placement:
             if is_managed or not trouble:
                 return self._at_managed(remembered, trouble, only_https)
             return self._stays(remembered, opened, trouble[0], only_https)
-        if remembered is not None and (is_managed or remembered.gateway):
+        if remembered is not None and is_managed:
             return self._left(remembered, only_https)
         return self._shared(survey_from=remembered, own=self._own, only_https=only_https)
 
@@ -95,8 +87,6 @@ class Placement:
         only_https: bool,
     ) -> Placed:
         """Leave the model where it is served, if it is, and say why."""
-        if remembered is not None and remembered.gateway:
-            return self._with_services(self._existing.standing(remembered, why), remembered)
         if remembered is not None and self._managed.is_at(remembered):
             return self._at_managed(remembered, (why,), only_https)
         if opened is None:

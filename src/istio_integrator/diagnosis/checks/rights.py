@@ -99,20 +99,9 @@ def rights(facts: Facts) -> Iterable[Finding]:
     needed = needs(shipped, model=facts.model)
     if not facts.exposes:
         needed = [need for need in needed if not is_for_ingress(need)]
-    needed += elsewhere(facts.config)
     optional = [end for end, is_needed in OPTIONAL.items() if not is_needed(facts.config)]
     answers = {need: _is_given(facts, need) for need in needed}
     yield from judge(answers, optional=optional, application=facts.application)
-
-
-def elsewhere(options: config.Config) -> list[Need]:
-    """List the rights beside the shipped roles, those in the namespace of somebody's Gateway."""
-    namespace, _, name = options.gateway.partition("/")
-    if not name or options.routing != "gateway-api":
-        return []
-    kind = cluster.KUBERNETES_GATEWAY
-    group = kind.api_version.partition("/")[0]
-    return [Need("get", group, kind.plural, namespace, name, "rbac/gateway-namespace.yaml")]
 
 
 def _is_given(facts: Facts, need: Need) -> bool:

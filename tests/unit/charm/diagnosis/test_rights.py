@@ -6,7 +6,6 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from istio_integrator.config import config
 from istio_integrator.diagnosis.checks import rights
 
 TEXT = pathlib.Path("rbac/roles.yaml").read_text()
@@ -64,17 +63,3 @@ def test_right_for_the_ingress_is_told_from_those_for_pods():
 def test_review_asks_for_a_subresource_apart():
     asked = rights.Need("get", "", "pods/exec").review()["spec"]["resourceAttributes"]
     assert (asked["resource"], asked["subresource"]) == ("pods", "exec")
-
-
-def test_right_to_read_a_gateway_of_somebody_else_is_asked_for_where_it_is_named():
-    named = {"gateway": "edge/shared", "routing": "gateway-api"}
-    (need,) = rights.elsewhere(config.Config.model_validate(named))
-    assert (need.namespace, need.text) == (
-        "edge",
-        "get gateways.gateway.networking.k8s.io shared",
-    )
-    answers = {**dict.fromkeys(NEEDS, True), need: False}
-    (found,) = rights.judge(answers, optional=rights.OPTIONAL, application="mesh")
-    assert need.text in found.seen
-    for changes in ({"routing": "virtualservice"}, {"gateway": ""}):
-        assert rights.elsewhere(config.Config.model_validate({**named, **changes})) == []

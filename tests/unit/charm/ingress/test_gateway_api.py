@@ -1,6 +1,7 @@
 """Whether the Gateway API can serve the model, and what the routes are in its words."""
 
 import dataclasses
+import types
 
 import pytest
 from hypothesis import given
@@ -69,6 +70,12 @@ def test_more_hosts_than_a_gateway_has_listeners_for_are_refused():
     hosts = [f"{number}.example.com" for number in range(gateway_api.MOST_HOSTS + 1)]
     assert "hosts has 33 names" in gateway_api.trouble(COMPLETE, hosts)
     assert gateway_api.trouble(COMPLETE, hosts[1:]) == ""
+
+
+def test_gateway_of_another_team_is_refused_by_name():
+    options = types.SimpleNamespace(routing="gateway-api", gateway="edge/shared", hosts=())
+    there = managed_gateway.ManagedGateway(types.SimpleNamespace(config=options, mesh=None))
+    assert "gateway=edge/shared is refused with routing=gateway-api" in there.trouble(None)
 
 
 def said(**conditions):
