@@ -71,11 +71,6 @@ def rewritten(path, kind=REPLACED, **more):
     return library.URLRewriteFilter(urlRewrite=library.URLRewriteSpec(path=modifier, **more))
 
 
-def redirected(**said):
-    """A filter that sends elsewhere."""
-    return library.RequestRedirectFilter(requestRedirect=library.RequestRedirectSpec(**said))
-
-
 def bag(number, application, *http, endpoint=ASKED, grpc=(), model=ingress_world.MODEL):
     """What a charm writes with the library."""
     config = library.IstioIngressRouteConfig(

@@ -41,7 +41,7 @@ def match(kind, path, **more):
     return {"path": {"type": kind, "value": path}, **more}
 
 
-PAGE = match("Exact", "/pipeline/page", method="GET")
+PAGE = match("Exact", "/pipeline/page")
 STORE = {"method": {"service": "ml.Store", "method": "Get"}}
 OPENED = asks(20, "open", match("PathPrefix", "/open/"), PAGE, endpoint=OPEN)
 CALLED = asks(21, "store", STORE, endpoint=OPEN, kind="grpc_routes")

@@ -17,10 +17,8 @@ from tests.functional.ingress_world import COMPLETE, MODEL, lead, request, virtu
 from tests.functional.newer_routes import (
     ASKED,
     CHARMS,
-    REPLACED,
     bag,
     matched,
-    redirected,
     rewritten,
     wish,
 )
@@ -80,47 +78,32 @@ def reached(place, path, method="GET", host=HOST, **headers):
 
 
 def test_every_condition_is_kept_by_envoy(place):
-    exact, regex = library.HTTPPathMatchType.Exact, library.HTTPPathMatchType.RegularExpression
-    a, b, c, d, e, f = list(CHARMS)[:6]
+    exact = library.HTTPPathMatchType.Exact
+    a, b, c = list(CHARMS)[:3]
     place.newer = [
         bag(1, a, wish(a, matched("/"))),
-        bag(2, b, wish(b, matched("/x", exact), matched("/y/[0-9]{3,500}", regex))),
+        bag(2, b, wish(b, matched("/x", exact))),
         bag(3, c, wish(c, matched("/x"))),
-        bag(4, d, wish(d, matched("/x", method=library.HTTPMethod.POST))),
-        bag(5, e, wish(e, matched("/x", headers={"X-Kind": "a b"}))),
-        bag(6, f, wish(f, matched("/x"), hostnames=[OTHER])),
     ]
     place.reconcile()
-    kind = {"x-kind": "a b"}
-    for want, path, given in (
-        (b, "/x", {}),
-        (b, "/x?a=b", {}),
-        (c, "/x/", {}),
-        (c, "/x/z", {}),
-        (a, "/xx", {}),
-        (a, "/y/12", {}),
-        (b, "/y/123", {}),
-        (a, "/y/123/4", {}),
-        (d, "/x/z", {"method": "POST"}),
-        (d, "/x/z", {"method": "POST", **kind}),
-        (e, "/x/z", kind),
-        (c, "/x/z", {"x-kind": "a"}),
-        (f, "/x/z", {"host": OTHER}),
-        (f, "/x/z", {"host": f"{OTHER.upper()}:80"}),
-        (a, "/z", {"host": OTHER}),
+    for want, path in (
+        (b, "/x"),
+        (b, "/x?a=b"),
+        (c, "/x/"),
+        (c, "/x/z"),
+        (a, "/xx"),
+        (a, "/z"),
     ):
 
-        def is_reached(want=want, path=path, given=given):
-            return reached(place, path, **given) == place.ports[want]
+        def is_reached(want=want, path=path):
+            return reached(place, path) == place.ports[want]
 
-        assert waiting.eventually(is_reached), (want, path, given)
+        assert waiting.eventually(is_reached), (want, path)
 
 
-def test_filters_weights_and_grpc_are_kept_by_envoy(place):
+def test_rewrites_and_grpc_are_kept_by_envoy(place):
     a, b = list(CHARMS)[:2]
-    full = library.PathModifierType.ReplaceFullPath
-    part = library.PathModifier(type=REPLACED, value="/new")
-    shared = [library.BackendRef(service=name, port=80, weight=50) for name in (a, b)]
+    full, exact = library.PathModifierType.ReplaceFullPath, library.HTTPPathMatchType.Exact
     calls = library.GRPCRoute(
         name="calls",
         listener=library.Listener(port=80, protocol=library.ProtocolType.GRPC),
@@ -131,37 +114,16 @@ def test_filters_weights_and_grpc_are_kept_by_envoy(place):
         ],
     )
     place.newer = [
-        bag(1, a, wish(a, matched("/full"), filters=[rewritten("/all\\1", full)])),
-        bag(2, a, wish(a, matched("/named"), filters=[rewritten("/", hostname="in.example")])),
-        bag(
-            3,
-            a,
-            wish(
-                a,
-                matched("/away"),
-                backends=[],
-                filters=[redirected(scheme="https", hostname=OTHER, port=8443, statusCode=302)],
-            ),
-        ),
-        bag(4, a, wish(a, matched("/moved"), backends=[], filters=[redirected(path=part)])),
-        bag(5, a, wish(a, matched("/shared"), backends=shared)),
+        bag(1, a, wish(a, matched("/full", exact), filters=[rewritten("/all", full)])),
+        bag(2, a, wish(a, matched("/part"), filters=[rewritten("/")])),
         bag(6, b, grpc=[calls]),
     ]
     assert not [text for text in place.reconcile() if "istio-ingress-route" in text]
     # What was served before is served until Envoy has all of it.
-    assert waiting.eventually(
-        lambda: place.eventually(200, "/full/x", **COOKIE).echo["path"] == "/all\\1"
-    )
-    seen = place.eventually(200, "/named/x", **COOKIE).echo
-    assert (seen["path"], seen["headers"]["host"]) == ("/x", "in.example")
-    away = place.eventually(302, "/away/x?a=b", **COOKIE)
-    assert away.headers["location"] == f"https://{OTHER}:8443/away/x?a=b"
-    for path, want in (("/moved", "/new"), ("/moved/x?a=b", "/new/x?a=b")):
-        moved = place.eventually(301, path, **COOKIE)
-        assert moved.headers["location"] == f"http://{HOST}{want}"
-    shares = set()
-    assert waiting.eventually(lambda: shares.add(reached(place, "/shared")) or len(shares) == 2)
-    assert shares == {place.ports[a], place.ports[b]}
+    for path, want in (("/full", "/all"), ("/part/x", "/x"), ("/part", "/")):
+        assert waiting.eventually(
+            lambda path=path, want=want: place.eventually(200, path, **COOKIE).echo["path"] == want
+        )
     for path in ("/ml.Store/Get", "/ml.Store/Put"):
         assert waiting.eventually(lambda p=path: reached(place, p) == place.ports[b])
     # Only what is there for gRPC is spoken to as the client speaks.

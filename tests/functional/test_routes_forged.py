@@ -29,7 +29,7 @@ BOTH = pytest.mark.parametrize(
 @pytest.fixture(scope="module", params=renderers.SERVING)
 def place(request, client, kubeconfig, tmp_path_factory):
     """A model with routes of both endpoints, each of every kind that there is."""
-    exact, regex = library.HTTPPathMatchType.Exact, library.HTTPPathMatchType.RegularExpression
+    exact = library.HTTPPathMatchType.Exact
     newer = [
         bag(1, "kubeflow-dashboard", wish("dashboard", matched("/"))),
         bag(
@@ -42,8 +42,8 @@ def place(request, client, kubeconfig, tmp_path_factory):
         bag(
             4,
             "pages",
-            wish("login", matched(HOLE, exact, method=library.HTTPMethod.GET)),
-            wish("login", matched("/pages/[a-z]+", regex)),
+            wish("login", matched(HOLE, exact)),
+            wish("login", matched("/pages/")),
             endpoint=OPEN,
         ),
     ]
@@ -179,10 +179,8 @@ def test_trailers_of_a_request_claim_nothing(place, tls):
     [
         *(("GET", path) for path in ("/pipeline", "/pipelines", "/pipeline;x", "/pipeline%2fx")),
         *(("GET", path) for path in ("/opener", "/open;x", "/OPEN/x", "/open%2f", "/open/../x")),
-        *((method, HOLE) for method in ("POST", "PUT", "HEAD", "get", "GETS", "OPTIONS")),
         *(("GET", f"{HOLE}{more}") for more in ("/", "s", ";x", "%00", "%20")),
-        *(("GET", f"/pages/{more}") for more in ("", "One", "one/", "one;x", "one%0a", "1")),
-        *(("GET", path) for path in ("/x/pages/one", "/pages", "//pages/one", "/pages%2fone")),
+        *(("GET", path) for path in ("/x/pages/one", "//pages/one", "/pages%2fone")),
     ],
 )
 def test_next_to_what_is_open_somebody_is_asked(place, method, path):

@@ -1,6 +1,6 @@
 """Routes about which nobody is asked, beside guarded ones: what holds for whichever renderer.
 
-`/open/` and a GET of `/pipeline/page` are open to everybody, by the application `unguarded`;
+`/open/` and `/pipeline/page` are open to everybody, by the application `unguarded`;
 everybody is asked about all else, such as `/pipeline`.
 """
 
@@ -82,8 +82,6 @@ class Unasked:
     @pytest.mark.parametrize(
         ("method", "path"),
         [
-            ("POST", "/pipeline/page"),
-            ("PUT", "/pipeline/page"),
             ("GET", "/pipeline/page/"),
             ("GET", "/pipeline/pages"),
             ("GET", "/pipeline/page;x"),

@@ -90,7 +90,7 @@ class Ingress:
             self._withdraw()
         elif found is not None:
             if self._scope.config.gateway_workload and not self._is_gateway_api:
-                self._own_gateway.apply(routing.Routing(self._scope, self._related).ports)
+                self._own_gateway.apply()
             target = self._settled()
             self._expose(target)
             self._answer(target)
@@ -142,8 +142,7 @@ class Ingress:
         self._statuses += map(_status, target.problems)
         asked = routing.Routing(self._scope, self._related)
         token = self._memory.token() if asked.needs_token else ""
-        has_ports = target.is_own and not self._managed.is_at(target)
-        plan = asked.plan(target, token=token, has_ports=has_ports)
+        plan = asked.plan(token=token)
         self._report(decision, asked, plan)
         self._leave_what_moved(target)
         self._memory.remember(target)
@@ -151,7 +150,7 @@ class Ingress:
         if decision.guard and not self._guard(decision.guard, target, unasked):
             self.announced.gateway(self._opened, up=False)
             return
-        served = self._open_ours(target, plan)
+        served = self._open_ours(target)
         if not decision.is_closed:
             self._route(target, asked, plan)
         if decision.guard is None:
@@ -250,19 +249,17 @@ class Ingress:
         )
         return False
 
-    def _open_ours(self, target: gateway.Target, plan: routes.Plan) -> bool:
+    def _open_ours(self, target: gateway.Target) -> bool:
         opened = self._find_gateway()
         shown = gateway.credential(opened) or gateway_api.credential(opened)
         credential = self.certificate.credential(target, shown=shown)
         self._statuses += self.certificate.statuses()
-        served = self._open_gateway(target, credential, routes.more_ports(plan.routes))
+        served = self._open_gateway(target, credential)
         self.certificate.prune()
         return served
 
-    def _open_gateway(
-        self, target: gateway.Target, credential: str, more_ports: Sequence[int]
-    ) -> bool:
-        context = gateway.Context.of(target, credential, more_ports)
+    def _open_gateway(self, target: gateway.Target, credential: str) -> bool:
+        context = gateway.Context.of(target, credential)
         if self.certificate.is_wanted and not target.https_port:
             service = f"{target.namespace}/{target.service}"
             self._statuses.append(ops.BlockedStatus(f"Service {service} has no port for HTTPS"))

@@ -28,17 +28,14 @@ class Context:
     https_port: int | None
     redirect: bool
     credential: str
-    more_ports: Sequence[int] = ()
-    """Beside those of the entry: with HTTPS where that has a certificate, else without."""
 
     @classmethod
-    def of(cls, target: Target, credential: str, more_ports: Sequence[int] = ()) -> Context:
+    def of(cls, target: Target, credential: str) -> Context:
         """Put what is to be served into the words of the template.
 
         Args:
             target: Where.
             credential: The Secret with the certificate; empty for none.
-            more_ports: Of the workload, beside those of the entry.
         """
         return cls(
             name=NAME,
@@ -48,8 +45,6 @@ class Context:
             https_port=target.https_port if credential else None,
             redirect=target.only_https,
             credential=credential,
-            # Nothing is served without TLS, and a redirect would lead to another port.
-            more_ports=() if target.only_https and not credential else more_ports,
         )
 
 
@@ -155,7 +150,7 @@ class Target:
 
 def served(opened: cluster.Object) -> dict[str, Any]:
     """Read from our own Gateway what is served: hosts, ports and whether TLS is needed."""
-    servers = _entry(opened)
+    servers = cluster.parts(cluster.at(opened, "spec"), "servers")
     hosts = {
         host
         for server in servers
@@ -177,14 +172,8 @@ def is_served(opened: cluster.Object, target: Target) -> bool:
     spec = cluster.at(opened, "spec")
     return spec.get("selector") == dict(target.selector) and all(
         server["port"]["number"] in target.ports and server["hosts"] == target.written_hosts
-        for server in _entry(opened)
+        for server in cluster.parts(spec, "servers")
     )
-
-
-def _entry(opened: cluster.Object) -> list[cluster.Object]:
-    """List the servers of the entry; those of other ports have names that end with the number."""
-    servers = cluster.parts(cluster.at(opened, "spec"), "servers")
-    return [one for one in servers if "-" not in str(cluster.at(one, "port").get("name"))]
 
 
 def credential(opened: cluster.Object | None) -> str:

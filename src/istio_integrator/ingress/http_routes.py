@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from istio_integrator.ingress import gateway, routes
@@ -22,7 +22,6 @@ FOLDER = "http-routes"
 _TYPES = {
     Kind.EXACT: "Exact",
     Kind.PREFIX: "PathPrefix",
-    Kind.REGEX: "RegularExpression",
     Kind.ALL: "PathPrefix",
 }
 _PATH = re.compile(r"(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9a-fA-F]{2})+")
@@ -30,9 +29,6 @@ _NEVER = re.compile(r"//|/\.{1,2}(/|$)|%2[fF]")
 """What no path of an HTTPRoute has: the API server would refuse the object (HTTPPathMatch)."""
 _CALLED = re.compile(r"/(?P<service>[A-Za-z_][\w.]*)(/(?P<method>[A-Za-z_]\w*))?", re.ASCII)
 """What a GRPCRoute can call a service and a method (GRPCMethodMatch)."""
-_EVERYTHING = {"path": {"type": "RegularExpression", "value": ".*"}}
-"""The path `/` beside expressions: istiod sorts those behind every prefix, and writes nothing that
-comes behind a prefix `/` (sortHTTPRoutes, BuildHTTPRoutesForVirtualService in istio)."""
 _BOTH_KINDS_SINCE = (1, 30)
 """The Istio from which a hostname can have routes of both kinds; before it the GRPCRoutes were
 lost without a word (istio release notes 1.30.0; issue 57172)."""
@@ -45,8 +41,6 @@ class Written:
     name: str
     relation: str
     """`ingress:3 kfp-ui`, for people."""
-    hostnames: Sequence[str]
-    """None: all of the Gateway's."""
     rule: str
     """The name of the rule; empty where nobody has to know it."""
     match: Mapping[str, Any]
@@ -85,15 +79,13 @@ class Context:
         """
         suffix = f".{model}.svc.{domain}"
         calls = {one for one in found if has_calls and _is_call(one)}
-        expressed = {one.host for one in found if one.kind is Kind.REGEX}
         written = {
             one: Written(
                 name=owners.object_name(application, f"route-{one.relation}-{one.place}"),
                 relation=one.source,
-                hostnames=(one.host,) if one.host else (),
                 # The guard knows by it what is served without authentication.
                 rule="" if one.is_asked else one.name,
-                match=_call(one) if one in calls else _match(one, expressed),
+                match=_call(one) if one in calls else _match(one),
                 filters=_filters(one),
                 backends=[_backend(each, suffix) for each in one.backends],
             )
@@ -123,20 +115,12 @@ def fit(found: Sequence[Route]) -> tuple[list[Route], list[str]]:
     """
     served: dict[str, Route] = {}
     problems: list[str] = []
-    moved = {one.host: one.source for one in found if one.kind is Kind.ALL and _is_moved(one)}
     for route in sorted(found, key=lambda one: (one.relation, one.place)):
-        paths = [route.path] if route.kind is not Kind.REGEX else []
-        paths += [entry.path or entry.whole_path for entry in route.entries]
+        paths = [route.path, *(entry.path for entry in route.entries)]
         if not all(is_path(path) for path in paths if path):
             problems.append(f"{route.source}: no HTTPRoute can have the path {route.path}")
             continue
-        if route.kind is Kind.REGEX and route.host in moved:
-            problems.append(
-                f"{route.source}: no HTTPRoute can have the expression {route.path} beside the "
-                f"prefix / of {moved[route.host]}, which is replaced; ask for a prefix"
-            )
-            continue
-        claim = json.dumps([route.host, _match(route)], sort_keys=True)
+        claim = json.dumps(_match(route), sort_keys=True)
         if claim in served:
             owner = served[claim].source
             problems.append(f"{route.source}: prefix {route.path} is that of {owner}")
@@ -151,73 +135,39 @@ def is_path(path: str) -> bool:
 
 
 def _is_call(route: Route) -> bool:
-    """Tell whether a GRPCRoute can have a route; it has no redirects, and not every name."""
-    is_named = route.kind is Kind.ALL or _CALLED.fullmatch(route.path)
-    return route.is_grpc and route.redirect is None and bool(is_named)
+    """Tell whether a GRPCRoute can have a route; it can't have every name."""
+    return route.is_grpc and (route.kind is Kind.ALL or bool(_CALLED.fullmatch(route.path)))
 
 
 def _call(route: Route) -> dict[str, Any]:
     """Match the method that the path of a route means."""
-    found: dict[str, Any] = {}
-    if called := _CALLED.fullmatch(route.path):
-        named = {name: value for name, value in called.groupdict().items() if value}
-        found["method"] = {"type": "Exact", **named}
-    if route.headers:
-        found["headers"] = _headers(route)
-    return found
+    called = _CALLED.fullmatch(route.path)
+    if called is None:
+        return {}
+    named = {name: value for name, value in called.groupdict().items() if value}
+    return {"method": {"type": "Exact", **named}}
 
 
 def _parts(prefix: str) -> str:
     return prefix.rstrip("/") or "/"
 
 
-def _is_moved(route: Route) -> bool:
-    return "replacePrefixMatch" in _modifier(route).get("path", {})
-
-
-def _match(route: Route, expressed: Collection[str] = ()) -> dict[str, Any]:
-    if route.kind is Kind.ALL and route.host in expressed:
-        return _EVERYTHING
+def _match(route: Route) -> dict[str, Any]:
     kind = _TYPES[route.kind]
     path = _parts(route.path) if kind == "PathPrefix" else route.path
-    found: dict[str, Any] = {"path": {"type": kind, "value": path}}
-    if route.method:
-        found["method"] = route.method
-    if route.headers:
-        found["headers"] = _headers(route)
-    return found
-
-
-def _headers(route: Route) -> list[dict[str, Any]]:
-    return [{"type": "Exact", "name": name, "value": value} for name, value in route.headers]
-
-
-def _modifier(route: Route) -> dict[str, Any]:
-    """Say what becomes of the path; the last entry is the one for what is below a prefix."""
-    entry = route.entries[-1]
-    if entry.whole_path:
-        return {"path": {"type": "ReplaceFullPath", "replaceFullPath": entry.whole_path}}
-    if entry.path and _parts(entry.path) != _parts(route.path):
-        replaced = _parts(entry.path)
-        return {"path": {"type": "ReplacePrefixMatch", "replacePrefixMatch": replaced}}
-    return {}
+    return {"path": {"type": kind, "value": path}}
 
 
 def _filters(route: Route) -> list[dict[str, Any]]:
-    change = _modifier(route)
-    redirect = route.redirect
-    if redirect is not None:
-        named = {
-            "scheme": redirect.scheme,
-            "hostname": redirect.authority,
-            "port": redirect.port,
-            "statusCode": redirect.code,
-        }
-        said = {**{name: value for name, value in named.items() if value}, **change}
-        return [{"type": "RequestRedirect", "requestRedirect": said}]
-    if route.authority:
-        change["hostname"] = route.authority
-    return [{"type": "URLRewrite", "urlRewrite": change}] if change else []
+    """Say what becomes of the path; the last entry is the one for what is below a prefix."""
+    path = route.entries[-1].path
+    if not path or (route.kind is not Kind.EXACT and _parts(path) == _parts(route.path)):
+        return []
+    if route.kind is Kind.EXACT:
+        change = {"type": "ReplaceFullPath", "replaceFullPath": path}
+    else:
+        change = {"type": "ReplacePrefixMatch", "replacePrefixMatch": _parts(path)}
+    return [{"type": "URLRewrite", "urlRewrite": {"path": change}}]
 
 
 def _backend(backend: routes.Backend, suffix: str) -> dict[str, Any]:
@@ -229,5 +179,4 @@ def _backend(backend: routes.Backend, suffix: str) -> dict[str, Any]:
         "kind": kind,
         "name": name,
         "port": backend.port,
-        "weight": backend.weight,
     }

@@ -86,7 +86,6 @@ class HttpRouting:
         probe = http_routes.Written(
             name="probe",
             relation="",
-            hostnames=(),
             rule="probe",
             match={"path": {"type": "PathPrefix", "value": "/"}},
             filters=(),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Sequence
 
 from integrator_contract import names
 from istio_integrator import parts
@@ -26,8 +25,6 @@ class Context:
     pod_labels: dict[str, str]
     inject_labels: dict[str, str]
     options: config.Config
-    more_ports: Sequence[int] = ()
-    """Of the Service and of the pods, beside 80 and 443."""
 
 
 class OwnGateway:
@@ -46,8 +43,8 @@ class OwnGateway:
     def _marks(self) -> dict[str, str]:
         return {"istio": self.name, names.OWNER: self._scope.manifests.owner}
 
-    def apply(self, more_ports: Sequence[int] = ()) -> None:
-        """Have it run, with these ports beside 80 and 443."""
+    def apply(self) -> None:
+        """Have it run."""
         mesh = self._scope.mesh
         context = Context(
             name=self.name,
@@ -55,7 +52,6 @@ class OwnGateway:
             pod_labels=self._marks,
             inject_labels=mesh.pod_labels if mesh else {names.INJECT: "true"},
             options=self._scope.config,
-            more_ports=more_ports,
         )
         self._scope.manifests.apply(FOLDER, context)
 

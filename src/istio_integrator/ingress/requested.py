@@ -6,30 +6,15 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 from istio_integrator import texts
-from istio_integrator.ingress import patterns
-from istio_integrator.ingress.routes import (
-    Backend,
-    Entry,
-    Kind,
-    Redirect,
-    Requested,
-    Route,
-    Uri,
-)
+from istio_integrator.ingress.routes import Backend, Entry, Kind, Requested, Route, Uri
 from istio_integrator.kube import owners
 from istio_integrator.relations import ingress_route, kubeflow
 
 _PORTS = (80, 443)
 """Both mean the entry: whether there is TLS is up to the gateway, not to a route."""
-MOST_PORTS = 8
-"""Others than these of a gateway workload of the model's own: each is a listener of every pod."""
-_LOWEST_PORT = 1024
-_KEPT_PORTS = frozenset({8080, 8443, *range(15000, 15100)})
-"""Where its pods serve 80 and 443, and Istio's own
-(istio.io/docs/ops/deployment/application-requirements)."""
 _LONGEST_TITLE = 40
 _MOST_FOUND = 512
-"""Routes of one relation, each match at each host counted."""
+"""Matches of one relation."""
 Requests = Sequence[kubeflow.Received[kubeflow.IngressRequest]]
 _HTTP_OR_GRPC = ingress_route.HTTPRoute | ingress_route.GRPCRoute
 
@@ -44,18 +29,10 @@ class Terms:
     """Ours."""
     domain: str
     """The cluster's, which ends the names of Services."""
-    hosts: tuple[str, ...] = ()
-    """Of the model; none: all."""
     namespaces: tuple[str, ...] = ()
     """Where the Services may be of applications of other models (`route-namespaces`)."""
-    ports: tuple[int, ...] = ()
-    """Of the gateway that routes may be for, beside the entry."""
-    has_own_gateway: bool = False
-    """Whether the gateway workload is the model's own, which may have other ports."""
     token: str = ""
     """What nobody else can know, for the names of what is served without authentication."""
-    replaces_prefix: bool = False
-    """Whether this Istio can redirect to another prefix."""
 
 
 class _RefusedError(ValueError):
@@ -79,41 +56,6 @@ def by_ingress_route(
     """
     served = {one.application for one in older if one.message}
     return [_newer(one, served, terms) for one in received]
-
-
-def ports(
-    received: Iterable[ingress_route.Received], older: Requests, terms: Terms
-) -> tuple[int, ...]:
-    """List the ports that a gateway workload of our own is to have beside 80 and 443.
-
-    Of too many those count that the oldest relations ask for.
-    """
-    served = {one.application for one in older if one.message}
-    asked = [
-        route.listener.port
-        for one in received
-        if one.message and not _refusal(one, served, terms)
-        for route in (*one.message.http_routes, *one.message.grpc_routes)
-    ]
-    possible = dict.fromkeys(port for port in asked if port not in _PORTS and _is_free(port))
-    return tuple(sorted([*possible][:MOST_PORTS]))
-
-
-def _is_free(port: int) -> bool:
-    return port >= _LOWEST_PORT and port not in _KEPT_PORTS
-
-
-def redirects_prefix(received: Iterable[ingress_route.Received]) -> bool:
-    """Tell whether anybody asks for a redirect that keeps the rest of the path."""
-    return any(
-        each.request_redirect
-        and each.request_redirect.path
-        and each.request_redirect.path.type == "ReplacePrefixMatch"
-        for one in received
-        if one.message
-        for asked in (*one.message.http_routes, *one.message.grpc_routes)
-        for each in asked.filters or ()
-    )
 
 
 def _older(one: kubeflow.Received[kubeflow.IngressRequest], terms: Terms) -> Requested:
@@ -161,7 +103,7 @@ def _newer(one: ingress_route.Received, served: set[str], terms: Terms) -> Reque
         except _RefusedError as error:
             problems.append(f"{source}: route {_title(asked)} {error}")
         if len(found) > _MOST_FOUND:
-            said = f"{source}: asks for more than {_MOST_FOUND} matches at hosts"
+            said = f"{source}: asks for more than {_MOST_FOUND} matches"
             return Requested(source=source, relation=one.relation, problems=(said,))
     return Requested(
         source=source,
@@ -197,12 +139,12 @@ def _refusal(one: ingress_route.Received, served: set[str], terms: Terms) -> str
 def _routes(
     one: ingress_route.Received, asked: _HTTP_OR_GRPC, namespace: str, terms: Terms
 ) -> Iterable[Route]:
-    port = asked.listener.port
-    if port not in (*_PORTS, *terms.ports):
-        raise _RefusedError(f"asks for port {port}: {_why_not(port, terms)}")
-    rewrite, redirect = _filters(asked)
-    if redirect is None and not asked.backends:
-        raise _RefusedError("names no Service")
+    if unserved := _unserved(asked):
+        raise _RefusedError(
+            f"asks for {unserved}; served are a path prefix or an exact path, a rewrite of the "
+            "path, gRPC methods, one Service, and ports 80 and 443"
+        )
+    (backend,) = asked.backends
     is_asked = one.is_asked or not terms.token
     name = owners.object_name(terms.application, f"{one.endpoint}-{one.relation}")
     base = Route(
@@ -212,94 +154,45 @@ def _routes(
         relation=one.relation,
         place=0,
         title=_title(asked),
-        port=None if port in _PORTS else port,
         kind=Kind.ALL,
         path="/",
         entries=(),
-        backends=() if redirect else tuple(_backends(asked, namespace, terms)),
-        authority=(rewrite.hostname if rewrite else None) or "",
-        redirect=_redirect(redirect) if redirect else None,
+        backends=(Backend(f"{backend.service}.{namespace}.svc.{terms.domain}", backend.port),),
         is_asked=is_asked,
         is_grpc=isinstance(asked, ingress_route.GRPCRoute),
     )
-    modifier = rewrite.path if rewrite else redirect.path if redirect else None
-    replaces = modifier is not None and modifier.type == "ReplacePrefixMatch"
-    if redirect and replaces and not terms.replaces_prefix:
-        raise _RefusedError("redirects to another prefix, which this Istio can't: ReplaceFullPath")
-    for host in _hosts(asked.hostnames, terms.hosts):
-        for match in _matches(asked):
-            is_http = isinstance(match, ingress_route.HTTPRouteMatch)
-            found = dataclasses.replace(
-                base,
-                host=host,
-                method=(match.method if is_http else None) or "",
-                headers=tuple(sorted((match.headers or {}).items())),
-            )
-            yield _changed(_matched(found, match), modifier)
+    rewrites = [each.url_rewrite for each in asked.filters or () if each.url_rewrite]
+    modifier = rewrites[0].path if rewrites else None
+    for match in asked.matches or (ingress_route.HTTPRouteMatch(),):
+        yield _changed(_matched(base, match), modifier)
 
 
 def _title(asked: _HTTP_OR_GRPC) -> str:
     return texts.plain(asked.name, _LONGEST_TITLE)
 
 
-def _why_not(port: int, terms: Terms) -> str:
-    if not terms.has_own_gateway:
-        return "80 and 443 are served, others by gateway-workload=true only"
-    if port in _KEPT_PORTS:
-        return "the gateway's pods have it for themselves"
-    if port < _LOWEST_PORT:
-        return f"80, 443 and ports from {_LOWEST_PORT} on are served"
-    return f"no more than {MOST_PORTS} are served beside 80 and 443"
-
-
-def _filters(
-    asked: _HTTP_OR_GRPC,
-) -> tuple[ingress_route.URLRewriteSpec | None, ingress_route.RequestRedirectSpec | None]:
+def _unserved(asked: _HTTP_OR_GRPC) -> str:
+    """Name what a route asks for that no route is served with; empty for nothing."""
     filters = asked.filters or ()
     rewrites = [each.url_rewrite for each in filters if each.url_rewrite]
-    redirects = [each.request_redirect for each in filters if each.request_redirect]
-    if len(filters) > 1:
-        raise _RefusedError("has more than one filter")
-    if rewrites and isinstance(asked, ingress_route.GRPCRoute):
-        raise _RefusedError("has a URLRewrite, which gRPC has not")
-    return next(iter(rewrites), None), next(iter(redirects), None)
-
-
-def _redirect(asked: ingress_route.RequestRedirectSpec) -> Redirect:
-    return Redirect(
-        scheme=asked.scheme or "",
-        authority=asked.hostname or "",
-        port=asked.port,
-        code=asked.status_code,
-    )
-
-
-def _hosts(asked: Sequence[str] | None, ours: tuple[str, ...]) -> Iterable[str]:
-    """List the hosts that a route is for; an empty one is all of ours."""
-    if not asked:
-        return ("",)
-    for host in asked:
-        if ours and not any(_covers(one, host) for one in ours):
-            raise _RefusedError(f"is for {host}, which is not among hosts")
-    if ours and all(any(_covers(host, one) for host in asked) for one in ours):
-        return ("",)
-    return dict.fromkeys(asked)
-
-
-def _covers(outer: str, inner: str) -> bool:
-    return outer == inner or (outer.startswith("*.") and inner.endswith(outer[1:]))
-
-
-def _matches(
-    asked: _HTTP_OR_GRPC,
-) -> Sequence[ingress_route.HTTPRouteMatch | ingress_route.GRPCRouteMatch]:
-    return asked.matches or (ingress_route.HTTPRouteMatch(),)
-
-
-def _backends(asked: _HTTP_OR_GRPC, namespace: str, terms: Terms) -> Iterable[Backend]:
-    for each in asked.backends:
-        host = f"{each.service}.{namespace}.svc.{terms.domain}"
-        yield Backend(host, each.port, each.weight or 1)
+    is_grpc = isinstance(asked, ingress_route.GRPCRoute)
+    matches = asked.matches or ()
+    of_http = [each for each in matches if isinstance(each, ingress_route.HTTPRouteMatch)]
+    paths = [each.path for each in of_http if each.path]
+    named = {
+        f"port {asked.listener.port}": asked.listener.port not in _PORTS,
+        "hostnames": asked.hostnames,
+        "no Service": not asked.backends,
+        "several Services": len(asked.backends) > 1,
+        "several filters": len(filters) > 1,
+        "a filter that is no URLRewrite": len(rewrites) < len(filters),
+        "a rewrite of gRPC": is_grpc and rewrites,
+        "a rewrite of the host name": any(each.hostname for each in rewrites),
+        "HTTP methods": any(each.method for each in of_http),
+        "headers": any(each.headers for each in matches),
+        **{f"a path of type {texts.plain(each.type, 40)}": not each.is_served for each in paths},
+    }
+    return next((name for name, is_asked in named.items() if is_asked), "")
 
 
 def _matched(
@@ -311,12 +204,7 @@ def _matched(
     path = match.path
     if path is None or path.type == "PathPrefix":
         return _prefix(route, path.value if path else "/")
-    if path.type == "Exact":
-        return _exact(route, path.value)
-    if said := patterns.problem(path.value):
-        raise _RefusedError(said)
-    entry = Entry(uris=(Uri("regex", path.value),))
-    return dataclasses.replace(route, kind=Kind.REGEX, path=path.value, entries=(entry,))
+    return _exact(route, path.value)
 
 
 def _called(route: Route, method: ingress_route.GRPCMethodMatch | None) -> Route:
@@ -336,11 +224,6 @@ def _exact(route: Route, path: str) -> Route:
 def _prefix(route: Route, asked: str) -> Route:
     path = asked.rstrip("/")
     if not path:
-        if route.method or route.headers or route.host:
-            # Istio would look at it before the routes of others that are younger than ours.
-            raise _RefusedError(
-                "has the path / with a method, headers or hostnames: name a longer path"
-            )
         entry = Entry(uris=(Uri("prefix", "/"),))
         return dataclasses.replace(route, kind=Kind.ALL, path="/", entries=(entry,))
     entry = Entry(uris=(Uri("exact", path), Uri("prefix", f"{path}/")))
@@ -350,19 +233,22 @@ def _prefix(route: Route, asked: str) -> Route:
 
 
 def _changed(route: Route, modifier: ingress_route.PathModifier | None) -> Route:
-    """Have what matched be replaced."""
+    """Have what matched be replaced: an exact path as a whole, or the prefix."""
     if modifier is None:
         return route
-    if modifier.type == "ReplaceFullPath":
-        entries = [dataclasses.replace(each, whole_path=modifier.value) for each in route.entries]
-        return dataclasses.replace(route, entries=tuple(entries))
-    if route.kind not in (Kind.PREFIX, Kind.ALL):
-        raise _RefusedError("replaces a prefix without matching one")
+    is_whole = modifier.type == "ReplaceFullPath"
+    if is_whole != (route.kind is Kind.EXACT):
+        raise _RefusedError(
+            "replaces the whole path of a prefix: ask for ReplacePrefixMatch"
+            if is_whole
+            else "replaces the prefix of an exact path: ask for ReplaceFullPath"
+        )
+    at = Entry(uris=(Uri("exact", route.path),), path=modifier.value)
+    if is_whole:
+        return dataclasses.replace(route, entries=(at,))
     below = Entry(
         uris=(Uri("prefix", f"{route.path.rstrip('/')}/"),),
         path=f"{modifier.value.rstrip('/')}/",
     )
-    if route.kind is Kind.ALL:
-        return dataclasses.replace(route, entries=(below,))
-    at = Entry(uris=(Uri("exact", route.path),), path=modifier.value)
-    return dataclasses.replace(route, entries=(at, below))
+    entries = (below,) if route.kind is Kind.ALL else (at, below)
+    return dataclasses.replace(route, entries=entries)

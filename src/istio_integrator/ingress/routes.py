@@ -1,8 +1,7 @@
 """The routes of the model, in the one order in which a gateway is to look at them.
 
-It is the order of the Gateway API (HTTPRouteRule, HTTPRouteSpec.hostnames): the more exact
-hostname, the exact path, the longer prefix, a method, more headers, the older relation. Regular
-expressions, which the Gateway API leaves open, come after every prefix but `/`, the longer first.
+It is the order of the Gateway API (HTTPRouteRule): the exact path, the longer prefix, the older
+relation.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import enum
-import re
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
@@ -32,8 +30,7 @@ class Kind(enum.IntEnum):
 
     EXACT = 0
     PREFIX = 1
-    REGEX = 2
-    ALL = 3
+    ALL = 2
     """Every request. Istio looks at it last, after the routes of others too (SortVHostRoutes)."""
 
 
@@ -41,7 +38,7 @@ class Kind(enum.IntEnum):
 class Uri:
     """One match of a path, as a VirtualService has it."""
 
-    how: Literal["exact", "prefix", "regex"]
+    how: Literal["exact", "prefix"]
     value: str
 
 
@@ -51,22 +48,6 @@ class Backend:
 
     host: str
     port: int
-    weight: int = 1
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Redirect:
-    """Where a client is sent; what is empty stays as it asked."""
-
-    scheme: str = ""
-    authority: str = ""
-    port: int | None = None
-    code: int = 301
-
-    @property
-    def derived_port(self) -> str:
-        """Where the port comes from that is not given (RequestRedirect of the Gateway API)."""
-        return "FROM_PROTOCOL_DEFAULT" if self.scheme else "FROM_REQUEST_PORT"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,23 +57,11 @@ class Entry:
     uris: tuple[Uri, ...]
     path: str = ""
     """What replaces what matched; empty: nothing does."""
-    whole_path: str = ""
-    """What replaces the whole path, whatever matched."""
-
-    @property
-    def is_prefix(self) -> bool:
-        """Whether what follows the match stays."""
-        return any(uri.how == "prefix" for uri in self.uris)
-
-    @property
-    def substitution(self) -> str:
-        """The whole path as RE2 writes it, to which backslashes mean groups."""
-        return self.whole_path.replace("\\", "\\\\")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Route:
-    """One way to Services, or to elsewhere."""
+    """One way to a Service."""
 
     name: str
     """Of its entries in the VirtualService."""
@@ -109,26 +78,11 @@ class Route:
     """What it matches by, as it was asked for."""
     is_parted: bool = False
     """Whether a prefix ends where a part of a path does, as the Gateway API means it."""
-    port: int | None = None
-    """The one of the gateway that it is for; None: those of the entry."""
-    host: str = ""
-    """The one of ours that it is for; empty: all."""
-    method: str = ""
-    headers: tuple[tuple[str, str], ...] = ()
     entries: tuple[Entry, ...]
     backends: tuple[Backend, ...] = ()
-    authority: str = ""
-    """The host that its backends are told; empty: the one that was asked for."""
-    redirect: Redirect | None = None
     is_asked: bool = True
     """Whether authentication comes before it."""
     is_grpc: bool = False
-
-    @property
-    def authority_pattern(self) -> str:
-        """Its host as a regular expression; clients may name the port."""
-        beginning = ".+" if self.host.startswith("*") else ""
-        return f"(?i){beginning}{re.escape(self.host.removeprefix('*'))}(:[0-9]+)?"
 
     @property
     def claims(self) -> frozenset[tuple[object, ...]]:
@@ -136,10 +90,7 @@ class Route:
         paths = {self.path}
         if self.is_parted and self.kind is Kind.PREFIX:
             paths = {self.path, f"{self.path}/"}
-        return frozenset(
-            (self.port, self.host, self.kind, path, self.method, frozenset(self.headers))
-            for path in paths
-        )
+        return frozenset((self.kind, path) for path in paths)
 
     @property
     def size(self) -> int:
@@ -158,8 +109,6 @@ class Context:
     gateway: str
     hosts: Sequence[str]
     export_to: Sequence[str]
-    entry_ports: Sequence[int] = ()
-    """Of the Gateway, for routes of no port of their own; none where there are no others."""
 
     @classmethod
     def of(
@@ -180,7 +129,6 @@ class Context:
             gateway=f"{model}/{gateway.NAME}",
             hosts=target.written_hosts,
             export_to=target.seen_from(model),
-            entry_ports=target.ports if more_ports(routes) else (),
         )
 
 
@@ -255,11 +203,6 @@ def unasked(routes: Iterable[Route]) -> tuple[str, ...]:
     return tuple(sorted({route.name for route in routes if not route.is_asked}))
 
 
-def more_ports(routes: Iterable[Route]) -> tuple[int, ...]:
-    """List the ports that routes are for beside those of the entry."""
-    return tuple(sorted({route.port for route in routes if route.port}))
-
-
 def sources(routes: Iterable[Route]) -> str:
     """Name the relations of routes, the oldest first."""
     found = {(route.relation, route.source) for route in routes}
@@ -293,17 +236,10 @@ def _few(problems: list[str], source: str) -> list[str]:
 
 
 def _precedence(route: Route) -> tuple[object, ...]:
-    is_wildcard = route.host.startswith("*")
     return (
-        # A host before a wildcard before none, and the longer of two.
-        not route.host,
-        is_wildcard,
-        -len(route.host),
         route.kind,
         # A slash at the end does not make a prefix longer: `/foo/` is below `/foo` all the same.
         -len(route.path.rstrip("/")),
-        not route.method,
-        -len(route.headers),
         -len(route.path),
         route.relation,
         route.place,

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 
 from istio_integrator import parts, statuses, texts
 from istio_integrator.ingress import gateway, grpc, requested, routes
-from istio_integrator.ingress.routes import Entry, Kind, Redirect, Route, Uri
+from istio_integrator.ingress.routes import Route
 from istio_integrator.kube import cluster, errors, owners
 from istio_integrator.relations import endpoints, ingress_route, kubeflow
 
 logger = logging.getLogger(__name__)
-
-_PROBE = Route(
-    name="probe",
-    source="",
-    application="",
-    relation=0,
-    place=0,
-    kind=Kind.PREFIX,
-    path="/probe",
-    entries=(Entry(uris=(Uri("prefix", "/probe/"),), path="/"),),
-    redirect=Redirect(),
-)
 
 
 class Routing:
@@ -52,35 +39,18 @@ class Routing:
                 found.setdefault(endpoint, []).append(one)
         return {endpoint: kubeflow.names(silent) for endpoint, silent in found.items()}
 
-    @property
-    def ports(self) -> tuple[int, ...]:
-        """Those that a gateway workload of our own is to have beside 80 and 443."""
-        return requested.ports(self._newer, self._older, self._terms)
+    def plan(self, *, token: str) -> routes.Plan:
+        """Decide what is served.
 
-    @property
-    def _terms(self) -> requested.Terms:
-        return requested.Terms(
+        Args:
+            token: For the names of what is served without authentication.
+        """
+        terms = requested.Terms(
             model=self._scope.model,
             application=self._scope.application,
             domain=self._scope.cluster_domain,
             namespaces=self._scope.config.route_namespaces,
-        )
-
-    def plan(self, target: gateway.Target, *, token: str, has_ports: bool = False) -> routes.Plan:
-        """Decide what is served.
-
-        Args:
-            target: Where.
-            token: For the names of what is served without authentication.
-            has_ports: Whether it has other ports than 80 and 443, as they are asked for.
-        """
-        terms = dataclasses.replace(
-            self._terms,
-            hosts=target.hosts,
             token=token,
-            ports=self.ports if has_ports else (),
-            has_own_gateway=has_ports,
-            replaces_prefix=requested.redirects_prefix(self._newer) and self._replaces_prefix(),
         )
         return routes.plan(
             [
@@ -137,24 +107,6 @@ class Routing:
     def _trial(self) -> str:
         """Name what is tried and never made."""
         return owners.object_name(self._scope.application, "routes-tried")
-
-    def _replaces_prefix(self) -> bool:
-        """Ask whether a redirect can keep the rest of the path, which Istio can since 1.31."""
-        context = routes.Context(
-            name="",
-            sources="",
-            routes=[_PROBE],
-            gateway=f"{self._scope.model}/{gateway.NAME}",
-            hosts=["probe.invalid"],
-            export_to=(".",),
-        )
-        try:
-            answer = self._scope.manifests.tried(routes.FOLDER, context, name=self._trial)
-        except errors.ApiError as error:
-            logger.info("Redirects can't replace a prefix: %s", error)
-            return False
-        (entry, *_) = cluster.parts(cluster.at(answer, "spec"), "http") or [{}]
-        return "prefixRewrite" in cluster.at(entry, "redirect")
 
     def write_grpc(self, served: tuple[Route, ...], target: gateway.Target) -> str:
         """Have the gateway speak HTTP/2 with backends of gRPC, where nobody says how to.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import pydantic
 
@@ -25,44 +25,11 @@ TLS_ENABLED = "tls_enabled"
 MOST_ROUTES = 128
 """Routes of one application; those of Kubeflow's charms have one."""
 _MOST_PARTS = 16
-"""Matches, backends, hostnames, headers or filters of one route."""
+"""Matches, backends or filters of one route."""
 _LONGEST_NAME = 253
 _LONGEST_VALUE = 256
-"""Characters of a header's value, of a gRPC name or of a regular expression."""
-
-_HEADER = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_HEADER_VALUE = re.compile(r"[!-~]([ -~]*[!-~])?")
-_NOT_MATCHED = frozenset({"authority", "host", "method", "scheme", "uri"})
-"""Istio passes over matches of these names, and the route would match what it should not
-(HTTPMatchRequest.headers); `host` is no header in HTTP/2."""
-_HOSTNAME = re.compile(r"(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+"""Characters of a path or of a gRPC name."""
 _GRPC_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
-
-
-def _hostname(value: str) -> str:
-    if len(value) > _LONGEST_NAME or not _HOSTNAME.fullmatch(value.lower()):
-        raise ValueError("is not a host name such as kubeflow.example.com")
-    return value.lower()
-
-
-def _no_wildcard(value: str) -> str:
-    if value.startswith("*"):
-        raise ValueError("is not the name of one host")
-    return value
-
-
-def _headers(values: dict[str, str]) -> dict[str, str]:
-    if len(values) > _MOST_PARTS:
-        raise ValueError(f"has more than {_MOST_PARTS} headers")
-    for name, value in values.items():
-        if not _HEADER.fullmatch(name) or name.lower() in _NOT_MATCHED:
-            raise ValueError(f"'{texts.plain(name, 40)}' is not a header that a route can match")
-        if len(value) > _LONGEST_VALUE or not _HEADER_VALUE.fullmatch(value):
-            raise ValueError(f"'{texts.plain(name, 40)}' has a value that no header has")
-    found = {name.lower(): value for name, value in values.items()}
-    if len(found) < len(values):
-        raise ValueError("has a header twice")
-    return found
 
 
 def _grpc_name(value: str) -> str:
@@ -78,14 +45,10 @@ def _replacement(value: str) -> str:
 
 Text = Annotated[str, pydantic.Strict()]
 Name = Annotated[str, pydantic.Strict(), pydantic.StringConstraints(max_length=_LONGEST_NAME)]
-Hostname = Annotated[Text, pydantic.AfterValidator(_hostname)]
-OneHostname = Annotated[Hostname, pydantic.AfterValidator(_no_wildcard)]
-HeaderMatches = Annotated[dict[Text, Text], pydantic.AfterValidator(_headers)]
 GrpcName = Annotated[Text, pydantic.AfterValidator(_grpc_name)]
 Replacement = Annotated[Text, pydantic.AfterValidator(_replacement)]
-HTTPMethod = Literal[
-    "GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "CONNECT", "TRACE"
-]
+Unserved = Any
+"""What the interface has and no route is served with; it is only looked for."""
 _Few = pydantic.Field(max_length=_MOST_PARTS)
 
 
@@ -105,19 +68,22 @@ class BackendRef(_Wire):
 
     service: kubeflow.DnsLabel
     port: kubeflow.Port
-    weight: Annotated[int, pydantic.Strict(), pydantic.Field(ge=1, le=100)] | None = None
-    """Its share among the backends; None is 1, as the Gateway API has it."""
 
 
 class HTTPPathMatch(_Wire):
-    """A path, a path and everything below it, or an expression for paths."""
+    """A path, or a path and everything below it."""
 
-    type: Literal["Exact", "PathPrefix", "RegularExpression"] = "PathPrefix"
+    type: Annotated[Text, pydantic.StringConstraints(max_length=_LONGEST_NAME)] = "PathPrefix"
     value: Annotated[Text, pydantic.StringConstraints(min_length=1, max_length=_LONGEST_VALUE)]
+
+    @property
+    def is_served(self) -> bool:
+        """Whether routes are served with a path of this type."""
+        return self.type in ("Exact", "PathPrefix")
 
     @pydantic.model_validator(mode="after")
     def _is_path(self) -> Self:
-        if self.type != "RegularExpression":
+        if self.is_served:
             kubeflow.path(self.value)
         return self
 
@@ -126,8 +92,8 @@ class HTTPRouteMatch(_Wire):
     """What a request has to have; all of it."""
 
     path: HTTPPathMatch | None = None
-    method: HTTPMethod | None = None
-    headers: HeaderMatches | None = None
+    method: Unserved = None
+    headers: Unserved = None
 
 
 class GRPCMethodMatch(_Wire):
@@ -141,7 +107,7 @@ class GRPCRouteMatch(_Wire):
     """What a gRPC request has to have; all of it."""
 
     method: GRPCMethodMatch | None = None
-    headers: HeaderMatches | None = None
+    headers: Unserved = None
 
 
 class PathModifier(_Wire):
@@ -156,41 +122,14 @@ class PathModifier(_Wire):
 class URLRewriteSpec(_Wire):
     """What becomes of a request on its way to the backend."""
 
-    hostname: OneHostname | None = None
+    hostname: Unserved = None
     path: PathModifier | None = None
-
-
-class RequestRedirectSpec(_Wire):
-    """Where a client is sent; what is None stays as it asked."""
-
-    scheme: Literal["http", "https"] | None = None
-    hostname: OneHostname | None = None
-    path: PathModifier | None = None
-    port: kubeflow.Port | None = None
-    status_code: Annotated[
-        Literal[301, 302, 303, 307, 308], pydantic.Field(alias="statusCode")
-    ] = 301
-
-    @pydantic.model_validator(mode="after")
-    def _leads_elsewhere(self) -> Self:
-        if not (self.scheme or self.hostname or self.path or self.port):
-            raise ValueError("redirects to where the request came to")
-        return self
 
 
 class HTTPRouteFilter(_Wire):
-    """One of the two filters of the interface."""
+    """A rewrite; a filter of another kind has none."""
 
     url_rewrite: Annotated[URLRewriteSpec | None, pydantic.Field(alias="urlRewrite")] = None
-    request_redirect: Annotated[
-        RequestRedirectSpec | None, pydantic.Field(alias="requestRedirect")
-    ] = None
-
-    @pydantic.model_validator(mode="after")
-    def _is_one(self) -> Self:
-        if (self.url_rewrite is None) == (self.request_redirect is None):
-            raise ValueError("is neither a URLRewrite nor a RequestRedirect")
-        return self
 
 
 class _Route(_Wire):
@@ -198,7 +137,7 @@ class _Route(_Wire):
     """For people; nothing is named after it."""
     listener: Listener
     backends: Annotated[tuple[BackendRef, ...], _Few]
-    hostnames: Annotated[tuple[Hostname, ...], _Few] | None = None
+    hostnames: Unserved = None
     filters: Annotated[tuple[HTTPRouteFilter, ...], _Few] | None = None
 
 

@@ -65,20 +65,8 @@ def _with_gateway(
 ) -> policies.Asked:
     """Add what the gateway leads to, and who it is."""
     choice = ingress.resolved()
-    # One that is still to come leads where this one would.
-    target = (
-        choice
-        if isinstance(choice, gateway.Target)
-        else gateway.Target(
-            namespace=context.model,
-            selector={},
-            service="",
-            http_port=None,
-            https_port=None,
-            hosts=context.config.hosts,
-        )
-    )
-    plan = routing.Routing(context, related).plan(target, token="")
+    # A gateway that is still to come leads to the same Services.
+    plan = routing.Routing(context, related).plan(token="")
     hosts = {(each.host, each.port) for route in plan.routes for each in route.backends}
     accounts = [account(context.cluster, choice)] if isinstance(choice, gateway.Target) else []
     pods: list[called.Selector] = []

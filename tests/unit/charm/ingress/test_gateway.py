@@ -18,10 +18,10 @@ TARGET = gateway.Target(
 HOSTS = [*TARGET.hosts]
 
 
-def opened(credential="", more_ports=(), **changes):
+def opened(credential="", **changes):
     """Our Gateway for a target."""
     target = dataclasses.replace(TARGET, **changes)
-    context = gateway.Context.of(target, credential, more_ports)
+    context = gateway.Context.of(target, credential)
     (found,) = manifests.render(gateway.FOLDER, context)
     return found
 
@@ -34,13 +34,11 @@ def test_gateway_is_of_the_workload_that_was_chosen():
 
 
 def test_every_port_serves_the_hosts_by_https_where_there_is_a_certificate():
-    plain, *secure = opened("tls", [8443, 9443])["spec"]["servers"]
+    plain, *secure = opened("tls")["spec"]["servers"]
 
     assert plain == {"port": {"number": 80, "name": "http", "protocol": "HTTP"}, "hosts": HOSTS}
     assert [(one["port"]["number"], one["port"]["name"]) for one in secure] == [
         (443, "https"),
-        (8443, "https-8443"),
-        (9443, "https-9443"),
     ]
     for one in secure:
         assert one["port"]["protocol"] == "HTTPS"
@@ -50,17 +48,16 @@ def test_every_port_serves_the_hosts_by_https_where_there_is_a_certificate():
 
 
 def test_every_port_serves_the_hosts_without_tls_where_there_is_no_certificate():
-    assert opened("", [8080])["spec"]["servers"] == [
+    assert opened()["spec"]["servers"] == [
         {"port": {"number": 80, "name": "http", "protocol": "HTTP"}, "hosts": HOSTS},
-        {"port": {"number": 8080, "name": "http-8080", "protocol": "HTTP"}, "hosts": HOSTS},
     ]
 
 
 @pytest.mark.parametrize(
-    ("credential", "ports"), [("tls", [80, 443, 8443]), ("", [80])], ids=["with", "without"]
+    ("credential", "ports"), [("tls", [80, 443]), ("", [80])], ids=["with", "without"]
 )
 def test_nothing_but_redirects_is_without_tls_where_https_is_a_must(credential, ports):
-    plain, *others = opened(credential, [8443], only_https=True)["spec"]["servers"]
+    plain, *others = opened(credential, only_https=True)["spec"]["servers"]
 
     assert plain["tls"] == {"httpsRedirect": True}
     assert [one["port"]["number"] for one in (plain, *others)] == ports
@@ -72,7 +69,7 @@ def test_nothing_but_redirects_is_without_tls_where_https_is_a_must(credential, 
 @pytest.mark.parametrize("hosts", [TARGET.hosts, ()], ids=["hosts", "any host"])
 def test_what_is_served_is_read_from_the_gateway_again(credential, hosts, only_https):
     target = dataclasses.replace(TARGET, hosts=hosts, only_https=only_https)
-    found = opened(credential, [8443], hosts=hosts, only_https=only_https)
+    found = opened(credential, hosts=hosts, only_https=only_https)
 
     assert gateway.credential(found) == credential
     assert gateway.is_served(found, target)

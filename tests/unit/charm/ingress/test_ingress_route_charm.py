@@ -161,17 +161,6 @@ def test_refresh_writes_the_routes_before_the_former_ones_go(world):
     ]
 
 
-def test_istio_is_asked_whether_a_redirect_can_keep_the_rest_of_a_path(world):
-    replaced = {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/b"}
-    moved = {"type": "RequestRedirect", "requestRedirect": {"path": replaced}}
-    asked = wishes.route(wishes.match("/a"), filters=[moved], backends=[])
-    world.related = [asks("kfp-ui", asked), auth()]
-    assert isinstance(world.status(), testing.ActiveStatus)
-    (served,) = world.all("VirtualService")
-    redirects = [each.get("redirect", {}) for each in served["spec"]["http"]]
-    assert any("prefixRewrite" in each for each in redirects)
-
-
 def rules(world):
     return {obj["spec"]["host"]: obj["spec"] for obj in world.all("DestinationRule")}
 

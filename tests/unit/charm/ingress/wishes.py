@@ -57,10 +57,3 @@ def served(*http, **terms):
     found = plan(received(1, *http), **terms)
     assert found.problems == ()
     return found.routes
-
-
-def refused(*http, **terms):
-    """Why one application is not served as it wishes."""
-    found = plan(received(1, *http), **terms)
-    (problem,) = found.problems
-    return problem
