@@ -6,28 +6,21 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from integrator_contract import names
 from istio_integrator import findings, parts, statuses
 from istio_integrator.config import config
 from istio_integrator.findings import Finding
-from istio_integrator.kube import cluster, errors, fences, snapshot, streams
-from istio_integrator.mesh import plaintext
+from istio_integrator.kube import cluster, errors, snapshot
 from istio_integrator.security import (
-    exceptions,
-    exceptions_found,
     mutual_tls,
     mutual_tls_plan,
     policies_judged,
     policies_upkeep,
     preview_authorization,
-    preview_counters,
     preview_mutual_tls,
 )
 
 OPTIONS = ("authorization", "mtls", "mtls-exceptions")
 """The options that may be asked about."""
-MOST_ASKED = 200
-"""Pods whose proxies are asked what they counted; each takes some 50 ms."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,13 +83,9 @@ def of_mutual_tls(subject: Subject) -> Iterable[Finding]:
         situation = subject.mutual_tls.situation(mesh, subject.options)
         plan = mutual_tls_plan.plan(situation)
         yield from preview_mutual_tls.judge(situation, plan)
-        # Once it is on, what was counted before it is of the past.
+        # Once it is on, whoever was cut off has been noticed.
         if not situation.is_on:
-            counted = _counted(subject, situation.scene.members)
-            for each in counted or ():
-                yield preview_mutual_tls.of_count(each, plan, application=application)
-            if counted is None:
-                yield preview_mutual_tls.uncounted(application)
+            yield preview_mutual_tls.unknown(application)
 
 
 def of_authorization(subject: Subject) -> Iterable[Finding]:
@@ -135,36 +124,3 @@ PREVIEWS: Mapping[str, Callable[[Subject], Iterable[Finding]]] = {
     preview_mutual_tls.OPTION: of_mutual_tls,
 }
 """What answers, by the option that it is about."""
-
-
-def _counted(
-    subject: Subject, members: Iterable[exceptions.Member]
-) -> Iterable[preview_counters.Counted] | None:
-    """Ask the proxies of the model's pods what they counted, and add it up by workload.
-
-    Returns:
-        None where no proxy has counted any call.
-    """
-    asked, model = streams.Streams(subject.context.cluster), subject.context.model
-    pods = filter(_has_counters, subject.seen.objects(cluster.POD, model))
-    workloads = {member.labels: member.workload for member in members}
-    found: list[preview_counters.Counted] = []
-    is_counting = False
-    for pod in list(pods)[:MOST_ASKED]:
-        name = str(pod["metadata"]["name"])
-        workload = workloads.get(exceptions_found.labels(pod), name)
-        try:
-            answer = asked.get(model, name, names.PROXY_ADMIN_PORT, preview_counters.PATH)
-        except errors.ForbiddenError:
-            raise
-        except errors.CharmError as error:
-            fences.note(cluster.reference(pod), f"its proxy does not say what it counted: {error}")
-        else:
-            found += preview_counters.parse(answer.text, workload)
-            is_counting |= preview_counters.is_counting(answer.text)
-    return preview_counters.summed(found) if is_counting else None
-
-
-def _has_counters(pod: cluster.Object) -> bool:
-    is_sidecar = plaintext.is_in_mesh(pod) and not plaintext.is_router(pod)
-    return is_sidecar and cluster.is_ready(pod)

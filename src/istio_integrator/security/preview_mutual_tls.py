@@ -8,7 +8,7 @@ from istio_integrator import findings
 from istio_integrator.findings import Finding
 from istio_integrator.ingress import observed
 from istio_integrator.mesh import peer_authentication
-from istio_integrator.security import exceptions, mutual_tls_plan, preview_counters
+from istio_integrator.security import exceptions, mutual_tls_plan
 
 OPTION = "mtls"
 
@@ -40,37 +40,16 @@ def judge(situation: mutual_tls_plan.Situation, plan: mutual_tls_plan.Plan) -> I
     yield from _opened_by_others(situation, plan)
 
 
-def of_count(
-    counted: preview_counters.Counted, plan: mutual_tls_plan.Plan, *, application: str
-) -> Finding:
-    """Say that proxies counted calls in plain text, which may have been of the past.
-
-    Args:
-        counted: Of one workload.
-        plan: Knows the ports that stay open, which some of the calls may have been for.
-        application: Ours, for the command.
-    """
-    stay = {str(each.port) for each in plan.needs if each.workload == counted.workload}
-    some = f", perhaps to {observed.listed(stay)}, which stays open" if stay else ""
-    what = f"{counted.workload} with the port that is called"
-    return findings.doubtful(
-        f"{counted.workload} counted {counted.number} {counted.what} in plain text to "
-        f"{counted.service} since its proxies started{some}; who called is not known",
-        f"let the caller join, or {exceptions.how_to_except(application, what)}",
-    )
-
-
-def uncounted(application: str) -> Finding:
-    """Say that proxies have counted nothing, which is no proof that nobody calls.
+def unknown(application: str) -> Finding:
+    """Name the callers of which no object of the cluster tells.
 
     Args:
         application: Ours, for the command.
     """
     return findings.doubtful(
-        "no proxy of the model has counted a call, so it is not known who calls in plain text, "
-        "such as a scraper of another namespace: Istio's metrics may be switched off",
-        "look for callers outside of the mesh, and "
-        f"{exceptions.how_to_except(application, 'what they call')}",
+        "calls in plain text from outside of the model are not known, such as of a Prometheus",
+        'query istio_requests_total{reporter="destination",connection_security_policy="none"} and '
+        f"{exceptions.how_to_except(application, 'what is called')}",
     )
 
 

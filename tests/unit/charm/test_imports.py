@@ -15,7 +15,6 @@ NEEDLESS = (
     "cryptography.hazmat",
     "httpx2.websockets",
     "wsproto",
-    "istio_integrator.security.preview_counters",
 )
 """For certificates, streams into pods, the action diagnose and the preview of options."""
 PROGRAM = """

@@ -7,31 +7,18 @@ import shlex
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 from ops import testing
 
-from istio_integrator.kube import errors, streams
-from istio_integrator.security import preview, preview_counters
+from istio_integrator.security import preview
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import state
 from tests.unit.charm.security import members
 
 ROOT = pathlib.Path(__file__).parents[4]
-COUNTED = (
-    'istio_requests_total{reporter="destination",source_workload="unknown",'
-    'destination_service_name="minio",connection_security_policy="none",response_code="200"} 7\n'
-    'istio_requests_total{reporter="destination",destination_service_name="minio",'
-    'connection_security_policy="mutual_tls"} 100\n'
-    'istio_requests_total{reporter="source",destination_service_name="x",'
-    'connection_security_policy="none"} 100\n'
-    'istio_tcp_connections_opened_total{reporter="destination",destination_service_name="minio",'
-    'connection_security_policy="none"} 2\n'
-)
 
 
 @pytest.fixture
-def world(ctx, fake, monkeypatch):
+def world(ctx, fake):
     fake_cluster.install_istio(fake)
     members.member(fake, "minio")
     fake.add(members.pod("loose", inside=False))
@@ -39,9 +26,6 @@ def world(ctx, fake, monkeypatch):
     for obj in fake.objects.values():
         if obj["kind"] == "Pod":
             obj["status"] = {"conditions": [{"type": "Ready", "status": "True"}]}
-    monkeypatch.setattr(
-        streams.Streams, "get", lambda *_, **__: streams.Response(200, {}, COUNTED)
-    )
     return fake
 
 
@@ -58,8 +42,7 @@ def test_loss_is_named_with_its_remedy_and_nothing_is_written(ctx, world):
     assert "✗ mtls Service minio (LoadBalancer) leads to minio:9000 past the gateway" in said
     assert "→ make it a ClusterIP, or add minio:9000 to juju config istio-integrator" in said
     assert "! mtls loose-0 has no sidecar" in said
-    assert "minio counted 7 requests in plain text to minio since its proxies started" in said
-    assert "minio counted 2 connections in plain text" in said
+    assert "! mtls calls in plain text from outside of the model are not known" in said
     assert not [each for each in world.writes if "peerauthentications" in each]
 
 
@@ -124,36 +107,6 @@ def test_right_that_is_missing_is_a_line_and_no_failure(ctx, world):
     )
 
 
-def test_proxy_that_does_not_answer_costs_its_count_alone(ctx, world, monkeypatch):
-    def refuse(*_, **__):
-        raise errors.UnreachableError("no")
-
-    monkeypatch.setattr(streams.Streams, "get", refuse)
-    said = asked(ctx, mtls="strict")
-    assert "Service minio (LoadBalancer)" in said
-    assert "Pod kubeflow/minio-0 is passed over: its proxy does not say what it counted" in said
-
-
-@pytest.mark.parametrize("answer", ["", 'istio_build{component="proxy",tag="1.31"} 1\n'])
-def test_proxies_that_count_no_calls_are_no_proof_that_nobody_calls(
-    ctx, world, monkeypatch, answer
-):
-    monkeypatch.setattr(streams.Streams, "get", lambda *_, **__: streams.Response(200, {}, answer))
-    seen = "no proxy of the model has counted a call, so it is not known who calls in plain text"
-    assert seen in asked(ctx, mtls="strict")
-
-
-def test_proxies_that_count_calls_with_certificates_alone_have_none_in_plain_text(
-    ctx, world, monkeypatch
-):
-    certified = COUNTED.replace('"none"', '"mutual_tls"')
-    monkeypatch.setattr(
-        streams.Streams, "get", lambda *_, **__: streams.Response(200, {}, certified)
-    )
-    assert "plain text since" not in (said := asked(ctx, mtls="strict"))
-    assert "has counted a call" not in said
-
-
 def test_diagnose_says_it_of_the_options_as_they_are(ctx, world):
     with pytest.raises(testing.ActionFailed):
         ctx.run(ctx.on.action("diagnose"), state(mtls="strict"))
@@ -162,16 +115,3 @@ def test_diagnose_says_it_of_the_options_as_they_are(ctx, world):
 
 def test_every_preview_is_of_an_option_that_may_be_asked_about():
     assert set(preview.PREVIEWS) <= set(preview.OPTIONS)
-
-
-@given(st.text())
-def test_counters_are_read_from_whatever_a_pod_answers(text):
-    assert all(each.number > 0 for each in preview_counters.parse(text, "x"))
-
-
-def test_counters_of_a_workload_are_added_up():
-    found = preview_counters.parse(COUNTED, "minio") * 2
-    want = [("minio", "connections", 4), ("minio", "requests", 14)]
-    assert [
-        (each.service, each.what, each.number) for each in preview_counters.summed(found)
-    ] == want
