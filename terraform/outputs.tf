@@ -14,7 +14,6 @@ output "provides" {
     istio_ingress_route                 = "istio-ingress-route"
     istio_ingress_route_unauthenticated = "istio-ingress-route-unauthenticated"
     istio_pilot                         = "istio-pilot"
-    mesh_info                           = "mesh-info"
     metrics_endpoint                    = "metrics-endpoint"
     service_mesh                        = "service-mesh"
   }

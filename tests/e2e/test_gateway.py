@@ -47,10 +47,9 @@ def roles():
 
 @pytest.fixture(scope="module")
 def neighbour(tmp_path_factory):
-    """A charm with the libraries of the registry and ours, packed."""
+    """A charm with the libraries of the registry, packed."""
     source = tmp_path_factory.mktemp("charms") / NEIGHBOUR
     shutil.copytree(pathlib.Path(__file__).parent / "charms" / NEIGHBOUR, source)
-    shutil.copytree(ROOT / "lib", source / "lib")
     return pack.pack(source, ROOT / "build" / "charms")
 
 
@@ -72,7 +71,6 @@ def place(node, neighbour):
     juju.wait_for(NEIGHBOUR)
     found = world.Place(node, juju, "")
     found.relate(world.CONSUMERS)
-    juju.integrate(f"{APP}:mesh-info", f"{NEIGHBOUR}:mesh-info")
     yield found
     found.close()
     juju.destroy_model(force=True)
@@ -240,21 +238,6 @@ def test_plain_requests_are_redirected_by_option(secured):
     assert secured.browser(tls=True).get("/pipeline/x", Cookie=echo.COOKIE).status == 200
     secured.juju.config(APP, {"https-redirect": False})
     assert eventually(secured.is_open)
-
-
-def test_related_charm_reads_mesh_and_gateway_by_our_library(opened):
-    unit = opened.juju.status()["applications"][NEIGHBOUR]["units"][f"{NEIGHBOUR}/0"]
-    told = json.loads(unit["workload-status"]["message"])
-    assert told == {
-        "root_namespace": istio.SYSTEM,
-        "istiod_namespace": istio.SYSTEM,
-        "revision": "default",
-        "version": told["version"],
-        "gateway_name": "kubeflow-gateway",
-        "gateway_namespace": MODEL,
-        "gateway_workload_namespace": MODEL,
-    }
-    assert told["version"].startswith("1.")
 
 
 def test_istioctl_has_nothing_to_say_about_the_model(secured):

@@ -74,9 +74,9 @@ async def test_pod_that_is_killed_in_any_hook_starts_over(world):
     await world.running("pebble-ready")
     await world.kill()
     await world.active()
-    await world.juju.do("fake_app", "learner", {"mesh-info": {"role": "requires"}})
-    await world.juju.do("integrate", f"{juju.APPLICATION}:mesh-info", "learner:mesh-info")
-    await world.running("mesh-info-relation")
+    await world.juju.do("fake_app", "learner", {"gateway-info": {"role": "requires"}})
+    await world.juju.do("integrate", f"{juju.APPLICATION}:gateway-info", "learner:gateway-info")
+    await world.running("gateway-info-relation")
     await world.kill()
     await world.active()
     # Juju lets no pod in for a unit that is leaving, so the last hook has one chance.

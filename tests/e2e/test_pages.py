@@ -179,15 +179,6 @@ def test_page_about_mirrors_points_images_there(place, blocks):
     assert image("kfp-ui") == "nginx:1.29"
 
 
-def test_page_about_facts_tells_a_charm_of_the_mesh(place, blocks):
-    """docs/how-to/mesh-facts-for-charms.md."""
-    place.script(blocks)
-    (related,) = blocks
-    place.run(related)
-    told = place.said_to("my-charm", "mesh-info")
-    assert (told["root_namespace"], told["istiod_namespace"]) == ("istio-system", "istio-system")
-
-
 def test_page_about_roles_grants_what_is_enough(node, blocks, tmp_path):
     """docs/how-to/without-trust.md."""
     model = "untrusted-page"

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from charms.istio_integrator.v0 import mesh_info
-
 from istio_integrator import parts
 from istio_integrator.ingress import gateway, managed_gateway
-from istio_integrator.mesh import installation
 from istio_integrator.relations import (
     endpoints,
     gateway_metadata,
     ingress_route,
     kubeflow,
-    mesh_facts,
 )
 
 
@@ -102,20 +98,3 @@ class Announced:
             return ""
         name = f"{target.service}.{target.namespace}.svc.{self._scope.cluster_domain}"
         return addresses.get(f"{target.namespace}/{target.service}") or name
-
-    def mesh(self, found: installation.Mesh, opened: gateway.Target | None) -> None:
-        """Tell which mesh it is, and which gateway."""
-        is_bound = self.is_of_istio(opened)
-        facts = mesh_info.MeshInfo(
-            root_namespace=found.root_namespace,
-            istiod_namespace=found.namespace,
-            revision=found.revision,
-            version=found.version,
-            gateway_name=gateway.NAME if is_bound else "",
-            gateway_namespace=self._scope.model if is_bound else "",
-            gateway_workload_namespace=opened.namespace if opened else "",
-        ).write()
-        if not opened and self._related.is_related(*kubeflow.EXPOSING):
-            # While nobody knows which gateway it is to be, the one that there was serves on.
-            facts = {key: value for key, value in facts.items() if not key.startswith("gateway_")}
-        mesh_facts.publish(self._related, facts)

@@ -94,8 +94,6 @@ class Ingress:
             target = self._settled()
             self._expose(target)
             self._answer(target)
-        if found is not None:
-            self.announced.mesh(found, self._opened)
 
     def remove(self) -> None:
         """Take everything away, the guard last and not before the gateway forgot the routes."""

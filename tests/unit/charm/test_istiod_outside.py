@@ -26,17 +26,12 @@ def test_relations_are_told_of_an_istiod_outside_the_cluster_what_is_known(ctx, 
     address = {"discoveryAddress": "198.51.100.7:15012"}
     istio_objects.install_remote(fake, proxy_config=address)
     pilot = testing.Relation("istio-pilot", remote_app_name="gateway")
-    info = testing.Relation("mesh-info", remote_app_name="reader")
-    given = dataclasses.replace(state(), relations={pilot, info})
+    given = dataclasses.replace(state(), relations={pilot})
 
     out = ctx.run(ctx.on.config_changed(), given)
 
     data = yaml.safe_load(out.get_relation(pilot.id).local_app_data["data"])
     assert data == {"service-name": "198.51.100.7", "service-port": "15012"}
-    facts = out.get_relation(info.id).local_app_data
-    assert facts.get("istiod_namespace", "") == ""
-    assert facts["root_namespace"] == "istio-system"
-    assert facts["version"] == "1.31.1"
     for one in fake.remote.values():
         one["alive"] = False
     later = ctx.run(ctx.on.update_status(), out).get_relation(pilot.id).local_app_data

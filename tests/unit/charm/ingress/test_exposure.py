@@ -349,26 +349,6 @@ def test_whatever_request_for_the_ingress_fails_is_a_status_and_is_repaired(
         assert world.guard(), (verb, resource)
 
 
-def test_other_charms_learn_mesh_and_gateway(world):
-    world.related = [testing.Relation("mesh-info", remote_app_name="learner")]
-    world.run()
-    bag = world.related[0].local_app_data
-    assert bag["root_namespace"] == "istio-system"
-    assert bag.get("gateway_name", "") == ""
-    world.related += [route(), auth()]
-    world.run()
-    bag = world.related[0].local_app_data
-    assert bag["gateway_workload_namespace"] == "istio-ingress"
-    assert (bag["gateway_namespace"], bag["revision"]) == ("kubeflow", "default")
-    # It serves on while it is not known which one it is to be.
-    world.fake.delete("Service", "istio-ingressgateway", "istio-ingress")
-    assert isinstance(world.status(), testing.WaitingStatus)
-    assert world.related[0].local_app_data["gateway_name"] == "kubeflow-gateway"
-    world.related = world.related[:1]
-    world.run()
-    assert world.related[0].local_app_data.get("gateway_name", "") == ""
-
-
 def test_gateways_are_observed_while_somebody_is_related(world):
     def observes():
         plan = world.run().get_container("lifecycle").plan

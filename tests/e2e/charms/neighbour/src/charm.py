@@ -1,13 +1,10 @@
 #!/usr/bin/env python3
-"""A small authority by the TLS library, which also says what our library tells it."""
+"""A small authority by the TLS library."""
 
-import dataclasses
 import datetime
-import json
 
 import ops
 from charmlibs.interfaces import tls_certificates as tls
-from charms.istio_integrator.v0 import mesh_info
 
 LABEL = "authority"
 YEAR = datetime.timedelta(days=365)
@@ -19,11 +16,9 @@ class Neighbour(ops.CharmBase):
     def __init__(self, framework: ops.Framework) -> None:
         super().__init__(framework)
         self.certificates = tls.TLSCertificatesProvidesV4(self, "certificates")
-        self.mesh_info = mesh_info.MeshInfoRequirer(self)
         framework.observe(self.on.certificates_relation_changed, self._on_requests)
         framework.observe(self.on.config_changed, self._on_requests)
         framework.observe(self.on.rotate_action, self._on_rotate)
-        framework.observe(self.mesh_info.on.changed, self._on_requests)
         framework.observe(self.on.collect_unit_status, self._on_collect_status)
 
     def _on_requests(self, _: ops.EventBase) -> None:
@@ -70,9 +65,7 @@ class Neighbour(ops.CharmBase):
         )
 
     def _on_collect_status(self, event: ops.CollectStatusEvent) -> None:
-        found = self.mesh_info.get()
-        message = json.dumps(dataclasses.asdict(found)) if found else "no mesh"
-        event.add_status(ops.ActiveStatus(message))
+        event.add_status(ops.ActiveStatus())
 
 
 if __name__ == "__main__":
