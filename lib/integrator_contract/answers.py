@@ -76,11 +76,16 @@ class PodAnswer:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Trouble:
-    """A workload whose pods can't be replaced now."""
+    """Why pods are not replaced now."""
 
     workload: str
+    """Empty where it is about the whole model."""
     reason: str
     message: str
+    pod: str = ""
+    """The pod that shows it, if one does."""
+    passing: bool = False
+    """Whether it is expected to pass without the operator, as a PodDisruptionBudget is."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,25 +93,21 @@ class Summary:
     """How far the model is in the mesh: the last line of `uninjected`, under `summary`."""
 
     eligible: int
-    """Pods in the mesh, and those that are ours to bring there, also while they are replaced."""
+    """Pods in the mesh, and those that are to be brought there, also while they are replaced."""
     in_mesh: int
     """Without those that come in place of an evicted one and do not serve yet."""
     converging: int
     """Pods being replaced, or that will be without anyone asking."""
     proposed: int
-    """Pods that are replaced only when somebody asks for it."""
-    guarded: tuple[Trouble, ...]
-    """Workloads that again had no sidecar after their replacement, and need a person."""
-    paused: tuple[Trouble, ...] = ()
-    """Workloads that somebody else keeps us from, such as a PodDisruptionBudget."""
+    """Pods that are replaced only when an operator asks for it."""
+    troubles: tuple[Trouble, ...]
+    """Why pods are not replaced, what needs a person first."""
     reported: int
-    """Pods without the sidecar that they should have, and not ours to evict."""
-    settled_before_us: bool
-    """The model ran long before we came: nothing is replaced unasked."""
+    """Pods without the sidecar that they should have, and that are not evicted."""
+    unwanted: int = 0
+    """Pods outside of the mesh that have a sidecar all the same."""
     stale: int = 0
     """Pods in the mesh whose proxy is of another revision or of an earlier istiod."""
-    minutes_left: int = 0
-    """Until nothing is converging, at the pace so far; 0: nobody knows yet."""
     word: str = ""
     """That the service has for this, of what it looks at: the model, without old proxies."""
 

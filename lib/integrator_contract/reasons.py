@@ -186,6 +186,7 @@ class Reason(enum.StrEnum):
         _SIDECAR | _ADMISSION,
         "Pods on the node's network never get a sidecar.",
     )
+    WINDOWS = ("Windows", _SIDECAR, "Istio has no sidecar for Windows.")
     INTEGRATOR_ITSELF = (
         "IntegratorItself",
         _SIDECAR,
@@ -264,11 +265,6 @@ class Reason(enum.StrEnum):
     )
 
     # A pod is not replaced unasked.
-    SETTLED_BEFORE = (
-        "SettledBefore",
-        _REPLACEMENT,
-        "The model ran long before this charm: run `restart-uninjected`.",
-    )
     NOT_ASKED = (
         "NotAsked",
         _REPLACEMENT,
@@ -277,10 +273,27 @@ class Reason(enum.StrEnum):
 
     # A pod is not replaced yet.
     MESH_DOWN = ("MeshDown", _REPLACEMENT, "The injector does not answer.")
+    NOT_SERVED = (
+        "NotServed",
+        _REPLACEMENT,
+        (
+            "The model's namespace is not served by istiod: there is no ConfigMap"
+            " `istio-ca-root-cert`, without which no proxy starts."
+        ),
+    )
+    FIRST_POD = (
+        "FirstPod",
+        _REPLACEMENT,
+        "The first replacement of the model is not Ready yet: no other pod is evicted before.",
+    )
     QUEUED = ("Queued", _REPLACEMENT, "Other workloads, or a question to the API, come first.")
     REPLACING = ("Replacing", _REPLACEMENT, "A pod of the same workload is being replaced.")
     CHANGING = ("Changing", _REPLACEMENT, "The workload is changing or going away by itself.")
-    NOT_READY = ("NotReady", _REPLACEMENT, "The pod is neither Ready nor crash-looping.")
+    NOT_READY = (
+        "NotReady",
+        _REPLACEMENT,
+        "The pod is not Ready. It is replaced when it has not been Ready for ten minutes.",
+    )
     NOT_SETTLED = ("NotSettled", _REPLACEMENT, "The pod has been Ready for a moment only.")
     LAST_READY_REPLICA = (
         "LastReadyReplica",
@@ -297,16 +310,37 @@ class Reason(enum.StrEnum):
     REPLACEMENT_REFUSED = (
         "ReplacementRefused",
         _REPLACEMENT,
-        "The API would refuse the pod that came in its place.",
+        (
+            "A webhook, a policy or a quota would refuse the pod that came in its place. Says"
+            " which. `restart-uninjected force=true` evicts all the same."
+        ),
+    )
+    CANNOT_START = (
+        "CannotStart",
+        _REPLACEMENT,
+        "The pod that came in its place could never start beside its sidecar. Says why.",
     )
 
     # What became of a replacement.
     REQUESTED = ("Requested", _REPLACEMENT, "Somebody asked for the pod's replacement.")
     REPLACED = ("Replaced", _REPLACEMENT, "A pod was replaced, and its workload is whole again.")
+    REPLACEMENT_STARTING = (
+        "ReplacementStarting",
+        _REPLACEMENT,
+        "A replacement is being started: no other pod is evicted before it is Ready.",
+    )
+    REPLACEMENT_HANGS = (
+        "ReplacementHangs",
+        _REPLACEMENT,
+        (
+            "A replacement was refused or cannot start: no other pod is evicted before it is"
+            " Ready. Says why."
+        ),
+    )
     REPLACEMENT_NOT_READY = (
         "ReplacementNotReady",
         _REPLACEMENT,
-        "What came in place of an evicted pod does not become Ready.",
+        "A replacement is not Ready after ten minutes: no other pod is evicted before. Says why.",
     )
     STILL_NO_SIDECAR = (
         "StillNoSidecar",
@@ -317,6 +351,19 @@ class Reason(enum.StrEnum):
         "SidecarAgain",
         _REPLACEMENT | _EVENT,
         "A replacement again has a sidecar: its workload is left alone from now on.",
+    )
+    WRONG_ORDER = (
+        "WrongOrder",
+        _REPLACEMENT | _EVENT,
+        (
+            "Juju or KubeRay expects another container at the first place of the pod, or of the"
+            " pod that came in its place. Says which."
+        ),
+    )
+    SIDECAR_UNWANTED = (
+        "SidecarUnwanted",
+        _REPLACEMENT | _EVENT,
+        "The pod has a sidecar and stays outside of the mesh: it is replaced by one without.",
     )
     INJECTOR_SKIPS = (
         "InjectorSkips",

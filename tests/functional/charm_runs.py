@@ -25,8 +25,8 @@ def run(
     is_prepared: bool = True,
     **options: str,
 ) -> testing.State:
-    summary = {"eligible": 0, "in_mesh": 0, "converging": 0, "proposed": 0, "guarded": []}
-    line = json.dumps({"summary": {**summary, "reported": 0, "settled_before_us": False}})
+    summary = {"eligible": 0, "in_mesh": 0, "converging": 0, "proposed": 0, "troubles": []}
+    line = json.dumps({"summary": {**summary, "reported": 0}})
     answer = testing.Exec(("/usr/bin/sidecar-lifecycle", "uninjected"), stdout=line)
     container = testing.Container("lifecycle", can_connect=True, execs={answer, asked.version()})
     given = testing.State(

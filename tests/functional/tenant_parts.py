@@ -309,8 +309,8 @@ class Charm:
 
     def hook(self, event="config_changed", *, units=1):
         """Run one; what it says about everything comes back, the worst and the rest."""
-        summary = {"eligible": 0, "in_mesh": 0, "converging": 0, "proposed": 0, "guarded": []}
-        line = json.dumps({"summary": {**summary, "reported": 0, "settled_before_us": False}})
+        summary = {"eligible": 0, "in_mesh": 0, "converging": 0, "proposed": 0, "troubles": []}
+        line = json.dumps({"summary": {**summary, "reported": 0}})
         program = "/usr/bin/sidecar-lifecycle"
         answers = {
             testing.Exec((program, "uninjected"), stdout=line),

@@ -85,7 +85,7 @@ async def test_a_disruption_budget_is_waited_for(world, kubeconfig, capsys):
         await world.until(other_converged)
         assert sum((await world.injected()).values()) == 1
         stored = memory.decode((await world.remembered())["data"])
-        assert stored.pauses["Deployment/web"].reason == "DisruptionBudget"
+        assert stored.holds["Deployment/web"].reason == "DisruptionBudget"
         scope = ["--model", world.namespace, "--application", APPLICATION, "--output", "json"]
         command = ["uninjected", *scope, "--kubeconfig", str(kubeconfig)]
         summary = {}
@@ -98,7 +98,7 @@ async def test_a_disruption_budget_is_waited_for(world, kubeconfig, capsys):
 
         await world.until(other_counts)
         assert (summary["in_mesh"], summary["eligible"], summary["converging"]) == (1, 3, 0)
-        (paused,) = summary["paused"]
+        (paused,) = summary["troubles"]
         assert paused["reason"] == "DisruptionBudget"
         assert "disruption budget" in paused["message"]
 
@@ -117,14 +117,14 @@ async def test_a_replacement_without_sidecar_ends_it_also_for_the_next_leader(wo
 
     async def guarded():
         with contextlib.suppress(errors.StatusError):
-            guards = memory.decode((await world.remembered())["data"]).guards
+            guards = memory.decode((await world.remembered())["data"]).holds
             return {"StatefulSet/liar", "StatefulSet/skipped"} <= set(guards)
         return False
 
     async with world.converging():
         await world.until(guarded)
     made = list(world.reported)
-    guards = memory.decode((await world.remembered())["data"]).guards
+    guards = memory.decode((await world.remembered())["data"]).holds
     assert guards["StatefulSet/liar"].reason == "StillNoSidecar"
     assert guards["StatefulSet/skipped"].reason == "InjectorSkips"
     assert made.count("liar-0") == 2
@@ -172,12 +172,10 @@ async def test_a_restart_by_hand_is_done_by_the_leader(world, kubeconfig, capsys
             "in_mesh": 0,
             "converging": 0,
             "proposed": 2,
-            "guarded": [],
-            "paused": [],
+            "troubles": [],
             "reported": 0,
-            "settled_before_us": False,
+            "unwanted": 0,
             "stale": 0,
-            "minutes_left": 0,
             "word": "",
         }
 
@@ -299,7 +297,7 @@ async def test_pod_that_does_not_go_is_named_and_nothing_is_forced(
     scope = ["--model", world.namespace, "--application", APPLICATION]
     command = ["uninjected", *scope, "--kubeconfig", str(kubeconfig)]
     assert await asyncio.to_thread(cli.main, command) == 0
-    assert "web-0 has been terminating for a long time" in capsys.readouterr().out
+    assert "the evicted pod web-0 is still terminating after 10 minutes" in capsys.readouterr().out
     left = (await world.request("GET", where))["metadata"]
     assert left["finalizers"] == held["metadata"]["finalizers"]
     await world.request("PATCH", where, {"metadata": {"finalizers": None}}, **merge)

@@ -78,38 +78,58 @@ def _read(adapter: pydantic.TypeAdapter[_T], value: object) -> _T:
         ) from error
 
 
-def progress(summary: Summary, *, application: str) -> Iterable[ops.StatusBase]:
-    """Turn the workload's counts into what the operator sees."""
+def progress(
+    summary: Summary, *, application: str, model: str, is_automatic: bool
+) -> Iterable[ops.StatusBase]:
+    """Turn the workload's counts into what the operator sees.
+
+    Args:
+        summary: The counts.
+        application: For the commands that statuses name.
+        model: The namespace of the pods.
+        is_automatic: Whether pods are replaced without anyone asking.
+    """
     counts = f"{summary.in_mesh}/{summary.eligible} pods in mesh"
-    for guarded in summary.guarded[:1]:
-        more = f" (and {len(summary.guarded) - 1} more)" if len(summary.guarded) > 1 else ""
-        yield ops.BlockedStatus(f"{guarded.workload}: {guarded.message}{more}")
-    for paused in summary.paused[:1]:
-        yield _pause(paused, counts, application)
-    if summary.converging:
-        left = _left(summary.minutes_left)
-        yield ops.MaintenanceStatus(f"{counts}, {summary.converging} being replaced{left}")
+    stop = f"; stop: juju config {application} sidecar-convergence=manual" * is_automatic
+    blocking = [each for each in summary.troubles if not each.passing]
+    passing = [each for each in summary.troubles if each.passing]
+    for trouble in blocking[:1]:
+        yield _blocked(trouble, len(blocking) - 1, application, model)
+    for trouble in passing[:1]:
+        subject = f"{trouble.workload} waits: " if trouble.workload and not trouble.pod else ""
+        hint = stop if trouble.pod else ""
+        yield ops.WaitingStatus(f"{counts}, {subject}{trouble.message}{hint}")
+    # Juju would show maintenance instead of what is waited for.
+    is_starting = any(each.reason == Reason.REPLACEMENT_STARTING.value for each in passing)
+    if summary.converging and not is_starting:
+        yield ops.MaintenanceStatus(f"{counts}, {summary.converging} being replaced{stop}")
     elif summary.proposed:
-        why = ", pods predate this charm" if summary.settled_before_us else ""
-        restart = f"juju run {application}/leader restart-uninjected"
-        yield ops.BlockedStatus(f"{counts}{why}; run: {restart}")
-    elif summary.in_mesh < summary.eligible and not (summary.guarded or summary.paused):
-        yield ops.MaintenanceStatus(f"{counts}, the others are being brought in")
-    outside = f", {summary.reported} need a restart by hand" if summary.reported else ""
+        yield ops.BlockedStatus(f"{counts}; run: juju run {application}/leader restart-uninjected")
+    elif summary.in_mesh < summary.eligible and not summary.troubles:
+        left = summary.eligible - summary.in_mesh
+        yield ops.MaintenanceStatus(f"{counts}, {left} waiting to be replaced")
+    reported = f", {summary.reported} need a restart by hand" if summary.reported else ""
+    outside = (
+        f", {summary.unwanted} outside the mesh with a sidecar: restart-uninjected"
+        if summary.unwanted
+        else ""
+    )
     old = f", {summary.stale} with an old proxy: restart-stale" if summary.stale else ""
-    yield ops.ActiveStatus(f"{counts}{outside}{old}")
+    yield ops.ActiveStatus(f"{counts}{reported}{outside}{old}")
 
 
-def _left(minutes: int) -> str:
-    if not minutes:
-        return ""
-    hours, rest = divmod(minutes, 60)
-    time = f"{hours} h {rest} min" if hours else f"{rest} min"
-    return f", about {time} left"
-
-
-def _pause(paused: Trouble, counts: str, application: str) -> ops.StatusBase:
-    if paused.reason == Reason.FORBIDDEN.value:
-        error = errors.ForbiddenError(403, paused.message)
+def _blocked(trouble: Trouble, others: int, application: str, model: str) -> ops.StatusBase:
+    """Name the command first: a pod's name and a refusal's words may be long."""
+    if trouble.reason == Reason.FORBIDDEN.value:
+        error = errors.ForbiddenError(403, trouble.message)
         return statuses.of_error(error, application=application)
-    return ops.WaitingStatus(f"{counts}, {paused.workload} waits: {paused.message}")
+    command = f"juju run {application}/leader list-uninjected"
+    if trouble.reason == Reason.NOT_SERVED.value:
+        command = f"kubectl get namespace {model} --show-labels"
+    elif trouble.reason == Reason.WRONG_ORDER.value and trouble.pod:
+        command = f"juju run {application}/leader restart-uninjected"
+    elif trouble.pod:
+        command = f"kubectl -n {model} describe pod {trouble.pod}"
+    about = f"{trouble.workload}: " if trouble.workload not in trouble.message else ""
+    more = f", and {others} more" if others else ""
+    return ops.BlockedStatus(f"run: {command} ({about}{trouble.message}{more})")

@@ -85,7 +85,12 @@ class Lifecycle:
             self._statuses.append(ops.WaitingStatus(str(error)[:120]))
         else:
             self.progress, self.old_proxies = summary.word, summary.stale
-            progress = answers.progress(summary, application=self._context.application)
+            progress = answers.progress(
+                summary,
+                application=self._context.application,
+                model=self._context.model,
+                is_automatic=self._context.config.sidecar_convergence == "auto",
+            )
             self._statuses += map(self._shown, progress)
 
     def _shown(self, status: ops.StatusBase) -> ops.StatusBase:

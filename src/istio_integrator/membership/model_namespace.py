@@ -13,7 +13,7 @@ from integrator_contract import names, pods
 from istio_integrator import parts
 from istio_integrator.kube import cluster, errors, owners, records
 from istio_integrator.membership import decision, kept_out
-from istio_integrator.mesh import ambient
+from istio_integrator.mesh import ambient, meshconfig
 
 logger = logging.getLogger(__name__)
 
@@ -99,6 +99,12 @@ class Membership:
         is_apart = context.config.mesh_membership != "namespace"
         left = decision.leave(labels, record) if is_apart and record else {}
         data_plane, missing = self._asked_for({**labels, **left})
+        member_labels = context.mesh.namespace_labels if context.mesh else None
+        if member_labels is not None and data_plane == "ambient":
+            member_labels = names.AMBIENT
+        if context.config.mesh_membership != "none":
+            set_here = {} if is_apart else member_labels or {}
+            missing = missing or self._unserved({**labels, **set_here})
         if is_apart:
             return decision.decide_apart(
                 namespace=context.model,
@@ -109,9 +115,6 @@ class Membership:
                 data_plane=data_plane,
                 missing=missing,
             )
-        member_labels = context.mesh.namespace_labels if context.mesh else None
-        if member_labels is not None and data_plane == "ambient":
-            member_labels = names.AMBIENT
         decided = decision.decide(
             namespace=context.model,
             labels=labels,
@@ -125,6 +128,17 @@ class Membership:
             missing=missing,
         )
         return decision.completed(decided, labels, data_plane, owner=owner)
+
+    def _unserved(self, labels: Mapping[str, str]) -> str:
+        """Say how to have istiod serve the namespace, where its discoverySelectors leave it out.
+
+        istiod's injector does not follow them: the model's pods would get sidecars that wait
+        forever for the root certificate.
+        """
+        mesh, model = self._context.mesh, self._context.model
+        label = meshconfig.unserved(mesh.discovery_selectors, labels) if mesh else ""
+        why = f"the discoverySelectors of {mesh.name if mesh else ''} leave this namespace out"
+        return f"run: kubectl label namespace {model} {label} ({why})" if label else ""
 
     def _asked_for(self, labels: Mapping[str, str | None]) -> tuple[pods.DataPlane, str]:
         """Tell what is to take pods into the mesh, and what the cluster lacks for it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 from integrator_contract import names, refusals
 from istio_integrator.mesh import injectors
@@ -74,6 +75,8 @@ class Mesh:
     """That every proxy leaves alone, unless its pod names ports of its own: then only those."""
     registry_only: bool = False
     """Whether proxies let nothing out that Istio does not know."""
+    discovery_selectors: tuple[dict[str, Any], ...] = ()
+    """LabelSelectors of the namespaces that istiod serves; none: it serves all."""
 
     @property
     def cuts_off_controller(self) -> bool:

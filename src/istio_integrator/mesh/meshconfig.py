@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from integrator_contract import pods
+from integrator_contract.selectors import Requirement
 from istio_integrator.kube import cluster, documents, fences
 
 logger = logging.getLogger(__name__)
@@ -66,6 +67,34 @@ def _read(config_map: cluster.Object | None) -> dict[str, Any]:
 def port(value: Any, default: int) -> int:
     """Read a port; the default where it is none."""
     return value if pods.is_port(value) else default
+
+
+def unserved(selectors: Iterable[cluster.Object], labels: Mapping[str, str]) -> str:
+    """Tell by which label istiod would serve a namespace that its discoverySelectors leave out.
+
+    Args:
+        selectors: The mesh's discoverySelectors.
+        labels: All labels of the namespace.
+
+    Returns:
+        What `kubectl label` takes; empty where istiod serves the namespace.
+    """
+    remedies = [_unmet(selector, labels) for selector in selectors]
+    # Without any, istiod serves every namespace (istio pkg/kube/namespace/filter.go).
+    return "" if "" in remedies or not remedies else remedies[0]
+
+
+def _unmet(selector: cluster.Object, labels: Mapping[str, str]) -> str:
+    """Return what has to be done with the labels to meet one LabelSelector."""
+    pairs = cluster.at(selector, "matchLabels").items()
+    changes = [f"{key}={value}" for key, value in pairs if labels.get(key) != value]
+    for each in cluster.parts(selector, "matchExpressions"):
+        key, values = str(each.get("key")), tuple(map(str, each.get("values") or ()))
+        requirement = Requirement(key, str(each.get("operator")), values)
+        if not requirement.matches(labels):
+            value = values[0] if values else "true"
+            changes.append(f"{key}-" if requirement.is_negated else f"{key}={value}")
+    return " ".join(changes)
 
 
 def is_registry_only(

@@ -25,9 +25,8 @@ SUMMARY = {
     "in_mesh": 14,
     "converging": 0,
     "proposed": 0,
-    "guarded": [],
+    "troubles": [],
     "reported": 0,
-    "settled_before_us": False,
 }
 
 

@@ -157,8 +157,8 @@ class World:
         return other
 
     def run(self, event=None, units=1, *, leader=True):
-        summary = {"eligible": 1, "in_mesh": 1, "converging": 0, "proposed": 0, "guarded": []}
-        line = json.dumps({"summary": {**summary, "reported": 0, "settled_before_us": False}})
+        summary = {"eligible": 1, "in_mesh": 1, "converging": 0, "proposed": 0, "troubles": []}
+        line = json.dumps({"summary": {**summary, "reported": 0}})
         answer = testing.Exec(("/usr/bin/sidecar-lifecycle", "uninjected"), stdout=line)
         container = testing.Container(
             "lifecycle", can_connect=True, execs={answer, asked.version()}

@@ -77,16 +77,18 @@ def test_pods_being_replaced_are_maintenance(ctx, fake):
     fake_cluster.install_istio(fake)
     container = workload(POD, eligible=15, converging=1)
     assert status(ctx, state(container)) == testing.MaintenanceStatus(
-        "14/15 pods in mesh, 1 being replaced"
+        "14/15 pods in mesh, 1 being replaced; stop: juju config istio-integrator "
+        "sidecar-convergence=manual"
     )
 
 
 def test_workload_that_again_has_no_sidecar_blocks_with_the_reason(ctx, fake):
     fake_cluster.install_istio(fake)
-    guarded = [{"workload": "StatefulSet/minio", "reason": "x", "message": "again no sidecar"}]
-    container = workload(POD, eligible=15, guarded=guarded)
+    troubles = [{"workload": "StatefulSet/minio", "reason": "x", "message": "again no sidecar"}]
+    container = workload(POD, eligible=15, troubles=troubles)
     assert status(ctx, state(container)) == testing.BlockedStatus(
-        "StatefulSet/minio: again no sidecar"
+        "run: juju run istio-integrator/leader list-uninjected "
+        "(StatefulSet/minio: again no sidecar)"
     )
 
 

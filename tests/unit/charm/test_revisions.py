@@ -17,8 +17,7 @@ from tests.unit.charm import fake_cluster
 
 SUMMARY = {
     **dict.fromkeys(("eligible", "in_mesh", "converging", "proposed", "reported"), 0),
-    "guarded": [],
-    "settled_before_us": False,
+    "troubles": [],
 }
 ANSWER = testing.Exec((asked.PROGRAM, "uninjected"), stdout=json.dumps({"summary": SUMMARY}))
 OURS = schema.SCHEMA

@@ -78,9 +78,8 @@ SUMMARY = answers.Summary(
     in_mesh=1,
     converging=1,
     proposed=0,
-    guarded=(answers.Trouble("StatefulSet/a", "StillNoSidecar", "so"),),
+    troubles=(answers.Trouble("StatefulSet/a", "StillNoSidecar", "so", "a-0"),),
     reported=1,
-    settled_before_us=False,
 )
 
 

@@ -229,6 +229,6 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
     },
     "configmaps": {
         "metadata": _meta(resourceVersion="1"),
-        "data": {"state": '{"rounds":{},"settled":true}', "request": "null"},
+        "data": {"state": '{"rounds":{},"proven":["sidecar"]}', "request": "null"},
     },
 }

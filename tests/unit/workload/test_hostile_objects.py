@@ -192,7 +192,6 @@ async def read(objects: dict[str, list[bytes]]) -> dict[str, tuple[facts.Replica
         server.present["pods"].append(json.dumps(pod).encode())
     namespace = {"metadata": {"name": MODEL, "labels": {"istio-injection": "enabled"}}}
     server.answers[f"/namespaces/{MODEL}"] = json.dumps(namespace).encode()
-    server.answers["/statefulsets/a"] = b'{"metadata":{}}'
     settings = options.Settings(
         model=MODEL,
         application="a",

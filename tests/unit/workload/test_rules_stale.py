@@ -85,8 +85,10 @@ def test_only_an_earlier_version_is_old(one, other):
     assert bool(found) == (one < other)
 
 
-@pytest.mark.parametrize("wanted", [True, False])
-def test_only_pods_that_should_be_in_this_mesh_are_old(wanted):
-    said = eligible.Wanted(wanted, "", "")
-    found = facts.replica(pod(revision="other"), said, OURS, NOW, in_mesh=True)
-    assert bool(found.stale) is wanted
+@pytest.mark.parametrize("injection", ["enabled", "disabled"])
+def test_only_pods_that_should_be_in_this_mesh_are_old(injection):
+    scope = eligible.Scope(
+        model="kubeflow", application="app", namespace_labels={"istio-injection": injection}
+    )
+    found = facts.replica(pod(revision="other"), scope, OURS, NOW)
+    assert bool(found.stale) is (injection == "enabled")

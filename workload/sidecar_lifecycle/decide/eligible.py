@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from integrator_contract import names, selectors, service
 from integrator_contract.reasons import Reason
-from sidecar_lifecycle.decide import injector_status
+from sidecar_lifecycle.decide import first_container, injector_status
 from sidecar_lifecycle.model import types
 
 WORKLOAD_KINDS = ("StatefulSet", "Deployment", "DaemonSet")
@@ -105,6 +105,20 @@ def _ambient_says(meta: types.ObjectMeta, scope: Scope) -> str | None:
     return meta.labels.get(names.DATAPLANE_MODE, scope.namespace_labels.get(names.DATAPLANE_MODE))
 
 
+def has_unwanted_sidecar(pod: types.Pod, scope: Scope, wanted: Wanted) -> bool:
+    """Tell whether the pod was injected before admission could keep it out of the mesh."""
+    kept_out = wanted.reason in (Reason.MODEL_OPERATOR, Reason.EXCLUDED)
+    return kept_out and scope.data_plane == "sidecar" and injected(pod)
+
+
+def displaced(pod: types.Pod) -> str:
+    """Return the container that the pod's controller expects to be the first, where it is not."""
+    containers = [each.name for each in pod.spec.containers]
+    init_containers = [each.name for each in pod.spec.initContainers]
+    first = first_container.addressed(pod.metadata.labels, init_containers, containers)
+    return first if first is not None and containers[0] != first else ""
+
+
 def switched_off(meta: types.ObjectMeta) -> bool:
     """Tell whether convergence is disabled on an object, by annotation or by label."""
     return "disabled" in (
@@ -132,6 +146,7 @@ def _outside(pod: types.Pod, scope: Scope) -> Wanted | None:
             Reason.HOST_NETWORK,
             "pods on the host's network are never in the mesh",
         ),
+        (_is_of_windows(pod.spec), Reason.WINDOWS, "Istio has no sidecar for Windows"),
         (
             _is_ours(meta, scope),
             Reason.INTEGRATOR_ITSELF,
@@ -149,6 +164,11 @@ def _outside(pod: types.Pod, scope: Scope) -> Wanted | None:
         ),
     )
     return next((Wanted(False, reason, why) for holds, reason, why in cases if holds), None)
+
+
+def _is_of_windows(spec: types.PodSpec) -> bool:
+    named = spec.os.name if spec.os else spec.nodeSelector.get(names.NODE_OS)
+    return named == "windows"
 
 
 def _by_ambient(pod: types.Pod, scope: Scope) -> Wanted:

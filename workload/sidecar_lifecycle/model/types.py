@@ -104,12 +104,20 @@ class Container(Model):
     lifecycle: Lifecycle | None = None
 
 
+class PodOS(Model):
+    """The operating system that a pod names."""
+
+    name: str = ""
+
+
 class PodSpec(Model):
     """The part of a pod's specification that decides about its life."""
 
     restartPolicy: str = "Always"
     nodeName: str | None = None
     hostNetwork: bool = False
+    os: PodOS | None = None
+    nodeSelector: dict[str, str] = {}
     containers: list[Container] = []
     initContainers: list[Container] = []
 
@@ -118,6 +126,7 @@ class Terminated(Model):
     """A container that ended."""
 
     exitCode: int = 0
+    reason: str | None = None
     finishedAt: str | None = None
 
 
@@ -129,6 +138,7 @@ class Waiting(Model):
     """A container that has not started, or not yet again."""
 
     reason: str | None = None
+    message: str | None = None
 
 
 class ContainerState(Model):
@@ -144,7 +154,9 @@ class ContainerStatus(Model):
 
     name: str = ""
     containerID: str | None = None
+    ready: bool = False
     state: ContainerState = msgspec.field(default_factory=ContainerState)
+    lastState: ContainerState = msgspec.field(default_factory=ContainerState)
 
 
 class Condition(Model):
@@ -152,6 +164,7 @@ class Condition(Model):
 
     type: str = ""
     status: str = ""
+    message: str | None = None
     lastTransitionTime: str | None = None
 
 

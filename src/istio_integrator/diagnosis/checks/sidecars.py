@@ -23,7 +23,7 @@ def sidecars(facts: Facts) -> Iterable[Finding]:
     """Ask the workload which pods lack the sidecar that they should have."""
     if facts.mesh is None:
         return ()
-    return judge(facts.uninjected, application=facts.application)
+    return judge(facts.uninjected, application=facts.application, model=facts.model)
 
 
 @registry.check(
@@ -41,14 +41,17 @@ def old_proxies(facts: Facts) -> Iterable[Finding]:
     return judge_old(rows, application=facts.application)
 
 
-def judge(answer: answers.Answer, *, application: str) -> Iterable[Finding]:
-    """Judge the pods that lack the sidecar that they should have, by what keeps it from them."""
+def judge(answer: answers.Answer, *, application: str, model: str) -> Iterable[Finding]:
+    """Judge the pods that are not in the mesh as they should be, by what keeps them from it."""
     show = f"juju run {application}/leader list-uninjected"
-    said = report.of_statuses(answers.progress(answer.summary, application=application), show)
+    progress = answers.progress(
+        answer.summary, application=application, model=model, is_automatic=False
+    )
+    said = report.of_statuses(progress, show)
     unmet = [each for each in said if each.level is not findings.Level.FINE]
     yield from unmet
     for message, pods in _by_message(answer.pods).items():
-        yield findings.doubtful(f"no sidecar: {report.listed(pods)}: {message}", show)
+        yield findings.doubtful(f"to be replaced: {report.listed(pods)}: {message}", show)
     if not unmet and not answer.pods:
         summary = answer.summary
         yield findings.fine(f"{summary.in_mesh}/{summary.eligible} pods in mesh")

@@ -13,9 +13,8 @@ SUMMARY = {
     "in_mesh": 3,
     "converging": 0,
     "proposed": 0,
-    "guarded": (),
+    "troubles": (),
     "reported": 0,
-    "settled_before_us": False,
 }
 
 BARE = PodAnswer(
@@ -28,12 +27,14 @@ BARE = PodAnswer(
 )
 
 LIST = "juju run app/leader list-uninjected"
-GUARDED = Trouble("minio", "StillNoSidecar", "again none")
+HELD = Trouble("minio", "StillNoSidecar", "again none")
+HANGS = Trouble("Deployment/web", "ReplacementHangs", "web-1 cannot start", "web-1")
+DESCRIBE = "kubectl -n m describe pod web-1"
 
 
 def judged(*pods, **summary):
     answer = answers.Answer(list(pods), Summary(**{**SUMMARY, **summary}))
-    return list(sidecars.judge(answer, application="app"))
+    return list(sidecars.judge(answer, application="app", model="m"))
 
 
 def test_model_that_is_whole_is_one_line():
@@ -48,8 +49,8 @@ def test_pods_are_named_with_what_keeps_the_sidecar_from_them():
         dataclasses.replace(BARE, name="c", message="it is a Job"),
     )
     assert [each.seen for each in found] == [
-        "no sidecar: a/bare, a/b: nothing would create it again",
-        "no sidecar: a/c: it is a Job",
+        "to be replaced: a/bare, a/b: nothing would create it again",
+        "to be replaced: a/c: it is a Job",
     ]
 
 
@@ -60,7 +61,8 @@ def test_pods_are_named_with_what_keeps_the_sidecar_from_them():
             {"in_mesh": 1, "proposed": 2}, "✗", "juju run app/leader restart-uninjected", id="ask"
         ),
         pytest.param({"in_mesh": 2, "converging": 1}, "!", LIST, id="converging"),
-        pytest.param({"in_mesh": 2, "guarded": (GUARDED,)}, "✗", LIST, id="guarded"),
+        pytest.param({"in_mesh": 2, "troubles": (HELD,)}, "✗", LIST, id="held"),
+        pytest.param({"in_mesh": 2, "troubles": (HANGS,)}, "✗", DESCRIBE, id="hangs"),
     ],
 )
 def test_what_the_status_says_is_said(summary, level, command):

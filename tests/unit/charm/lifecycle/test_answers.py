@@ -18,9 +18,8 @@ def answer(**summary) -> str:
         "in_mesh": 3,
         "converging": 0,
         "proposed": 0,
-        "guarded": [],
+        "troubles": [],
         "reported": 0,
-        "settled_before_us": False,
         **summary,
     }
     return json.dumps({"summary": values})
@@ -35,10 +34,10 @@ def test_answer_is_read():
         "reason": "MissedInjection",
         "message": "it should have one",
     }
-    guarded = [{"workload": "Deployment/b", "reason": "AgainUninjected", "message": "no sidecar"}]
-    read = answers.parse(f"{json.dumps(pod)}\n{answer(guarded=guarded)}\n")
+    troubles = [{"workload": "Deployment/b", "reason": "AgainUninjected", "message": "no sidecar"}]
+    read = answers.parse(f"{json.dumps(pod)}\n{answer(troubles=troubles)}\n")
     assert read.pods == [PodAnswer(**pod)]
-    assert read.summary.guarded == (Trouble("Deployment/b", "AgainUninjected", "no sidecar"),)
+    assert read.summary.troubles == (Trouble("Deployment/b", "AgainUninjected", "no sidecar"),)
 
 
 @pytest.mark.parametrize(
@@ -66,13 +65,22 @@ NO_EVICTION = (
 )
 
 
-def paused(reason, message):
-    return {"workload": "StatefulSet/db", "reason": reason, "message": message}
+def trouble(reason, message, pod="", workload="StatefulSet/db", *, passing=False):
+    said = {"workload": workload, "reason": reason, "message": message}
+    return {**said, "pod": pod, "passing": passing}
 
 
-def progress(**values) -> list[ops.StatusBase]:
+def progress(*, is_automatic=True, **values) -> list[ops.StatusBase]:
     summary = answers.parse(answer(**values)).summary
-    return list(answers.progress(summary, application="app"))
+    said = answers.progress(summary, application="app", model="m", is_automatic=is_automatic)
+    return list(said)
+
+
+STOP = "; stop: juju config app sidecar-convergence=manual"
+HANGS = trouble("ReplacementHangs", "the replacement db-0 cannot start: db: ErrImagePull", "db-0")
+STARTS = trouble("ReplacementStarting", "waiting for db-0 to be Ready", "db-0", passing=True)
+REFUSED = trouble("ReplacementRefused", 'webhook "v.kyverno.svc" refuses: no latest tags')
+LIST = "run: juju run app/leader list-uninjected"
 
 
 @pytest.mark.parametrize(
@@ -85,22 +93,26 @@ def progress(**values) -> list[ops.StatusBase]:
             id="some reported",
         ),
         pytest.param(
+            {"unwanted": 1},
+            ops.ActiveStatus(
+                "3/3 pods in mesh, 1 outside the mesh with a sidecar: restart-uninjected"
+            ),
+            id="outside",
+        ),
+        pytest.param(
             {"in_mesh": 1, "converging": 1},
-            ops.MaintenanceStatus("1/3 pods in mesh, 1 being replaced"),
+            ops.MaintenanceStatus(f"1/3 pods in mesh, 1 being replaced{STOP}"),
             id="converging",
         ),
-        *(
-            pytest.param(
-                {"in_mesh": 1, "converging": 2, "minutes_left": minutes},
-                ops.MaintenanceStatus(f"1/3 pods in mesh, 2 being replaced, about {said} left"),
-                id=said,
-            )
-            for minutes, said in (
-                (1, "1 min"),
-                (59, "59 min"),
-                (60, "1 h 0 min"),
-                (200, "3 h 20 min"),
-            )
+        pytest.param(
+            {"in_mesh": 1, "converging": 1, "is_automatic": False},
+            ops.MaintenanceStatus("1/3 pods in mesh, 1 being replaced"),
+            id="asked for",
+        ),
+        pytest.param(
+            {"in_mesh": 1, "converging": 2, "troubles": [STARTS]},
+            ops.WaitingStatus(f"1/3 pods in mesh, waiting for db-0 to be Ready{STOP}"),
+            id="starting",
         ),
         pytest.param(
             {"in_mesh": 1, "proposed": 2},
@@ -108,35 +120,40 @@ def progress(**values) -> list[ops.StatusBase]:
             id="manual",
         ),
         pytest.param(
-            {"in_mesh": 1, "proposed": 2, "settled_before_us": True},
+            {"in_mesh": 1, "converging": 2, "troubles": [HANGS, STARTS]},
             ops.BlockedStatus(
-                "1/3 pods in mesh, pods predate this charm; run: juju run app/leader "
-                "restart-uninjected"
+                "run: kubectl -n m describe pod db-0 (StatefulSet/db: the replacement db-0 cannot"
+                " start: db: ErrImagePull)"
             ),
-            id="settled",
+            id="hangs",
         ),
         pytest.param(
-            {"in_mesh": 1, "proposed": 1, "settled_before_us": True, "converging": 1},
-            ops.MaintenanceStatus("1/3 pods in mesh, 1 being replaced"),
-            id="settled but asked for",
-        ),
-        pytest.param(
-            {
-                "in_mesh": 1,
-                "guarded": [{"workload": "Deployment/a", "reason": "r", "message": "m"}] * 2,
-            },
-            ops.BlockedStatus("Deployment/a: m (and 1 more)"),
-            id="guarded",
-        ),
-        pytest.param(
-            {"in_mesh": 2, "paused": [paused("DisruptionBudget", "it would violate the budget")]},
-            ops.WaitingStatus(
-                "2/3 pods in mesh, StatefulSet/db waits: it would violate the budget"
+            {"in_mesh": 1, "troubles": [REFUSED] * 2},
+            ops.BlockedStatus(
+                f'{LIST} (StatefulSet/db: webhook "v.kyverno.svc" refuses: no latest tags, and 1'
+                " more)"
             ),
+            id="refused",
+        ),
+        pytest.param(
+            {"troubles": [trouble("NotServed", "istiod has not", workload="")]},
+            ops.BlockedStatus("run: kubectl get namespace m --show-labels (istiod has not)"),
+            id="not served",
+        ),
+        pytest.param(
+            {"in_mesh": 2, "troubles": [trouble("WrongOrder", "not charm", "db-0")]},
+            ops.BlockedStatus(
+                "run: juju run app/leader restart-uninjected (StatefulSet/db: not charm)"
+            ),
+            id="wrong order",
+        ),
+        pytest.param(
+            {"in_mesh": 2, "troubles": [trouble("DisruptionBudget", "not now", passing=True)]},
+            ops.WaitingStatus("2/3 pods in mesh, StatefulSet/db waits: not now"),
             id="budget",
         ),
         pytest.param(
-            {"in_mesh": 2, "paused": [paused("Forbidden", NO_EVICTION)]},
+            {"in_mesh": 2, "troubles": [trouble("Forbidden", NO_EVICTION)]},
             ops.BlockedStatus(
                 "missing permission: create pods/eviction; run: juju trust app --scope=cluster"
             ),
@@ -153,16 +170,20 @@ def test_progress_is_said(values, expected):
     assert progress(**values)[0] == expected
 
 
+def test_only_waiting_is_said_while_a_replacement_starts():
+    kinds = {type(each) for each in progress(in_mesh=1, converging=2, troubles=[STARTS])}
+    assert kinds == {ops.WaitingStatus, ops.ActiveStatus}
+
+
 COUNTS = st.integers(0, 5)
 
 
-@given(COUNTS, COUNTS, COUNTS, COUNTS, st.booleans())
-def test_progress_is_active_only_when_every_pod_is_in(missing, inside, moving, asked, settled):
+@given(COUNTS, COUNTS, COUNTS, COUNTS)
+def test_progress_is_active_only_when_every_pod_is_in(missing, inside, moving, asked):
     said = progress(
         eligible=inside + missing,
         in_mesh=inside,
         converging=min(moving, missing),
         proposed=min(asked, missing),
-        settled_before_us=settled,
     )
     assert all(isinstance(status, ops.ActiveStatus) for status in said) is (missing == 0)

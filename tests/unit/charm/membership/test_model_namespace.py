@@ -1,5 +1,6 @@
 """How the model's namespace joins, and what is left of it afterwards."""
 
+import dataclasses
 import json
 
 import ops
@@ -312,3 +313,40 @@ def test_change_in_between_is_a_conflict(fake, caplog):
 def test_unreadable_record_counts_as_none(fake):
     fake.find("Namespace", "kubeflow")["metadata"]["annotations"] = {names.MEMBERSHIP: "["}
     assert reconciled(fake, DEFAULT).joined
+
+
+TEAM = {"matchLabels": {"team": "ml"}}
+BY_INJECTION = {"matchLabels": {"istio-injection": "enabled"}}
+
+
+@pytest.mark.parametrize(
+    ("selectors", "label"),
+    [
+        pytest.param([], "", id="none"),
+        pytest.param([{}], "", id="all"),
+        pytest.param([TEAM], "team=ml", id="another-label"),
+        pytest.param([TEAM, BY_INJECTION], "", id="one-of-several"),
+        pytest.param([BY_INJECTION], "", id="the-label-that-joins"),
+    ],
+)
+def test_model_that_istiod_does_not_serve_is_not_labelled(fake, selectors, label):
+    found = dataclasses.replace(DEFAULT, discovery_selectors=tuple(selectors))
+    made = reconciled(fake, found)
+
+    assert made.joined is not bool(label)
+    assert mesh_labels(fake) == ({} if label else ENABLED)
+    if label:
+        command = f"run: kubectl label namespace kubeflow {label} ("
+        assert blocked(made).startswith(command)
+        assert "istio-system/istiod" in blocked(made)
+        namespace = fake.find("Namespace", "kubeflow")
+        assert namespace is not None
+        namespace["metadata"]["labels"]["team"] = "ml"
+        fake.add(namespace)
+        assert reconciled(fake, found).joined
+
+
+def test_model_that_does_not_join_needs_not_be_served(fake):
+    found = dataclasses.replace(DEFAULT, discovery_selectors=(TEAM,))
+    made = reconciled(fake, found, mesh_membership="none")
+    assert list(made.statuses()) == []

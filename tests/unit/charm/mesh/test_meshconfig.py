@@ -96,3 +96,27 @@ def test_shared_settings_are_named_by_the_environment_of_istiod(env, want):
     spec = {"template": {"spec": {"containers": [{"name": "discovery", "env": env}]}}}
     assert meshconfig.shared({"spec": spec}) == want
     assert meshconfig.shared(None) == ""
+
+
+def expression(operator, *values):
+    return {"matchExpressions": [{"key": "tier", "operator": operator, "values": list(values)}]}
+
+
+@pytest.mark.parametrize(
+    ("selector", "labels", "remedy"),
+    [
+        pytest.param({"matchLabels": {"a": "b"}}, {"a": "b"}, "", id="met"),
+        pytest.param({"matchLabels": {"a": "b", "c": "d"}}, {"a": "x"}, "a=b c=d", id="labels"),
+        pytest.param(expression("In", "x", "y"), {"tier": "y"}, "", id="in"),
+        pytest.param(expression("In", "x", "y"), {}, "tier=x", id="not-in"),
+        pytest.param(expression("Exists"), {}, "tier=true", id="absent"),
+        pytest.param(expression("DoesNotExist"), {"tier": "x"}, "tier-", id="present"),
+        pytest.param(expression("NotIn", "x"), {"tier": "x"}, "tier-", id="excluded"),
+        pytest.param(expression("NotIn", "x"), {}, "", id="not-excluded"),
+    ],
+)
+def test_namespace_is_served_whose_labels_meet_a_discovery_selector(selector, labels, remedy):
+    assert meshconfig.unserved([selector], labels) == remedy
+    both = [{"matchLabels": {"never": "met"}}, selector]
+    named = meshconfig.unserved(both, labels)
+    assert named == ("never=met" if remedy else "")

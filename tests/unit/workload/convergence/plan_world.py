@@ -3,11 +3,21 @@
 from sidecar_lifecycle.decide.convergence import facts, memory, outcome, plan
 
 NOW = 1_000_000.0
-DAY = 86_400.0
 
 
-def replica(name="a-0", **values):
+PROVEN = ("sidecar",)
+"""The first replacement of the model went well."""
+
+
+def crashing(container="main"):
+    return (facts.Ailment(container, "CrashLoopBackOff", "exit code 1 (Error)", hangs=True),)
+
+
+def replica(name="a-0", *, in_mesh=False, crash_looping=False, **values):
     defaults = {
+        "fault": "" if in_mesh else "missing",
+        "ailments": crashing() if crash_looping else (),
+        "unready_since": NOW - 300,
         "uid": f"uid-{name}",
         "created": NOW - 600,
         "workload": f"StatefulSet/{name.rsplit('-', 1)[0]}",
@@ -35,7 +45,11 @@ def snapshot(*replicas, desired=None, answers=(), **values):
 
 def decide(shot, remembered=None, *, mode="auto", now=NOW, **limits):
     return plan.plan(
-        shot, remembered or memory.Memory(), mode=mode, limits=outcome.Limits(**limits), now=now
+        shot,
+        remembered or memory.Memory(proven=PROVEN),
+        mode=mode,
+        limits=outcome.Limits(**limits),
+        now=now,
     )
 
 
@@ -61,16 +75,23 @@ def a_round(**values):
 
 
 def remembering(**values):
-    return memory.Memory(rounds={"StatefulSet/a": a_round(**values)}, settled=False)
+    return memory.Memory(rounds={"StatefulSet/a": a_round(**values)}, proven=PROVEN)
 
 
 def replacement(**values):
-    return replica(**{"uid": "new", "in_mesh": True, "created": NOW - 3, **values})
-
-
-def guarded(**values):
-    guard = {"reason": "StillNoSidecar", "message": "m", "since": NOW - 5, "revision": "r1"}
-    return memory.Memory(
-        guards={"StatefulSet/a": memory.Guard(**{**guard, "fingerprint": "f", **values})},
-        settled=False,
+    return replica(
+        **{"uid": "new", "in_mesh": True, "created": NOW - 3, "unready_since": NOW - 3, **values}
     )
+
+
+def held(**values):
+    return memory.Memory(holds={"StatefulSet/a": a_hold(**values)}, proven=PROVEN)
+
+
+def a_hold(**values):
+    hold = {"reason": "StillNoSidecar", "message": "m", "since": NOW - 5, "revision": "r1"}
+    return memory.Hold(**{**hold, "fingerprint": "f", **values})
+
+
+def a_budget(until=NOW + 7):
+    return memory.Hold(reason="DisruptionBudget", message="m", since=NOW - 5, until=until)

@@ -20,6 +20,7 @@ from sidecar_lifecycle.shell.convergence import controller, metrics
 from sidecar_lifecycle.shell.kube import errors, events
 from sidecar_lifecycle.shell.settings import Settings
 
+from integrator_contract import answers
 from tests.unit.workload import fake_apiserver, pods
 from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
 
@@ -102,6 +103,8 @@ async def cluster() -> AsyncIterator[Apiserver]:
     fake = Apiserver()
     async with fake:
         fake.namespace(MODEL, labels={"istio-injection": "enabled"})
+        certificate = {"name": "istio-ca-root-cert", "namespace": MODEL}
+        fake.put("configmaps", {"metadata": certificate})
         spec = {"replicas": 1, "template": {"spec": {"containers": [{"name": "main"}]}}}
         for name in ("web", "istio-integrator"):
             metadata = {"name": name, "namespace": MODEL, "uid": f"uid-of-{name}"}
@@ -147,15 +150,16 @@ async def test_leader_replaces_a_pod_that_missed_its_sidecar(cluster: Apiserver)
 
 def remembered(cluster: Apiserver) -> memory.Memory:
     """What the ConfigMap says, if there is one."""
-    return memory.decode(next((each["data"] for each in cluster.all("configmaps")), {}))
+    found = (each for each in cluster.all("configmaps") if each["metadata"]["name"] == MEMORY)
+    return memory.decode(next((each["data"] for each in found), {}))
 
 
 async def test_refused_eviction_is_remembered_and_tried_again_in_its_time(cluster: Apiserver):
     cluster.failures = [("/eviction", 429, {"Retry-After": "40"})]
     async with converging(cluster, Voted(is_leader=True)):
         await until(lambda: not cluster.failures)
-        await until(lambda: remembered(cluster).pauses)
-        assert {*remembered(cluster).pauses} == {"StatefulSet/web"}
+        await until(lambda: remembered(cluster).holds)
+        assert {*remembered(cluster).holds} == {"StatefulSet/web"}
         assert not remembered(cluster).rounds
         await asyncio.sleep(30)
         assert cluster.evicted == []
@@ -264,8 +268,8 @@ async def test_leader_that_loses_its_lease_evicts_nothing_more(cluster: Apiserve
     leadership = Voted(is_leader=True)
 
     def lose(method: str, path: str) -> None:
-        # First it notes what it saw, then, with an answer, what it is about to evict.
-        if method == "PUT" and "/configmaps" in path:
+        # It notes what it is about to evict.
+        if method == "POST" and path.endswith("/configmaps"):
             leadership.is_leader = False
 
     cluster.before_answer = lose
@@ -274,8 +278,7 @@ async def test_leader_that_loses_its_lease_evicts_nothing_more(cluster: Apiserve
         before = looked(cluster)
         await until(lambda: looked(cluster) >= before + 5)
 
-    (written,) = cluster.all("configmaps")
-    assert memory.decode(written["data"]).rounds
+    assert remembered(cluster).rounds
     assert cluster.evicted == []
 
 
@@ -353,4 +356,56 @@ async def test_memory_that_was_made_or_deleted_meanwhile_is_a_conflict(cluster: 
     cluster.delete("configmaps", MODEL, MEMORY)
     with pytest.raises(hands.Conflict):
         await subject.remember(written, {"state": "ours"})
-    assert cluster.all("configmaps") == []
+    assert remembered(cluster) == memory.Memory()
+
+
+async def test_of_six_applications_whose_replacements_hang_one_pod_is_lost(cluster: Apiserver):
+    said: list[answers.Summary] = []
+    cluster.delete("pods", MODEL, "web-0")
+    for name in "abcdef":
+        metadata = {"name": name, "namespace": MODEL, "uid": f"uid-of-{name}"}
+        spec = {"replicas": 1, "template": {"spec": {"containers": [{"name": "main"}]}}}
+        cluster.put("statefulsets", {"metadata": metadata, "spec": spec})
+        cluster.put("pods", of(name, without_sidecar(f"old-{name}")))
+    run = controller.run(
+        cluster.client,
+        SETTINGS,
+        Voted(is_leader=True),
+        registry=prometheus_client.CollectorRegistry(),
+        progress=said.append,
+        clock=LoopClock(),
+    )
+    async with running_task(run):
+        await until(lambda: cluster.evicted)
+        new = injected(of("a", without_sidecar("new-a")))
+        new["status"] = {"phase": "Pending", "containerStatuses": [NO_IMAGE]}
+        cluster.put("pods", new)
+        await until(lambda: said and said[-1].troubles)
+        await asyncio.sleep(3600)
+
+        assert cluster.evicted == ["old-a"]
+        assert {f"old-{name}" for name in "bcdef"} <= {
+            each["metadata"]["uid"] for each in cluster.all("pods")
+        }
+        (trouble,) = said[-1].troubles
+        assert (trouble.reason, trouble.pod) == ("ReplacementHangs", "a-0")
+        assert trouble.message.endswith("cannot start: main: ImagePullBackOff: no such image")
+
+        cluster.put("pods", injected(of("a", without_sidecar("new-a"))))
+        await until(lambda: len(cluster.evicted) > 2)
+    assert cluster.evicted[1:] == ["old-b", "old-c"]
+
+
+NO_IMAGE = {
+    "name": "main",
+    "ready": False,
+    "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}},
+}
+
+
+def of(name: str, pod: dict[str, Any]) -> dict[str, Any]:
+    """Make the pod one of another StatefulSet."""
+    (owner,) = pod["metadata"]["ownerReferences"]
+    owner |= {"name": name, "uid": f"uid-of-{name}"}
+    pod["metadata"]["name"] = f"{name}-0"
+    return pod

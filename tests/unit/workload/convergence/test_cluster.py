@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -15,7 +16,7 @@ from sidecar_lifecycle.shell.kube import errors
 from sidecar_lifecycle.shell.settings import Settings
 
 from tests.unit.workload import pods
-from tests.unit.workload.convergence.plan_world import a_round, guarded
+from tests.unit.workload.convergence.plan_world import a_round, held
 from tests.unit.workload.fake_apiserver import FakeApiserver
 
 MODEL = "kubeflow"
@@ -23,6 +24,9 @@ SETTINGS = Settings(
     model=MODEL, application="istio-integrator", unit="istio-integrator/0", joined=True
 )
 PROFILE = {"app.kubernetes.io/part-of": "kubeflow-profile"}
+
+
+ROOT_CERTIFICATE = {"metadata": {"name": "istio-ca-root-cert", "namespace": MODEL}}
 
 
 class Clock:
@@ -123,24 +127,23 @@ async def test_pods_without_their_sidecar_are_found_in_the_namespaces_that_are_l
 async def test_what_rarely_changes_is_read_again_after_ten_seconds(cluster: FakeApiserver):
     clock = Clock()
     reader = subject(cluster, clock)
-    metadata = {"name": "istio-integrator", "namespace": MODEL, "uid": "u"}
-    created = {"creationTimestamp": "1970-01-01T00:10:00Z"}
-    cluster.put("statefulsets", {"metadata": {**metadata, **created}, "spec": {}})
+    cluster.put("configmaps", ROOT_CERTIFICATE)
     webhook = {"name": "istiod", "uid": "uid-of-injector", "labels": {"app": "sidecar-injector"}}
     cluster.put("mutatingwebhookconfigurations", {"metadata": webhook})
     for at, reads in ((1_000.0, 1), (1_009.9, 1), (1_010.0, 2)):
         clock.now = at
-        assert await reader.application_created() == 600
-        assert await reader.injectors() == ("uid-of-injector",)
+        assert await reader.around() == hands.Around(
+            clock.now - clock.now % 10, True, ("uid-of-injector",)
+        )
         assert asked(cluster, "/mutatingwebhookconfigurations") == reads
 
 
 async def test_only_a_right_that_lacks_is_done_without(cluster: FakeApiserver):
     cluster.failures = [("/mutatingwebhookconfigurations", 403, {})]
-    assert await subject(cluster).injectors() == ()
+    assert (await subject(cluster).around()).injectors == ()
     cluster.failures = [("/mutatingwebhookconfigurations", 404, {})]
     with pytest.raises(errors.StatusError):
-        await subject(cluster).injectors()
+        await subject(cluster).around()
 
 
 async def test_replica_set_that_can_not_be_read_is_named(cluster: FakeApiserver):
@@ -158,7 +161,7 @@ async def test_replica_set_that_can_not_be_read_is_named(cluster: FakeApiserver)
     [
         pytest.param(memory.Memory(), 0, id="nothing"),
         pytest.param(memory.Memory(rounds={"StatefulSet/web": a_round()}), 1, id="round"),
-        pytest.param(guarded(), 1, id="guard"),
+        pytest.param(held(), 1, id="hold"),
         pytest.param(
             memory.Memory(request=memory.Request(id="r", at=0.0, uids=())), 1, id="request"
         ),
@@ -169,3 +172,79 @@ async def test_workloads_are_read_while_something_is_remembered_of_them(
 ):
     await hands.read(subject(cluster), [], remembered, {})
     assert asked(cluster, "/statefulsets") == reads
+
+
+async def test_namespace_that_istiod_does_not_serve_is_told_by_its_root_certificate(
+    cluster: FakeApiserver,
+):
+    cluster.put("configmaps", {"metadata": {"name": "other", "namespace": MODEL}})
+    assert not (await subject(cluster).around()).is_served
+    cluster.put("configmaps", ROOT_CERTIFICATE)
+    assert (await subject(cluster).around()).is_served
+
+
+SINCE = 1_000_000.0
+KYVERNO = 'admission webhook "validate.kyverno.svc" denied the request: no latest tags'
+
+
+def failed_create(
+    cluster: FakeApiserver, kind: str, name: str, message: str, at: float = SINCE
+) -> None:
+    when = datetime.datetime.fromtimestamp(at, tz=datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    event = {
+        "metadata": {"name": f"{name}-{at}", "namespace": MODEL},
+        "involvedObject": {"kind": kind, "name": name},
+        "reason": "FailedCreate",
+        "message": message,
+        "lastTimestamp": when,
+    }
+    cluster.put("events", event)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "message", "said"),
+    [
+        pytest.param(
+            "ReplicaSet",
+            "web-5d8f7c9b4",
+            f"Error creating: {KYVERNO}",
+            'webhook "validate.kyverno.svc" refuses: no latest tags',
+            id="deployment",
+        ),
+        pytest.param(
+            "StatefulSet",
+            "web",
+            'create Pod web-0 in StatefulSet web failed error: pods "web-0" is forbidden: exceeded'
+            " quota: small, requested: pods=1, used: pods=5, limited: pods=5",
+            "ResourceQuota small refuses: requested: pods=1, used: pods=5, limited: pods=5",
+            id="statefulset",
+        ),
+        pytest.param(
+            "DaemonSet", "web", "Error creating: no such thing", "no such thing", id="words"
+        ),
+    ],
+)
+async def test_pods_that_are_refused_are_told_with_the_author_of_the_refusal(
+    cluster: FakeApiserver, kind: str, name: str, message: str, said: str
+):
+    workload = f"{kind.replace('ReplicaSet', 'Deployment')}/web"
+    failed_create(cluster, kind, name, message)
+    failed_create(cluster, kind, "another", message)
+    failed_create(cluster, kind, name, "Error creating: of another time", SINCE - 60)
+
+    assert await subject(cluster).refused({workload: SINCE}) == {workload: said}
+
+
+async def test_refused_pods_are_looked_for_while_a_replacement_is_missing(cluster: FakeApiserver):
+    for desired, reads in ((0, 0), (1, 1)):
+        web = {"metadata": {"name": "web", "namespace": MODEL, "uid": "uid-of-web"}}
+        cluster.put("statefulsets", {**web, "spec": {"replicas": desired}})
+        remembered = memory.Memory(rounds={"StatefulSet/web": a_round(since=SINCE)})
+        failed_create(cluster, "StatefulSet", "web", KYVERNO)
+        reading = await hands.read(subject(cluster), [], remembered, {})
+        assert asked(cluster, "/events") == reads
+        assert bool(reading.snapshot.refused) is bool(reads)
+
+    cluster.failures = [("/events", 403, {})]
+    reading = await hands.read(subject(cluster), [], remembered, {})
+    assert reading.snapshot.refused == {}

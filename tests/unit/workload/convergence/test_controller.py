@@ -64,13 +64,13 @@ NOW = 1_000.0
     ],
 )
 def test_a_refusal_says_how_long_to_leave_the_workload_alone(error, result, reason, until):
-    counted, pause = controller._refusal(error, NOW)
+    counted, hold = controller._refusal(error, NOW)
 
     assert counted == result
-    assert (pause.reason if pause else None) == reason
-    assert (pause.until if pause else None) == until
+    assert (hold.reason if hold else None) == reason
+    assert (hold.until if hold else None) == until
     author = refusals.read(error.code, error.message)
-    assert (author.author if author else error.message) in (pause or error).message
+    assert (author.author if author else error.message) in (hold or error).message
 
 
 @pytest.mark.parametrize("keep", [True, False])
@@ -78,10 +78,10 @@ def test_a_refused_eviction_gives_its_slot_back_unless_it_may_have_happened(keep
     current = memory.Round(
         pod="a-0", uid="u", known=("u",), was_ready=True, ready_before=1, since=NOW
     )
-    pause = memory.Pause(reason="DisruptionBudget", message="m", until=NOW + 10)
+    hold = memory.Hold(reason="DisruptionBudget", message="m", since=NOW, until=NOW + 10)
     remembered = memory.Memory(rounds={"StatefulSet/a": current})
 
-    after = controller._called_off(remembered, "StatefulSet/a", pause, keep=keep)
+    after = controller._called_off(remembered, "StatefulSet/a", hold, keep=keep)
 
     assert bool(after.rounds) is keep
-    assert after.pauses == {"StatefulSet/a": pause}
+    assert after.holds == {"StatefulSet/a": hold}

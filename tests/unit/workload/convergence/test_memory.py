@@ -21,7 +21,7 @@ ROUNDS = st.builds(
 MEMORIES = st.builds(
     memory.Memory,
     rounds=st.dictionaries(st.text(), ROUNDS),
-    settled=st.none() | st.booleans(),
+    proven=st.lists(st.text()).map(tuple),
     answered=st.text(),
 )
 

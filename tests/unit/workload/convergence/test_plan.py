@@ -1,17 +1,15 @@
 """What the plan says in each single situation."""
 
-import dataclasses
-
-import msgspec
 import pytest
 from sidecar_lifecycle.decide.convergence import memory, outcome
 
 from integrator_contract import answers
 from tests.unit.workload.convergence.plan_world import (
-    DAY,
     NOW,
+    PROVEN,
+    a_budget,
     decide,
-    guarded,
+    held,
     injecting,
     reasons,
     replacement,
@@ -117,8 +115,7 @@ def test_a_share_is_one_of_the_workloads_that_run():
 def test_all_are_taken_in_one_wave_but_those_whose_budget_forbids_it():
     pods = [replica(f"{name}-0") for name in "abcd"]
     answers = injecting(*(f"StatefulSet/{name}" for name in "abcd"))
-    pause = memory.Pause(reason="DisruptionBudget", message="m", until=NOW + 7)
-    remembered = memory.Memory(pauses={"StatefulSet/b": pause}, settled=False)
+    remembered = memory.Memory(holds={"StatefulSet/b": a_budget()}, proven=PROVEN)
     decided = decide(snapshot(*pods, answers=answers), remembered, max_unavailable="100%")
 
     assert [each.name for each in decided.evict] == ["a-0", "c-0", "d-0"]
@@ -142,7 +139,7 @@ def test_a_replacement_that_would_be_refused_keeps_the_pod():
 
     assert not decided.evict
     assert reasons(decided) == {"a-0": "ReplacementRefused"}
-    assert [each.message for each in decided.summary.paused] == ["why"]
+    assert [each.message for each in decided.summary.troubles] == ["why"]
     assert decided.wake_at == NOW + 30
 
 
@@ -150,92 +147,49 @@ def test_a_workload_that_the_injector_skips_is_guarded_without_an_eviction():
     decided = decide(snapshot(replica(), answers=[("StatefulSet/a", "skips", "")]))
 
     assert not decided.evict
-    assert decided.memory.guards["StatefulSet/a"].until == NOW + 600
-    assert [each.reason for each in decided.summary.guarded] == ["InjectorSkips"]
+    assert decided.memory.holds["StatefulSet/a"].until == NOW + 600
+    assert [each.reason for each in decided.summary.troubles] == ["InjectorSkips"]
 
 
 def test_a_pause_is_waited_for_and_takes_no_slot():
-    pause = memory.Pause(reason="DisruptionBudget", message="m", until=NOW + 7)
-    remembered = memory.Memory(pauses={"StatefulSet/a": pause}, settled=False)
+    remembered = memory.Memory(holds={"StatefulSet/a": a_budget()}, proven=PROVEN)
     answers = injecting("StatefulSet/a", "StatefulSet/b")
     shot = snapshot(replica("a-0"), replica("b-0"), answers=answers)
     decided = decide(shot, remembered, max_unavailable="1")
 
     assert [each.name for each in decided.evict] == ["b-0"]
     assert reasons(decided)["a-0"] == "DisruptionBudget"
-    assert decided.memory.pauses == {"StatefulSet/a": pause}
+    assert decided.memory.holds == {"StatefulSet/a": a_budget()}
 
 
 def test_a_pause_lasts_to_its_end_though_no_pod_is_missing_for_a_moment():
-    pause = memory.Pause(reason="DisruptionBudget", message="m", until=NOW + 7)
-    remembered = memory.Memory(pauses={"StatefulSet/a": pause}, settled=False)
+    remembered = memory.Memory(holds={"StatefulSet/a": a_budget()}, proven=PROVEN)
 
     decided = decide(snapshot(replica(in_mesh=True)), remembered)
-    assert decided.summary.paused == ()
+    assert decided.summary.troubles == ()
     again = decide(snapshot(replica(), answers=injecting("StatefulSet/a")), decided.memory)
     assert (again.ask, again.evict) == ((), ())
 
-    over = msgspec.structs.replace(pause, until=NOW)
-    ended = memory.Memory(pauses={"StatefulSet/a": over}, settled=False)
-    assert decide(snapshot(replica(in_mesh=True)), ended).memory.pauses == {}
+    ended = memory.Memory(holds={"StatefulSet/a": a_budget(until=NOW)}, proven=PROVEN)
+    assert decide(snapshot(replica(in_mesh=True)), ended).memory.holds == {}
 
 
 def test_what_is_said_of_a_pause_does_not_change_while_it_is_tried_again():
-    pause = memory.Pause(reason="DisruptionBudget", message="m", until=NOW + 7)
-    remembered = memory.Memory(pauses={"StatefulSet/a": pause}, settled=False)
+    remembered = memory.Memory(holds={"StatefulSet/a": a_budget()}, proven=PROVEN)
     shot = snapshot(replica(), answers=injecting("StatefulSet/a"))
     waiting = decide(shot, remembered).summary
-    assert waiting.paused == (answers.Trouble("StatefulSet/a", "DisruptionBudget", "m"),)
+    trouble = answers.Trouble("StatefulSet/a", "DisruptionBudget", "m", passing=True)
+    assert waiting.troubles == (trouble,)
     assert waiting.converging == 0
 
-    later = msgspec.structs.replace(pause, until=NOW)
-    tried = decide(shot, memory.Memory(pauses={"StatefulSet/a": later}, settled=False))
+    later = memory.Memory(holds={"StatefulSet/a": a_budget(until=NOW)}, proven=PROVEN)
+    tried = decide(shot, later)
     assert [each.name for each in tried.evict] == ["a-0"]
     assert tried.summary == waiting
 
     going = snapshot(replica(terminating=True), desired={"StatefulSet/a": 1})
     done = decide(going, tried.memory).summary
-    assert (done.paused, done.converging) == ((), 1)
-
-
-def test_a_model_settled_long_before_us_is_only_proposed():
-    old = [replica(f"{name}-0", created=NOW - 2 * DAY) for name in "ab"]
-    answers = injecting("StatefulSet/a", "StatefulSet/b")
-    first = decide(snapshot(*old, answers=answers, application_created=NOW))
-
-    assert not first.evict
-    assert first.summary.settled_before_us
-    assert first.summary.proposed == 2
-    assert first.summary.converging == 0
-    one = snapshot(old[0], answers=answers, application_created=NOW)
-    assert decide(one, first.memory).summary.settled_before_us
-    none = snapshot(dataclasses.replace(old[0], in_mesh=True), application_created=NOW)
-    assert not decide(none, first.memory).summary.settled_before_us
-
-    # A pod that misses its sidecar later is ours to fix, the old ones stay a proposal.
-    young = replica("c-0", created=NOW + 10, ready_since=NOW - 100)
-    answers = injecting("StatefulSet/a", "StatefulSet/c")
-    later = decide(snapshot(*old, young, answers=answers, application_created=NOW), first.memory)
-    assert [each.name for each in later.evict] == ["c-0"]
-    assert later.summary.settled_before_us
-    alone = decide(snapshot(young, application_created=NOW), first.memory)
-    assert alone.memory.settled
-    assert not alone.summary.settled_before_us
-
-
-def test_a_model_with_one_young_pod_is_converged_to_its_end():
-    old = replica("a-0", created=NOW - 2 * DAY)
-    young = replica("b-0")
-    answers = injecting("StatefulSet/a", "StatefulSet/b")
-    first = decide(snapshot(old, young, answers=answers, application_created=NOW))
-    assert [each.name for each in first.evict] == ["a-0", "b-0"]
-
-    cured = dataclasses.replace(young, in_mesh=True)
-    left = decide(
-        snapshot(old, cured, answers=answers, application_created=NOW),
-        memory.Memory(settled=False),
-    )
-    assert [each.name for each in left.evict] == ["a-0"]
+    assert (done.troubles, done.converging) == ((), 1)
 
 
 @pytest.mark.parametrize("mode", ["manual", "off"])
@@ -245,12 +199,13 @@ def test_without_auto_nothing_happens_unasked(mode):
     assert not decided.evict
     assert not decided.ask
     assert decided.summary.proposed == 1
-    assert not decided.summary.settled_before_us
 
 
 def asked(*uids, **values):
     request = memory.Request(id="1", at=NOW, uids=uids)
-    return memory.Memory(request=request, answered="1", **values)
+    return memory.Memory(
+        request=request, answered="1", **{"proven": (*PROVEN, "request 1"), **values}
+    )
 
 
 def test_what_is_asked_for_is_done_in_manual_mode_and_then_forgotten():
@@ -273,11 +228,11 @@ def test_a_pod_with_a_sidecar_is_renewed_when_asked_for():
 
 def test_asking_lifts_an_older_guard_but_not_the_one_that_follows():
     shot = snapshot(replica(), answers=injecting("StatefulSet/a"))
-    older = asked("uid-a-0", guards=guarded().guards)
+    older = asked("uid-a-0", holds=held().holds)
     assert decide(shot, older).evict
 
     for since in (NOW, NOW + 1):
-        decided = decide(shot, asked("uid-a-0", guards=guarded(since=since).guards))
+        decided = decide(shot, asked("uid-a-0", holds=held(since=since).holds))
         assert not decided.evict
         assert decided.memory.request is None
 

@@ -25,6 +25,7 @@ WORKLOADS = st.lists(
         fixable=st.sampled_from([True, True, True, False]),
         lies=st.sampled_from([False, False, False, True]),
         skipped=st.sampled_from([False, False, False, True]),
+        hangs=st.sampled_from([False, False, False, True]),
         budget=st.booleans(),
         injected=st.booleans(),
         crash_looping=st.booleans(),
@@ -41,7 +42,7 @@ class Convergence(RuleBasedStateMachine):
     def begin(self, workloads, max_unavailable):
         named = []
         for index, each in enumerate(workloads):
-            keys = ("desired", "fixable", "lies", "skipped", "budget")
+            keys = ("desired", "fixable", "lies", "skipped", "hangs", "budget")
             named.append(Workload(f"StatefulSet/w{index}", **{key: each[key] for key in keys}))
         self.world = World(named, max_unavailable=max_unavailable)
         for workload, each in zip(named, workloads, strict=True):
@@ -148,7 +149,7 @@ class Convergence(RuleBasedStateMachine):
         pods = [each for each in self.world.pods.values() if not each.terminating]
         assert summary.in_mesh + summary.converging <= summary.eligible
         assert summary.in_mesh <= sum(each.injected for each in pods)
-        if not summary.guarded and not summary.paused:
+        if not summary.troubles:
             assert summary.in_mesh + summary.converging == summary.eligible
 
     @invariant()
@@ -165,7 +166,9 @@ class Convergence(RuleBasedStateMachine):
             workload.budget = True
         world.calm()
         decided = world.decide()
-        guarded = {each.workload for each in decided.summary.guarded}
+        held = {each.workload for each in decided.summary.troubles if not each.passing}
+        any_hangs = any(each.hangs for each in world.workloads.values())
+        any_lies = any(each.lies for each in world.workloads.values())
         for name, workload in world.workloads.items():
             pods = world.of(name)
             assert len(pods) == workload.desired
@@ -173,18 +176,18 @@ class Convergence(RuleBasedStateMachine):
                 # What the injector skips is asked about again now and then, never evicted.
                 continue
             # A webhook that fails open looks like one that lies: there the status says what to do.
-            if not (workload.lies or self.failed_open):
-                assert name not in guarded
-            assert name in guarded or all(each.injected for each in pods), name
-        assert skipped_rows(decided, world) or decided.summary.converging == 0
-        assert not decided.memory.rounds
+            if not (workload.lies or workload.hangs or self.failed_open):
+                assert name not in held
+            # A first replacement that is no better, and any that hangs, stop all others.
+            is_stopped = not decided.memory.proven and (any_lies or self.failed_open)
+            is_stopped |= any_hangs
+            assert is_stopped or name in held or all(each.injected for each in pods), name
+        if not (decided.summary.troubles or any_hangs):
+            assert decided.summary.converging == 0
+            assert not decided.memory.rounds
         # Each eviction cures a pod, is judged, or is excused by an outage.
         originals = 4 * len(world.workloads)
         assert len(world.evictions) <= originals + self.disturbances + 4 * self.outages
-
-
-def skipped_rows(decided, world):
-    return any(world.workloads[row.replica.workload].skipped for row in decided.rows)
 
 
 Convergence.TestCase.settings = settings(max_examples=120, stateful_step_count=50)
@@ -202,8 +205,28 @@ def test_what_was_created_between_two_installations_of_istio_is_not_left_alone()
     world.turn("up")
     world.step()
     # The controller has not seen yet that this is another injector.
-    assert world.step().memory.guards
+    assert world.step().memory.holds
 
     world.calm()
-    assert not world.decide().memory.guards
+    assert not world.decide().memory.holds
     assert [each.injected for each in world.of("StatefulSet/a")] == [True]
+
+
+def test_of_six_applications_whose_replacements_hang_one_pod_is_lost():
+    names = [f"Deployment/{name}" for name in "abcdef"]
+    world = World([Workload(name, 1, hangs=True) for name in names], max_unavailable="100%")
+    for name in names:
+        world.create(name)
+    world.calm()
+
+    assert [each.name for each in world.evictions] == ["a-0"]
+    untouched = [each for each in world.pods.values() if each.workload != "Deployment/a"]
+    assert [each.ready for each in untouched] == [True] * 5
+    (trouble,) = world.decide().summary.troubles
+    assert (trouble.workload, trouble.reason) == ("Deployment/a", "ReplacementHangs")
+    assert trouble.message == "the replacement a-0 cannot start: main: CrashLoopBackOff"
+
+    world.workloads["Deployment/a"].hangs = False
+    world.calm()
+    others = {each.workload for each in world.evictions[1:]}
+    assert "Deployment/b" in others

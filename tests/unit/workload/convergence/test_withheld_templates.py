@@ -50,7 +50,7 @@ async def decide(kind: str, workload: dict[str, Any], labels: dict[str, str]) ->
         server.present["pods"].append(json.dumps(pod).encode())
     namespace = {"metadata": {"name": MODEL, "labels": {"istio-injection": "enabled"}}}
     server.answers[f"/namespaces/{MODEL}"] = json.dumps(namespace).encode()
-    server.answers["/statefulsets/app"] = b'{"metadata":{}}'
+    server.present["configmaps"] = [b'{"metadata":{"name":"istio-ca-root-cert"}}']
     settings = options.Settings(model=MODEL, application="app", unit="app/0")
     subject = hands.Cluster(server, settings, lambda: NOW)  # type: ignore[arg-type]
     reading = await hands.read(subject, await subject.pods(), memory.Memory(), {})

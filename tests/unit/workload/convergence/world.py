@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 from typing import Literal
 
+import msgspec
 from sidecar_lifecycle.decide.convergence import facts, memory, outcome, plan
 
 from integrator_contract import service
@@ -43,14 +44,25 @@ class Workload:
     """The dry run says that pods get a sidecar, and they do not."""
     skipped: bool = False
     """The injector leaves it out, and the dry run says so."""
+    hangs: bool = False
+    """No pod of it starts beside a sidecar."""
     budget: bool = True
     revision: str = "1"
+
+
+def ailments(pod):
+    """Say what keeps a pod from being Ready: its application, and the proxy beside it."""
+    if pod.ready_since is not None:
+        return ()
+    reason = "CrashLoopBackOff" if pod.crash_looping else "ContainerCreating"
+    found = [facts.Ailment("main", reason, hangs=pod.crash_looping)]
+    return (*found, facts.Ailment("istio-proxy", reason)) if pod.injected else tuple(found)
 
 
 class World:
     """The truth; `step` is what the controller does with it."""
 
-    def __init__(self, workloads, *, max_unavailable="2", app_created=EPOCH, mode="auto"):
+    def __init__(self, workloads, *, max_unavailable="2", mode="auto"):
         self.now = EPOCH
         self.mesh: Mesh = "up"
         self.injector = 1
@@ -58,7 +70,6 @@ class World:
         self.seen_injector = (EPOCH, 1)
         """When the controller last looked, and which one it saw."""
         self.mode = mode
-        self.app_created = app_created
         self.limits = outcome.Limits(max_unavailable=max_unavailable)
         self.workloads = {each.name: each for each in workloads}
         self.most = service.at_most(max_unavailable, len(self.workloads))
@@ -88,6 +99,7 @@ class World:
             if not any(p.name == f"{workload.split('/')[1]}-{n}" for p in self.pods.values())
         )
         created = self.now - age
+        crash_looping = crash_looping or (injected and self.workloads[workload].hangs)
         self.pods[uid] = Pod(
             f"{workload.split('/')[1]}-{ordinal}",
             uid,
@@ -126,6 +138,8 @@ class World:
         del self.pods[pod.uid]
 
     def become_ready(self, pod):
+        if pod.injected and self.workloads[pod.workload].hangs:
+            return
         if not pod.terminating and pod.ready_since is None:
             pod.ready_since = self.now
             pod.crash_looping = False
@@ -156,7 +170,6 @@ class World:
         return facts.Snapshot(
             replicas=tuple(self.replica(each) for each in self.pods.values()),
             desired={each.name: each.desired for each in self.workloads.values()},
-            application_created=self.app_created,
             fingerprint=str(self.look_at_injector()),
             answers=self.answers,
         )
@@ -179,11 +192,12 @@ class World:
             uid=pod.uid,
             created=pod.created,
             workload=pod.workload,
-            in_mesh=pod.injected,
+            fault="" if pod.injected else "missing",
             fixable=workload.fixable,
             reason="" if workload.fixable else "OwnedFurtherUp",
             ready_since=pod.ready_since,
-            crash_looping=pod.crash_looping,
+            unready_since=pod.created,
+            ailments=ailments(pod),
             terminating=pod.terminating,
             revision=workload.revision,
         )
@@ -192,6 +206,7 @@ class World:
         remembered = memory.decode(
             {memory.STATE: self.state or "{}", memory.REQUEST: self.request or "null"}
         )
+        self.is_proven = bool(remembered.proven)
         self.last = plan.plan(
             self.snapshot(), remembered, mode=self.mode, limits=self.limits, now=self.now
         )
@@ -227,7 +242,8 @@ class World:
         siblings = [each for each in self.of(pod.workload) if each is not pod]
         assert workload.fixable, f"{pod} is not ours"
         assert not pod.terminating
-        assert pod.ready or pod.crash_looping
+        is_given_up = self.now - pod.created >= self.limits.unready_for
+        assert pod.ready or pod.crash_looping or is_given_up
         if pod.ready:
             assert self.now - pod.ready_since >= self.limits.ready_for
         assert not any(each.terminating for each in siblings)
@@ -236,29 +252,34 @@ class World:
             self.paused[pod.workload] = self.now + BUDGET_PAUSE
             remembered = memory.decode({memory.STATE: self.state})
             rounds = {k: v for k, v in remembered.rounds.items() if k != pod.workload}
-            pause = memory.Pause(
-                reason="DisruptionBudget", message="", until=self.now + BUDGET_PAUSE
+            hold = memory.Hold(
+                reason="DisruptionBudget",
+                message="",
+                since=self.now,
+                until=self.now + BUDGET_PAUSE,
             )
-            self.state = memory.encode(
-                memory.Memory(
-                    rounds=rounds,
-                    guards=remembered.guards,
-                    pauses={**remembered.pauses, pod.workload: pause},
-                    settled=remembered.settled,
-                    request=remembered.request,
-                    answered=remembered.answered,
-                )
-            )
+            holds = {**remembered.holds, pod.workload: hold}
+            after = msgspec.structs.replace(remembered, rounds=rounds, holds=holds)
+            self.state = memory.encode(after)
             return
         if pod.ready and workload.desired > 1:
             assert any(each.ready for each in siblings), f"{pod} is the last Ready one"
         assert pod.workload not in self.open, f"{pod.workload} already misses a pod"
+        if not self.is_proven:
+            assert not self.open, f"{pod} is evicted beside the first of the model"
+        assert not [each for each in self.pods.values() if self.hangs(each)]
         self.open[pod.workload] = {each.uid for each in self.of(pod.workload)}
         if pod.ready:
             self.owed[pod.workload] = sum(each.ready for each in self.of(pod.workload))
         assert len(self.owed) <= self.most, str(self.owed)
         pod.terminating = True
         self.evictions.append(pod)
+
+    def hangs(self, pod):
+        """Tell whether a pod that came in place of an evicted one cannot start."""
+        known = self.open.get(pod.workload)
+        fresh = known is not None and pod.uid not in known and not pod.terminating
+        return fresh and pod.injected and pod.crash_looping and pod.workload in self.owed
 
     # The end of the story
 

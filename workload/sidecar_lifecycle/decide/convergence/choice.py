@@ -4,33 +4,51 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Iterable
 
 from integrator_contract import service
+from integrator_contract.answers import Trouble
+from integrator_contract.names import PROXY, ROOT_CERTIFICATE
 from integrator_contract.reasons import Reason
 
-from .facts import Answer, Replica
+from .facts import Answer, Replica, expected
 from .ledger import Ledger
-from .memory import Pause, Round
+from .memory import Hold, Round
+
+_KINDS = ("Deployment", "StatefulSet", "DaemonSet")
+"""Workloads, from the one that can spare a pod best."""
+_JUDGED = (Reason.STILL_NO_SIDECAR, Reason.SIDECAR_AGAIN, Reason.WRONG_ORDER)
+"""Why a workload is held whose replacement was no better."""
+_HELD_BY_TRIAL = {
+    "injects": Reason.SIDECAR_AGAIN,
+    "skips": Reason.INJECTOR_SKIPS,
+    "refused": Reason.REPLACEMENT_REFUSED,
+    "cannot-start": Reason.CANNOT_START,
+    "wrong-order": Reason.WRONG_ORDER,
+}
+
+Wait = tuple[str, str]
+"""A reason and a message."""
 
 
-def choose(ledger: Ledger) -> bool | None:
-    """Choose what to evict and what to ask the injector about.
-
-    Returns:
-        Whether the model had been settled long before us; None: nothing to decide.
-    """
+def choose(ledger: Ledger) -> None:
+    """Choose what to evict and what to ask the API server about."""
     _review_request(ledger)
-    settled = _settled(ledger)
-    candidates = _candidates(ledger, settled is True)
-    _decide(ledger, candidates)
-    ledger.pauses = {
-        key: each
-        for key, each in ledger.pauses.items()
-        # To its end, also while the workload misses no pod for a moment; and while it is tried
-        # again, so that what is said does not change each time.
-        if ledger.now < each.until or (key in candidates and not ledger.is_changing(key))
-    }
-    return settled
+    candidates = _candidates(ledger)
+    obstacle = _obstacle(ledger) if candidates else None
+    victims: list[Replica] = []
+    for workload, replicas in candidates.items():
+        victim, wait = _victim(ledger, workload, replicas)
+        if victim is not None:
+            victims.append(victim)
+            wait = obstacle or (Reason.QUEUED, "other workloads come first")
+        for each in replicas:
+            ledger.waits[each.uid] = wait
+    if obstacle is None:
+        _take(ledger, victims)
+        for victim in victims:
+            for each in candidates[victim.workload]:
+                ledger.waits[each.uid] = ledger.waits[victim.uid]
 
 
 def _review_request(ledger: Ledger) -> None:
@@ -38,180 +56,219 @@ def _review_request(ledger: Ledger) -> None:
     request = ledger.memory.request
     if request is None:
         return
+    judged = {workload for workload, hold in ledger.holds.items() if hold.until is None}
     ledger.requested = frozenset(
         each.uid
         for each in ledger.snapshot.replicas
         if each.uid in request.uids
         and each.fixable
         and not each.terminating
-        and each.workload not in ledger.guards
+        and each.workload not in judged
     )
 
 
-def _settled(ledger: Ledger) -> bool | None:
-    """Tell whether the model had been running long before us when we first looked.
-
-    It is decided once, so that neither a pod that is replaced meanwhile turns a proposal
-    into evictions, nor what is left of a half-done convergence into a proposal.
-    """
-    missing = [each for each in ledger.snapshot.replicas if each.missing and each.fixable]
-    if not missing:
-        return ledger.memory.settled if ledger.rounds else None
-    if ledger.memory.settled is not None:
-        return ledger.memory.settled
-    return all(_old(ledger, each) for each in missing)
-
-
-def _old(ledger: Ledger, replica: Replica) -> bool:
-    created = ledger.snapshot.application_created
-    return created is not None and replica.created < created - ledger.limits.settled_margin
-
-
-def _candidates(ledger: Ledger, settled: bool) -> dict[str, list[Replica]]:
+def _candidates(ledger: Ledger) -> dict[str, list[Replica]]:
     """Return the pods to replace, by workload; note why others are not."""
     found: dict[str, list[Replica]] = defaultdict(list)
     for replica in ledger.snapshot.replicas:
         asked = replica.uid in ledger.requested
-        if not asked and not (replica.missing and replica.fixable):
+        if not asked and not (replica.faulty and replica.fixable):
             continue
-        guard = ledger.guards.get(replica.workload)
-        if guard is not None:
-            ledger.waits[replica.uid] = (guard.reason, guard.message)
-        elif asked or (ledger.mode == "auto" and not (settled and _old(ledger, replica))):
+        hold = ledger.holds.get(replica.workload)
+        if hold is not None and (hold.until is None or ledger.now < hold.until):
+            ledger.waits[replica.uid] = (hold.reason, hold.message)
+        elif asked or (ledger.mode == "auto" and replica.reason != Reason.EXCLUDED.value):
             found[replica.workload].append(replica)
-        else:
-            ledger.waits[replica.uid] = _proposal(ledger)
+        elif replica.reason != Reason.EXCLUDED.value:
+            message = f"sidecar-convergence is {ledger.mode}: run restart-uninjected"
+            ledger.waits[replica.uid] = (Reason.NOT_ASKED, message)
+            if replica.fault == "order":
+                trouble = Trouble(replica.workload, replica.reason, replica.message, replica.name)
+                ledger.troubles.append(trouble)
     return found
 
 
-def _proposal(ledger: Ledger) -> tuple[str, str]:
-    if ledger.mode == "auto":
-        return Reason.SETTLED_BEFORE, "it ran long before this charm: run restart-uninjected"
-    return Reason.NOT_ASKED, f"sidecar-convergence is {ledger.mode}: run restart-uninjected"
-
-
-def _decide(ledger: Ledger, candidates: dict[str, list[Replica]]) -> None:
-    down = _down(ledger)
-    slots = _most_at_once(ledger) - len(ledger.rounds)
-    for workload in sorted(candidates):
-        replicas = candidates[workload]
-        victim, wait = _victim(ledger, workload, replicas)
-        if victim is not None and down is not None:
-            wait = (Reason.MESH_DOWN, down.message)
-        elif victim is not None and slots <= 0:
-            wait = (Reason.QUEUED, "other workloads come first")
-        elif victim is not None:
-            wait, taken = _proceed(ledger, workload, victim)
-            slots -= taken
-        for each in replicas:
-            ledger.waits[each.uid] = wait
-
-
-def _most_at_once(ledger: Ledger) -> int:
-    """Return how many workloads may miss a pod because of us; a share is one of those that run."""
-    running = sum(desired > 0 for desired in ledger.snapshot.desired.values())
-    return service.at_most(ledger.limits.max_unavailable, running)
+def _obstacle(ledger: Ledger) -> Wait | None:
+    """Return why no pod of the model is evicted now."""
+    if not ledger.snapshot.is_served:
+        message = f"istiod has not written the ConfigMap {ROOT_CERTIFICATE} into this namespace"
+        ledger.troubles.append(Trouble("", Reason.NOT_SERVED, message))
+        ledger.wake(ledger.now + ledger.limits.answer_ttl)
+        return Reason.NOT_SERVED, message
+    if (down := _down(ledger)) is not None:
+        return Reason.MESH_DOWN, down.message
+    worst = min(ledger.troubles, key=lambda each: each.passing, default=None)
+    if worst is not None:
+        return worst.reason, worst.message
+    for workload, current in ledger.rounds.items():
+        reason = Reason.FIRST_POD if current.proves else Reason.QUEUED
+        return reason, f"a pod of {workload} is being replaced"
+    return None
 
 
 def _down(ledger: Ledger) -> Answer | None:
     """Return what says that the injector does not answer, while that counts."""
     for answer in ledger.snapshot.answers.values():
-        if answer.verdict == "down" and ledger.now < answer.at + ledger.limits.answer_ttl:
+        if answer.verdict == "down" and _is_fresh(ledger, answer):
             ledger.wake(answer.at + ledger.limits.answer_ttl)
             return answer
     return None
 
 
-def _victim(
-    ledger: Ledger, workload: str, replicas: list[Replica]
-) -> tuple[Replica | None, tuple[str, str]]:
+def _is_fresh(ledger: Ledger, answer: Answer) -> bool:
+    return ledger.now < answer.at + ledger.limits.answer_ttl
+
+
+def _proof(ledger: Ledger, replica: Replica) -> str:
+    """Name what has to be proven by one pod before others like this one are replaced."""
+    request = ledger.memory.request
+    if replica.in_mesh and request is not None:
+        return f"request {request.id}"
+    return ledger.snapshot.mesh
+
+
+def _is_proven(ledger: Ledger, replica: Replica) -> bool:
+    # A pod that is taken out of the mesh becomes what it was before the mesh.
+    return replica.fault == "unwanted" or _proof(ledger, replica) in ledger.proven
+
+
+def _victim(ledger: Ledger, workload: str, replicas: list[Replica]) -> tuple[Replica | None, Wait]:
     """Return the pod of a workload that may be evicted now, or why none may."""
     if workload in ledger.rounds:
         return None, (Reason.REPLACING, f"a pod of {workload} is being replaced")
-    pause = ledger.pauses.get(workload)
-    if pause is not None and ledger.now < pause.until:
-        ledger.wake(pause.until)
-        return None, (pause.reason, pause.message)
     if ledger.is_changing(workload):
         return None, (Reason.CHANGING, f"a pod of {workload} is terminating")
     if ledger.snapshot.desired.get(workload, 0) == 0:
         return None, (Reason.CHANGING, f"{workload} is going away")
-    broken = [each for each in replicas if _broken(ledger, each)]
-    if broken:
+    is_proven = _is_proven(ledger, replicas[0])
+    serving, wait = _serving(ledger, workload, replicas)
+    broken = [each for each in replicas if _is_broken(ledger, each, is_proven=is_proven)]
+    comes_first = serving is not None or wait[0] == Reason.NOT_SETTLED.value
+    if broken and (is_proven or not comes_first):
         return max(broken, key=_ordinal), ("", "")
-    return _serving_victim(ledger, workload, replicas)
+    return serving, wait
 
 
-def _broken(ledger: Ledger, replica: Replica) -> bool:
-    """Tell whether evicting the pod takes nothing from anyone."""
+def _is_broken(ledger: Ledger, replica: Replica, *, is_proven: bool) -> bool:
+    """Tell whether evicting the pod takes nothing from the application."""
     if replica.ready:
         return False
-    age = ledger.now - replica.created
-    asked = replica.uid in ledger.requested
-    if asked:
-        ledger.wake(replica.created + ledger.limits.ready_for)
-    return replica.crash_looping or (asked and age >= ledger.limits.ready_for)
+    since, patience = replica.unready_since, ledger.limits.unready_for
+    if replica.crash_looping:
+        # It is Ready again and again for a moment.
+        since, patience = replica.created, 0.0 if is_proven else patience
+    if replica.uid in ledger.requested:
+        since, patience = replica.created, min(patience, ledger.limits.ready_for)
+    ledger.wake(since + patience)
+    return ledger.now >= since + patience
 
 
-def _serving_victim(
+def _serving(
     ledger: Ledger, workload: str, replicas: list[Replica]
-) -> tuple[Replica | None, tuple[str, str]]:
+) -> tuple[Replica | None, Wait]:
     serving = [each for each in replicas if each.ready]
     if not serving:
-        return None, (Reason.NOT_READY, "it is neither Ready nor crash-looping")
+        return None, (Reason.NOT_READY, "it is not Ready")
+    for each in ledger.live(workload):
+        if each.in_mesh and not each.ready:
+            return None, (Reason.NOT_READY, f"{each.name}, which is in the mesh, is not Ready")
     due = {each.uid: (each.ready_since or 0) + ledger.limits.ready_for for each in serving}
     settled = [each for each in serving if due[each.uid] <= ledger.now]
     if not settled:
         ledger.wake(min(due.values()))
         return None, (Reason.NOT_SETTLED, f"Ready for less than {ledger.limits.ready_for:.0f} s")
-    ready = sum(each.ready for each in ledger.workloads[workload])
-    if ledger.snapshot.desired[workload] > 1 and ready < 2:
+    if ledger.snapshot.desired[workload] > 1 and _ready(ledger, workload) < 2:
         return None, (Reason.LAST_READY_REPLICA, f"it is the only Ready pod of {workload}")
     return max(settled, key=_ordinal), ("", "")
 
 
-def _proceed(ledger: Ledger, workload: str, victim: Replica) -> tuple[tuple[str, str], int]:
-    """Ask whether a replacement would get its sidecar; evict when it would.
+def _ready(ledger: Ledger, workload: str) -> int:
+    return sum(each.ready for each in ledger.workloads[workload])
+
+
+def _take(ledger: Ledger, victims: list[Replica]) -> None:
+    """Take the pods of this wave, as many as may be away at once; the first of all alone."""
+    running = sum(desired > 0 for desired in ledger.snapshot.desired.values())
+    most = service.at_most(ledger.limits.max_unavailable, running)
+    left = most
+    for victim in sorted(victims, key=lambda each: _rank(ledger, each)):
+        is_alone = victim.fault == "unwanted" or not _is_proven(ledger, victim)
+        if not _is_proven(ledger, victim):
+            if (judged := _judged(ledger, victim)) is not None:
+                ledger.waits[victim.uid] = (Reason.FIRST_POD, judged.message)
+                continue
+            if not victim.ready and _is_coming_up(ledger, victims):
+                ledger.waits[victim.uid] = (Reason.NOT_READY, "a Ready pod is replaced first")
+                continue
+        if left == 0 or (is_alone and left < most):
+            continue
+        ledger.waits[victim.uid], is_taken = _proceed(ledger, victim)
+        if is_taken:
+            left = 0 if is_alone else left - 1
+
+
+def _judged(ledger: Ledger, victim: Replica) -> Hold | None:
+    """Return the hold of a workload whose first replacement was no better."""
+    request = ledger.memory.request
+    since = request.at if victim.in_mesh and request is not None else 0.0
+    return next(
+        (
+            each
+            for each in ledger.holds.values()
+            if each.until is None and each.reason in _JUDGED and each.since >= since
+        ),
+        None,
+    )
+
+
+def _is_coming_up(ledger: Ledger, victims: Iterable[Replica]) -> bool:
+    """Tell whether a Ready pod can be taken instead, or soon."""
+    reasons = {reason for reason, _ in ledger.waits.values()}
+    return Reason.NOT_SETTLED.value in reasons or any(
+        each.ready and each.fault for each in victims
+    )
+
+
+def _rank(ledger: Ledger, victim: Replica) -> tuple[bool, bool, int, str]:
+    """Order pods by how well they can be spared."""
+    kind = victim.workload.partition("/")[0]
+    spare = not victim.ready or _ready(ledger, victim.workload) > 1
+    return victim.fault != "unwanted", not spare, _KINDS.index(kind), victim.workload
+
+
+def _proceed(ledger: Ledger, victim: Replica) -> tuple[Wait, bool]:
+    """Ask whether a replacement would be right; evict when it would.
 
     Returns:
-        Why the workload's pods wait, and how many slots this takes.
+        Why the workload's pods wait, and whether this takes a place in the wave.
     """
-    answer = _fresh_answer(ledger, workload)
-    if answer is None:
+    workload = victim.workload
+    answer = ledger.snapshot.answers.get(workload)
+    if answer is None or not _is_fresh(ledger, answer):
         ledger.ask.append(victim)
-        return (Reason.QUEUED, "asking whether its replacement would get a sidecar"), 1
-    if answer.verdict == "skips":
-        reason = Reason.INJECTOR_SKIPS
-        ledger.guard(workload, victim, reason, answer.message)
-        return (reason, answer.message), 0
-    if answer.verdict != "injects":
-        until = answer.at + ledger.limits.refused_retry
-        ledger.wake(until)
-        pause = Pause(reason=Reason.REPLACEMENT_REFUSED, message=answer.message, until=until)
-        ledger.pauses[workload] = pause
-        return (pause.reason, pause.message), 0
+        return (Reason.QUEUED, "asking whether its replacement would be right"), True
+    request = ledger.memory.request
+    is_forced = request is not None and request.force and victim.uid in ledger.requested
+    is_insisted = is_forced and answer.verdict == "refused"
+    if answer.verdict != expected(victim) and not is_insisted:
+        reason = _HELD_BY_TRIAL[answer.verdict]
+        message = answer.message or "its replacement would have a sidecar, too"
+        ledger.hold(victim, reason, message, retry=ledger.limits.retry(answer.verdict))
+        return (reason, message), False
     ledger.evict.append(victim)
-    replicas = ledger.workloads[workload]
     ledger.rounds[workload] = Round(
         pod=victim.name,
         uid=victim.uid,
-        known=tuple(sorted(each.uid for each in replicas)),
+        known=tuple(sorted(each.uid for each in ledger.workloads[workload])),
         was_ready=victim.ready,
-        ready_before=sum(each.ready for each in replicas),
+        ready_before=_ready(ledger, workload),
         since=ledger.now,
         fingerprint=ledger.snapshot.fingerprint,
+        broken=tuple(sorted({each.container for each in victim.ailments} - {PROXY})),
+        proves="" if _is_proven(ledger, victim) else _proof(ledger, victim),
     )
     ledger.wake(ledger.now + ledger.limits.eviction_grace)
-    return (Reason.REPLACING, f"a pod of {workload} is being replaced"), 1
-
-
-def _fresh_answer(ledger: Ledger, workload: str) -> Answer | None:
-    answer = ledger.snapshot.answers.get(workload)
-    if answer is None:
-        return None
-    refused = answer.verdict == "refused"
-    life = ledger.limits.refused_retry if refused else ledger.limits.answer_ttl
-    return answer if ledger.now < answer.at + life else None
+    return (Reason.REPLACING, f"a pod of {workload} is being replaced"), True
 
 
 def _ordinal(replica: Replica) -> tuple[int, str]:

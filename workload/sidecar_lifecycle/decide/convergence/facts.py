@@ -10,12 +10,47 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from integrator_contract import names, pods, selectors
+from integrator_contract.reasons import Reason
 from sidecar_lifecycle.decide import eligible, stale
 from sidecar_lifecycle.model import types
 
 _TEMPLATE_LABELS = ("pod-template-hash", "controller-revision-hash")
 
 Verdict = Literal["injects", "skips", "down", "refused", "cannot-start", "wrong-order"]
+
+Fault = Literal["", "missing", "unwanted", "order"]
+"""What is wrong with a pod: its sidecar is missing, or is not wanted, or its containers are in
+an order that their controller does not understand."""
+
+_HANGS = frozenset(
+    {
+        "CrashLoopBackOff",
+        "ImagePullBackOff",
+        "ErrImagePull",
+        "InvalidImageName",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+    }
+)
+"""Waiting reasons of the kubelet for containers that it could not start."""
+_LONGEST_WORDS = 120
+"""Characters of another program's message that are quoted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ailment:
+    """A container that is not Ready, or an init container that has not ended."""
+
+    container: str
+    reason: str
+    """Such as the kubelet's `ImagePullBackOff`."""
+    words: str = ""
+    hangs: bool = False
+    """Whether it failed, instead of being about to start."""
+
+    def __str__(self) -> str:
+        """Return the sentence for messages."""
+        return f"{self.container}: {self.reason}{f': {self.words}' * bool(self.words)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,21 +62,30 @@ class Replica:
     created: float
     workload: str = ""
     """Such as `StatefulSet/foo`."""
-    in_mesh: bool = False
-    """Whether it is there as its model is: with a sidecar, or in ambient mode without."""
+    wanted: bool = True
+    """Whether it should be in the mesh."""
+    fault: Fault = ""
+    """Why it is to be replaced."""
     stale: str = ""
     """What is old about its proxy."""
-    wanted: bool = True
     fixable: bool = True
     reason: str = ""
     message: str = ""
-    """Why it should be in the mesh; when it is not ours to evict, why not."""
+    """What is wrong with it; when it is not ours to evict, why not."""
     ready_since: float | None = None
-    crash_looping: bool = False
+    unready_since: float = 0.0
+    """Since when it is not Ready, where it is not."""
+    ailments: tuple[Ailment, ...] = ()
+    """What keeps it from being Ready, worst first."""
     terminating: bool = False
     ended: bool = False
-    """Its containers have ended for good; somebody's finalizer may keep what is left."""
+    """Its containers have ended; a finalizer may keep what is left."""
     revision: str = ""
+
+    @property
+    def in_mesh(self) -> bool:
+        """Whether it is in the mesh as its model is, with a sidecar or in ambient mode."""
+        return self.wanted and not self.fault
 
     @property
     def ready(self) -> bool:
@@ -49,9 +93,14 @@ class Replica:
         return self.ready_since is not None and not self.terminating
 
     @property
-    def missing(self) -> bool:
-        """Whether it should be in the mesh as its model is, and is not."""
-        return self.wanted and not self.in_mesh and not self.terminating
+    def faulty(self) -> bool:
+        """Whether it should be replaced."""
+        return bool(self.fault) and not self.terminating
+
+    @property
+    def crash_looping(self) -> bool:
+        """Whether a container of it crashes again and again."""
+        return any(each.reason == "CrashLoopBackOff" for each in self.ailments)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +110,13 @@ class Answer:
     verdict: Verdict
     message: str
     uid: str
-    """Of the pod that was tried."""
+    """Of the pod whose replacement was tried."""
     at: float
+
+
+def expected(replica: Replica) -> Verdict:
+    """Return what a trial says of a replacement that would be right."""
+    return "skips" if replica.fault == "unwanted" else "injects"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +126,21 @@ class Snapshot:
     replicas: tuple[Replica, ...] = ()
     desired: Mapping[str, int] = field(default_factory=dict[str, int])
     """Replicas that each workload should have; a workload that is gone is absent."""
-    application_created: float | None = None
     data_plane: pods.DataPlane = "sidecar"
     fingerprint: str = ""
     """Of all that decides about injection in this namespace."""
+    mesh: str = "sidecar"
+    """The data plane and the revision: what the first replacement is a trial of."""
+    is_served: bool = True
+    """Whether istiod has written its root certificate into the namespace."""
+    refused: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Workloads whose pods the API server refused last, with its words."""
     answers: Mapping[str, Answer] = field(default_factory=dict[str, Answer])
+
+    def lacks_pods(self, workload: str) -> bool:
+        """Tell whether a workload has fewer live pods than it should have."""
+        live = sum(each.workload == workload and not each.terminating for each in self.replicas)
+        return live < self.desired.get(workload, 0)
 
 
 def timestamp(text: str | None) -> float | None:
@@ -86,57 +150,111 @@ def timestamp(text: str | None) -> float | None:
 
 def replica(
     pod: types.Pod,
-    wanted: eligible.Wanted,
+    scope: eligible.Scope,
     ownership: eligible.Ownership,
     proxy: stale.Proxy = stale.UNKNOWN,
-    *,
-    in_mesh: bool,
 ) -> Replica:
     """Return the facts of one pod.
 
     Args:
         pod: the pod.
-        wanted: whether it should be in the mesh.
+        scope: what decides about its sidecar.
         ownership: whether it is ours to replace.
         proxy: what new pods get.
-        in_mesh: whether it is there as its model is.
     """
-    ours = ownership.fixable
+    wanted = eligible.wanted(pod, scope)
+    fault, reason, message = diagnose(pod, scope, wanted)
+    ours = ownership.fixable or not (wanted.wanted or fault)
+    created = timestamp(pod.metadata.creationTimestamp) or 0.0
+    ready = next((each for each in pod.status.conditions if each.type == "Ready"), None)
+    changed = timestamp(ready.lastTransitionTime) if ready else None
+    is_ready = ready is not None and ready.status == "True"
+    labels = pod.metadata.labels
     return Replica(
         name=pod.metadata.name,
         uid=pod.metadata.uid,
-        created=timestamp(pod.metadata.creationTimestamp) or 0.0,
+        created=created,
         workload=ownership.workload,
-        in_mesh=in_mesh,
-        stale=stale.behind(pod, proxy) if wanted.wanted and in_mesh else "",
         wanted=wanted.wanted,
-        fixable=ours,
-        reason=wanted.reason if ours or not wanted.wanted else ownership.reason,
-        message=wanted.message if ours or not wanted.wanted else ownership.message,
-        ready_since=_ready_since(pod),
-        crash_looping=_crash_looping(pod),
+        fault=fault,
+        stale=stale.behind(pod, proxy) if wanted.wanted and not fault else "",
+        fixable=ownership.fixable,
+        reason=reason if ours else ownership.reason,
+        message=message if ours else ownership.message,
+        ready_since=(changed or 0.0) if is_ready else None,
+        unready_since=changed or created,
+        ailments=() if is_ready else tuple(ailments(pod)),
         terminating=pod.metadata.deletionTimestamp is not None,
         ended=not eligible.alive(pod),
-        revision=next(
-            (pod.metadata.labels[key] for key in _TEMPLATE_LABELS if key in pod.metadata.labels),
-            "",
+        revision=next((labels[key] for key in _TEMPLATE_LABELS if key in labels), ""),
+    )
+
+
+def diagnose(
+    pod: types.Pod, scope: eligible.Scope, wanted: eligible.Wanted
+) -> tuple[Fault, str, str]:
+    """Return what is wrong with a pod, with a reason and a message."""
+    if wanted.wanted and not eligible.in_mesh(pod, scope):
+        return "missing", wanted.reason, wanted.message
+    if eligible.has_unwanted_sidecar(pod, scope, wanted):
+        message = f"{wanted.message}, and it has a sidecar"
+        if wanted.reason is Reason.EXCLUDED:
+            return "unwanted", Reason.EXCLUDED, f"{message}: run restart-uninjected"
+        return "unwanted", Reason.SIDECAR_UNWANTED, message
+    if wanted.wanted and (first := eligible.displaced(pod)):
+        message = f"its first container is not {first}, which its controller addresses"
+        return "order", Reason.WRONG_ORDER, message
+    return "", wanted.reason, wanted.message
+
+
+def ailments(pod: types.Pod) -> list[Ailment]:
+    """Find what keeps a pod from being Ready, worst first."""
+    unscheduled = next(
+        (
+            ("not scheduled", _short(each.message))
+            for each in pod.status.conditions
+            if each.type == "PodScheduled" and each.status == "False"
         ),
+        ("not started", ""),
     )
+    statuses = {
+        each.name: each
+        for each in (*pod.status.initContainerStatuses, *pod.status.containerStatuses)
+    }
+    found: list[Ailment] = []
+    for container in (*pod.spec.initContainers, *pod.spec.containers):
+        status = statuses.get(container.name)
+        if status is None:
+            found.append(Ailment(container.name, *unscheduled))
+            continue
+        ends = container in pod.spec.initContainers and container.restartPolicy != "Always"
+        ended = status.state.terminated
+        if not (ended is not None and ended.exitCode == 0 if ends else status.ready):
+            found.append(_ailment(status, ends=ends))
+    return sorted(found, key=lambda each: not each.hangs)
 
 
-def _ready_since(pod: types.Pod) -> float | None:
-    for condition in pod.status.conditions:
-        if condition.type == "Ready" and condition.status == "True":
-            return timestamp(condition.lastTransitionTime) or 0.0
-    return None
+def _ailment(status: types.ContainerStatus, *, ends: bool) -> Ailment:
+    state = status.state
+    if state.running is not None:
+        return Ailment(status.name, "running" if ends else "running and not Ready")
+    ended = state.terminated or status.lastState.terminated
+    last = f"exit code {ended.exitCode} ({ended.reason or 'Error'})" if ended else ""
+    if state.terminated is not None:
+        return Ailment(status.name, "ended", last, hangs=ends)
+    reason = (state.waiting.reason if state.waiting else None) or "not started"
+    words = last or _short(state.waiting.message if state.waiting else None)
+    return Ailment(status.name, reason, words, hangs=reason in _HANGS)
 
 
-def _crash_looping(pod: types.Pod) -> bool:
-    statuses = (*pod.status.initContainerStatuses, *pod.status.containerStatuses)
-    return any(
-        each.state.waiting is not None and each.state.waiting.reason == "CrashLoopBackOff"
-        for each in statuses
-    )
+def _short(text: str | None) -> str:
+    words = " ".join((text or "").split())
+    return words if len(words) <= _LONGEST_WORDS else f"{words[:_LONGEST_WORDS]}…"
+
+
+def mesh(scope: eligible.Scope) -> str:
+    """Name what the first replacement of a model is a trial of."""
+    return f"{scope.data_plane} {scope.mesh_revision or 'default'}"
 
 
 def fingerprint(scope: eligible.Scope, injectors: tuple[str, ...]) -> str:

@@ -1,7 +1,7 @@
 """What one planning works on: the model as it is, what is remembered of it, what comes of both.
 
-Three steps write in it, one after the other: `review` looks back on rounds and guards, `choice`
-decides about the pods that miss their sidecar, and `summary` reads what came out.
+Three steps write in it, one after the other: `review` looks back on rounds and holds, `choice`
+decides about the pods that are to be replaced, and `summary` reads what came out.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from integrator_contract import answers, service
 from integrator_contract.reasons import Reason
 
 from .facts import Replica, Snapshot
-from .memory import Guard, Memory, Pause, Round
+from .memory import Hold, Memory, Round
 from .outcome import Limits, News
 
 
@@ -31,17 +31,19 @@ class Ledger:
     """All pods of each workload, terminating ones included."""
     rounds: dict[str, Round] = field(init=False)
     """Under way, by workload."""
-    guards: dict[str, Guard] = field(init=False)
-    pauses: dict[str, Pause] = field(init=False)
+    holds: dict[str, Hold] = field(init=False)
+    """By workload."""
+    proven: set[str] = field(init=False)
     requested: frozenset[str] = frozenset()
-    """UIDs of the pods that somebody asked to have replaced and that still can be."""
+    """UIDs of the pods that an operator asked to have replaced and that still can be."""
     waits: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     """Why each pod, by UID, is not replaced right now: a reason and a message."""
     ask: list[Replica] = field(default_factory=list[Replica])
-    """Pods of whose replacements the injector is to be asked."""
+    """Pods of whose replacements the API server is to be asked."""
     evict: list[Replica] = field(default_factory=list[Replica])
     news: list[News] = field(default_factory=list[News])
-    stuck: list[answers.Trouble] = field(default_factory=list[answers.Trouble])
+    troubles: list[answers.Trouble] = field(default_factory=list[answers.Trouble])
+    """Of the replacements that are not right yet, and of the model as a whole."""
     wakes: list[float] = field(default_factory=list[float])
 
     def __post_init__(self) -> None:
@@ -50,12 +52,17 @@ class Ledger:
             if replica.workload:
                 self.workloads[replica.workload].append(replica)
         self.rounds = dict(self.memory.rounds)
-        self.guards = dict(self.memory.guards)
-        self.pauses = dict(self.memory.pauses)
+        self.holds = dict(self.memory.holds)
+        self.proven = set(self.memory.proven)
 
     def live(self, workload: str) -> list[Replica]:
         """Return the pods of a workload that are not terminating."""
         return [each for each in self.workloads.get(workload, ()) if not each.terminating]
+
+    def replacements(self, workload: str) -> list[Replica]:
+        """Return the live pods that have come since the round of a workload began."""
+        known = self.rounds[workload].known
+        return [each for each in self.live(workload) if each.uid not in known]
 
     def is_changing(self, workload: str) -> bool:
         """Tell whether a pod of the workload is terminating."""
@@ -66,17 +73,28 @@ class Ledger:
         if at > self.now:
             self.wakes.append(at)
 
-    def guard(self, workload: str, replica: Replica, reason: Reason, message: str) -> None:
-        """Leave a workload alone from now on, and say so."""
-        until = self.now + self.limits.skip_retry if reason == Reason.INJECTOR_SKIPS else None
-        if until is not None:
-            self.wake(until)
-        self.guards[workload] = Guard(
+    def hold(
+        self, replica: Replica, reason: Reason, message: str, *, retry: float | None = None
+    ) -> None:
+        """Leave the pod's workload alone.
+
+        Args:
+            replica: The pod that shows why.
+            reason: Why.
+            message: Why, about this pod.
+            retry: After how many seconds to try again; None: when its template or the mesh has
+                changed.
+        """
+        is_judged = retry is None or reason is Reason.INJECTOR_SKIPS
+        self.holds[replica.workload] = Hold(
             reason=reason,
             message=message,
             since=self.now,
-            revision=replica.revision,
+            until=None if retry is None else self.now + retry,
+            revision=replica.revision if is_judged else "",
             fingerprint=self.snapshot.fingerprint,
-            until=until,
         )
-        self.news.append(News("guarded", workload, reason, message, replica))
+        if retry is not None:
+            self.wake(self.now + retry)
+        if is_judged:
+            self.news.append(News("held", replica.workload, reason, message, replica))

@@ -1,4 +1,4 @@
-"""What has to outlive the process: rounds under way, guards, and what was asked for by hand."""
+"""What has to outlive the process: rounds under way, holds, and what was asked for by hand."""
 
 from __future__ import annotations
 
@@ -6,43 +6,40 @@ import msgspec
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One pod of a workload that we replace; the workload's slot is held until it is over."""
+    """One pod of a workload that is replaced; it is over when the replacement is right."""
 
     pod: str
     uid: str
     known: tuple[str, ...]
     """UIDs of the workload's pods before; another one is a replacement."""
     was_ready: bool
-    """The pod was Ready: we owe the workload a Ready one."""
+    """The pod was Ready: the replacement has to be, too."""
     ready_before: int
     since: float
     """Seconds since the epoch."""
     fingerprint: str = ""
+    broken: tuple[str, ...] = ()
+    """Containers that were not Ready before, and need not be after."""
+    proves: str = ""
+    """What is proven if the replacement is right; empty: nothing that is not proven already."""
 
 
-class Guard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why a workload is left alone until something about it, or about the mesh, changes."""
+class Hold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a workload is left alone for a time, or until it or the mesh changes."""
 
     reason: str
     message: str
     since: float
-    revision: str = ""
-    """Of the workload's pod template."""
-    fingerprint: str = ""
     until: float | None = None
-    """When to look again; None: not by itself."""
-
-
-class Pause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why a workload has to wait, such as a PodDisruptionBudget that allows nothing now."""
-
-    reason: str
-    message: str
-    until: float
+    """When to try again; None: not by itself."""
+    revision: str = ""
+    """Of the workload's pod template; another one ends the hold. Empty: none does."""
+    fingerprint: str = ""
+    """Of the mesh; another one ends the hold. Empty: none does."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Pods that somebody asked to have replaced."""
+    """Pods that an operator asked to have replaced."""
 
     id: str
     at: float
@@ -51,30 +48,19 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """They are evicted although a dry run shows that their replacements would be refused."""
 
 
-class Pace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How fast pods are being replaced, from the first eviction until none is to be replaced."""
-
-    since: float
-    """Seconds since the epoch."""
-    done: int = 0
-    """Replacements that are over."""
-    latest: float = 0
-    """When the last of them was."""
-
-
 class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All of it."""
 
     rounds: dict[str, Round] = {}
-    guards: dict[str, Guard] = {}
-    pauses: dict[str, Pause] = {}
-    settled: bool | None = None
-    """The model had been settled long before us when we first looked; None: nothing to decide."""
+    """By workload."""
+    holds: dict[str, Hold] = {}
+    """By workload."""
+    proven: tuple[str, ...] = ()
+    """What a first replacement has proven: the mesh, and requests to restart pods in it."""
     request: Request | None = None
     """The one being worked on."""
     answered: str = ""
     """The id of the last request that was taken over."""
-    pace: Pace | None = None
 
 
 STATE = "state"

@@ -22,8 +22,10 @@ class Limits:
     """Workloads that may miss a pod because of us at the same time: a number, or a share."""
     ready_for: float = 60.0
     """A pod that came up just now may be in the middle of something."""
-    settled_margin: float = 3600.0
-    """Pods this much older than our application were there long before us."""
+    unready_for: float = 600.0
+    """A pod that has not been Ready for this long is not coming up any more."""
+    first_stays: float = 10.0
+    """The first replacement has to be Ready for this long: a crash shows only after it."""
     answer_ttl: float = 5.0
     """How long the answer to a dry-run counts; also the pause when the mesh is down."""
     refused_retry: float = 30.0
@@ -31,12 +33,16 @@ class Limits:
     eviction_grace: float = 30.0
     """An eviction whose outcome is unknown shows within this time, or did not happen."""
     replacement_deadline: float = 600.0
-    """After this a replacement that is not Ready is reported; its slot stays taken."""
+    """After this a replacement that is not Ready is reported; the others wait on."""
+
+    def retry(self, verdict: str) -> float:
+        """Return after how many seconds a replacement that would not be right is tried again."""
+        return self.skip_retry if verdict == "skips" else self.refused_retry
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A pod without the sidecar that it should have."""
+    """A pod that should be replaced."""
 
     replica: Replica
     reason: str
@@ -47,7 +53,7 @@ class Row:
 class News:
     """Something that this plan found out, to be told once."""
 
-    kind: Literal["guarded", "completed"]
+    kind: Literal["held", "completed"]
     workload: str
     reason: str
     message: str
@@ -69,5 +75,5 @@ class Plan:
     """When something may change by the mere passing of time."""
 
     def reasons(self) -> Counter[str]:
-        """Count the pods without a sidecar by reason."""
+        """Count the pods that should be replaced by reason."""
         return Counter(row.reason for row in self.rows)

@@ -1,4 +1,4 @@
-"""What to do next about pods that missed their sidecar: a pure function of what is known."""
+"""What to do next about pods that are to be replaced: a pure function of what is known."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ def plan(
     """
     ledger = Ledger(snapshot, memory, mode, limits, now)
     review(ledger)
-    settled = choose(ledger)
-    return summarize(ledger, settled)
+    choose(ledger)
+    return summarize(ledger)

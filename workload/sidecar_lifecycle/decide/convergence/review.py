@@ -1,48 +1,53 @@
-"""Looking back: which guards still hold, and how the rounds under way are going."""
+"""Looking back: which holds still count, and how the rounds under way are going."""
 
 from __future__ import annotations
 
 import msgspec
 
-from integrator_contract import answers
+from integrator_contract.answers import Trouble
 from integrator_contract.reasons import Reason
 
-from .facts import Answer, Replica
+from .facts import Replica, expected
 from .ledger import Ledger
-from .memory import Guard, Round
+from .memory import Hold, Round
 from .outcome import REMEDY, News
+
+_AGAIN = {
+    "missing": (Reason.STILL_NO_SIDECAR, "has no sidecar either"),
+    "unwanted": (Reason.SIDECAR_AGAIN, "has a sidecar again"),
+    "order": (Reason.WRONG_ORDER, "has its containers in the wrong order again"),
+}
+"""Of a replacement that is no better, by its fault."""
 
 
 def review(ledger: Ledger) -> None:
-    """Keep of the guards and rounds that were remembered what still holds."""
-    _review_guards(ledger)
+    """Keep of the holds and rounds that were remembered what still counts."""
+    for workload, hold in ledger.memory.holds.items():
+        if _is_lifted(ledger, workload, hold):
+            del ledger.holds[workload]
+        elif hold.until is not None:
+            ledger.wake(hold.until)
     for workload in sorted(ledger.memory.rounds):
         _review_round(ledger, workload)
 
 
-def _review_guards(ledger: Ledger) -> None:
-    for workload, guard in ledger.memory.guards.items():
-        if _lifted(ledger, workload, guard):
-            del ledger.guards[workload]
-        elif guard.until is not None:
-            ledger.wake(guard.until)
-
-
-def _lifted(ledger: Ledger, workload: str, guard: Guard) -> bool:
-    """Tell whether the workload, or the mesh, is not any more what the guard was about."""
+def _is_lifted(ledger: Ledger, workload: str, hold: Hold) -> bool:
+    """Tell whether the workload or the mesh is not any more what the hold was about."""
     live = ledger.live(workload)
+    faulty = [each for each in live if each.faulty]
     request = ledger.memory.request
-    asked = request is not None and request.at > guard.since
-    if asked and request is not None and any(each.uid in request.uids for each in live):
+    asked = request.uids if request is not None and request.at > hold.since else ()
+    if (
+        any(each.uid in asked for each in live)
+        or workload not in ledger.snapshot.desired
+        or (hold.fingerprint and hold.fingerprint != ledger.snapshot.fingerprint)
+        or (hold.revision and any(each.revision != hold.revision for each in faulty))
+    ):
         return True
-    missing = [each for each in live if each.missing]
-    return (
-        workload not in ledger.snapshot.desired
-        or guard.fingerprint != ledger.snapshot.fingerprint
-        or (guard.until is not None and ledger.now >= guard.until)
-        or any(each.revision != guard.revision for each in missing)
-        or (bool(live) and not missing)
-    )
+    if hold.until is None:
+        return bool(live) and not faulty
+    # It stays while the workload is tried again, so that the status does not change each time.
+    return ledger.now >= hold.until and (not faulty or ledger.is_changing(workload))
 
 
 def _review_round(ledger: Ledger, workload: str) -> None:
@@ -58,14 +63,12 @@ def _review_round(ledger: Ledger, workload: str) -> None:
     if victim is not None and not victim.terminating:
         _review_pending(ledger, workload, current)
         return
-    judged = _judge(ledger, workload, live)
+    judged = _judge(ledger, workload)
     is_over = victim is None or victim.ended
-    if judged and is_over and _restored(ledger, workload, live):
-        finished = ledger.rounds.pop(workload)
-        message = f"{finished.pod} was replaced"
-        ledger.news.append(News("completed", workload, Reason.REPLACED, message))
-        return
-    _watch_deadline(ledger, workload, current, victim)
+    if judged and is_over and _is_restored(ledger, workload):
+        _finish(ledger, workload)
+    else:
+        _watch(ledger, workload, victim)
 
 
 def _review_pending(ledger: Ledger, workload: str, current: Round) -> None:
@@ -77,10 +80,10 @@ def _review_pending(ledger: Ledger, workload: str, current: Round) -> None:
         ledger.wake(until)
 
 
-def _judge(ledger: Ledger, workload: str, live: list[Replica]) -> bool:
-    """Look at replacements without a sidecar; return False while the answer is open."""
+def _judge(ledger: Ledger, workload: str) -> bool:
+    """Look at replacements that are no better; return False while the answer is open."""
     current = ledger.rounds[workload]
-    bad = [each for each in live if each.missing and each.uid not in current.known]
+    bad = [each for each in ledger.replacements(workload) if each.faulty]
     if not bad:
         return True
     if current.fingerprint == ledger.snapshot.fingerprint:
@@ -88,7 +91,13 @@ def _judge(ledger: Ledger, workload: str, live: list[Replica]) -> bool:
         if answer is None or answer.uid not in {each.uid for each in bad}:
             ledger.ask.append(bad[0])
             return False
-        _blame(ledger, workload, bad[0], answer)
+        if answer.verdict == expected(bad[0]):
+            reason, what = _AGAIN[bad[0].fault]
+            message = f"{bad[0].name}, created in place of an evicted pod, {what}: {REMEDY}"
+            ledger.hold(bad[0], reason, message)
+        elif answer.verdict == "skips":
+            retry = ledger.limits.retry(answer.verdict)
+            ledger.hold(bad[0], Reason.INJECTOR_SKIPS, answer.message, retry=retry)
     # Whether blamed, or excused because the injector was away when the replacement was
     # made: it is one of the old ones from now on, and the round waits for readiness only.
     uids = tuple(each.uid for each in bad)
@@ -96,43 +105,67 @@ def _judge(ledger: Ledger, workload: str, live: list[Replica]) -> bool:
     return True
 
 
-def _blame(ledger: Ledger, workload: str, replica: Replica, answer: Answer) -> None:
-    if answer.verdict == "injects":
-        message = f"{replica.name}, created in place of an evicted pod, has no sidecar either"
-        reason = Reason.STILL_NO_SIDECAR
-        if ledger.snapshot.data_plane == "ambient":
-            message = f"{replica.name}, created in place of an evicted pod, is no better"
-            reason = Reason.SIDECAR_AGAIN
-        ledger.guard(workload, replica, reason, f"{message}: {REMEDY}")
-    elif answer.verdict == "skips":
-        ledger.guard(workload, replica, Reason.INJECTOR_SKIPS, answer.message)
-
-
-def _restored(ledger: Ledger, workload: str, live: list[Replica]) -> bool:
-    """Tell whether the workload has back what we took from it."""
+def _is_restored(ledger: Ledger, workload: str) -> bool:
+    """Tell whether the workload has back what was taken from it."""
     current = ledger.rounds[workload]
     desired = ledger.snapshot.desired[workload]
+    live = ledger.live(workload)
+    ready = sum(each.ready for each in live)
     if len(live) < desired:
         return False
-    if not current.was_ready:
-        return True
-    replacements = [each for each in live if each.uid not in current.known]
-    ready = sum(each.ready for each in live)
-    return ready >= min(desired, current.ready_before) and all(each.ready for each in replacements)
+    if current.was_ready and ready < min(desired, current.ready_before):
+        return False
+    return all(_is_right(ledger, current, each) for each in ledger.replacements(workload))
 
 
-def _watch_deadline(ledger: Ledger, workload: str, current: Round, victim: Replica | None) -> None:
+def _is_right(ledger: Ledger, current: Round, replica: Replica) -> bool:
+    """Tell whether a replacement is Ready, or no worse than a pod that was not Ready."""
+    if replica.ready_since is not None:
+        since = replica.ready_since + (ledger.limits.first_stays if current.proves else 0)
+        ledger.wake(since)
+        return since <= ledger.now
+    broken = {each.container for each in replica.ailments}
+    return not current.was_ready and broken <= set(current.broken)
+
+
+def _finish(ledger: Ledger, workload: str) -> None:
+    replacements = ledger.replacements(workload)
+    current = ledger.rounds.pop(workload)
+    if current.proves and replacements:
+        ledger.proven.add(current.proves)
+    message = f"{current.pod} was replaced"
+    ledger.news.append(News("completed", workload, Reason.REPLACED, message))
+
+
+def _watch(ledger: Ledger, workload: str, victim: Replica | None) -> None:
+    """Say what keeps a replacement from being right."""
+    current = ledger.rounds[workload]
     until = current.since + ledger.limits.replacement_deadline
     ledger.wake(until)
-    if ledger.now < until:
-        return
-    if victim is not None:
-        message = f"{victim.name} has been terminating for a long time"
-    else:
-        message = f"the replacement of {current.pod} does not become Ready"
-    minutes = round((ledger.now - current.since) / 60)
-    ledger.stuck.append(
-        answers.Trouble(
-            workload, Reason.REPLACEMENT_NOT_READY, f"{message} ({minutes} min): {REMEDY}"
-        )
-    )
+    minutes = round(ledger.limits.replacement_deadline / 60)
+    new = next((each for each in ledger.replacements(workload) if not each.ready), None)
+    ailments = new.ailments if new else ()
+    ailment = next((each for each in ailments if each.container not in current.broken), None)
+    refused = ledger.snapshot.refused.get(workload)
+    why = f": {ailment}" if ailment else ""
+    if new and ailment and ailment.hangs:
+        _tell(ledger, workload, Reason.REPLACEMENT_HANGS, f"cannot start{why}", new.name)
+    elif refused and ledger.snapshot.lacks_pods(workload):
+        _tell(ledger, workload, Reason.REPLACEMENT_HANGS, f"is refused: {refused}")
+    elif ledger.now >= until and victim is not None and new is None:
+        said = f"the evicted pod {victim.name} is still terminating after {minutes} minutes"
+        trouble = Trouble(workload, Reason.REPLACEMENT_NOT_READY, said, victim.name)
+        ledger.troubles.append(trouble)
+    elif ledger.now >= until:
+        said = f"is not Ready after {minutes} minutes{why}"
+        pod = new.name if new else ""
+        _tell(ledger, workload, Reason.REPLACEMENT_NOT_READY, said, pod)
+    elif new is not None:
+        reason = Reason.REPLACEMENT_STARTING
+        message = f"waiting for {new.name} to be Ready"
+        ledger.troubles.append(Trouble(workload, reason, message, new.name, passing=True))
+
+
+def _tell(ledger: Ledger, workload: str, reason: Reason, what: str, pod: str = "") -> None:
+    subject = f"the replacement {pod}" if pod else f"a new pod of {workload}"
+    ledger.troubles.append(Trouble(workload, reason, f"{subject} {what}", pod))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
-
 import msgspec
 
 from integrator_contract import answers
@@ -12,64 +9,47 @@ from integrator_contract.reasons import Reason
 
 from .facts import Replica
 from .ledger import Ledger
-from .memory import Memory, Pace
+from .memory import Memory
 from .outcome import Plan, Row
 
 
-def summarize(ledger: Ledger, settled: bool | None) -> Plan:
+def summarize(ledger: Ledger) -> Plan:
     """Return what the ledger says in the end."""
-    rows = tuple(_row(ledger, each) for each in ledger.snapshot.replicas if each.missing)
-    summary = _summary(ledger, rows, settled is True)
-    pace = _pace(ledger, summary.converging)
+    rows = tuple(_row(ledger, each) for each in ledger.snapshot.replicas if each.faulty)
     return Plan(
-        memory=_remember(ledger, settled, pace),
+        memory=_remember(ledger),
         ask=tuple(ledger.ask),
         evict=tuple(ledger.evict),
         rows=rows,
-        summary=dataclasses.replace(summary, minutes_left=_minutes_left(pace, summary.converging)),
+        summary=_summary(ledger, rows),
         news=tuple(ledger.news),
         wake_at=min(ledger.wakes, default=None),
     )
 
 
-def _pace(ledger: Ledger, converging: int) -> Pace | None:
-    """Return how fast it goes; a pace ends with its convergence."""
-    over = sum(news.kind == "completed" for news in ledger.news)
-    pace = ledger.memory.pace
-    if pace is None:
-        return Pace(since=ledger.now) if ledger.evict else None
-    if converging == 0 and not ledger.rounds:
-        return None
-    if not over:
-        return pace
-    return msgspec.structs.replace(pace, done=pace.done + over, latest=ledger.now)
-
-
-def _minutes_left(pace: Pace | None, converging: int) -> int:
-    """Estimate by what is over; it changes only when that, or what is left, does."""
-    if pace is None or not pace.done:
-        return 0
-    return math.ceil((pace.latest - pace.since) / pace.done * converging / 60)
-
-
-def _remember(ledger: Ledger, settled: bool | None, pace: Pace | None) -> Memory:
+def _remember(ledger: Ledger) -> Memory:
     request = ledger.memory.request
     if request is not None:
         left = tuple(uid for uid in request.uids if uid in ledger.requested)
         request = msgspec.structs.replace(request, uids=left) if left else None
+    of_request = f"request {request.id}" if request else ""
     return Memory(
         rounds=ledger.rounds,
-        guards=ledger.guards,
-        pauses=ledger.pauses,
-        settled=settled,
+        holds=ledger.holds,
+        proven=tuple(
+            sorted(
+                each
+                for each in ledger.proven
+                if each == of_request or not each.startswith("request ")
+            )
+        ),
         request=request,
         answered=ledger.memory.answered,
-        pace=pace,
     )
 
 
 def _is_coming(ledger: Ledger, replica: Replica) -> bool:
-    """Tell whether the pod replaces one that we took, and does not serve yet."""
+    """Tell whether the pod replaces one that was evicted, and does not serve yet."""
     current = ledger.rounds.get(replica.workload)
     return (
         current is not None
@@ -93,38 +73,37 @@ def _row(ledger: Ledger, replica: Replica) -> Row:
     return Row(replica, *ledger.waits.get(replica.uid, (replica.reason, replica.message)))
 
 
-def _summary(ledger: Ledger, rows: tuple[Row, ...], settled: bool) -> answers.Summary:
-    fixable = [row for row in rows if row.replica.fixable]
+def _troubles(ledger: Ledger, rows: tuple[Row, ...]) -> tuple[answers.Trouble, ...]:
+    """Return what keeps pods from being replaced, what needs a person first."""
+    lacking = {row.replica.workload for row in rows if row.replica.fixable}
+    budget = Reason.DISRUPTION_BUDGET.value
+    held = [
+        answers.Trouble(workload, hold.reason, hold.message, passing=hold.reason == budget)
+        for workload, hold in sorted(ledger.holds.items())
+        if workload in lacking
+    ]
+    return tuple(sorted((*ledger.troubles, *held), key=lambda each: each.passing))
+
+
+def _summary(ledger: Ledger, rows: tuple[Row, ...]) -> answers.Summary:
+    ours = [row for row in rows if row.replica.fixable and row.replica.wanted]
     in_mesh = sum(
         each.in_mesh and not each.terminating and not _is_coming(ledger, each)
         for each in ledger.snapshot.replicas
     )
-    proposed = sum(row.reason in (Reason.SETTLED_BEFORE, Reason.NOT_ASKED) for row in fixable)
-    guarded = [
-        answers.Trouble(workload, guard.reason, guard.message)
-        for workload, guard in sorted(ledger.guards.items())
-    ]
-    paused = [
-        answers.Trouble(workload, pause.reason, pause.message)
-        for workload, pause in sorted(ledger.pauses.items())
-        if any(row.replica.workload == workload for row in fixable)
-    ]
-    held = sum(
-        row.replica.workload in ledger.guards or row.replica.workload in ledger.pauses
-        for row in fixable
-    )
-    stuck = {each.workload for each in ledger.stuck}
+    proposed = sum(row.reason == Reason.NOT_ASKED.value for row in ours)
+    held = sum(row.replica.workload in ledger.holds for row in ours)
+    stuck = {each.workload for each in ledger.troubles if not each.passing}
     coming = {workload: _coming(ledger, workload) for workload in ledger.rounds}
     on_the_way = sum(coming.values())
     overdue = sum(count for workload, count in coming.items() if workload in stuck)
     return answers.Summary(
-        eligible=in_mesh + on_the_way + len(fixable),
+        eligible=in_mesh + on_the_way + len(ours),
         in_mesh=in_mesh,
-        converging=len(fixable) - proposed - held + on_the_way - overdue,
+        converging=len(ours) - proposed - held + on_the_way - overdue,
         proposed=proposed,
-        guarded=(*guarded, *ledger.stuck),
-        paused=tuple(paused),
-        reported=len(rows) - len(fixable),
-        settled_before_us=settled and proposed > 0,
+        troubles=_troubles(ledger, rows),
+        reported=sum(not row.replica.fixable and row.replica.wanted for row in rows),
+        unwanted=sum(not row.replica.wanted for row in rows),
         stale=sum(bool(each.stale) and not each.terminating for each in ledger.snapshot.replicas),
     )

@@ -27,13 +27,13 @@ from sidecar_lifecycle.shell.settings import Settings
 from . import command
 
 DESCRIPTION = """\
-Lists the pods of the model that should have a sidecar and have none, each with the reason.
+Lists the pods of the model that should have a sidecar and have none, and pods outside of the mesh
+that have one, each with the reason.
 
-With --restart it asks the acting `sidecar-lifecycle run` to replace those of
-Deployments, StatefulSets and DaemonSets, also in a model that ran long before this charm and
-while sidecar-convergence is manual: within the same limits, and never against a
-PodDisruptionBudget. It prints what happens and returns when none of them is left (exit code 0)
-or the time is up (exit code 1).
+With --restart it asks the acting `sidecar-lifecycle run` to replace those of Deployments,
+StatefulSets and DaemonSets, also while sidecar-convergence is manual: one pod first, the others
+when its replacement is Ready, and never against a PodDisruptionBudget. It prints what happens and
+returns when none of them is left (exit code 0) or the time is up (exit code 1).
 """
 
 OTHER_NAMESPACE = "outside of the model pods are only reported"
@@ -179,6 +179,7 @@ def _listing(
         f"{summary.converging} converging",
         f"{summary.proposed} proposed",
         f"{summary.reported} only reported",
+        f"{summary.unwanted} with a sidecar outside of the mesh",
         f"{summary.stale} with an old proxy",
     )
     return [
@@ -186,8 +187,8 @@ def _listing(
         *(f"{each.namespace}/{each.name}: {OTHER_NAMESPACE}" for each in elsewhere),
         ", ".join(counts),
         *(
-            f"{each.workload}: {each.reason}: {each.message}"
-            for each in (*summary.guarded, *summary.paused)
+            f"{each.workload or settings.model}: {each.reason}: {each.message}"
+            for each in summary.troubles
         ),
     ]
 
@@ -255,7 +256,7 @@ async def _restart(cluster: hands.Cluster, args: argparse.Namespace) -> int:
 def _is_meant(replica: facts.Replica, args: argparse.Namespace) -> bool:
     if args.pod:
         return replica.name in args.pod
-    return bool(replica.stale) if args.stale else replica.missing
+    return bool(replica.stale) if args.stale else replica.faulty
 
 
 def _announcement(
@@ -290,7 +291,8 @@ async def _wait(
     while True:
         decided, reading = await _look(cluster)
         left = [each for each in reading.snapshot.replicas if each.uid in uids]
-        held = {each.workload: each for each in decided.summary.guarded}
+        troubles = [each for each in decided.summary.troubles if not each.passing]
+        held = {each.workload: each for each in troubles}
         waits = {row.replica.uid: row for row in decided.rows}
         for each in left:
             row = waits.get(each.uid)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import msgspec
 
-from integrator_contract import names, namespaces, rejections
+from integrator_contract import names, namespaces, refusals, rejections
 from sidecar_lifecycle.decide import eligible
 from sidecar_lifecycle.decide.convergence import facts, memory
 from sidecar_lifecycle.model import resources, types
@@ -58,10 +59,14 @@ class Elsewhere:
 
 
 @dataclass(slots=True)
-class _Cached:
+class Around:
+    """What decides about injection beside the namespace."""
+
     at: float
-    application_created: float | None
+    is_served: bool
+    """Whether istiod has written its root certificate into the model's namespace."""
     injectors: tuple[str, ...]
+    """Identities of the injector's webhook configurations."""
 
 
 @dataclass(slots=True)
@@ -72,7 +77,7 @@ class Cluster:
     settings: Settings
     clock: Callable[[], float] = time.time
     fence: Fence = field(default_factory=Fence)
-    _cached: _Cached | None = None
+    _around: Around | None = None
     _replica_sets: dict[str, eligible.Owner] = field(default_factory=dict[str, eligible.Owner])
 
     @property
@@ -163,37 +168,47 @@ class Cluster:
                         found.append(Elsewhere(name, pod.metadata.name, said.message))
         return found
 
-    async def application_created(self) -> float | None:
-        """Return when our own application was deployed; None if that can't be told."""
-        return (await self._around()).application_created
-
-    async def injectors(self) -> tuple[str, ...]:
-        """Return the identities of the injector's webhook configurations."""
-        return (await self._around()).injectors
-
-    async def _around(self) -> _Cached:
+    async def around(self) -> Around:
+        """Return what rarely changes, as it was within the last seconds."""
         now = self.clock()
-        if self._cached is None or now >= self._cached.at + CLUSTER_TTL:
-            self._cached = _Cached(now, await self._created(), await self._injectors())
-        return self._cached
-
-    async def _created(self) -> float | None:
-        kind = resources.StatefulSet
-        data = await self._get(path(kind, self.settings.model, self.settings.application))
-        if data is None:
-            return None
-        return facts.timestamp(answer(data, kind).metadata.creationTimestamp)
+        if self._around is None or now >= self._around.at + CLUSTER_TTL:
+            # A list, which the right to list them allows: the name is not one of ours.
+            fields = f"metadata.name={names.ROOT_CERTIFICATE}"
+            is_served = bool(await self._list(resources.ConfigMap, fields=fields))
+            self._around = Around(now, is_served, await self._injectors())
+        return self._around
 
     async def _injectors(self) -> tuple[str, ...]:
         kind = types.MutatingWebhookConfiguration
         try:
             found = await self._list(kind, labels="app=sidecar-injector")
         except errors.StatusError as error:
-            # Only sharpens when a guard is lifted, so it is not worth a right of its own.
+            # Only sharpens when a hold is lifted, so it is not worth a right of its own.
             if error.code == 403:
                 return ()
             raise
         return tuple(sorted(each.metadata.uid for each in found))
+
+    async def refused(self, since: Mapping[str, float]) -> dict[str, str]:
+        """Return why workloads get no new pod, as the Events of their controllers have it.
+
+        Args:
+            since: From which time on, by workload.
+        """
+        try:
+            events = await self._list(types.Event, fields="reason=FailedCreate")
+        except errors.StatusError as error:
+            if error.code == 403:
+                return {}
+            raise
+        found: dict[str, str] = {}
+        for each in events:
+            with self.fence.around("converge", each):
+                workload = _creator(each.involvedObject)
+                at = facts.timestamp(each.lastTimestamp) or 0.0
+                if workload in since and at >= since[workload] - 1:
+                    found[workload] = _refusal(each.message or "")
+        return found
 
     # Asking and acting
 
@@ -289,13 +304,14 @@ class Cluster:
             raise
 
     async def _list(
-        self, kind: type[T], *, labels: str = "", namespace: str | None = None
+        self, kind: type[T], *, labels: str = "", fields: str = "", namespace: str | None = None
     ) -> list[T]:
         everywhere = kind in (types.MutatingWebhookConfiguration, types.Namespace)
+        selectors = {"labelSelector": labels, "fieldSelector": fields}
         data = await self._request(
             "GET",
             path(kind, None if everywhere else namespace or self.settings.model),
-            params={"labelSelector": labels} if labels else None,
+            params={key: value for key, value in selectors.items() if value} or None,
         )
         found: list[T] = []
         for raw in listed(data).items or ():
@@ -306,6 +322,22 @@ class Cluster:
 
 def _named(kind: type[T], raw: msgspec.Raw) -> T:
     return kind(metadata=types.identity(raw))
+
+
+def _creator(about: types.ObjectReference) -> str:
+    """Name the workload that an Event about the creation of its pods means."""
+    name = about.name or ""
+    if about.kind == "ReplicaSet":
+        # Deployments name their ReplicaSets so (k8s.io/kubernetes pkg/controller/deployment,
+        # sync.go, getNewReplicaSet).
+        return f"Deployment/{name.rpartition('-')[0]}"
+    return f"{about.kind}/{name}"
+
+
+def _refusal(message: str) -> str:
+    """Read who refused a pod in what a controller says of it."""
+    words = re.sub(r"^(Error creating: |create Pod .*? failed error: )", "", message)
+    return str(refusals.read(403, words) or words[: refusals.LONGEST_WORDS])
 
 
 def _owner(found: types.Object) -> eligible.Owner:
@@ -333,35 +365,43 @@ async def read(
     remembered: memory.Memory,
     answers: dict[str, facts.Answer],
 ) -> Reading:
-    """Read what the plan needs to know, and only if pods lack a sidecar who owns them."""
+    """Read what the plan needs to know, and only if pods are to be replaced who owns them."""
     settings = cluster.settings
     namespace = await cluster.namespace()
     scope = settings.scope(namespace.metadata.labels)
-    live: dict[str, tuple[types.Pod, eligible.Wanted]] = {}
+    live: list[types.Pod] = []
     # A StatefulSet makes no other while its pod's object is left.
     victims = {each.uid for each in remembered.rounds.values()}
+    is_faulty = False
     for pod in pods:
         with cluster.fence.around("converge", pod):
             if eligible.alive(pod) or pod.metadata.uid in victims:
-                live[pod.metadata.uid] = (pod, eligible.wanted(pod, scope))
-    missing = any(each.wanted and not eligible.in_mesh(pod, scope) for pod, each in live.values())
-    busy = remembered.rounds or remembered.guards or remembered.request or settings.proxy.known
-    alive = [pod for pod, _ in live.values()]
-    owners = await cluster.owners(alive) if missing or busy else NO_OWNERS
+                fault, *_ = facts.diagnose(pod, scope, eligible.wanted(pod, scope))
+                is_faulty = is_faulty or bool(fault)
+                live.append(pod)
+    busy = remembered.rounds or remembered.holds or remembered.request or settings.proxy.known
+    owners = await cluster.owners(live) if is_faulty or busy else NO_OWNERS
     disabled = eligible.switched_off(namespace.metadata)
     replicas: list[facts.Replica] = []
-    for pod, each in live.values():
+    for pod in live:
         with cluster.fence.around("converge", pod):
             ownership = eligible.ownership(pod, disabled, owners.lookup)
-            in_mesh = eligible.in_mesh(pod, scope)
-            found = facts.replica(pod, each, ownership, settings.proxy, in_mesh=in_mesh)
-            replicas.append(found)
+            replicas.append(facts.replica(pod, scope, ownership, settings.proxy))
+    around = await cluster.around()
     snapshot = facts.Snapshot(
         replicas=tuple(replicas),
         desired=owners.desired,
-        application_created=await cluster.application_created(),
         data_plane=scope.data_plane,
-        fingerprint=facts.fingerprint(scope, await cluster.injectors()),
+        fingerprint=facts.fingerprint(scope, around.injectors),
+        mesh=facts.mesh(scope),
+        is_served=around.is_served,
         answers=answers,
     )
-    return Reading(snapshot=snapshot, scope=scope, pods={pod.metadata.uid: pod for pod in alive})
+    since = {
+        workload: each.since
+        for workload, each in remembered.rounds.items()
+        if snapshot.lacks_pods(workload)
+    }
+    if since:
+        snapshot = replace(snapshot, refused=await cluster.refused(since))
+    return Reading(snapshot=snapshot, scope=scope, pods={pod.metadata.uid: pod for pod in live})

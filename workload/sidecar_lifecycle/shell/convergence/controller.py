@@ -188,10 +188,10 @@ class Controller:
         try:
             await self.cluster.evict(replica)
         except errors.StatusError as error:
-            result, pause = _refusal(error, self.clock.now())
+            result, hold = _refusal(error, self.clock.now())
             self.figures.evicted(result)
             log.warning("not evicted", pod=pod, result=result, error=str(error))
-            return _called_off(remembered, replica.workload, pause, keep=result == "error")
+            return _called_off(remembered, replica.workload, hold, keep=result == "error")
         except errors.Unreachable as error:
             # Whether it happened will show in the pod: the round stays.
             self.figures.evicted("unknown")
@@ -204,7 +204,7 @@ class Controller:
             reading.pods[replica.uid],
             reason,
             f"Evicted ({why}): {replica.workload} creates it again "
-            f"{'without' if reason is Reason.SIDECAR_LEFT else 'with'} a sidecar",
+            f"{'without' if reason in _WITHOUT else 'with'} a sidecar",
         )
         return remembered
 
@@ -275,8 +275,16 @@ class Controller:
             self.woken.set()
 
 
+_WITHOUT = (Reason.SIDECAR_LEFT, Reason.SIDECAR_UNWANTED)
+"""Why a pod is evicted that comes back without a sidecar."""
+
+
 def _reason(replica: facts.Replica) -> tuple[Reason, str]:
     """Say why a pod is replaced."""
+    if replica.fault == "unwanted":
+        return Reason.SIDECAR_UNWANTED, replica.message
+    if replica.fault == "order":
+        return Reason.WRONG_ORDER, replica.message
     if replica.in_mesh:
         return Reason.PROXY_RENEWED, "it was asked for"
     if replica.reason == Reason.SIDECAR_LEFT.value:
@@ -284,43 +292,38 @@ def _reason(replica: facts.Replica) -> tuple[Reason, str]:
     return Reason.SIDECAR_MISSING, f"not in the mesh, though {replica.message}"
 
 
-def _refusal(error: errors.StatusError, now: float) -> tuple[str, memory.Pause | None]:
+def _refusal(error: errors.StatusError, now: float) -> tuple[str, memory.Hold | None]:
     """Return the result to count, and how long to leave the workload alone."""
-    if refusal := refusals.read(error.code, error.message):
-        return "refused", memory.Pause(
-            reason=Reason.EVICTION_REFUSED,
-            message=f"{refusal} (its eviction)",
-            until=now + REFUSED_RETRY,
-        )
-    if error.code in (404, 409):
-        return "gone" if error.code == 404 else "replaced", None
-    if error.code == 429:
-        until = now + (error.retry_after or BUDGET_RETRY)
-        return "budget", memory.Pause(
-            reason=Reason.DISRUPTION_BUDGET, message=error.message, until=until
-        )
-    if error.code == 403:
-        message = f"not allowed to create pods/eviction: {error.message}"
-        return "forbidden", memory.Pause(
-            reason=Reason.FORBIDDEN, message=message, until=now + REFUSED_RETRY
-        )
-    if error.code >= 500 and "PodDisruptionBudget" not in error.message:
-        return "error", None
-    return "refused", memory.Pause(
-        reason=Reason.EVICTION_REFUSED, message=error.message, until=now + REFUSED_RETRY
-    )
+    refused = refusals.read(error.code, error.message)
+    if refused is None:
+        if error.code in (404, 409):
+            return "gone" if error.code == 404 else "replaced", None
+        if error.code == 429:
+            until = now + (error.retry_after or BUDGET_RETRY)
+            return "budget", _hold(Reason.DISRUPTION_BUDGET, error.message, now, until)
+        if error.code == 403:
+            message = f"not allowed to create pods/eviction: {error.message}"
+            return "forbidden", _hold(Reason.FORBIDDEN, message, now, now + REFUSED_RETRY)
+        if error.code >= 500 and "PodDisruptionBudget" not in error.message:
+            return "error", None
+    message = str(refused or error.message)
+    return "refused", _hold(Reason.EVICTION_REFUSED, message, now, now + REFUSED_RETRY)
+
+
+def _hold(reason: Reason, message: str, now: float, until: float) -> memory.Hold:
+    return memory.Hold(reason=reason, message=message, since=now, until=until)
 
 
 def _called_off(
-    remembered: memory.Memory, workload: str, pause: memory.Pause | None, *, keep: bool
+    remembered: memory.Memory, workload: str, hold: memory.Hold | None, *, keep: bool
 ) -> memory.Memory:
     rounds = dict(remembered.rounds)
-    pauses = dict(remembered.pauses)
+    holds = dict(remembered.holds)
     if not keep:
         rounds.pop(workload, None)
-    if pause is not None:
-        pauses[workload] = pause
-    return msgspec.structs.replace(remembered, rounds=rounds, pauses=pauses)
+    if hold is not None:
+        holds[workload] = hold
+    return msgspec.structs.replace(remembered, rounds=rounds, holds=holds)
 
 
 async def run(
