@@ -111,23 +111,23 @@ async def test_a_disruption_budget_is_waited_for(world, kubeconfig, capsys):
 
 
 async def test_a_replacement_without_sidecar_ends_it_also_for_the_next_leader(world):
-    await world.workload("StatefulSet", "liar", labels={"lies": "yes"})
+    await world.workload("StatefulSet", "the-liar", labels={"lies": "yes"})
     await world.workload("StatefulSet", "skipped", labels={"skip": "yes"})
     await world.join()
 
-    async def guarded():
+    async def held():
         with contextlib.suppress(errors.StatusError):
-            guards = memory.decode((await world.remembered())["data"]).holds
-            return {"StatefulSet/liar", "StatefulSet/skipped"} <= set(guards)
+            holds = memory.decode((await world.remembered())["data"]).holds
+            return {"StatefulSet/the-liar", "StatefulSet/skipped"} <= set(holds)
         return False
 
     async with world.converging():
-        await world.until(guarded)
+        await world.until(held)
     made = list(world.reported)
-    guards = memory.decode((await world.remembered())["data"]).holds
-    assert guards["StatefulSet/liar"].reason == "StillNoSidecar"
-    assert guards["StatefulSet/skipped"].reason == "InjectorSkips"
-    assert made.count("liar-0") == 2
+    holds = memory.decode((await world.remembered())["data"]).holds
+    assert holds["StatefulSet/the-liar"].reason == "StillNoSidecar"
+    assert holds["StatefulSet/skipped"].reason == "InjectorSkips"
+    assert made.count("the-liar-0") == 2
     assert made.count("skipped-0") == 1
 
     async with world.converging():

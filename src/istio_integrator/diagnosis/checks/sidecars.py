@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from integrator_contract.answers import PodAnswer
+from integrator_contract.reasons import Reason
 from istio_integrator import findings
 from istio_integrator.diagnosis import registry, report
 from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.findings import Finding
 from istio_integrator.lifecycle import answers
+
+_WITH_SIDECAR = (Reason.SIDECAR_UNWANTED, Reason.EXCLUDED, Reason.WRONG_ORDER)
+"""Why a pod is to be replaced though it has a sidecar."""
 
 
 @registry.check(
@@ -50,8 +54,12 @@ def judge(answer: answers.Answer, *, application: str, model: str) -> Iterable[F
     said = report.of_statuses(progress, show)
     unmet = [each for each in said if each.level is not findings.Level.FINE]
     yield from unmet
-    for message, pods in _by_message(answer.pods).items():
-        yield findings.doubtful(f"to be replaced: {report.listed(pods)}: {message}", show)
+    rows = [each for each in answer.pods if each.reason not in _WITH_SIDECAR]
+    for message, pods in _by_message(rows).items():
+        yield findings.doubtful(f"no sidecar: {report.listed(pods)}: {message}", show)
+    rows = [each for each in answer.pods if each.reason in _WITH_SIDECAR]
+    for message, pods in _by_message(rows).items():
+        yield findings.doubtful(f"{report.listed(pods)}: {message}", show)
     if not unmet and not answer.pods:
         summary = answer.summary
         yield findings.fine(f"{summary.in_mesh}/{summary.eligible} pods in mesh")

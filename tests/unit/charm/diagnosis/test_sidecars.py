@@ -49,9 +49,16 @@ def test_pods_are_named_with_what_keeps_the_sidecar_from_them():
         dataclasses.replace(BARE, name="c", message="it is a Job"),
     )
     assert [each.seen for each in found] == [
-        "to be replaced: a/bare, a/b: nothing would create it again",
-        "to be replaced: a/c: it is a Job",
+        "no sidecar: a/bare, a/b: nothing would create it again",
+        "no sidecar: a/c: it is a Job",
     ]
+
+
+def test_pods_are_named_that_have_a_sidecar_and_are_wrong():
+    pod = dataclasses.replace(
+        BARE, reason="WrongOrder", message="its first container is not charm"
+    )
+    assert [each.seen for each in judged(pod)] == ["a/bare: not charm"]
 
 
 @pytest.mark.parametrize(
