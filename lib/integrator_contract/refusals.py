@@ -25,7 +25,8 @@ _DENIED = re.compile(
 _UNREACHABLE = re.compile(r'failed calling webhook "(?P<name>[^"]+)": (?P<words>.*)', re.DOTALL)
 # k8s.io/apiserver pkg/admission/plugin/policy/validating/dispatcher.go and mutating/errors.go.
 _POLICY = re.compile(
-    r"(?P<kind>\w*[Pp]olicy) '(?P<name>[^']+)' with binding '[^']+' denied request: (?P<words>.*)",
+    r"(?P<kind>(?:(?:Validating|Mutating)AdmissionP|p)olicy) '(?P<name>[^']+)' with binding"
+    r" '[^']+' denied request: (?P<words>.*)",
     re.DOTALL,
 )
 # k8s.io/apiserver pkg/admission/plugin/resourcequota/controller.go.
@@ -39,7 +40,7 @@ _CONSTRAINTS = re.compile(
 # k8s.io/kubernetes plugin/pkg/admission/limitranger/admission.go.
 _LIMITS = re.compile(
     r"(?P<words>\[?(?:maximum|minimum) \S+(?: \S+)? usage per .*"
-    r"|\S+ max limit to request ratio.*)",
+    r"|\S{1,63} max limit to request ratio.*)",
     re.DOTALL,
 )
 _PLUGIN = re.compile(r'\S+ "[^"]*" is forbidden: (?P<words>.*)', re.DOTALL)

@@ -394,6 +394,6 @@ def test_pod_that_does_not_go_is_named(place):
             query = ("get", "pods", *labels, "--no-headers")
             seen = place.sees("Terminating", lambda: " ".join(place.kubectl(*query).split()), 180)
             world.aged(place, 900, labels)
-            place.leads("stuck-in-terminating", "has been terminating for a long time", seen)
+            place.leads("stuck-in-terminating", "is still terminating after 10 minutes", seen)
     finally:
         assert waiting.eventually(lambda: world.freed(place, labels), 60)

@@ -158,7 +158,7 @@ def test_commands_of_the_page_remove_what_a_forced_removal_left(api, namespace, 
     api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
     untouched = marks(api, namespace), marks(api, profile)
     charm_runs.deploy(api, namespace)
-    charm_runs.run("start", namespace)
+    charm_runs.run("start", namespace, **{"pod-labels": "{team: data}"})
     own = manifests.Manifests(api, model=namespace, application="istio-integrator")
     assert own.owned()
     assert marks(api, profile) != untouched[1]

@@ -132,7 +132,7 @@ def test_constraints_that_say_another_thing_stay(juju, namespace):
     before = juju.live()["spec"]
     out = charm_runs.run("config_changed", namespace, cpu="500m")
     assert isinstance(out.unit_status, ops.BlockedStatus)
-    assert out.unit_status.message.startswith("cpu=500m: the application's constraints set it")
+    assert out.unit_status.message.startswith("cpu=500m: constraints set it too; run: juju config")
     assert juju.live()["spec"] == before
 
 
@@ -143,6 +143,6 @@ def test_limits_that_no_pod_would_be_let_have_are_not_applied(juju, namespace, c
     before = juju.live()["spec"]
     out = charm_runs.run("config_changed", namespace, cpu="2")
     assert isinstance(out.unit_status, ops.BlockedStatus)
-    assert out.unit_status.message.startswith("cpu=2: no pod would be let have it: ")
+    assert out.unit_status.message.startswith("cpu=2: a pod with this value is rejected: ")
     assert "maximum cpu usage per Container is 1" in out.unit_status.message
     assert juju.live()["spec"] == before

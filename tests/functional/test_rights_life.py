@@ -218,6 +218,7 @@ def confined(control_plane, client, namespace, untrusted) -> Iterator[str]:
     control_plane.kubectl(*everywhere)
 
 
+@pytest.mark.usefixtures("unreachable_node")
 async def test_pods_are_watched_where_they_may_be_seen_when_not_everywhere(
     control_plane, held, confined, connection
 ):
@@ -247,7 +248,7 @@ async def test_pods_are_watched_where_they_may_be_seen_when_not_everywhere(
 
     for namespace in (held.model, confined, "default"):
         pod = limits_world.pod(namespace, "job", "default")
-        pod["spec"]["restartPolicy"] = "Never"
+        pod["spec"] |= {"restartPolicy": "Never", "nodeName": "node-1"}
         pod["spec"]["containers"].append({"name": names.PROXY, "image": "none"})
         held.api.create(pod)
         status = json.dumps({"status": {"phase": "Running"}})

@@ -30,6 +30,8 @@ class Trial:
     """Why it did not; empty where it did."""
     author: str = ""
     """Whose webhook, policy or quota refused the pod."""
+    is_author_away: bool = False
+    """Whether the author's webhook did not answer, instead of answering no."""
 
     @property
     def works(self) -> bool:
@@ -188,19 +190,22 @@ class Admission:
             self._statuses.append(ops.ActiveStatus("admission: webhook"))
             return
         if trial.author:
-            self._block(f"{trial.author} rejects pods", trial.problem)
+            if trial.is_author_away:
+                self._say(ops.WaitingStatus, f"{trial.author} does not answer", trial.problem)
+            else:
+                self._say(ops.BlockedStatus, f"{trial.author} rejects pods", trial.problem)
             return
         what, words = webhook.obstacle(self._scope)
         if what:
-            self._block(what, words)
+            self._say(ops.BlockedStatus, what, words)
         else:
             self._statuses.append(ops.WaitingStatus(f"admission: {trial.problem}"[:200]))
 
-    def _block(self, what: str, words: str) -> None:
+    def _say(self, kind: type[ops.StatusBase], what: str, words: str) -> None:
         """Say what keeps the webhook from working, with a command that is always shown."""
         command = f"; run: juju run {self._scope.application}/leader diagnose"
         shown = texts.plain(f"admission: {what}", max(_SHOWN - len(command), 1))
-        self._statuses.append(ops.BlockedStatus(f"{shown}{command}; {words}"))
+        self._statuses.append(kind(f"{shown}{command}; {words}"))
 
     def _observe(self) -> None:
         """Tell whether the webhook works, whatever its settings: the leader may renew them.
@@ -233,8 +238,10 @@ class Admission:
             raise
         except errors.RefusedError as error:
             # Only a pod that the webhook did not keep outside of the mesh is sent to istiod.
-            author = "" if error.refusal.is_istio else error.refusal.author
-            return Trial(error.refusal.words if author else str(error.refusal), author)
+            if error.refusal.is_istio:
+                return Trial(str(error.refusal))
+            refusal = error.refusal
+            return Trial(refusal.words, refusal.author, is_author_away=refusal.is_unreachable)
         except errors.ApiError as error:
             return Trial(error.message)
         found = cluster.at(created, "metadata", "annotations").get(names.SETTINGS)

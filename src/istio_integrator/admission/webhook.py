@@ -130,7 +130,7 @@ class Webhook:
         """
         image = self._image()
         if not image:
-            return State(waiting="waiting for the name of the workload's image")
+            return State(waiting="waiting for the lifecycle container")
         material = self._certificates(rotate=rotate)
         before = self._scope.cluster.get(cluster.MUTATING_WEBHOOK, self._configuration)
         if before is not None:

@@ -90,7 +90,8 @@ def progress(
         is_automatic: Whether pods are replaced without anyone asking.
     """
     counts = f"{summary.in_mesh}/{summary.eligible} pods in mesh"
-    stop = f"; stop: juju config {application} sidecar-convergence=manual" * is_automatic
+    stop = f"; run: juju config {application} sidecar-convergence=manual; this stops it"
+    stop *= is_automatic
     blocking = [each for each in summary.troubles if not each.passing]
     passing = [each for each in summary.troubles if each.passing]
     for trouble in blocking[:1]:
@@ -119,7 +120,7 @@ def progress(
 
 
 def _blocked(trouble: Trouble, others: int, application: str, model: str) -> ops.StatusBase:
-    """Name the command first: a pod's name and a refusal's words may be long."""
+    """Name what hangs and the command that shows why, or that mends it."""
     if trouble.reason == Reason.FORBIDDEN.value:
         error = errors.ForbiddenError(403, trouble.message)
         return statuses.of_error(error, application=application)
@@ -132,4 +133,4 @@ def _blocked(trouble: Trouble, others: int, application: str, model: str) -> ops
         command = f"kubectl -n {model} describe pod {trouble.pod}"
     about = f"{trouble.workload}: " if trouble.workload not in trouble.message else ""
     more = f", and {others} more" if others else ""
-    return ops.BlockedStatus(f"run: {command} ({about}{trouble.message}{more})")
+    return ops.BlockedStatus(f"{about}{trouble.message}{more}; run: {command}")

@@ -138,7 +138,7 @@ class Membership:
         mesh, model = self._context.mesh, self._context.model
         label = meshconfig.unserved(mesh.discovery_selectors, labels) if mesh else ""
         why = f"the discoverySelectors of {mesh.name if mesh else ''} leave this namespace out"
-        return f"run: kubectl label namespace {model} {label} ({why})" if label else ""
+        return f"{why}; run: kubectl label namespace {model} {label}" if label else ""
 
     def _asked_for(self, labels: Mapping[str, str | None]) -> tuple[pods.DataPlane, str]:
         """Tell what is to take pods into the mesh, and what the cluster lacks for it."""

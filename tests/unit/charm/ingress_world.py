@@ -259,6 +259,15 @@ def sign(world):
     world.related[-1] = dataclasses.replace(ours, remote_app_data=out.local_app_data)
 
 
+def secrets(world):
+    """Namespaces with a Secret, but for that of the admission webhook."""
+    return sorted(
+        obj["metadata"]["namespace"]
+        for obj in world.fake.objects.values()
+        if obj["kind"] == "Secret" and obj["metadata"]["name"] != f"{OURS}-admission-tls"
+    )
+
+
 def shown(world, namespace="istio-ingress"):
     """The certificate and its key, as the gateway reads them."""
     secret = world.fake.find("Secret", "istio-integrator.kubeflow.istio-integrator", namespace)

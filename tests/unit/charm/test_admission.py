@@ -441,7 +441,7 @@ def test_certificates_are_not_replaced_by_a_follower_or_without_an_image(fake):
 
     with pytest.raises(errors.CharmError, match="only the leader"):
         subject(fake, changes={"leader": False}).rotate()
-    with pytest.raises(errors.CharmError, match="nothing is replaced: waiting for the name"):
+    with pytest.raises(errors.CharmError, match="nothing is replaced: waiting for the lifecycle"):
         subject(fake, image="").rotate()
     assert fake.writes == []
 

@@ -43,7 +43,7 @@ def test_membership_none_looks_after_pods_without_joining(ctx, fake):
     fake_cluster.install_istio(fake)
     out = ctx.run(ctx.on.start(), state(mesh_membership="none"))
     assert out.unit_status == testing.ActiveStatus(
-        "istio-system/istiod 1.31 · admission: webhook · native sidecars"
+        "istio-system/istiod 1.31 · admission: not needed · native sidecars"
     )
     assert "istio-injection" not in fake.labels("kubeflow")
     assert "--convergence off" in command(out)
@@ -69,7 +69,7 @@ def test_follower_runs_its_workload_and_writes_nothing(ctx, fake):
 def test_container_that_is_not_there_yet_is_waited_for(ctx, fake):
     fake_cluster.install_istio(fake)
     assert status(ctx, state(workload(can_connect=False))) == testing.WaitingStatus(
-        "waiting for the lifecycle container"
+        "admission: waiting for the lifecycle container"
     )
 
 
@@ -77,8 +77,8 @@ def test_pods_being_replaced_are_maintenance(ctx, fake):
     fake_cluster.install_istio(fake)
     container = workload(POD, eligible=15, converging=1)
     assert status(ctx, state(container)) == testing.MaintenanceStatus(
-        "14/15 pods in mesh, 1 being replaced; stop: juju config istio-integrator "
-        "sidecar-convergence=manual"
+        "14/15 pods in mesh, 1 being replaced; run: juju config istio-integrator "
+        "sidecar-convergence=manual; this stops it"
     )
 
 
@@ -87,8 +87,8 @@ def test_workload_that_again_has_no_sidecar_blocks_with_the_reason(ctx, fake):
     troubles = [{"workload": "StatefulSet/minio", "reason": "x", "message": "again no sidecar"}]
     container = workload(POD, eligible=15, troubles=troubles)
     assert status(ctx, state(container)) == testing.BlockedStatus(
-        "run: juju run istio-integrator/leader list-uninjected "
-        "(StatefulSet/minio: again no sidecar)"
+        "StatefulSet/minio: again no sidecar; "
+        "run: juju run istio-integrator/leader list-uninjected"
     )
 
 

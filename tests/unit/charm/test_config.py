@@ -17,7 +17,6 @@ WRONG = [
     pytest.param({"mesh-membership": "selected"}, "included-pods: ", id="selected but whom"),
     pytest.param({"excluded-pods": "a in b"}, "excluded-pods='a in b': 'a in b'", id="selector"),
     pytest.param({"job-sidecars": "ambient"}, "job-sidecars='ambient': must be", id="mode"),
-    pytest.param({"admission": ""}, "'auto', 'policy' or 'webhook'", id="admission"),
     pytest.param({"served-namespaces": "model,all"}, "'all' is none of", id="namespaces"),
     pytest.param({"wait-for-containers": "main,B"}, "'B' is not the name", id="container"),
     *(

@@ -23,7 +23,7 @@ from istio_integrator.diagnosis.checks import (
     users_apart,
     webhooks,
 )
-from istio_integrator.ingress import exposure, gateway
+from istio_integrator.ingress import exposure
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import fences
 from istio_integrator.mesh import injectors, meshconfig, peer_authentication, plaintext
@@ -44,7 +44,6 @@ NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 CUSTOM = (
     ("networking.istio.io/v1", "Gateway"),
     ("networking.istio.io/v1", "VirtualService"),
-    ("networking.istio.io/v1", "ServiceEntry"),
     ("networking.istio.io/v1", "Sidecar"),
     ("networking.istio.io/v1alpha3", "EnvoyFilter"),
     ("security.istio.io/v1", "AuthorizationPolicy"),
@@ -141,9 +140,6 @@ def pods(obj):
 
 def judged(found):
     """Have everything that looks at objects look at these."""
-    target = gateway.Target(
-        namespace="tenant", selector={"a": "b"}, service="s", http_port=80, https_port=None
-    )
     everything = [obj for objects in found.values() for obj in objects]
     bodies = [pod for obj in everything for pod in pods(obj)]
     yield injectors.find(everything)
@@ -151,25 +147,22 @@ def judged(found):
     for pod in bodies[:5]:
         with fences.around("Pod"):
             yield plaintext.obstacle(pod, everything, root_namespace="tenant", port=80)
-    yield list(others.judge(everything, everything, bodies, target, root="tenant"))
+    yield list(others.judge(everything, bodies, root="tenant"))
     yield list(profiles.judge(everything, namespace="tenant", account="a"))
     yield list(policies_judged.judge(everything, bodies, owner=OWNER, model="m", application="a"))
     yield list(users_apart.judge_profiles(everything, application="a"))
     yield from decided(everything)
     backends = [webhooks.Backend("w", pod, 80) for pod in bodies]
     yield list(webhooks.judge(backends, everything, root="tenant", application="a"))
-    yield list(
-        egress.judge_registry(everything, everything, registry_only=True, namespaces=["tenant"])
-    )
-    yield list(egress.judge_protocols(everything))
-    yield list(egress.judge_controller(bodies, [17070], needed=True))
+    yield list(egress.judge_registry(everything, registry_only=True, namespaces=["tenant"]))
+    yield list(egress.judge_controller(bodies, [17070]))
     yield list(routes.judge_gateways(everything, everything))
     yield list(
         routes.judge_backends(
             everything, everything, everything, domain="cluster.local", owner=OWNER, model="m"
         )
     )
-    yield list(cni.judge(None, bodies, everything, application="a"))
+    yield list(cni.judge(bodies, everything, application="a"))
     yield list(finished_pods.judge_collectors(bodies, now=NOW))
     ends = ("2026-13-99T99:99Z", "x", "2026-01-01", NOW.isoformat())
     said = [asked.proxy("a", "job", "stop", ended=ended) for ended in ends]

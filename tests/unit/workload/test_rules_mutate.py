@@ -60,7 +60,8 @@ def test_the_words_for_changes_are_those_that_pods_get():
     assert all(list(words) == sorted(words, key=mutate.CHANGES.index) for words in applied)
 
 
-CHANGED = [case for case in table.CASES if case.want]
+# A pod that its controller creates has no proxy yet, so no trial finds its order forbidden.
+CHANGED = [case for case in table.CASES if case.want and "order" not in case.want]
 
 
 @pytest.mark.parametrize("case", CHANGED, ids=lambda case: case.id)

@@ -105,7 +105,9 @@ def _naming(body: str) -> Reason | None:
     lines = first[0].split("\n") if first else ()
     keys = [line.removeprefix(indent) for line in lines if line.startswith(indent)]
     if any(map(_KEY_LINE.match, keys)):
-        return Reason.CONFIG_SAYS_ITSELF
+        # Within a flow collection of several lines any column may hold a key that is nested.
+        spans = any(line.rstrip().endswith(("[", "{", ",")) for line in lines)
+        return Reason.CONFIG_UNCLEAR if spans else Reason.CONFIG_SAYS_ITSELF
     return Reason.CONFIG_UNCLEAR if any(map(_ODD_LINE.match, keys)) else None
 
 

@@ -58,7 +58,7 @@ def test_pods_are_named_that_have_a_sidecar_and_are_wrong():
     pod = dataclasses.replace(
         BARE, reason="WrongOrder", message="its first container is not charm"
     )
-    assert [each.seen for each in judged(pod)] == ["a/bare: not charm"]
+    assert [each.seen for each in judged(pod)] == ["a/bare: its first container is not charm"]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from tests.unit.charm.ingress_world import (
     install_gateway,
     neighbour,
     route,
+    secrets,
     sign,
 )
 
@@ -79,7 +80,7 @@ def test_operator_moves_the_model_and_its_routes_leave_before_their_guard(world)
     ]
     assert first == sorted(first)
     assert homes(world, "EnvoyFilter") == ["elsewhere"]
-    assert homes(world, "Secret") == ["elsewhere", "kubeflow"]
+    assert secrets(world) == ["elsewhere", "kubeflow"]
     # What was decided outlives the option.
     del world.config["gateway_service"]
     assert world.status().name == "active"
@@ -206,7 +207,8 @@ def test_first_start_beside_our_host_makes_nothing(fake, monkeypatch):
     status = world.status()
     assert status.name == "blocked"
     assert "shop/web" in status.message
-    assert homes(world, "EnvoyFilter", "Gateway", "VirtualService", "ConfigMap") == []
+    assert homes(world, "EnvoyFilter", "Gateway", "VirtualService") == []
+    assert fake.find(*MEMORY) is None
 
 
 def test_new_host_of_somebody_else_is_refused_and_the_old_one_served_on(world):

@@ -76,7 +76,7 @@ def progress(*, is_automatic=True, **values) -> list[ops.StatusBase]:
     return list(said)
 
 
-STOP = "; stop: juju config app sidecar-convergence=manual"
+STOP = "; run: juju config app sidecar-convergence=manual; this stops it"
 HANGS = trouble("ReplacementHangs", "the replacement db-0 cannot start: db: ErrImagePull", "db-0")
 STARTS = trouble("ReplacementStarting", "waiting for db-0 to be Ready", "db-0", passing=True)
 REFUSED = trouble("ReplacementRefused", 'webhook "v.kyverno.svc" refuses: no latest tags')
@@ -122,28 +122,28 @@ LIST = "run: juju run app/leader list-uninjected"
         pytest.param(
             {"in_mesh": 1, "converging": 2, "troubles": [HANGS, STARTS]},
             ops.BlockedStatus(
-                "run: kubectl -n m describe pod db-0 (StatefulSet/db: the replacement db-0 cannot"
-                " start: db: ErrImagePull)"
+                "StatefulSet/db: the replacement db-0 cannot start: db: ErrImagePull; run: kubectl"
+                " -n m describe pod db-0"
             ),
             id="hangs",
         ),
         pytest.param(
             {"in_mesh": 1, "troubles": [REFUSED] * 2},
             ops.BlockedStatus(
-                f'{LIST} (StatefulSet/db: webhook "v.kyverno.svc" refuses: no latest tags, and 1'
-                " more)"
+                'StatefulSet/db: webhook "v.kyverno.svc" refuses: no latest tags, and 1 more; '
+                f"{LIST}"
             ),
             id="refused",
         ),
         pytest.param(
             {"troubles": [trouble("NotServed", "istiod has not", workload="")]},
-            ops.BlockedStatus("run: kubectl get namespace m --show-labels (istiod has not)"),
+            ops.BlockedStatus("istiod has not; run: kubectl get namespace m --show-labels"),
             id="not served",
         ),
         pytest.param(
             {"in_mesh": 2, "troubles": [trouble("WrongOrder", "not charm", "db-0")]},
             ops.BlockedStatus(
-                "run: juju run app/leader restart-uninjected (StatefulSet/db: not charm)"
+                "StatefulSet/db: not charm; run: juju run app/leader restart-uninjected"
             ),
             id="wrong order",
         ),

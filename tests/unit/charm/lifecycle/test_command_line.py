@@ -39,7 +39,7 @@ def test_command_line_of_a_member(fake):
         "--convergence": "auto",
         "--convergence-max-unavailable": "2",
         "--observe-gateways": "false",
-        "--listen": "0.0.0.0:8080",
+        "--listen": ":8080",
         "--log-level-file": "/tmp/sidecar-lifecycle.log-level",
         "--charm-facts-file": "/tmp/sidecar-lifecycle.charm-facts.json",
         "--traces-endpoint": "",

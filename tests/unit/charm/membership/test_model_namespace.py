@@ -336,8 +336,7 @@ def test_model_that_istiod_does_not_serve_is_not_labelled(fake, selectors, label
     assert made.joined is not bool(label)
     assert mesh_labels(fake) == ({} if label else ENABLED)
     if label:
-        command = f"run: kubectl label namespace kubeflow {label} ("
-        assert blocked(made).startswith(command)
+        assert blocked(made).endswith(f"; run: kubectl label namespace kubeflow {label}")
         assert "istio-system/istiod" in blocked(made)
         namespace = fake.find("Namespace", "kubeflow")
         assert namespace is not None

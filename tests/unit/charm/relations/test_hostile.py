@@ -273,7 +273,7 @@ def says_what_is_wrong_with_an_option(name, text):
     try:
         config.Config.load({name: text})
     except errors.ConfigError as error:
-        status = statuses.shown(ops.BlockedStatus(str(error)))
+        status = statuses.shown(ops.BlockedStatus(str(error)), application="istio-integrator")
         assert name in status.message
         assert status.message.isprintable()
         assert len(status.message) <= statuses.LONGEST

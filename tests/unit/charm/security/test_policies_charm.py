@@ -65,10 +65,16 @@ def world(fake):
     )
 
 
+def selected(spec):
+    """Return the workload that a policy is for; empty for a policy of the whole namespace."""
+    labels = spec.get("selector", {}).get("matchLabels", {})
+    return next(iter(labels.values()), "")
+
+
 def written(fake):
     """Our policies, by the workload that each is for; that for all has no name."""
     return {
-        obj["spec"].get("selector", {}).get("matchLabels", {}).get(NAME, ""): obj["spec"]
+        selected(obj["spec"]): obj["spec"]
         for obj in fake.objects.values()
         if obj["kind"] == "AuthorizationPolicy"
         and obj["metadata"]["labels"].get(ingress_world.OWNER)

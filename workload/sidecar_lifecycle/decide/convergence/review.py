@@ -149,23 +149,23 @@ def _watch(ledger: Ledger, workload: str, victim: Replica | None) -> None:
     refused = ledger.snapshot.refused.get(workload)
     why = f": {ailment}" if ailment else ""
     if new and ailment and ailment.hangs:
-        _tell(ledger, workload, Reason.REPLACEMENT_HANGS, f"cannot start{why}", new.name)
+        said = f"the replacement {new.name} cannot start{why}"
+        _tell(ledger, workload, Reason.REPLACEMENT_HANGS, said, new.name)
     elif refused and ledger.snapshot.lacks_pods(workload):
-        _tell(ledger, workload, Reason.REPLACEMENT_HANGS, f"is refused: {refused}")
+        said = f"a new pod of {workload} is refused: {refused}"
+        _tell(ledger, workload, Reason.REPLACEMENT_HANGS, said)
     elif ledger.now >= until and victim is not None and new is None:
         said = f"the evicted pod {victim.name} is still terminating after {minutes} minutes"
-        trouble = Trouble(workload, Reason.REPLACEMENT_NOT_READY, said, victim.name)
-        ledger.troubles.append(trouble)
+        _tell(ledger, workload, Reason.REPLACEMENT_NOT_READY, said, victim.name)
     elif ledger.now >= until:
-        said = f"is not Ready after {minutes} minutes{why}"
-        pod = new.name if new else ""
-        _tell(ledger, workload, Reason.REPLACEMENT_NOT_READY, said, pod)
+        subject = f"the replacement {new.name}" if new else f"a new pod of {workload}"
+        said = f"{subject} is not Ready after {minutes} minutes{why}"
+        _tell(ledger, workload, Reason.REPLACEMENT_NOT_READY, said, new.name if new else "")
     elif new is not None:
         reason = Reason.REPLACEMENT_STARTING
         message = f"waiting for {new.name} to be Ready"
         ledger.troubles.append(Trouble(workload, reason, message, new.name, passing=True))
 
 
-def _tell(ledger: Ledger, workload: str, reason: Reason, what: str, pod: str = "") -> None:
-    subject = f"the replacement {pod}" if pod else f"a new pod of {workload}"
-    ledger.troubles.append(Trouble(workload, reason, f"{subject} {what}", pod))
+def _tell(ledger: Ledger, workload: str, reason: Reason, message: str, pod: str = "") -> None:
+    ledger.troubles.append(Trouble(workload, reason, message, pod))
