@@ -100,7 +100,11 @@ def job_pod(*, annotations=None, labels=None, proxy_image="localhost/none:1", co
     marks = {"security.istio.io/tlsMode": "istio", "sidecar.istio.io/inject": "false"}
     return {
         "metadata": {"labels": {**marks, **(labels or {})}, "annotations": annotations or {}},
-        "spec": {"restartPolicy": "Never", "containers": [*names, proxy]},
+        "spec": {
+            "restartPolicy": "Never",
+            "nodeName": "node-1",
+            "containers": [*names, proxy],
+        },
     }
 
 

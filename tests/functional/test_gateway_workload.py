@@ -90,7 +90,7 @@ def test_pod_of_our_gateway_is_completed_by_istiod_and_accepted_where_pods_are_r
 def test_pod_that_is_not_hardened_is_refused_there(api, model):
     metadata = {"name": "plain", "namespace": model, "labels": {names.INJECT: "false"}}
     spec = {"containers": [{"name": "main", "image": "none"}]}
-    with pytest.raises(errors.ApiError, match="violates PodSecurity"):
+    with pytest.raises(errors.ApiError, match="Pod Security restricted:latest refuses"):
         api.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 
 

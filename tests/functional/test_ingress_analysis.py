@@ -42,22 +42,19 @@ NEWER = {
     "http_routes": [
         {
             **BASE,
-            "name": "conditions",
-            "matches": [{"path": {"value": "/n"}, "method": "GET", "headers": {"x-a": "b"}}],
-        },
-        {
-            **BASE,
-            "name": "regex",
-            "matches": [{"path": {"type": "RegularExpression", "value": "/r/[0-9]+"}}],
+            "name": "prefix",
+            "matches": [{"path": {"value": "/n"}}],
             "filters": [
-                {"urlRewrite": {"path": {"type": "ReplaceFullPath", "replaceFullPath": "/x"}}}
+                {"urlRewrite": {"path": {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}}}
             ],
         },
         {
             **BASE,
-            "name": "elsewhere",
-            "matches": [{"path": {"value": "/away"}}],
-            "filters": [{"requestRedirect": {"scheme": "https", "hostname": "b.example.com"}}],
+            "name": "exact",
+            "matches": [{"path": {"type": "Exact", "value": "/r"}}],
+            "filters": [
+                {"urlRewrite": {"path": {"type": "ReplaceFullPath", "replaceFullPath": "/x"}}}
+            ],
         },
     ],
     "grpc_routes": [
@@ -124,7 +121,7 @@ def ours(guard, hosts):
         ),
     )
     terms = requested.Terms(
-        model="kubeflow", application="istio-integrator", domain="cluster.local", hosts=hosts
+        model="kubeflow", application="istio-integrator", domain="cluster.local"
     )
     newer = ingress_route.Received(
         endpoint=kubeflow.INGRESS_ROUTE,

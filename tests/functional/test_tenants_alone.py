@@ -6,6 +6,8 @@ from tests.functional import tenant_envoy
 from tests.functional import tenant_parts as parts
 from tests.functional import tenant_routes as routes
 
+pytestmark = pytest.mark.usefixtures("unreachable_node")
+
 
 @pytest.fixture(scope="module")
 def world(control_plane, client, tmp_path_factory):

@@ -12,6 +12,8 @@ from tests.functional import tenant_parts as parts
 from tests.functional import tenant_routes as routes
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.usefixtures("unreachable_node")
+
 
 @pytest.fixture(scope="module")
 def world(control_plane, client, tmp_path_factory):

@@ -7,6 +7,8 @@ from tests.functional import tenant_parts as parts
 from tests.functional import tenant_routes as routes
 from tests.functional import tenant_world
 
+pytestmark = pytest.mark.usefixtures("unreachable_node")
+
 
 @pytest.fixture(scope="module")
 def world(control_plane, client, tmp_path_factory):
