@@ -29,7 +29,7 @@ LONGEST = (
     "test_admission_floods",
     "test_tenants",
     "test_guard_tenants",
-    "test_admission_choice",
+    "test_admission_charm",
     "test_rights_life",
     "test_tenants_gateway",
     "test_tenant_gateways",
