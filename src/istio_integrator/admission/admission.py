@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Iterable
 
 import ops
 
 from integrator_contract import names
-from istio_integrator import parts, texts
+from integrator_contract.rejections import Rejections
+from istio_integrator import parts, statuses, texts
 from istio_integrator.admission import rejections, settings, webhook
 from istio_integrator.kube import cluster, errors, fences, owners
 from istio_integrator.mesh import injectors, probe
@@ -18,8 +20,6 @@ PROBE_DELAYS = (0.1, 0.2, 0.4, 0.8, 1.0, 1.0)
 """Seconds between two probes after a change, which API servers take a moment to notice."""
 PROBE_SECONDS = 5.0
 """After which no further probe is sent; each may itself take the webhook's 3 s."""
-_SHOWN = 100
-"""Characters of a status that `juju status` shows in a terminal of usual width."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,8 +70,8 @@ class Admission:
     def reconcile(self) -> None:
         """Run the webhook where new pods need it, and remove it elsewhere."""
         self.works = False
-        found, application = rejections.read(self._scope), self._scope.application
-        self._statuses = [*rejections.statuses(found, application=application)]
+        application = self._scope.application
+        self._statuses = [*rejections.statuses(self._rejected, application=application)]
         if not self.is_needed:
             self._statuses.append(ops.ActiveStatus("admission: not needed"))
             if self._scope.leader:
@@ -141,13 +141,17 @@ class Admission:
                     return True
         return False
 
+    @functools.cached_property
+    def _rejected(self) -> Rejections:
+        return rejections.read(self._scope)
+
     def _prepared(self) -> settings.Preparation:
         scope = self._scope
         return settings.Preparation.of(
             scope,
             settings.Seen.of(scope, self._seen_before()),
             lifecycle_in_model=self._is_model_served(),
-            rejected=rejections.read(scope),
+            rejected=self._rejected,
         )
 
     def _seen_before(self) -> settings.Seen | None:
@@ -204,7 +208,7 @@ class Admission:
     def _say(self, kind: type[ops.StatusBase], what: str, words: str) -> None:
         """Say what keeps the webhook from working, with a command that is always shown."""
         command = f"; run: juju run {self._scope.application}/leader diagnose"
-        shown = texts.plain(f"admission: {what}", max(_SHOWN - len(command), 1))
+        shown = texts.plain(f"admission: {what}", max(statuses.VISIBLE - len(command), 1))
         self._statuses.append(kind(f"{shown}{command}; {words}"))
 
     def _observe(self) -> None:

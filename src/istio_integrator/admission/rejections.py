@@ -11,9 +11,8 @@ import pydantic
 from integrator_contract import refusals, rejections
 from istio_integrator import parts
 from istio_integrator.kube import cluster, documents
+from istio_integrator.statuses import VISIBLE
 
-_LONGEST_START = 100
-"""Characters of a status that `juju status` certainly shows: they name the author and command."""
 OPTIONS: Mapping[str, str] = {
     "hold": "hold-application=false",
     "native": "job-sidecars=classic",
@@ -52,7 +51,7 @@ def statuses(found: rejections.Rejections, *, application: str) -> Iterable[ops.
         forbids = (
             f" forbids {', '.join(changes)} on pods; run: juju run {application}/leader diagnose"
         )
-        yield ops.BlockedStatus(f"{_fitting(author, _LONGEST_START - len(forbids))}{forbids}")
+        yield ops.BlockedStatus(f"{_fitting(author, VISIBLE - len(forbids))}{forbids}")
 
 
 def _fitting(author: str, room: int) -> str:

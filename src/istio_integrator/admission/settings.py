@@ -115,8 +115,6 @@ class Preparation(NamedTuple):
 
     settings: pods.Settings
     seen: Seen
-    rejected: Rejections = Rejections()
-    """What other teams' policies forbid, and is left out."""
 
     @classmethod
     def of(
@@ -155,7 +153,7 @@ class Preparation(NamedTuple):
             left_out=tuple(sorted(rejected.changes)),
             **chosen,
         )
-        return cls(revised(settings), seen, rejected)
+        return cls(revised(settings), seen)
 
 
 def revised(settings: pods.Settings) -> pods.Settings:

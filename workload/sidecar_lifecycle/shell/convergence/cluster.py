@@ -139,6 +139,10 @@ class Cluster:
             return _owner(types.decode_json(data, kind))
         return None
 
+    async def creators(self, kind: type[types.Object]) -> list[resources.Creator]:
+        """List the objects of a kind of the model with what their next pods are made of."""
+        return await self._list(resources.Creator, of=kind)
+
     async def namespace(self) -> types.Namespace:
         """Read the model's namespace."""
         data = await self._request("GET", path(types.Namespace, name=self.settings.model))
@@ -304,23 +308,30 @@ class Cluster:
             raise
 
     async def _list(
-        self, kind: type[T], *, labels: str = "", fields: str = "", namespace: str | None = None
+        self,
+        kind: type[T],
+        *,
+        of: type[types.Object] | None = None,
+        labels: str = "",
+        fields: str = "",
+        namespace: str | None = None,
     ) -> list[T]:
+        listed_kind = of or kind
         everywhere = kind in (types.MutatingWebhookConfiguration, types.Namespace)
         selectors = {"labelSelector": labels, "fieldSelector": fields}
         data = await self._request(
             "GET",
-            path(kind, None if everywhere else namespace or self.settings.model),
+            path(listed_kind, None if everywhere else namespace or self.settings.model),
             params={key: value for key, value in selectors.items() if value} or None,
         )
         found: list[T] = []
         for raw in listed(data).items or ():
-            with self.fence.around("decode", functools.partial(_named, kind, raw)):
+            with self.fence.around("decode", functools.partial(_named, listed_kind, raw)):
                 found.append(types.decode_json(raw, kind))
         return found
 
 
-def _named(kind: type[T], raw: msgspec.Raw) -> T:
+def _named(kind: type[types.Object], raw: msgspec.Raw) -> types.Object:
     return kind(metadata=types.identity(raw))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import functools
 import hashlib
 from collections.abc import Callable
 from typing import Any
@@ -16,8 +15,8 @@ from integrator_contract import names, pods, refusals, rejections
 from sidecar_lifecycle.decide.convergence import trial
 from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell.kube import errors
-from sidecar_lifecycle.shell.kube.client import Client, path
-from sidecar_lifecycle.shell.kube.watch import listed, watch
+from sidecar_lifecycle.shell.kube.client import Client
+from sidecar_lifecycle.shell.kube.watch import watch
 from sidecar_lifecycle.shell.settings import Settings
 
 from . import cluster as hands
@@ -122,24 +121,16 @@ class Observer:
         found: list[tuple[str, dict[str, Any]]] = []
         sets: list[resources.Creator] | None = None
         for kind, model in resources.WORKLOADS.items():
-            for workload in await self._list(model):
+            for workload in await self.cluster.creators(model):
                 if not (everything or resources.is_short(kind, workload)):
                     continue
                 owner, creator = kind, workload
                 if kind == "Deployment":
-                    sets = sets or await self._list(resources.ReplicaSet)
+                    sets = sets or await self.cluster.creators(resources.ReplicaSet)
                     owner, creator = "ReplicaSet", _newest(workload, sets)
                 if creator is not None:
                     made = trial.of_creator(owner, creator)
                     found.append((f"{kind}/{workload.metadata.name}", made))
-        return found
-
-    async def _list(self, kind: type[types.Object]) -> list[resources.Creator]:
-        data = await self.cluster.client.request("GET", path(kind, self.settings.model))
-        found: list[resources.Creator] = []
-        for raw in listed(data).items or ():
-            with self.cluster.fence.around("decode", functools.partial(_named, kind, raw)):
-                found.append(types.decode_json(raw, resources.Creator))
         return found
 
     async def _remember(self, found: rejections.Rejections) -> None:
@@ -216,7 +207,3 @@ def _newest(
         return int(each.metadata.annotations.get(names.ROLLOUT, "0"))
 
     return max(filter(is_own, sets), key=revision, default=None)
-
-
-def _named(kind: type[types.Object], raw: msgspec.Raw) -> types.Object:
-    return kind(metadata=types.identity(raw))

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from integrator_contract import names, pods, refusals
-from sidecar_lifecycle.decide import creation, eligible, first_container, mutate, startable
+from sidecar_lifecycle.decide import creation, eligible, mutate, startable
 from sidecar_lifecycle.decide.convergence import facts, trial
 from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell.kube import errors
@@ -47,9 +47,7 @@ class Trials:
         if names.PROXY in containers and waiting is not None:
             message = f"its init container {waiting} would wait for istio-proxy forever"
             return "cannot-start", message
-        inits = {each.name for each in created.spec.initContainers}
-        first = first_container.addressed(created.metadata.labels, inits, containers)
-        if first is not None and containers[0] != first:
+        if first := eligible.displaced(created):
             message = f"{containers[0]} would be its first container instead of {first}"
             return "wrong-order", message
         return "injects", ""
@@ -138,16 +136,10 @@ def _refused(error: errors.StatusError) -> tuple[facts.Verdict, str]:
     """Tell a refusal of this pod from an injector or API server that does not answer."""
     refusal = refusals.read(error.code, error.message)
     if refusal is None:
-        is_down = error.code in (429, *range(500, 600))
         message = error.message or str(error)
-        return (
-            ("down", f"pods can't be created now: {message}")
-            if is_down
-            else (
-                "refused",
-                f"the API refuses its next pod: {message}",
-            )
-        )
+        if error.code == 429 or error.code >= 500:
+            return "down", f"pods can't be created now: {message}"
+        return "refused", f"the API refuses its next pod: {message}"
     if refusal.is_istio and refusal.is_unreachable:
         return "down", f"the injector does not answer: {refusal}"
     return "refused", str(refusal)

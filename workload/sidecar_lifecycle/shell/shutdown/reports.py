@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 
 from integrator_contract.reasons import Reason
-from sidecar_lifecycle.decide import finished, payload
+from sidecar_lifecycle.decide import eligible, finished, payload
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell import metrics
 from sidecar_lifecycle.shell.kube import client, errors, events
@@ -121,10 +121,8 @@ class Reporter:
         message = f"The pod has no network through the mesh: {decision.message}."
         with self._fence.around("report", pod):
             await self._recorder.record(pod, Reason.PROXY_LOST, message, "Warning")
-            owner = next(
-                (each.uid for each in pod.metadata.ownerReferences if each.controller), ""
-            )
-            if self._replace and owner and (why := await self._delete(pod, owner)):
+            owner = eligible.controller(pod.metadata.ownerReferences)
+            if self._replace and owner and (why := await self._delete(pod, owner.uid)):
                 message = f"The pod is not replaced: {why}."
                 await self._recorder.record(pod, Reason.POD_NOT_REPLACED, message, "Warning")
 
