@@ -17,7 +17,6 @@ APP = world.APP
 CALLER = "caller"
 PORT = world.port_of("kfp-ui")
 DIAGNOSE = "juju run istio-integrator/leader diagnose"
-HOST_OF_OTHERS = "other.example.com"
 
 ASK = """
 import sys, urllib.error, urllib.request

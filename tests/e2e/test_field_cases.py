@@ -185,23 +185,25 @@ async def test_policy_against_pods_outside_keeps_no_pod_from_coming(world, forbi
     await observer.eventually(is_back, 60, "modeloperator's next pod")
 
 
-async def test_policy_about_registries_does_not_keep_the_model_out(world, forbid):
-    await forbid(
-        "allowed-registries",
-        "object.spec.containers.all(c, c.image.startsWith('localhost/testbed/'))",
-        "an image is from a registry that is not allowed",
-    )
-    await world.deploy()
-    await until_ready(world, "stays", in_mesh=True)
-    await world.active()
-
-
-async def test_policy_against_bare_pods_does_not_keep_a_deployment_out(world, forbid):
-    await forbid(
-        "no-bare-pods",
-        "has(object.metadata.ownerReferences) && size(object.metadata.ownerReferences) > 0",
-        "bare pods are not allowed",
-    )
+@pytest.mark.parametrize(
+    ("name", "expression", "message"),
+    [
+        (
+            "allowed-registries",
+            "object.spec.containers.all(c, c.image.startsWith('localhost/testbed/'))",
+            "an image is from a registry that is not allowed",
+        ),
+        (
+            "no-bare-pods",
+            "has(object.metadata.ownerReferences) && size(object.metadata.ownerReferences) > 0",
+            "bare pods are not allowed",
+        ),
+    ],
+)
+async def test_policy_that_admits_the_model_does_not_keep_it_out(
+    world, forbid, name, expression, message
+):
+    await forbid(name, expression, message)
     await world.deploy()
     await until_ready(world, "stays", in_mesh=True)
     await world.active()

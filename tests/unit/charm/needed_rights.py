@@ -35,7 +35,3 @@ POLICIES_OF_OTHERS = {
 """Without them the charm knows less, and does all that it does."""
 GOES_WITH_US = {"clusterroles"}
 """Without it a removal by force leaves what the model's end takes away."""
-
-
-ISTIODS_OWN = {("get", "deployments")}
-"""Likewise; where our webhook runs it is about that as well."""
