@@ -56,9 +56,11 @@ class Mesh:
 
     def hold(self, held_by):
         """Hold applications by this setting alone, and wait until istiod has read it."""
-        self.installed.configure(CLASSIC, *HOLDS[held_by])
-        want = BROKEN if held_by else LAST
-        assert waiting.eventually(lambda: self.order(UNSERVED) == want, 30), self.order(UNSERVED)
+        # From one setting to the other, an order that does not change tells nothing.
+        for setting in ("", held_by):
+            self.installed.configure(CLASSIC, *HOLDS[setting])
+            want = BROKEN if setting else LAST
+            assert waiting.eventually(lambda w=want: self.order(UNSERVED) == w, 30), setting
 
     @contextlib.contextmanager
     def reinvoked(self):
