@@ -139,6 +139,31 @@ async def recreated(world, pod):
     return await observer.eventually(ready, 120, f"{pod['metadata']['name']} recreated")
 
 
+async def reported(world, job, reason):
+    """Wait for an Event of this reason about a pod of a Job; return it."""
+
+    async def found():
+        events = await world.api.list("Event", world.model)
+        return [
+            each
+            for each in events
+            if each["reason"] == reason and each["involvedObject"]["name"].startswith(f"{job}-")
+        ]
+
+    (event, *_) = await observer.eventually(found, 120, f"Event {reason}")
+    return event
+
+
+async def completed(world, job):
+    """Wait until a Job is complete."""
+
+    async def is_complete():
+        found = await world.api.get("Job", job, world.model)
+        return found.get("status", {}).get("succeeded")
+
+    await observer.eventually(is_complete, 120, f"{job} complete")
+
+
 async def test_policy_against_the_hold_costs_the_hold_alone(world, forbid):
     await forbid(
         "no-istio-overrides",
@@ -223,17 +248,56 @@ async def test_finished_work_whose_proxy_never_started_is_reported(world):
     )
     await world.api.apply(workloads.job("nightly", world.model, template))
 
-    async def is_reported():
-        events = await world.api.list("Event", world.model)
-        return [
-            each
-            for each in events
-            if each["reason"] == "ProxyNotRunning"
-            and each["involvedObject"]["name"].startswith("nightly-")
-        ]
-
-    (event, *_) = await observer.eventually(is_reported, 120, "Event ProxyNotRunning")
+    event = await reported(world, "nightly", "ProxyNotRunning")
     assert "ErrImageNeverPull" in event["message"]
+
+
+async def test_finished_work_beside_a_proxy_without_envoy_names_what_ends_it(world):
+    await world.deploy()
+    await world.active()
+    template = workloads.template(
+        [workloads.container("settle", world.node.charms.payload_image, ["python3", "-c", ""])],
+        restart_policy="OnFailure",
+        annotations={"inject.istio.io/templates": "grpc-agent"},
+    )
+    await world.api.apply(workloads.job("settle-accounts", world.model, template))
+    event = await reported(world, "settle-accounts", "ProxyWithoutEnvoy")
+    (pod,) = await world.api.list("Pod", world.model, labels="job-name=settle-accounts")
+    # The testbed's image of the proxy has no shell to run it in.
+    command = f"exec {pod['metadata']['name']} -c istio-proxy -- bash -c 'kill 1'"
+    assert f"run: kubectl -n {world.model} {command}" in event["message"]
+
+
+async def test_finished_work_whose_helper_stopped_the_proxy_is_not_repeated(world):
+    await world.juju.do(
+        "deploy",
+        world.node.charms.integrator.path,
+        juju.APPLICATION,
+        resources=world.node.charms.integrator.resources,
+        config={"delete-broken-pods": "true"},
+    )
+    await world.active()
+    image = world.node.charms.payload_image
+    quits = """
+import time, urllib.request
+time.sleep(5)
+urllib.request.urlopen(urllib.request.Request(
+    "http://127.0.0.1:15020/quitquitquit", method="POST")).close()
+time.sleep(45)
+"""
+    template = workloads.template(
+        [
+            workloads.container("backup", image, ["python3", "-c", ""]),
+            workloads.container("quitter", image, ["python3", "-c", quits]),
+        ],
+        restart_policy="Never",
+    )
+    await world.api.apply(workloads.job("backup", world.model, template))
+    event = await reported(world, "backup", "PodNotReplaced")
+    assert "backup succeeded" in event["message"]
+    await completed(world, "backup")
+    pods = await world.api.list("Pod", world.model, labels="job-name=backup")
+    assert [pod["metadata"]["name"] for pod in pods] == [event["involvedObject"]["name"]]
 
 
 async def test_mark_without_a_proxy_is_not_believed(world):
