@@ -274,7 +274,7 @@ async def test_finished_work_whose_helper_stopped_the_proxy_is_not_repeated(worl
         world.node.charms.integrator.path,
         juju.APPLICATION,
         resources=world.node.charms.integrator.resources,
-        config={"delete-broken-pods": "true"},
+        config={"delete-broken-pods": "true", "job-sidecars": "classic"},
     )
     await world.active()
     image = world.node.charms.payload_image
