@@ -9,46 +9,27 @@ import logging
 import os
 import pathlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
-
-from istio_integrator import idle_hooks  # isort: skip - where nothing is to do, it ends the hook
-from istio_integrator import hook_traces  # isort: skip - it has a say in what ops imports
+from typing import TypeVar
 
 import opentelemetry.trace
 import ops
+import ops_tracing
 
 from integrator_contract import charm_facts
-from istio_integrator import diagnosis, facts_file, later, order, parts, statuses, texts
+from istio_integrator import actions, diagnosis, facts_file, order, parts, statuses
 from istio_integrator.config import config
-from istio_integrator.kube import absences, cluster, errors, fences, manifests, snapshot
+from istio_integrator.kube import cluster, errors, fences, manifests, snapshot
 from istio_integrator.lifecycle import workload
 from istio_integrator.membership import model_namespace
 from istio_integrator.mesh import discovery, installation
-from istio_integrator.relations import authorities, endpoints, kubeflow, mesh_facts
-
-if TYPE_CHECKING:
-    from istio_integrator import actions
-else:
-    actions = later.module("istio_integrator.actions")
+from istio_integrator.relations import authorities, endpoints, kubeflow, mesh_facts, observability
 
 logger = logging.getLogger(__name__)
 # Each request would be a dozen lines of `juju debug-log`, each a process in the hook's path.
 for _library in ("httpx2", "httpcore2"):
     logging.getLogger(_library).setLevel(logging.WARNING)
 
-
-class _Record(logging.LogRecord):
-    """A line of the log, which may quote what others wrote."""
-
-    def getMessage(self) -> str:  # noqa: N802 - the library's name
-        return texts.plain(super().getMessage(), _LONGEST_LINE)
-
-
-logging.setLogRecordFactory(_Record)
-
 _tracer = opentelemetry.trace.get_tracer("charm")
-_LONGEST_LINE = 4000
-"""Characters of a line of the log; each is an argument of a process."""
 _RESOLVER = pathlib.Path("/etc/resolv.conf")
 _ATTEMPTS = 3
 """Tries at an object that somebody else keeps changing, before the next event tries again."""
@@ -61,11 +42,16 @@ class IstioIntegrator(ops.CharmBase):
     def __init__(self, framework: ops.Framework) -> None:
         super().__init__(framework)
         fences.forget()
-        self._absences = absences.Absences(self.charm_dir / ".absences")
+        self.tracing = ops_tracing.Tracing(
+            self,
+            tracing_relation_name=observability.TRACING,
+            ca_relation_name=authorities.ENDPOINT,
+        )
         self._statuses: list[ops.StatusBase] = []
         self._problems: list[charm_facts.Problem] = []
         container = self.on[workload.CONTAINER]
         for event in (
+            self.on.start,
             self.on.config_changed,
             self.on.update_status,
             container.pebble_ready,
@@ -75,8 +61,6 @@ class IstioIntegrator(ops.CharmBase):
             *endpoints.events(self),
         ):
             framework.observe(event, self._on_event)
-        framework.observe(self.on.install, self._on_install)
-        framework.observe(self.on.start, self._on_start)
         for event in (self.on.upgrade_charm, self.on.leader_elected):
             # Of a refreshed application either may be the first to run as the leader.
             framework.observe(event, self._on_upgrade)
@@ -86,20 +70,10 @@ class IstioIntegrator(ops.CharmBase):
             answer = self._on_diagnose if name == "diagnose" else self._on_action
             framework.observe(self.on[name].action, answer)
 
-    def _on_install(self, _: ops.InstallEvent) -> None:
-        idle_hooks.begin(self.charm_dir)
-
-    def _on_start(self, _: ops.StartEvent) -> None:
-        idle_hooks.end(self.charm_dir)
-        self._absences.forget()
-        self._reconcile()
-
     def _on_event(self, _: ops.EventBase) -> None:
         self._reconcile()
 
     def _on_upgrade(self, _: ops.EventBase) -> None:
-        # Another revision or another unit may have made something since.
-        self._absences.forget()
         all_parts = self._reconcile()
         if all_parts is not None and self.unit.is_leader():
             self._attempt(all_parts.context.manifests.prune_retired)
@@ -108,7 +82,6 @@ class IstioIntegrator(ops.CharmBase):
         # Scaling to none looks the same, and is: no unit is left to look after the model.
         if self.app.planned_units() > 0:
             return
-        self._absences.forget()
         failed: list[errors.CharmError] = []
         all_parts = order.Parts(self, self._context_without_mesh(), self._related)
         for step in all_parts.removal:
@@ -123,7 +96,6 @@ class IstioIntegrator(ops.CharmBase):
 
     def _on_action(self, event: ops.ActionEvent) -> None:
         """Bring everything up to date, then answer; what goes wrong fails the action."""
-        self._absences.forget()
         name = event.handle.kind.removesuffix("_action").replace("_", "-")
         all_parts = self._reconcile()
         if all_parts is None:
@@ -137,7 +109,6 @@ class IstioIntegrator(ops.CharmBase):
 
     def _on_diagnose(self, event: ops.ActionEvent) -> None:
         """Bring everything up to date, then look at all of it, whatever went wrong."""
-        self._absences.forget()
         self._reconcile()
         try:
             context = self._context_without_mesh()
@@ -170,12 +141,7 @@ class IstioIntegrator(ops.CharmBase):
         if self.app.planned_units() == 0:
             # Another unit may already be taking things away: nothing may come back.
             return None
-        if not self.unit.is_leader():
-            # Whatever the leader makes is not this unit's to know.
-            self._absences.forget()
         self._forget()
-        collector = authorities.collector(self._related)
-        hook_traces.follow(self.charm_dir, collector.url, collector.authorities)
         with _tracer.start_as_current_span("reconcile") as span:
             all_parts = self._brought_about()
             span.set_attribute("leader", self.unit.is_leader())
@@ -183,7 +149,6 @@ class IstioIntegrator(ops.CharmBase):
             if self._problems:
                 said = [f"{each.part}: {each.severity}" for each in self._problems]
                 span.set_attribute("problems", said)
-        self._absences.save()
         facts = facts_file.collected(self._problems, all_parts)
         facts_file.write(self.unit.get_container(workload.CONTAINER), facts)
         return all_parts
@@ -283,12 +248,7 @@ class IstioIntegrator(ops.CharmBase):
     ) -> parts.Context:
         return parts.Context(
             cluster=api,
-            manifests=manifests.Manifests(
-                api,
-                model=self.model.name,
-                application=self.app.name,
-                known_absences=self._absences,
-            ),
+            manifests=manifests.Manifests(api, model=self.model.name, application=self.app.name),
             config=options,
             mesh=mesh,
             model=self.model.name,

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import ops
 
 from integrator_contract import charm_facts
-from istio_integrator import later, order
+from istio_integrator import order
 from istio_integrator.lifecycle import command_line
-
-if TYPE_CHECKING:
-    from istio_integrator.relations import certificates
-else:
-    certificates = later.module("istio_integrator.relations.certificates")
+from istio_integrator.relations import certificates
 
 logger = logging.getLogger(__name__)
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 import dataclasses
 import ipaddress
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import ops
 
 from integrator_contract import names, namespaces, pods
+from istio_integrator.config import config
+from istio_integrator.kube import cluster, manifests
+from istio_integrator.mesh import installation
 from istio_integrator.relations import authorities
-
-if TYPE_CHECKING:
-    from istio_integrator.config import config
-    from istio_integrator.kube import cluster, manifests
-    from istio_integrator.mesh import installation
 
 
 class Part(Protocol):

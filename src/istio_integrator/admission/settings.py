@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import pydantic
 
@@ -13,10 +13,7 @@ from integrator_contract import names, pods
 from integrator_contract.rejections import Rejections
 from istio_integrator import parts
 from istio_integrator.kube import cluster, documents
-
-if TYPE_CHECKING:
-    from istio_integrator.mesh import installation
-
+from istio_integrator.mesh import installation
 
 _DNS = 53
 

@@ -8,17 +8,12 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from integrator_contract import names, namespaces, pods, refusals
-from istio_integrator import later, parts
-from istio_integrator.kube import cluster, owners
-
-if TYPE_CHECKING:
-    from istio_integrator.admission import certificates
-    from istio_integrator.kube import manifests
-else:
-    certificates = later.module("istio_integrator.admission.certificates")
+from istio_integrator import parts
+from istio_integrator.admission import certificates
+from istio_integrator.kube import cluster, manifests, owners
 
 logger = logging.getLogger(__name__)
 

@@ -6,24 +6,18 @@ import dataclasses
 import datetime
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import ops
 
 from integrator_contract import names
-from istio_integrator import later, parts
+from istio_integrator import parts
 from istio_integrator.admission import admission
 from istio_integrator.ingress import authorization, exposure, gateway, observed
-from istio_integrator.kube import cluster, errors, snapshot
+from istio_integrator.kube import cluster, errors, snapshot, streams
 from istio_integrator.lifecycle import answers, workload
 from istio_integrator.membership import decision, model_namespace
 from istio_integrator.mesh import discovery, installation
 from istio_integrator.relations import endpoints, forward_auth, kubeflow, mesh_facts
-
-if TYPE_CHECKING:
-    from istio_integrator.kube import streams
-else:
-    streams = later.module("istio_integrator.kube.streams")
 
 _PROFILE = {names.PART_OF: names.PROFILE}
 

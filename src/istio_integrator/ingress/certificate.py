@@ -6,20 +6,14 @@ import base64
 import dataclasses
 import datetime
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import ops
 
 from integrator_contract import names
-from istio_integrator import later, parts
+from istio_integrator import parts
 from istio_integrator.ingress import gateway
 from istio_integrator.kube import cluster
-from istio_integrator.relations import endpoints
-
-if TYPE_CHECKING:
-    from istio_integrator.relations import certificates
-else:
-    certificates = later.module("istio_integrator.relations.certificates")
+from istio_integrator.relations import certificates, endpoints
 
 KEY_FOLDER = "gateway-key"
 SECRET_FOLDER = "gateway-tls"  # noqa: S105

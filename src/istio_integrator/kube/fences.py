@@ -6,6 +6,8 @@ import contextlib
 import logging
 from collections.abc import Generator, Mapping
 
+from istio_integrator import texts
+
 logger = logging.getLogger(__name__)
 
 MOST_LOGGED = 10
@@ -47,7 +49,7 @@ def note(reference: str, reason: str) -> None:
         return
     _noted[reference] = reason
     if len(_noted) <= MOST_LOGGED:
-        logger.warning("%s is passed over: %s.", reference, reason)
+        logger.warning("%s is passed over: %s.", texts.plain(reference), texts.plain(reason))
     elif len(_noted) == MOST_LOGGED + 1:
         logger.warning("More objects are passed over: the action diagnose counts them.")
 

@@ -15,7 +15,7 @@ from typing import Any, cast
 import yaml
 
 from integrator_contract import names
-from istio_integrator.kube import absences, cluster, errors, owners, templates
+from istio_integrator.kube import cluster, errors, owners, templates
 
 logger = logging.getLogger(__name__)
 
@@ -32,8 +32,6 @@ WORKLOAD_COMPONENTS = ("convergence", "lifecycle")
 _ELSEWHERE = ("EnvoyFilter", "AuthorizationPolicy")
 """Kinds of ours that lie where the gateway is; all others lie in the model or in no namespace."""
 _KIND_LINES = re.compile(r"^apiVersion: (\S+)\nkind: (\S+)$", re.MULTILINE)
-_BUILT_IN = "admissionregistration.k8s.io/"
-"""Of these kinds there are new ones with another API server alone, not at any moment."""
 
 
 def _folders() -> list[str]:
@@ -78,19 +76,10 @@ class Manifests:
         api: The API server.
         model: The namespace of the application.
         application: Its name.
-        known_absences: What was seen not to be there, which is not looked for.
     """
 
-    def __init__(
-        self,
-        api: cluster.Cluster,
-        *,
-        model: str,
-        application: str,
-        known_absences: absences.Absences | None = None,
-    ) -> None:
+    def __init__(self, api: cluster.Cluster, *, model: str, application: str) -> None:
         self._cluster = api
-        self.absences = known_absences or absences.Absences()
         self._model = model
         self._application = application
         self.owner = names.owner(model, application)
@@ -138,17 +127,15 @@ class Manifests:
             KindAbsentError: The API server does not serve a kind of it.
         """
         wanted = [self.prepared(folder, obj) for obj in render(folder, context)]
-        for unserved in filter(self.absences.__contains__, map(_unserved, wanted)):
-            raise errors.KindAbsentError(404, unserved)
         owned = self.owned_in(folder)
         # A list for each kind tells of all that is there already, however many there are.
         listed = {_identity(obj): obj for obj in owned}
         live = [listed.get(_identity(obj)) or self._live(obj) for obj in wanted]
         for found, obj in zip(live, wanted, strict=True):
             for step in steps(found, obj) if steps and found is not None else ():
-                self._write(self.prepared(folder, step))
+                self._cluster.apply(self.prepared(folder, step))
         applied = [
-            found if found is not None and is_current(found, obj) else self._write(obj)
+            found if found is not None and is_current(found, obj) else self._cluster.apply(obj)
             for found, obj in zip(live, wanted, strict=True)
         ]
         self._delete(owned, keep=wanted)
@@ -255,13 +242,11 @@ class Manifests:
 
     def tie(self, kind: cluster.Kind, name: str) -> None:
         """Let an object in the model that the workload writes go with the application, too."""
-        untied = f"{kind.api_version}/{kind.plural}/{name}/untied"
-        if untied in self.absences or self._goes_with_the_model:
+        if self._goes_with_the_model:
             return
         obj, owner = self._cluster.get(kind, name, self._model), self.owner_reference
-        if owner in cluster.parts(cluster.at(obj, "metadata"), "ownerReferences"):
-            self.absences.add(untied)
-        elif obj is not None:
+        owners_now = cluster.parts(cluster.at(obj, "metadata"), "ownerReferences")
+        if obj is not None and owner not in owners_now:
             self._cluster.merge_patch(obj, {"metadata": {"ownerReferences": [owner]}})
 
     @property
@@ -293,18 +278,6 @@ class Manifests:
                 raise errors.ForeignError(cluster.reference(found), owner)
         return found
 
-    def _write(self, obj: cluster.Object) -> cluster.Object:
-        written = cluster.KINDS[obj["apiVersion"], obj["kind"]]
-        for kind in cluster.KINDS.values():
-            if _spelled(kind) == _spelled(written):
-                self.absences.discard(_absence(kind, obj["metadata"]["name"]))
-        try:
-            return self._cluster.apply(obj)
-        except errors.KindAbsentError:
-            if written.api_version.startswith(_BUILT_IN):
-                self.absences.add(_unserved(obj))
-            raise
-
     def _delete(
         self, owned: Iterable[cluster.Object], keep: Iterable[cluster.Object] = ()
     ) -> None:
@@ -327,14 +300,10 @@ class Manifests:
     def _owned(self, kind: cluster.Kind, folder: str = "") -> list[cluster.Object]:
         if kind == cluster.SECRET:
             return self._owned_secrets(folder)
-        if _absence(kind) in self.absences:
-            return []
         is_in_model = kind.namespaced and kind.name not in _ELSEWHERE
         place = self._model if is_in_model else None
         # One list for all folders, whose parts a snapshot knows.
         found = self._cluster.list(kind, place, {names.OWNER: self.owner})
-        if not found:
-            self.absences.add(_absence(kind))
         return [obj for obj in found if self.is_ours(obj) and folder in ("", _component(obj))]
 
     def _owned_secrets(self, folder: str) -> list[cluster.Object]:
@@ -355,22 +324,8 @@ class Manifests:
         return str(annotations.get(names.CERTIFICATE_IN) or self._model)
 
     def _own_secret(self, name: str, namespace: str) -> cluster.Object | None:
-        absence = _absence(cluster.SECRET, name)
-        if absence in self.absences:
-            return None
         found = self._cluster.get(cluster.SECRET, name, namespace)
-        if found is None:
-            self.absences.add(absence)
         return found if self.is_ours(found) else None
-
-
-def _absence(kind: cluster.Kind, name: str = "") -> str:
-    """Name what is remembered where there is nothing: of a kind, or a Secret."""
-    return f"{kind.api_version}/{kind.plural}{f'/{name}' if kind == cluster.SECRET else ''}"
-
-
-def _unserved(obj: cluster.Object) -> str:
-    return f"{obj['apiVersion']} {obj['kind']} is not served"
 
 
 def _component(obj: cluster.Object) -> str:

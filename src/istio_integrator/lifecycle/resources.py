@@ -71,17 +71,12 @@ class Resources:
         if not context.leader:
             return
         asked = self._asked
-        known, nothing = context.manifests.absences, f"{context.application}/resources"
-        if asked:
-            known.discard(nothing)
-        elif nothing in known:
-            return
         live = context.cluster.get(kind, context.application, context.model)
         applied = cluster.at(live, "metadata", "annotations").get(names.RESOURCES, "")
         wanted = requirements(context.config)
         if not asked and not applied:
-            known.add(nothing)
-        elif live is not None and (applied != asked or not _has(live, wanted)):
+            return
+        if live is not None and (applied != asked or not _has(live, wanted)):
             self._apply(live, wanted)
 
     def statuses(self) -> Iterable[ops.StatusBase]:

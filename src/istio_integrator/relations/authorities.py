@@ -9,17 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from integrator_contract import service
-from istio_integrator import later
 from istio_integrator.kube import documents
-from istio_integrator.relations import endpoints, observability
-
-if TYPE_CHECKING:
-    from istio_integrator.relations import certificates
-else:
-    certificates = later.module("istio_integrator.relations.certificates")
+from istio_integrator.relations import certificates, endpoints, observability
 
 ENDPOINT = "receive-ca-cert"
 VERSION = {"version": "1"}

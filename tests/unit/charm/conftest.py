@@ -1,8 +1,5 @@
 """What the charm's unit tests share."""
 
-import sys
-
-import ops
 import pytest
 from ops import testing
 
@@ -11,18 +8,6 @@ from tests import parsed_once
 from tests.unit.charm import charm_world, fake_cluster, ingress_world
 
 parsed_once.install()
-
-# Spans are a tenth of a hook's time, and few tests look at them.
-_TRACING, _SPANS = vars(ops)["tracing"], "ops_tracing._mock"
-vars(ops)["tracing"] = None
-sys.modules[_SPANS] = None  # pyright: ignore[reportArgumentType] - importing it fails then
-
-
-@pytest.fixture
-def traced(monkeypatch) -> None:
-    """Have hooks make spans, as they do where a collector is related."""
-    monkeypatch.setattr(ops, "tracing", _TRACING)
-    monkeypatch.delitem(sys.modules, _SPANS)
 
 
 @pytest.fixture

@@ -18,12 +18,6 @@ def test_every_module_of_checks_makes_one_known():
     assert {each.find.__module__ for each in checks.known().values()} == modules
 
 
-def test_modules_that_every_hook_imports_are_those_that_feed_the_status():
-    feeding = [each.find.__module__ for each in checks.known().values() if each.feeds_status]
-
-    assert sorted(feeding) == [f"{checks.__name__}.{name}" for name in checks.FEEDING]
-
-
 def test_each_check_has_a_place_of_its_own():
     places = [each.place for each in checks.known().values()]
 

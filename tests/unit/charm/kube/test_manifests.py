@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from integrator_contract import names
 from istio_integrator.ingress import certificate
-from istio_integrator.kube import absences, cluster, errors, manifests, templates
+from istio_integrator.kube import cluster, errors, manifests, templates
 
 TEMPLATE = """\
 apiVersion: v1
@@ -287,45 +287,6 @@ def test_only_what_may_lie_at_the_gateway_is_looked_for_outside_of_the_model(fak
         if kind.namespaced and kind.name not in everywhere:
             fake.forbidden.add(("list", kind.plural, ""))
     assert shipped.owned() == []
-
-
-@pytest.fixture
-def hook(fake, own, tmp_path):
-    """What each hook has, which remembers what the one before did not find."""
-    return lambda: manifests.Manifests(
-        fake.api(),
-        model="kubeflow",
-        application="istio-integrator",
-        known_absences=absences.Absences(tmp_path / ".absences"),
-    )
-
-
-def test_what_was_made_is_found_by_the_next_hook_where_there_had_been_nothing(hook):
-    first = hook()
-    assert first.owned_of(cluster.CONFIG_MAP) == []
-    first.absences.save()
-    hook().apply("thing", Values(binding=""))
-    (found,) = hook().owned_of(cluster.CONFIG_MAP)
-    assert found["metadata"]["name"] == "settings"
-
-
-def test_kind_that_is_remembered_not_to_be_served_is_told_before_anything_is_written(fake, hook):
-    first = hook()
-    first.absences.add("rbac.authorization.k8s.io/v1 ClusterRole is not served")
-    first.absences.save()
-    with pytest.raises(errors.KindAbsentError, match=r"^404: rbac.*/v1 ClusterRole is not"):
-        hook().apply("thing", Values())
-    assert fake.writes == []
-
-
-def test_secret_that_is_not_there_says_nothing_of_another(fake, hook):
-    labels = {names.OWNER: "kubeflow.istio-integrator"}
-    metadata = {"name": "there", "namespace": "kubeflow", "labels": labels}
-    fake.add({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
-    first = hook()
-    assert first.own(cluster.SECRET, "not-there") is None
-    first.absences.save()
-    assert hook().own(cluster.SECRET, "there")
 
 
 @pytest.mark.parametrize("code", [400, 422])
