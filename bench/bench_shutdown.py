@@ -8,10 +8,6 @@ is the CPU time of the reconciler's process per pod, which must not grow with th
 `--others` adds pods that do not concern it, and one change of each while the proxies are stopped.
 
 `--profile FILE` writes there instead where that time goes; `docs/pictures.py` draws it.
-
-`--traces 5` compares instead, in so many turns, a reconciler that sends traces with one that does
-not: all of the CPU time of its process, from the first finished pod to its end. `--rate 30` has so
-many pods finish each second, as on a busy cluster, instead of all at once.
 """
 
 from __future__ import annotations
@@ -21,7 +17,6 @@ import asyncio
 import json
 import os
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -34,19 +29,13 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "lib"), str(ROOT / "workload")]
 
 from testbed import command_line  # noqa: E402
-from tests import otlp  # noqa: E402
 
 NODES = 100
 FILLER = {f"filler-{number}": "x" * 200 for number in range(30)}
 
 
-async def simulate(count: int, others: int, rate: int) -> None:
-    """Serve that many pods, and a collector; change the others and finish them all at a line."""
-    with otlp.collecting() as collector:
-        await _simulate(count, others, rate, collector.url)
-
-
-async def _simulate(count: int, others: int, rate: int, collector: str) -> None:
+async def simulate(count: int, others: int) -> None:
+    """Serve that many pods; change the others and finish them all at a line."""
     from tests.unit.workload import fake_apiserver, pods  # noqa: PLC0415
 
     cluster = fake_apiserver.FakeApiserver()
@@ -57,18 +46,15 @@ async def _simulate(count: int, others: int, rate: int, collector: str) -> None:
             cluster.put("pods", injected(pods, number))
         for number in range(others):
             cluster.put("pods", unconcerned(pods, number))
-        print(client.server, collector, flush=True)
+        print(client.server, flush=True)
         await loop.run_in_executor(None, sys.stdin.readline)
         for number in range(others):
             cluster.put("pods", unconcerned(pods, number))
             if number % 50 == 0:
                 await asyncio.sleep(0)
-        began = loop.time()
         for number in range(count):
             cluster.set_state("bench", f"job-{number}", "main", pods.ended())
-            if rate:
-                await asyncio.sleep(began + (number + 1) / rate - loop.time())
-            elif number % 50 == 0:
+            if number % 50 == 0:
                 await asyncio.sleep(0)
         await loop.run_in_executor(None, sys.stdin.readline)
 
@@ -120,8 +106,8 @@ def unconcerned(pods: Any, number: int) -> dict[str, Any]:
     return pod
 
 
-def _arguments(what: str, count: int, others: int = 0, rate: int = 0) -> list[str]:
-    return [what, str(count), "--others", str(others), "--rate", str(rate)]
+def _arguments(what: str, count: int, others: int = 0) -> list[str]:
+    return [what, str(count), "--others", str(others)]
 
 
 def _megabytes() -> float:
@@ -129,13 +115,7 @@ def _megabytes() -> float:
     return pages * 4096 / 1e6
 
 
-async def measure(
-    count: int,
-    others: int = 0,
-    *,
-    rate: int = 0,
-    traced: bool = False,
-) -> dict[str, float]:
+async def measure(count: int, others: int = 0) -> dict[str, float]:
     """Run the reconciler against that many pods and return the figures."""
     import prometheus_client  # noqa: PLC0415
     from sidecar_lifecycle.shell import logs  # noqa: PLC0415
@@ -148,20 +128,19 @@ async def measure(
     run.tune_garbage_collection()
     figures = {"pods": count, "rss_idle_mb": _megabytes()}
     simulation = subprocess.Popen(  # noqa: ASYNC220 - before anything is measured
-        [sys.executable, __file__, *_arguments("--simulate", count, others, rate)],
+        [sys.executable, __file__, *_arguments("--simulate", count, others)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
     assert simulation.stdin is not None
     assert simulation.stdout is not None
-    server, collector = simulation.stdout.readline().split()
+    server = simulation.stdout.readline().strip()
     settings = options.Settings(
         model="bench",
         application="bench",
         unit="bench/0",
         listen="127.0.0.1:0",
-        traces_endpoint=collector if traced else "",
     )
     program = run.Program(
         Client(Access(server=server, token="t")),
@@ -188,7 +167,6 @@ async def measure(
     figures["rss_most_mb"] = max(most, _megabytes())
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    figures["cpu_to_end_s"] = time.process_time() - cpu
     simulation.stdin.close()
     simulation.wait()
     return figures
@@ -266,28 +244,6 @@ def profile(count: int, stacks: Path) -> None:
     stacks.write_text("".join(line for line, rest in within if rest and "<module>" not in rest))
 
 
-def compare(sizes: list[int], turns: int, rate: int) -> None:
-    """Print what traces cost, in turns with none."""
-    print("CPU s of the reconciler until its end, median (least-most), and MB at most")
-    for size in sizes:
-        found: dict[bool, list[dict[str, float]]] = {False: [], True: []}
-        for turn in range(2 * turns):
-            how = ["--traced"] if turn % 2 else []
-            command = [sys.executable, __file__, *_arguments("--one", size, rate=rate), *how]
-            output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
-            found[bool(how)].append(json.loads(output.splitlines()[-1]))
-        medians: list[float] = []
-        for traced, rounds in found.items():
-            cpu = sorted(each["cpu_to_end_s"] for each in rounds)
-            medians.append(statistics.median(cpu))
-            most = statistics.median(each["rss_most_mb"] for each in rounds)
-            print(
-                f"{size:>6} pods, {'traces' if traced else 'none':<6}"
-                f" {medians[-1]:7.3f} ({cpu[0]:.3f}-{cpu[-1]:.3f}) {most:6.0f} MB"
-            )
-        print(f"{size:>6} pods, ratio  {medians[1] / medians[0]:7.3f}", flush=True)
-
-
 def main() -> int:
     """Measure each size in a process of its own and print a table."""
     parser = command_line.parser(
@@ -296,26 +252,18 @@ def main() -> int:
     parser.add_argument("sizes", nargs="*", type=int, default=[100, 1000, 10000], metavar="PODS")
     parser.add_argument("--others", type=int, default=0, metavar="PODS", help="without a sidecar")
     parser.add_argument("--profile", type=Path, metavar="FILE", help="for stacks")
-    parser.add_argument("--traces", type=int, metavar="TURNS", help="what sending traces costs")
-    parser.add_argument("--rate", type=int, default=0, metavar="PODS", help="finish each second")
-    parser.add_argument("--traced", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--simulate", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.simulate:
-        asyncio.run(simulate(arguments.simulate, arguments.others, arguments.rate))
+        asyncio.run(simulate(arguments.simulate, arguments.others))
         return 0
     if arguments.profile:
         profile(arguments.sizes[0], arguments.profile.absolute())
         return 0
     if arguments.one:
-        figures = asyncio.run(
-            measure(arguments.one, arguments.others, rate=arguments.rate, traced=arguments.traced)
-        )
+        figures = asyncio.run(measure(arguments.one, arguments.others))
         print(json.dumps(figures))
-        return 0
-    if arguments.traces:
-        compare(arguments.sizes, arguments.traces, arguments.rate)
         return 0
     print("A simulated cluster: CPU time and memory of the reconciler's process")
     print("  pods   stops/core·s   CPU ms/pod   wall s   idle MB   watching MB   most MB")

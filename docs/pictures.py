@@ -89,7 +89,7 @@ def main() -> int:
         "python docs/pictures.py --name default --report build/demo-today/index.html",
         "python docs/pictures.py --panels build/e2e/dashboard.json build/bench/pods.json",
         "python docs/pictures.py --page build/docs/how-to/symptoms.html",
-        "python docs/pictures.py --trace build/e2e/trace-stop.json build/e2e/trace-hook.json",
+        "python docs/pictures.py --trace build/e2e/trace-hook.json",
         "python docs/pictures.py --profile build/bench/shutdown.txt",
     )
     parser.add_argument("--name", help="a running testbed; `default` if nothing is given")

@@ -22,7 +22,7 @@ from istio_integrator.kube import cluster, errors, fences, manifests, snapshot
 from istio_integrator.lifecycle import workload
 from istio_integrator.membership import model_namespace
 from istio_integrator.mesh import discovery, installation
-from istio_integrator.relations import authorities, endpoints, kubeflow, mesh_facts, observability
+from istio_integrator.relations import endpoints, kubeflow, mesh_facts
 
 logger = logging.getLogger(__name__)
 # Each request would be a dozen lines of `juju debug-log`, each a process in the hook's path.
@@ -43,9 +43,7 @@ class IstioIntegrator(ops.CharmBase):
         super().__init__(framework)
         fences.forget()
         self.tracing = ops_tracing.Tracing(
-            self,
-            tracing_relation_name=observability.TRACING,
-            ca_relation_name=authorities.ENDPOINT,
+            self, tracing_relation_name="tracing", ca_relation_name="receive-ca-cert"
         )
         self._statuses: list[ops.StatusBase] = []
         self._problems: list[charm_facts.Problem] = []
@@ -258,7 +256,6 @@ class IstioIntegrator(ops.CharmBase):
             controller=parts.Controller.read(os.environ.get("JUJU_API_ADDRESSES", "")),
             cluster_domain=parts.cluster_domain(_RESOLVER.read_text()),
             exposes=self._exposes,
-            collector=authorities.collector(self._related),
         )
 
 

@@ -22,9 +22,6 @@ DRAINED_AFTER = 60.0
 """Seconds until connections from before a change of the gateway's filters have ended (Istio's
 default is 45): they would be served our routes without our guard. The charm opens then, and the
 workload tells it that the time has come."""
-LONGEST_AUTHORITIES = 1 << 18
-"""Characters of the authorities' certificates that traces are sent by; all public ones together
-have some 200,000."""
 
 _T = TypeVar("_T")
 
@@ -219,15 +216,6 @@ class Options(Rules, Eligibility):
     )
     charm_facts_file: str = _option(
         "", "in which the charm writes what it knows, served with the metrics", "FILE"
-    )
-    traces_endpoint: str = _option(
-        "", "that takes OpenTelemetry traces by HTTP; empty: none are sent", "URL"
-    )
-    traces_authorities_file: str = _option(
-        "",
-        "with certificates of authorities, as PEM, that may have signed the collector's, beside"
-        " those that the system knows; read again before traces are sent",
-        "FILE",
     )
 
 

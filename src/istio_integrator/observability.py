@@ -12,7 +12,7 @@ from istio_integrator import parts
 from istio_integrator.admission import webhook
 from istio_integrator.kube import cluster, errors
 from istio_integrator.lifecycle import layer, workload
-from istio_integrator.relations import authorities, endpoints, observability
+from istio_integrator.relations import endpoints, observability
 
 logger = logging.getLogger(__name__)
 
@@ -59,27 +59,14 @@ class Observability:
         if self._related.is_related(observability.GRAFANA):
             bag = {"dashboards": json.dumps(observability.dashboards(self._topology))}
             self._related.write(observability.GRAFANA, bag)
-        self._related.write(observability.TRACING, observability.TRACES_WANTED)
-        if self._scope.collector.is_behind_tls:
-            self._related.write(authorities.ENDPOINT, authorities.VERSION)
         if self._related.is_related(observability.METRICS):
             self._related.write(observability.METRICS, self._scraping())
 
     def statuses(self) -> Iterable[ops.StatusBase]:
-        """Name those of Loki and Tempo that say nothing that can be understood."""
+        """Name the units of Loki whose URL can't be used."""
         if self._lost:
             names = ", ".join(self._lost)
             yield ops.BlockedStatus(f"logging: {names} sends no URL that logs can be pushed to")
-        for bag in self._related.bags(observability.TRACING):
-            if bag.content.get("receivers") and not observability.traces_url(bag.content):
-                yield ops.BlockedStatus(
-                    f"tracing: {bag.application} sends no URL that takes otlp_http"
-                )
-        for application in self._scope.collector.odd:
-            yield ops.BlockedStatus(
-                f"receive-ca-cert: {application} sends what is no certificate, or more than"
-                f" {authorities.LONGEST} characters of them"
-            )
 
     def _scraping(self) -> dict[str, str]:
         return {

@@ -13,7 +13,6 @@ from integrator_contract import names, namespaces, pods
 from istio_integrator.config import config
 from istio_integrator.kube import cluster, manifests
 from istio_integrator.mesh import installation
-from istio_integrator.relations import authorities
 
 
 class Part(Protocol):
@@ -105,8 +104,6 @@ class Context:
     """What takes the model's pods into the mesh, once this event is dealt with."""
     exposes: bool = False
     """Whether an application wants the model to be reached from outside."""
-    collector: authorities.Collector = authorities.NOBODY
-    """Who takes traces."""
 
     @property
     def served(self) -> namespaces.Served:

@@ -13,7 +13,6 @@ PROGRAM = "/usr/bin/sidecar-lifecycle"
 LEVEL_FILE = "/tmp/sidecar-lifecycle.log-level"  # noqa: S108  the container's own, writable by all
 """The workload reads it again and again: another level is no reason to restart it."""
 FACTS_FILE = "/tmp/sidecar-lifecycle.charm-facts.json"  # noqa: S108  as above
-AUTHORITIES_FILE = "/tmp/sidecar-lifecycle.traces-authorities.pem"  # noqa: S108  as above
 
 _LONGEST_PORT = 5
 
@@ -96,6 +95,4 @@ def _options(context: parts.Context, *, joined: bool) -> service.Options:
         listen=f":{layer.PORT}",
         log_level_file=LEVEL_FILE,
         charm_facts_file=FACTS_FILE,
-        traces_endpoint=context.collector.url,
-        traces_authorities_file=AUTHORITIES_FILE if context.collector.authorities else "",
     )

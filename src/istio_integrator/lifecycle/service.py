@@ -158,8 +158,6 @@ class Lifecycle:
             self._container.push(
                 command_line.LEVEL_FILE, self._context.config.log_level, make_dirs=True
             )
-            if authorities := self._context.collector.authorities:
-                self._container.push(command_line.AUTHORITIES_FILE, authorities, make_dirs=True)
             self._container.add_layer(layer.SERVICE, layer.pebble_layer(argv), combine=True)
             self._container.replan()
         except (ops.pebble.Error, TimeoutError) as error:

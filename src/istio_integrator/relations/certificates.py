@@ -106,15 +106,6 @@ def life(certificate: str) -> tuple[datetime.datetime, datetime.datetime] | None
     return loaded.not_valid_before_utc, loaded.not_valid_after_utc
 
 
-def bundled(text: str) -> list[str]:
-    """Read the certificates in a text, as PEM with nothing else in it; none where one is none."""
-    try:
-        loaded = x509.load_pem_x509_certificates(text.encode())
-    except _UNREADABLE:
-        return []
-    return [one.public_bytes(serialization.Encoding.PEM).decode() for one in loaded]
-
-
 def fits(certificate: str, key: str) -> bool:
     """Tell whether a certificate is for a key."""
     try:

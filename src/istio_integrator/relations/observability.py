@@ -1,8 +1,7 @@
-"""The wire formats of the Canonical Observability Stack: Prometheus, Grafana, Loki and Tempo.
+"""The wire formats of the Canonical Observability Stack: Prometheus, Grafana and Loki.
 
 They are those of the charm libraries prometheus_k8s.v0.prometheus_scrape,
-grafana_k8s.v0.grafana_dashboard, loki_k8s.v1.loki_push_api and tempo_coordinator_k8s.v0.tracing,
-which live on Charmhub only.
+grafana_k8s.v0.grafana_dashboard and loki_k8s.v1.loki_push_api, which live on Charmhub only.
 """
 
 from __future__ import annotations
@@ -22,13 +21,9 @@ import ops
 import yaml
 
 from istio_integrator.kube import cluster, documents
-from istio_integrator.relations import endpoints
 
 METRICS = "metrics-endpoint"
 GRAFANA = "grafana-dashboard"
-TRACING = "tracing"
-TRACES_WANTED = {"receivers": json.dumps(["otlp_http"])}
-"""What the requirer of traces' interface asks for."""
 
 _HERE = pathlib.Path(__file__).parents[2]
 DASHBOARDS = _HERE / "grafana_dashboards"
@@ -202,24 +197,6 @@ def push_url(bag: Mapping[str, str]) -> str:
     except ValueError:
         return ""
     return _url(cluster.at(endpoint, "endpoint").get("url"))
-
-
-def traces_url(bag: Mapping[str, str]) -> str:
-    """Read where an application takes traces by OTLP over HTTP; empty where it does not say."""
-    try:
-        said = {"receivers": documents.read_json(bag.get("receivers", "[]"))}
-    except ValueError:
-        return ""
-    for receiver in cluster.parts(said, "receivers"):
-        if cluster.at(receiver, "protocol").get("name") == "otlp_http":
-            url = _url(receiver.get("url"))
-            return url and f"{url.rstrip('/')}/v1/traces"
-    return ""
-
-
-def traces_endpoint(related: endpoints.Relations) -> str:
-    """Return where the application that is related takes traces; empty where none does."""
-    return next((traces_url(bag.content) for bag in related.bags(TRACING)), "")
 
 
 def _url(value: object) -> str:

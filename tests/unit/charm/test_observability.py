@@ -2,12 +2,10 @@
 
 import base64
 import dataclasses
-import itertools
 import json
 import lzma
 import pathlib
 import re
-import shlex
 
 import ops
 import pytest
@@ -259,58 +257,3 @@ def test_changes_lead_to_what_is_wanted(present, wanted):
     assert "foreign" not in changes
     later = {name: ops.pebble.LogTarget(name, target) for name, target in after.items()}
     assert observability.changed_targets(later, wanted) == {}
-
-
-def tempo(*receivers: object) -> testing.Relation:
-    bag = {"receivers": json.dumps(receivers)} if receivers else {}
-    return testing.Relation("tracing", remote_app_name="tempo", remote_app_data=bag)
-
-
-def otlp(url: object, name: str = "otlp_http") -> dict:
-    return {"protocol": {"name": name, "type": "http"}, "url": url}
-
-
-def traced_to(out: testing.State) -> str:
-    command = shlex.split(out.get_container("lifecycle").plan.services["lifecycle"].command)
-    return dict(itertools.pairwise(command))["--traces-endpoint"]
-
-
-def test_workload_sends_traces_where_the_related_application_takes_them():
-    relation = tempo(otlp("tempo:4317", "otlp_grpc"), otlp("https://tempo:4318/"))
-    out = run(relation)
-    assert out.get_relation(relation.id).local_app_data["receivers"] == '["otlp_http"]'
-    assert traced_to(out) == "https://tempo:4318/v1/traces"
-    assert traced_to(run(relation, leader=False)) == "https://tempo:4318/v1/traces"
-
-
-def test_without_the_relation_nothing_is_traced():
-    assert traced_to(run()) == ""
-
-
-def test_before_tempo_has_answered_nothing_is_traced_and_nothing_complained_of():
-    out = run(tempo())
-    assert traced_to(out) == ""
-    assert "tracing" not in out.unit_status.message
-
-
-@pytest.mark.parametrize(
-    "receivers",
-    [
-        [otlp("ftp://tempo")],
-        [otlp("HTTP://tempo:4318")],
-        [otlp(3)],
-        [otlp("http://tempo:99999")],
-        [otlp("http://tempo:4318 --listen=x")],
-        [otlp("http://tempo:4317", "otlp_grpc")],
-        ["nonsense", {"protocol": "otlp_http"}],
-    ],
-)
-def test_address_for_traces_that_is_none_is_named_and_not_used(receivers):
-    out = run(tempo(*receivers))
-    assert traced_to(out) == ""
-    assert "tracing: tempo sends no URL that takes otlp_http" in out.unit_status.message
-
-
-def test_what_is_no_json_is_no_address_for_traces():
-    assert observability.traces_url({"receivers": "["}) == ""
-    assert observability.traces_url({"receivers": "3"}) == ""

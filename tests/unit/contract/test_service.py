@@ -34,7 +34,6 @@ OPTIONS = st.builds(
     listen=st.just("0.0.0.0:1"),
     log_level_file=st.just("/x"),
     charm_facts_file=st.just("/y"),
-    traces_endpoint=st.sampled_from(["", "http://tempo:4318/v1/traces"]),
 )
 
 

@@ -42,8 +42,6 @@ def test_command_line_of_a_member(fake):
         "--listen": ":8080",
         "--log-level-file": "/tmp/sidecar-lifecycle.log-level",
         "--charm-facts-file": "/tmp/sidecar-lifecycle.charm-facts.json",
-        "--traces-endpoint": "",
-        "--traces-authorities-file": "",
     }
 
 

@@ -18,7 +18,7 @@ import prometheus_client
 import structlog
 
 from integrator_contract import answers, names, schema, service
-from sidecar_lifecycle.shell import charm_facts, logs, metrics, traces
+from sidecar_lifecycle.shell import charm_facts, logs, metrics
 from sidecar_lifecycle.shell import settings as options
 from sidecar_lifecycle.shell.admission import settings as admission_settings
 from sidecar_lifecycle.shell.convergence import controller as convergence
@@ -34,8 +34,6 @@ log = structlog.get_logger(__name__)
 
 SAMPLE = 5.0
 """Seconds between samples of gauges that only a look can tell."""
-FLUSH = 0.5
-"""Seconds that the last traces get: what is to be drained takes most of Pebble's five."""
 
 
 def add_parser(subparsers: command.Subparsers) -> None:
@@ -145,15 +143,7 @@ class Program:
         )
         self.notifier = notices.Notifier()
         self.recorder = events.Recorder(connection, instance=settings.unit)
-        about = {"juju_model": settings.model, "juju_application": application}
-        self.traces = traces.Traces(
-            settings.traces_endpoint,
-            {**about, "juju_unit": settings.unit},
-            authorities=settings.traces_authorities_file,
-        )
-        self.shutdown = shutdown.Controller(
-            connection, settings, self.leadership, self.recorder, tracing=self.traces
-        )
+        self.shutdown = shutdown.Controller(connection, settings, self.leadership, self.recorder)
 
     def ready(self) -> Mapping[str, bool]:
         """Return the conditions of readiness."""
@@ -177,7 +167,6 @@ class Program:
                     election.cancel()
                     await asyncio.gather(election, return_exceptions=True)
         finally:
-            await self.traces.close(FLUSH)
             await self.client.close()
 
     def _parts(self) -> dict[str, Coroutine[Any, Any, None]]:

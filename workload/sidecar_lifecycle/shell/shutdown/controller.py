@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from integrator_contract.reasons import Reason
 from sidecar_lifecycle.decide import finished
 from sidecar_lifecycle.model import types
-from sidecar_lifecycle.shell import metrics, traces
+from sidecar_lifecycle.shell import metrics
 from sidecar_lifecycle.shell.kube import client, events, lease, watch
 from sidecar_lifecycle.shell.kube.fence import Fence
 from sidecar_lifecycle.shell.settings import Settings
@@ -34,7 +34,6 @@ class Controller:
         *,
         stopper: stop.Stopper | None = None,
         limits: slots.Limits | None = None,
-        tracing: traces.Traces | None = None,
     ) -> None:
         self._settings = settings
         self._leadership = leadership
@@ -54,7 +53,6 @@ class Controller:
             decide=self.decide,
             consider=self._consider,
             limits=limits,
-            tracing=tracing,
         )
         self._doubts = doubts.Doubts(
             lambda tracked: self._for_each([self.view.again(tracked)], self._consider)

@@ -7,7 +7,6 @@ timer; a task exists for as long as a request is under way.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import datetime
 import functools
@@ -18,7 +17,7 @@ import structlog
 from sidecar_lifecycle.decide import finished, payload, stopping
 from sidecar_lifecycle.decide.stopping import Action, Event, State
 from sidecar_lifecycle.model import types
-from sidecar_lifecycle.shell import metrics, traces
+from sidecar_lifecycle.shell import metrics
 from sidecar_lifecycle.shell.kube.backoff import Backoff
 from sidecar_lifecycle.shell.kube.fence import Fence
 
@@ -52,10 +51,6 @@ _RESULTS = {
 }
 
 
-_MILESTONES = {Event.NEEDED: "decided", Event.OVER: "gone"}
-"""What an event is called in traces, where its own word says less to people."""
-
-
 class Stops:
     """Does what the machine says, for each pod whose proxy is to be stopped."""
 
@@ -68,7 +63,6 @@ class Stops:
         decide: Callable[[types.Pod], finished.Decision],
         consider: Callable[[Tracked], None],
         limits: slots.Limits | None = None,
-        tracing: traces.Traces | None = None,
     ) -> None:
         """Stop proxies.
 
@@ -79,14 +73,12 @@ class Stops:
             decide: the rules, for the pod as it is right before sending.
             consider: called with a pod whose stop ended while it may be needed anew.
             limits: how many requests may be under way.
-            tracing: takes the milestones of each stop.
         """
         self._stopper = stopper
         self._reporter = reporter
         self._fence = fence
         self._decide = decide
         self._consider = consider
-        self._traces = tracing or traces.Traces("", {})
         limits = limits or slots.Limits()
         self._first = slots.Lane[Need](limits.first, self._placed)
         self._retries = slots.Lane[Need](limits.retries, self._placed)
@@ -111,10 +103,6 @@ class Stops:
         if tracked.need is not None:
             return
         need = tracked.need = Need(tracked, asyncio.get_running_loop().time())
-        if self._traces.are_sent:
-            pod, decision = tracked.pod, tracked.decision
-            with contextlib.suppress(ValueError):
-                need.trace = self._traces.begin(_about(pod, decision), _payload_end(pod, decision))
         metrics.PENDING.inc()
         log.info(
             "stopping proxy",
@@ -158,18 +146,9 @@ class Stops:
         if need.timer is not None:
             need.timer.cancel()
             need.timer = None
-        if need.trace is not None and row.after is not row.state:
-            self._trace(need, event, row.after)
         need.state = row.after
         for action in row.actions:
             self._acts[action](need)
-
-    def _trace(self, need: Need, event: Event, after: State) -> None:
-        outcome = need.outcome if event is Event.FAILED else None
-        attributes = {"result": outcome.result} if outcome is not None else {}
-        self._traces.reached(need.trace, _MILESTONES.get(event, event), **attributes)
-        if after is State.WATCHED:
-            self._traces.end("stop proxy", need.trace, tries=need.tries)
 
     def _after(self, seconds: float, need: Need) -> None:
         loop = asyncio.get_running_loop()
@@ -213,7 +192,6 @@ class Stops:
     ) -> stop.Outcome:
         def on_sent() -> None:
             need.tracked.sent = (decision, way)
-            self._traces.reached(need.trace, "connected", transport=way)
 
         with metrics.IN_FLIGHT.track_inprogress(), self._fence.around("stop", pod):
             return await self._stopper.stop(pod, decision, way, self._decide, on_sent)
@@ -305,13 +283,3 @@ class Stops:
 def _payload_end(pod: types.Pod, decision: finished.Decision) -> datetime.datetime | None:
     ended = payload.last_end(pod, decision.containers)
     return datetime.datetime.fromisoformat(ended) if ended else None
-
-
-def _about(pod: types.Pod, decision: finished.Decision) -> traces.Attributes:
-    return {
-        "k8s.namespace.name": pod.metadata.namespace or "",
-        "k8s.pod.name": pod.metadata.name,
-        "k8s.pod.uid": pod.metadata.uid,
-        "k8s.node.name": pod.spec.nodeName or "",
-        "reason": decision.reason,
-    }

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sidecar_lifecycle.decide import finished
 from sidecar_lifecycle.decide.stopping import State
 from sidecar_lifecycle.model import types
-from sidecar_lifecycle.shell import metrics, traces
+from sidecar_lifecycle.shell import metrics
 
 from .slots import Lane, Place
 from .stop import Outcome, Transport
@@ -61,7 +61,6 @@ class Need:
     """The try under way."""
     outcome: Outcome | None = None
     """Of the last try."""
-    trace: traces.Trace | None = None
     timer: asyncio.TimerHandle | None = None
     """Ends what the state waits for."""
 
