@@ -10,7 +10,6 @@ payload's end to the Job Complete, by kind of sidecar, and where that time goes.
   bench_shutdown_node.py --sweep 1,2,4,8,30      ours with so many in flight per node, too
   bench_shutdown_node.py --busy 2                beside two programs that never stop computing
   bench_shutdown_node.py --no-compare --felt 8   part 2 alone, eight Jobs of each kind
-  bench_shutdown_node.py --full                  neither: the charm's unit on a node that is full
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / each) for each in (".", "lib", "workload", "bench")]
 
-import full_node  # noqa: E402
 import rounds  # noqa: E402
 from process import Process  # noqa: E402
 
@@ -233,16 +231,6 @@ async def measure(arguments: argparse.Namespace, testbed: Any, image: str) -> No
             await feel(bench, Candidate("ours", ours), arguments.felt, arguments.counts[0])
 
 
-async def measure_full(testbed: Any) -> None:
-    """Deploy the charm and measure it beside pods that burn CPU."""
-    from testbed import kubernetes  # noqa: PLC0415
-    from testbed.kit import clusters  # noqa: PLC0415
-
-    charms = await asyncio.to_thread(clusters.charms, clusters.KINDS["tomorrow"], testbed)
-    async with kubernetes.Api.from_kubeconfig(testbed.kubeconfig) as api:
-        await full_node.measure(testbed, api, charms)
-
-
 def main() -> int:
     """Measure on a testbed."""
     parser = command_line.parser(
@@ -262,7 +250,6 @@ def main() -> int:
     parser.add_argument(
         "--busy", type=int, default=0, metavar="PROGRAMS", help="that compute meanwhile"
     )
-    parser.add_argument("--full", action="store_true", help="the charm's unit on a full node")
     parser.add_argument("--reconciler", metavar="KUBECONFIG", help=argparse.SUPPRESS)
     parser.add_argument("--per-node", type=int, default=0, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -278,12 +265,9 @@ def main() -> int:
     try:
         testbed.up(testbed.options if arguments.name else cluster.Options(classic_sidecars=True))
         with limits.many_sidecars():
-            if arguments.full:
-                asyncio.run(measure_full(testbed))
-            else:
-                image = testbed.load_images(["app"])["app"]
-                with neighbours(arguments.busy):
-                    asyncio.run(measure(arguments, testbed, image))
+            image = testbed.load_images(["app"])["app"]
+            with neighbours(arguments.busy):
+                asyncio.run(measure(arguments, testbed, image))
     finally:
         if not arguments.name:
             testbed.down()

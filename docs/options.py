@@ -52,8 +52,6 @@ _ALSO = {
     "gateway-cpu": f"{_GATEWAY}: one after the other is replaced",
     "gateway-memory": f"{_GATEWAY}: one after the other is replaced",
     "gateway-memory-limit": f"{_GATEWAY}: one after the other is replaced",
-    "cpu": "this application's own: one unit after the other is replaced",
-    "memory": "this application's own: one unit after the other is replaced",
     "authorization": "the model's pods: their sidecars answer other callers; none restarts",
     "mtls": "the model's pods: their sidecars answer other callers; none restarts",
     "mtls-exceptions": "the model's pods: their sidecars answer other callers; none restarts",

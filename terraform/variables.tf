@@ -66,7 +66,6 @@ variable "config" {
     condition = alltrue([for name in keys(var.config) : contains([
       "authorization",
       "convergence-max-unavailable",
-      "cpu",
       "delete-broken-pods",
       "excluded-outbound-ports",
       "excluded-pods",
@@ -89,7 +88,6 @@ variable "config" {
       "istiod-namespace",
       "job-sidecars",
       "log-level",
-      "memory",
       "mesh-membership",
       "mesh-mode",
       "mtls",

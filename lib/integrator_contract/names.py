@@ -44,9 +44,6 @@ ANNOTATED_BY = f"{PREFIX}annotated-by"
 ANNOTATIONS = f"{PREFIX}annotations"
 """On the gateway's Service: by whom it was annotated, with what, and what was there before."""
 
-RESOURCES = f"{PREFIX}resources"
-"""On the application's StatefulSet: what the options `cpu` and `memory` said."""
-
 # What is found on dry-run pods.
 PROBE = f"{PREFIX}probe"
 """The webhook annotates this dry-run pod with the revision of its settings."""

@@ -10,7 +10,7 @@ from istio_integrator import diagnosis, observability, parts
 from istio_integrator.admission import admission
 from istio_integrator.ingress import exposure
 from istio_integrator.kube import snapshot
-from istio_integrator.lifecycle import resources, service, workload
+from istio_integrator.lifecycle import service, workload
 from istio_integrator.membership import claims, model_namespace
 from istio_integrator.mesh import discovery
 from istio_integrator.relations import endpoints
@@ -52,7 +52,6 @@ class Parts:
         self.mutual_tls = mutual_tls.MutualTls(context, seen, self._uninjected)
         self.concerns = diagnosis.Concerns(facts)
         self.observability = observability.Observability.of(charm, context, related)
-        self.resources = resources.Resources(context)
 
     @property
     def reconciled(self) -> tuple[parts.Part, ...]:
@@ -60,8 +59,7 @@ class Parts:
 
         New pods are prepared before the namespace joins, and the workload hears of the
         membership that was decided. A model in ambient mode is there before what prepared its
-        sidecars goes. A gateway may call an application before it is led there. Last is what can
-        have our own pod replaced.
+        sidecars goes. A gateway may call an application before it is led there.
         """
         places: tuple[parts.Part, ...] = (self.admission, self.membership)
         if self.context.data_plane == "ambient":
@@ -75,7 +73,6 @@ class Parts:
             self.mutual_tls,
             self.concerns,
             self.observability,
-            self.resources,
         )
 
     @property

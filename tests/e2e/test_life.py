@@ -166,34 +166,6 @@ async def test_option_that_is_changed_runs_no_hook_but_config_changed(world):
 
 
 @pytest.mark.cluster("today")
-async def test_units_get_what_the_options_let_them_use_and_go_on(world):
-    await world.deploy()
-    await world.active()
-    first = (await world.pod())["metadata"]["uid"]
-    await world.juju.set(juju.APPLICATION, cpu="1", memory="512Mi")
-
-    async def is_limited():
-        pod = await world.pod()
-        found = {each["name"]: each["resources"] for each in pod["spec"]["containers"]}
-        limits = found["lifecycle"].get("limits", {})
-        return limits == {"cpu": "1", "memory": "512Mi"} and pod["metadata"]["uid"] != first
-
-    await observer.eventually(is_limited, 120, "a pod with limits")
-    await world.active()
-    assert await world.one_acts(1) == 0
-    limited = (await world.pod())["metadata"]["uid"]
-    await world.juju.set(juju.APPLICATION, cpu="", memory="")
-
-    async def is_free():
-        pod = await world.pod()
-        return pod and pod["metadata"]["uid"] not in (first, limited)
-
-    await observer.eventually(is_free, 120, "a pod without")
-    await world.active()
-    await world.no_surprises()
-
-
-@pytest.mark.cluster("today")
 async def test_removal_when_istiod_has_gone_before_leaves_nothing(world, api):
     await world.deploy()
     await world.active()

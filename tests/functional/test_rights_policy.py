@@ -193,7 +193,6 @@ FORBIDDEN: dict[str, Callable[[World], None]] = {
     "what its own pods have of the host": patches(
         "apps/v1/StatefulSet", APP, {"spec": {"template": {"spec": {"hostNetwork": True}}}}
     ),
-    "how many pods it has": patches("apps/v1/StatefulSet", APP, {"spec": {"replicas": 3}}),
     "a ClusterRoleBinding": creates(
         lambda w: made(
             f"{RBAC}/ClusterRoleBinding",

@@ -23,10 +23,6 @@ _HOST = re.compile(
 _ANNOTATION = re.compile(
     r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 )
-_LEAST_CPU = "50m"
-"""A tenth of a second in each two: with less, the checks of the workload would not be answered."""
-_LEAST_MEMORY = "128Mi"
-"""Twice what the workload takes with few pods, and a program that `exec` runs beside it."""
 _LONGEST_SHOWN = 80
 """Characters of an option's value that a problem quotes."""
 _MOST_NAMESPACES = 32
@@ -55,10 +51,6 @@ def _items(value: Any) -> Any:
 
 def _parsed(parse: Callable[[str], Any]) -> Callable[[Any], Any]:
     return lambda value: parse(value) if isinstance(value, str) else value
-
-
-def _unless_empty(read: Callable[..., str], least: str) -> Callable[[str], str]:
-    return lambda value: read(value, least=least) if value.strip() else ""
 
 
 def _container_names(values: tuple[str, ...]) -> tuple[str, ...]:
@@ -153,10 +145,6 @@ GatewayName = Annotated[str, pydantic.AfterValidator(_namespaced_name)]
 GatewaySelector = Annotated[str, pydantic.AfterValidator(_equality_selector)]
 Cpu = Annotated[str, pydantic.AfterValidator(quantities.cpu)]
 Memory = Annotated[str, pydantic.AfterValidator(quantities.memory)]
-OwnCpu = Annotated[str, pydantic.AfterValidator(_unless_empty(quantities.cpu, _LEAST_CPU))]
-OwnMemory = Annotated[
-    str, pydantic.AfterValidator(_unless_empty(quantities.memory, _LEAST_MEMORY))
-]
 Hosts = Annotated[
     tuple[str, ...],
     pydantic.BeforeValidator(_items),
@@ -239,9 +227,6 @@ class Config(pydantic.BaseModel):
     """Who may call the model's pods without a certificate of the mesh."""
     mtls_exceptions: PlainPorts = ()
     """What everybody may call in plain text with `strict`."""
-    cpu: OwnCpu = ""
-    """The most that the workload of a unit may use; empty: as Juju has it."""
-    memory: OwnMemory = ""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @pydantic.model_validator(mode="after")

@@ -18,7 +18,6 @@ RECONCILED = [
     "MutualTls",
     "Concerns",
     "Observability",
-    "Resources",
 ]
 REMOVED = [
     "Lifecycle.stop_convergence",

@@ -36,7 +36,6 @@ def own_names() -> set[str]:
         *(owners.object_name(APP, suffix) for suffix in (*made, *kept)),
         gateway.NAME,
         f"{MODEL}-{APP}",
-        APP,
         MODEL,
     }
 

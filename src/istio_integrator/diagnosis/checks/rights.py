@@ -26,7 +26,6 @@ OPTIONAL: Mapping[str, Callable[[config.Config], bool]] = {
     "-httproutes": lambda options: options.routing == "gateway-api",
     "-authorization": lambda options: options.authorization != "off",
     "-mtls": lambda options: options.mtls == "strict",
-    "-resources": lambda options: bool(options.cpu or options.memory),
 }
 """The ends of the names of roles that may be left out, each with the options that need it."""
 
