@@ -51,7 +51,6 @@ _ALSO = {
     "gateway-replicas": f"{_GATEWAY}: their number; no other pod restarts",
     "gateway-cpu": f"{_GATEWAY}: one after the other is replaced",
     "gateway-memory": f"{_GATEWAY}: one after the other is replaced",
-    "gateway-memory-limit": f"{_GATEWAY}: one after the other is replaced",
     "authorization": "the model's pods: their sidecars answer other callers; none restarts",
     "mtls": "the model's pods: their sidecars answer other callers; none restarts",
     "mtls-exceptions": "the model's pods: their sidecars answer other callers; none restarts",

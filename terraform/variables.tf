@@ -72,7 +72,6 @@ variable "config" {
       "gateway",
       "gateway-cpu",
       "gateway-memory",
-      "gateway-memory-limit",
       "gateway-replicas",
       "gateway-selector",
       "gateway-service",

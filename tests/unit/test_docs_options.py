@@ -17,7 +17,6 @@ NEEDS = {
     "included-pods": {"mesh-membership": "selected"},
     "mesh-membership": {"included-pods": "app=web"},
     "gateway-service-annotations": {"gateway-service": "istio-ingress/gateway"},
-    "gateway-memory": {"gateway-memory-limit": "64Gi"},
 }
 """What an example stands beside."""
 

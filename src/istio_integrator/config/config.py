@@ -204,12 +204,11 @@ class Config(pydantic.BaseModel):
     gateway_service_annotations: Annotations = pydantic.Field(default_factory=dict[str, str])
     """What the operator wants on that Service."""
     gateway_workload: bool = False
-    """Whether the model has a gateway workload of its own; the next five are that one's."""
+    """Whether the model has a gateway workload of its own; the next four are that one's."""
     gateway_replicas: Annotated[int, pydantic.Field(ge=1, le=100)] = 2
     gateway_service_type: Literal["LoadBalancer", "NodePort", "ClusterIP"] = "LoadBalancer"
     gateway_cpu: Cpu = "100m"
     gateway_memory: Memory = "128Mi"
-    gateway_memory_limit: Memory = "1Gi"
     routing: Literal["virtualservice", "gateway-api"] = "virtualservice"
     """What the routes are made as, and for which kind of Gateway."""
     hosts: Hosts = ()
@@ -234,13 +233,6 @@ class Config(pydantic.BaseModel):
         named = self.gateway_service or self.gateway_workload
         if self.gateway_service_annotations and not named:
             raise ValueError("gateway-service-annotations: name the Service in gateway-service")
-        return self
-
-    @pydantic.model_validator(mode="after")
-    def _memory_is_within_its_limit(self) -> Self:
-        asked, limit = self.gateway_memory, self.gateway_memory_limit
-        if quantities.size(asked) > quantities.size(limit):
-            raise ValueError(f"gateway-memory: {asked} is more than gateway-memory-limit={limit}")
         return self
 
     @pydantic.model_validator(mode="after")

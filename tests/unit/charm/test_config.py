@@ -62,12 +62,6 @@ WRONG = [
     ),
     pytest.param({"gateway-cpu": "1.5m"}, "gateway-cpu='1.5m': write it such as 500m", id="cpu"),
     pytest.param({"gateway-memory": "128"}, "gateway-memory='128': write it", id="memory"),
-    pytest.param({"gateway-memory-limit": "1GB"}, "gateway-memory-limit='1GB': ", id="limit of"),
-    pytest.param(
-        {"gateway-memory": "2Gi"},
-        "gateway-memory: 2Gi is more than gateway-memory-limit=1Gi",
-        id="more than the limit",
-    ),
 ]
 
 

@@ -32,10 +32,7 @@ def resources(world):
 
 def test_gateway_has_istios_own_defaults_and_two_pods_of_which_one_may_go(world):
     world.run()
-    assert resources(world) == {
-        "requests": {"cpu": "100m", "memory": "128Mi"},
-        "limits": {"memory": "1Gi"},
-    }
+    assert resources(world) == {"requests": {"cpu": "100m", "memory": "128Mi"}}
     assert find(world, "Deployment")["spec"]["replicas"] == 2
     assert find(world, "Service")["spec"]["type"] == "LoadBalancer"
     assert find(world, "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
@@ -45,17 +42,13 @@ def test_options_are_what_the_objects_say(world):
     world.config |= {
         "gateway_replicas": 3,
         "gateway_service_type": "ClusterIP",
-        "gateway_cpu": "0.25",
+        "gateway_cpu": "250m",
         "gateway_memory": "1024Mi",
-        "gateway_memory_limit": "2Gi",
     }
     world.run()
     assert find(world, "Deployment")["spec"]["replicas"] == 3
     assert find(world, "Service")["spec"]["type"] == "ClusterIP"
-    assert resources(world) == {
-        "requests": {"cpu": "250m", "memory": "1Gi"},
-        "limits": {"memory": "2Gi"},
-    }
+    assert resources(world) == {"requests": {"cpu": "250m", "memory": "1Gi"}}
 
 
 def test_option_changes_one_object_and_leaves_the_routes_alone(world):
@@ -89,7 +82,6 @@ def test_one_pod_has_no_budget_and_more_have_one_again(world):
         ("gateway_service_type", "Headless", "'LoadBalancer', 'NodePort' or 'ClusterIP'"),
         ("gateway_cpu", "many", "such as 500m or 2, from 1m to 64"),
         ("gateway_memory", "128", "such as 512Mi or 1Gi"),
-        ("gateway_memory_limit", "1Ti", "from 32Mi to 64Gi"),
     ],
 )
 def test_wrong_option_blocks_the_unit_and_changes_nothing(world, option, value, right):
@@ -112,7 +104,6 @@ def test_without_a_workload_of_our_own_the_options_change_nothing(world):
         "gateway_service_type": "NodePort",
         "gateway_cpu": "2",
         "gateway_memory": "256Mi",
-        "gateway_memory_limit": "3Gi",
     }
     status = world.status()
     assert isinstance(status, testing.ActiveStatus), status
