@@ -59,7 +59,7 @@ _ALSO = {
 """What the code does not say by its names."""
 _OBJECTS = (
     *("gateway", "gateway-selector", "gateway-service", "gateway-service-annotations"),
-    *("gateway-service-type", "routing", "hosts", "route-namespaces", "https-redirect"),
+    *("gateway-service-type", "routing", "hosts", "https-redirect"),
     *("tls-secret", "strict-ingress-auth"),
 )
 

@@ -95,7 +95,6 @@ variable "config" {
       "pod-labels",
       "proxy-shutdown",
       "revision",
-      "route-namespaces",
       "routing",
       "served-namespaces",
       "sidecar-convergence",

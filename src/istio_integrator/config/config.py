@@ -25,8 +25,6 @@ _ANNOTATION = re.compile(
 )
 _LONGEST_SHOWN = 80
 """Characters of an option's value that a problem quotes."""
-_MOST_NAMESPACES = 32
-"""Of others that routes may lead to, each a part of what the gateway evaluates at a request."""
 _LONGEST_LINE = 400
 """Characters of a problem."""
 
@@ -113,15 +111,6 @@ RegistryRules = Annotated[
 ]
 
 
-def _route_namespaces(values: tuple[str, ...]) -> tuple[str, ...]:
-    if len(values) > _MOST_NAMESPACES:
-        raise ValueError(f"more than {_MOST_NAMESPACES} namespaces")
-    for value in values:
-        if not _DNS_LABEL.fullmatch(value):
-            raise ValueError(f"'{value}' is not the name of a namespace such as mlflow")
-    return tuple(dict.fromkeys(values))
-
-
 def _annotations(value: Any) -> Any:
     if not isinstance(value, str):
         return value
@@ -149,13 +138,6 @@ Hosts = Annotated[
     tuple[str, ...],
     pydantic.BeforeValidator(_items),
     pydantic.AfterValidator(_hosts),
-]
-
-
-RouteNamespaces = Annotated[
-    tuple[str, ...],
-    pydantic.BeforeValidator(_items),
-    pydantic.AfterValidator(_route_namespaces),
 ]
 
 
@@ -213,8 +195,6 @@ class Config(pydantic.BaseModel):
     """What the routes are made as, and for which kind of Gateway."""
     hosts: Hosts = ()
     """Names that the model is reached by; none: any, with the gateway for itself."""
-    route_namespaces: RouteNamespaces = ()
-    """Where Services may be that applications of other models have routes to."""
     https_redirect: bool = False
     tls_secret: Name = ""
     """A Secret in the gateway's namespace."""

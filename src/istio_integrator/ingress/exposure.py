@@ -219,7 +219,6 @@ class Ingress:
             owner=self._scope.manifests.owner,
             model=self._scope.model,
             domain=self._scope.cluster_domain,
-            namespaces=self._scope.config.route_namespaces,
             redirects=served is None or gateway.served(served)["only_https"],
             unasked=unasked,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from istio_integrator.ingress import authorization, gateway
 from istio_integrator.kube import cluster
@@ -62,7 +62,6 @@ def context(
     owner: str,
     model: str,
     domain: str,
-    namespaces: Collection[str] = (),
     redirects: bool = False,
     unasked: Iterable[str] = (),
 ) -> Context:
@@ -89,14 +88,13 @@ def context(
         owner: Us.
         model: Where our Gateway is, and the Services that an identity is for.
         domain: The cluster's, which ends the names of Services.
-        namespaces: Others that our routes lead to, whose Services an identity is for, too.
         redirects: Whether nothing but redirects is served without TLS, by the Gateway that stands.
         unasked: The names of routes (`spec.http[].name`) about which nobody is asked, with random
             bits in each; the first `MOST_UNASKED` that nobody can guess count.
     """
     hosts, own = target.hosts, target.is_own
     name = f"istio-integrator.{owner}".lower()
-    services = [f".{each}.svc.{domain}" for each in dict.fromkeys((model, *namespaces))]
+    services = f".{model}.svc.{domain}"
     wildcards = [host for host in hosts if host.startswith("*")]
     everywhere = not hosts
     identity = guard.service.identity_headers if guard.service else ()
@@ -184,18 +182,21 @@ def _spellings(header: str) -> Iterable[str]:
     return ["".join(map("".join, zip(parts, (*each, ""), strict=True))) for each in signs]
 
 
-def _as_said(header: str, name: str, services: Sequence[str]) -> str:
+def _as_said(header: str, name: str, services: str) -> str:
     """Write what a header is replaced by after everything that a route may do to it.
 
     Where we asked, it is what the service said. Elsewhere it is nothing on the way to a Service
-    of the model, or of a namespace that its routes lead to, and stays as it is on the way to
-    others. What can't be told is nothing.
+    of the model, and stays as it is on the way to others. What can't be told is nothing.
+
+    Args:
+        header: Its name in one spelling.
+        name: The metadata by which it is known that we asked.
+        services: The end of the names of the model's Services.
     """
     key = _quoted(header)
     said = f"metadata.filter_metadata[{_quoted(_ANSWER)}][{key}]"
     asked = f"{_quoted(name)} in metadata.filter_metadata"
-    ends = [f"xds.cluster_name.endsWith({_quoted(ending)})" for ending in services]
-    leads_here = ends[0] if len(ends) == 1 else f"({' || '.join(ends)})"
+    leads_here = f"xds.cluster_name.endsWith({_quoted(services)})"
     return f"%CEL({asked} ? {said} : {leads_here} ? '' : request.headers[{key}])%"
 
 

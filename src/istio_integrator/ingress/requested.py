@@ -24,13 +24,11 @@ class Terms:
     """What requests are read by."""
 
     model: str
-    """Where the Services are of those that don't say so."""
+    """The namespace of the Services that routes may lead to."""
     application: str
     """Ours."""
     domain: str
     """The cluster's, which ends the names of Services."""
-    namespaces: tuple[str, ...] = ()
-    """Where the Services may be of applications of other models (`route-namespaces`)."""
     token: str = ""
     """What nobody else can know, for the names of what is served without authentication."""
 
@@ -61,10 +59,10 @@ def by_ingress_route(
 def _older(one: kubeflow.Received[kubeflow.IngressRequest], terms: Terms) -> Requested:
     source = f"{kubeflow.INGRESS}:{one.relation} {one.application}"
     request = one.message
-    if request is None:
-        said = (f"{source}: {one.problem}",) if one.problem else ()
+    problem = _outside(one.application, request and request.namespace, terms) or one.problem
+    if request is None or problem:
+        said = (f"{source}: {problem}",) if problem else ()
         return Requested(source=source, relation=one.relation, is_older=True, problems=said)
-    namespace = request.namespace or terms.model
     route = Route(
         name=owners.object_name(terms.application, f"{kubeflow.INGRESS}-{one.relation}"),
         source=source,
@@ -74,7 +72,7 @@ def _older(one: kubeflow.Received[kubeflow.IngressRequest], terms: Terms) -> Req
         kind=Kind.ALL if request.prefix == "/" else Kind.PREFIX,
         path=request.prefix,
         entries=tuple(_below(request.prefix, request.rewrite or request.prefix)),
-        backends=(Backend(f"{request.service}.{namespace}.svc.{terms.domain}", request.port),),
+        backends=(_backend(request.service, request.port, terms),),
     )
     return Requested(source=source, relation=one.relation, is_older=True, routes=(route,))
 
@@ -99,7 +97,7 @@ def _newer(one: ingress_route.Received, served: set[str], terms: Terms) -> Reque
     for asked in (*one.message.http_routes, *one.message.grpc_routes):
         try:
             # All of a route's matches, or none.
-            found += list(_routes(one, asked, one.message.model, terms))
+            found += list(_routes(one, asked, terms))
         except _RefusedError as error:
             problems.append(f"{source}: route {_title(asked)} {error}")
         if len(found) > _MOST_FOUND:
@@ -121,24 +119,24 @@ def _refusal(one: ingress_route.Received, served: set[str], terms: Terms) -> str
             f"{one.application} is served by its relation to {kubeflow.INGRESS}; run: "
             f"juju remove-relation {terms.application}:{one.endpoint} {one.application}"
         )
-    asked = one.message.model
-    if one.is_of_another_model:
-        if asked not in terms.namespaces:
-            return (
-                f"is of another model and asks for Services of namespace {asked}: add it to the "
-                "option route-namespaces if they are meant"
-            )
-        if one.message.grpc_routes and asked != terms.model:
-            # Only their own namespace can tell the gateway to speak HTTP/2 with them.
-            return f"asks for grpc_routes to namespace {asked}: gRPC has to be in {terms.model}"
-    elif asked != terms.model:
-        return f"asks for Services of {asked}: applications of {terms.model} have only those of it"
+    return _outside(one.application, one.message.model, terms)
+
+
+def _outside(application: str, namespace: str | None, terms: Terms) -> str:
+    """Say that an application asks for a Service outside of the model; empty for one inside."""
+    if kubeflow.is_of_another_model(application):
+        # Its namespace may have the name of this model, in another cluster.
+        return f"is of another model; only Services of {terms.model} get routes"
+    if namespace and namespace != terms.model:
+        return f"asks for Services of {namespace}; only Services of {terms.model} get routes"
     return ""
 
 
-def _routes(
-    one: ingress_route.Received, asked: _HTTP_OR_GRPC, namespace: str, terms: Terms
-) -> Iterable[Route]:
+def _backend(service: str, port: int, terms: Terms) -> Backend:
+    return Backend(f"{service}.{terms.model}.svc.{terms.domain}", port)
+
+
+def _routes(one: ingress_route.Received, asked: _HTTP_OR_GRPC, terms: Terms) -> Iterable[Route]:
     if unserved := _unserved(asked):
         raise _RefusedError(
             f"asks for {unserved}; served are a path prefix or an exact path, a rewrite of the "
@@ -157,7 +155,7 @@ def _routes(
         kind=Kind.ALL,
         path="/",
         entries=(),
-        backends=(Backend(f"{backend.service}.{namespace}.svc.{terms.domain}", backend.port),),
+        backends=(_backend(backend.service, backend.port, terms),),
         is_asked=is_asked,
         is_grpc=isinstance(asked, ingress_route.GRPCRoute),
     )

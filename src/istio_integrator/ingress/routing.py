@@ -49,7 +49,6 @@ class Routing:
             model=self._scope.model,
             application=self._scope.application,
             domain=self._scope.cluster_domain,
-            namespaces=self._scope.config.route_namespaces,
             token=token,
         )
         return routes.plan(

@@ -175,11 +175,6 @@ class Received(kubeflow.Received[IstioIngressRouteConfig]):
         return f"{self.endpoint}:{self.relation} {self.application}"
 
     @property
-    def is_of_another_model(self) -> bool:
-        """Whether it reaches us by an offer; its model may be called like ours, elsewhere."""
-        return kubeflow.is_of_another_model(self.application)
-
-    @property
     def is_asked(self) -> bool:
         """Whether authentication comes before the routes."""
         return self.endpoint != kubeflow.OPEN_INGRESS_ROUTE
