@@ -35,19 +35,12 @@ PACE = {
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory):
     """The tiny charm, packed; ops comes from the tests' own environment."""
-    found = [importlib.util.find_spec(name) for name in LIBRARIES]
-    return pack_tiny(
-        tmp_path_factory.mktemp("tiny"),
-        [next(iter(spec.submodule_search_locations or [spec.origin])) for spec in found],
-    )
-
-
-def pack_tiny(folder, libraries):
-    """Pack the tiny charm with the modules and packages at some paths."""
+    folder = tmp_path_factory.mktemp("tiny")
     source = folder / "tiny"
     shutil.copytree(TINY, source)
     (source / "lib").mkdir()
-    for path in map(pathlib.Path, libraries):
+    for spec in map(importlib.util.find_spec, LIBRARIES):
+        path = pathlib.Path(next(iter(spec.submodule_search_locations or [spec.origin])))
         (source / "lib" / path.name).symlink_to(path)
     return pack.pack(source, folder)
 
@@ -216,23 +209,6 @@ def ended(model):
         for pod in model.pods:
             if pod.process.poll() is None:
                 pod.kill()
-
-
-@contextlib.contextmanager
-def start_model():
-    """A model without update-status, on a controller of its own."""
-    with (
-        short_folder() as folder,
-        running_controller(folder) as controller,
-        ended(Model(controller, folder)) as model,
-    ):
-        yield model
-
-
-@pytest.fixture(scope="session")
-def running_model():
-    """Start models in a fixture of a wider scope than a test."""
-    return start_model
 
 
 @pytest.fixture(scope="session")
