@@ -16,7 +16,6 @@ FUNCTIONAL := $(ROOMY) $(PYTEST) tests/functional --numprocesses=$(shell expr $$
 # A cluster that can't be made ready fails each of its tests: short, so that the cause is in sight.
 E2E := $(ROOMY) $(PYTEST) tests/e2e --tb=short
 QUICK := -m "not long"
-LONG := $(PY) -m tests.long_tests
 # Of the core of the end-to-end tier each cluster has a process; the long tests measure too much.
 SIDE_BY_SIDE := --numprocesses=2
 
@@ -26,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help setup demo test test-all lint format unit functional e2e integration bench bench-admission \
 	bench-shutdown \
 	testbed-up testbed-down pack rock docs requirements changelog clean \
-	root python part
+	root python
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,20 +53,15 @@ test: root setup lint  ## Everything that CI runs: lint, unit, functional, the c
 	@$(E2E) $(QUICK) $(SIDE_BY_SIDE)
 
 # To see which lines run makes them slow, so that it is not for every change.
-test-all: $(if $(PART),part,root setup lint)  ## The same with the long tests and how they ended (PART=race: one part)
+test-all: root setup lint  ## The same with the long tests (PART=race: only long tests of that name)
 ifdef PART
-	@$(LONG) $(PART)
+	@$(ROOMY) $(PYTEST) tests -m long -k $(PART)
 else
-	@trap '$(LONG)' EXIT \
-		&& $(UNIT) --cov --cov-report= \
+	@$(UNIT) --cov --cov-report= \
 		&& $(FUNCTIONAL) --cov --cov-append --cov-report= \
 		&& echo "covered by unit and functional tests: $$($(COVERAGE)) %" \
 		&& $(E2E)
 endif
-
-part: python
-	@$(LONG) --check $(PART)
-	@testbed/setup.sh all
 
 lint: python  ## Check style, types, spelling, what is said and promised, and the rooms' borders
 	@.venv/bin/ruff check .

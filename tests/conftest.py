@@ -1,4 +1,4 @@
-"""What all tests share: how hypothesis looks for examples, and what is kept of the long tests."""
+"""What all tests share: how hypothesis looks for examples, and logging."""
 
 from collections.abc import Iterator
 
@@ -6,17 +6,11 @@ import hypothesis
 import pytest
 import structlog
 
-from tests import long_tests
-
 # A busy machine takes longer over an example than hypothesis allows: that is no failure.
 hypothesis.settings.register_profile(
     "tests", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("tests")
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    long_tests.keep(config)
 
 
 @pytest.fixture(autouse=True)

@@ -2,8 +2,6 @@
 
 import pathlib
 import re
-import runpy
-import shutil
 from typing import Any
 
 import pytest
@@ -32,17 +30,3 @@ def test_description_is_two_lines_and_an_example_that_the_charm_takes(name):
         typed = type(default)(value) if not isinstance(default, bool) else value == "true"
         config.Config.model_validate({**NEEDS.get(name, {}), name: typed})
         assert typed != default
-
-
-def page(root: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.syspath_prepend(ROOT / "docs")
-    return runpy.run_path(str(ROOT / "docs/options.py"))["page"](root)
-
-
-def test_option_of_which_nobody_said_what_it_touches_ends_the_page(tmp_path, monkeypatch):
-    text = (ROOT / "config.yaml").read_text()
-    (tmp_path / "config.yaml").write_text(f"{text}  novel:\n    default: 1\n")
-    with pytest.raises(ValueError, match="novel"):
-        page(tmp_path, monkeypatch)
-    shutil.copy(ROOT / "config.yaml", tmp_path)
-    assert all(f"`{name}`" in page(tmp_path, monkeypatch) for name in OPTIONS)
