@@ -1,8 +1,6 @@
 """Objects of every kind that the charm reads, of structures that no schema would let through."""
 
-import datetime
 import json
-import random
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -12,35 +10,12 @@ from ops import testing
 import charm
 from integrator_contract import names
 from istio_integrator.admission import admission
-from istio_integrator.diagnosis import report
-from istio_integrator.diagnosis.checks import (
-    cni,
-    egress,
-    finished_pods,
-    others,
-    profiles,
-    routes,
-    users_apart,
-    webhooks,
-)
 from istio_integrator.ingress import exposure
 from istio_integrator.kube import cluster as charm_cluster
-from istio_integrator.kube import fences
-from istio_integrator.mesh import injectors, meshconfig, peer_authentication, plaintext
-from istio_integrator.security import (
-    called,
-    exceptions_found,
-    policies,
-    policies_judged,
-    policies_survey,
-    policies_workloads,
-)
-from tests import asked
-from tests.unit.charm import fake_cluster, structures
+from tests.unit.charm import fake_cluster
 from tests.unit.charm.ingress_world import World, auth, install_gateway, route
 
 OWNER = "kubeflow.istio-integrator"
-NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 CUSTOM = (
     ("networking.istio.io/v1", "Gateway"),
     ("networking.istio.io/v1", "VirtualService"),
@@ -132,127 +107,6 @@ def filled(fake, hostile):
     for number, obj in enumerate(hostile):
         metadata = {**obj["metadata"], "name": f"theirs-{number}", "namespace": "tenant"}
         fake.add({**obj, "metadata": metadata})
-
-
-def pods(obj):
-    return [{**obj, "kind": "Pod"}] if isinstance(obj.get("spec"), dict) else []
-
-
-def judged(found):
-    """Have everything that looks at objects look at these."""
-    everything = [obj for objects in found.values() for obj in objects]
-    bodies = [pod for obj in everything for pod in pods(obj)]
-    yield injectors.find(everything)
-    yield meshconfig.is_registry_only({}, everything, model="tenant")
-    for pod in bodies[:5]:
-        with fences.around("Pod"):
-            yield plaintext.obstacle(pod, everything, root_namespace="tenant", port=80)
-    yield list(others.judge(everything, bodies, root="tenant"))
-    yield list(profiles.judge(everything, namespace="tenant", account="a"))
-    yield list(policies_judged.judge(everything, bodies, owner=OWNER, model="m", application="a"))
-    yield list(users_apart.judge_profiles(everything, application="a"))
-    yield from decided(everything)
-    backends = [webhooks.Backend("w", pod, 80) for pod in bodies]
-    yield list(webhooks.judge(backends, everything, root="tenant", application="a"))
-    yield list(egress.judge_registry(everything, registry_only=True, namespaces=["tenant"]))
-    yield list(egress.judge_controller(bodies, [17070]))
-    yield list(routes.judge_gateways(everything, everything))
-    yield list(
-        routes.judge_backends(
-            everything, everything, everything, domain="cluster.local", owner=OWNER, model="m"
-        )
-    )
-    yield list(cni.judge(bodies, everything, application="a"))
-    yield list(finished_pods.judge_collectors(bodies, now=NOW))
-    ends = ("2026-13-99T99:99Z", "x", "2026-01-01", NOW.isoformat())
-    said = [asked.proxy("a", "job", "stop", ended=ended) for ended in ends]
-    yield list(finished_pods.judge(said, now=NOW, application="a", is_stopping=True))
-    yield [charm_cluster.is_ready(pod) for pod in bodies]
-    model = exceptions_found.Model(bodies, everything, everything)
-    yield exceptions_found.members(model)
-    yield exceptions_found.without_pods(model), exceptions_found.outsiders(model, "a")
-    yield called.services(everything)
-    yield called.calls(everything, model="tenant")
-    yield exceptions_found.plain_clients(everything, model="tenant", domain="cluster.local")
-    yield peer_authentication.decide(
-        peer_authentication.read_all(everything),
-        {"a": "b"},
-        namespace="tenant",
-        root_namespace="tenant",
-        port=80,
-    )
-    yield list(report.passed_over(fences.noted()))
-
-
-def decided(everything):
-    """Decide who may call whom in a model of these objects and one honest Service."""
-    honest = called.Service(name="a", selector=(("a", "a"),), ports=(called.ServicePort(80, "a"),))
-    model = policies_workloads.Model(
-        name="tenant",
-        services=[honest, *called.services(everything)],
-        pods=policies_survey.pods(everything),
-    )
-    for mode in ("related", "closed"):
-        asked_for = policies.Asked(
-            mode=mode,
-            model=model,
-            routed=[("a", 80)],
-            calls=[called.Call("x", "a", 80)],
-            others=everything,
-        )
-        yield policies.decide(asked_for)
-
-
-def nobody_raises_about(hostile):
-    fences.forget()
-    fake = fake_cluster.FakeCluster()
-    honest = {
-        "apiVersion": "networking.istio.io/v1",
-        "kind": "VirtualService",
-        "metadata": {"name": "honest", "namespace": "shop"},
-        "spec": {"gateways": ["nowhere"], "http": []},
-    }
-    fake.add(honest)
-    filled(fake, hostile)
-    api = fake.api()
-    found = {kind: api.list(charm_cluster.kind(*kind)) for kind in CUSTOM + TYPED}
-    answers = list(judged(found))
-    assert any("no Gateway shop/nowhere" in str(answer) for answer in answers)
-
-
-@settings(deadline=None, max_examples=70)
-@given(st.lists(objects(), min_size=1, max_size=3))
-def test_whatever_looks_at_objects_goes_on_to_the_next(hostile):
-    nobody_raises_about(hostile)
-
-
-def any_object(seeded):
-    """Make what a tenant may have written, as `objects` draws it."""
-    api_version, kind = seeded.choice(CUSTOM + TYPED)
-    scalars = [None, True, -1, 10**18, 1.5, *ODD]
-
-    def value():
-        return structures.structure(seeded, WORDS, scalars)
-
-    notes = {
-        names.ANNOTATIONS: json.dumps(value()),
-        "sidecar.istio.io/status": "[" * 2000,
-    }
-    marks = {names.OWNER: OWNER, names.COMPONENT: seeded.choice(("routes", "x"))}
-    metadata = {"labels": seeded.choice(({}, marks)), "annotations": seeded.choice(({}, notes))}
-    found = {"apiVersion": api_version, "kind": kind, "metadata": metadata}
-    if (api_version, kind) not in CUSTOM:
-        return found
-    return {**found, "spec": seeded.choice((value(), {"x": ["@deep@"]})), "status": value()}
-
-
-@pytest.mark.long
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("seed", range(20))
-def test_whatever_looks_at_a_hundred_thousand_objects_goes_on_to_the_next(seed):
-    seeded = random.Random(seed)
-    for _ in range(250):
-        nobody_raises_about([any_object(seeded) for _ in range(20)])
 
 
 def decisions(fake):

@@ -141,6 +141,26 @@ def _places(item: Any) -> Any:
             yield from _places(value)
 
 
+_KNOWN: list[Callable[[dict[str, Any]], None]] = [
+    lambda pod: pod["metadata"]["annotations"].update({"sidecar.istio.io/status": "[" * 2000}),
+    lambda pod: pod["spec"]["containers"][1].update(image=f"proxyv2:1.{'1' * 5000}"),
+    lambda pod: pod["spec"]["containers"][1].update(image=":1.1" * 100_000 + "/"),
+    lambda pod: pod["status"]["conditions"][0].update(lastTransitionTime="soon"),
+    lambda pod: pod["metadata"].update(creationTimestamp="9" * 5000),
+    lambda pod: pod["metadata"].update(labels=[]),
+]
+
+
+def known() -> list[bytes]:
+    """Return the pods that once cost more than themselves."""
+    found = []
+    for number, spoil in enumerate(_KNOWN):
+        item = pod(name=f"hostile-known-{number}", uid=f"hostile-known-{number}")
+        spoil(item)
+        found.append(json.dumps(item).encode())
+    return found
+
+
 def _owner(kind: str) -> dict[str, Any]:
     return {"apiVersion": "apps/v1", "kind": kind, "name": "x", "uid": "u", "controller": True}
 

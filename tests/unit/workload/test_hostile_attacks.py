@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from sidecar_lifecycle.decide import finished, stale
-from sidecar_lifecycle.decide.convergence import facts, memory
+from sidecar_lifecycle.decide import finished
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell import metrics
-from sidecar_lifecycle.shell import settings as options
-from sidecar_lifecycle.shell.convergence import cluster as hands
 from sidecar_lifecycle.shell.kube import lease, watch
 from sidecar_lifecycle.shell.observers import gateways
 
@@ -204,75 +201,3 @@ async def test_garbage_for_a_lease_is_no_answer(garbage: bytes):
         server.answers["/leases/x"] = b'{"metadata":{"name":"x"}}'
         await until(lambda: election.is_leader)
         assert not task.done()
-
-
-def convergence(server: scripted.Scripted) -> hands.Cluster:
-    settings = options.Settings(
-        model=NAMESPACE,
-        application="istio-integrator",
-        unit="istio-integrator/0",
-        proxy=stale.Proxy(revision="new", version="1.31.1"),
-    )
-    return hands.Cluster(server, settings, lambda: 0.0)  # type: ignore[arg-type]
-
-
-HOSTILE_PODS: list[Callable[[dict[str, Any]], None]] = [
-    lambda pod: pod["metadata"]["annotations"].update({"sidecar.istio.io/status": "[" * 2000}),
-    lambda pod: pod["spec"]["containers"][1].update(image=f"proxyv2:1.{'1' * 5000}"),
-    lambda pod: pod["spec"]["containers"][1].update(image=":1.1" * 100_000 + "/"),
-    lambda pod: pod["status"].update(
-        conditions=[{"type": "Ready", "status": "True", "lastTransitionTime": "soon"}]
-    ),
-    lambda pod: pod["metadata"].update(creationTimestamp="9" * 5000),
-    lambda pod: pod["metadata"].update(labels=[]),
-]
-
-
-@pytest.mark.parametrize("spoil", HOSTILE_PODS, ids=range(len(HOSTILE_PODS)))
-async def test_pod_that_convergence_can_not_deal_with_costs_itself_only(
-    spoil: Callable[[dict[str, Any]], None],
-):
-    server = scripted.Scripted()
-    hostile = pods.pod_json(name="hostile", uid="h")
-    spoil(hostile)
-    old = {"sidecar.istio.io/status": '{"revision":"old"}'}
-    honest = pods.pod_json(name="honest", uid="a", annotations=old)
-    server.present["pods"] = [json.dumps(each).encode() for each in (hostile, honest)]
-    server.answers[f"/namespaces/{NAMESPACE}"] = json.dumps(
-        {"metadata": {"name": NAMESPACE, "labels": {"istio-injection": "enabled"}}}
-    ).encode()
-    server.answers["/statefulsets/istio-integrator"] = b'{"metadata":{}}'
-    subject = convergence(server)
-
-    reading = await hands.read(subject, await subject.pods(), memory.Memory(), {})
-
-    said = {each.name: each.stale for each in reading.snapshot.replicas}
-    assert "old" in said.pop("honest")
-    assert set(said) <= {"hostile"}
-
-
-async def test_workload_that_can_not_be_decoded_costs_itself_only():
-    server = scripted.Scripted()
-    server.present["daemonsets"] = [
-        b'{"metadata":{"name":"hostile","labels":7}}',
-        b'{"metadata":{"name":"honest","uid":"a"}}',
-    ]
-
-    owners = await convergence(server).owners([])
-
-    assert owners.lookup("DaemonSet", "hostile") is None
-    assert owners.lookup("DaemonSet", "honest") is not None
-
-
-@pytest.mark.parametrize("garbage", [*GARBAGE, pytest.param(b'{"spec":{}}', id="no-template")])
-async def test_workload_that_can_not_be_tried_is_refused(garbage: bytes):
-    server = scripted.Scripted()
-    server.answers["/deployments/hostile"] = garbage
-    subject = convergence(server)
-    scope = subject.settings.scope({})
-
-    answer = await subject.ask(
-        facts.Replica(name="p", uid="u", created=0.0, workload="Deployment/hostile"), scope
-    )
-
-    assert answer.verdict == "refused"

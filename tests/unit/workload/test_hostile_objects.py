@@ -44,13 +44,16 @@ def spoilt(seed: int, count: int, *kinds: str, broken: bool = True) -> dict[str,
     """Return that many objects of the kinds together."""
     vandal = hostile.Vandal(seed, broken=broken)
     share = max(1, count // len(kinds))
-    return {
+    found = {
         kind: [
             vandal.spoil(hostile.pod() if kind == "pods" else hostile.DOCUMENTS[kind], number)
             for number in range(share)
         ]
         for kind in kinds
     }
+    if "pods" in found:
+        found["pods"] += hostile.known()
+    return found
 
 
 @runs
@@ -237,7 +240,10 @@ async def test_answers_about_one_object_are_taken_or_refused_whatever_they_are(
             memory.decode((await subject.recall()).data)
         except errors.Unreachable:
             continue
-    for workload, pod in zip(objects["statefulsets"], objects["pods"], strict=True):
+    for workload, pod in zip(objects["statefulsets"], objects["pods"], strict=False):
         server.answers |= {"/statefulsets/w": workload, "/pods": pod}
         answer = await subject.ask(replica, scope)
         assert answer.verdict in ("injects", "skips", "down", "refused")
+    for garbage in (b"<html>", b"[1]", b'{"metadata":5}', b'{"kind":"\xff"}', b'{"spec":{}}'):
+        server.answers["/statefulsets/w"] = garbage
+        assert (await subject.ask(replica, scope)).verdict == "refused"
