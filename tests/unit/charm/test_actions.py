@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+import yaml
 from ops import testing
 
 from tests import asked
@@ -123,7 +124,12 @@ def test_stop_proxy_takes_no_warning_for_the_reason(ctx, fake):
     assert failed.value.message == "the workload can't tell: kubeflow/x: 404 Not Found"
 
 
-def test_show_manifests_shows_what_is_ours(ctx, fake):
+def test_show_manifests_shows_what_is_ours_and_no_key(ctx, fake):
     fake_cluster.install_istio(fake)
+    ctx.run(ctx.on.config_changed(), state())
+    secret = fake.find("Secret", "istio-integrator-admission-tls", "kubeflow")
+    secret["data"]["more"] = "YQ=="
     ctx.run(ctx.on.action("show-manifests"), state())
-    assert "manifests" in ctx.action_results
+    shown = {one["kind"]: one for one in yaml.safe_load_all(ctx.action_results["manifests"])}
+    assert {"Deployment", "Service", "MutatingWebhookConfiguration"} <= shown.keys()
+    assert shown["Secret"]["data"] == dict.fromkeys(secret["data"], "(not shown)")

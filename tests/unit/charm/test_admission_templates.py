@@ -1,7 +1,5 @@
 """The rendered admission objects: valid whatever is configured, and safe from what is quoted."""
 
-import dataclasses
-
 import pytest
 
 from integrator_contract import names, namespaces, selectors
@@ -86,27 +84,6 @@ def test_the_webhook_is_reinvoked_whatever_an_injector_made_of_the_pod():
                 "scope": "Namespaced",
             }
         ]
-
-
-def test_every_template_renders_with_its_context_alone():
-    for folder, kind in (
-        ("admission-webhook", webhook.WorkloadContext),
-        ("admission-certificates", webhook.SecretContext),
-    ):
-        texts = {field.name: "x" for field in dataclasses.fields(kind)}
-        given_as = {"pod_labels": {"a": "b"}, "data": {"a": "Yg=="}, "image_pull_secrets": []}
-        values = {key: given_as.get(key, text) for key, text in texts.items()}
-
-        assert manifests.render(folder, kind(**values))
-
-
-def test_the_certificates_are_in_one_secret():
-    data = {"tls.crt": "YQ==", "tls.key": "Yg=="}
-    (secret,) = manifests.render(
-        "admission-certificates", webhook.SecretContext(name="app-admission-tls", data=data)
-    )
-
-    assert (secret["metadata"], secret["data"]) == ({"name": "app-admission-tls"}, data)
 
 
 @pytest.fixture(scope="module")

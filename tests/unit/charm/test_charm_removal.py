@@ -101,8 +101,11 @@ def test_event_during_the_removal_brings_nothing_back(ctx, fake):
 
 
 def test_removal_without_rights_does_not_fail(ctx, fake):
+    fake_cluster.install_istio(fake)
+    before = _objects(fake)
     fake.forbidden.add(("*", "*"))
     ctx.run(ctx.on.remove(), state(units=0))
+    assert _objects(fake) == before
 
 
 def test_removal_with_an_api_server_in_trouble_is_tried_again(ctx, fake):

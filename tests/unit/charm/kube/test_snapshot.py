@@ -97,6 +97,15 @@ def test_written_kind_is_read_anew(fake, seen, write):
     assert fake.requests == ["list configmaps kubeflow"]
 
 
+def test_object_is_read_anew_after_its_kind_was_written(fake, seen):
+    fake.add(config_map())
+    seen.get(cluster.CONFIG_MAP, "settings", "kubeflow")
+    seen.apply(config_map("another"))
+    fake.requests.clear()
+    seen.get(cluster.CONFIG_MAP, "settings", "kubeflow")
+    assert fake.requests == ["get configmaps kubeflow settings"]
+
+
 def test_kind_is_read_anew_after_a_write_whose_answer_is_lost(fake, seen):
     fake.add(config_map())
     seen.list(cluster.CONFIG_MAP)

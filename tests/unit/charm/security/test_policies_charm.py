@@ -126,7 +126,10 @@ def test_stepping_back_to_related_opens_the_rest_first(world):
     world.config["authorization"] = "closed"
     world.run()
     world.config["authorization"] = "related"
+    world.fake.writes.clear()
     world.run()
+    order = [line for line in world.fake.writes if "authorizationpolicies" in line]
+    assert order[0] == "delete authorizationpolicies istio-integrator-closed", order
     assert set(written(world.fake)) == {"kfp-ui", "kfp-api"}
 
 
