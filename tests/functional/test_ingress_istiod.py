@@ -114,7 +114,18 @@ def test_each_request_is_asked_about_once(asking):
     assert answer.echo["headers"]["kubeflow-userid"] == echo.USER
     (asked,) = asking.asked
     assert "x-hidden" not in asked["headers"]
+    stranger = visitor.get("/kfp/x")
+    assert (stranger.status, stranger.headers["location"]) == (302, echo.LOGIN)
     visitor.close()
+
+
+def test_session_that_the_service_renews_reaches_the_browser_beside_the_applications_own(asking):
+    asking.reconcile()
+    asking.eventually(200, Cookie=COOKIE)
+    address = f"http://127.0.0.1:{asking.port}/kfp/x"
+    headers = {"Host": gateway_client.HOST, "Cookie": COOKIE}
+    answer = httpx2.get(address, params={"cookie": "own=1"}, headers=headers)
+    assert sorted(answer.headers.get_list("set-cookie")) == ["own=1", echo.RENEWED]
 
 
 def test_name_that_a_client_claims_reaches_nobody(asking):
