@@ -186,42 +186,6 @@ def test_certificate_that_ended_and_a_port_at_which_nobody_listens_yet(opened):
         opened.finds("gateway", "fine", "listens at 80", timeout=60)
 
 
-@pytest.mark.cluster("tomorrow")
-def test_application_that_is_gone_is_named_with_its_route(opened):
-    opened.kubectl("scale", "-n", MODEL, f"deployment/{world.SERVERS}", "--replicas=0")
-    opened.finds("routes", "broken", "Service ai/kfp-ui has no ready endpoint")
-    opened.finds("authentication", "broken", "has no pods")
-    opened.kubectl("scale", "-n", MODEL, f"deployment/{world.SERVERS}", "--replicas=1")
-    opened.finds("routes", "fine", "ready", timeout=90)
-
-
-def test_policy_that_denies_every_call_is_named(place):
-    with place.applied(world.istio("AuthorizationPolicy", "nobody", MODEL)):
-        place.finds("others", "doubtful", "denies every caller")
-
-
-def test_proxies_that_outlive_their_payload_are_named(place):
-    classic = {**workloads.CLASSIC, "istio-integrator.charmhub.io/proxy-shutdown": "disabled"}
-    image = place.node.charms.payload_image
-    job = workloads.sleeper("kept", MODEL, image, seconds=1, annotations=classic)
-    with place.applied(json.dumps(job)):
-        place.finds("finished pods", "doubtful", "is not complete", timeout=120)
-    place.juju.config(APP, {"proxy-shutdown": False})
-    # The action brings everything up to date.
-    place.diagnose()
-    job = workloads.sleeper("left", MODEL, image, seconds=1, annotations=workloads.CLASSIC)
-    with place.applied(json.dumps(job)):
-        command = place.finds("finished pods", "broken", "is not complete", timeout=120)
-        name = ("-l", "job-name=left", "-o", "jsonpath={.items[0].metadata.name}")
-        pod = place.kubectl("get", "pods", "-n", MODEL, *name)
-        place.juju.run(f"{APP}/0", "stop-proxy", {"pod": pod, "namespace": MODEL})
-        wait = ("--for=condition=Complete", "job/left", "--timeout=60s")
-        place.kubectl("wait", "-n", MODEL, *wait)
-    assert command == f"juju config {APP} proxy-shutdown=true"
-    place.juju.config(APP, {"proxy-shutdown": True})
-    place.juju.wait_for(APP)
-
-
 def test_collector_that_waits_for_the_proxy_that_waits_for_it_is_named(place):
     image = place.node.charms.payload_image
     main = workloads.container("main", image, workloads.payload("sleep.py", 1))
@@ -229,30 +193,3 @@ def test_collector_that_waits_for_the_proxy_that_waits_for_it_is_named(place):
     trial = kubeflow_kinds.with_collector(template, "trial", "db:6789", wait_for_all=True)
     with place.applied(json.dumps(workloads.job("trial", MODEL, trial))):
         place.finds("finished pods", "broken", "waits for every process", timeout=120)
-
-
-def test_bare_pod_without_a_sidecar_is_reported_with_its_reason(place):
-    body = workloads.template(
-        [
-            workloads.container(
-                "main",
-                place.node.charms.payload_image,
-                ["python3", "-c", "import time; time.sleep(999)"],
-            )
-        ]
-    )
-    pod = workloads.pod("bare", MODEL, body)
-    # As if it were there before the mesh.
-    place.kubectl("label", "namespace", MODEL, "istio-injection-")
-    place.apply(json.dumps(pod))
-    place.juju.config(APP, {"log-level": "debug"})
-    place.finds("sidecars", "doubtful", "nothing would create it again", timeout=60)
-    place.kubectl("delete", "pod", "-n", MODEL, "bare")
-    place.finds("sidecars", "fine", "pods in mesh", timeout=60)
-
-
-def test_dead_istiod_is_named(place):
-    place.kubectl("scale", "-n", "istio-system", "deployment/istiod", "--replicas=0")
-    place.finds("istiod", "broken", "does not inject", timeout=60)
-    place.kubectl("scale", "-n", "istio-system", "deployment/istiod", "--replicas=1")
-    place.finds("istiod", "fine", "gave a dry-run pod its sidecar", timeout=90)

@@ -1,6 +1,5 @@
 """What `diagnose` says of what the charm itself stands on."""
 
-import datetime
 import json
 
 import pytest
@@ -9,17 +8,6 @@ from istio_integrator import diagnosis
 from istio_integrator.diagnosis import report
 from tests import rights
 from tests.functional.diagnosis.world import APP, restricted
-
-
-@pytest.mark.parametrize(
-    ("age", "level"), [pytest.param(5, "✓", id="held"), pytest.param(500, "✗", id="lost")]
-)
-def test_lease_that_nobody_renews(world, age, level):
-    renewed = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=age)
-    stamp = renewed.strftime("%Y-%m-%dT%H:%M:%S.000000Z")
-    spec = {"holderIdentity": f"{APP}/1", "renewTime": stamp, "leaseDurationSeconds": 15}
-    world.create("Lease", f"{APP}-lifecycle", spec=spec)
-    assert world.worst("lease")[0] == level
 
 
 @pytest.mark.long

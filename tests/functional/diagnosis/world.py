@@ -22,28 +22,13 @@ from istio_integrator.diagnosis import checks
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import errors, manifests
 from istio_integrator.mesh import installation
-from istio_integrator.relations import kubeflow
 from tests.functional.ingress_world import Related
-from tests.waiting import eventually
 
 APP = "istio-integrator"
 
 INJECTED = {"sidecar.istio.io/status": '{"revision": "default"}'}
 
 RUNNING = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
-
-NODE = {
-    "machineID": "x",
-    "systemUUID": "x",
-    "bootID": "x",
-    "kernelVersion": "x",
-    "osImage": "x",
-    "containerRuntimeVersion": "x",
-    "kubeletVersion": "v1.36.3",
-    "kubeProxyVersion": "x",
-    "operatingSystem": "linux",
-    "architecture": "amd64",
-}
 
 
 class Workload:
@@ -121,7 +106,7 @@ class World:
         """Make an object, and what its controller would say about it."""
         version = next(key[0] for key in charm_cluster.KINDS if key[1] == kind)
         metadata = {"name": name, "namespace": namespace or self.model, "labels": labels or {}}
-        if kind in ("Namespace", "Node", "ValidatingWebhookConfiguration"):
+        if kind == "Namespace":
             del metadata["namespace"]
         metadata["annotations"] = fields.pop("annotations", {})
         obj = {"apiVersion": version, "kind": kind, "metadata": metadata, **fields}
@@ -168,36 +153,6 @@ class World:
     def worst(self, check, api=None):
         found = self.says(check, api)[0]
         return found.level.value, found.seen
-
-    def gateway(self, kind="ClusterIP", *, ready=True):
-        """A gateway workload in a namespace of its own, and a wish to be reached by it."""
-        name = f"{self.model}-gw"
-        labels = {"app": "gateway", "istio": name}
-        self.create("Namespace", name)
-        account(self.api, name)
-        template = {
-            "metadata": {"labels": labels},
-            "spec": {
-                "containers": [{"name": "istio-proxy", "image": "p", "args": ["router"]}],
-                "serviceAccountName": "gw",
-            },
-        }
-        account(self.api, name, "gw")
-        spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
-        self.create("Deployment", "gateway", name, spec=spec)
-        spec = {"type": kind, "selector": labels, "ports": [{"name": "http2", "port": 80}]}
-        self.create("Service", "gateway", name, spec=spec)
-        (pod,) = eventually(lambda: self.api.list(charm_cluster.POD, name, labels))
-        if ready:
-            # What its kubelet would say.
-            status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-            self.set_status("pod", pod["metadata"]["name"], name, status)
-            place = (charm_cluster.DEPLOYMENT, "gateway", name)
-            assert eventually(lambda: self.api.get(*place)["status"].get("readyReplicas"))
-        request = kubeflow.IngressRequest(service="web", port=80, prefix="/web")
-        self.related.requests = [kubeflow.Received(1, "web", request)]
-        self.options["gateway_service"] = f"{name}/gateway"
-        return name
 
 
 def account(api, namespace, name="default"):
