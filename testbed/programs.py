@@ -121,8 +121,6 @@ PRODUCTS: Mapping[str, Product] = {
         packages={"trainer": f"{_TRAINER}/cmd/trainer-controller-manager"},
         share={"manifests": (_TRAINER, "manifests")},
     ),
-    # What keeps logs.
-    "loki": Product(packages={"loki": "github.com/grafana/loki/v3/cmd/loki"}),
     # The definitions of the Gateway API in the version that istiod is built with.
     "gateway-api": Product(
         packages={},
@@ -149,8 +147,7 @@ PRODUCTS: Mapping[str, Product] = {
 }
 
 ON_DEMAND = (
-    "argo-workflows", "gateway-api", "jobset", "kubernetes-1.34", "kubernetes-1.35", "loki",
-    "trainer",
+    "argo-workflows", "gateway-api", "jobset", "kubernetes-1.34", "kubernetes-1.35", "trainer",
 )  # fmt: skip
 """For a few tests, some after minutes of compiling: built when one asks, not with all others."""
 DEFAULT = tuple(product for product in PRODUCTS if product not in ON_DEMAND)

@@ -9,14 +9,12 @@ import os
 import subprocess
 import threading
 import types
-import urllib.parse
-import urllib.request
 
 import ops
 import pytest
 
 from istio_integrator import observability as part
-from testbed import loopback, programs
+from testbed import programs
 from tests import waiting
 from tests.functional.test_observability import UUID, topology
 
@@ -32,23 +30,6 @@ LABELS = {
     "pebble_service": "lifecycle",
     "product": "Juju",
 }
-FOUND_OUT = {"detected_level", "service_name"}
-"""Labels that Loki adds to a stream by itself."""
-ALONE = """
-auth_enabled: false
-server: {http_listen_address: 127.0.0.1, grpc_listen_address: 127.0.0.1}
-common:
-  instance_addr: 127.0.0.1
-  replication_factor: 1
-  ring: {kvstore: {store: inmemory}}
-  storage: {filesystem: {chunks_directory: chunks, rules_directory: rules}}
-schema_config:
-  configs:
-    - {from: 2024-01-01, store: tsdb, object_store: filesystem, schema: v13,
-       index: {prefix: index_, period: 24h}}
-analytics: {reporting_enabled: false}
-"""
-"""Settings of a Loki that needs nobody."""
 
 
 class LokiStandIn(http.server.ThreadingHTTPServer):
@@ -85,72 +66,18 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def stand_in(_):
+def stand_in():
     with LokiStandIn() as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server
         server.shutdown()
 
 
-class Loki:
-    """A real one, on loopback."""
-
-    def __init__(self, port):
-        self.url = f"http://127.0.0.1:{port}"
-        self.bag = {"endpoint": json.dumps({"url": f"{self.url}/loki/api/v1/push"})}
-
-    def is_ready(self):
-        with contextlib.suppress(OSError), urllib.request.urlopen(f"{self.url}/ready") as answer:
-            return answer.status == 200
-        return False
-
-    def pushed(self):
-        """Return pairs of a stream's labels and a line, of our unit."""
-        asked = {"query": '{juju_unit="app/0"}', "limit": 5000, "direction": "forward"}
-        query = urllib.parse.urlencode(asked)
-        with urllib.request.urlopen(f"{self.url}/loki/api/v1/query_range?{query}") as answer:
-            result = json.load(answer)["data"]["result"]
-        return [(each["stream"], line) for each in result for _, line in each["values"]]
-
-
-@contextlib.contextmanager
-def loki(folder):
-    programs.ensure(["loki"])
-    folder.mkdir()
-    (folder / "loki.yaml").write_text(ALONE)
-    http_port, grpc_port = loopback.free_ports(2)
-    flags = {
-        "config.file": "loki.yaml",
-        "common.path-prefix": folder,
-        "server.http-listen-port": http_port,
-        "server.grpc-listen-port": grpc_port,
-    }
-    argv = [programs.binary("loki"), *(f"-{name}={value}" for name, value in flags.items())]
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen(argv, cwd=folder, stdout=log, stderr=log)
-    try:
-        found = Loki(http_port)
-        assert waiting.eventually(found.is_ready, 120), (folder / "log").read_text()[-2000:]
-        yield found
-    finally:
-        process.terminate()
-        process.wait()
-
-
-# Loki is built when this is the first to ask for it.
-BUILT = (pytest.mark.long, pytest.mark.timeout(3600))
-
-
-@pytest.fixture(
-    params=[
-        pytest.param(stand_in, id="stand-in"),
-        pytest.param(loki, id="loki", marks=BUILT),
-    ]
-)
-def servers(request, tmp_path):
+@pytest.fixture
+def servers():
     """Two that take logs."""
-    with contextlib.ExitStack() as stack:
-        yield [stack.enter_context(request.param(tmp_path / name)) for name in ("one", "two")]
+    with stand_in() as first, stand_in() as second:
+        yield first, second
 
 
 @pytest.fixture
@@ -219,7 +146,7 @@ def test_lines_reach_loki_and_follow_it_when_it_moves(pebble, servers):
     assert waiting.eventually(first.pushed, 60)
     labels, line = first.pushed()[0]
     assert json.loads(line)["line"] >= 1
-    assert {key: labels[key] for key in labels.keys() - FOUND_OUT} == LABELS
+    assert labels == LABELS
 
     forward(pebble, loki_1=second)
     assert waiting.eventually(lambda: len(second.pushed()) > 2, 60)
