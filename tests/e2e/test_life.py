@@ -7,10 +7,9 @@ import asyncio
 
 import pytest
 
-from testbed import istio, kubernetes, mesh
 from testbed.kit import istiod, juju, observer, workloads
 from tests import rights
-from tests.e2e import conftest, ingress_world, life_world, variants
+from tests.e2e import conftest, life_world, variants
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
@@ -126,23 +125,6 @@ async def test_refresh_adopts_what_is_still_made_and_prunes_the_rest(world):
 
 
 @pytest.mark.cluster("today")
-async def test_option_that_changes_while_a_hook_runs_is_followed(world):
-    await world.deploy()
-    await world.running("install")
-    await world.mark("first")
-    await world.active()
-    await world.settings_arrive("first")
-    for value in ("second", "third", "fourth"):
-        await world.mark(value)
-        await world.running("config-changed")
-    await world.mark("last")
-    await world.settings_arrive("last")
-    await world.active()
-    await world.juju.remove(juju.APPLICATION)
-    await world.is_clean()
-
-
-@pytest.mark.cluster("today")
 async def test_option_that_is_changed_runs_no_hook_but_config_changed(world):
     """What the charm changed itself, the workload's new start included, runs no further hook.
 
@@ -219,71 +201,3 @@ async def test_what_a_removal_by_force_leaves_is_taken_over_by_the_same_name(wor
 async def served_by(world, namespace, owner):
     """Whether an application has claimed a namespace."""
     return (await world.labels(namespace)).get(SERVED_BY) == owner
-
-
-@pytest.mark.cluster("today")
-async def test_istios_own_kinds_may_come_late_and_go_early(world, api, node):
-    """What waits for them says so; what needs them not goes on."""
-    definitions = [
-        item["metadata"]["name"]
-        for item in await api.list("CustomResourceDefinition")
-        if item["metadata"]["name"].endswith(".istio.io")
-    ]
-    assert definitions
-    await gone(api, definitions)
-    try:
-        await world.deploy()
-        await world.active()
-        # Its Service does not matter: what is to be seen is the route.
-        script = ingress_world.ingress_script("kubeflow-dashboard")
-        await world.juju.do("fake_app", "dashboard", {"ingress": script})
-        await world.juju.set(juju.APPLICATION, hosts="life.example", strict_ingress_auth="false")
-        await world.juju.do("integrate", f"{juju.APPLICATION}:ingress", "dashboard:ingress")
-        await world.juju.wait_for("waiting", 180, words="Istio's CRDs")
-    finally:
-        await back(node)
-    await world.mark("afterwards")
-
-    async def is_routed():
-        return await api.list("VirtualService", world.model)
-
-    await observer.eventually(is_routed, 180, "a route")
-    await gone(api, definitions)
-    try:
-        await world.juju.remove(juju.APPLICATION)
-    finally:
-        await back(node)
-    await world.no_surprises()
-    owner = f"{OURS}/owner={world.model}.{juju.APPLICATION}"
-
-    async def nothing_is_left():
-        kinds = [
-            resource.kind
-            for resource in await api.resources(refresh=True)
-            if {"list", "get"} <= resource.verbs and resource.kind != "Event"
-        ]
-        try:
-            return not any([await api.list(kind, labels=owner) for kind in kinds])
-        except kubernetes.ApiError:
-            # Kinds that have just come back are not served at once.
-            return False
-
-    await observer.eventually(nothing_is_left, 60, "nothing of ours left")
-
-
-async def gone(api, definitions):
-    """Take the kinds away, with all objects of them."""
-    for name in definitions:
-        await api.delete("CustomResourceDefinition", name)
-
-    async def are_gone():
-        left = {item["metadata"]["name"] for item in await api.list("CustomResourceDefinition")}
-        return not left & set(definitions)
-
-    await observer.eventually(are_gone, 60, "no kinds of Istio")
-
-
-async def back(node):
-    """Bring the kinds back, as an installation of Istio would."""
-    wanted = mesh.installation(revision="", classic_sidecars=not node.kind.native)
-    await asyncio.to_thread(node.testbed.apply_file, istio.render(wanted).definitions)

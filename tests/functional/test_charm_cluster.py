@@ -89,15 +89,8 @@ def test_apply_twice_writes_once(api, own, values, monkeypatch):
     assert written == ["Deployment"]
 
 
-def test_apply_takes_away_what_is_not_wanted_any_more(api, own, values, namespace):
-    own.apply("thing", dataclasses.replace(values, extra="x"))
-    own.apply("thing", values)
-    settings = api.get(charm_cluster.CONFIG_MAP, "settings", namespace)
-    assert settings["data"] == {"text": "hello"}
-
-
-def test_apply_repairs_drift_and_keeps_what_others_added(api, own, values, namespace):
-    settings = own.apply("thing", values)[0]
+def test_apply_repairs_its_own_fields_and_keeps_those_of_others(api, own, values, namespace):
+    settings = own.apply("thing", dataclasses.replace(values, extra="x"))[0]
     drift = {"data": {"text": "drifted", "theirs": "1"}, "metadata": {"labels": {"team": "a"}}}
     api.merge_patch(settings, drift)
     own.apply("thing", values)
@@ -117,21 +110,6 @@ def test_apply_prunes_and_remove_leaves_nothing(api, own, values, namespace):
     own.remove("thing")
     own.remove("thing")
     assert own.owned() == []
-
-
-def test_apply_refuses_what_is_foreign_and_changes_nothing(api, own, values, namespace):
-    metadata = {"name": "settings", "namespace": namespace}
-    api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
-    with pytest.raises(errors.ForeignError, match=f"ConfigMap {namespace}/settings"):
-        own.apply("thing", values)
-    assert own.owned() == []
-
-
-def test_cluster_scoped_object_names_the_model_as_its_owner(api, own, values, namespace):
-    role = own.apply("thing", values)[2]
-    (owner,) = role["metadata"]["ownerReferences"]
-    model = api.get(charm_cluster.NAMESPACE, namespace)
-    assert (owner["kind"], owner["uid"]) == ("Namespace", model["metadata"]["uid"])
 
 
 def test_kind_that_is_not_served_is_nothing(api):

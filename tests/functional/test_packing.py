@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from istio_integrator.lifecycle import command_line
-from testbed import environments, paths
+from testbed import paths
 from testbed.images import recipes
 from testbed.juju import charmcraft, pack
 
@@ -56,16 +56,6 @@ def test_charmcraft_packs_the_same_as_the_testbed(tmp_path):
 
 
 @pytest.mark.long
-def test_charmcraft_that_fails_says_why(tmp_path):
-    source = tmp_path / "charm"
-    (source / "src").mkdir(parents=True)
-    (source / "metadata.yaml").write_text("name: broken\n")
-    (source / "charmcraft.yaml").write_text("type: charm\nparts: {charm: {plugin: none}}\n")
-    with pytest.raises(charmcraft.CharmcraftError, match="plugin"):
-        charmcraft.build(source, tmp_path)
-
-
-@pytest.mark.long
 def test_release_asks_charmcraft_for_what_it_can_do():
     workflow = (paths.SOURCE / ".github" / "workflows" / "release.yaml").read_text()
     lines = workflow.replace("\\\n", " ").splitlines()
@@ -90,16 +80,6 @@ def test_release_asks_charmcraft_for_what_it_can_do():
         assert done.returncode == 0, told
         for option in re.findall(r"--[a-z-]+", found[2].partition("|")[0]):
             assert option in told, (found[0], told)
-
-
-def test_environment_that_can_not_be_made_says_why(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    (tmp_path / "requirements").mkdir()
-    (tmp_path / "requirements" / "odd.txt").write_text("without-a-hash==1\n")
-    monkeypatch.setattr(paths, "SOURCE", tmp_path)
-    with pytest.raises(environments.EnvironmentFailed, match="odd: "):
-        environments.ensure("odd")
-    assert not list(tmp_path.glob("istio-integrator/environments/*/complete"))
 
 
 ROCK = yaml.safe_load((paths.SOURCE / "workload" / "rockcraft.yaml").read_text())

@@ -183,38 +183,3 @@ async def test_no_pod_is_introduced_while_juju_cannot_read_one_of_the_applicatio
     assert agent.call("introduce", pod_name="plain-0", pod_uuid="1") == "plain/0"
     agent.close()
     juju.destroy_model(force=True)
-
-
-def test_namespace_that_is_there_already_is_not_taken(juju, namespace):
-    juju.model = namespace
-    with pytest.raises(juju_client.JujuError, match="already exists"):
-        juju.add_model()
-
-
-async def test_charm_lives_in_the_image_that_is_found_for_it(juju, charm, api):
-    async def images():
-        found = await api.find("StatefulSet", "plain", "juju-images")
-        spec = found["spec"]["template"]["spec"] if found else {}
-        both = [*spec.get("initContainers", ()), *spec.get("containers", ())]
-        return {one["name"]: one["image"] for one in both}
-
-    async def are(image):
-        async def is_so():
-            return await images() == {
-                "charm-init": image,
-                "charm": image,
-                "workload": "localhost/any",
-            }
-
-        await observer.eventually(is_so, 30, f"the charm in {image}")
-
-    juju.model = "juju-images"
-    newer = juju_client.Juju(juju._controller, juju.model, lambda charm: f"for/{charm.stem}")
-    newer.add_model()
-    newer.deploy(charm)
-    await are("for/plain")
-    newer.refresh("plain")
-    await are("for/plain")
-    juju.refresh("plain", charm)
-    await are("localhost/charm")
-    juju.destroy_model(force=True)
