@@ -11,12 +11,9 @@ from ops import testing
 
 from integrator_contract import names
 from istio_integrator.kube import cluster as charm_cluster
-from testbed import istio
 from tests import waiting
 from tests.functional import charm_runs, loopback_istiod
-from tests.functional.discovery_world import ALLOWED, discover, said
-
-CONTROLLER = "controller.juju.is/id"
+from tests.functional.discovery_world import ALLOWED, discover
 
 
 @pytest.fixture(scope="module")
@@ -41,18 +38,13 @@ def default(api, kubeconfig, tmp_path_factory):
 
 
 def test_default_istio_is_found_and_proved_without_configuration(api, namespace, default):
-    discovery = discover(api, namespace)
-    found = discovery.mesh
-    assert found.name == "istio-system/istiod 1.31"
-    assert found.is_default
+    found = discover(api, namespace).mesh
     assert found.alive
     assert found.probed
     assert found.hold_honoured
     assert (found.version, found.proxy_revision) == ("1.31.1", "default")
-    assert found.root_namespace == istio.SYSTEM
     assert not found.cni
     assert not found.cuts_off_controller
-    assert said(discovery) == ["active: istio-system/istiod 1.31"]
 
 
 PROXY_DEFAULTS = "meshConfig.defaultConfig"
@@ -109,49 +101,12 @@ def test_what_the_installation_is_like_is_seen(api, namespace, default, case):
         assert waiting.eventually(lambda: shown() == before, 20), shown()
 
 
-@pytest.mark.long
-def test_injector_elsewhere_is_asked_at_its_url(api, namespace, default):
-    place = f"values.istiodRemote.injectionURL={default.url}/inject"
-    remote = loopback_istiod.render(
-        "profile=remote",
-        place,
-        f"values.istiodRemote.injectionCABundle={default.bundle}",
-        "revision=away",
-    )
-    (item,) = [one for (kind, _), one in remote.items() if kind == "MutatingWebhookConfiguration"]
-    applied = api.apply(item)
-    try:
-        found = discover(api, namespace, revision="away").mesh
-        assert found.url == f"{default.url}/inject"
-        assert found.namespace == ""
-        assert found.alive
-        assert found.name == f"{found.url} away 1.31"
-    finally:
-        api.delete(applied)
-
-
-def labelled(api, namespace, **labels):
-    """Label a namespace as somebody else does."""
-    patch = {"metadata": {"labels": labels}}
-    api.merge_patch(api.get(charm_cluster.NAMESPACE, namespace), patch)
-
-
 def mesh_labels(api, namespace):
     """The labels of a namespace that Istio goes by, and what we remember of them."""
     metadata = api.get(charm_cluster.NAMESPACE, namespace)["metadata"]
-    keys = (names.INJECTION, names.REVISION, names.DATAPLANE_MODE)
+    keys = (names.INJECTION, names.REVISION)
     labels = {key: metadata["labels"][key] for key in keys if key in metadata["labels"]}
     return labels, names.MEMBERSHIP in metadata.get("annotations", {})
-
-
-def test_model_joins_and_leaves_as_it_was(connected, namespace, default):
-    charm_runs.run("start", namespace)
-    assert mesh_labels(connected, namespace) == (ALLOWED, True)
-    labelled(connected, namespace, **{names.INJECTION: None})
-    charm_runs.run("update_status", namespace)
-    assert mesh_labels(connected, namespace) == (ALLOWED, True)
-    charm_runs.run("remove", namespace, units=0)
-    assert mesh_labels(connected, namespace) == ({}, False)
 
 
 def test_istiod_is_seen_to_inject_where_every_pod_is_excluded(connected, namespace, default):
@@ -160,27 +115,3 @@ def test_istiod_is_seen_to_inject_where_every_pod_is_excluded(connected, namespa
         assert isinstance(said, testing.ActiveStatus), said
     assert mesh_labels(connected, namespace) == (ALLOWED, True)
     charm_runs.run("remove", namespace, units=0)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("labels", "words"),
-    [
-        pytest.param(
-            {names.DATAPLANE_MODE: "ambient"}, "the cluster has no ztunnel", id="ambient"
-        ),
-        pytest.param({"istio-injection": "disabled"}, "has istio-injection=disabled", id="out"),
-        pytest.param({"istio.io/rev": "other"}, "has istio.io/rev=other; run: ", id="else"),
-        pytest.param({CONTROLLER: "x"}, "a controller model never joins", id="controller"),
-    ],
-)
-def test_model_with_a_place_of_its_own_is_left_there(connected, namespace, default, labels, words):
-    labelled(connected, namespace, **labels)
-    before, _ = mesh_labels(connected, namespace)
-    out = charm_runs.run("start", namespace)
-    assert isinstance(out.unit_status, testing.BlockedStatus)
-    assert words in out.unit_status.message
-    # The record says who serves the model; a controller's is served by nobody.
-    assert mesh_labels(connected, namespace) == (before, CONTROLLER not in labels)
-    charm_runs.run("remove", namespace, units=0)
-    assert mesh_labels(connected, namespace) == (before, False)

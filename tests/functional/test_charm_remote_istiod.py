@@ -108,55 +108,6 @@ def test_settings_of_an_istiod_elsewhere_are_shown_by_its_injector(api, namespac
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("settings", "excluded"),
-    [
-        pytest.param((), (), id="defaults"),
-        pytest.param(
-            (
-                "components.cni.enabled=true",
-                r"values.global.proxy.excludeOutboundPorts=3306\,5432",
-            ),
-            (3306, 5432),
-            id="cni",
-        ),
-        pytest.param(("values.pilot.env.ENABLE_NATIVE_SIDECARS=true",), (), id="native"),
-    ],
-)
-def test_pod_that_asks_for_nothing_shows_what_the_mesh_does(
-    api, namespace, remote, settings, excluded
-):
-    with remote.serving(*settings) as bundle, remote.called(bundle):
-        found = discover(api, namespace).mesh
-    assert (found.hold_by_default, found.status_port) == (False, 15020)
-    assert found.excluded_outbound_ports == excluded
-    assert found.pilot == ("istiod.istio-system.svc", 15012)
-
-
-@pytest.mark.long
-def test_settings_that_a_cluster_keeps_for_an_istiod_elsewhere_are_read(api, namespace, remote):
-    """A cluster that also keeps Istio's own objects has the mesh's ConfigMap (configCluster)."""
-    own = loopback_istiod.render(
-        "meshConfig.outboundTrafficPolicy.mode=REGISTRY_ONLY",
-        "meshConfig.rootNamespace=istio-config",
-    )
-    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME}})
-    config_map = own["ConfigMap", "istio"]
-    config_map["metadata"]["namespace"] = HOME
-    ports = r"values.global.proxy.excludeOutboundPorts=3306\,5432"
-    with remote.serving(ports) as bundle, remote.called(bundle):
-        applied = api.apply(config_map)
-        try:
-            found = discover(api, namespace).mesh
-        finally:
-            api.delete(applied)
-    assert (found.has_settings, found.has_values) == (True, False)
-    assert found.registry_only
-    assert found.excluded_outbound_ports == (3306, 5432)
-    assert found.root_namespace == "istio-config"
-
-
-@pytest.mark.long
 def test_istiod_elsewhere_is_followed_through_its_end_and_another_authority(
     api, namespace, remote
 ):

@@ -14,7 +14,7 @@ import pytest
 from istio_integrator.kube import cluster as charm_cluster
 from testbed import programs
 from tests.functional import loopback_istiod
-from tests.functional.discovery_world import ALLOWED, discover, said
+from tests.functional.discovery_world import discover, said
 
 
 @pytest.fixture(scope="module")
@@ -72,29 +72,6 @@ def tags(kubeconfig):
         istioctl(kubeconfig, f"tag remove {name} --skip-confirmation")
 
 
-def test_only_revision_is_joined_by_its_name(api, namespace):
-    with injectors_of(api, "canary"):
-        found = discover(api, namespace).mesh
-    assert not found.is_default
-    assert found.namespace_labels == {"istio.io/rev": "canary"}
-    assert (found.service, found.webhook_configuration) == (
-        "istiod-canary",
-        "istio-sidecar-injector-canary",
-    )
-
-
-@pytest.mark.long
-def test_several_revisions_are_named_with_the_line_to_type(api, namespace):
-    with injectors_of(api, "blue", "green"):
-        several = said(discover(api, namespace))
-        assert "juju config istio-integrator revision=" in several[0]
-        assert all(f"{name} (istio-system)" in several[0] for name in ("blue", "green"))
-        assert discover(api, namespace, revision="green").mesh.revision == "green"
-        assert said(discover(api, namespace, revision="red")) == [
-            "blocked: revision red does not exist; there is blue, green"
-        ]
-
-
 @pytest.mark.long
 def test_istios_of_several_namespaces_are_told_apart(api, namespace):
     places = ("istio-one", "istio-two")
@@ -125,25 +102,3 @@ def test_tag_that_istioctl_sets_counts_and_is_followed(api, namespace, tags):
         moved = discover(api, namespace, revision="prod").mesh
         assert moved.namespace_labels == found.namespace_labels
         assert moved.service == "istiod-green"
-
-
-@pytest.mark.long
-def test_profiles_without_a_default_revision_get_one_by_the_command_of_the_status(
-    api, namespace, tags
-):
-    labels = {**ALLOWED, "app.kubernetes.io/part-of": "kubeflow-profile"}
-    metadata = {"name": f"{namespace}-alice", "labels": labels}
-    profile = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
-    api.create(profile)
-    try:
-        with injectors_of(api, "canary"):
-            (blocked,) = [one for one in said(discover(api, namespace)) if "profile" in one]
-            assert blocked.startswith("blocked: no default revision for 1 profile namespaces")
-            command = blocked.partition("run: istioctl ")[2]
-            assert command == "tag set default --revision canary"
-            tags(command)
-            discovery = discover(api, namespace)
-            assert discovery.mesh.namespace_labels == ALLOWED
-            assert not any("profile" in one for one in said(discovery))
-    finally:
-        api.delete(profile)

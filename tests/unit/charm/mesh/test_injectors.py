@@ -76,11 +76,6 @@ def test_choose_prefers_the_default_to_a_revision(fake):
     assert chosen(fake).is_default
 
 
-def test_choose_takes_the_only_revision(fake):
-    fake_cluster.install_istio(fake, revision="1-31")
-    assert chosen(fake).revision == "1-31"
-
-
 def test_choose_among_revisions_names_them_and_the_command(fake):
     fake_cluster.install_istio(fake, revision="1-30")
     fake_cluster.install_istio(fake, revision="1-31", tags=("prod",))
