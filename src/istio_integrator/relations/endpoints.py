@@ -16,9 +16,11 @@ LOGGING = "logging"
 
 
 def events(charm: ops.CharmBase) -> Iterable[ops.BoundEvent]:
-    """List the events after which another application may have said something else."""
+    """List the events after which another application may have written something else.
+
+    Juju follows relation-joined by relation-changed, so neither that nor relation-created is one.
+    """
     for endpoint in charm.meta.relations:
-        yield charm.on[endpoint].relation_created
         yield charm.on[endpoint].relation_changed
         yield charm.on[endpoint].relation_broken
     yield charm.on[LOGGING].relation_departed
