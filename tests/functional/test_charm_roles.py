@@ -1,7 +1,6 @@
 """The charm without trust, with exactly the roles that are shipped."""
 
 import contextlib
-import time
 from collections.abc import Iterator
 
 import lightkube
@@ -14,7 +13,7 @@ from istio_integrator.admission import webhook
 from istio_integrator.diagnosis.checks import rights as needed_rights
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import manifests
-from tests import rights
+from tests import rights, waiting
 from tests.functional import charm_runs, limits_world
 
 
@@ -28,7 +27,7 @@ def rules_for_ingress(roles: list[dict]) -> Iterator[dict]:
                 yield rule
 
 
-@pytest.fixture(params=["roles", "roles without ingress", "roles and policy"])
+@pytest.fixture(params=["roles without ingress", "roles and policy"])
 def restricted(request, namespace, untrusted, monkeypatch) -> Iterator[None]:
     """Connect the charm as its ServiceAccount, which has the shipped roles in the namespace."""
     with contextlib.ExitStack() as stack:
@@ -52,7 +51,8 @@ def own(client, namespace) -> manifests.Manifests:
     return manifests.Manifests(api, model=namespace, application="istio-integrator")
 
 
-def test_shipped_roles_suffice_for_the_webhook(restricted, own, namespace, client):
+def test_shipped_roles_suffice_for_the_webhook_and_to_leave(restricted, own, namespace, client):
+    admin = charm_cluster.Cluster(client)
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -62,7 +62,7 @@ def test_shipped_roles_suffice_for_the_webhook(restricted, own, namespace, clien
             "containers": [{"name": "lifecycle", "image": "workload:1"}],
         },
     }
-    charm_cluster.Cluster(client).create(pod)
+    admin.create(pod)
     out = charm_runs.run("start", namespace, **{"excluded-pods": "a=b"})
     assert isinstance(out.unit_status, testing.WaitingStatus)
     kinds = {obj["kind"] for obj in own.owned()}
@@ -70,22 +70,21 @@ def test_shipped_roles_suffice_for_the_webhook(restricted, own, namespace, clien
 
     def servers():
         labels = {names.COMPONENT: webhook.WORKLOAD_FOLDER}
-        return charm_cluster.Cluster(client).list(charm_cluster.POD, namespace, labels)
+        return admin.list(charm_cluster.POD, namespace, labels)
 
-    for _ in range(100):
-        if len(servers()) == 2:
-            break
-        time.sleep(0.1)
+    assert waiting.eventually(lambda: len(servers()) == 2)
     charm_runs.run("config_changed", namespace, **{"excluded-pods": "a=b"})
     annotated = [names.REFRESH in one["metadata"]["annotations"] for one in servers()]
     assert annotated == [True, True]
+    join(admin, namespace)
     charm_runs.run("remove", namespace, units=0)
     assert own.owned() == []
+    metadata = admin.get(charm_cluster.NAMESPACE, namespace)["metadata"]
+    assert "istio-injection" not in metadata["labels"]
 
 
-def test_shipped_roles_suffice_to_join_and_leave(restricted, namespace, client):
-    api = charm_cluster.Cluster(client)
-    found = api.get(charm_cluster.NAMESPACE, namespace)
+def join(admin, namespace):
+    """Have the model as the charm leaves it where there is an Istio."""
     record = (
         f'{{"before": {{"istio-injection": null}}, "owner": "{namespace}.istio-integrator", '
         '"set": {"istio-injection": "enabled"}}'
@@ -94,10 +93,7 @@ def test_shipped_roles_suffice_to_join_and_leave(restricted, namespace, client):
         "labels": {"istio-injection": "enabled"},
         "annotations": {"istio-integrator.charmhub.io/membership": record},
     }
-    api.merge_patch(found, {"metadata": patch})
-    charm_runs.run("remove", namespace, units=0)
-    metadata = api.get(charm_cluster.NAMESPACE, namespace)["metadata"]
-    assert "istio-injection" not in metadata["labels"]
+    admin.merge_patch(admin.get(charm_cluster.NAMESPACE, namespace), {"metadata": patch})
 
 
 def test_without_the_optional_roles_nothing_is_executed_and_no_other_pod_is_changed(
