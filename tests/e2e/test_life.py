@@ -7,7 +7,7 @@ import asyncio
 
 import pytest
 
-from testbed.kit import istiod, juju, observer, workloads
+from testbed.kit import istiod, juju, observer
 from tests import rights
 from tests.e2e import conftest, life_world, variants
 
@@ -170,34 +170,3 @@ async def test_all_units_of_several_leave_together(world):
     slow = world.juju.do("lead", f"{juju.APPLICATION}/1")
     await asyncio.gather(slow, world.juju.remove(juju.APPLICATION))
     await world.is_clean()
-
-
-@pytest.mark.cluster("today", "tomorrow")
-async def test_what_a_removal_by_force_leaves_is_taken_over_by_the_same_name(world, api):
-    """Juju 4.0 runs no hook and leaves its own ClusterRole, which owns what the charm created."""
-    profile = f"{world.model}-alice"
-    part_of = {"app.kubernetes.io/part-of": "kubeflow-profile"}
-    await api.apply(workloads.namespace(profile, part_of))
-    try:
-        await world.deploy()
-        await world.active()
-        owner = f"{world.model}.{juju.APPLICATION}"
-        await observer.eventually(lambda: served_by(world, profile, owner), 30, "a claim")
-        await world.juju.remove(juju.APPLICATION, force=True)
-        assert await api.find("ClusterRole", f"{world.model}-{juju.APPLICATION}")
-        assert (await world.labels())["istio-injection"] == "enabled"
-        assert (await world.labels(profile))[SERVED_BY] == owner
-
-        await world.deploy()
-        await world.active()
-        await world.juju.remove(juju.APPLICATION)
-        assert "istio-injection" not in await world.labels()
-        assert SERVED_BY not in await world.labels(profile)
-    finally:
-        await api.delete("Namespace", profile)
-    await world.is_clean()
-
-
-async def served_by(world, namespace, owner):
-    """Whether an application has claimed a namespace."""
-    return (await world.labels(namespace)).get(SERVED_BY) == owner

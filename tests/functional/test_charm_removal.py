@@ -5,7 +5,6 @@ import os
 import pathlib
 import runpy
 import subprocess
-import uuid
 from typing import Any
 
 import lightkube
@@ -108,16 +107,6 @@ def test_charm_that_is_removed_leaves_the_cluster_as_it_was(api, namespace):
     assert everything(api) != before
     charm_runs.run("remove", namespace, units=0)
     assert waiting.eventually(lambda: everything(api) == before), everything(api) ^ before
-
-
-def test_model_that_is_deleted_without_any_hook_leaves_nothing_of_ours(api):
-    model = f"gone-{uuid.uuid4().hex[:8]}"
-    created = api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": model}})
-    charm_runs.run("start", model, **{"excluded-pods": "a=b"})
-    own = manifests.Manifests(api, model=model, application="istio-integrator")
-    assert own.owned()
-    api.delete(created)
-    assert waiting.eventually(lambda: own.owned() == []), own.owned()
 
 
 def test_application_that_is_removed_by_force_leaves_labels_which_the_next_one_inherits(

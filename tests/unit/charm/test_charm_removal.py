@@ -3,7 +3,6 @@
 import dataclasses
 import json
 
-import pytest
 from ops import testing
 
 from tests import asked
@@ -106,11 +105,3 @@ def test_removal_without_rights_does_not_fail(ctx, fake):
     fake.forbidden.add(("*", "*"))
     ctx.run(ctx.on.remove(), state(units=0))
     assert _objects(fake) == before
-
-
-def test_removal_with_an_api_server_in_trouble_is_tried_again(ctx, fake):
-    fake_cluster.install_istio(fake)
-    ctx.run(ctx.on.start(), state())
-    fake.unreachable = True
-    with pytest.raises(testing.errors.UncaughtCharmError):
-        ctx.run(ctx.on.remove(), state(units=0))

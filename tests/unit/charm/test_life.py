@@ -2,7 +2,6 @@
 
 import contextlib
 import copy
-import dataclasses
 import itertools
 
 import ops
@@ -15,7 +14,7 @@ from istio_integrator.admission import admission
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import errors
 from tests.unit.charm import charm_world, fake_cluster, needed_rights
-from tests.unit.charm.charm_world import state, workload
+from tests.unit.charm.charm_world import state
 
 TIMEOUT = 0
 FOLLOWS_ISTIO = ("security.istio.io/v1", "networking.istio.io/v1", "networking.istio.io/v1alpha3")
@@ -376,11 +375,3 @@ def test_refresh_adopts_what_an_older_revision_made(ctx, fake, monkeypatch):
     found["metadata"]["annotations"]["istio-integrator.charmhub.io/applied-hash"] = "old"
     assert isinstance(run(ctx, fake, monkeypatch, "upgrade_charm"), testing.ActiveStatus)
     assert fake.find(*service)["spec"]["ports"] == wanted["ports"]
-
-
-def test_removal_prunes_what_an_older_revision_left(ctx, fake, monkeypatch):
-    fake_cluster.install_istio(fake)
-    fake.add(leftover("retired", **{"istio-integrator.charmhub.io/component": "retired"}))
-    run(ctx, fake, monkeypatch)
-    ctx.run(ctx.on.remove(), dataclasses.replace(state(workload(), units=0), leader=False))
-    assert fake.find("ConfigMap", "retired", "kubeflow") is None

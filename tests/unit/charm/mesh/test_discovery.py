@@ -27,7 +27,10 @@ def worst(discovery: discovery.Discovery) -> ops.StatusBase:
 def test_discovery_finds_a_living_mesh_and_what_it_can_do(fake):
     fake_cluster.install_istio(
         fake,
-        mesh_config="rootNamespace: root\ndefaultConfig:\n  statusPort: 15999\n",
+        mesh_config=(
+            "rootNamespace: root\n"
+            "defaultConfig: {statusPort: 15999, holdApplicationUntilProxyStarts: true}\n"
+        ),
     )
     found = discover(fake).mesh
     assert found == installation.Mesh(
@@ -37,6 +40,7 @@ def test_discovery_finds_a_living_mesh_and_what_it_can_do(fake):
         version="1.31.1",
         webhook_configuration="istio-sidecar-injector",
         status_port=15999,
+        hold_by_default=True,
         root_namespace="root",
         alive=True,
         probed=True,
@@ -47,14 +51,16 @@ def test_discovery_finds_a_living_mesh_and_what_it_can_do(fake):
     assert fake.writes == []
 
 
-def test_discovery_says_which_mesh_it_is(fake):
-    fake_cluster.install_istio(fake)
-    assert worst(discover(fake)) == ops.ActiveStatus("istio-system/istiod 1.31")
-
-
-def test_discovery_names_the_revision(fake):
-    fake_cluster.install_istio(fake, revision="canary")
-    assert worst(discover(fake)) == ops.ActiveStatus("istio-system/istiod-canary canary 1.31")
+@pytest.mark.parametrize(
+    ("installed", "name"),
+    [
+        ({}, "istio-system/istiod 1.31"),
+        ({"revision": "canary"}, "istio-system/istiod-canary canary 1.31"),
+    ],
+)
+def test_discovery_says_which_mesh_it_is(fake, installed, name):
+    fake_cluster.install_istio(fake, **installed)
+    assert worst(discover(fake)) == ops.ActiveStatus(name)
 
 
 def test_discovery_asks_istiod_where_the_image_does_not_tell_the_version(fake):
@@ -70,26 +76,6 @@ def test_discovery_of_a_dead_istiod_waits_with_the_reason(fake):
     assert worst(discovery).message == (
         "istio-system/istiod does not inject: object.sidecar-injector.istio.io: connection refused"
     )
-
-
-def test_discovery_without_istio_waits(fake):
-    discovery = discover(fake)
-    assert discovery.mesh is None
-    assert isinstance(worst(discovery), ops.WaitingStatus)
-
-
-def test_discovery_of_an_unknown_revision_blocks(fake):
-    fake_cluster.install_istio(fake)
-    assert worst(discover(fake, revision="x")) == ops.BlockedStatus(
-        "revision x does not exist; there is default"
-    )
-
-
-def test_discovery_sees_that_the_mesh_holds_applications_already(fake):
-    fake_cluster.install_istio(
-        fake, mesh_config="defaultConfig: {holdApplicationUntilProxyStarts: true}"
-    )
-    assert discover(fake).mesh.hold_by_default
 
 
 @pytest.mark.parametrize("text", ["]", "text", "[1]"])
@@ -268,12 +254,6 @@ def test_what_istiod_writes_over_is_named(fake, caplog):
     assert discovery.mesh.overwritten == ("proxy.istio.io/config",)
     assert list(discovery.statuses())
     assert "injectedAnnotations replace proxy.istio.io/config" in caplog.text
-
-
-def test_revision_of_new_proxies_is_what_a_tag_leads_to(fake):
-    fake_cluster.install_istio(fake, revision="1-31", tags=("prod",))
-    found = discover(fake, revision="prod").mesh
-    assert (found.revision, found.proxy_revision) == ("prod", "1-31")
 
 
 def test_injector_that_never_answers_is_not_alive(fake):
