@@ -16,7 +16,6 @@ from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import manifests
 from tests import waiting
 from tests.functional import charm_runs, loopback_istiod
-from tests.functional.test_charm_discovery import labelled, mesh_labels
 from tests.functional.test_charm_removal import everything
 
 AMBIENT = {"istio.io/dataplane-mode": "ambient"}
@@ -49,6 +48,20 @@ def model(api, namespace, profile, monkeypatch):
     account = (charm_cluster.kind("v1", "ServiceAccount"), "default", namespace)
     assert waiting.eventually(lambda: api.get(*account), 30)
     return namespace
+
+
+def labelled(api, namespace, **labels):
+    """Label a namespace as another team does."""
+    patch = {"metadata": {"labels": labels}}
+    api.merge_patch(api.get(charm_cluster.NAMESPACE, namespace), patch)
+
+
+def mesh_labels(api, namespace):
+    """The labels of a namespace that Istio goes by, and whether the charm remembers it."""
+    metadata = api.get(charm_cluster.NAMESPACE, namespace)["metadata"]
+    keys = (names.INJECTION, names.REVISION, names.DATAPLANE_MODE)
+    labels = {key: metadata["labels"][key] for key in keys if key in metadata["labels"]}
+    return labels, names.MEMBERSHIP in metadata.get("annotations", {})
 
 
 def switch(model, mode):
