@@ -106,7 +106,10 @@ def assert_rule_holds(text, held=True):
     else:
         assert after == {CAMEL: held, **before}
         assert not (SNAKE in after and CAMEL in after)
-    assert hold.merge(merge.value, held=held) == (None, "ConfigSaysItself")
+    # Behind the hold a flow mapping of several lines may hide whose key that is.
+    again = hold.merge(merge.value, held=held)
+    assert again.value is None
+    assert again.reason in ("ConfigSaysItself", "ConfigUnclear")
 
 
 @given(documents(), st.booleans())
