@@ -3,17 +3,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import logging
 import os
 import pathlib
-from collections.abc import Callable
-from typing import TypeVar
 
 import opentelemetry.trace
 import ops
 import ops_tracing
+import tenacity
 
 from integrator_contract import charm_facts
 from istio_integrator import actions, diagnosis, facts_file, order, parts, statuses
@@ -31,9 +29,12 @@ for _library in ("httpx2", "httpcore2"):
 
 _tracer = opentelemetry.trace.get_tracer("charm")
 _RESOLVER = pathlib.Path("/etc/resolv.conf")
-_ATTEMPTS = 3
-"""Tries at an object that somebody else keeps changing, before the next event tries again."""
-_T = TypeVar("_T")
+_retry_conflicts = tenacity.Retrying(
+    retry=tenacity.retry_if_exception_type(errors.ConflictError),
+    stop=tenacity.stop_after_attempt(3),
+    reraise=True,
+)
+"""Calls a step again when another client changed an object meanwhile, as it decides by objects."""
 
 
 class IstioIntegrator(ops.CharmBase):
@@ -84,7 +85,7 @@ class IstioIntegrator(ops.CharmBase):
         all_parts = order.Parts(self, self._context_without_mesh(), self._related)
         for step in all_parts.removal:
             try:
-                _again(step)
+                _retry_conflicts(step)
             except errors.CharmError as error:
                 logger.warning("%s: %s", step.__qualname__, error)
                 failed.append(error)
@@ -160,7 +161,7 @@ class IstioIntegrator(ops.CharmBase):
             return None
         try:
             all_parts = self._parts_with_mesh(options)
-            refusal = _again(all_parts.membership.claim)
+            refusal = _retry_conflicts(all_parts.membership.claim)
         except errors.CharmError as error:
             self._say_alone("mesh", self._status_of(error))
             return None
@@ -189,7 +190,7 @@ class IstioIntegrator(ops.CharmBase):
         """Take one step; what it can't do is a status, and keeps no other from its work."""
         with _tracer.start_as_current_span(step.__qualname__) as span:
             try:
-                _again(step)
+                _retry_conflicts(step)
             except errors.CharmError as error:
                 span.set_attribute("error.type", type(error).__name__)
                 self._say(facts_file.part_of(step), self._status_of(error))
@@ -257,14 +258,6 @@ class IstioIntegrator(ops.CharmBase):
             cluster_domain=parts.cluster_domain(_RESOLVER.read_text()),
             exposes=self._exposes,
         )
-
-
-def _again(work: Callable[[], _T]) -> _T:
-    """Do something anew where somebody wrote in between: it depends on what they wrote."""
-    for _ in range(_ATTEMPTS - 1):
-        with contextlib.suppress(errors.ConflictError):
-            return work()
-    return work()
 
 
 if __name__ == "__main__":

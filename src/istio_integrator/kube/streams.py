@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import http.client
 import io
 import queue
@@ -13,6 +12,7 @@ from collections.abc import Generator, Mapping
 from typing import Any, cast
 
 import httpx2
+import tenacity
 from httpx2 import websockets
 from lightkube.config import client_adapter
 
@@ -38,6 +38,14 @@ class Response:
     text: str
 
 
+def _is_broken(error: BaseException) -> bool:
+    """Tell whether a connection broke, after which a request that only reads may be sent again.
+
+    The library reads in one thread while another one writes, which breaks some TLS connections.
+    """
+    return isinstance(error, errors.UnreachableError) and isinstance(error.__cause__, _BROKEN)
+
+
 class Streams:
     """The kubelet's streams, by way of the API server.
 
@@ -48,6 +56,11 @@ class Streams:
     def __init__(self, api: cluster.Cluster) -> None:
         self._client = api.client
 
+    @tenacity.retry(
+        retry=tenacity.retry_if_exception(_is_broken),
+        stop=tenacity.stop_after_attempt(2),
+        reraise=True,
+    )
     def get(
         self,
         namespace: str,
@@ -65,17 +78,6 @@ class Streams:
             UnreachableError: Nothing listens, or what does speaks no HTTP or not in time.
         """
         address = f"/api/v1/namespaces/{namespace}/pods/{pod}/portforward"
-        asked = functools.partial(self._get, address, port, path, seconds)
-        try:
-            return asked()
-        except errors.UnreachableError as error:
-            # The library reads in one thread while another writes, which OpenSSL does not always
-            # stand; who only reads may ask again.
-            if not isinstance(error.__cause__, _BROKEN):
-                raise
-            return asked()
-
-    def _get(self, address: str, port: int, path: str, seconds: float) -> Response:
         with self._connected(address, {"ports": str(port)}, seconds) as socket:
             connection = http.client.HTTPConnection("localhost", port)
             connection.sock = cast("Any", _Socket(socket, seconds))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
 import prometheus_client
 import structlog
+import tenacity
 
 from integrator_contract import answers, names, refusals
 from integrator_contract.reasons import Reason
@@ -361,16 +362,19 @@ async def run(
         clock=clock,
     )
     async with asyncio.TaskGroup() as group:
-        group.create_task(retried(controller.follow_pods, client), name="convergence-pods")
-        group.create_task(retried(controller.follow_memory, client), name="convergence-memory")
+        group.create_task(retried(controller.follow_pods)(client), name="convergence-pods")
+        group.create_task(retried(controller.follow_memory)(client), name="convergence-memory")
         group.create_task(controller.run(), name="convergence")
 
 
-async def retried(follow: Callable[[Client], Awaitable[None]], client: Client) -> None:
-    """Follow again when a right was missing: somebody may grant it."""
-    while True:
-        try:
-            await follow(client)
-        except errors.StatusError as error:
-            log.error("workloads can't be watched", error=str(error), retry_in=FORBIDDEN_RETRY)  # noqa: TRY400
-        await asyncio.sleep(FORBIDDEN_RETRY)
+def _log_refusal(state: tenacity.RetryCallState) -> None:
+    error = state.outcome.exception() if state.outcome else None
+    log.error("workloads can't be watched", error=str(error), retry_in=FORBIDDEN_RETRY)
+
+
+retried = tenacity.retry(
+    retry=tenacity.retry_if_exception_type(errors.StatusError),
+    wait=tenacity.wait_fixed(FORBIDDEN_RETRY),
+    before_sleep=_log_refusal,
+)
+"""Follow again when a right was missing: an administrator may grant it."""

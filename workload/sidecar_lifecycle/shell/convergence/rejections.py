@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import structlog
+import tenacity
 
 from integrator_contract import names, pods, refusals, rejections
 from sidecar_lifecycle.decide.convergence import trial
@@ -133,15 +134,11 @@ class Observer:
                     found.append((f"{kind}/{workload.metadata.name}", made))
         return found
 
+    @tenacity.retry(retry=tenacity.retry_if_exception_type(hands.Conflict))
     async def _remember(self, found: rejections.Rejections) -> None:
         text = msgspec.json.encode(found, order="sorted").decode()
-        while True:
-            stored = await self.cluster.recall()
-            try:
-                await self.cluster.remember(stored, {**stored.data, rejections.KEY: text})
-            except hands.Conflict:
-                continue
-            return
+        stored = await self.cluster.recall()
+        await self.cluster.remember(stored, {**stored.data, rejections.KEY: text})
 
 
 def read(data: dict[str, str]) -> rejections.Rejections:
@@ -182,7 +179,7 @@ async def run(
         clock=clock,
     )
     async with asyncio.TaskGroup() as group:
-        follow = controller.retried(observer.follow_settings, client)
+        follow = controller.retried(observer.follow_settings)(client)
         group.create_task(follow, name="admission settings")
         group.create_task(observer.run(), name="rejections")
 

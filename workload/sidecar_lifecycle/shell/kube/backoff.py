@@ -1,28 +1,22 @@
-"""How long to wait before the next try, for what is no call that tenacity could repeat itself."""
+"""How long to wait where tenacity can't repeat a call: watches, and stops that wait in timers."""
 
 from __future__ import annotations
 
-import tenacity
+import random
 
-_RETRYING = tenacity.Retrying()
+_MOST_DOUBLINGS = 30
 
 
-class Backoff:
-    """Exponential, capped, and spread, so that what failed together does not return together."""
+def delay(failures: int, *, initial: float = 0.2, maximum: float = 30.0) -> float:
+    """Return how long to wait after failures in a row, in seconds.
 
-    def __init__(self, *, initial: float = 0.2, maximum: float = 30.0) -> None:
-        """Wait longer after each failure.
+    The delay doubles with each failure up to a maximum. A random part is added, so that requests
+    which failed together are not sent again together.
 
-        Args:
-            initial: seconds after the first failure; all are spread over twice as many more.
-            maximum: seconds, but for the spread; what is back is noticed within this time.
-        """
-        self._wait = tenacity.wait_exponential(
-            multiplier=initial, max=maximum
-        ) + tenacity.wait_random(0, 2 * initial)
-
-    def delay(self, failures: int) -> float:
-        """Return the seconds to wait after that many failures in a row (1 is the first)."""
-        state = tenacity.RetryCallState(_RETRYING, None, (), {})
-        state.attempt_number = failures
-        return self._wait(state)
+    Args:
+        failures: How many there were; at least 1.
+        initial: Seconds after the first one. Up to twice as many seconds are added at random.
+        maximum: Seconds, without the random part.
+    """
+    doubled = initial * 2 ** min(failures - 1, _MOST_DOUBLINGS)
+    return min(maximum, doubled) + random.uniform(0, 2 * initial)  # noqa: S311 - no secret

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
+import tenacity
 
 from sidecar_lifecycle.model import types
 
@@ -29,6 +30,11 @@ class Timing:
     """Seconds without a successful renewal after which a leader stops acting."""
     retry: float = 2.0
     """Seconds between renewals, and between looks of those who wait."""
+
+
+def _is_changed(error: BaseException) -> bool:
+    """Tell whether another process wrote the Lease after this one had read it."""
+    return isinstance(error, errors.StatusError) and error.code in (404, 409)
 
 
 class Leadership:
@@ -121,7 +127,7 @@ class Leadership:
     async def _look(self) -> None:
         try:
             async with asyncio.timeout(self._timing.deadline / 2):
-                held = await self._acquire_or_renew_again()
+                held = await self._acquire_or_renew()
             self.reachable = True
         except (errors.KubeError, TimeoutError) as error:
             held = False
@@ -147,15 +153,11 @@ class Leadership:
         self._elected.clear()
         self._deposed.set()
 
-    async def _acquire_or_renew_again(self) -> bool:
-        """Look at what somebody wrote between our reading and writing before giving way to it."""
-        try:
-            return await self._acquire_or_renew()
-        except errors.StatusError as error:
-            if error.code not in (404, 409):
-                raise
-            return await self._acquire_or_renew()
-
+    @tenacity.retry(
+        retry=tenacity.retry_if_exception(_is_changed),
+        stop=tenacity.stop_after_attempt(2),
+        reraise=True,
+    )
     async def _acquire_or_renew(self) -> bool:
         # As in client-go, who has just written it need not read it: the API server compares.
         lease, self._written = self._written, None

@@ -16,8 +16,7 @@ import structlog
 
 from sidecar_lifecycle.model import depth, types
 
-from . import errors
-from .backoff import Backoff
+from . import backoff, errors
 from .client import Client, path
 from .fence import Fence
 
@@ -303,7 +302,6 @@ async def watch(
     namespace: str | None = "*",
     labels: str = "",
     fields: str = "",
-    backoff: Backoff | None = None,
     state: WatchState | None = None,
     fence: Fence | None = None,
     concerns: Callable[[T], bool] = lambda _: True,
@@ -316,7 +314,6 @@ async def watch(
         namespace: a name, or "*" (or None) for all and for cluster-scoped resources.
         labels: a label selector, evaluated by the server.
         fields: a field selector, evaluated by the server.
-        backoff: how long to wait after failures.
         state: kept up to date for health checks.
         fence: keeps an object that can't be decoded from the others.
         concerns: what the server can't select by; must not change in an object's life.
@@ -334,7 +331,6 @@ async def watch(
         fence=fence or Fence(),
         concerns=concerns,
     )
-    policy = backoff or Backoff()
     failures = 0
     try:
         while True:
@@ -345,7 +341,7 @@ async def watch(
                         yield change
                 # The server ends a watch now and then; one that ends at once is a failure.
                 failures += 1
-                delay = 0.0 if failures == 1 else policy.delay(failures - 1)
+                delay = 0.0 if failures == 1 else backoff.delay(failures - 1)
             except errors.KubeError as error:
                 if isinstance(error, errors.StatusError) and error.code in (403, 404):
                     following.failed(error)
@@ -353,7 +349,7 @@ async def watch(
                 failures += 1
                 again = following.failed(error)
                 retry_after = getattr(error, "retry_after", None)
-                delay = 0.0 if again and failures == 1 else retry_after or policy.delay(failures)
+                delay = 0.0 if again and failures == 1 else retry_after or backoff.delay(failures)
                 level = log.debug if again else log.warning
                 level(
                     "watch interrupted",

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 import structlog
+import tenacity
 
 from integrator_contract import names
 from sidecar_lifecycle.model import types
@@ -181,8 +182,12 @@ async def follow(
     seen: dict[tuple[str | None, str], Fingerprint] = {}
     synced = False
     fence = Fence()
-    while True:
-        try:
+    async for attempt in tenacity.AsyncRetrying(
+        retry=tenacity.retry_if_exception_type(errors.StatusError),
+        wait=tenacity.wait_fixed(ASK_AGAIN),
+        before_sleep=functools.partial(_log_refusal, kind),
+    ):
+        with attempt:
             async for change in watch.watch(
                 connection, kind, namespace=namespace, labels=labels, fields=fields, fence=fence
             ):
@@ -206,9 +211,11 @@ async def follow(
                 if synced and not is_made:
                     log.info("object changed", kind=kind.__name__, name=item.metadata.name)
                     changed()
-        except errors.StatusError as error:
-            log.warning("can't be observed", kind=kind.__name__, error=str(error))
-            await asyncio.sleep(ASK_AGAIN)
+
+
+def _log_refusal(kind: type[types.Object], state: tenacity.RetryCallState) -> None:
+    error = state.outcome.exception() if state.outcome else None
+    log.warning("can't be observed", kind=kind.__name__, error=str(error))
 
 
 def backends(configuration: types.MutatingWebhookConfiguration) -> set[Service]:

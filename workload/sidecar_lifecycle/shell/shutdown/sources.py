@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
+import tenacity
 
 from integrator_contract import names, namespaces
 from sidecar_lifecycle.decide import finished, payload, status_port
@@ -43,6 +44,11 @@ _NOTHING: list[Any] = []
 
 OnPod = Callable[[watch.Change[types.Pod]], None]
 
+_when_refused = tenacity.retry(
+    retry=tenacity.retry_if_exception_type(errors.StatusError),
+    wait=tenacity.wait_fixed(ASK_AGAIN),
+)
+
 
 @dataclass(slots=True)
 class Namespaces:
@@ -55,25 +61,23 @@ class Namespaces:
     """Those whose annotation switches proxy-shutdown off."""
     known: asyncio.Event = field(default_factory=asyncio.Event)
 
+    @_when_refused
     async def follow(self, connection: client.Client, changed: Callable[[str], None]) -> None:
         """Watch namespaces for ever; `changed` is called with the name of each that changed."""
-        while True:
-            try:
-                async for change in watch.watch(connection, types.Namespace, fence=self.fence):
-                    if change.object is None:
-                        self.known.set()
-                        changed("*")
-                        continue
-                    with self.fence.around("decide", change.object):
-                        if self._note(change):
-                            changed(change.object.metadata.name)
-            except errors.StatusError as error:
-                log.warning(
-                    "namespaces can't be watched, serving the model only", error=str(error)
-                )
-                self._only_model()
-                changed("*")
-                await asyncio.sleep(ASK_AGAIN)
+        try:
+            async for change in watch.watch(connection, types.Namespace, fence=self.fence):
+                if change.object is None:
+                    self.known.set()
+                    changed("*")
+                    continue
+                with self.fence.around("decide", change.object):
+                    if self._note(change):
+                        changed(change.object.metadata.name)
+        except errors.StatusError as error:
+            log.warning("namespaces can't be watched, serving the model only", error=str(error))
+            self._only_model()
+            changed("*")
+            raise
 
     def _only_model(self) -> None:
         allowed = "model" in self.rules.kinds
@@ -198,14 +202,14 @@ class Pods:
         for name in wanted - set(watches):
             watches[name] = asyncio.create_task(self._guarded(name), name=f"pods of {name}")
 
+    @_when_refused
     async def _guarded(self, namespace: str) -> None:
-        while True:
-            try:
-                await self._watch(namespace)
-            except errors.StatusError as error:
-                log.warning("pods can't be watched", namespace=namespace, error=str(error))
-                self.states[namespace] = watch.WatchState(failure=str(error))
-                await asyncio.sleep(ASK_AGAIN)
+        try:
+            await self._watch(namespace)
+        except errors.StatusError as error:
+            log.warning("pods can't be watched", namespace=namespace, error=str(error))
+            self.states[namespace] = watch.WatchState(failure=str(error))
+            raise
 
     async def _cluster_wide_allowed(self) -> bool:
         try:

@@ -18,7 +18,7 @@ from sidecar_lifecycle.decide import finished, payload, stopping
 from sidecar_lifecycle.decide.stopping import Action, Event, State
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell import metrics
-from sidecar_lifecycle.shell.kube.backoff import Backoff
+from sidecar_lifecycle.shell.kube import backoff
 from sidecar_lifecycle.shell.kube.fence import Fence
 
 from . import reports, slots, sources, stop
@@ -35,8 +35,6 @@ PATIENCE = 1.0
 """Seconds for which a first try holds its place on the node; the try itself may take longer."""
 IN_FLIGHT_GRACE = 0.5
 """Seconds that a request under way gets once there is nothing to stop any more."""
-
-_backoff = Backoff(initial=0.5, maximum=60)
 
 for _transport in stop.Transport:
     for _result in stop.Result:
@@ -231,7 +229,8 @@ class Stops:
 
     def _back_off(self, need: Need) -> None:
         asked = need.outcome.retry_after if need.outcome is not None else None
-        self._after(max(asked or 0.0, _backoff.delay(need.tries)), need)
+        delay = backoff.delay(need.tries, initial=0.5, maximum=60)
+        self._after(max(asked or 0.0, delay), need)
 
     def _blame(self, need: Need) -> None:
         outcome = need.outcome
