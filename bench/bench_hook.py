@@ -1,4 +1,4 @@
-"""What a hook costs: CPU time and requests to the API server, beside a charm that does nothing.
+"""What a hook costs: CPU time, memory and requests, beside a charm that does nothing.
 
 Each hook is a process, as Juju starts it, with stand-ins for Juju's hook tools (a few lines of sh
 that print files); the API server and istiod are real, the workload's container is not there. CPU
@@ -98,7 +98,11 @@ def child(program: str) -> None:
         runpy.run_path(program, run_name="__main__")
     finally:
         used = resource.getrusage(resource.RUSAGE_SELF)
-        told = {"cpu": used.ru_utime + used.ru_stime, "requests": requests}
+        # `ru_maxrss` has what the parent had when it forked.
+        status = pathlib.Path("/proc/self/status").read_text()
+        memory = int(status.partition("VmHWM:")[2].split()[0]) / 1024
+        cpu = used.ru_utime + used.ru_stime
+        told = {"cpu": cpu, "memory": memory, "requests": requests}
         pathlib.Path(os.environ["WORLD"], "told").write_text(json.dumps(told))
 
 
@@ -109,6 +113,8 @@ class Cost:
     cpu: float
     """Seconds."""
     wall: float
+    memory: float
+    """MB at most."""
     requests: collections.Counter[str]
 
 
@@ -200,14 +206,18 @@ class Unit:
             log = (self._world / "log").read_text()
             raise SystemExit(f"{event} failed:\n{done.stdout}{done.stderr}{log}")
         told = json.loads((self._world / "told").read_text())
-        return Cost(told["cpu"], wall, collections.Counter(told["requests"]))
+        requests = collections.Counter(told["requests"])
+        return Cost(told["cpu"], wall, told["memory"], requests)
 
 
 def shown(title: str, costs: list[Cost], beside: float) -> str:
     """Write what the cheapest hook cost, as others' work only adds, beside one of ops alone."""
     cpu, wall = min(each.cpu for each in costs), min(each.wall for each in costs)
-    asked = costs[-1].requests.total()
-    return f"  {title:28}{cpu:6.2f} s CPU ({cpu / beside:4.1f} x){wall:7.2f} s{asked:5} requests"
+    asked, memory = costs[-1].requests.total(), max(each.memory for each in costs)
+    return (
+        f"  {title:28}{cpu:6.2f} s CPU ({cpu / beside:4.1f} x){wall:7.2f} s{memory:5.0f} MB"
+        f"{asked:5} requests"
+    )
 
 
 def measure(units: dict[str, Unit], title: str, given: argparse.Namespace) -> None:
