@@ -22,9 +22,9 @@ _NONE = "none: objects of Istio and Kubernetes change, and no pod"
 
 _ALSO = {
     "mesh-mode": (
-        f"{_MEMBERS}; `ambient` has those with a sidecar replaced, and the way back those without"
+        f"{_MEMBERS}; `ambient` has those with a sidecar replaced, and the way back those without;"
+        " `none` replaces none"
     ),
-    "mesh-membership": f"{_CONVERGED}; none for leaving",
     "included-pods": _CONVERGED,
     "excluded-pods": _CONVERGED,
     "revision": f"{_MEMBERS}; running ones keep their proxy until `restart-stale`",

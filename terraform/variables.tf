@@ -87,7 +87,6 @@ variable "config" {
       "istiod-namespace",
       "job-sidecars",
       "log-level",
-      "mesh-membership",
       "mesh-mode",
       "mtls",
       "mtls-exceptions",

@@ -34,9 +34,9 @@ TOGGLES = (
     {"proxy_shutdown": "true", "hold_application": "true"},
     {"served_namespaces": "model", "pod_labels": "{kept: 'yes'}"},
     {"served_namespaces": "model,profiles,labelled", "job_sidecars": "classic"},
-    {"admission": "webhook", "mesh_membership": "none"},
-    {"included_pods": "app=nobody", "mesh_membership": "selected"},
-    {"admission": "auto", "mesh_membership": "namespace"},
+    {"mesh_mode": "none"},
+    {"included_pods": "app=nobody", "mesh_mode": "auto"},
+    {"included_pods": ""},
 )
 
 

@@ -380,7 +380,7 @@ def test_init_container_before_its_proxy_has_no_network(cni_node):
 
 def test_pod_that_does_not_go_is_named(place):
     labels = ("-n", MODEL, "-l", "app=held")
-    place.juju.config(APP, {"mesh-membership": "none"})
+    place.juju.config(APP, {"mesh-mode": "none"})
     namespace = ("get", "namespace", MODEL, "-o", "jsonpath={.metadata.labels}")
     assert waiting.eventually(lambda: "istio-injection" not in place.kubectl(*namespace), 90)
     try:
@@ -390,7 +390,7 @@ def test_pod_that_does_not_go_is_named(place):
         ):
             rollout = ("rollout", "status", "-n", MODEL, "statefulset/held", "--timeout=60s")
             place.kubectl(*rollout)
-            place.juju.config(APP, reset=("mesh-membership",))
+            place.juju.config(APP, reset=("mesh-mode",))
             query = ("get", "pods", *labels, "--no-headers")
             seen = place.sees("Terminating", lambda: " ".join(place.kubectl(*query).split()), 180)
             world.aged(place, 900, labels)

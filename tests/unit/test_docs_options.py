@@ -12,8 +12,6 @@ from istio_integrator.config import config
 ROOT = pathlib.Path(__file__).parents[2]
 OPTIONS: dict[str, Any] = yaml.safe_load((ROOT / "config.yaml").read_text())["options"]
 NEEDS = {
-    "included-pods": {"mesh-membership": "selected"},
-    "mesh-membership": {"included-pods": "app=web"},
     "gateway-service-annotations": {"gateway-service": "istio-ingress/gateway"},
 }
 """What an example stands beside."""

@@ -128,7 +128,7 @@ class Admission:
         if options.included_pods or options.excluded_pods or options.pod_rules.rules:
             return True
         gives_sidecars = scope.data_plane == "sidecar"
-        if gives_sidecars and scope.mesh is not None and options.mesh_membership == "namespace":
+        if gives_sidecars and scope.mesh is not None and options.membership == "namespace":
             return True
         for namespace in scope.cluster.list(cluster.NAMESPACE):
             with fences.around(cluster.reference(namespace)):

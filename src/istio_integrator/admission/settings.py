@@ -124,7 +124,7 @@ class Preparation(NamedTuple):
     ) -> Preparation:
         """Gather what new pods get: options of the same names, and what was seen of the mesh."""
         options = context.config
-        membership = options.mesh_membership
+        membership = options.membership
         ports = options.excluded_outbound_ports
         is_ambient = context.data_plane == "ambient"
         if seen.controller_ports and not is_ambient:

@@ -156,11 +156,10 @@ class Config(pydantic.BaseModel):
     """Where istiod runs; empty: discover it."""
     revision: Name = ""
     """An Istio revision or tag; empty: the default one, or the only one."""
-    mesh_mode: Literal["auto", "sidecar", "ambient"] = "auto"
+    mesh_mode: Literal["auto", "sidecar", "ambient", "none"] = "auto"
     """What takes the model's pods into the mesh; `auto` leaves a namespace as it is."""
-    mesh_membership: pods.Membership = "namespace"
     included_pods: Selector = ""
-    """With `selected`: the pods that join."""
+    """The pods that join; empty: all."""
     excluded_pods: Selector = ""
     """Pods that get no sidecar."""
     hold_application: bool = True
@@ -216,15 +215,16 @@ class Config(pydantic.BaseModel):
         return self
 
     @pydantic.model_validator(mode="after")
-    def _selected_needs_a_selector(self) -> Self:
-        if self.mesh_membership == "selected" and not self.included_pods:
-            raise ValueError("included-pods: mesh-membership=selected needs a label selector")
-        return self
-
-    @pydantic.model_validator(mode="after")
     def _selectors_stand_alone(self) -> Self:
         pod_rules.check_selectors(self.pod_rules, self.included_pods, self.excluded_pods)
         return self
+
+    @property
+    def membership(self) -> pods.Membership:
+        """Which pods of the model join the mesh by this charm."""
+        if self.mesh_mode == "none":
+            return "none"
+        return "selected" if self.included_pods else "namespace"
 
     @property
     def pod_rules(self) -> pods.PodRules:

@@ -85,7 +85,7 @@ def _options(context: parts.Context, *, joined: bool) -> service.Options:
         joined=joined,
         mesh_namespace=mesh.installed_in if mesh else "",
         mesh_revision=mesh.revision if mesh and joined else "",
-        membership=context.config.mesh_membership,
+        membership=context.config.membership,
         data_plane=context.data_plane,
         status_port=mesh.status_port if mesh else names.DEFAULT_STATUS_PORT,
         observe_gateways=context.exposes,

@@ -123,8 +123,8 @@ def decide_apart(
         labels: All labels that it has.
         record: What its annotation says.
         owner: This application.
-        membership: The option `mesh-membership`: `selected`, where pods join one by one, which
-            they only can where the namespace says nothing; or `none`.
+        membership: `selected`, where pods join one by one, which they only can where the
+            namespace says nothing; or `none`.
         data_plane: What is to take selected pods into the mesh.
         missing: What the cluster lacks for it.
     """
@@ -141,7 +141,7 @@ def decide_apart(
     if present and not obstacle:
         obstacle = (
             f"namespace {namespace} has {_text(present)}; {_removal(namespace, present)}; "
-            "or set mesh-membership=namespace, as every pod joins by this label"
+            "or unset included-pods, as every pod joins by this label"
         )
     if missing and not obstacle:
         return Decision(record=record, blocked=missing)
@@ -228,12 +228,12 @@ def _obstacle(
         return (
             f"namespace {namespace} is in ambient mode; "
             f"{_removal(namespace, [names.DATAPLANE_MODE])}; "
-            "or set mesh-membership=namespace and mesh-mode=auto"
+            "or set mesh-mode=auto"
         )
     if present.get(names.INJECTION) == "disabled":
         return (
             f"namespace {namespace} has {names.INJECTION}=disabled; "
-            f"{_removal(namespace, [names.INJECTION])}; or set mesh-membership=none"
+            f"{_removal(namespace, [names.INJECTION])}; or set mesh-mode=none"
         )
     return ""
 

@@ -96,13 +96,13 @@ class Membership:
         record = self._record(namespace)
         owner = context.manifests.owner
         # Of labels that are given back nothing is to be seen at the next event.
-        is_apart = context.config.mesh_membership != "namespace"
+        is_apart = context.config.membership != "namespace"
         left = decision.leave(labels, record) if is_apart and record else {}
         data_plane, missing = self._asked_for({**labels, **left})
         member_labels = context.mesh.namespace_labels if context.mesh else None
         if member_labels is not None and data_plane == "ambient":
             member_labels = names.AMBIENT
-        if context.config.mesh_membership != "none":
+        if context.config.membership != "none":
             set_here = {} if is_apart else member_labels or {}
             missing = missing or self._unserved({**labels, **set_here})
         if is_apart:
@@ -111,7 +111,7 @@ class Membership:
                 labels=labels,
                 record=record,
                 owner=owner,
-                membership=context.config.mesh_membership,
+                membership=context.config.membership,
                 data_plane=data_plane,
                 missing=missing,
             )

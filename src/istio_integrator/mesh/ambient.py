@@ -26,7 +26,7 @@ def is_chosen(mode: str, labels: Mapping[str, str | None]) -> bool:
         mode: The option `mesh-mode`.
         labels: Its namespace's.
     """
-    return mode == "ambient" or (mode == "auto" and is_labelled(labels))
+    return mode == "ambient" or (mode != "sidecar" and is_labelled(labels))
 
 
 def is_labelled(labels: Mapping[str, str | None]) -> bool:

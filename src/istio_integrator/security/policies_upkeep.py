@@ -124,7 +124,7 @@ class Authorization:
     def _answer(self) -> None:
         """Tell applications which labels join: none where their namespace is a member anyway."""
         labels: Mapping[str, str] | None = {}
-        if self._context.config.mesh_membership == "selected":
+        if self._context.config.membership == "selected":
             labels = self._context.pod_labels
         # Labels that were told stay: without them pods would leave the mesh.
         if labels is not None:

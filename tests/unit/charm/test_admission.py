@@ -288,24 +288,20 @@ def test_refused_dry_run_pod_is_told_by_its_author_and_not_tried_again(fake, mes
     ("options", "labels", "needs"),
     [
         pytest.param({}, {}, True, id="the-model-is-to-join"),
-        pytest.param({"mesh_membership": "none"}, {}, False, id="nothing"),
+        pytest.param({"mesh_mode": "none"}, {}, False, id="nothing"),
         pytest.param(
-            {"mesh_membership": "none"}, {"istio-injection": "enabled"}, True, id="joined-already"
+            {"mesh_mode": "none"}, {"istio-injection": "enabled"}, True, id="joined-already"
         ),
+        pytest.param({"included_pods": "a=b"}, {}, True, id="included-pods"),
+        pytest.param({"mesh_mode": "none", "excluded_pods": "a=b"}, {}, True, id="excluded"),
+        pytest.param({"mesh_mode": "none", "pod_labels": "{a: b}"}, {}, True, id="labels"),
         pytest.param(
-            {"mesh_membership": "selected", "included_pods": "a=b"}, {}, True, id="included-pods"
+            {"mesh_mode": "none", "pod_annotations": "{a: b}"}, {}, True, id="annotations"
         ),
-        pytest.param({"mesh_membership": "none", "excluded_pods": "a=b"}, {}, True, id="excluded"),
-        pytest.param({"mesh_membership": "none", "pod_labels": "{a: b}"}, {}, True, id="labels"),
-        pytest.param(
-            {"mesh_membership": "none", "pod_annotations": "{a: b}"}, {}, True, id="annotations"
-        ),
-        pytest.param(
-            {"mesh_membership": "none", "excluded_outbound_ports": "80"}, {}, True, id="ports"
-        ),
+        pytest.param({"mesh_mode": "none", "excluded_outbound_ports": "80"}, {}, True, id="ports"),
         pytest.param(
             {
-                "mesh_membership": "none",
+                "mesh_mode": "none",
                 "image_registries": "[{pods: a, prefixes: {docker.io: b.io}}]",
             },
             {},
@@ -338,7 +334,7 @@ def test_webhook_runs_while_a_profile_gets_sidecars(fake, labels, needs):
     metadata = {"app.kubernetes.io/part-of": "kubeflow-profile", **labels}
     fake.namespace("alice")["metadata"]["labels"].update(metadata)
 
-    reconciled(fake, mesh_membership="none")
+    reconciled(fake, mesh_mode="none")
 
     assert bool(kinds_of_ours(fake)) is needs
 
@@ -347,7 +343,7 @@ def test_webhook_goes_when_it_is_needed_no_more(fake):
     reconciled(fake)
     assert kinds_of_ours(fake)
 
-    assert said(reconciled(fake, mesh_membership="none")) == [NOT_NEEDED]
+    assert said(reconciled(fake, mesh_mode="none")) == [NOT_NEEDED]
 
     assert kinds_of_ours(fake) == set()
 
@@ -447,7 +443,7 @@ def test_certificates_are_not_replaced_by_a_follower_or_without_an_image(fake):
 
 
 def test_without_a_webhook_there_are_no_certificates_to_replace(fake):
-    part = reconciled(fake, mesh_membership="none")
+    part = reconciled(fake, mesh_mode="none")
 
     assert part.rotate() == {"result": "no webhook is in use, so there are no certificates"}
 

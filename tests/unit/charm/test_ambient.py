@@ -68,7 +68,7 @@ def test_workload_is_told_and_still_stops_proxies(ctx, world):
     [
         pytest.param({"excluded_pods": "app=minio"}, id="excluded"),
         pytest.param({"pod_labels": "[{add: {team: ml}}]"}, id="labels"),
-        pytest.param({"mesh_membership": "selected", "included_pods": "a=b"}, id="selected"),
+        pytest.param({"included_pods": "a=b"}, id="selected"),
     ],
 )
 def test_admission_stays_where_something_needs_it(ctx, world, options):
@@ -111,7 +111,7 @@ def test_removal_leaves_the_namespace_as_it_was(ctx, world):
 
 def test_applications_are_told_the_label_of_ambient_mode_where_pods_are_selected(ctx, world):
     relation = testing.Relation("service-mesh", remote_app_name="kfp-api")
-    given = state(mesh_mode="ambient", mesh_membership="selected", included_pods="a=b")
+    given = state(mesh_mode="ambient", included_pods="a=b")
     out = ctx.run(
         ctx.on.relation_changed(relation),
         dataclasses.replace(given, relations={relation}),

@@ -68,7 +68,7 @@ def test_istiod_that_went_away_is_named_before_what_it_keeps_from_being_replaced
 def test_workload_of_a_model_outside_the_mesh_knows_where_istiod_is(ctx, fake):
     fake_cluster.install_istio(fake)
 
-    out = ctx.run(ctx.on.config_changed(), state(mesh_membership="none"))
+    out = ctx.run(ctx.on.config_changed(), state(mesh_mode="none"))
 
     assert "--joined false --mesh-namespace istio-system" in command(out)
 

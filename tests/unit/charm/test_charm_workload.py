@@ -41,7 +41,7 @@ def test_level_of_the_log_reaches_the_workload_without_a_restart(ctx, fake):
 
 def test_membership_none_looks_after_pods_without_joining(ctx, fake):
     fake_cluster.install_istio(fake)
-    out = ctx.run(ctx.on.start(), state(mesh_membership="none"))
+    out = ctx.run(ctx.on.start(), state(mesh_mode="none"))
     assert out.unit_status == testing.ActiveStatus(
         "istio-system/istiod 1.31 · admission: not needed · native sidecars"
     )
@@ -51,7 +51,7 @@ def test_membership_none_looks_after_pods_without_joining(ctx, fake):
 
 def test_membership_of_selected_pods_leaves_the_namespace(ctx, fake):
     fake_cluster.install_istio(fake)
-    options = {"mesh_membership": "selected", "included_pods": "app=ui"}
+    options = {"included_pods": "app=ui"}
     out = ctx.run(ctx.on.start(), state(**options))
     assert isinstance(out.unit_status, testing.ActiveStatus)
     assert "istio-injection" not in fake.labels("kubeflow")

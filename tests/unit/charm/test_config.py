@@ -13,8 +13,7 @@ LONGEST_HOST = ("a" * 62 + ".") * 4 + "m"
 WRONG = [
     pytest.param({"istiod-namespace": "Istio_System"}, "istiod-namespace='Istio_System'", id="ns"),
     pytest.param({"revision": "1.31"}, "revision='1.31'", id="revision with a dot"),
-    pytest.param({"mesh-membership": "all"}, "'namespace', 'selected' or 'none'", id="membership"),
-    pytest.param({"mesh-membership": "selected"}, "included-pods: ", id="selected but whom"),
+    pytest.param({"mesh-mode": "all"}, "'auto', 'sidecar', 'ambient' or 'none'", id="mode"),
     pytest.param({"excluded-pods": "a in b"}, "excluded-pods='a in b': 'a in b'", id="selector"),
     pytest.param({"job-sidecars": "ambient"}, "job-sidecars='ambient': must be", id="mode"),
     pytest.param({"served-namespaces": "model,all"}, "'all' is none of", id="namespaces"),

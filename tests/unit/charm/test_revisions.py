@@ -128,6 +128,6 @@ def test_image_that_does_not_answer_is_waited_for(fake):
     broken = testing.Exec((asked.PROGRAM, "--version"), return_code=1, stderr="no python")
 
     silent = dataclasses.replace(container(OURS), execs={ANSWER, broken})
-    _, out = hook(silent, **{"mesh-membership": "none"})
+    _, out = hook(silent, **{"mesh-mode": "none"})
 
     assert out.unit_status == ops.WaitingStatus("the workload can't tell: no python")

@@ -229,7 +229,7 @@ CHOSEN = {
 def test_option_of_a_settings_name_is_what_new_pods_get():
     fields = {field.name for field in dataclasses.fields(pods.Settings)}
     assert fields & set(config.Config.model_fields) == {*CHOSEN, "revision"}
-    options = config.Config(mesh_membership="selected", revision="canary", **CHOSEN)
+    options = config.Config(revision="canary", **CHOSEN)
     where = dataclasses.replace(scope(ALIVE), config=options)
 
     got = settings.Preparation.of(where, settings.Seen(), lifecycle_in_model=True).settings

@@ -29,28 +29,29 @@ def namespace(facts: Facts) -> Iterable[Finding]:
     return judge(
         facts.membership,
         {key: marks[key] for key in decision.LABELS if key in marks},
-        mesh_membership=facts.config.mesh_membership,
+        membership=facts.config.membership,
         model=facts.model,
     )
 
 
 def judge(
-    decision: decision.Decision, marks: Mapping[str, str], *, mesh_membership: str, model: str
+    decision: decision.Decision, marks: Mapping[str, str], *, membership: str, model: str
 ) -> Iterable[Finding]:
     """Judge the place of the model's namespace.
 
     Args:
         decision: What the charm would do with it now.
         marks: The mesh's labels that the namespace has.
-        mesh_membership: The option.
+        membership: Which pods of the model join by the charm.
         model: The namespace.
     """
     has = " and ".join(f"{key}={value}" for key, value in sorted(marks.items())) or "no label"
     if decision.blocked:
         show = f"kubectl get namespace {model} --show-labels"
         yield from report.of_statuses([ops.BlockedStatus(decision.blocked)], show)
-    elif mesh_membership != "namespace":
-        yield findings.fine(f"mesh-membership={mesh_membership}: namespace {model} has {has}")
+    elif membership != "namespace":
+        why = "mesh-mode=none" if membership == "none" else "included-pods is set"
+        yield findings.fine(f"{why}: namespace {model} has {has}")
     elif decision.waiting:
         yield findings.doubtful(f"namespace {model} has {has}: {decision.waiting}", INJECTORS)
     elif decision.labels:

@@ -29,5 +29,5 @@ from istio_integrator.membership import decision
 )
 def test_label_is_judged_by_the_decision_of_the_charm_itself(decision, wanted, level):
     marks = {"istio-injection": "enabled"}
-    (found,) = namespace.judge(decision, marks, mesh_membership=wanted, model="a")
+    (found,) = namespace.judge(decision, marks, membership=wanted, model="a")
     assert found.level.value == level

@@ -224,11 +224,11 @@ BACK = pytest.mark.parametrize(
             id="sidecars",
         ),
         pytest.param(
-            {"mesh_membership": "selected", "included_pods": "a=b"},
+            {"included_pods": "a=b"},
             {"set": {}, "before": {}},
             id="selected",
         ),
-        pytest.param({"mesh_membership": "none"}, {"set": {}, "before": {}}, id="none"),
+        pytest.param({"mesh_mode": "none"}, {"set": {}, "before": {}}, id="none"),
     ],
 )
 
@@ -289,16 +289,14 @@ def test_sidecar_model_costs_no_look_at_its_pods(ambient):
 def test_selected_pods_get_sidecars_where_only_our_label_said_otherwise(ambient):
     reconciled(ambient, DEFAULT, mesh_mode="ambient")
     for _ in range(2):
-        made = reconciled(ambient, DEFAULT, mesh_membership="selected", included_pods="a=b")
+        made = reconciled(ambient, DEFAULT, included_pods="a=b")
         assert made.joined
         assert plane(made) == "sidecar"
     assert mesh_labels(ambient) == {}
 
 
 def test_selected_pods_join_ambient_mode_without_the_namespace(ambient):
-    made = sidecars.reconciled(
-        ambient, DEFAULT, mesh_mode="ambient", mesh_membership="selected", included_pods="a=b"
-    )
+    made = sidecars.reconciled(ambient, DEFAULT, mesh_mode="ambient", included_pods="a=b")
     assert made.joined
     assert plane(made) == "ambient"
     assert mesh_labels(ambient) == {}

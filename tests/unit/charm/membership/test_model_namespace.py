@@ -138,7 +138,7 @@ def test_label_of_somebody_else_is_used_and_not_taken_over(fake):
         pytest.param(
             {"istio-injection": "disabled"},
             "has istio-injection=disabled; run: kubectl label ns kubeflow istio-injection-; "
-            "or set mesh-membership=none",
+            "or set mesh-mode=none",
             id="disabled",
         ),
         pytest.param({"controller.juju.is/id": "x"}, "controller model", id="controller"),
@@ -189,7 +189,7 @@ def test_what_an_application_left_that_is_no_more_is_inherited(fake, found):
 
 def test_what_was_inherited_is_given_back_where_nobody_joins(fake):
     reconciled(fake, DEFAULT)
-    reconciled(fake, DEFAULT, application="other", mesh_membership="none")
+    reconciled(fake, DEFAULT, application="other", mesh_mode="none")
     assert mesh_labels(fake) == {}
     assert record(fake) == {"owner": "kubeflow.other", "set": {}, "before": {}}
 
@@ -222,10 +222,13 @@ def test_removal_where_the_namespace_is_gone_is_done(fake):
     place(fake, None).remove()
 
 
+WISHES = {"namespace": {}, "selected": {"included_pods": "a=b"}, "none": {"mesh_mode": "none"}}
+
+
 @pytest.mark.parametrize("wish", ["none", "selected"])
 def test_namespace_leaves_when_membership_changes(fake, wish):
     reconciled(fake, DEFAULT)
-    made = reconciled(fake, DEFAULT, mesh_membership=wish, included_pods="a=b")
+    made = reconciled(fake, DEFAULT, **WISHES[wish])
     assert made.joined == (wish == "selected")
     assert mesh_labels(fake) == {}
 
@@ -233,7 +236,7 @@ def test_namespace_leaves_when_membership_changes(fake, wish):
 @pytest.mark.parametrize(
     ("labels", "words"),
     [
-        pytest.param(ENABLED, "or set mesh-membership=namespace", id="enabled"),
+        pytest.param(ENABLED, "or unset included-pods", id="enabled"),
         pytest.param({"istio.io/rev": "x"}, "kubectl label ns kubeflow istio.io/rev-", id="rev"),
         pytest.param({"istio-injection": "disabled"}, "istio-injection=disabled", id="disabled"),
         pytest.param(
@@ -245,7 +248,7 @@ def test_namespace_leaves_when_membership_changes(fake, wish):
 )
 def test_pods_join_one_by_one_only_where_the_namespace_says_nothing(fake, labels, words):
     fake.labels("kubeflow").update(labels)
-    made = reconciled(fake, DEFAULT, mesh_membership="selected", included_pods="a=b")
+    made = reconciled(fake, DEFAULT, included_pods="a=b")
     assert words in blocked(made)
     assert not made.joined
     assert fake.writes == []
@@ -255,18 +258,18 @@ def test_label_that_was_there_before_us_keeps_pods_from_joining_one_by_one(fake)
     fake.labels("kubeflow").update(ENABLED)
     place(fake, DEFAULT).claim()
     reconciled(fake, DEFAULT)
-    made = reconciled(fake, DEFAULT, mesh_membership="selected", included_pods="a=b")
+    made = reconciled(fake, DEFAULT, included_pods="a=b")
     assert "every pod joins" in blocked(made)
     assert mesh_labels(fake) == ENABLED
 
 
-@pytest.mark.parametrize("wish", ["namespace", "selected", "none"])
+@pytest.mark.parametrize("wish", WISHES)
 @pytest.mark.parametrize("found", [DEFAULT, DEAD, None], ids=["alive", "dead", "none"])
 @pytest.mark.parametrize("labels", [{}, ENABLED], ids=["", "labelled"])
 def test_first_integrator_serves_the_model_whatever_it_does_there(fake, wish, found, labels):
     fake.application()
     fake.labels("kubeflow").update(labels)
-    first = place(fake, found, mesh_membership=wish, included_pods="a=b")
+    first = place(fake, found, **WISHES[wish])
     assert first.claim() == ""
     first.reconcile()
     fake.writes.clear()
@@ -347,5 +350,5 @@ def test_model_that_istiod_does_not_serve_is_not_labelled(fake, selectors, label
 
 def test_model_that_does_not_join_needs_not_be_served(fake):
     found = dataclasses.replace(DEFAULT, discovery_selectors=(TEAM,))
-    made = reconciled(fake, found, mesh_membership="none")
+    made = reconciled(fake, found, mesh_mode="none")
     assert list(made.statuses()) == []

@@ -283,7 +283,7 @@ def test_application_is_answered_with_no_labels_where_its_namespace_is_a_member(
 
 
 def test_application_is_answered_with_the_label_of_members_where_pods_are_selected(world):
-    world.config |= {"mesh_membership": "selected", "included_pods": "a=b"}
+    world.config |= {"included_pods": "a=b"}
     world.run()
     assert answered(world) == {
         "labels": {"sidecar.istio.io/inject": "true"},
