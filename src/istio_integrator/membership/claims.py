@@ -1,4 +1,4 @@
-"""Namespaces that several integrators could serve: each records the one that does."""
+"""The label by which the first of several integrators serves a profile namespace."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from istio_integrator import parts
 from istio_integrator.kube import cluster, errors, fences, owners
 
 logger = logging.getLogger(__name__)
-
-_NOUNS = ("namespace", "namespaces")
 
 
 def served(context: parts.Context) -> list[str]:
@@ -47,74 +45,58 @@ class Claims:
 
     def __init__(self, context: parts.Context) -> None:
         self._context = context
-        self._others: set[str] = set()
-        self._left = 0
-        self._conflict: errors.ConflictError | None = None
-        """The last one: what is to be done about that namespace depends on what was written."""
+        self._owners: list[str] = []
+        """Of each namespace that another integrator serves."""
 
     def reconcile(self) -> None:
-        """Claim what nobody serves, leave what another does, give back what is not served."""
-        context = self._context
-        served = context.served
-        self._others, self._left = set(), 0
+        """Label namespaces that no integrator serves, and unlabel those that we serve no more."""
+        context, own = self._context, self._context.manifests.owner
+        self._owners = []
         is_gone = functools.cache(functools.partial(owners.is_gone, context.cluster))
         for namespace in context.cluster.list(cluster.NAMESPACE):
             with fences.around(cluster.reference(namespace)):
                 labels = _labels(namespace)
-                holder = labels.get(names.SERVED_BY, "")
-                kind = served.allowed_kind(namespace["metadata"]["name"], labels)
-                is_going = "deletionTimestamp" in namespace["metadata"]
-                is_served = kind not in (None, "model") and not is_going
-                if is_served and holder not in ("", self._owner) and not is_gone(holder):
-                    self._others.add(holder)
-                    self._left += 1
-                elif is_served and holder != self._owner:
-                    self._mark(namespace, self._owner)
-                elif not is_served and holder == self._owner:
-                    self._mark(namespace, None)
-        self._try_again()
+                owner = labels.get(names.SERVED_BY, "")
+                kind = context.served.allowed_kind(namespace["metadata"]["name"], labels)
+                wanted = own if kind not in (None, "model") else ""
+                if wanted and owner not in ("", own) and not is_gone(owner):
+                    self._owners.append(owner)
+                elif context.leader and wanted != owner and own in (wanted, owner):
+                    self._label(namespace, wanted)
 
     def remove(self) -> None:
-        """Give back every claim of ours."""
-        ours = {names.SERVED_BY: self._owner}
+        """Take the label off every namespace that has it by us."""
+        ours = {names.SERVED_BY: self._context.manifests.owner}
         for namespace in self._context.cluster.list(cluster.NAMESPACE, labels=ours):
-            self._mark(namespace, None, forced=True)
-        self._try_again()
-
-    def _try_again(self) -> None:
-        conflict, self._conflict = self._conflict, None
-        if conflict is not None:
-            raise conflict
+            self._label(namespace, "")
 
     def statuses(self) -> Iterable[ops.StatusBase]:
-        """Say which namespaces other integrators serve."""
-        if self._left:
-            others = ", ".join(sorted(self._others))
-            yield ops.ActiveStatus(f"{self._left} {_NOUNS[self._left > 1]} left to {others}")
+        """Name the integrators that serve namespaces in place of this one."""
+        if self._owners:
+            count = len(self._owners)
+            managed = "namespace is" if count == 1 else "namespaces are"
+            yield ops.ActiveStatus(
+                f"{count} {managed} managed by {', '.join(sorted(set(self._owners)))}"
+            )
 
-    @property
-    def _owner(self) -> str:
-        return self._context.manifests.owner
-
-    def _mark(self, namespace: cluster.Object, owner: str | None, *, forced: bool = False) -> None:
-        if not (self._context.leader or forced):
-            return
+    def _label(self, namespace: cluster.Object, owner: str) -> None:
         metadata = namespace["metadata"]
         if "deletionTimestamp" in metadata:
             return
         patch: cluster.Object = {
             "metadata": {
                 "resourceVersion": metadata["resourceVersion"],
-                "labels": {names.SERVED_BY: owner},
+                "labels": {names.SERVED_BY: owner or None},
             }
         }
         try:
             self._context.cluster.merge_patch(namespace, patch)
         except errors.ForbiddenError as error:
-            # One integrator needs no record, so the right to write it is optional.
-            logger.info("Namespace %s is served without a record: %s", metadata["name"], error)
-        except errors.ConflictError as error:
-            self._conflict = error
+            # One integrator needs no label, so the right to write it is optional.
+            logger.info("Namespace %s is served without a label: %s", metadata["name"], error)
+        except errors.ConflictError:
+            # Another integrator may have labelled it: reconcile looks again.
+            raise
         except errors.ApiError as error:
-            # Somebody's admission refuses it, or it has gone: the others are served.
+            # An admission webhook rejects it, or it is gone: the other namespaces are served.
             fences.note(cluster.reference(namespace), str(error))

@@ -80,7 +80,7 @@ def test_first_one_keeps_what_it_serves_and_the_second_says_so(fake):
     fake.namespace("bob", **PROFILE)
     other = shared(fake, model="second")
     assert (holder(fake, "alice"), holder(fake, "bob")) == (OWNER, "second.istio-integrator")
-    assert [status.message for status in other.statuses()] == [f"1 namespace left to {OWNER}"]
+    assert [said.message for said in other.statuses()] == [f"1 namespace is managed by {OWNER}"]
     first = shared(fake)
     first.remove()
     assert (holder(fake, "alice"), holder(fake, "bob")) == (None, "second.istio-integrator")
@@ -155,7 +155,7 @@ def test_claim_that_another_made_in_between_stays(fake):
         shared(fake)
     assert holder(fake, "alice") == "second.istio-integrator"
     assert [status.message for status in shared(fake).statuses()] == [
-        "1 namespace left to second.istio-integrator"
+        "1 namespace is managed by second.istio-integrator"
     ]
 
 
