@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any, TypeVar
 
-from integrator_contract import bounds, names, pods, selectors
+import pydantic
+
+from integrator_contract import names, pods, selectors
 from istio_integrator.kube import documents
 
 _PLACE = (names.INJECT, names.REVISION)
 """Labels that decide about a pod's place in the mesh."""
-_EVERY_POD = ""
+_Rule = TypeVar("_Rule", bound=pods.Rule)
+_STRICT = pydantic.ConfigDict(strict=True, extra="forbid", defer_build=True)
+_ENTRIES = pydantic.TypeAdapter(tuple[pods.Entries, ...], config=_STRICT)
+_PORTS = pydantic.TypeAdapter(tuple[pods.Ports, ...], config=_STRICT)
+_REGISTRIES = pydantic.TypeAdapter(tuple[pods.Registries, ...], config=_STRICT)
 
 
 def parse_labels(text: str) -> tuple[pods.Entries, ...]:
@@ -43,12 +49,9 @@ def parse_ports(text: str) -> tuple[pods.Ports, ...]:
         ValueError: With what is wrong.
     """
     if re.fullmatch(r"[0-9,\s]*", text):
-        ports = tuple(_number(part) for part in re.split(r"[,\s]+", text) if part)
-        return (pods.Ports(ports=ports),) if ports else ()
-    return tuple(
-        pods.Ports(pods=selector, ports=tuple(_items(values, "ports")))
-        for selector, values in _rules(text, "ports", optional_pods=True)
-    )
+        numbers = [int(port) for port in re.findall(r"[0-9]+", text)]
+        return _rules(_PORTS, [{"ports": numbers}] if numbers else None)
+    return _rules(_PORTS, _yaml(text))
 
 
 def parse_registries(text: str) -> tuple[pods.Registries, ...]:
@@ -57,10 +60,7 @@ def parse_registries(text: str) -> tuple[pods.Registries, ...]:
     Raises:
         ValueError: With what is wrong.
     """
-    rules = tuple(
-        pods.Registries(pods=selector, prefixes=_mapping(values, "prefixes"))
-        for selector, values in _rules(text, "prefixes", optional_pods=False)
-    )
+    rules = _rules(_REGISTRIES, _yaml(text))
     pods.check_registries(rules)
     return rules
 
@@ -91,55 +91,26 @@ def check_selectors(rules: pods.PodRules, *others: str) -> None:
                 )
 
 
-def _number(digits: str) -> int:
-    if len(digits) > bounds.LONGEST_NUMBER:
-        raise ValueError(f"{digits[:8]}… is not a port")
-    return int(digits)
-
-
 def _entries(text: str) -> tuple[pods.Entries, ...]:
     value = _yaml(text)
-    if isinstance(value, dict):
-        added = _mapping(cast("object", value), "the option")
-        return (pods.Entries(add=added),) if added else ()
-    return tuple(
-        pods.Entries(pods=selector, add=_mapping(values, "add"))
-        for selector, values in _rules(text, "add", optional_pods=True)
-    )
+    return _rules(_ENTRIES, [{"add": value}] if value and isinstance(value, dict) else value)
 
 
-def _yaml(text: str) -> object:
+def _yaml(text: str) -> Any:
     try:
         return documents.read_yaml(text, longest=documents.LONGEST_OBJECT)
     except documents.DocumentError as error:
         raise ValueError(f"this {error}") from error
 
 
-def _rules(text: str, field: str, *, optional_pods: bool) -> Iterable[tuple[str, object]]:
-    for rule in _items(_yaml(text), "the option"):
-        fields = cast("dict[object, object]", rule) if isinstance(rule, dict) else {}
-        wanted = {field, "pods"}
-        if not {field} <= set(fields) <= wanted or not (optional_pods or "pods" in fields):
-            raise ValueError(f"each rule is a mapping with pods and {field}")
-        selector = fields.get("pods", _EVERY_POD)
-        if not isinstance(selector, str) or not (selectors.parse(selector) or optional_pods):
-            raise ValueError(f"{selector!r} is not a label selector")
-        yield selector, fields[field]
-
-
-def _items(value: object, name: str) -> list[Any]:
-    if value is None:
-        return []
-    if not isinstance(value, list):
-        raise ValueError(f"{name} is not a list")  # noqa: TRY004 - pydantic reports ValueErrors
-    return cast("list[Any]", value)
-
-
-def _mapping(value: object, name: str) -> dict[str, str]:
-    if not isinstance(value, dict):
-        raise ValueError(f"{name} is not a mapping")  # noqa: TRY004 - as above
-    pairs = cast("dict[object, object]", value).items()
-    for key, text in pairs:
-        if not isinstance(key, str) or not isinstance(text, str):
-            raise ValueError(f"put quotes around {key!r} and {text!r}: they must be text")  # noqa: TRY004
-    return {str(key): str(text) for key, text in pairs}
+def _rules(adapter: pydantic.TypeAdapter[tuple[_Rule, ...]], value: Any) -> tuple[_Rule, ...]:
+    if value is None or value == {}:
+        return ()
+    try:
+        # Of JSON, strict validation takes lists for tuples and mappings for dataclasses.
+        return adapter.validate_json(json.dumps(value, default=str))
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        message = first["msg"].removeprefix("Value error, ")
+        raise ValueError(f"{place}: {message}" if place else message) from error
