@@ -152,7 +152,7 @@ async def test_body_that_is_too_long_or_has_no_end_is_not_read(tmp_path):
 
 
 async def test_body_that_does_not_arrive_is_not_waited_for(tmp_path):
-    async with serving(tmp_path, body_seconds=0.2) as served:
+    async with serving(tmp_path, review_seconds=0.2) as served:
         assert await served.status(slowly(), **{"Content-Length": "90"}) == 408
 
     assert served.count("reviews", namespaces="model", outcome="too-slow") == 1

@@ -18,7 +18,7 @@ from aiohttp import web
 
 from integrator_contract import namespaces
 from sidecar_lifecycle.shell import logs
-from sidecar_lifecycle.shell.serving import health, listener, places
+from sidecar_lifecycle.shell.serving import health, listener
 
 from . import review, settings
 
@@ -28,6 +28,10 @@ KINDS: dict[str, namespaces.Kind] = {kind: kind for kind in namespaces.KINDS}
 
 COLLECT_SECONDS = 0.5
 """Between two collections of garbage, each of a millisecond or two."""
+LARGE = 64 * 1024
+"""In bytes; Kubeflow's pods have 5 to 30 KiB. The number of connections bounds smaller bodies."""
+MOST_BYTES = 4 * 1024 * 1024
+"""Of large bodies at once, until their answers are sent: each takes twice as much beside."""
 WARNING_SECONDS = 1.0
 """Between two log lines about reviews that are none; the metrics count them all."""
 
@@ -47,8 +51,8 @@ class Options:
     largest_body: int = 3 * 1024 * 1024
     """In bytes. API servers take no larger request, and etcd keeps half of that in an object; at
     a pod's creation there is no old object beside it."""
-    body_seconds: float = 2.5
-    """For a request's body to arrive; the API server waits 3 s in all."""
+    review_seconds: float = 2.5
+    """From a request's head to the end of its answer; the API server waits 3 s in all."""
     reload_seconds: float = 1.0
     """Between two looks at the files."""
     drain_seconds: float = 5.0
@@ -143,6 +147,21 @@ class Certificate:
         return context
 
 
+async def _body(request: web.Request, length: int) -> bytearray:
+    # In its whole length at once: growing would leave holes of its former sizes.
+    body = bytearray(length)
+    position = 0
+    try:
+        async for chunk in request.content.iter_any():
+            body[position : position + len(chunk)] = chunk
+            position += len(chunk)
+    except BaseException:
+        # Its traceback would keep what arrived.
+        body.clear()
+        raise
+    return body
+
+
 class Server:
     """Answers reviews by the settings that are in the file now."""
 
@@ -152,7 +171,7 @@ class Server:
         self._settings = settings.load(self._text)
         self._certificate = Certificate(options.tls_dir)
         self._metrics = Metrics(registry)
-        self._places = places.Places()
+        self._held = 0
         self._warned = float("-inf")
         self._ready = False
 
@@ -171,14 +190,12 @@ class Server:
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncGenerator[None]:
         """Serve, and follow the files, while the block runs."""
-        # Bodies are bounded where they are read.
-        reviews = web.Application(client_max_size=0)
+        reviews = web.Application()
         reviews.router.add_post("/mutate/{kind}", self._review)
         async with contextlib.AsyncExitStack() as stack:
             reached = listener.serve(
                 reviews,
                 self._options.listen,
-                room=self._places,
                 tls=self._certificate.context,
                 shutdown_seconds=60,
             )
@@ -199,18 +216,34 @@ class Server:
         kind = KINDS.get(request.match_info["kind"])
         if kind is None:
             raise web.HTTPNotFound(text=f"the path must end in one of {', '.join(KINDS)}")
+        length = request.content_length
+        if length is None:
+            raise web.HTTPLengthRequired(text="the request does not say how long its body is")
+        if length > self._options.largest_body:
+            self._metrics.reviews.labels(kind, "too-large").inc()
+            raise web.HTTPRequestEntityTooLarge(self._options.largest_body, length)
+        held = length if length > LARGE else 0
+        if self._held + held > MOST_BYTES:
+            self._metrics.reviews.labels(kind, "too-many").inc()
+            raise web.HTTPServiceUnavailable(text="too many large reviews at once")
+        self._held += held
+        response = web.Response()
         try:
-            async with asyncio.timeout(self._options.body_seconds):
-                body = await self._body(request)
+            async with asyncio.timeout(self._options.review_seconds):
+                response = self._answer(await _body(request, length), kind)
+                # Sent here, because an answer takes memory until the client has taken it.
+                await response.prepare(request)
+                await response.write_eof()
         except TimeoutError:
             self._metrics.reviews.labels(kind, "too-slow").inc()
+            if response.prepared and request.transport:
+                request.transport.abort()
             raise web.HTTPRequestTimeout(text="the request's body did not arrive") from None
-        except web.HTTPRequestEntityTooLarge:
-            self._metrics.reviews.labels(kind, "too-large").inc()
-            raise
-        except web.HTTPServiceUnavailable:
-            self._metrics.reviews.labels(kind, "too-many").inc()
-            raise
+        finally:
+            self._held -= held
+        return response
+
+    def _answer(self, body: bytearray, kind: namespaces.Kind) -> web.Response:
         started = time.perf_counter()
         answer = review.answer(body, self._settings, kind)
         self._metrics.observe(kind, answer, time.perf_counter() - started)
@@ -220,26 +253,6 @@ class Server:
         log.debug("review answered", namespaces=kind, outcome=answer.outcome)
         content_type = "application/json" if answer.status == 200 else "text/plain"
         return web.Response(status=answer.status, body=answer.body, content_type=content_type)
-
-    async def _body(self, request: web.Request) -> bytearray:
-        length = request.content_length
-        if length is None:
-            raise web.HTTPLengthRequired(text="the request does not say how long its body is")
-        if length > self._options.largest_body:
-            raise web.HTTPRequestEntityTooLarge(self._options.largest_body, length)
-        listener.hold(request, length)
-        # In its whole length at once: growing would leave holes of its former sizes.
-        body = bytearray(length)
-        position = 0
-        try:
-            async for chunk in request.content.iter_any():
-                body[position : position + len(chunk)] = chunk
-                position += len(chunk)
-        except BaseException:
-            # Its traceback would keep what arrived.
-            body.clear()
-            raise
-        return body
 
     def _readiness(self) -> dict[str, bool]:
         return {"serving": self._ready}

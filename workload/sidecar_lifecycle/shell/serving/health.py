@@ -8,13 +8,10 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 import prometheus_client
 from aiohttp import web
 
-from . import listener, places
+from . import listener
 
 Readiness = Callable[[], Mapping[str, bool]]
 """The conditions of readiness by name; ready is when all hold."""
-
-MOST_CONNECTIONS = 64
-"""At once: a kubelet, Pebble and a few Prometheuses ask, each by one or two."""
 
 
 def application(
@@ -51,8 +48,7 @@ async def serve(
 ) -> AsyncGenerator[int]:
     """Answer on `[HOST]:PORT` for the time of the block; yields the port."""
     host, _, port = listen.rpartition(":")
-    room = places.Places(connections=MOST_CONNECTIONS)
     server = application(ready, registry)
     address = host.strip("[]"), int(port)
-    async with listener.serve(server, address, room=room, shutdown_seconds=1) as served:
+    async with listener.serve(server, address, shutdown_seconds=1) as served:
         yield served

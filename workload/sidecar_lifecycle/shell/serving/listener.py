@@ -1,37 +1,39 @@
-"""An HTTP server on a port that anybody in the cluster can reach."""
+"""An HTTP server on a port that every pod in the cluster can reach."""
 
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
-import functools
+import dataclasses
 import logging
 import socket
 import ssl
 from asyncio import sslproto
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import structlog
 from aiohttp import typedefs, web
 
-from . import places
-
+MOST_CONNECTIONS = 256
+"""At once: more than the 200 writes that an API server handles at a time by default."""
 BACKLOG = 1024
 """Connections that wait in the kernel to be accepted."""
-BATCH = 64
-"""Connections that are accepted before the event loop does something else."""
 BUFFER = 16 * 1024
-"""Bytes that are read at once, and that wait at any one place; a TLS record has no more."""
+"""Bytes that are read at once; a TLS record has no more."""
+ACCEPT_AGAIN_SECONDS = 0.1
+HANDSHAKE_SECONDS = 5.0
+IDLE_SECONDS = 20.0
+"""Until the first complete head of a request, and from an answer to the next one."""
 SHUTDOWN_SECONDS = 1.0
-"""For the other side to agree to the end of a TLS connection."""
-SWEEP_SECONDS = 0.5
-"""Between two looks for connections that take too long."""
+"""For the client to agree to the end of a TLS connection."""
 
 _SILENT = logging.getLogger(f"{__name__}.silent")
 _SILENT.setLevel(logging.CRITICAL)
 
 LIMITS: dict[str, Any] = {
+    "keepalive_timeout": IDLE_SECONDS,
     "max_line_size": 1024,
     "max_field_size": 2048,
     # API servers send about eight.
@@ -41,134 +43,57 @@ LIMITS: dict[str, Any] = {
     "auto_decompress": False,
     # The rest of a body that was refused is not read.
     "lingering_time": 0,
-    # It would log a traceback for each request that is none.
+    # aiohttp would log a traceback for each malformed request.
     "logger": _SILENT,
 }
 """How aiohttp treats a connection; sizes in bytes."""
 
 log = structlog.get_logger(__name__)
 
-PLACES = web.AppKey("places", places.Places)
+
+@dataclasses.dataclass(slots=True)
+class Connection:
+    """An accepted connection."""
+
+    socket: socket.socket
+    close: Callable[[], object]
 
 
-def _place(request: web.Request) -> places.Place:
-    transport = request.transport
-    place = request.app[PLACES].at(transport.get_extra_info("peername")) if transport else None
-    if place is None:
-        raise web.HTTPServiceUnavailable(text="the connection had to give up its place")
-    return place
+class Connections:
+    """Open connections, the least recently used first.
 
-
-def hold(request: web.Request, count: int) -> None:
-    """Note bytes that are in memory for a request, until its answer is sent.
-
-    Raises:
-        web.HTTPServiceUnavailable: They are too many beside those of others.
+    Where one too many opens, the address with the most loses its first one. No address has a bound
+    of its own, because all API servers may connect from one.
     """
-    if not request.app[PLACES].hold(_place(request), count):
-        raise web.HTTPServiceUnavailable(text="too many bytes are on their way")
 
+    def __init__(self) -> None:
+        self._open: dict[Any, Connection] = {}
 
-@web.middleware
-async def _busy(request: web.Request, handler: typedefs.Handler) -> web.StreamResponse:
-    loop = asyncio.get_running_loop()
-    taken = _place(request)
-    taken.state, taken.since, taken.held = "busy", loop.time(), 0
-    try:
-        response = await handler(request)
-        hold(request, response.content_length or 0)
-        # Sent here, an answer that nobody takes counts until it is taken, or too late.
-        await response.prepare(request)
-        await response.write_eof()
-    except web.HTTPException:
-        raise
-    except (ConnectionError, web.RequestPayloadError):
-        raise web.HTTPBadRequest(text="the connection ended before its request did") from None
-    except Exception:
-        log.exception("request not answered", path=request.path)
-        raise
-    else:
-        return response
-    finally:
-        taken.state, taken.since, taken.held = "idle", loop.time(), 0
+    def add(self, peer: Any, connection: Connection) -> None:
+        """Take note of a new connection."""
+        self._open = {key: each for key, each in self._open.items() if each.socket.fileno() >= 0}
+        if len(self._open) >= MOST_CONNECTIONS:
+            addresses = collections.Counter(address for address, *_ in self._open)
+            largest, _ = addresses.most_common(1)[0]
+            self._open.pop(next(key for key in self._open if key[0] == largest)).close()
+        self._open[peer] = connection
 
-
-def _cancel(task: asyncio.Task[None]) -> None:
-    task.cancel()
-
-
-class _Door:
-    """Accepts connections as long as there are places for them."""
-
-    def __init__(
-        self,
-        listening: socket.socket,
-        server: web.Server,
-        room: places.Places,
-        tls: ssl.SSLContext | None,
-    ) -> None:
-        self._listening = listening
-        self._server = server
-        self._places = room
-        self._tls = tls
-        self._loop = asyncio.get_running_loop()
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    @contextlib.asynccontextmanager
-    async def open(self) -> AsyncGenerator[None]:
-        """Accept connections, and close those that take too long, while the block runs."""
-        self._loop.add_reader(self._listening, self._accept)
-        sweeper = self._loop.create_task(self._sweep(), name="close-overdue-connections")
+    @web.middleware
+    async def note_request(
+        self, request: web.Request, handler: typedefs.Handler
+    ) -> web.StreamResponse:
+        """Take note that a connection is used, and answer the request."""
+        peer = request.transport and request.transport.get_extra_info("peername")
+        if peer in self._open:
+            self._open[peer] = self._open.pop(peer)
         try:
-            yield
-        finally:
-            self._loop.remove_reader(self._listening)
-            for task in (sweeper, *self._tasks):
-                task.cancel()
-
-    def _accept(self) -> None:
-        for _ in range(BATCH):
-            try:
-                connection, peer = self._listening.accept()
-            except OSError:
-                # None is left, or one is gone before it was accepted.
-                return
-            connection.setblocking(False)
-
-            def is_closed(connection: socket.socket = connection) -> bool:
-                return connection.fileno() < 0
-
-            taken = self._places.enter(peer, self._loop.time(), is_closed)
-            if taken is None:
-                connection.close()
-                continue
-            task = self._loop.create_task(self._connect(connection, taken))
-            taken.close = functools.partial(_cancel, task)
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-    async def _connect(self, connection: socket.socket, taken: places.Place) -> None:
-        times = {
-            "ssl_handshake_timeout": places.FIRST_SECONDS if self._tls else None,
-            "ssl_shutdown_timeout": SHUTDOWN_SECONDS if self._tls else None,
-        }
-        # It closes the connection itself where there is no TLS, or not in time.
-        with contextlib.suppress(OSError):
-            transport, _ = await self._loop.connect_accepted_socket(
-                self._server, connection, ssl=self._tls, **times
-            )
-            transport.set_write_buffer_limits(high=BUFFER)
-            taken.close = transport.abort
-
-    async def _sweep(self) -> None:
-        said = 0
-        while True:
-            await asyncio.sleep(SWEEP_SECONDS)
-            self._places.close_overdue(self._loop.time())
-            if self._places.closed > said:
-                closed = self._places.closed - said
-                log.warning("more connections or bytes than there is place for", closed=closed)
-                said = self._places.closed
+            return await handler(request)
+        except web.HTTPException:
+            raise
+        except Exception:
+            if request.transport is not None:
+                log.exception("request not answered", path=request.path)
+            raise
 
 
 def _listen(address: tuple[str, int]) -> socket.socket:
@@ -182,40 +107,72 @@ def _listen(address: tuple[str, int]) -> socket.socket:
     return socket.create_server(address, family=family, backlog=BACKLOG)
 
 
+async def _accept(
+    listening: socket.socket,
+    server: web.Server,
+    connections: Connections,
+    tls: ssl.SSLContext | None,
+) -> None:
+    loop = asyncio.get_running_loop()
+    times = {
+        "ssl_handshake_timeout": HANDSHAKE_SECONDS if tls else None,
+        "ssl_shutdown_timeout": SHUTDOWN_SECONDS if tls else None,
+    }
+
+    async def connect(opened: Connection) -> None:
+        # Without TLS, or without it in time, the socket is closed.
+        with contextlib.suppress(OSError):
+            transport, _ = await loop.connect_accepted_socket(
+                server, opened.socket, ssl=tls, **times
+            )
+            opened.close = transport.abort
+
+    while True:
+        try:
+            accepted, peer = await loop.sock_accept(listening)
+        except OSError:
+            # The connection ended before, or no file descriptor is left.
+            await asyncio.sleep(ACCEPT_AGAIN_SECONDS)
+            continue
+        opened = Connection(accepted, accepted.close)
+        opened.close = loop.create_task(connect(opened)).cancel
+        connections.add(peer, opened)
+
+
 @contextlib.asynccontextmanager
 async def serve(
     application: web.Application,
     address: tuple[str, int],
     *,
-    room: places.Places,
     tls: ssl.SSLContext | None = None,
     shutdown_seconds: float,
 ) -> AsyncGenerator[int]:
     """Answer by an application while the block runs; yields the port.
 
+    aiohttp's own TCPSite accepts connections without a bound, and its TLS handshakes last 60 s.
+
     Args:
-        application: What answers.
+        application: The application that answers.
         address: Where to listen; an empty host is every address, of IPv6 and of IPv4.
-        room: The places for its connections.
         tls: For HTTPS.
         shutdown_seconds: For answers that are on their way at the end.
     """
     # Where asyncio allocates 256 KiB for each TLS connection.
     sslproto.SSLProtocol.max_size = BUFFER
-    application[PLACES] = room
-    application.middlewares.append(_busy)
+    connections = Connections()
+    application.middlewares.append(connections.note_request)
     runner = web.AppRunner(
         application, access_log=None, shutdown_timeout=shutdown_seconds, **LIMITS
     )
     await runner.setup()
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(runner.cleanup)
-        listening = _listen(address)
-        stack.enter_context(listening)
+        listening = stack.enter_context(_listen(address))
         listening.setblocking(False)
         for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
             # Inherited by what is accepted: memory of the kernel counts for the container, too.
             listening.setsockopt(socket.SOL_SOCKET, option, BUFFER)
         assert runner.server is not None
-        await stack.enter_async_context(_Door(listening, runner.server, room, tls).open())
+        accepting = asyncio.create_task(_accept(listening, runner.server, connections, tls))
+        stack.callback(accepting.cancel)
         yield listening.getsockname()[1]
