@@ -32,8 +32,8 @@ class Policy(service.Rules):
     enabled: bool = True
     namespace_enabled: bool = True
     """False when the pod's namespace is annotated as disabled."""
-    clock_stepped: bool = False
-    """True when the clock of the pod's node was set back, so that its times say nothing."""
+    old_ends_count: bool = False
+    """Whether a container's end counts that is older than the start of its pod."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +132,9 @@ def _judged(pod: types.Pod, policy: Policy) -> Iterator[Decision]:
     if phase not in ("Running", "Pending"):
         yield decide(Action.WAIT, Reason.NOT_RUNNING, f"the pod's phase is {phase or 'not known'}")
 
-    unfinished = payload.unfinished(pod, selection.containers, clock_stepped=policy.clock_stepped)
+    unfinished = payload.unfinished(
+        pod, selection.containers, old_ends_count=policy.old_ends_count
+    )
     again = payload.restarting(pod)
     proxy = payload.statuses(pod).get(names.PROXY)
     if proxy is not None and proxy.state.terminated is not None:
@@ -225,5 +227,5 @@ def _holding(pod: types.Pod, selection: payload.Selection, policy: Policy) -> tu
         for container in pod.spec.containers
         if container.name != names.PROXY and container.name not in looked_at
     ]
-    held = payload.unfinished(pod, tuple(rest), clock_stepped=policy.clock_stepped)
+    held = payload.unfinished(pod, tuple(rest), old_ends_count=policy.old_ends_count)
     return tuple(entry.container for entry in held)

@@ -120,19 +120,21 @@ def without_status(pod: types.Pod) -> tuple[str, ...]:
 
 
 def unfinished(
-    pod: types.Pod, containers: tuple[types.Container, ...], *, clock_stepped: bool = False
+    pod: types.Pod, containers: tuple[types.Container, ...], *, old_ends_count: bool = False
 ) -> tuple[Unfinished, ...]:
     """Return which of the containers have not ended for good.
 
     Args:
         pod: Whose they are.
         containers: What to look at.
-        clock_stepped: Whether the node's clock was set back, so that its times say nothing.
+        old_ends_count: Whether an end counts that is older than the start of the pod.
     """
     known = statuses(pod)
     found = (_unfinished(pod, container, known.get(container.name)) for container in containers)
     return tuple(
-        each for each in found if each is not None and not (clock_stepped and each.reason == STALE)
+        each
+        for each in found
+        if each is not None and not (old_ends_count and each.reason == STALE)
     )
 
 

@@ -19,14 +19,14 @@ class Settings(service.Options):
     """What new pods get, to tell which ones have an old proxy."""
 
     def policy(
-        self, *, namespace_enabled: bool = True, clock_stepped: bool = False
+        self, *, namespace_enabled: bool = True, old_ends_count: bool = False
     ) -> finished.Policy:
         """Return what the rules need beside a pod."""
         return finished.Policy(
             **service.values(service.Rules, self),
             enabled=self.proxy_shutdown,
             namespace_enabled=namespace_enabled,
-            clock_stepped=clock_stepped,
+            old_ends_count=old_ends_count,
         )
 
     def scope(self, namespace_labels: Mapping[str, str]) -> eligible.Scope:

@@ -6,20 +6,24 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from integrator_contract.reasons import Reason
-from sidecar_lifecycle.decide import finished
+from sidecar_lifecycle.decide import finished, payload
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell import metrics
 from sidecar_lifecycle.shell.kube import client, events, lease, watch
 from sidecar_lifecycle.shell.kube.fence import Fence
 from sidecar_lifecycle.shell.settings import Settings
 
-from . import doubts, reports, slots, sources, stop, stops
+from . import reports, slots, sources, stop, stops
 from .view import Tracked, View
 
 DRAIN = 2.5
 """Seconds that requests under way get when asked to end: after 5 Pebble kills the process."""
 DRAIN_EVENTS = 1.0
 """Seconds that Events then get."""
+
+OLD_END_COUNTS_AFTER = 300.0
+"""Seconds until an end counts that is older than its pod's start. A kubelet that restarts corrects
+an old status within seconds; on a node whose clock was set back the status stays."""
 
 
 class Controller:
@@ -54,9 +58,6 @@ class Controller:
             consider=self._consider,
             limits=limits,
         )
-        self._doubts = doubts.Doubts(
-            lambda tracked: self._for_each([self.view.again(tracked)], self._consider)
-        )
         self._client = connection
         self.view = View(self.decide)
         self.namespaces = sources.Namespaces(settings.served(), self._fence)
@@ -88,7 +89,7 @@ class Controller:
         tracked = self.view.get(pod.metadata.uid)
         policy = self._settings.policy(
             namespace_enabled=namespace not in self.namespaces.disabled,
-            clock_stepped=tracked is not None and tracked.clock_stepped,
+            old_ends_count=tracked is not None and tracked.old_end_counts,
         )
         with self._fence.around("decide", pod):
             return finished.finished(pod, policy)
@@ -147,7 +148,7 @@ class Controller:
         tracked = self.view.remove(uid)
         if tracked is not None:
             self._stops.over(tracked)
-            doubts.end(tracked)
+            _forget_old_end(tracked)
             reports.end(tracked)
 
     def _consider(self, tracked: Tracked) -> None:
@@ -158,11 +159,25 @@ class Controller:
         # again; and two who stop the same proxy do no harm.
         if self._leadership.is_elected:
             self._reporter.considered(tracked)
-            self._doubts.considered(tracked)
+            self._time_old_end(tracked)
             if is_needed:
                 self._stops.needed(tracked)
         if not is_needed:
             self._stops.over(tracked)
+
+    def _time_old_end(self, tracked: Tracked) -> None:
+        if tracked.decision.reason == payload.STALE:
+            if tracked.old_end is None:
+                loop = asyncio.get_running_loop()
+                tracked.old_end = loop.call_later(
+                    OLD_END_COUNTS_AFTER, self._count_old_end, tracked
+                )
+        elif tracked.decision.action is finished.Action.WAIT:
+            _forget_old_end(tracked)
+
+    def _count_old_end(self, tracked: Tracked) -> None:
+        tracked.old_end_counts = True
+        self._for_each([self.view.again(tracked)], self._consider)
 
     def _leave(self) -> None:
         """Leave all pods to the next leader."""
@@ -171,7 +186,7 @@ class Controller:
 
     def _keep_silent(self) -> None:
         for tracked in self.view:
-            doubts.end(tracked)
+            _forget_old_end(tracked)
             reports.end(tracked)
 
     async def _drain(self) -> None:
@@ -179,3 +194,9 @@ class Controller:
         self._keep_silent()
         await self._stops.drain(self.view, DRAIN)
         await self._recorder.drain(DRAIN_EVENTS)
+
+
+def _forget_old_end(tracked: Tracked) -> None:
+    if tracked.old_end is not None:
+        tracked.old_end.cancel()
+    tracked.old_end, tracked.old_end_counts = None, False

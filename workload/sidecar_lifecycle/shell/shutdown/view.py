@@ -30,10 +30,9 @@ class Tracked:
     finds the proxy ended, and knows no more.
     """
     report: asyncio.Task[None] | None = None
-    doubt: asyncio.TimerHandle | None = None
-    """Runs while a container's end seems older than the pod."""
-    clock_stepped: bool = False
-    """It seemed so for too long: the node's clock was set back."""
+    old_end: asyncio.TimerHandle | None = None
+    """Runs from when a container's end is seen that is older than the pod's start."""
+    old_end_counts: bool = False
     told: tuple[str, ...] = ()
     """What has been said about this pod, so that it is said once."""
 
