@@ -84,7 +84,7 @@ async def reconciler(kubeconfig: str, per_node: int) -> None:
     )
     limits = slots.Limits()
     if per_node:
-        first = dataclasses.replace(limits.first, per_node=per_node, namespace_per_node=per_node)
+        first = dataclasses.replace(limits.first, per_node=per_node)
         limits = dataclasses.replace(limits, first=first)
     program.shutdown = controller.Controller(
         program.client, settings, program.leadership, program.recorder, limits=limits

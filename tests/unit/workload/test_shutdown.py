@@ -24,10 +24,7 @@ VIRTUAL_TIME = True
 
 
 def at_most(per_node: int) -> slots.Limits:
-    share = slots.Share(
-        per_node=per_node, total=64, namespace_per_node=per_node, namespace_total=64
-    )
-    return slots.Limits(first=share)
+    return slots.Limits(first=slots.Share(per_node=per_node, total=64))
 
 
 async def test_pod_that_finishes_under_watch_completes(cluster: FakeApiserver):

@@ -24,7 +24,7 @@ from sidecar_lifecycle.shell.shutdown.view import Tracked, View
 from tests.unit.workload import pods
 
 NAMES = [f"{node}-{number}" for node in "ab" for number in range(3)]
-SHARE = slots.Share(per_node=1, total=2, namespace_per_node=1, namespace_total=2)
+SHARE = slots.Share(per_node=1, total=2)
 LONG = 200.0
 """Seconds in which whatever is waited for has come, or is tried again."""
 
@@ -191,10 +191,9 @@ class Crowd(RuleBasedStateMachine):
             if need.place is not None and need.state in (State.SENDING, State.LEAVING)
         )
         for lane in (self.stops._first, self.stops._retries):
-            taken = lane._of_place
+            taken = lane._taken
             assert all(taken[place] >= count for (of, place), count in held.items() if of is lane)
-            assert lane._total <= SHARE.total
-            assert lane._total == sum(taken.values()) <= len(self.proxies.waiting)
+            assert taken.total() <= min(SHARE.total, len(self.proxies.waiting))
 
     @invariant()
     def nobody_waits_for_what_is_past(self) -> None:
@@ -227,8 +226,7 @@ class Crowd(RuleBasedStateMachine):
         assert self.sent == set(self.told.stopped_pods)
         assert metrics.PENDING._value.get() == self.pending_before
         for lane in (self.stops._first, self.stops._retries):
-            assert lane._total == 0
-            assert not lane._of_place
+            assert not lane._taken
         self.loop.close()
 
 

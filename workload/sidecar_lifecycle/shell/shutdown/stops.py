@@ -153,11 +153,10 @@ class Stops:
         need.timer = loop.call_later(seconds, self._happen, need, Event.ELAPSED)
 
     def _queue(self, need: Need) -> None:
-        pod = need.tracked.pod
-        place = slots.Place(pod.spec.nodeName or "", pod.metadata.namespace or "")
+        node = need.tracked.pod.spec.nodeName or ""
         lane = self._retries if need.tries else self._first
-        need.place = (lane, place)
-        lane.ask(place, need)
+        need.place = (lane, node)
+        lane.ask(node, need)
 
     def _placed(self, need: Need) -> bool:
         if need.state is not State.QUEUED:
@@ -168,8 +167,8 @@ class Stops:
 
     def _free(self, need: Need) -> None:
         if need.place is not None:
-            (lane, place), need.place = need.place, None
-            lane.free(place)
+            (lane, node), need.place = need.place, None
+            lane.free(node)
 
     def _send(self, need: Need) -> None:
         if not need.tries:

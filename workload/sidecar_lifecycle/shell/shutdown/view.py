@@ -11,7 +11,7 @@ from sidecar_lifecycle.decide.stopping import State
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell import metrics
 
-from .slots import Lane, Place
+from .slots import Lane
 from .stop import Outcome, Transport
 
 
@@ -54,8 +54,8 @@ class Need:
     failures: int = 0
     way: Transport = Transport.PORT_FORWARD
     """Of the next try."""
-    place: tuple[Lane[Need], Place] | None = None
-    """What is asked for while it is queued, and held while it is sending."""
+    place: tuple[Lane[Need], str] | None = None
+    """The lane and node that it is queued for, and whose place it holds while it is sending."""
     request: asyncio.Task[Outcome] | None = None
     """The try under way."""
     outcome: Outcome | None = None
