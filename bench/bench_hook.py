@@ -168,7 +168,7 @@ class Unit:
 
     def says(self, bags: Iterable[Any] = ()) -> None:
         """Have Juju say what each related application wrote."""
-        # Who has the host of another model's is served no routes.
+        # Each model has a host of its own.
         host = f"{self._environment['JUJU_MODEL_NAME']}.example.com"
         options = {"hosts": host, "gateway-service": "istio-ingress/gateway"}
         units = {

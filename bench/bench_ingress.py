@@ -126,7 +126,9 @@ def measure(place: World, title: str, related: Any, count: int, **options: Any) 
         # The workload's own, which the charm looks for until they are there.
         kept = {"name": f"istio-integrator-{name}", "namespace": model}
         place.api.create({"apiVersion": kind.api_version, "kind": kind.name, "metadata": kept})
-    options |= {"hosts": gateway_client.HOST, "gateway-service": "istio-ingress/gateway"}
+    options |= {"hosts": gateway_client.HOST}
+    if "routing" not in options:
+        options["gateway-service"] = "istio-ingress/gateway"
     relations, more = related(count, model), related(count + 1, model)
     try:
         lines = [

@@ -47,7 +47,7 @@ _ALSO = {
         "the same, and those that `restart-uninjected` and `restart-stale` are asked to replace: "
         "how many at once"
     ),
-    "gateway-workload": f"{_GATEWAY}: they come and go",
+    "gateway-service": f"{_GATEWAY}: they go where it names another gateway",
     "gateway-replicas": f"{_GATEWAY}: their number; no other pod restarts",
     "gateway-cpu": f"{_GATEWAY}: one after the other is replaced",
     "gateway-memory": f"{_GATEWAY}: one after the other is replaced",
@@ -58,9 +58,8 @@ _ALSO = {
 }
 """What the code does not say by its names."""
 _OBJECTS = (
-    *("gateway", "gateway-selector", "gateway-service", "gateway-service-annotations"),
-    *("gateway-service-type", "routing", "hosts", "https-redirect"),
-    *("tls-secret", "strict-ingress-auth"),
+    *("gateway-service-annotations", "gateway-service-type", "routing", "hosts"),
+    *("https-redirect", "tls-secret", "strict-ingress-auth"),
 )
 
 

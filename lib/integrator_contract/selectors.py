@@ -74,20 +74,6 @@ def parse(text: str) -> Selector:
     return tuple(_requirement(part.strip()) for part in _parts(text))
 
 
-def equality(text: str) -> dict[str, str]:
-    """Parse `istio=ingressgateway,app=x`, the only kind of selector that Istio's objects have.
-
-    Raises:
-        ValueError: The selector says anything but KEY=VALUE.
-    """
-    pairs: dict[str, str] = {}
-    for requirement in parse(text):
-        if requirement.operator != "In" or len(requirement.values) != 1:
-            raise ValueError("only KEY=VALUE selects a gateway, several with commas")
-        pairs[requirement.key] = requirement.values[0]
-    return pairs
-
-
 def is_key(text: str) -> bool:
     """Tell whether a label or annotation may be called that."""
     prefix, _, name = text.rpartition("/")

@@ -47,7 +47,7 @@ def collected(
     ingress = all_parts.ingress
     return charm_facts.CharmFacts(
         problems=tuple(problems),
-        gateway_ready=ingress.announced.is_up if ingress.decision else None,
+        gateway_ready=ingress.is_up if ingress.decision else None,
         guard=ingress.decision.word if ingress.decision else None,
         certificates=(
             *_life("gateway", ingress.certificate.shown),

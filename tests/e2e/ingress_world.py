@@ -20,6 +20,9 @@ from tests.e2e import caller
 from tests.gateway_client import HOST, TENANT
 
 APP = "istio-integrator"
+SHARED = f"{istio.INGRESS}/{istio.GATEWAY}"
+NAMED = {"gateway-service": SHARED, "hosts": HOST}
+"""The options of a model that the gateway of the node serves, which others use, too."""
 AUTH = "oidc-gatekeeper"
 CALLER = pathlib.Path(caller.__file__).read_text()
 
@@ -159,7 +162,7 @@ class Place:
 
     def deploy(self, integrator):
         """Deploy the charm for our host."""
-        config = {**integrator.config, "hosts": HOST}
+        config = {**integrator.config, **NAMED}
         resources = integrator.resources
         self.juju.deploy(integrator.path, APP, config=config, resources=resources, trust=True)
         self.juju.wait_for(APP)
@@ -185,7 +188,7 @@ class Place:
         self.says("ingress is closed: integrate ingress-auth")
         self.juju.integrate(f"{APP}:ingress-auth", f"{AUTH}:ingress-auth")
         # The workload tells the charm when connections from before the guard have ended.
-        self.says(f"{len(consumers)} routes by istio-ingress/istio-ingressgateway", 240)
+        self.says(f"{len(consumers)} routes by {SHARED}", 240)
         assert waiting.eventually(self.is_open)
 
     def close(self):

@@ -260,7 +260,8 @@ class World:
         await self.on.juju.do("fake_app", application, script)
         ends = f"{juju.APPLICATION}:ingress", f"{application}:ingress"
         await self.on.juju.do("integrate", *ends)
-        await self.on.juju.set(juju.APPLICATION, strict_ingress_auth="false")
+        named = {"gateway_service": ingress_world.SHARED, "hosts": gateway_client.HOST}
+        await self.on.juju.set(juju.APPLICATION, strict_ingress_auth="false", **named)
         service = await self.api.get("Service", istio.GATEWAY, istio.INGRESS)
         client = gateway_client.Client(service["spec"]["clusterIP"])
         try:

@@ -162,7 +162,8 @@ def made(node, model):
     place.rows = []
     place.juju.add_model()
     charm = node.charms.integrator
-    place.juju.deploy(charm.path, APP, config=charm.config, resources=charm.resources, trust=True)
+    config = {**charm.config, **world.NAMED}
+    place.juju.deploy(charm.path, APP, config=config, resources=charm.resources, trust=True)
     place.juju.wait_for(APP, timeout=200)
     place.serve(["kubeflow-dashboard", world.AUTH, "kfp-ui"])
     place.apply(parts.deployment(CALLER, model, place.image, pages_world.FOR_EVER))

@@ -128,7 +128,7 @@ def place(node, request, tmp_path):
     testbed.apply(world.TENANT)
     testbed.apply(world.servers("shop", {"web": world.FIRST_PORT}, node.charms.payload_image))
     juju.add_model()
-    options = {"hosts": gateway_client.HOST, "gateway-workload": str(is_own).lower()}
+    options = {"hosts": gateway_client.HOST} if is_own else world.NAMED
     config = {**charm.config, **options}
     juju.deploy(charm.path, APP, config=config, resources=charm.resources, trust=True)
     juju.wait_for(APP)

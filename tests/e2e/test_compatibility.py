@@ -10,7 +10,7 @@ import pytest
 from testbed import istio, mesh
 from testbed.juju import bootstrap
 from testbed.kit import observer, stage, training, workloads
-from tests import echo, gateway_client, profiles, waiting
+from tests import echo, profiles, waiting
 from tests.e2e import ingress_world as world
 from tests.e2e import juju_world
 
@@ -31,7 +31,7 @@ def place(node):
     address = testbed.kubectl(*service, "-o", "jsonpath={.spec.clusterIP}").stdout
     found = world.Place(node, juju, address)
     juju.add_model()
-    config = {**charm.config, "hosts": gateway_client.HOST}
+    config = {**charm.config, **world.NAMED}
     juju.deploy(charm.path, world.APP, config=config, resources=charm.resources, trust=True)
     juju.wait_for(world.APP)
     services = {consumer: world.port_of(consumer) for consumer in CONSUMERS}

@@ -81,7 +81,9 @@ def make(node):
     juju.add_model()
     place.apply(world.objects(MODEL, node.charms.payload_image))
     charm = node.charms.integrator
-    juju.deploy(charm.path, APP, config=charm.config, resources=charm.resources, trust=True)
+    named = {"gateway-service": "/".join(GATEWAY), "hosts": "kubeflow.example.com"}
+    config = {**charm.config, **named}
+    juju.deploy(charm.path, APP, config=config, resources=charm.resources, trust=True)
     for name in (world.CALLER, world.SERVERS):
         place.kubectl("rollout", "status", "-n", MODEL, f"deployment/{name}", "--timeout=90s")
     juju.wait_for(APP, timeout=200)
@@ -108,7 +110,8 @@ def opened(place):
     place.juju.fake_app("oidc-gatekeeper", {"ingress-auth": world.authentication()})
     place.juju.integrate(f"{APP}:ingress-auth", "oidc-gatekeeper:ingress-auth")
     place.juju.integrate(f"{APP}:ingress", "kfp-ui:ingress")
-    place.juju.wait_for(APP, timeout=100)
+    # A minute of it for the connections from before.
+    place.juju.wait_for(APP, timeout=200)
     return place
 
 

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(900), pytest.mark.cluster("t
 
 APP = pages_world.APP
 MODEL = "pages-gateway"
-SHARED = f"{istio.INGRESS}/{istio.GATEWAY}"
+SHARED = world.SHARED
 OWN = f"{APP}-gateway"
 AUTHORITY = "self-signed-certificates"
 SLOW = 400
@@ -43,10 +43,10 @@ def deployed(node):
 def place(deployed):
     """The same, with options and relations as they were after each test."""
     before = deployed.juju.config(APP)
+    deployed.juju.config(APP, world.NAMED)
     yield deployed
     deployed.close()
     deployed.clear(before)
-    deployed.kubectl("delete", "gateways.networking.istio.io", "--all", "-n", istio.INGRESS)
     deployed.juju.wait_for(APP)
 
 
@@ -58,6 +58,12 @@ def asks(place, path="/pipeline/x", **how):
         return strange, place.browser(**how).get(path, Cookie=echo.COOKIE).status
 
     return waiting.eventually(lambda: answered() == (302, 200), 90) or answered()
+
+
+def address_of(place, service):
+    """The address of a Service of the model."""
+    query = ("get", "service", service, "-n", MODEL, "-o", "jsonpath={.spec.clusterIP}")
+    return place.kubectl(*query)
 
 
 def account(place, namespace=istio.INGRESS, name=istio.GATEWAY):
@@ -87,31 +93,18 @@ def test_page_about_single_sign_on_has_each_request_asked_about(place, blocks):
 
 def test_page_about_gateways_leads_to_each(place, blocks):
     """docs/how-to/central-gateway.md."""
-    related, chosen, among, own, sized, named, annotated, signed, given = blocks
+    related, sized, named, annotated, signed, given = blocks
     place.script(blocks)
 
+    place.juju.config(APP, {"gateway-service": "", "hosts": ""})
     place.run(related)
-    place.says(f"2 routes by {SHARED}")
+    place.says(f"2 routes by {MODEL}/{OWN}", 240)
+    shared, place.address = place.address, address_of(place, OWN)
     assert asks(place, "/jupyter/x") is True
     told = place.said_to("tensorboard-controller", "gateway-info")
     assert (told["gateway_name"], told["gateway_namespace"]) == ("kubeflow-gateway", MODEL)
+    assert account(place, MODEL, OWN) == "istio-ingressgateway-workload-service-account"
 
-    place.run(chosen)
-    place.says(f"2 routes by {SHARED}")
-
-    server = {
-        "port": {"number": 80, "name": "http", "protocol": "HTTP"},
-        "hosts": ["shop.example"],
-    }
-    place.apply(gateway("shared", istio.INGRESS, server))
-    place.run(among)
-    place.says("set hosts to the names that this model is reached by")
-    place.kubectl("delete", "gateways.networking.istio.io", "-n", istio.INGRESS, "shared")
-    place.juju.config(APP, reset=("gateway", "gateway-selector", "gateway-service"))
-    place.says(f"2 routes by {SHARED}")
-
-    place.run(own)
-    place.says(f"2 routes by {MODEL}/{OWN}")
     place.run(sized)
     deployment, service = place.read("deployment", OWN), place.read("service", OWN)
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
@@ -120,10 +113,10 @@ def test_page_about_gateways_leads_to_each(place, blocks):
         "requests": {"cpu": "500m", "memory": "256Mi"},
         "limits": {"memory": "2Gi"},
     }
-    place.juju.config(APP, {"gateway-workload": False})
-    place.says(f"2 routes by {SHARED}", 240)
 
     place.run(named)
+    place.says(f"2 routes by {SHARED}", 240)
+    place.address = shared
     served = ("jsonpath={.spec.servers[*].hosts[*]}",)
     query = ("get", "gateways.networking.istio.io", "-n", MODEL, "kubeflow-gateway", "-o", *served)
     assert waiting.eventually(lambda: HOST in place.kubectl(*query), 60), place.kubectl(*query)
@@ -145,18 +138,6 @@ def test_page_about_gateways_leads_to_each(place, blocks):
     place.run(given)
     assert waiting.eventually(lambda: shown(place) == serial, 90)
     assert asks(place, "/jupyter/x", tls=True) is True
-
-
-def gateway(name, namespace, *servers):
-    """Somebody's Gateway on the workload that is there."""
-    spec = {"selector": {"istio": "ingressgateway"}, "servers": servers}
-    metadata = {"name": name, "namespace": namespace}
-    return {
-        "apiVersion": "networking.istio.io/v1",
-        "kind": "Gateway",
-        "metadata": metadata,
-        "spec": spec,
-    }
 
 
 def shown(place):

@@ -47,7 +47,7 @@ def place(node, charm):
     address = node.testbed.kubectl(*service, "-o", "jsonpath={.spec.clusterIP}").stdout
     found = world.Place(node, juju, address)
     integrator = node.charms.integrator
-    config = {**integrator.config, "hosts": gateway_client.HOST}
+    config = {**integrator.config, **world.NAMED}
     juju.add_model()
     juju.deploy(integrator.path, APP, config=config, resources=integrator.resources, trust=True)
     # What comes before it would be replaced for its sidecar's sake.

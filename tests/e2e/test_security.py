@@ -12,8 +12,8 @@ import pytest
 
 from testbed import istio
 from testbed.juju import bootstrap, pack
-from tests import echo, gateway_client, waiting
-from tests.e2e import pages
+from tests import echo, waiting
+from tests.e2e import ingress_world, pages
 from tests.e2e import security_objects as objects
 from tests.e2e import security_table as table
 from tests.e2e import security_world as world
@@ -53,7 +53,7 @@ def place(node, charm, tmp_path_factory):
     address = node.testbed.kubectl(*service, "-o", "jsonpath={.spec.clusterIP}").stdout
     found = world.World(node, juju, address)
     integrator = node.charms.integrator
-    options = {"hosts": gateway_client.HOST, "strict-ingress-auth": "false"}
+    options = {**ingress_world.NAMED, "strict-ingress-auth": "false"}
     config = {**integrator.config, **options}
     juju.add_model()
     juju.deploy(integrator.path, APP, config=config, resources=integrator.resources, trust=True)

@@ -332,19 +332,6 @@ def test_application_that_is_trusted_no_more_is_forbidden(place):
     place.touch()
 
 
-def test_second_gateway_on_the_workload_is_named(place):
-    server = {"port": {"number": 80, "name": "http", "protocol": "HTTP"}, "hosts": ["*"]}
-    second = {"selector": {"istio": "ingressgateway"}, "servers": [server]}
-    with place.broken(
-        "a second Gateway on the workload",
-        world.istios("Gateway", "second", istio.INGRESS, **second),
-    ):
-        place.touch()
-        seen = place.sees("is on the same workload", place.message)
-        place.leads("two-kubeflows-in-one-cluster", "is on the same workload", seen)
-    place.touch()
-
-
 def test_second_integrator_in_the_model_names_the_first(place):
     charm = place.node.charms.integrator
     with place.broken("a second istio-integrator in the model"):

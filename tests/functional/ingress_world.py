@@ -11,6 +11,7 @@ import yaml
 from istio_integrator import parts
 from istio_integrator.config import config
 from istio_integrator.ingress import exposure, guards
+from istio_integrator.ingress import gateway as gateways
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import errors, manifests
 from istio_integrator.mesh import installation
@@ -173,8 +174,41 @@ def written(message):
     return {kubeflow.VERSIONS: "[v1]", kubeflow.DATA: yaml.safe_dump(data)}
 
 
+class Standing:
+    """The model's own gateway, in whose place the test runs one."""
+
+    def __init__(self, scope):
+        self._hosts = scope.config.hosts
+
+    def target(self, *, only_https):
+        """Describe it as the charm describes its own."""
+        return gateways.Target(
+            namespace=world.GATEWAY_NAMESPACE,
+            selector=world.LABELS,
+            service="gateway",
+            http_port=80,
+            https_port=443,
+            hosts=self._hosts,
+            only_https=only_https,
+            ready=True,
+            workload="gateway",
+            account="gateway",
+            is_own=True,
+        )
+
+    def apply(self):
+        """Make nothing: it is there."""
+
+    def remove(self):
+        """Leave it there."""
+
+
 class Place(Related):
-    """The charm's part, as relations and options make it."""
+    """The charm's part, as relations and options make it.
+
+    Another team's gateway is named, unless options say `gateway_service=""` or that istiod deploys
+    one.
+    """
 
     def __init__(self, api, ports, application, asked, model=MODEL):
         super().__init__()
@@ -194,14 +228,15 @@ class Place(Related):
             is_default=True,
             version=world.ISTIO_VERSION,
         )
+        options = {"gateway_service": f"{world.GATEWAY_NAMESPACE}/gateway", **self.options}
+        if options.get("routing") == "gateway-api":
+            options["gateway_service"] = ""
         scope = parts.Context(
             cluster=self.api,
             manifests=manifests.Manifests(
                 self.api, model=self.model, application="istio-integrator"
             ),
-            config=config.Config.model_validate(
-                {"gateway_service": f"{world.GATEWAY_NAMESPACE}/gateway", **self.options}
-            ),
+            config=config.Config.model_validate(options),
             mesh=found,
             model=self.model,
             application="istio-integrator",
@@ -209,7 +244,10 @@ class Place(Related):
             leader=True,
         )
         now = datetime.datetime.now(datetime.UTC) + self.later
-        return exposure.Ingress(scope, self, now=lambda: now)
+        made = exposure.Ingress(scope, self, now=lambda: now)
+        if not options["gateway_service"]:
+            made._own_gateway = Standing(scope)
+        return made
 
     def reconcile(self):
         """Do what a hook does; the messages of the status come back."""

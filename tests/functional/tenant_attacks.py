@@ -234,12 +234,15 @@ def copied(world):
 
 IMPOSTORS = [
     pytest.param(fake, id="fake gateway"),
-    pytest.param(ready, id="look-alike that is ready"),
-    pytest.param(twin, id="look-alike of the same name"),
     pytest.param(other, id="another gateway"),
-    pytest.param(daemon, id="DaemonSet"),
     pytest.param(copied, id="copied labels"),
 ]
+TWINS = [
+    pytest.param(ready, id="look-alike that is ready"),
+    pytest.param(twin, id="look-alike of the same name"),
+    pytest.param(daemon, id="DaemonSet"),
+]
+"""Those that have pods with the labels of the gateway's."""
 
 
 def _nested(world):
@@ -325,12 +328,6 @@ def everything_said_to_be_ours(world):
         for obj in given.values[0](world):
             obj["metadata"]["name"] = f"forged-{number}"
             yield obj
-
-
-def everything_like_a_gateway(world):
-    """Every impostor at once."""
-    for given in IMPOSTORS:
-        yield from given.values[0](world)
 
 
 def pods_that_hang(count):

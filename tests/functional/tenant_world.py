@@ -12,10 +12,10 @@ from collections.abc import Iterator
 import pytest
 
 from istio_integrator.admission import admission
-from istio_integrator.ingress import exposure
+from istio_integrator.ingress import exposure, own_gateway
 from istio_integrator.kube import cluster as charm_cluster
 from tests import echo
-from tests.functional import charm_runs, istiod_world
+from tests.functional import charm_runs, ingress_world, istiod_world
 from tests.functional import tenant_parts as parts
 from tests.functional.test_charm_cluster import injector
 from tests.waiting import eventually
@@ -56,7 +56,8 @@ class World:
         self.profile = parts.unique("alice")
         self.third = parts.unique("shop")
         self.kubelet = parts.Kubelet(client)
-        self.charm = parts.Charm(self.model, dict(options), [])
+        named = {"gateway_service": f"{self.edge}/gateway"} if options.get("hosts") else {}
+        self.charm = parts.Charm(self.model, {**named, **options}, [])
         self.reconciler = parts.Reconciler(control_plane.kubeconfig, parts.Stopper(self.kubelet))
         self.baseline: set[tuple[str, str]] = set()
         self._numbers = itertools.count(1)
@@ -142,19 +143,6 @@ class World:
         self._ours = self.ours()
         assert {name.partition(" ")[0] for name in self._ours} >= {"EnvoyFilter", "Gateway"}
         self.reconciler.start(self.charm.command)
-
-    @contextlib.contextmanager
-    def told(self, **options):
-        """Have the operator set options while the block runs."""
-        before, baseline, ours = self.charm.options, self.baseline, self._ours
-        self.charm.options = {**before, **options}
-        self.baseline = self.charm.hook()
-        self._ours = self.ours()
-        try:
-            yield
-        finally:
-            self.charm.options, self.baseline, self._ours = before, baseline, ours
-            self.charm.hook()
 
     @contextlib.contextmanager
     def attacked(self, attack):
@@ -291,6 +279,8 @@ def connected(world) -> Iterator[pytest.MonkeyPatch]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(charm_cluster, "connect", lambda: world.api)
         patch.setattr(exposure, "DRAINED_AFTER", datetime.timedelta())
+        if not world.charm.options.get("hosts"):
+            patch.setattr(own_gateway, "OwnGateway", ingress_world.Standing)
         patch.setattr(admission, "PROBE_DELAYS", ())
         yield patch
 

@@ -46,6 +46,7 @@ def model(request, api):
 def deployment(model):
     context = own_gateway.Context(
         name="gateway",
+        account="gateway",
         model=model,
         pod_labels={"istio": "gateway"},
         inject_labels={names.INJECT: "true"},
@@ -105,7 +106,7 @@ def run(api, model):
         scope = parts.Context(
             cluster=api,
             manifests=manifests.Manifests(api, model=model, application="istio-integrator"),
-            config=config.Config(gateway_workload=True, **options),
+            config=config.Config(**options),
             mesh=found,
             model=model,
             application="istio-integrator",

@@ -84,11 +84,10 @@ def served(place, *, tenant_first, **options):
             stack.enter_context(place.there(*tenants()))
             place.eventually(200, PATH, host=THEIRS)
         place.reconcile()
-        place.said = place.reconcile()
+        place.reconcile()
         if not tenant_first:
             stack.enter_context(place.there(*tenants()))
             place.eventually(200 if options else 302, PATH, host=THEIRS)
-            place.said = place.reconcile()
         stack.enter_context(place.there(*bound()))
         stack.callback(place.part().remove)
         yield place
@@ -109,21 +108,8 @@ def test_wildcard_in_plain_http_is_asked_about_in_every_virtual_host(plain):
     assert plain.asked_once("/", host=gateway_client.TENANT).status == 200
 
 
-def test_who_has_a_host_within_our_wildcard_in_plain_http_is_guarded_with_us_and_named(plain):
-    assert any("shop/claim" in said and "within" in said for said in plain.said), plain.said
+def test_who_has_a_host_within_our_wildcard_in_plain_http_is_guarded_with_us(plain):
     assert waiting.eventually(lambda: plain.asked_once(PATH, host=THEIRS).status == 302)
-
-
-def test_wildcard_around_hosts_that_others_had_first_is_refused(place):
-    place.part().remove()
-    place.options = {"hosts": WILDCARD}
-    with place.there(*tenants()):
-        (said,) = place.reconcile()
-        assert "shop/claim" in said
-        place.eventually(200, PATH, host=THEIRS)
-        assert (
-            place.api.get(ingress_world.charm_cluster.GATEWAY, "kubeflow-gateway", MODEL) is None
-        )
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["theirs-older", "theirs-younger"])
@@ -133,10 +119,6 @@ def redirecting(place, request):
         place.eventually(200, tls=ANY, host=ANY, Cookie=COOKIE)
         place.eventually(301, "/third", host=BOTH)
         yield place
-
-
-def test_nobody_is_kept_from_being_served(redirecting):
-    assert not [said for said in redirecting.said if "within" in said]
 
 
 def test_host_within_our_wildcard_that_is_another_gateways_is_served_by_its_routes_alone(

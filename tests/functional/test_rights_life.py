@@ -83,14 +83,14 @@ def test_gateway_routes_certificate_and_annotations_come_and_go(
 
     own = manifests.Manifests(held.app, model=held.model, application=APP)
     everything = manifests.Manifests(held.api, model=held.model, application=APP)
-    part(gateway_workload=True).reconcile()
+    part(gateway_service="").reconcile()
     kinds = {each["kind"] for each in everything.owned()}
     routed = {"DestinationRule", "VirtualService"}
     assert {"Deployment", "Role", "RoleBinding", "ServiceAccount", *routed} <= kinds
     assert "PodDisruptionBudget" in kinds
-    part(gateway_workload=True, gateway_replicas=1, gateway_service_type="NodePort").reconcile()
+    part(gateway_service="", gateway_replicas=1, gateway_service_type="NodePort").reconcile()
     assert "PodDisruptionBudget" not in {each["kind"] for each in everything.owned()}
-    part(gateway_workload=True, gateway_replicas=3, gateway_cpu="1").reconcile()
+    part(gateway_service="", gateway_replicas=3, gateway_cpu="1").reconcile()
     assert "PodDisruptionBudget" in {each["kind"] for each in everything.owned()}
     related.requests.pop()
     shared = part(gateway_service_annotations="{example.com/name: kf}")

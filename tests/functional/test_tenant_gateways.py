@@ -13,7 +13,6 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from integrator_contract import names
-from istio_integrator.ingress import gateway
 from istio_integrator.kube import cluster, errors, manifests
 from istio_integrator.relations import certificates, endpoints
 from tests import waiting
@@ -224,46 +223,46 @@ def world(client, control_plane, namespace):
         made.api.delete({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
 
 
-# Other tests on this API server have gateways too; a selector tells whose is meant.
-def chosen(world):
-    return {"gateway_service": "", "gateway_selector": f"istio={world.platform}"}
+def no_pods(world, namespace):
+    """Wait until no pod of a namespace has the gateway's labels."""
+    assert waiting.eventually(lambda: not world.api.list(cluster.POD, namespace, world.labels))
 
 
 @pytest.mark.parametrize("replicas", [0, 1])
 def test_fake_gateway_of_a_tenant_takes_neither_guard_nor_private_key(world, replicas):
-    world.options = chosen(world)
     world.reconcile()
     assert world.related.published["up"]
     before = world.standing()
+    world.control_plane.kubectl("-n", world.platform, "delete", "deployment", "gateway")
+    no_pods(world, world.platform)
     world.gateway(world.tenant, "fake", who=world.tenant, replicas=replicas)
-    for kind in ("deployment", "service"):
-        world.control_plane.kubectl("-n", world.platform, "delete", kind, "gateway")
-        for _ in range(2):
-            assert "waiting" in {status.name for status in world.reconcile()}
-            assert not world.related.published["up"]
-            assert world.standing() == before
-            assert world.of_ours_at_the_tenants() == []
-    assert waiting.eventually(
-        lambda: not world.api.list(cluster.POD, world.platform, world.labels)
-    )
+    for _ in range(2):
+        said = world.reconcile()
+        assert ("blocked" if replicas else "waiting") in {status.name for status in said}
+        assert any(f"{world.tenant}/fake" in status.message for status in said) == bool(replicas)
+        assert not world.related.published["up"]
+        assert world.of_ours_at_the_tenants() == []
+    if replicas:
+        assert (world.routes(), world.api.list(GATEWAY, world.model)) == (0, [])
+    else:
+        assert world.standing() == before
+    world.control_plane.kubectl("-n", world.tenant, "delete", "deployment", "fake")
+    no_pods(world, world.tenant)
     world.gateway(world.platform)
-    statuses = world.reconcile()
-    assert {status.name for status in statuses} == {"active"}
-    assert any(f"{world.tenant}/fake" in status.message for status in statuses)
+    assert {status.name for status in world.reconcile()} == {"active"}
     assert world.related.published["up"]
-    assert (world.standing(), world.of_ours_at_the_tenants()) == (before, [])
+    assert (world.routes(), world.of_ours_at_the_tenants()) == (1, [])
 
 
 OWN = "our own"
 
 
-@pytest.mark.parametrize("place", ["chosen", "named", OWN])
+@pytest.mark.parametrize("place", ["named", OWN])
 @pytest.mark.parametrize("attack", ["another gateway", "its labels", "our host"])
 def test_tenant_does_not_keep_routes_certificates_or_the_closing_from_their_work(
     world, attack, place
 ):
-    own = {"gateway_workload": True}
-    world.options = {"chosen": chosen(world), "named": {}, OWN: own}[place]
+    world.options = {"gateway_service": ""} if place == OWN else {}
     world.reconcile()
     labels = world.labels
     if place == OWN:
@@ -282,7 +281,10 @@ def test_tenant_does_not_keep_routes_certificates_or_the_closing_from_their_work
         world.claim(labels=labels)
     else:
         imitated = {"istio": "anything"} if attack == "another gateway" else labels
-        world.gateway(world.tenant, "fake", who=world.tenant, labels=imitated)
+        # Pods with the labels of a named gateway would end its service.
+        replicas = int(place == OWN or attack == "another gateway")
+        how = {"who": world.tenant, "labels": imitated, "replicas": replicas}
+        world.gateway(world.tenant, "fake", **how)
 
     world.related.requests.append(request(2))
     world.related.bag = {}
@@ -290,9 +292,7 @@ def test_tenant_does_not_keep_routes_certificates_or_the_closing_from_their_work
     assert world.routes() == 2
     assert world.related.bag != certificate
     assert world.related.published["up"]
-    blocked = [status.message for status in statuses if status.name == "blocked"]
-    assert len(blocked) == (attack == "our host" and place != OWN)
-    assert all(f"{world.tenant}/claim" in message for message in blocked)
+    assert not [status.message for status in statuses if status.name == "blocked"]
 
     world.related.auths = []
     world.reconcile()
@@ -303,27 +303,11 @@ def test_tenant_does_not_keep_routes_certificates_or_the_closing_from_their_work
     assert world.of_ours_at_the_tenants() == []
 
 
-def test_gateway_of_a_tenant_is_no_first_choice_unless_it_is_named(world):
-    labels = {"istio": f"{world.model}-only"}
-    world.gateway(world.tenant, "only", who=world.tenant, labels=labels)
-    world.options = {"gateway_service": "", "gateway_selector": f"istio={world.model}-only"}
-    (said,) = [status.message for status in world.reconcile() if status.name == "waiting"]
-    assert f"{world.tenant}/only is in a namespace of tenants" in said
-    assert world.of_ours_at_the_tenants() == []
-    world.options = {"gateway_service": f"{world.tenant}/only"}
-    target = part(
-        world.api, world.model, world.platform, world.related, **world.options
-    ).resolved()
-    assert isinstance(target, gateway.Target)
-    assert target.namespace == world.tenant
-
-
 def test_operator_moves_guard_and_key_and_nothing_stays_behind(world):
-    world.options = chosen(world)
     world.reconcile()
     other = f"{world.model}-other"
     world.namespace(other)
-    world.gateway(other)
+    world.gateway(other, labels={"istio": other})
     world.reconcile()
     assert world.homes(FILTER) == [world.platform]
     world.options = {"gateway_service": f"{other}/gateway"}

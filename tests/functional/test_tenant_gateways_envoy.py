@@ -1,95 +1,78 @@
-"""A tenant's imitation of the gateway, seen from outside by those whom the real Envoy answers."""
+"""Another gateway workload with the labels of the named one, in a real Envoy."""
 
 import contextlib
 
 import pytest
 
 from istio_integrator.kube import cluster
+from testbed import loopback
 from tests import echo, gateway_client, waiting
 from tests.functional import istiod_world
-from tests.functional.ingress_world import COMPLETE, MODEL, gateway_workload
+from tests.functional.ingress_world import COMPLETE, MODEL, lead, namespace, virtual_service
 
 COOKIE = echo.COOKIE
-TENANT = "team-imitates"
-FILTER = cluster.kind("networking.istio.io/v1alpha3", "EnvoyFilter")
+CLAIMED = {"kubeflow-userid": "admin"}
+SECOND = "second-edge"
 
 
-def lent():
-    """A route that somebody else binds to the model's Gateway, as notebooks have."""
-    destination = {"host": "web.shop.svc.cluster.local", "port": {"number": 80}}
-    match = [{"uri": {"prefix": "/lent"}}]
-    return {
-        "apiVersion": "networking.istio.io/v1",
-        "kind": "VirtualService",
-        "metadata": {"name": "lent", "namespace": "shop"},
-        "spec": {
-            "gateways": [f"{MODEL}/kubeflow-gateway"],
-            "hosts": [gateway_client.HOST],
-            "http": [{"match": match, "route": [{"destination": destination}]}],
-        },
-    }
+def service(port):
+    """The Service of the second gateway, with the port that its Envoy opens."""
+    ports = [{"name": "http2", "port": 80, "targetPort": port}]
+    metadata = {"name": "gateway", "namespace": SECOND}
+    spec = {"selector": istiod_world.LABELS, "ports": ports}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
 
 
-def imitation():
-    """The gateway's objects once more, in a profile."""
-    marks = {"app.kubernetes.io/part-of": "kubeflow-profile"}
-    yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TENANT, "labels": marks}}
-    for obj in gateway_workload((("http2", 80, 80),)):
-        yield {**obj, "metadata": {"name": "fake", "namespace": TENANT}}
+def pod():
+    """A pod of it, as the API server knows it."""
+    metadata = {"name": "gateway", "namespace": SECOND, "labels": istiod_world.LABELS}
+    proxy = {"name": "istio-proxy", "image": "none", "args": ["proxy", "router"]}
+    spec = {"automountServiceAccountToken": False, "containers": [proxy]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+@pytest.fixture
+def second(place, client, tmp_path):
+    """The port of a second gateway, in a namespace that the model's guard is not in."""
+    port, admin = loopback.free_ports(2)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(place.there(namespace(SECOND), service(port)))
+        token = istiod_world.gateway_token(client, SECOND)
+        running = istiod_world.gateway(tmp_path, place.xds, admin, token, namespace=SECOND)
+        stack.enter_context(running)
+        yield port
 
 
 @pytest.fixture
 def served(place):
-    """The model behind its guard, where the choice of the gateway is remembered."""
+    """The model behind its guard, with the route of a notebook on its Gateway."""
     place.auths, place.options = [COMPLETE], {"hosts": gateway_client.HOST}
     place.reconcile()
-    place.api.create(lent())
-    place.eventually(200, Cookie=COOKIE)
-    place.eventually(302, "/lent/x")
-    # No word of the operator's any more but the labels, which the tenant copies.
-    place.options |= {"gateway_service": "", "gateway_selector": "istio=ingressgateway"}
-    yield place
-    place.options = {"hosts": gateway_client.HOST}
-    place.api.delete(lent())
-    (namespace, *_) = imitation()
-    place.api.delete(namespace)
+    route = {"match": [{"uri": {"prefix": "/lent"}}], "route": lead("web.shop.svc.cluster.local")}
+    ours = [f"{MODEL}/kubeflow-gateway"]
+    lent = virtual_service("shop", "lent", ours, [gateway_client.HOST], route)
+    with place.there(lent):
+        place.eventually(200, Cookie=COOKIE)
+        place.eventually(302, "/lent/x")
+        yield place
+    place.part().remove()
 
 
-def test_nobody_is_let_in_unasked_while_a_tenant_imitates_the_gateway(served):
-    ports = (("http2", 80, served.port), ("https", 443, served.https_port))
-    workload, service = gateway_workload(ports)
-    for obj in imitation():
-        served.api.create(obj)
-    with contextlib.ExitStack() as stack:
-        hammers = [
-            stack.enter_context(gateway_client.Hammer(served.visitor(), fresh=fresh, path=path))
-            for path in ("/kfp/x", "/lent/x")
-            for fresh in (False, True)
-        ]
+def test_nothing_is_served_anywhere_while_another_gateway_has_the_same_labels(served, second):
+    def asked(path):
+        with contextlib.closing(gateway_client.Client(port=second)) as stranger:
+            try:
+                return stranger.get(path, gateway_client.HOST, **CLAIMED).status
+            except OSError:
+                return 0
 
-        def go_on():
-            before = [hammer.count for hammer in hammers]
-            assert waiting.eventually(
-                lambda: all(
-                    hammer.count >= count + 100
-                    for hammer, count in zip(hammers, before, strict=True)
-                )
-            )
-
-        for gone in ([workload], [service], [workload, service]):
-            for obj in gone:
-                served.api.delete(obj)
-            assert any("waiting for" in said for said in served.reconcile())
-            go_on()
-            for obj in gone:
-                served.api.create(obj)
-            assert any(f"{TENANT}/fake" in said for said in served.reconcile())
-            go_on()
-    for hammer in hammers:
-        # Without its Service istiod knows no port for the gateway to listen at.
-        assert 302 in hammer.answers
-        assert 200 not in hammer.answers, hammer.answers
-    guards = served.api.list(FILTER)
-    ours = [obj["metadata"]["namespace"] for obj in guards if MODEL in obj["metadata"]["name"]]
-    assert ours == [istiod_world.GATEWAY_NAMESPACE]
+    with served.there(pod()):
+        said = served.reconcile()
+        assert any(f"pods elsewhere, too: {SECOND}/gateway" in message for message in said), said
+        for path in ("/kfp/x", "/lent/x"):
+            served.eventually(404, path, Cookie=COOKIE)
+            assert waiting.eventually(lambda path=path: asked(path) in (0, 404))
+        assert served.api.list(cluster.VIRTUAL_SERVICE, MODEL) == []
+    assert waiting.eventually(lambda: not served.api.list(cluster.POD, SECOND))
+    served.reconcile()
     served.eventually(200, Cookie=COOKIE)

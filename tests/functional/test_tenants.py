@@ -2,10 +2,12 @@
 
 import pytest
 
+from istio_integrator.kube import cluster
 from tests import gateway_client
 from tests.functional import tenant_attacks as attacks
 from tests.functional import tenant_parts as parts
 from tests.functional import tenant_world
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("unreachable_node")
 
@@ -45,7 +47,6 @@ def running(world):
         "pod with the unit's labels",
         "objects by our names, with our labels",
         "fake gateway",
-        "look-alike that is ready",
         "copied labels",
         "EnvoyFilter of a thousand nested lists",
         "Gateway of our host",
@@ -58,7 +59,7 @@ def test_object_of_a_tenant_harms_nobody(world, attack):
 
 
 @pytest.mark.parametrize(
-    "attack", parts.long_but(attacks.IMPOSTORS, "fake gateway", "look-alike that is ready")
+    "attack", parts.long_but(attacks.IMPOSTORS, "fake gateway", "copied labels")
 )
 def test_gateway_of_a_tenant_gets_neither_guard_nor_key_while_the_real_one_is_away(world, attack):
     with world.attacked(attack), world.without_gateway():
@@ -69,23 +70,19 @@ def test_gateway_of_a_tenant_gets_neither_guard_nor_key_while_the_real_one_is_aw
     world.assert_unharmed()
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        pytest.param({"gateway_selector": "istio=ingressgateway"}, id="selector"),
-        pytest.param({"gateway_service": "EDGE/gateway"}, id="service"),
-        pytest.param({"gateway_service": "", "gateway": "EDGE/theirs"}, id="copied selector"),
-    ],
-)
-def test_look_alike_harms_nobody_whatever_the_operator_said_of_the_gateway(world, options):
-    theirs = attacks.gateway(world, "else.example.net", name="theirs", namespace=world.edge)
-    world.api.create(theirs)
-    named = {key: value.replace("EDGE", world.edge) for key, value in options.items()}
-    try:
-        with world.told(**named), world.attacked(attacks.everything_like_a_gateway):
-            world.assert_unharmed()
-    finally:
-        world.api.delete(theirs)
+@pytest.mark.parametrize("attack", parts.long_but(attacks.TWINS, "look-alike that is ready"))
+def test_pods_of_a_tenant_with_the_gateways_labels_are_named_and_nothing_is_served(world, attack):
+    with world.attacked(attack):
+        said = world.charm.hook() - world.baseline
+        assert [message for level, message in said if level == "blocked"] == [
+            message for _, message in said if f"pods elsewhere, too: {world.profile}/" in message
+        ]
+        kinds = {name.partition(" ")[0] for name in world.ours()}
+        assert kinds.isdisjoint({"Gateway", "VirtualService"})
+        assert "EnvoyFilter" in kinds
+        world.assert_nothing_of_ours_is_in_the_profile()
+    assert eventually(lambda: not world.api.list(cluster.POD, world.profile, attacks.LABELS))
+    world.assert_unharmed()
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""A gateway that serves every host for the model does so whoever comes to it: real Envoy."""
+"""The model's own gateway serves every host for it, whoever comes to it: real Envoy."""
 
 import pytest
 
@@ -42,4 +42,3 @@ def test_tenant_who_takes_a_host_passes_nobody_unasked(world, attack):
         said = world.charm.hook()
         world.assert_nobody_passes_unasked()
         world.assert_blames_nobody_else(said)
-        assert any(world.profile in message for _, message in said)

@@ -22,7 +22,6 @@ LABELS = {"istio": "gateway"}
 PROXY = {"name": "istio-proxy", "image": "none", "args": ["proxy", "router"]}
 POD = {"metadata": {"labels": LABELS}, "spec": {"containers": [PROXY]}}
 WORKLOAD = {"selector": {"matchLabels": LABELS}, "template": POD}
-SERVERS = [{"port": {"number": 80, "name": "http", "protocol": "HTTP"}, "hosts": ["a.example"]}]
 
 
 class Told:
@@ -72,9 +71,6 @@ async def test_shipped_roles_let_the_charm_be_woken_by_everything_that_a_gateway
         made("apps/v1/Deployment", namespace, {"replicas": 0, **WORKLOAD}),
         made("apps/v1/DaemonSet", namespace, WORKLOAD),
         made("v1/Service", namespace, {"selector": LABELS, "ports": ports}),
-        made(
-            "networking.istio.io/v1/Gateway", namespace, {"selector": LABELS, "servers": SERVERS}
-        ),
     ]
     for obj in objects:
         await asyncio.to_thread(api.create, obj)
@@ -94,9 +90,7 @@ async def test_shipped_roles_let_the_charm_be_woken_by_everything_that_a_gateway
 async def test_envoyfilter_that_a_tenant_nests_a_thousand_deep_ends_no_observer(
     api: charm_cluster.Cluster, namespace: str, told: Told, control_plane: Any
 ) -> None:
-    gateway = made(
-        "networking.istio.io/v1/Gateway", namespace, {"selector": LABELS, "servers": SERVERS}
-    )
+    gateway = made("apps/v1/Deployment", namespace, {"replicas": 0, **WORKLOAD})
     patch = {"operation": "MERGE", "value": {"deep": "DEEP"}}
     hostile = made(
         "networking.istio.io/v1alpha3/EnvoyFilter",

@@ -71,11 +71,6 @@ def _namespaced_name(value: str) -> str:
     return value
 
 
-def _equality_selector(value: str) -> str:
-    selectors.equality(value)
-    return value.strip()
-
-
 def _hosts(values: tuple[str, ...]) -> tuple[str, ...]:
     for value in values:
         if len(value) > 253 or not _HOST.fullmatch(value):
@@ -130,8 +125,7 @@ Annotations = Annotated[Mapping[str, str], pydantic.BeforeValidator(_annotations
 PlainPorts = Annotated[
     tuple[plain_ports.Named, ...], pydantic.BeforeValidator(_parsed(plain_ports.parse))
 ]
-GatewayName = Annotated[str, pydantic.AfterValidator(_namespaced_name)]
-GatewaySelector = Annotated[str, pydantic.AfterValidator(_equality_selector)]
+ServiceName = Annotated[str, pydantic.AfterValidator(_namespaced_name)]
 Cpu = Annotated[str, pydantic.AfterValidator(quantities.cpu)]
 Memory = Annotated[str, pydantic.AfterValidator(quantities.memory)]
 Hosts = Annotated[
@@ -176,16 +170,10 @@ class Config(pydantic.BaseModel):
     pod_annotations: AnnotationRules = ()
     excluded_outbound_ports: PortRules = ()
     image_registries: RegistryRules = ()
-    gateway: GatewayName = ""
-    """`namespace/name` of a Gateway to copy the selector from."""
-    gateway_selector: GatewaySelector = ""
-    """Labels that choose within a namespace, once there is one."""
-    gateway_service: GatewayName = ""
-    """`namespace/name` of the gateway's Service: where the model is to be served."""
+    gateway_service: ServiceName = ""
+    """`namespace/name` of an existing gateway's Service; empty: a gateway of the model's own."""
     gateway_service_annotations: Annotations = pydantic.Field(default_factory=dict[str, str])
-    """What the operator wants on that Service."""
-    gateway_workload: bool = False
-    """Whether the model has a gateway workload of its own; the next four are that one's."""
+    """What the operator wants on the gateway's Service."""
     gateway_replicas: Annotated[int, pydantic.Field(ge=1, le=100)] = 2
     gateway_service_type: Literal["LoadBalancer", "NodePort", "ClusterIP"] = "LoadBalancer"
     gateway_cpu: Cpu = "100m"
@@ -193,7 +181,7 @@ class Config(pydantic.BaseModel):
     routing: Literal["virtualservice", "gateway-api"] = "virtualservice"
     """What the routes are made as, and for which kind of Gateway."""
     hosts: Hosts = ()
-    """Names that the model is reached by; none: any, with the gateway for itself."""
+    """Names that the model is reached by; none: any, at a gateway of the model's own."""
     https_redirect: bool = False
     tls_secret: Name = ""
     """A Secret in the gateway's namespace."""
@@ -206,13 +194,6 @@ class Config(pydantic.BaseModel):
     mtls_exceptions: PlainPorts = ()
     """What everybody may call in plain text with `strict`."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-
-    @pydantic.model_validator(mode="after")
-    def _annotations_need_a_service(self) -> Self:
-        named = self.gateway_service or self.gateway_workload
-        if self.gateway_service_annotations and not named:
-            raise ValueError("gateway-service-annotations: name the Service in gateway-service")
-        return self
 
     @pydantic.model_validator(mode="after")
     def _selectors_stand_alone(self) -> Self:

@@ -162,7 +162,7 @@ class Facts:
         return exposure.Ingress(self.context, self.related)
 
     @functools.cached_property
-    def gateway_choice(self) -> gateway.Target | gateway.Missing | gateway.Refusal:
+    def gateway_choice(self) -> gateway.Target | gateway.Refusal:
         """The gateway workload that serves the model, or why none does."""
         return self.ingress.resolved()
 

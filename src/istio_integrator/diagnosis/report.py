@@ -22,13 +22,11 @@ ODD_OBJECTS = "odd objects"
 STATUS = "status"
 """What stands below the checks: objects that they passed over, and the rest of the status."""
 FELT = {
-    "two-kubeflows-in-one-cluster": re.compile(
-        "is managed by|is on the same workload|serves host"
-    ),
+    "two-kubeflows-in-one-cluster": re.compile("is managed by"),
     "is-forbidden-user": re.compile("missing permission"),
     "403-at-the-gateway": re.compile("ingress is closed"),
     "404-at-the-gateway": re.compile("ingress is closed"),
-    "connection-refused-at-the-gateway": re.compile("waiting for an ingress gateway"),
+    "connection-refused-at-the-gateway": re.compile("waiting for pods of Service"),
 }
 """Headings of the page of symptoms, each with the words of a status that belongs below it."""
 _MOST = 3

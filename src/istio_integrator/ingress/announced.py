@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 from istio_integrator import parts
-from istio_integrator.ingress import gateway, managed_gateway
+from istio_integrator.ingress import gateway, managed_gateway, observed
+from istio_integrator.kube import cluster
 from istio_integrator.relations import (
     endpoints,
     gateway_metadata,
@@ -26,68 +27,56 @@ class Announced:
         self._scope = scope
         self._related = related
         self._managed = managed
-        self.is_up = False
-        """Whether the gateway was last said to be there, and open."""
 
-    def is_of_istio(self, opened: gateway.Target | None) -> bool:
-        """Tell whether the model is served by a Gateway of Istio's own kind."""
-        return opened is not None and not self._managed.is_at(opened)
-
-    def gateway(self, opened: gateway.Target | None, *, up: bool) -> None:
-        """Say which Gateway of Istio's own kind there is; another one is none."""
-        self.is_up = up
+    def gateway(self, *, up: bool) -> None:
+        """Tell applications the name of Istio's Gateway, and whether it is there and served."""
         kubeflow.publish_gateway(
-            self._related,
-            name=gateway.NAME,
-            namespace=self._scope.model,
-            up=up and (opened is None or self.is_of_istio(opened)),
+            self._related, name=gateway.NAME, namespace=self._scope.model, up=up
         )
 
-    def controllers(self, opened: gateway.Target | None) -> str:
-        """Tell controllers where their HTTPRoutes belong, once istiod serves it.
+    def controllers(self) -> str:
+        """Tell controllers where their HTTPRoutes belong, once istiod serves that Gateway.
 
-        What was told stays while the Gateway is there: each pod that restarts would else have
-        every controller restart.
-
-        Args:
-            opened: Where the model is served; None where it is not.
+        What was told stays while the option does: each pod of the gateway that restarts would else
+        have every controller restart.
 
         Returns:
             What they wait for that only the operator can give them; empty for nothing.
         """
+        if self._scope.config.routing == "gateway-api":
+            if found := self._managed.metadata():
+                gateway_metadata.publish(self._related, found)
+            return ""
+        gateway_metadata.withdraw(self._related)
         waiting = sorted(bag.application for bag in self._related.bags(gateway_metadata.ENDPOINT))
-        if not (opened and self._managed.is_at(opened)):
-            gateway_metadata.withdraw(self._related)
-        elif found := self._managed.metadata():
-            gateway_metadata.publish(self._related, found)
-        if not waiting or self._scope.config.routing == "gateway-api":
+        if not waiting:
             return ""
         return f"gateway-metadata: {', '.join(waiting)} waits for it; set routing=gateway-api"
 
     def routed(
         self,
-        target: gateway.Target | gateway.Missing | gateway.Refusal,
+        target: gateway.Target | gateway.Refusal,
         *,
         has_tls: bool,
-        addresses: Mapping[str, str],
+        services: Iterable[cluster.Object],
     ) -> None:
         """Tell applications how the model is reached, whether or not they asked for routes yet.
 
         Args:
             target: Where it is served.
             has_tls: Whether by HTTPS.
-            addresses: Of Services from outside.
+            services: All Services of the cluster, of which some have an address from outside.
         """
         ingress_route.answer(
             self._related,
-            external_host=self._external_host(target, addresses),
+            external_host=self._external_host(target, services),
             tls_enabled=has_tls,
         )
 
     def _external_host(
         self,
-        target: gateway.Target | gateway.Missing | gateway.Refusal,
-        addresses: Mapping[str, str],
+        target: gateway.Target | gateway.Refusal,
+        services: Iterable[cluster.Object],
     ) -> str:
         is_found = isinstance(target, gateway.Target)
         hosts = target.hosts if is_found else self._scope.config.hosts
@@ -97,4 +86,6 @@ class Announced:
         if not is_found:
             return ""
         name = f"{target.service}.{target.namespace}.svc.{self._scope.cluster_domain}"
-        return addresses.get(f"{target.namespace}/{target.service}") or name
+        reference = f"{target.namespace}/{target.service}"
+        found = (observed.address(one) for one in services if observed.reference(one) == reference)
+        return next(found, "") or name

@@ -65,6 +65,10 @@ class GatewayCertificate:
             return self._given(name, target, shown)
         if not self._is_related:
             return ""
+        if not target.hosts:
+            run = f"juju config {self._scope.application} hosts=NAME"
+            self._statuses.append(ops.BlockedStatus(f"certificates needs hosts; run: {run}"))
+            return ""
         found = self._scope.cluster.get(cluster.SECRET, self._name, target.namespace)
         data = self._asked(target, cluster.at(found, "data"))
         if data is not None:
@@ -106,9 +110,7 @@ class GatewayCertificate:
         """Ask for a certificate; its Secret's data as soon as it has come."""
         self._leave(target.namespace)
         key = self._key(target.namespace)
-        names = target.hosts or (
-            f"{target.service}.{target.namespace}.svc.{self._scope.cluster_domain}",
-        )
+        names = target.hosts
         bag = self._related.own(endpoints.CERTIFICATES)
         request = certificates.own_request(bag)
         current = self.shown = _decoded(shown, "tls.crt")

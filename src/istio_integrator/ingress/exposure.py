@@ -17,14 +17,15 @@ from istio_integrator.ingress import (
     certificate,
     gateway,
     gateway_api,
+    gateways,
     guard_change,
     guards,
     http_routing,
     managed_gateway,
-    memory,
+    observed,
     offered,
     own_gateway,
-    placement,
+    route_token,
     routes,
     routing,
     service_annotations,
@@ -35,8 +36,6 @@ from istio_integrator.relations import endpoints, forward_auth, kubeflow
 logger = logging.getLogger(__name__)
 
 DRAINED_AFTER = datetime.timedelta(seconds=service.DRAINED_AFTER)
-_NAMED = 3
-"""Gateways of others that one line of the log names, of however many there are."""
 SETTLE = 2.0
 """Seconds in which istiod tells a gateway about removed routes, before their guard may go."""
 
@@ -62,18 +61,13 @@ class Ingress:
         offer = offered.Offered(scope, self._http)
         self._managed = managed_gateway.ManagedGateway(scope, offer)
         self.announced = announced.Announced(scope, related, self._managed)
-        self._memory = memory.Memory(scope)
         self._annotations = service_annotations.ServiceAnnotations(scope)
         self._statuses: list[ops.StatusBase] = []
-        self._current: gateway.Place | None = None
-        self._services: frozenset[str] = frozenset()
-        self._addresses: dict[str, str] = {}
-        self._has_tls: bool | None = None
-        """Whether HTTPS is served; None while this hook has not come to it."""
-        self._opened: gateway.Target | None = None
+        self.is_up = False
+        """Whether the Gateway of the model is there and a pod of the gateway is ready."""
         self.decision: authorization.Decision | None = None
         """Who is asked about requests; None where no application is to be reached."""
-        self._foreseen: gateway.Target | gateway.Missing | gateway.Refusal | None = None
+        self._foreseen: gateway.Target | gateway.Refusal | None = None
         """What another part was told that asked before."""
 
     def reconcile(self) -> None:
@@ -89,11 +83,12 @@ class Ingress:
         if not self._related.is_related(*kubeflow.EXPOSING):
             self._withdraw()
         elif found is not None:
-            if self._scope.config.gateway_workload and not self._is_gateway_api:
-                self._own_gateway.apply()
-            target = self._settled()
+            target = self._foreseen or self.resolved()
+            self._foreseen = None
+            if self._is_own(target):
+                target = self._own_gateway.apply() or target
             self._expose(target)
-            self._answer(target)
+            self._announce(target)
 
     def remove(self) -> None:
         """Take everything away, the guard last and not before the gateway forgot the routes."""
@@ -106,64 +101,65 @@ class Ingress:
         """Say how the model is reached, or what it takes."""
         return tuple(self._statuses)
 
-    def resolved(self) -> gateway.Target | gateway.Missing | gateway.Refusal:
-        """Look which gateway workload serves the model; nothing is written."""
-        placed = placement.Placement(
-            self._scope, self._memory, self._managed, self._own_gateway.own
-        ).look(
-            opened=self._find_istio_gateway() if self._is_gateway_api else None,
-            only_https=self._scope.config.https_redirect and self.certificate.is_wanted,
+    def resolved(self) -> gateway.Target | gateway.Refusal:
+        """Say which gateway serves the model; nothing is written."""
+        only_https = self._scope.config.https_redirect and self.certificate.is_wanted
+        self._foreseen = gateways.resolve(
+            self._scope, self._own_gateway, self._managed, only_https=only_https
         )
-        self._current, self._services = placed.current, placed.services
-        self._addresses = placed.addresses
-        self._foreseen = placed.answer
-        return placed.answer
+        return self._foreseen
 
-    def _settled(self) -> gateway.Target | gateway.Missing | gateway.Refusal:
-        """Go once by what was foreseen, unless a gateway of our own came in between."""
-        found = self._foreseen
-        is_own = isinstance(found, gateway.Target) and found.is_own
-        if found is None or (self._scope.config.gateway_workload and not is_own):
-            found = self.resolved()
-        self._foreseen = None
-        return found
+    def _is_own(self, target: gateway.Target | gateway.Refusal) -> bool:
+        """Tell whether a gateway is the workload that this charm itself deploys."""
+        if not (isinstance(target, gateway.Target) and target.is_own):
+            return False
+        return not self._managed.is_at(target)
 
-    def _expose(self, target: gateway.Target | gateway.Missing | gateway.Refusal) -> None:
+    def _expose(self, target: gateway.Target | gateway.Refusal) -> None:
         decision = self.decision = self._decide()
         if decision.is_closed:
             self._close()
         if not isinstance(target, gateway.Target):
-            # What is there stays: closing a model for an option's sake helps nobody.
             self._statuses.append(_status(target))
-            self.announced.gateway(self._opened, up=False)
+            self._remove_routes()
             return
         self._statuses += map(_status, target.problems)
         asked = routing.Routing(self._scope, self._related)
-        token = self._memory.token() if asked.needs_token else ""
-        plan = asked.plan(token=token)
+        plan = asked.plan(token=route_token.token(self._scope) if asked.needs_token else "")
         self._report(decision, asked, plan)
         self._leave_what_moved(target)
-        self._memory.remember(target)
         unasked = routes.unasked(plan.routes)
         if decision.guard and not self._guard(decision.guard, target, unasked):
-            self.announced.gateway(self._opened, up=False)
             return
-        served = self._open_ours(target)
+        self._open_ours(target)
         if not decision.is_closed:
             self._route(target, asked, plan)
         if decision.guard is None:
             self._scope.manifests.remove(guards.FOLDER)
-        if not target.is_own or self._managed.is_at(target):
+        if not self._is_own(target):
             self._own_gateway.remove()
-        self._annotate(target)
+        if problem := self._annotations.reconcile(target):
+            self._statuses.append(ops.BlockedStatus(problem))
         if not target.ready:
             self._statuses.append(ops.WaitingStatus(f"gateway {target.reference} is not ready"))
-        for note in target.notes:
-            logger.info("%s.", note)
-            self._statuses.append(ops.ActiveStatus(note))
-        self.announced.gateway(self._opened, up=served and target.ready)
-        said = self.announced.controllers(self._opened)
-        self._statuses += [ops.BlockedStatus(said)] if said else []
+        self._statuses += map(ops.ActiveStatus, target.notes)
+
+    def _announce(self, target: gateway.Target | gateway.Refusal) -> None:
+        """Tell related applications which Gateway there is, and how the model is reached."""
+        opened = self._find_gateway()
+        is_ready = isinstance(target, gateway.Target) and target.ready
+        self.is_up = opened is not None and is_ready
+        # With routing=gateway-api there is no Gateway of Istio's own kind.
+        self.announced.gateway(up=self.is_up and self._find_istio_gateway() is not None)
+        if said := self.announced.controllers():
+            self._statuses.append(ops.BlockedStatus(said))
+        if self._related.is_related(*kubeflow.INGRESS_ROUTES):
+            has_tls = bool(gateway.credential(opened) or gateway_api.credential(opened))
+            self.announced.routed(target, has_tls=has_tls, services=self._services)
+
+    @property
+    def _services(self) -> list[cluster.Object]:
+        return self._scope.cluster.list(cluster.SERVICE)
 
     def _decide(self) -> authorization.Decision:
         return authorization.decide(
@@ -173,34 +169,28 @@ class Ingress:
             application=self._scope.application,
             model=self._scope.model,
             domain=self._scope.cluster_domain,
-            services=self._services,
+            services={observed.reference(each) for each in self._services},
         )
-
-    def _annotate(self, target: gateway.Target) -> None:
-        """Annotate the Service that is named, not one that serves until that is there."""
-        named = self._scope.config.gateway_service
-        if not target.is_own and named not in ("", f"{target.namespace}/{target.service}"):
-            return
-        if problem := self._annotations.reconcile(target):
-            self._statuses.append(ops.BlockedStatus(problem))
 
     def _leave_what_moved(self, target: gateway.Target) -> None:
         """Have a gateway forget routes at hosts and ports that will not be guarded any more."""
         opened = self._find_gateway()
-        stays = self._current is None or target.is_at(self._current)
-        # At a managed one everything is guarded, whatever its hosts are.
-        is_open = (
-            opened is None
-            or gateway.is_served(opened, target)
-            or gateway_api.is_ours_alone(opened)
-        )
-        if not (stays and is_open):
+        found = self._scope.manifests.owned_in(guards.FOLDER)
+        is_guarded_here = all(map(target.has_guard, found))
+        if opened is not None and not (is_guarded_here and self._is_served(opened, target)):
             logger.info("The gateway, its hosts or its ports change: routes come back with them.")
             self._remove_routes()
             self._sleep(SETTLE)
-        if not stays:
+        if not is_guarded_here:
             # At another workload it is a new guard, which does not see earlier connections.
             self._scope.manifests.remove(guards.FOLDER)
+
+    def _is_served(self, opened: cluster.Object, target: gateway.Target) -> bool:
+        """Tell whether whatever a Gateway of ours serves stays served, and guarded."""
+        if gateway_api.is_ours_alone(opened):
+            # There everything is guarded, whatever its hosts are.
+            return self._managed.is_at(target)
+        return gateway.is_served(opened, target)
 
     def _guard(
         self, guard: authorization.Guard, target: gateway.Target, unasked: Sequence[str] = ()
@@ -219,22 +209,15 @@ class Ingress:
             owner=self._scope.manifests.owner,
             model=self._scope.model,
             domain=self._scope.cluster_domain,
-            redirects=served is None or gateway.served(served)["only_https"],
+            redirects=served is None or gateway.redirects(served),
             unasked=unasked,
         )
         if guard.service and (left := set(unasked) - set(context.unasked)):
             self._statuses.append(ops.BlockedStatus(guards.too_many(len(left))))
-        if names := guards.guarded_too(context, target):
-            shown = ", ".join(names[:_NAMED])
-            logger.warning(
-                "Gateways of others that are guarded like this model's (%d): %s.",
-                len(names),
-                shown,
-            )
         steps = guard_change.filters_first(lambda: self._sleep(SETTLE))
         put_up = _created(self._scope.manifests.apply(guards.FOLDER, context, steps)[0])
-        if served is None and not target.neighbours:
-            # Nobody is connected yet; but istiod hears of each kind of object by itself.
+        if served is None and target.is_own:
+            # No client is connected yet; but istiod hears of each kind of object by itself.
             self._sleep(SETTLE)
             return True
         is_first = served is not None and _created(served) > put_up
@@ -246,16 +229,15 @@ class Ingress:
         )
         return False
 
-    def _open_ours(self, target: gateway.Target) -> bool:
+    def _open_ours(self, target: gateway.Target) -> None:
         opened = self._find_gateway()
         shown = gateway.credential(opened) or gateway_api.credential(opened)
         credential = self.certificate.credential(target, shown=shown)
         self._statuses += self.certificate.statuses()
-        served = self._open_gateway(target, credential)
+        self._open_gateway(target, credential)
         self.certificate.prune()
-        return served
 
-    def _open_gateway(self, target: gateway.Target, credential: str) -> bool:
+    def _open_gateway(self, target: gateway.Target, credential: str) -> None:
         context = gateway.Context.of(target, credential)
         if self.certificate.is_wanted and not target.https_port:
             service = f"{target.namespace}/{target.service}"
@@ -267,14 +249,11 @@ class Ingress:
                     "or set tls-secret"
                 )
             )
-            return False
-        self._opened = target
-        self._has_tls = context.https_port is not None
+            return
         if self._managed.is_at(target):
             self._managed.open(target, credential)
         else:
             self._scope.manifests.apply(gateway.FOLDER, context)
-        return True
 
     def _route(self, target: gateway.Target, asked: routing.Routing, plan: routes.Plan) -> None:
         if self._managed.is_at(target):
@@ -302,19 +281,6 @@ class Ingress:
         if decision.waiting:
             self._statuses.append(ops.WaitingStatus(decision.waiting))
 
-    @property
-    def _is_gateway_api(self) -> bool:
-        return self._scope.config.routing == "gateway-api"
-
-    def _answer(self, target: gateway.Target | gateway.Missing | gateway.Refusal) -> None:
-        """Tell applications how the model is reached, whether or not they asked for routes yet."""
-        if not self._related.is_related(*kubeflow.INGRESS_ROUTES):
-            return
-        if self._has_tls is None:
-            opened = self._find_gateway()
-            self._has_tls = bool(gateway.credential(opened) or gateway_api.credential(opened))
-        self.announced.routed(target, has_tls=self._has_tls, addresses=self._addresses)
-
     def _withdraw(self) -> None:
         """Take away what nobody is related for any more; the guard outlives the routes."""
         try:
@@ -341,7 +307,7 @@ class Ingress:
         self.certificate.remove()
         self._annotations.remove()
         self._own_gateway.remove()
-        self._memory.forget()
+        self._scope.manifests.remove(route_token.FOLDER)
 
     def _find_gateway(self) -> cluster.Object | None:
         return self._find_istio_gateway() or self._managed.find()

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
 
-import pydantic
-
-from istio_integrator.ingress import observed
 from istio_integrator.kube import cluster
-from istio_integrator.relations import kubeflow
 
 FOLDER = "gateway"
 NAME = "kubeflow-gateway"
@@ -48,42 +43,16 @@ class Context:
         )
 
 
-Name = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z0-9][-a-z0-9.]*$", max_length=253)]
-Mark = Annotated[str, pydantic.StringConstraints(max_length=317)]
-"""A label's key, which is the longer part of a label."""
-Host = Annotated[str, pydantic.StringConstraints(min_length=1, max_length=253)]
-
-
-class Place(pydantic.BaseModel):
-    """Where and by which names the model is served: decided once, and remembered.
-
-    It has no UID, so that a gateway which is installed anew is the same one.
-    """
-
-    model_config = pydantic.ConfigDict(frozen=True, extra="ignore", defer_build=True)
-
-    namespace: Name
-    service: Name | None = None
-    """None where only the guard is known, which names none."""
-    selector: Annotated[
-        dict[Mark, Mark], pydantic.Field(min_length=1, max_length=observed.MOST_SELECTED)
-    ]
-    hosts: tuple[Host, ...] = ()
-    only_https: bool = False
-    http_port: kubeflow.Port | None = None
-    https_port: kubeflow.Port | None = None
-
-
 @dataclasses.dataclass(frozen=True)
 class Missing:
-    """There is no such gateway yet."""
+    """Something is not there yet, and is waited for."""
 
     message: str
 
 
 @dataclasses.dataclass(frozen=True)
 class Refusal:
-    """The operator has to say something."""
+    """The operator has to act. In place of a gateway it means that nothing is served."""
 
     message: str
 
@@ -101,9 +70,10 @@ class Target:
     """Of the model; none: all."""
     only_https: bool = False
     """Whether nothing but redirects is served without TLS."""
-    neighbours: tuple[observed.Neighbour, ...] = ()
     ready: bool = False
     workload: str = ""
+    account: str = ""
+    """The ServiceAccount of its pods."""
     is_own: bool = False
     """Whether we run it, for this model alone."""
     problems: tuple[Missing | Refusal, ...] = ()
@@ -126,45 +96,21 @@ class Target:
         """The ports of the Service, as a Gateway names them."""
         return tuple(port for port in (self.http_port, self.https_port) if port)
 
-    @property
-    def place(self) -> Place:
-        """What of it is remembered."""
-        return Place.model_construct(
-            namespace=self.namespace,
-            service=self.service,
-            selector=dict(self.selector),
-            hosts=self.hosts,
-            only_https=self.only_https,
-            http_port=self.http_port,
-            https_port=self.https_port,
-        )
-
     def seen_from(self, model: str) -> tuple[str, ...]:
         """List where what is in the model has to be exported to, for the workload to see it."""
         return (".",) if self.namespace == model else (".", self.namespace)
 
-    def is_at(self, place: Place) -> bool:
-        """Tell whether a guard of that place is this one's guard."""
-        return (place.namespace, place.selector) == (self.namespace, dict(self.selector))
+    def has_guard(self, guard: cluster.Object) -> bool:
+        """Tell whether an EnvoyFilter applies to the pods of this gateway workload."""
+        selector = cluster.at(guard, "spec", "workloadSelector", "labels")
+        place = cluster.at(guard, "metadata").get("namespace")
+        return (place, selector) == (self.namespace, dict(self.selector))
 
 
-def served(opened: cluster.Object) -> dict[str, Any]:
-    """Read from our own Gateway what is served: hosts, ports and whether TLS is needed."""
+def redirects(opened: cluster.Object) -> bool:
+    """Tell whether our Gateway answers plain HTTP with nothing but redirects."""
     servers = cluster.parts(cluster.at(opened, "spec"), "servers")
-    hosts = {
-        host
-        for server in servers
-        for host in cluster.items(server, "hosts")
-        if isinstance(host, str) and host
-    }
-    ports = [cluster.at(server, "port") for server in servers]
-    numbers = {str(port.get("protocol")): port.get("number") for port in ports}
-    return {
-        "hosts": tuple(sorted(hosts - {"*"})),
-        "only_https": any(cluster.at(one, "tls").get("httpsRedirect") for one in servers),
-        "http_port": numbers.get("HTTP"),
-        "https_port": numbers.get("HTTPS"),
-    }
+    return any(cluster.at(one, "tls").get("httpsRedirect") for one in servers)
 
 
 def is_served(opened: cluster.Object, target: Target) -> bool:

@@ -12,9 +12,6 @@ from istio_integrator.kube import cluster
 
 FOLDER = "authentication"
 
-MOST_SPARED = 64
-"""Gateways of newcomers that a guard spares, the oldest first: each is a patch of half a KB in an
-EnvoyFilter that the API server refuses from 1.5 MB on."""
 MOST_UNASKED = 64
 """Routes about which nobody is asked, each a patch of half a KB in the same EnvoyFilter."""
 _SECRET = re.compile(r"[!-~]{16,253}")
@@ -41,8 +38,6 @@ class Context:
     """What hosts within our wildcards end with; before those they stand in plain HTTP."""
     redirects: bool
     """Whether our Gateway answers plain HTTP with nothing but redirects."""
-    spared: tuple[str, ...]
-    """Gateways before whose HTTPS they don't stand, where before all; each `namespace/name`."""
     gateway: str
     """Our Gateway, all of whose HTTPS hosts are guarded."""
     service: authorization.Service | None
@@ -108,7 +103,6 @@ def context(
         ),
         own_endings=tuple(host[1:] for host in wildcards),
         redirects=redirects and target.only_https,
-        spared=() if own or not everywhere else tuple(_sparable(target))[:MOST_SPARED],
         gateway=f"{model}/{gateway.NAME}",
         service=guard.service,
         identity_headers=identity,
@@ -146,31 +140,6 @@ def exempted(guard: cluster.Object) -> tuple[str, ...]:
         if patch.get("applyTo") == "HTTP_ROUTE"
     )
     return tuple(name for name in found if isinstance(name, str) and name)
-
-
-def guarded_too(context: Context, target: gateway.Target) -> list[str]:
-    """Name the Gateways of others that have hosts which are guarded with ours."""
-    if context.own_hosts is None:
-        references = [neighbour.reference for neighbour in target.neighbours]
-        return [reference for reference in references if reference not in context.spared]
-    if context.redirects or not (context.own_endings and target.http_port):
-        return []
-    return [
-        neighbour.reference
-        for neighbour in target.neighbours
-        if any(host.endswith(context.own_endings) for host in neighbour.hosts_at(target.http_port))
-    ]
-
-
-def _sparable(target: gateway.Target) -> Iterable[str]:
-    """Name the Gateways whose HTTPS istiod tells from that of others, the oldest first.
-
-    It reads the Gateway from the name of a route configuration, which has no dots to spare (istio
-    pilot/pkg/model, ParseGatewayRDSRouteName). Plain HTTP is one route configuration for all
-    Gateways of a port.
-    """
-    oldest_first = sorted(target.neighbours, key=lambda one: (one.created, one.reference))
-    return (one.reference for one in oldest_first if "." not in one.reference)
 
 
 def _spellings(header: str) -> Iterable[str]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from integrator_contract import names
 from istio_integrator import parts
-from istio_integrator.ingress import choice, gateway, gateway_api, http_routing, offered
+from istio_integrator.ingress import gateway, gateway_api, http_routing, offered
 from istio_integrator.kube import cluster, errors
 from istio_integrator.relations import gateway_metadata
 
@@ -23,17 +23,6 @@ class ManagedGateway:
     def __init__(self, scope: parts.Context, offer: offered.Offered | None = None) -> None:
         self._scope = scope
         self._offered = offer or offered.Offered(scope, http_routing.HttpRouting(scope))
-
-    @property
-    def is_wanted(self) -> bool:
-        """Whether the options ask for it."""
-        return self._scope.config.routing == "gateway-api"
-
-    @property
-    def own(self) -> choice.Own:
-        """What its workload is known by."""
-        name = gateway_api.deployment(self._class)
-        return choice.Own(service=f"{self._scope.model}/{name}", selector=self._selector)
 
     def find(self) -> cluster.Object | None:
         """Read our Gateway; None where there is none, or no Gateway API."""
@@ -50,10 +39,10 @@ class ManagedGateway:
         Args:
             opened: Istio's own Gateway of the model, where the model is served by that.
         """
-        if named := self._scope.config.gateway:
+        if named := self._scope.config.gateway_service:
             return (
-                f"gateway={named} is refused with routing=gateway-api, which serves the model by "
-                "this charm's own Gateway; unset gateway"
+                f"gateway-service={named} is refused with routing=gateway-api; "
+                f"run: juju config {self._scope.application} gateway-service="
             )
         return self._offered.trouble(opened, self._scope.config.hosts)
 
@@ -68,25 +57,27 @@ class ManagedGateway:
         """
         state = gateway_api.state(self.find())
         hosts = self._scope.config.hosts[: gateway_api.MOST_HOSTS]
+        name = gateway_api.deployment(self._class)
         notes = (f"Gateway {gateway.NAME} at {state.address}",) if state.address else ()
         return gateway.Target(
             namespace=self._scope.model,
             selector=self._selector,
-            service=gateway_api.deployment(self._class),
+            service=name,
             http_port=gateway_api.HTTP_PORT,
             https_port=gateway_api.HTTPS_PORT,
             hosts=hosts,
             only_https=only_https,
             ready=state.is_programmed,
-            workload=gateway_api.deployment(self._class),
+            workload=name,
+            account=name,
             is_own=True,
             problems=(*problems, *([state.problem] if state.problem else [])),
             notes=notes if state.is_programmed else (),
         )
 
-    def is_at(self, place: gateway.Target | gateway.Place) -> bool:
-        """Tell whether a place is its workload."""
-        return (place.namespace, dict(place.selector)) == (self._scope.model, self._selector)
+    def is_at(self, target: gateway.Target) -> bool:
+        """Tell whether a gateway is this one."""
+        return (target.namespace, target.selector) == (self._scope.model, self._selector)
 
     def open(self, target: gateway.Target, credential: str) -> None:
         """Have it be there.

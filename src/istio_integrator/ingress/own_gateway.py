@@ -1,4 +1,4 @@
-"""A gateway workload of our own, for a model whose cluster has none to share."""
+"""The gateway workload of the model's own, which serves it unless the options name another."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ import logging
 from integrator_contract import names
 from istio_integrator import parts
 from istio_integrator.config import config
-from istio_integrator.ingress import choice
-from istio_integrator.kube import errors, owners
+from istio_integrator.ingress import gateway
+from istio_integrator.kube import cluster, errors, owners
 
 logger = logging.getLogger(__name__)
 
 FOLDER = "gateway-workload"
+ACCOUNT = "istio-ingressgateway-workload-service-account"
+"""Its ServiceAccount, which kubeflow-profiles of the bundle admits to the profiles by default."""
+_HTTP_PORT = 80
+_HTTPS_PORT = 443
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -21,6 +25,7 @@ class Context:
     """The variables of the templates in gateway-workload."""
 
     name: str
+    account: str
     model: str
     pod_labels: dict[str, str]
     inject_labels: dict[str, str]
@@ -28,37 +33,60 @@ class Context:
 
 
 class OwnGateway:
-    """Runs it where the option says so, by istiod's own template for gateways."""
+    """Runs it by istiod's own template for gateways."""
 
     def __init__(self, scope: parts.Context) -> None:
         self._scope = scope
         self.name = owners.object_name(scope.application, "gateway")
 
     @property
-    def own(self) -> choice.Own:
-        """What it is known by: its name in the model, and labels of no other workload."""
-        return choice.Own(service=f"{self._scope.model}/{self.name}", selector=self._marks)
-
-    @property
     def _marks(self) -> dict[str, str]:
+        """Return labels that no other workload of the cluster has."""
         return {"istio": self.name, names.OWNER: self._scope.manifests.owner}
 
-    def apply(self) -> None:
-        """Have it run."""
+    def target(self, *, only_https: bool) -> gateway.Target:
+        """Describe it, whether or not it runs yet.
+
+        Args:
+            only_https: Whether nothing but redirects is served without TLS.
+        """
+        model = self._scope.model
+        workload = self._scope.cluster.get(cluster.DEPLOYMENT, self.name, model)
+        return gateway.Target(
+            namespace=model,
+            selector=self._marks,
+            service=self.name,
+            http_port=_HTTP_PORT,
+            https_port=_HTTPS_PORT,
+            hosts=self._scope.config.hosts,
+            only_https=only_https,
+            ready=bool(cluster.at(workload, "status").get("readyReplicas")),
+            workload=self.name,
+            account=ACCOUNT,
+            is_own=True,
+        )
+
+    def apply(self) -> gateway.Refusal | None:
+        """Have it run, unless an object of another owner is in the way."""
         mesh = self._scope.mesh
         context = Context(
             name=self.name,
+            account=ACCOUNT,
             model=self._scope.model,
             pod_labels=self._marks,
             inject_labels=mesh.pod_labels if mesh else {names.INJECT: "true"},
             options=self._scope.config,
         )
-        self._scope.manifests.apply(FOLDER, context)
+        try:
+            self._scope.manifests.apply(FOLDER, context)
+        except errors.ForeignError as error:
+            return gateway.Refusal(f"{error}, or name its gateway in gateway-service")
+        return None
 
     def remove(self) -> None:
         """End it."""
         try:
             self._scope.manifests.remove(FOLDER)
         except errors.ForbiddenError as error:
-            # The role is only needed with gateway-workload; without it none was made.
+            # The role is not needed with a gateway that the options name.
             logger.debug("No gateway workload can be seen, so none was made here: %s", error)

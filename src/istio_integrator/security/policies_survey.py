@@ -11,8 +11,6 @@ from istio_integrator.ingress import (
     authorization,
     exposure,
     gateway,
-    managed_gateway,
-    own_gateway,
     routing,
 )
 from istio_integrator.kube import cluster, errors, snapshot
@@ -68,48 +66,16 @@ def _with_gateway(
     # A gateway that is still to come leads to the same Services.
     plan = routing.Routing(context, related).plan(token="")
     hosts = {(each.host, each.port) for route in plan.routes for each in route.backends}
-    accounts = [account(context.cluster, choice)] if isinstance(choice, gateway.Target) else []
-    pods: list[called.Selector] = []
-    for own in _own(context):
-        namespace, _, name = own.service.partition("/")
-        accounts.append(policies_book.principal(namespace, name))
-        pods.append(called.selector(own.selector))
+    served = [choice] if isinstance(choice, gateway.Target) else []
     return dataclasses.replace(
         found,
-        gateways=tuple(dict.fromkeys(accounts)),
-        gateway_pods=tuple(pods),
+        gateways=tuple(
+            policies_book.principal(one.namespace, one.account) for one in served if one.account
+        ),
+        gateway_pods=tuple(called.selector(one.selector) for one in served if one.is_own),
         routed=frozenset(_of_model(hosts, context)),
         guards=frozenset(_of_model(_asked_hosts(found, context, related), context)),
     )
-
-
-def account(api: cluster.Cluster, target: gateway.Target) -> str:
-    """Name the ServiceAccount of a gateway workload as policies do.
-
-    Args:
-        api: The API server.
-        target: The workload.
-    """
-    workloads = [api.get(cluster.DEPLOYMENT, target.workload, target.namespace)]
-    if workloads == [None]:
-        workloads = [
-            each
-            for each in api.list(cluster.DAEMON_SET, target.namespace)
-            if each["metadata"]["name"] == target.workload
-        ]
-    for each in workloads:
-        spec = cluster.at(each, "spec", "template", "spec")
-        name = spec.get("serviceAccountName") or "default"
-        return policies_book.principal(target.namespace, str(name))
-    return policies_book.principal(target.namespace, "default")
-
-
-def _own(context: parts.Context) -> Iterator[own_gateway.choice.Own]:
-    managed = managed_gateway.ManagedGateway(context)
-    if managed.is_wanted:
-        yield managed.own
-    if context.config.gateway_workload:
-        yield own_gateway.OwnGateway(context).own
 
 
 def _asked_hosts(

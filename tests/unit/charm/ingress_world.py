@@ -20,6 +20,11 @@ from tests.unit.charm import fake_cluster
 
 LABELS = {"app": "istio-ingressgateway", "istio": "ingressgateway"}
 OURS = "istio-integrator"
+HOST = "kf.example.com"
+NAMED = {"gateway_service": "istio-ingress/istio-ingressgateway", "hosts": HOST}
+"""The options of a model that another team's gateway serves."""
+OWN = {"gateway_service": ""}
+"""The option of a model that a gateway of its own serves."""
 OWNER = "istio-integrator.charmhub.io/owner"
 AUTH = {
     "service": "oidc",
@@ -33,6 +38,8 @@ def reach(fake, monkeypatch):
     """Have the charm find a cluster as it is."""
     monkeypatch.setattr(admission, "PROBE_DELAYS", ())
     monkeypatch.setattr(exposure, "SETTLE", 0)
+    # The fake clock may be ahead.
+    monkeypatch.setattr(exposure, "DRAINED_AFTER", datetime.timedelta(days=-1))
     monkeypatch.setattr(charm_cluster, "connect", fake.api)
 
 
@@ -83,8 +90,15 @@ def pod_of(fake, namespace, **changes):
         {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": "gateway-0", "namespace": namespace, "labels": LABELS},
-            "spec": {"containers": [proxy]},
+            "metadata": {
+                "name": "gateway-0",
+                "namespace": namespace,
+                "labels": {**LABELS, "pod-template-hash": "5"},
+                "ownerReferences": [
+                    {"kind": "ReplicaSet", "name": "istio-ingressgateway-5", "controller": True}
+                ],
+            },
+            "spec": {"serviceAccountName": "gateway", "containers": [proxy]},
             "status": {"conditions": [{"type": "Ready", "status": "True"}]},
             **changes,
         }
@@ -148,6 +162,9 @@ class World:
         self.ctx = testing.Context(charm.IstioIntegrator)
         self.related = [*related]
         self.config = config
+        is_there = fake.find("Service", "istio-ingressgateway", "istio-ingress")
+        self.base = NAMED if is_there else {}
+        """Options that hold unless `config` has others."""
 
     def copy(self, monkeypatch):
         """Go on from here in a cluster of its own."""
@@ -168,7 +185,9 @@ class World:
             planned_units=units,
             containers={container},
             relations=set(self.related),
-            config={key.replace("_", "-"): value for key, value in self.config.items()},
+            config={
+                key.replace("_", "-"): value for key, value in {**self.base, **self.config}.items()
+            },
             model=testing.Model("kubeflow", type="kubernetes"),
         )
         out = self.ctx.run(event(self.ctx) if event else self.ctx.on.config_changed(), state)

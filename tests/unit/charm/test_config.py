@@ -33,8 +33,8 @@ WRONG = [
     pytest.param({"hosts": "a.example/b"}, "is not a host name", id="host with a path"),
     pytest.param({"istiod-namespace": "istio/system"}, "istiod-namespace=", id="ns with a tail"),
     pytest.param({"wait-for-containers": "main_b"}, "is not the name", id="container's tail"),
-    pytest.param({"gateway": "a_b/c"}, "as NAMESPACE/NAME", id="gateway's namespace"),
-    pytest.param({"gateway": "a/b_c"}, "as NAMESPACE/NAME", id="gateway's name"),
+    pytest.param({"gateway-service": "a_b/c"}, "as NAMESPACE/NAME", id="gateway's namespace"),
+    pytest.param({"gateway-service": "a/b_c"}, "as NAMESPACE/NAME", id="gateway's name"),
     pytest.param(
         {"gateway-service-annotations": "{a.b/c d: e}"}, "is not an annotation", id="annotation"
     ),

@@ -5,7 +5,16 @@ import pytest
 
 from istio_integrator.ingress import exposure
 from tests.unit.charm import ingress_world
-from tests.unit.charm.ingress_world import OURS, OWNER, World, auth, authority, route, secret
+from tests.unit.charm.ingress_world import (
+    OURS,
+    OWN,
+    OWNER,
+    World,
+    auth,
+    authority,
+    route,
+    secret,
+)
 
 INJECTION = "istio-injection"
 
@@ -97,7 +106,7 @@ def test_only_a_certificate_of_ours_goes_when_the_gateway_moves(fake, labels, st
     (guard,) = world.all("EnvoyFilter")
     found["metadata"]["ownerReferences"] = guard["metadata"]["ownerReferences"]
 
-    world.config["gateway_workload"] = True
+    world.config |= OWN
     world.run()
 
     assert [gateway["spec"]["selector"] for gateway in world.all("Gateway")] != [
@@ -127,9 +136,7 @@ def test_gateway_has_time_to_forget_the_routes_before_the_guard_goes(fake):
 
 
 @pytest.mark.usefixtures("waits")
-@pytest.mark.parametrize(
-    "options", [{"hosts": "ai.example.com"}, {"gateway_workload": True}], ids=["hosts", "gateway"]
-)
+@pytest.mark.parametrize("options", [{"hosts": "ai.example.com"}, OWN], ids=["hosts", "gateway"])
 def test_gateway_has_time_to_forget_the_routes_before_they_move(fake, options):
     world = World(fake, route(), auth(), hosts="kf.example.com")
     world.run()
@@ -144,7 +151,7 @@ def test_gateway_has_time_to_forget_the_routes_before_they_move(fake, options):
 
 @pytest.mark.usefixtures("waits")
 def test_gateway_has_time_to_hear_of_the_guard_before_it_opens(fake):
-    World(fake, route(), auth()).run()
+    World(fake, route(), auth(), **OWN).run()
 
     order = ["patch envoyfilters", "wait 7", "patch gateways", "patch virtualservices"]
     assert parts_in_order(fake.writes, order) == order

@@ -9,7 +9,7 @@ import yaml
 from integrator_contract import names
 from istio_integrator.admission import webhook
 from istio_integrator.diagnosis.checks import rights as needed_rights
-from istio_integrator.ingress import gateway
+from istio_integrator.ingress import gateway, own_gateway
 from istio_integrator.kube import manifests, owners
 from tests import rights
 
@@ -26,7 +26,7 @@ def own_names() -> set[str]:
     """Every name that is known before an application is deployed."""
     own = manifests.Manifests(Nobody(), model=MODEL, application=APP)
     name = f"istio-integrator.{OWNER}"
-    made = ("admission", "gateway", "gateway-place", "gateway-service")
+    made = ("admission", "gateway", "gateway-place", "gateway-service", "route-token")
     kept = ("lifecycle", "convergence")
     return {
         name,
@@ -35,6 +35,7 @@ def own_names() -> set[str]:
         *own.secrets.values(),
         *(owners.object_name(APP, suffix) for suffix in (*made, *kept)),
         gateway.NAME,
+        own_gateway.ACCOUNT,
         f"{MODEL}-{APP}",
         MODEL,
     }

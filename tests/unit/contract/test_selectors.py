@@ -104,13 +104,6 @@ def test_requirement_is_written_as_the_api_has_it():
     assert R("a", "Exists").as_expression() == {"key": "a", "operator": "Exists"}
 
 
-def test_equality_is_what_objects_of_istio_select_by():
-    assert selectors.equality("a=b,c=") == {"a": "b", "c": ""}
-    for text in ("a", "!a", "a!=b", "a in (b,c)"):
-        with pytest.raises(ValueError, match="only KEY=VALUE"):
-            selectors.equality(text)
-
-
 @pytest.mark.parametrize(
     ("text", "want"),
     [

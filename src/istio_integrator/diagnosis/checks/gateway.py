@@ -30,13 +30,11 @@ def gateway(facts: Facts) -> Iterable[Finding]:
         return
     target = facts.gateway_choice
     is_known = isinstance(target, places.Target)
-    others = "kubectl get services --all-namespaces -l istio=ingressgateway"
+    shown = f"juju config {facts.application} gateway-service"
     for problem in target.problems if is_known else (target,):
-        yield from report.of_statuses([ops.BlockedStatus(problem.message)], others)
+        yield from report.of_statuses([ops.BlockedStatus(problem.message)], shown)
     if not is_known:
         return
-    for note in target.notes:
-        yield findings.doubtful(note, "kubectl get deployments,gateways.networking.istio.io -A")
     service = facts.service(target.service, target.namespace)
     yield from judge_address(service, target)
     if service is not None and facts.own_gateway is not None:

@@ -19,21 +19,21 @@ _PRINCIPAL = re.compile(r"(?:.*/)?ns/([^/]+)/sa/([^/]+)")
     "profiles",
     place=180,
     question="do the policies of profile namespaces let the real gateway in",
-    reads="AuthorizationPolicies, the gateway's pod",
+    reads="AuthorizationPolicies, the gateway's ServiceAccount",
     feeds_status=True,
     symptoms=("rbac-access-denied",),
 )
 def profiles(facts: Facts) -> Iterable[Finding]:
     """Look at the policies of profile namespaces."""
-    if not facts.profiles or facts.gateway is None:
+    served = facts.gateway
+    if not facts.profiles or served is None or not served.account:
         return
-    for pod in facts.gateway_pods[:1]:
-        policies = facts.objects(cluster.AUTHORIZATION_POLICY)
-        yield from judge(
-            [each for each in policies if each["metadata"]["namespace"] in facts.profiles],
-            namespace=facts.gateway.namespace,
-            account=cluster.at(pod, "spec").get("serviceAccountName", "default"),
-        )
+    policies = facts.objects(cluster.AUTHORIZATION_POLICY)
+    yield from judge(
+        [each for each in policies if each["metadata"]["namespace"] in facts.profiles],
+        namespace=served.namespace,
+        account=served.account,
+    )
 
 
 def judge(

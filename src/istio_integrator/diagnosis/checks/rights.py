@@ -22,7 +22,9 @@ OPTIONAL: Mapping[str, Callable[[config.Config], bool]] = {
     "-diagnose": lambda _: False,
     "-claims": lambda _: False,
     "-replace": lambda options: options.delete_broken_pods,
-    "-gateway": lambda options: options.gateway_workload,
+    "-gateway": lambda options: (
+        options.routing == "virtualservice" and not options.gateway_service
+    ),
     "-httproutes": lambda options: options.routing == "gateway-api",
     "-authorization": lambda options: options.authorization != "off",
     "-mtls": lambda options: options.mtls == "strict",
@@ -136,11 +138,12 @@ def is_for_ingress(need: Need) -> bool:
     """Tell whether a right is used only where an application is related to ingress."""
     written = need.group == "security.istio.io" and bool(need.name)
     routed = need.group == "networking.istio.io" and need.resource != "sidecars"
-    kept = need.name.endswith(("-gateway-place", "-gateway-service"))
+    kept = need.name.endswith(("-gateway-service", "-route-token"))
     seen = (need.verb, need.group, need.resource) in _SEEN_FOR_INGRESS
-    return need.role.endswith(("-mesh", "-model")) and (
+    is_shared = need.role.endswith(("-mesh", "-model")) and (
         routed or written or kept or (seen and need.role.endswith("-mesh"))
     )
+    return is_shared or need.role.endswith("-own-gateway")
 
 
 def roles(text: str, *, model: str, application: str) -> list[cluster.Object]:

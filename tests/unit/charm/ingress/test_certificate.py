@@ -11,6 +11,7 @@ from ops import testing
 
 from istio_integrator.relations import certificates as relations_certificates
 from tests.unit.charm.ingress_world import (
+    OWN,
     auth,
     authority,
     route,
@@ -114,6 +115,15 @@ def test_other_hosts_need_another_certificate(certified):
     assert other != request
 
 
+def test_certificate_needs_hosts(world):
+    world.config = {**OWN, "hosts": ""}
+    world.related = [route(), auth(), authority()]
+    status = world.status()
+    assert isinstance(status, testing.BlockedStatus)
+    assert "certificates needs hosts" in status.message
+    assert not relations_certificates.own_request(world.related[2].local_app_data)
+
+
 def test_broken_authority_takes_https_away(certified):
     certified.run()
     certified.related = certified.related[:2]
@@ -141,10 +151,10 @@ def test_certificate_follows_the_gateway_also_without_a_look_into_every_namespac
     certified.fake.forbidden.add(("list", "secrets", ""))
     certified.run()
     assert secrets(certified) == ["istio-ingress", "kubeflow"]
-    certified.config["gateway_workload"] = True
+    certified.config |= OWN
     certified.run()
     assert secrets(certified) == ["kubeflow", "kubeflow"]
-    certified.config["gateway_workload"] = False
+    del certified.config["gateway_service"]
     certified.run()
     certified.remove()
     assert secrets(certified) == []
@@ -155,7 +165,7 @@ def test_secret_of_somebody_else_where_the_certificate_was_stays(certified):
     name = "istio-integrator.kubeflow.istio-integrator"
     certified.fake.delete("Secret", name, "istio-ingress")
     secret(certified.fake, name, "istio-ingress")
-    certified.config["gateway_workload"] = True
+    certified.config |= OWN
     certified.run()
     assert secrets(certified) == ["istio-ingress", "kubeflow", "kubeflow"]
     certified.remove()

@@ -10,6 +10,8 @@ from ops import testing
 
 from tests.unit.charm import charm_world
 from tests.unit.charm.ingress_world import (
+    HOST,
+    LABELS,
     World,
     auth,
     authority,
@@ -37,9 +39,9 @@ def test_complete_relations_make_the_model_reachable(world):
     assert isinstance(status, testing.ActiveStatus), status
     assert "2 routes by istio-ingress/istio-ingressgateway" in status.message
     assert len(world.routes()) == 2
-    assert world.gateway()["spec"]["selector"] == {"istio": "ingressgateway"}
+    assert world.gateway()["spec"]["selector"] == LABELS
     assert world.gateway()["spec"]["servers"] == [
-        {"port": {"number": 80, "name": "http", "protocol": "HTTP"}, "hosts": ["*"]}
+        {"port": {"number": 80, "name": "http", "protocol": "HTTP"}, "hosts": [HOST]}
     ]
     assert world.guard()["metadata"]["ownerReferences"][0]["kind"] == "Namespace"
     told = next(one for one in world.related if one.endpoint == "gateway-info")
@@ -204,16 +206,6 @@ def test_foreign_gateway_of_the_name_is_left_alone(world):
     assert "kubeflow/kubeflow-gateway exists and was not made by this charm" in status.message
 
 
-def test_missing_gateway_is_waited_for(world):
-    world.fake.delete("Deployment", "istio-ingressgateway", "istio-ingress")
-    info = testing.Relation("gateway-info", remote_app_name="kserve-controller")
-    world.related = [route(), auth(), info]
-    status = world.status()
-    assert isinstance(status, testing.WaitingStatus)
-    assert "ingress gateway" in status.message
-    assert world.related[2].local_app_data["gateway_up"] == "false"
-
-
 def test_removal_takes_the_guard_last(world):
     world.related = [route(), auth()]
     world.run()
@@ -273,25 +265,6 @@ def test_annotations_of_the_gateways_service_go_with_the_charm(world):
     world.remove()
     service = world.fake.find("Service", "istio-ingressgateway", "istio-ingress")
     assert service["metadata"].get("annotations", {}) == {}
-
-
-def test_gateway_workload_of_our_own_serves_the_routes(world):
-    world.config = {"gateway_workload": True}
-    world.related = [route(), auth()]
-    status = world.status()
-    assert "gateway kubeflow/istio-integrator-gateway is not ready" in status.message
-    deployment = world.fake.find("Deployment", "istio-integrator-gateway", "kubeflow")
-    template = deployment["spec"]["template"]
-    assert template["metadata"]["labels"]["sidecar.istio.io/inject"] == "true"
-    assert "app.kubernetes.io/name" not in template["metadata"]["labels"]
-    selector = world.gateway()["spec"]["selector"]
-    assert selector.items() <= template["metadata"]["labels"].items()
-    deployment["status"] = {"readyReplicas": 2}
-    assert "1 route by kubeflow/istio-integrator-gateway" in world.status().message
-    world.config = {}
-    world.run()
-    assert world.fake.find("Deployment", "istio-integrator-gateway", "kubeflow") is None
-    assert world.gateway()["spec"]["selector"] == {"istio": "ingressgateway"}
 
 
 def test_role_for_a_gateway_of_our_own_is_only_needed_with_one(world):

@@ -73,12 +73,7 @@ def test_what_is_served_is_read_from_the_gateway_again(credential, hosts, only_h
 
     assert gateway.credential(found) == credential
     assert gateway.is_served(found, target)
-    assert gateway.served(found) == {
-        "hosts": hosts,
-        "only_https": only_https,
-        "http_port": 80,
-        "https_port": 443 if credential else None,
-    }
+    assert gateway.redirects(found) is only_https
 
 
 @pytest.mark.parametrize(

@@ -72,10 +72,12 @@ def test_more_hosts_than_a_gateway_has_listeners_for_are_refused():
     assert gateway_api.trouble(COMPLETE, hosts[1:]) == ""
 
 
-def test_gateway_of_another_team_is_refused_by_name():
-    options = types.SimpleNamespace(routing="gateway-api", gateway="edge/shared", hosts=())
-    there = managed_gateway.ManagedGateway(types.SimpleNamespace(config=options, mesh=None))
-    assert "gateway=edge/shared is refused with routing=gateway-api" in there.trouble(None)
+def test_named_gateway_is_refused_with_the_command():
+    options = types.SimpleNamespace(gateway_service="edge/shared", hosts=("a.example",))
+    scope = types.SimpleNamespace(config=options, mesh=None, application="us")
+    trouble = managed_gateway.ManagedGateway(scope).trouble(None)
+    assert "gateway-service=edge/shared is refused with routing=gateway-api" in trouble
+    assert "run: juju config us gateway-service=" in trouble
 
 
 def said(**conditions):

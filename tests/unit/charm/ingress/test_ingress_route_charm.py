@@ -38,8 +38,9 @@ def told(world, place=0):
 
 def test_every_application_is_answered_at_once_and_again_when_it_changes(world):
     world.related = [asks("kfp-ui"), asks("dex-auth", endpoint=wishes.OPEN)]
-    world.run()
     # Closed, and nothing was asked for; HTTPS is not there.
+    world.config = {"hosts": "*.example.org"}
+    world.run()
     cluster_name = f"{SERVICE}.istio-ingress.svc.cluster.local"
     answer = {"external_host": cluster_name, "tls_enabled": "False"}
     assert [told(world, place) for place in (0, 1)] == [answer, answer]
@@ -100,7 +101,7 @@ def test_names_of_unauthenticated_routes_stay_and_are_no_secret_of_others(world)
     ]
     world.run()
     (dex, kfp) = (entry["name"] for entry in world.http()[::-1])
-    remembered = world.fake.find("ConfigMap", "istio-integrator-gateway-place", "kubeflow")
+    remembered = world.fake.find("ConfigMap", "istio-integrator-route-token", "kubeflow")
     token = remembered["data"]["token"]
     assert len(token) == 32
     assert dex.endswith(token)
@@ -109,11 +110,11 @@ def test_names_of_unauthenticated_routes_stay_and_are_no_secret_of_others(world)
     world.related.append(asks("new", path("/new"), endpoint=wishes.OPEN))
     world.run()
     assert dex in [entry["name"] for entry in world.http()]
-    remembered = world.fake.find("ConfigMap", "istio-integrator-gateway-place", "kubeflow")
+    remembered = world.fake.find("ConfigMap", "istio-integrator-route-token", "kubeflow")
     assert remembered["data"]["token"] == token
     # It is kept before it is used.
     writes = [write.rpartition(" ")[2] for write in world.fake.writes]
-    assert writes.index("istio-integrator-gateway-place") < writes.index("istio-integrator-routes")
+    assert writes.index("istio-integrator-route-token") < writes.index("istio-integrator-routes")
 
 
 @pytest.mark.parametrize("code", [400, 422])

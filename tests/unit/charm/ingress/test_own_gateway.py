@@ -9,16 +9,16 @@ from istio_integrator.config import config
 from istio_integrator.ingress import own_gateway
 from istio_integrator.kube import manifests
 from tests.unit.charm import ingress_world
-from tests.unit.charm.ingress_world import OURS, World, auth, route
+from tests.unit.charm.ingress_world import OURS, OWN, World, auth, route
 
 NAME = f"{OURS}-gateway"
-OWN = ("ServiceAccount", "Role", "RoleBinding", "Service", "Deployment", "PodDisruptionBudget")
+OBJECTS = ("Role", "RoleBinding", "Service", "Deployment", "PodDisruptionBudget")
 
 
 @pytest.fixture
 def world(fake, monkeypatch):
     ingress_world.connect(fake, monkeypatch)
-    return World(fake, route(), auth(), gateway_workload=True)
+    return World(fake, route(), auth(), **OWN)
 
 
 def find(world, kind):
@@ -95,9 +95,10 @@ def test_wrong_option_blocks_the_unit_and_changes_nothing(world, option, value, 
     assert world.fake.writes == []
 
 
-def test_without_a_workload_of_our_own_the_options_change_nothing(world):
+def test_at_a_named_gateway_the_options_change_nothing(world):
     world.config = {}
     world.run()
+    assert [kind for kind in OBJECTS if find(world, kind)] == []
     world.fake.writes.clear()
     world.config = {
         "gateway_replicas": 5,
@@ -108,22 +109,63 @@ def test_without_a_workload_of_our_own_the_options_change_nothing(world):
     status = world.status()
     assert isinstance(status, testing.ActiveStatus), status
     assert world.fake.writes == []
-    assert [kind for kind in OWN if find(world, kind)] == []
+    assert [kind for kind in OBJECTS if find(world, kind)] == []
 
 
-def test_switched_off_all_of_it_goes(world):
+def test_all_of_it_goes_where_another_gateway_is_named(world):
     world.run()
-    assert [kind for kind in OWN if find(world, kind)] == list(OWN)
-    world.config = {"gateway_service": "istio-ingress/istio-ingressgateway"}
+    assert [kind for kind in OBJECTS if find(world, kind)] == list(OBJECTS)
+    world.config = {}
     world.run()
-    assert [kind for kind in OWN if find(world, kind)] == []
+    assert [kind for kind in OBJECTS if find(world, kind)] == []
     assert len(world.routes()) == 1
+
+
+ACCOUNT = ("ServiceAccount", "istio-ingressgateway-workload-service-account", "kubeflow")
+
+
+def test_without_options_the_model_gets_a_gateway_of_its_own_that_serves_every_host(world):
+    world.base = {}
+    world.related.append(testing.Relation("gateway-info", remote_app_name="kserve-controller"))
+    status = world.status()
+    assert f"gateway kubeflow/{NAME} is not ready" in status.message
+    assert world.related[-1].local_app_data["gateway_up"] == "false"
+    template = find(world, "Deployment")["spec"]["template"]
+    assert template["metadata"]["labels"]["sidecar.istio.io/inject"] == "true"
+    assert "app.kubernetes.io/name" not in template["metadata"]["labels"]
+    assert template["spec"]["serviceAccountName"] == ACCOUNT[1]
+    assert world.fake.find(*ACCOUNT) is not None
+    selector = world.gateway()["spec"]["selector"]
+    assert selector.items() <= template["metadata"]["labels"].items()
+    assert selector["istio-integrator.charmhub.io/owner"] == f"kubeflow.{OURS}"
+    assert {host for one in world.gateway()["spec"]["servers"] for host in one["hosts"]} == {"*"}
+    world.get_ready(NAME)
+    assert f"1 route by kubeflow/{NAME}" in world.status().message
+    assert world.related[-1].local_app_data == {
+        "gateway_name": "kubeflow-gateway",
+        "gateway_namespace": "kubeflow",
+        "gateway_up": "true",
+    }
+
+
+def test_account_of_another_owner_is_named_and_nothing_is_served(world):
+    kind, name, namespace = ACCOUNT
+    metadata = {"name": name, "namespace": namespace}
+    world.fake.add({"apiVersion": "v1", "kind": kind, "metadata": metadata})
+    status = world.status()
+    assert isinstance(status, testing.BlockedStatus)
+    assert f"ServiceAccount {namespace}/{name} exists and was not made by this charm" in (
+        status.message
+    )
+    assert "gateway-service" in status.message
+    assert (find(world, "Deployment"), world.gateway(), world.routes()) == (None, None, [])
 
 
 def rendered(**options):
     """The objects of the workload by their kind."""
     context = own_gateway.Context(
         name="gateway",
+        account="account",
         model="kubeflow",
         pod_labels={"istio": "gateway"},
         inject_labels={"sidecar.istio.io/inject": "true"},
@@ -134,10 +176,10 @@ def rendered(**options):
 
 def test_workload_reads_the_secrets_of_its_namespace_and_needs_no_token_for_it():
     objects = rendered()
-    account = {"kind": "ServiceAccount", "name": "gateway", "namespace": "kubeflow"}
+    account = {"kind": "ServiceAccount", "name": "account", "namespace": "kubeflow"}
     reading = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}
 
-    assert {obj["metadata"]["name"] for obj in objects.values()} == {"gateway"}
+    assert objects["ServiceAccount"]["metadata"]["name"] == account["name"]
     assert objects["ServiceAccount"]["automountServiceAccountToken"] is False
     assert objects["Role"]["rules"] == [reading]
     assert objects["RoleBinding"]["subjects"] == [account]

@@ -57,23 +57,20 @@ def load(**options):
     return config.Config.load({key.replace("_", "-"): value for key, value in options.items()})
 
 
-def test_annotations_are_a_mapping_for_a_named_service():
-    found = load(gateway_service="a/b", gateway_service_annotations="{x.y/z: 'true', w: v}")
+def test_annotations_are_a_mapping():
+    found = load(gateway_service_annotations="{x.y/z: 'true', w: v}")
     assert found.gateway_service_annotations == {"x.y/z": "true", "w": "v"}
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        {"gateway_service_annotations": "{a: b}"},
         {"gateway_service": "a/b", "gateway_service_annotations": "{a: 1}"},
         {"gateway_service": "a/b", "gateway_service_annotations": "{a b: c}"},
         {"gateway_service": "a/b", "gateway_service_annotations": "[a]"},
         {"gateway_service": "a/b", "gateway_service_annotations": "{"},
         {"gateway_service": "b"},
-        {"gateway": "A/b"},
-        {"gateway_selector": "istio in (a,b)"},
-        {"gateway_selector": "istio"},
+        {"gateway_service": "A/b"},
         {"hosts": "localhost"},
         {"hosts": "https://kf.example.com"},
         {"hosts": "kf.example.com, *"},

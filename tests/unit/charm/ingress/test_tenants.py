@@ -7,7 +7,7 @@ from ops import testing
 
 from istio_integrator.relations import certificates
 from tests.unit.charm import charm_world, ingress_world
-from tests.unit.charm.ingress_world import LABELS, World, auth, authority, route, shown, sign
+from tests.unit.charm.ingress_world import LABELS, OWN, World, auth, authority, route, shown, sign
 
 HOST = "kf.example.com"
 TENANT = "team-a"
@@ -35,7 +35,7 @@ def serve(world):
     """Have the model served for a while."""
     world.run()
     sign(world)
-    if world.config.get("gateway_workload"):
+    if world.config.get("gateway_service") == "":
         deployment = world.fake.find("Deployment", "istio-integrator-gateway", "kubeflow")
         deployment["status"] = {"readyReplicas": 2}
     world.run()
@@ -83,55 +83,12 @@ def of_ours(world, namespace=TENANT):
     ]
 
 
-def serving(world):
-    """What our guard, our Gateway, its certificate and our routes are now."""
-    gateway, guard = world.gateway(), world.guard()
-    return (
-        gateway["metadata"]["creationTimestamp"],
-        gateway["spec"],
-        guard["metadata"]["creationTimestamp"],
-        guard["spec"],
-        shown(world),
-        world.routes(),
-    )
-
-
 def is_up(world):
     told = next(one for one in world.related if one.endpoint == "gateway-info")
     return told.local_app_data["gateway_up"] == "true"
 
 
-@pytest.mark.parametrize(
-    "away",
-    [
-        [("Deployment", "istio-ingressgateway")],
-        [("Service", "istio-ingressgateway")],
-        [("Deployment", "istio-ingressgateway"), ("Service", "istio-ingressgateway")],
-    ],
-    ids=["workload", "service", "both"],
-)
-def test_gateway_that_is_away_takes_neither_guard_nor_key_to_a_tenants_imitation(world, away):
-    serve(world)
-    before = serving(world)
-    imitate(world, ready=1)
-    ingress_world.pod_of(world.fake, TENANT)
-    gone = [world.fake.find(*one, "istio-ingress") for one in away]
-    for one in away:
-        world.fake.delete(*one, "istio-ingress")
-    for _ in range(2):
-        assert world.status().name == "waiting"
-        assert not is_up(world)
-        assert (of_ours(world), serving(world)) == ([], before)
-    for obj in gone:
-        world.fake.add(obj)
-    status = world.status()
-    assert status.name == "active"
-    assert f"{TENANT}/fake" in status.message
-    assert is_up(world)
-    assert (of_ours(world), serving(world)) == ([], before)
-
-
-OWN = {
+OWN_LABELS = {
     "istio": "istio-integrator-gateway",
     "istio-integrator.charmhub.io/owner": "kubeflow.istio-integrator",
 }
@@ -142,13 +99,7 @@ ATTACKS = {
     "our host": claim,
     "all hosts": lambda world, marks: claim(world, marks, host="*"),
 }
-PLACES = {
-    "found": {},
-    "named service": {"gateway_service": "istio-ingress/istio-ingressgateway"},
-    "named labels": {"gateway_selector": "istio=ingressgateway"},
-    "named gateway": {"gateway": "istio-ingress/shared"},
-    "our own": {"gateway_workload": True},
-}
+PLACES = {"named": {}, "our own": OWN}
 
 
 @pytest.fixture(scope="module")
@@ -161,15 +112,6 @@ def all_served():
 def served_at(place, patch):
     world = begin(charm_world.model(), patch)
     world.config |= PLACES[place]
-    if place == "named gateway":
-        # Of the platform, with its labels alone.
-        claim(world, host="shared.example.com")
-        shared = world.fake.find("Gateway", "claim", TENANT)
-        world.fake.delete("Gateway", "claim", TENANT)
-        shared["metadata"] = {"name": "shared", "namespace": "istio-ingress"}
-        world.fake.add(shared)
-        world.run()
-        world.guard()["metadata"]["creationTimestamp"] = "2020-01-01T00:00:00Z"
     return serve(world)
 
 
@@ -179,7 +121,7 @@ def test_tenant_does_not_freeze_the_ingress(all_served, monkeypatch, attack, pla
     world = all_served[place].copy(monkeypatch)
     namespace = "kubeflow" if place == "our own" else "istio-ingress"
     certificate = shown(world, namespace)["tls.crt"]
-    ATTACKS[attack](world, OWN if place == "our own" else LABELS)
+    ATTACKS[attack](world, OWN_LABELS if place == "our own" else LABELS)
 
     # New routes come, certificates are renewed, and what is up is called so.
     world.related.insert(0, route("katib-ui"))
@@ -192,10 +134,7 @@ def test_tenant_does_not_freeze_the_ingress(all_served, monkeypatch, attack, pla
     assert shown(world, namespace)["tls.crt"] != certificate
     assert is_up(world)
     assert of_ours(world) == []
-    if attack in ("our host", "all hosts") and place != "our own":
-        assert attack == "all hosts" or f"{TENANT}/claim" in status.message
-    else:
-        assert status.name == "active"
+    assert status.name == "active"
 
     # Without anybody to ask, nothing is served.
     world.related = [one for one in world.related if one.endpoint != "ingress-auth"]
@@ -204,34 +143,12 @@ def test_tenant_does_not_freeze_the_ingress(all_served, monkeypatch, attack, pla
     assert "istio-integrator-closed" in json.dumps(world.guard(namespace))
 
 
-def test_gateway_that_is_away_keeps_neither_renewal_nor_closing_from_their_work(
-    world, monkeypatch
-):
+def test_pod_with_the_labels_of_our_own_gateway_serves_none_of_its_routes(fake, monkeypatch):
+    """The guard is where the gateway is, and so a copy of its labels must not matter."""
+    world = begin(fake, monkeypatch)
+    world.config |= OWN
     serve(world)
-    certificate = shown(world)["tls.crt"]
-    for kind in ("Deployment", "Service"):
-        world.fake.delete(kind, "istio-ingressgateway", "istio-ingress")
-    world.related.insert(0, route("katib-ui"))
-    with monkeypatch.context() as patch:
-        patch.setattr(certificates, "RENEW_AT", -1)
-        world.run()
-    sign(world)
-    assert world.status().name == "waiting"
-    assert len(world.routes()) == 2
-    assert shown(world)["tls.crt"] != certificate
-    world.related = [one for one in world.related if one.endpoint != "ingress-auth"]
-    world.run()
-    assert world.routes() == []
-    assert "istio-integrator-closed" in json.dumps(world.guard())
-
-
-def test_key_is_never_given_to_a_tenant_whose_gateway_is_the_only_one(world):
-    for kind in ("Deployment", "Service"):
-        world.fake.delete(kind, "istio-ingressgateway", "istio-ingress")
-    imitate(world, ready=1)
     ingress_world.pod_of(world.fake, TENANT)
-    for _ in range(2):
-        status = world.status()
-        assert status.name == "waiting"
-        assert f"{TENANT}/fake" in status.message
-        assert of_ours(world) == []
+    assert world.status().name == "active"
+    assert world.gateway()["spec"]["selector"] == OWN_LABELS
+    assert len(world.routes()) == 1

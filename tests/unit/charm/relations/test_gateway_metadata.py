@@ -58,6 +58,7 @@ def world(monkeypatch):
         testing.Relation("gateway-metadata", remote_app_name="jupyter-controller"),
         routing="gateway-api",
     )
+    found.base = {}
     (found.gateway_class,) = (key for key, obj in fake.objects.items() if obj is added)
     return found
 

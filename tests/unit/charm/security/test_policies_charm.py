@@ -47,8 +47,8 @@ def fake(monkeypatch):
     found = fake_cluster.FakeCluster()
     found.namespace("kubeflow")
     ingress_world.connect(found, monkeypatch)
-    gateway = found.find("Deployment", "istio-ingressgateway", "istio-ingress")
-    gateway["spec"]["template"]["spec"]["serviceAccountName"] = "istio-ingressgateway"
+    pod = found.find("Pod", "gateway-0", "istio-ingress")
+    pod["spec"]["serviceAccountName"] = "istio-ingressgateway"
     for name, port in (("kfp-ui", 3000), ("kfp-api", 8888), ("minio", 9000)):
         add_application(found, name, port)
     return found
@@ -206,16 +206,16 @@ def test_refused_application_is_named_and_costs_no_other(world):
 
 
 def test_principal_is_the_gateways_real_account(world):
-    template = world.fake.find("Deployment", "istio-ingressgateway", "istio-ingress")
-    template["spec"]["template"]["spec"]["serviceAccountName"] = "other"
+    pod = world.fake.find("Pod", "gateway-0", "istio-ingress")
+    pod["spec"]["serviceAccountName"] = "other"
     world.run()
     assert principals(written(world.fake)["kfp-ui"]) == ["cluster.local/ns/istio-ingress/sa/other"]
 
 
 def test_own_gateway_may_call_before_it_is_there(world):
-    world.config["gateway_workload"] = True
+    world.config |= ingress_world.OWN
     world.run()
-    own = "cluster.local/ns/kubeflow/sa/istio-integrator-gateway"
+    own = "cluster.local/ns/kubeflow/sa/istio-ingressgateway-workload-service-account"
     assert own in principals(written(world.fake)["kfp-ui"])
 
 

@@ -6,7 +6,7 @@ import json
 import pytest
 from ops import testing
 
-from istio_integrator.ingress import placement
+from istio_integrator.ingress import gateways
 from istio_integrator.kube import cluster, errors, snapshot
 from tests.unit.charm import fake_cluster, ingress_world
 from tests.unit.charm.security import members
@@ -55,18 +55,12 @@ def test_idle_hook_lists_no_kind_twice_for_security(world, options, most):
 
 def test_gateway_is_looked_for_once(world, monkeypatch):
     looks = []
-    look = placement.Placement.look
+    look = gateways.resolve
     monkeypatch.setattr(
-        placement.Placement, "look", lambda *given, **more: looks.append(1) or look(*given, **more)
+        gateways, "resolve", lambda *given, **more: looks.append(1) or look(*given, **more)
     )
     idle(world, **OF_BOTH)
     assert len(looks) == 2, "one for each of two hooks"
-
-
-def test_gateway_of_our_own_that_came_in_between_is_seen_in_the_same_hook(world):
-    world.config = {**OF_BOTH, "gateway_workload": True}
-    said = world.run().unit_status.message
-    assert "gateway kubeflow/istio-integrator-gateway is not ready" in said
 
 
 def test_kind_is_listed_once_in_each_place(fake):

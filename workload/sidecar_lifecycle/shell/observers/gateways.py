@@ -2,8 +2,7 @@
 # ruff: noqa: N815
 """Watch what the model's ingress rests on, wherever it is, and have the charm told.
 
-That is: gateway workloads and their Services, everybody's Gateways, policies that ask another
-authorization service, and the age of our own guard.
+That is: gateway workloads and their Services, our own Gateway, and our own guard with its age.
 """
 
 from __future__ import annotations
@@ -98,6 +97,7 @@ class ServicePort(types.Model):
 
     name: str = ""
     port: int = 0
+    targetPort: int | str = 0
 
 
 class ServiceSpec(types.Model):
@@ -116,7 +116,7 @@ class Service(types.Object):
 
 
 class Gateway(types.Object):
-    """A Gateway of Istio; its generation says whether it changed."""
+    """Our own Gateway of Istio."""
 
     api = types.Api("networking.istio.io", "v1", "Gateway", "gateways")
 
@@ -167,8 +167,9 @@ class Observer:
                     observe.follow(
                         self._client,
                         Gateway,
-                        self._gateway_fingerprint,
+                        self._our_fingerprint,
                         self._changed,
+                        labels=f"{names.OWNER}={self._owner}",
                         noted=self._edits.note,
                         is_ours=self._is_ours,
                     )
@@ -217,7 +218,7 @@ class Observer:
         )
         if not serves:
             return None
-        ports = tuple((port.name, port.port) for port in service.spec.ports)
+        ports = tuple((port.name, port.port, port.targetPort) for port in service.spec.ports)
         now = (tuple(sorted(selector.items())), ports)
         if not self._is_ours(service):
             return now
@@ -229,12 +230,6 @@ class Observer:
         meta = item.metadata
         is_here = meta.namespace == self._model or isinstance(item, EnvoyFilter)
         return is_here and meta.labels.get(names.OWNER) == self._owner
-
-    def _gateway_fingerprint(self, gateway: Gateway) -> observe.Fingerprint:
-        """Return which Gateway it is and its version; of ours, what others made of it."""
-        if self._is_ours(gateway):
-            return self._our_fingerprint(gateway)
-        return version_fingerprint(gateway)
 
     def _our_fingerprint(self, item: types.Object) -> observe.Fingerprint:
         return (item.metadata.uid, self._edits.of(item.metadata))
@@ -261,8 +256,3 @@ def workload_fingerprint(workload: Workload) -> observe.Fingerprint:
         return None
     ready = bool(workload.status.readyReplicas or workload.status.numberReady)
     return (tuple(sorted(workload.labels.items())), ready)
-
-
-def version_fingerprint(item: types.Object) -> observe.Fingerprint:
-    """Return which object it is, and its specification's version."""
-    return (item.metadata.uid, item.metadata.generation)

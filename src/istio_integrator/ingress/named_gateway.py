@@ -1,0 +1,216 @@
+"""The gateway workload that the operator names by its Service, and what forbids to use it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from istio_integrator import parts
+from istio_integrator.ingress import gateway_api, observed
+from istio_integrator.ingress.gateway import Missing, Refusal, Target
+from istio_integrator.kube import cluster
+from istio_integrator.mesh import plaintext
+
+_SCOPE_SETTING = "PILOT_SCOPE_GATEWAY_TO_NAMESPACE"
+"""The variable by which istiod binds Gateways only to workloads of their own namespace."""
+_TRUE = frozenset({"1", "t", "true"})
+"""What Go's strconv.ParseBool takes for true, in lower case."""
+RESERVED_PORTS = frozenset({15000, 15001, 15004, 15006, 15008, 15009, 15020, 15021, 15053, 15090})
+"""Ports of a proxy itself (istio.io, Application Requirements), which no Gateway can use."""
+_FINISHED = ("Succeeded", "Failed")
+_AUTHORITY = "CA_ADDR"
+"""The variable of a proxy that has istiod's address."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What is known beside the Service and the pods."""
+
+    reference: str
+    """The option gateway-service, `namespace/name`."""
+    model: str
+    application: str
+    hosts: tuple[str, ...]
+    only_https: bool
+    istiod_namespace: str
+    """Where the model's istiod runs; empty: not known."""
+    is_scoped: bool = False
+    """Whether istiod binds Gateways only to workloads of their own namespace."""
+
+
+def look(
+    scope: parts.Context, services: Iterable[cluster.Object], *, only_https: bool
+) -> Target | Refusal:
+    """Look at the Service in gateway-service and at the pods that its selector means.
+
+    Args:
+        scope: What every part may use.
+        services: All Services of the cluster.
+        only_https: Whether nothing but redirects is served without TLS.
+    """
+    mesh = scope.mesh
+    istiod_namespace = mesh.namespace if mesh else ""
+    istiod = (
+        scope.cluster.get(cluster.DEPLOYMENT, mesh.service, istiod_namespace)
+        if mesh and istiod_namespace
+        else None
+    )
+    setting = gateway_api.environment(istiod).get(_SCOPE_SETTING, "")
+    asked = Asked(
+        reference=scope.config.gateway_service,
+        model=scope.model,
+        application=scope.application,
+        hosts=scope.config.hosts,
+        only_https=only_https,
+        istiod_namespace=istiod_namespace,
+        is_scoped=setting.strip().lower() in _TRUE,
+    )
+    found = (one for one in services if observed.reference(one) == asked.reference)
+    service = next(found, None)
+    selector = observed.selector_of(service)
+    pods = scope.cluster.list(cluster.POD, labels=selector) if selector else []
+    return decide(asked, service, pods)
+
+
+def decide(
+    asked: Asked, service: cluster.Object | None, pods: Sequence[cluster.Object]
+) -> Target | Refusal:
+    """Decide whether the pods of a Service can be the model's gateway.
+
+    A Gateway selects pods of all namespaces, its guard those of one. So the labels that select the
+    gateway must mean the pods of one workload in the whole cluster.
+
+    Args:
+        asked: What is known beside them.
+        service: The Service; None where it does not exist.
+        pods: Of the whole cluster, with the labels that the Service selects.
+    """
+    if trouble := _trouble_of_service(asked, service):
+        return Refusal(trouble)
+    assert service is not None
+    running = [pod for pod in pods if cluster.at(pod, "status").get("phase") not in _FINISHED]
+    if trouble := _trouble_of_pods(asked, running):
+        return Refusal(trouble)
+    http_port = entry(service, running, 80, ("http", "http2"))
+    https_port = entry(service, running, 443, ("https",))
+    if not (http_port or https_port):
+        return Refusal(f"Service {asked.reference} has no port for HTTP or HTTPS")
+    namespace, _, name = asked.reference.partition("/")
+    found = Target(
+        namespace=namespace,
+        selector=observed.selector_of(service),
+        service=name,
+        http_port=http_port,
+        https_port=https_port,
+        hosts=asked.hosts,
+        only_https=asked.only_https,
+        ready=any(map(cluster.is_ready, running)),
+    )
+    if not running:
+        waiting = Missing(f"waiting for pods of Service {asked.reference}")
+        return dataclasses.replace(found, problems=(waiting,))
+    account = cluster.at(running[0], "spec").get("serviceAccountName") or "default"
+    return dataclasses.replace(found, workload=workload(running[0]), account=str(account))
+
+
+def _trouble_of_service(asked: Asked, service: cluster.Object | None) -> str:
+    namespace = asked.reference.partition("/")[0]
+    option = f"gateway-service={asked.reference}"
+    if not asked.hosts:
+        return f"{option} needs hosts; run: juju config {asked.application} hosts=NAME"
+    if service is None:
+        return (
+            f"Service {asked.reference} does not exist; run: kubectl -n {namespace} get services"
+        )
+    if not observed.selector_of(service):
+        return f"Service {asked.reference} selects no pods; set gateway-service to another"
+    if asked.is_scoped and namespace != asked.model:
+        return (
+            f"{option}: istiod has {_SCOPE_SETTING}, so this gateway does not see the model; "
+            f"run: juju config {asked.application} gateway-service="
+        )
+    return ""
+
+
+def _trouble_of_pods(asked: Asked, pods: Sequence[cluster.Object]) -> str:
+    namespace = asked.reference.partition("/")[0]
+    option = f"gateway-service={asked.reference}"
+    workloads = {f"{pod['metadata']['namespace']}/{workload(pod)}" for pod in pods}
+    if elsewhere := [one for one in workloads if not one.startswith(f"{namespace}/")]:
+        return f"{option}: its selector means pods elsewhere, too: {observed.listed(elsewhere)}"
+    if len(workloads) > 1:
+        return f"{option}: its selector means several workloads: {observed.listed(workloads)}"
+    for pod in pods:
+        if not plaintext.is_router(pod):
+            return f"{option}: {cluster.reference(pod)} is no gateway of Istio"
+        configured = _istiod_namespace(pod)
+        if asked.istiod_namespace and configured not in ("", asked.istiod_namespace):
+            return (
+                f"{option}: its istiod is that of {configured}, the model's that of "
+                f"{asked.istiod_namespace}"
+            )
+    return ""
+
+
+def workload(pod: cluster.Object) -> str:
+    """Name what a pod belongs to: of a ReplicaSet its Deployment, of no controller itself."""
+    metadata = cluster.at(pod, "metadata")
+    for owner in cluster.parts(metadata, "ownerReferences"):
+        if owner.get("controller"):
+            template = cluster.at(metadata, "labels").get("pod-template-hash")
+            return str(owner.get("name", "")).removesuffix(f"-{template}")
+    return str(metadata.get("name", ""))
+
+
+def _istiod_namespace(pod: cluster.Object) -> str:
+    """Read from a proxy where its istiod runs, `NAME.NAMESPACE.svc:PORT`; empty: not known."""
+    for container in cluster.parts(cluster.at(pod, "spec"), "containers"):
+        for variable in cluster.parts(container, "env"):
+            if variable.get("name") == _AUTHORITY:
+                match str(variable.get("value", "")).partition(":")[0].split("."):
+                    case [_, namespace, "svc", *_]:
+                        return namespace
+                    case _:
+                        return ""
+    return ""
+
+
+def entry(
+    service: cluster.Object,
+    pods: Sequence[cluster.Object],
+    usual: int,
+    protocols: Collection[str],
+) -> int | None:
+    """Find the port of a Service that a Gateway can name for HTTP or for HTTPS.
+
+    Args:
+        service: The gateway's.
+        pods: The gateway's, whose containers say which ports named target ports are.
+        usual: The port that is taken where the Service has it.
+        protocols: What the name of another port may begin with, as Istio selects protocols.
+    """
+    ports = dict(_entries(service, pods))
+    if usual in ports:
+        return usual
+    named = (port for port, name in ports.items() if name.partition("-")[0] in protocols)
+    return next(named, None)
+
+
+def _entries(service: cluster.Object, pods: Sequence[cluster.Object]) -> Iterator[tuple[int, str]]:
+    for port in cluster.parts(cluster.at(service, "spec"), "ports"):
+        number, target = observed.number(port.get("port")), port.get("targetPort")
+        targets = {_named_port(target, pod) for pod in pods}
+        if not isinstance(target, str):
+            targets = {observed.number(target) or number}
+        is_open = all(target and target not in RESERVED_PORTS for target in targets)
+        if number and is_open and port.get("protocol", "TCP") == "TCP":
+            yield number, str(port.get("name", ""))
+
+
+def _named_port(name: object, pod: cluster.Object) -> int:
+    """Find the port of a name at which a pod listens; 0 where it has none."""
+    for container in cluster.parts(cluster.at(pod, "spec"), "containers"):
+        for declared in cluster.parts(container, "ports"):
+            if declared.get("name") == name:
+                return observed.number(declared.get("containerPort"))
+    return 0
