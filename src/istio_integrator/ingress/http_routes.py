@@ -171,12 +171,9 @@ def _filters(route: Route) -> list[dict[str, Any]]:
 
 
 def _backend(backend: routes.Backend, suffix: str) -> dict[str, Any]:
-    name = backend.host.removesuffix(suffix)
-    # Istio's own kind: a Service of another namespace would need a ReferenceGrant there.
-    group, kind = ("networking.istio.io", "Hostname") if name == backend.host else ("", "Service")
     return {
-        "group": group,
-        "kind": kind,
-        "name": name,
+        "group": "",
+        "kind": "Service",
+        "name": backend.host.removesuffix(suffix),
         "port": backend.port,
     }

@@ -218,11 +218,9 @@ def rule(*found):
     return only
 
 
-def test_service_of_the_model_is_named_and_one_elsewhere_is_a_host():
+def test_service_of_the_model_is_named():
     (backend,) = rule(*older(1, "/a"))["backendRefs"]
     assert (backend["kind"], backend["name"]) == ("Service", "app-1")
-    (backend,) = rule(*older(2, "/b", namespace="shop"))["backendRefs"]
-    assert (backend["kind"], backend["name"]) == ("Hostname", "app-2.shop.svc.cluster.local")
 
 
 @pytest.mark.parametrize("rewrite", ["/", "/other"])
