@@ -98,7 +98,10 @@ def reasons() -> str:
             Topic.REPLACEMENT,
         ),
         "What a new pod does not get": (
-            "As `sidecar-lifecycle mutate` says it, and the metric of changes that were not made.",
+            (
+                "As `sidecar-lifecycle explain --settings` says it, and the metric of changes that"
+                " were not made."
+            ),
             Topic.ADMISSION,
         ),
     }

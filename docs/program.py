@@ -43,14 +43,11 @@ def command_line() -> str:
         "# Command line\n\n`sidecar-lifecycle` is the program of the workload image. The charm "
         "uses it in the Pebble layer\nand by Pebble exec; an operator can, too:\n"
         "`juju ssh --container lifecycle istio-integrator/0 sidecar-lifecycle …`\n\n"
-        "Exit codes: 0 done, 1 failed or not all done, 2 bad arguments or input, which the\n"
+        "Exit codes: 0 done, 2 bad arguments or input, which the\n"
         "message names.\n\n"
-        f"`explain` and `mutate` read JSON or YAML of at most {bounded.LARGEST >> 20} MiB and "
-        f"{bounded.DEEPEST} levels,\nwith {bounded.MOST_VALUES:,} values in JSON or "
-        f"{bounded_yaml.MOST_EVENTS:,} in YAML (some 1,000 or 300 pods).\nYAML has no aliases, "
-        "merge keys, directives or tags (but `!!str`) there. Anything else is\nbad input. "
-        "Values that Kubernetes takes for texts are texts, such as `22:00` and `=`, and so are\n"
-        "the keys `1` and `true`. Names are printed with control characters escaped.\n\n"
+        f"`explain` reads JSON of at most {bounded.LARGEST >> 20} MiB, {bounded.DEEPEST} levels "
+        f"and {bounded.MOST_VALUES:,} values\n(some 1,000 pods), or YAML of at most "
+        f"{bounded_yaml.LONGEST >> 20} MiB without aliases.\n\n"
         "Each command has `--help`; `sidecar-lifecycle --version` prints the version.\n\n"
     )
     return head + "\n".join(sections)

@@ -322,6 +322,6 @@ def test_explain_reads_what_kubectl_prints(
         listing = control_plane.kubectl("get", "pods", "-n", account, "-o", form).stdout
         path = control_plane.state_dir / f"pods.{form}"
         path.write_text(listing)
-        assert cli.main(["explain", str(path), "--output", "json"]) == 0
+        assert cli.main(["explain", str(path)]) == 0
         row = json.loads(capsys.readouterr().out)
         assert (row["name"], row["decision"]) == ("job-x", "stop")

@@ -31,7 +31,7 @@ class Answer:
 
 
 def parse(output: str) -> Answer:
-    """Read what `uninjected --output json` printed.
+    """Read what `uninjected` printed.
 
     Raises:
         LifecycleError: It is not what the command line promises.
@@ -42,7 +42,7 @@ def parse(output: str) -> Answer:
 
 
 def of_pods(output: str) -> list[PodAnswer]:
-    """Read what `uninjected --restart --output json` printed.
+    """Read what `uninjected --restart` printed.
 
     Raises:
         LifecycleError: It is not what the command line promises.

@@ -55,19 +55,18 @@ def uninjected(context: parts.Context, *more: str, joined: bool) -> list[str]:
         *service.command_line(_options(context, joined=joined), service.Eligibility),
         *("--proxy-revision", mesh.proxy_revision if mesh else ""),
         *("--proxy-version", mesh.version if mesh else ""),
-        *("--output", "json", *more),
+        *more,
     ]
 
 
 def explain(context: parts.Context) -> list[str]:
     """Write the question what the rules make of pods on standard input."""
-    return [PROGRAM, "explain", "-", "--output", "json", *_rules(context)]
+    return [PROGRAM, "explain", "-", *_rules(context)]
 
 
 def stop(context: parts.Context, namespace: str, pod: str) -> list[str]:
     """Write the request to stop one proxy now."""
-    which = ("stop", pod, "--namespace", namespace)
-    return [PROGRAM, *which, "--output", "json", *_rules(context)]
+    return [PROGRAM, "stop", pod, "--namespace", namespace, *_rules(context)]
 
 
 def _rules(context: parts.Context) -> list[str]:

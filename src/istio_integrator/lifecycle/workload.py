@@ -63,7 +63,7 @@ class Workload:
         """
         which = ("--stale",) if stale else ()
         how = [*(("--dry-run",) if dry_run else ()), *(("--force",) if force else ())]
-        return answers.of_pods(self._ask(*which, "--restart", "--no-wait", *how))
+        return answers.of_pods(self._ask(*which, "--restart", *how))
 
     def explain(self, pods: list[cluster.Object]) -> list[ProxyAnswer]:
         """Ask what would be done about the proxies of some pods.

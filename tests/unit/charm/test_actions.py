@@ -23,7 +23,7 @@ def test_list_uninjected_names_each_pod_and_why(ctx, fake):
 @pytest.mark.parametrize(
     ("dry_run", "result", "last"),
     [
-        pytest.param(False, "restarting", "--no-wait", id="for real"),
+        pytest.param(False, "restarting", "--restart", id="for real"),
         pytest.param(True, "would-restart", "--dry-run", id="dry run"),
     ],
 )
@@ -50,7 +50,7 @@ def test_restart_by_force_says_so_to_the_workload(ctx, fake):
     container = dataclasses.replace(workload(), execs={answer, asked.version()})
     ctx.run(ctx.on.action("restart-uninjected", params={"force": True}), state(container))
     command = [one.command for one in ctx.exec_history["lifecycle"]][-1]
-    assert command[-3:] == ["--restart", "--no-wait", "--force"]
+    assert command[-2:] == ["--restart", "--force"]
 
 
 def test_action_without_an_answer_fails_with_the_reason(ctx, fake):
@@ -85,7 +85,7 @@ def test_stop_proxy_asks_the_workload(ctx, fake):
     answer = {**RULED, "result": "acknowledged", "transport": "exec", "detail": ""}
     ctx.run(ctx.on.action("stop-proxy", params={"pod": "job-x"}), stopping(answer))
     command = [one.command for one in ctx.exec_history["lifecycle"]][-1]
-    assert " ".join(command).startswith(f"{PROGRAM} stop job-x --namespace kubeflow --output json")
+    assert " ".join(command).startswith(f"{PROGRAM} stop job-x --namespace kubeflow")
     assert ctx.action_results == {"stopped": "kubeflow/job-x: main has ended (by exec)"}
 
 

@@ -1,4 +1,4 @@
-"""The settings file and the command line of `mutate` and `admission`."""
+"""The settings file and the command line of `admission`."""
 
 import json
 
@@ -62,84 +62,6 @@ def test_settings_that_are_too_long_are_refused_unread(tmp_path):
 def test_settings_in_another_encoding_are_refused_as_such():
     with pytest.raises(settings.SettingsError, match="this is not UTF-8 text"):
         settings.load('{"application": "\xe4"}'.encode("latin-1"))
-
-
-@pytest.fixture
-def files(tmp_path):
-    (tmp_path / "settings.json").write_text(json.dumps(MINIMAL))
-    pods = """\
-apiVersion: v1
-kind: List
-items:
-- kind: Pod
-  metadata: {name: one, namespace: m, labels: {app.kubernetes.io/name: a}}
-  spec: {containers: [{name: main}]}
-- kind: Pod
-  metadata: {generateName: two-, namespace: other, labels: {app.kubernetes.io/name: a}}
-  spec: {containers: [{name: main}], hostNetwork: true}
-- kind: Pod
-  metadata: {name: three, namespace: other}
-  spec: {initContainers: [{name: charm-init}], containers: [{name: istio-proxy}, {name: charm}]}
-"""
-    (tmp_path / "pods.yaml").write_text(pods)
-    return tmp_path
-
-
-def run(files, *arguments, source="pods.yaml"):
-    return cli.main(
-        ["mutate", str(files / source), "--settings", str(files / "settings.json"), *arguments]
-    )
-
-
-def test_mutate_prints_one_object_per_pod(files, capsys):
-    assert run(files, "--output", "json") == 0
-
-    first, second, _ = map(json.loads, capsys.readouterr().out.splitlines())
-    assert (first["name"], first["applied"], first["skipped"]) == ("one", ["excluded"], [])
-    assert [operation["op"] for operation in first["patch"]] == ["add", "add"]
-    assert (second["name"], second["patch"]) == ("two-…", [])
-    assert second["skipped"][0]["reason"] == "HostNetwork"
-
-
-def test_mutate_says_it_to_people(files, capsys):
-    assert run(files) == 0
-
-    assert capsys.readouterr().out.splitlines() == [
-        "m/one: excluded",
-        '  add /metadata/annotations {"istio-integrator.charmhub.io/applied": "excluded"}',
-        '  add /metadata/labels/sidecar.istio.io~1inject "false"',
-        "other/two-…: nothing",
-        "  no hold (HostNetwork): Pods on the node's network never get a sidecar.",
-        "other/three: order",
-        '  add /metadata/annotations {"istio-integrator.charmhub.io/applied": "order"}',
-        "  move /spec/containers/1 to /spec/containers/0",
-        "  no all (HasProxy): The pod already has an istio-proxy.",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        ("bad.yaml", "kind: Pod\nmetadata: {}\n", "is no valid Pod"),
-        ("none.yaml", "kind: Service\n", "is not a Pod"),
-        ("empty.yaml", "", "is empty"),
-    ],
-)
-def test_input_that_is_no_pod_is_named(files, capsys, name, text, message):
-    (files / name).write_text(text)
-
-    assert run(files, source=name) == 2
-
-    captured = capsys.readouterr()
-    assert name in captured.err
-    assert message in captured.err
-
-
-def test_settings_that_cannot_be_used_end_the_command(files, capsys):
-    (files / "settings.json").write_text("{}")
-
-    assert run(files) == 2
-    assert "settings.json" in capsys.readouterr().err
 
 
 def test_an_admission_server_without_its_files_says_so(tmp_path, capsys):

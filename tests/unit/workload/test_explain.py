@@ -62,7 +62,7 @@ BARE = {key: value for key, value in DONE.items() if key not in ("kind", "apiVer
 def test_pods_are_read_however_they_are_given(
     text: str, want: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    code, out, err = explain(text, "--output", "json", tmp_path=tmp_path, capsys=capsys)
+    code, out, err = explain(text, tmp_path=tmp_path, capsys=capsys)
 
     rows = [json.loads(line) for line in out.splitlines()]
     assert (code, err) == (0, "")
@@ -76,20 +76,25 @@ def test_pods_are_read_however_they_are_given(
     [
         pytest.param("", "is empty", id="empty"),
         pytest.param("a: [", "neither JSON nor YAML", id="unparsable"),
-        pytest.param("just text", "document 1 is not a Kubernetes object", id="text"),
+        pytest.param("just text", "document 1 has something that is not a Pod", id="text"),
         pytest.param(
             yaml.safe_dump_all([DONE, {"kind": "Job"}]),
-            "document 2 is not a Pod but Job",
+            "document 2 has something that is not a Pod",
             id="job",
         ),
-        pytest.param(json.dumps({"a": 1}), "has no kind", id="no-kind"),
         pytest.param(
-            json.dumps(listed(DONE, {"kind": "Secret"})), "document 1, item 2", id="list-item"
+            json.dumps(listed(DONE, {"kind": "Secret"})),
+            "document 1 has something",
+            id="list-item",
         ),
         pytest.param(
-            json.dumps({**DONE, "spec": {"containers": "x"}}), "is no valid Pod", id="wrong-type"
+            json.dumps({**DONE, "spec": {"containers": "x"}}),
+            "document 1 has no valid Pod",
+            id="wrong-type",
         ),
-        pytest.param(json.dumps({"kind": "List", "items": 3}), "not a list", id="items"),
+        pytest.param(
+            json.dumps({"kind": "List", "items": 3}), "`items` is not a list", id="items"
+        ),
     ],
 )
 def test_what_can_not_be_read_is_named_with_exit_code_2(
@@ -114,7 +119,8 @@ def test_standard_input_is_the_default(
 
     monkeypatch.setattr("sys.stdin", Stdin)
     assert cli.main(["explain"]) == 0
-    assert "kubeflow/done: stop (PayloadFinished)" in capsys.readouterr().out
+    row = json.loads(capsys.readouterr().out)
+    assert (row["name"], row["decision"], row["reason"]) == ("done", "stop", "PayloadFinished")
 
 
 def test_options_decide_as_in_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -125,11 +131,11 @@ def test_options_decide_as_in_run(tmp_path: Path, capsys: pytest.CaptureFixture[
         (["--wait-for-containers", "main, x"], "stop"),
         (["--wait-for-containers", "main", "--status-port", "0"], "stop"),
     ):
-        _, out, _ = explain(text, "--output", "json", *options, tmp_path=tmp_path, capsys=capsys)
+        _, out, _ = explain(text, *options, tmp_path=tmp_path, capsys=capsys)
         assert json.loads(out)["decision"] == want
 
 
-def test_text_names_what_is_odd(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_what_is_odd_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     annotations = {
         "istio-integrator.charmhub.io/ignore-containers": "agent",
         "istio-integrator.charmhub.io/wait-for-containers": "mian",
@@ -137,8 +143,50 @@ def test_text_names_what_is_odd(tmp_path: Path, capsys: pytest.CaptureFixture[st
     pod = pods.pod_json(others={"agent": pods.running()}, annotations=annotations)
     _, out, _ = explain(json.dumps(pod), tmp_path=tmp_path, capsys=capsys)
 
-    assert "no such container: mian" in out
-    assert "still runs and holds the pod: agent" in out
+    row = json.loads(out)
+    assert (row["unknown"], row["holding"]) == (["mian"], ["agent"])
+
+
+SETTINGS = {"application": "a", "model": "m"}
+NEW_PODS = """\
+apiVersion: v1
+kind: List
+items:
+- kind: Pod
+  metadata: {name: one, namespace: m, labels: {app.kubernetes.io/name: a}}
+  spec: {containers: [{name: main}]}
+- kind: Pod
+  metadata: {generateName: two-, namespace: other, labels: {app.kubernetes.io/name: a}}
+  spec: {containers: [{name: main}], hostNetwork: true}
+"""
+
+
+def test_settings_add_what_admission_would_change(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    settings = tmp_path / "settings.json"
+    settings.write_text(json.dumps(SETTINGS))
+    code, out, _ = explain(NEW_PODS, "--settings", str(settings), tmp_path=tmp_path, capsys=capsys)
+
+    first, second = (json.loads(line)["admission"] for line in out.splitlines())
+    assert code == 0
+    assert (first["applied"], first["skipped"]) == (["excluded"], [])
+    assert [operation["op"] for operation in first["patch"]] == ["add", "add"]
+    assert (second["applied"], second["patch"]) == ([], [])
+    assert second["skipped"][0]["reason"] == "HostNetwork"
+
+
+@pytest.mark.parametrize("text", ["{}", None])
+def test_settings_that_cannot_be_used_are_named(
+    text: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    settings = tmp_path / "settings.json"
+    if text is not None:
+        settings.write_text(text)
+    code, _, err = explain(NEW_PODS, "--settings", str(settings), tmp_path=tmp_path, capsys=capsys)
+
+    assert code == 2
+    assert "settings.json" in err
 
 
 @given(st.text(max_size=200))

@@ -27,7 +27,6 @@ HARDEST: dict[str, tuple[Callable[[int], str], ...]] = {
         lambda n: "a.b" + "/a" * n + "!",
         lambda n: "a" * n + "!",
     ),
-    "model.bounded_yaml._DIRECTIVE": (lambda n: "\n" * n, lambda n: " %" * n),
     "model.bounded._SPACE": (lambda n: " \n" * n + "x",),
     "model.bounded._SURROGATE": (lambda n: "\\" * n, lambda n: "\\ud" * n),
     "model.depth._TOKENS": (lambda n: '"' + '\\"' * n, lambda n: '"' * n, lambda n: "[" * n),

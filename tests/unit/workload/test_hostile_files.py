@@ -49,26 +49,15 @@ HOSTILE = {
     "json integer of 5,000 digits": (pod("1" * 5000), "a number of 5000 characters"),
     "json half of a surrogate pair": (pod(r'"\ud800"'), "half of a surrogate pair"),
     "json not a number": (pod("NaN"), "NaN"),
-    "yaml flow nested 100,000 deep": (b"[" * 100_000, "nested deeper than 100"),
-    "yaml flow mapping nested": (b"a: " + b"{a: " * 100_000, "nested deeper than 100"),
-    "yaml block nested 100,000 deep": (b"- " * 100_000, "nested deeper than 100"),
-    "yaml bomb of aliases": (BOMB.encode(), "line 2 the alias *a"),
-    "yaml bomb of merge keys": (MERGES.encode(), "line 2 the alias *a"),
-    "yaml that contains itself": (b"&a {x: *a}", "line 1 the alias *a"),
-    "yaml integer of 5,000 digits": (b"a: " + b"1" * 5000, "a number of 5000 characters"),
-    "yaml tag": (b"kind: Pod\na: !!int x", "line 2 the tag tag:yaml.org,2002:int"),
-    "yaml tag of Python": (b"!!python/object/apply:os.abort []", "the tag"),
-    "yaml half of a surrogate pair": (rb'a: "\ud800"', "neither JSON nor YAML"),
-    "yaml of many values": (b"- a\n" * 400_000, "more than 150000 values"),
-    "yaml of many documents": (b"---\n" * 400_000, "more than 150000 values"),
-    "yaml of many directives": (
-        b"".join(b"%%TAG !a%d! x\n" % each for each in range(100_000)),
-        "a line that begins with %",
-    ),
-    "yaml mapping as a key": (b"? {a: b}\n: c", "a list or mapping as a key"),
+    "yaml nested 100,000 deep": (b"[" * 100_000, "nested deeper than 100"),
+    "yaml bomb of aliases": (BOMB.encode(), "has the alias *a"),
+    "yaml bomb of merge keys": (MERGES.encode(), "has the alias *a"),
+    "yaml that contains itself": (b"&a {x: *a}", "has the alias *a"),
+    "yaml tag of Python": (b"!!python/object/apply:os.abort []", "neither JSON nor YAML"),
+    "yaml of many values": (b"- a\n" * 400_000, "YAML of more than 1024 KiB"),
     "invalid bytes": (b"kind: \xff", "is not UTF-8 text"),
     "a file without end": (b"#" * (bounded.LARGEST + 1), "has more than 16384 KiB"),
-    "a kind without end": (b'{"kind": "' + b"x" * MEBIBYTE + b'"}', "is not a Pod but xxx"),
+    "a kind without end": (b'{"kind": "' + b"x" * MEBIBYTE + b'"}', "is not a Pod"),
 }
 
 
@@ -127,25 +116,14 @@ def run(forking: subprocess.Popen[str], tmp_path: Path) -> Run:
     return run
 
 
-@pytest.fixture
-def wanted(tmp_path: Path) -> Path:
-    path = tmp_path / "settings.json"
-    path.write_text('{"application": "a", "model": "m"}')
-    return path
-
-
 @pytest.mark.timeout(30)
-@pytest.mark.parametrize("command", ["explain", "mutate"])
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_file_ends_in_one_line_that_names_it(
-    name: str, command: str, run: Run, tmp_path: Path, wanted: Path
-):
+def test_a_hostile_file_ends_in_one_line_that_names_it(name: str, run: Run, tmp_path: Path):
     data, reason = HOSTILE[name]
     path = tmp_path / "pods"
     path.write_bytes(data)
-    options = ["--settings", wanted] if command == "mutate" else []
 
-    code, errors, memory = run(command, path, *options)
+    code, errors, memory = run("explain", path)
 
     assert code == 2
     assert len(errors.splitlines()) == 1
@@ -166,14 +144,14 @@ def test_a_hostile_file_ends_in_one_line_that_names_it(
         pytest.param(b" " * (MEBIBYTE + 1), "more than 1024 KiB", id="long"),
     ],
 )
-@pytest.mark.parametrize("command", ["mutate", "admission"])
+@pytest.mark.parametrize("command", ["explain", "admission"])
 def test_hostile_settings_end_in_one_line_that_names_them(
     command: str, data: bytes, reason: str, run: Run, tmp_path: Path
 ):
     path = tmp_path / "settings.json"
     path.write_bytes(data)
     (tmp_path / "pods").write_text(json.dumps(POD))
-    rest = [tmp_path / "pods"] if command == "mutate" else ["--tls-dir", tmp_path]
+    rest = [tmp_path / "pods"] if command == "explain" else ["--tls-dir", tmp_path]
 
     code, errors, memory = run(command, *rest, "--settings", path)
 
@@ -184,74 +162,27 @@ def test_hostile_settings_end_in_one_line_that_names_them(
     assert 0 < memory < MOST_MEMORY
 
 
-@pytest.mark.parametrize("command", ["explain", "mutate"])
 def test_names_that_move_the_cursor_are_printed_escaped(
-    command: str, tmp_path: Path, wanted: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     metadata = {"name": "\x1b[2Jp\n\u202eq", "namespace": "m\r", "labels": {"a": "\x9b"}}
     containers = [{"name": "main\x1b[31m", "image": "x"}]
     path = tmp_path / "pods"
     path.write_text(json.dumps({**POD, "metadata": metadata, "spec": {"containers": containers}}))
-    options = ["--settings", str(wanted)] if command == "mutate" else []
 
-    assert cli.main([command, str(path), *options]) == 0
+    assert cli.main(["explain", str(path)]) == 0
 
-    out = capsys.readouterr().out
-    assert r"m\r/\x1b[2Jp\n\u202eq: " in out
-    assert out.replace("\n", "").isprintable()
+    assert capsys.readouterr().out.replace("\n", "").isprintable()
 
 
 def test_an_error_about_a_name_that_moves_the_cursor_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    path = tmp_path / "pods"
-    path.write_text(json.dumps({"kind": "\x1b[2J\nJob"}))
+    path = tmp_path / "\x1b[2J\npods"
 
     assert cli.main(["explain", str(path)]) == 2
 
-    assert capsys.readouterr().err.endswith("is not a Pod but \\x1b[2J\\nJob\n")
-
-
-KEYS = ("1", "true", "1.5", "22:00", "=")
-"""Kubernetes makes texts of the keys that YAML has as numbers and truth values."""
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("a: 22:00", "22:00"),
-        ("a: =", "="),
-        ("a: 2026-11-22", "2026-11-22"),
-        ("a: 0x_", "0x_"),
-        ("a: 017", 15),
-        ("a: ~", None),
-        ("a: yes", True),
-        ("a: 1e3", "1e3"),
-        ("a: 1.5", 1.5),
-        ("a: '1'", "1"),
-        ("a: !!str 1", "1"),
-        ("a: ! 1", "1"),
-        ("a: {<<: {b: 1}}", {"<<": {"b": 1}}),
-        ("a: &unused [1, {b: []}]", [1, {"b": []}]),
-        ("a: {1: x, true: x, 1.5: x, 22:00: x, =: x}", dict.fromkeys(KEYS, "x")),
-    ],
-)
-def test_yaml_becomes_plain_values(text: str, value: object):
-    assert list(bounded.documents(text.encode())) == [{"a": value}]
-
-
-def test_a_pod_whose_keys_and_values_look_like_something_else_is_explained(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    path = tmp_path / "pods"
-    labels = "{22:00: =, =: 22:00, 1: '1', yes: 'on'}"
-    path.write_text(
-        f"kind: Pod\nmetadata: {{name: p, labels: {labels}}}\nspec: {{containers: []}}"
-    )
-
-    assert cli.main(["explain", str(path)]) == 0
-
-    assert capsys.readouterr().out.startswith("p: ignore (NoProxy)")
+    assert "\\x1b[2J\\npods" in capsys.readouterr().err
 
 
 JSON = st.recursive(

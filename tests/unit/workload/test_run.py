@@ -193,7 +193,7 @@ async def test_progress_that_the_charm_has_seen_already_is_no_news(
         await until(lambda: told)
         ((key, is_news),) = told
         decided, _ = await uninjected._look(hands.Cluster(cluster.client, program.settings))
-        (*_, answer) = uninjected._listing(decided, [], [], program.settings, "json")
+        (*_, answer) = uninjected._listing(decided, [], [], program.settings)
         assert key == names.PROGRESS_NOTICE
         assert is_news()
         file.write_text(charm_facts.CharmFacts(progress="of before").document())

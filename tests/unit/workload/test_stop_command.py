@@ -53,7 +53,7 @@ def phase(cluster: fake_apiserver.FakeApiserver, name: str) -> str:
 async def test_proxy_of_a_finished_pod_is_stopped(
     cluster: fake_apiserver.FakeApiserver, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    assert await ask(cluster, tmp_path, "done", "--output", "json") == 0
+    assert await ask(cluster, tmp_path, "done") == 0
     row = json.loads(capsys.readouterr().out)
     assert (row["decision"], row["result"], row["transport"]) == (
         "stop",
@@ -68,7 +68,8 @@ async def test_the_other_way_is_taken_where_one_is_closed(
 ):
     cluster.denied = lambda _, path: path.endswith("portforward")
     assert await ask(cluster, tmp_path, "done") == 0
-    assert capsys.readouterr().out == "default/done: acknowledged by exec\n"
+    row = json.loads(capsys.readouterr().out)
+    assert (row["result"], row["transport"]) == ("acknowledged", "exec")
     assert phase(cluster, "done") == "Succeeded"
 
 
@@ -81,7 +82,8 @@ async def test_proxy_that_ends_before_its_answer_is_out_counts_as_stopped(
     monkeypatch.setattr(stops, "CATCH_UP", 2.5)
     cluster.proxies["done"].mode = "cut"
     assert await ask(cluster, tmp_path, "done") == 0
-    assert capsys.readouterr().out == "default/done: acknowledged by port-forward\n"
+    row = json.loads(capsys.readouterr().out)
+    assert (row["result"], row["transport"]) == ("acknowledged", "port-forward")
     assert cluster.proxies["done"].requests == ["port-forward"]
 
 
@@ -94,7 +96,9 @@ async def test_pod_that_must_not_be_stopped_is_left_alone(
     decision: str,
 ):
     assert await ask(cluster, tmp_path, name) == 0
-    assert f"default/{name}: {decision} (" in capsys.readouterr().out
+    row = json.loads(capsys.readouterr().out)
+    assert (row["name"], row["decision"]) == (name, decision)
+    assert "result" not in row
     assert phase(cluster, name) == "Running"
 
 

@@ -19,7 +19,6 @@ COMMANDS = {
     "run": f"{_PACKAGE}.run",
     "admission": f"{_PACKAGE}.admission",
     "explain": f"{_PACKAGE}.explain",
-    "mutate": f"{_PACKAGE}.admission",
     "stop": f"{_PACKAGE}.stop",
     "uninjected": f"{_PACKAGE}.uninjected",
 }

@@ -1,4 +1,4 @@
-"""The settings file of `admission` and `mutate`, as the charm writes it."""
+"""The settings file of `admission` and `explain`, as the charm writes it."""
 
 from __future__ import annotations
 

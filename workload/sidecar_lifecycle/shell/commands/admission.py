@@ -1,30 +1,22 @@
-"""`sidecar-lifecycle admission` and `mutate`: serve the webhook, or try its rules by hand."""
+"""`sidecar-lifecycle admission`: serve the webhook."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import pathlib
-import sys
 
-import msgspec
+import prometheus_client
 
-from integrator_contract import namespaces, pods
-from sidecar_lifecycle.decide import creation, mutate
+from integrator_contract import pods
 from sidecar_lifecycle.shell import logs
-from sidecar_lifecycle.shell.admission import settings
+from sidecar_lifecycle.shell.admission import server, settings
 
-from . import command, documents
+from . import command
 
 
 def add_parser(subparsers: command.Subparsers) -> None:
-    """Add both commands."""
-    _add_admission(subparsers)
-    _add_mutate(subparsers)
-
-
-def _add_admission(subparsers: command.Subparsers) -> None:
+    """Add the command."""
     parser = subparsers.add_parser(
         "admission",
         help="serve the admission webhook",
@@ -61,24 +53,6 @@ def _add_admission(subparsers: command.Subparsers) -> None:
     parser.set_defaults(main=_serve)
 
 
-def _add_mutate(subparsers: command.Subparsers) -> None:
-    parser = subparsers.add_parser(
-        "mutate",
-        help="say what new pods would get, and why",
-        **command.texts(
-            "Read pods as JSON or YAML and say what they would get at their creation. Pods of"
-            " another namespace than the model's are judged as in a namespace that is in scope.",
-            "sidecar-lifecycle mutate pod.yaml --settings settings.json",
-            "kubectl get pods -o json | sidecar-lifecycle mutate --settings settings.json"
-            " --output json",
-        ),
-    )
-    parser.add_argument("source", nargs="?", default="-", metavar="FILE", help="or - (default)")
-    parser.add_argument("--settings", required=True, type=pathlib.Path, metavar="FILE")
-    parser.add_argument("--output", choices=("text", "json"), default="text")
-    parser.set_defaults(main=_mutate)
-
-
 def _address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > pods.HIGHEST_PORT:
@@ -87,11 +61,6 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    # The server needs aiohttp, which `mutate` and every other command start without.
-    import prometheus_client  # noqa: PLC0415
-
-    from sidecar_lifecycle.shell.admission import server  # noqa: PLC0415
-
     logs.configure(arguments.log_level)
     options = server.Options(
         settings_file=arguments.settings,
@@ -110,62 +79,3 @@ def _serve(arguments: argparse.Namespace) -> int:
     except OSError as error:
         raise command.InputError(f"can't serve: {error}") from error
     return 0
-
-
-def _mutate(arguments: argparse.Namespace) -> int:
-    wanted = _settings(arguments.settings)
-    for document in documents.read(arguments.source):
-        pod = _pod(document)
-        namespace = document.object["metadata"].get("namespace") or wanted.model
-        kind: namespaces.Kind = "model" if namespace == wanted.model else "labelled"
-        mutation = mutate.mutate(pod, wanted, kind)
-        print(
-            _as_json(pod, mutation)
-            if arguments.output == "json"
-            else _as_text(pod, namespace, mutation)
-        )
-    sys.stdout.flush()
-    return 0
-
-
-def _settings(path: pathlib.Path) -> pods.Settings:
-    try:
-        return settings.read(path)
-    except OSError as error:
-        raise command.InputError(f"can't read {path}: {error.strerror}") from error
-    except settings.SettingsError as error:
-        raise command.InputError(f"{path}: {error}") from error
-
-
-def _pod(document: documents.Document) -> creation.Pod:
-    try:
-        return msgspec.convert(document.object, creation.Pod)
-    except msgspec.ValidationError as error:
-        raise command.InputError(f"{document.where} is no valid Pod: {error}") from error
-
-
-def _name(pod: creation.Pod) -> str:
-    return pod.metadata.name or f"{pod.metadata.generateName or ''}…"
-
-
-def _as_json(pod: creation.Pod, mutation: creation.Mutation) -> str:
-    return json.dumps(
-        {
-            "name": _name(pod),
-            "patch": mutation.patch,
-            "applied": mutation.applied,
-            "skipped": [skip._asdict() for skip in mutation.skipped],
-        }
-    )
-
-
-def _as_text(pod: creation.Pod, namespace: str, mutation: creation.Mutation) -> str:
-    lines = [f"{namespace}/{_name(pod)}: {', '.join(mutation.applied) or 'nothing'}"]
-    for operation in mutation.patch:
-        if operation["op"] == "move":
-            lines.append(f"  move {operation['from']} to {operation['path']}")
-        else:
-            value = json.dumps(operation["value"], ensure_ascii=False)
-            lines.append(f"  {operation['op']} {operation['path']} {value}")
-    lines += [f"  no {skip.change} ({skip.reason}): {skip.message}" for skip in mutation.skipped]
-    return "\n".join(map(command.printable, lines))

@@ -1,34 +1,44 @@
-"""`sidecar-lifecycle explain`: say what would be done about pods, and why."""
+"""`sidecar-lifecycle explain`: print what the charm would do to pods, and why."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
 import json
-import sys
+import pathlib
+from collections.abc import Iterator
+from typing import Any, TypeVar, cast
 
 import msgspec
 
-from integrator_contract import answers, service
-from sidecar_lifecycle.decide import finished, payload
-from sidecar_lifecycle.model import types
+from integrator_contract import answers, pods, service
+from sidecar_lifecycle.decide import creation, finished, mutate, payload
+from sidecar_lifecycle.model import bounded, types
+from sidecar_lifecycle.shell.admission import settings
 
-from . import command, documents
+from . import command
+
+T = TypeVar("T")
 
 
 def add_parser(subparsers: command.Subparsers) -> None:
     """Add the command."""
     parser = subparsers.add_parser(
         "explain",
-        help="say whether the proxy of a pod would be stopped, and why",
+        help="print what the charm would do to pods, and why",
         **command.texts(
-            "Read pods as JSON or YAML and say whether their proxy would be stopped.",
+            "Read pods as JSON or YAML. Print one JSON object per pod: whether its proxy would be"
+            " stopped and, with --settings, what admission would change. A pod without a"
+            " namespace, or in that of the model, counts as a pod of the model.",
             "kubectl get pods -o json | sidecar-lifecycle explain",
-            "sidecar-lifecycle explain pod.yaml --wait-for-containers main,wait --output json",
+            "sidecar-lifecycle explain pod.yaml --settings settings.json",
+            "sidecar-lifecycle explain pod.yaml --wait-for-containers main,wait",
         ),
     )
     parser.add_argument("source", nargs="?", default="-", metavar="FILE", help="or - (default)")
-    parser.add_argument("--output", choices=("text", "json"), default="text")
+    parser.add_argument(
+        "--settings", type=pathlib.Path, metavar="FILE", help="of admission, as its pods have it"
+    )
     add_policy_options(parser)
     parser.set_defaults(main=main)
 
@@ -44,28 +54,20 @@ def policy(arguments: argparse.Namespace) -> finished.Policy:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print a decision per pod."""
+    """Print one JSON object per pod."""
     rules = policy(arguments)
-    for document in documents.read(arguments.source):
-        pod = _pod(document)
-        decision = finished.finished(pod, rules)
-        if arguments.output == "json":
-            ended = payload.ended_at(
-                pod, wait_for=rules.wait_for_containers, ignore=rules.ignore_containers
-            )
-            known = dataclasses.replace(answer(pod, decision), ended=ended or "")
-            print(json.dumps(known.line()))
-        else:
-            print(text(pod, decision))
-    sys.stdout.flush()
+    wanted = _settings(arguments.settings) if arguments.settings else None
+    for where, document in _pods(arguments.source):
+        pod = _convert(types.without_nulls(document), types.Pod, where)
+        ended = payload.ended_at(
+            pod, wait_for=rules.wait_for_containers, ignore=rules.ignore_containers
+        )
+        known = dataclasses.replace(answer(pod, finished.finished(pod, rules)), ended=ended)
+        line = known.line()
+        if wanted is not None:
+            line["admission"] = _admission(_convert(document, creation.Pod, where), pod, wanted)
+        print(json.dumps(line))
     return 0
-
-
-def _pod(document: documents.Document) -> types.Pod:
-    try:
-        return msgspec.convert(types.without_nulls(document.object), types.Pod)
-    except (msgspec.ValidationError, OverflowError) as error:
-        raise command.InputError(f"{document.where} is no valid Pod: {error}") from error
 
 
 def answer(pod: types.Pod, decision: finished.Decision) -> answers.ProxyAnswer:
@@ -82,14 +84,50 @@ def answer(pod: types.Pod, decision: finished.Decision) -> answers.ProxyAnswer:
     )
 
 
-def text(pod: types.Pod, decision: finished.Decision) -> str:
-    """Write a decision about a pod for people."""
-    name = "/".join(filter(None, (pod.metadata.namespace, pod.metadata.name)))
-    lines = [f"{name}: {decision.action} ({decision.reason}): {decision.message}"]
-    if decision.containers:
-        lines.append(f"  looked at: {', '.join(decision.containers)}")
-    if decision.unknown:
-        lines.append(f"  no such container: {', '.join(decision.unknown)}")
-    if decision.holding:
-        lines.append(f"  still runs and holds the pod: {', '.join(decision.holding)}")
-    return "\n".join(map(command.printable, lines))
+def _admission(new: creation.Pod, pod: types.Pod, wanted: pods.Settings) -> dict[str, Any]:
+    in_model = (pod.metadata.namespace or wanted.model) == wanted.model
+    mutation = mutate.mutate(new, wanted, "model" if in_model else "labelled")
+    skipped = [each._asdict() for each in mutation.skipped]
+    return {"applied": mutation.applied, "patch": mutation.patch, "skipped": skipped}
+
+
+def _settings(path: pathlib.Path) -> pods.Settings:
+    try:
+        return settings.read(path)
+    except OSError as error:
+        raise command.InputError(f"can't read {path}: {error.strerror}") from error
+    except settings.SettingsError as error:
+        raise command.InputError(f"{path}: {error}") from error
+
+
+def _pods(source: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the pods of a file, or of standard input for `-`, each with its place in it."""
+    label = "standard input" if source == "-" else source
+    try:
+        documents = [each for each in bounded.documents(bounded.read(source)) if each is not None]
+    except OSError as error:
+        raise command.InputError(f"can't read {source}: {error.strerror}") from error
+    except bounded.RefusedError as error:
+        raise command.InputError(f"{label} {error}") from error
+    if not documents:
+        raise command.InputError(f"{label} is empty")
+    for number, document in enumerate(documents, start=1):
+        where = f"{label}, document {number}"
+        fields = cast("dict[str, Any]", document) if isinstance(document, dict) else {}
+        kind = fields.get("kind")
+        items: Any = (fields.get("items") or []) if kind in ("List", "PodList") else [document]
+        if not isinstance(items, list):
+            raise command.InputError(f"{where}: `items` is not a list")
+        for item in cast("list[Any]", items):
+            pod = cast("dict[str, Any]", item) if isinstance(item, dict) else {}
+            # The items of a PodList need no kind.
+            if pod.get("kind", "Pod" if pod and kind == "PodList" else None) != "Pod":
+                raise command.InputError(f"{where} has something that is not a Pod")
+            yield where, pod
+
+
+def _convert(document: object, kind: type[T], where: str) -> T:
+    try:
+        return msgspec.convert(document, kind)
+    except (msgspec.ValidationError, OverflowError) as error:
+        raise command.InputError(f"{where} has no valid Pod: {error}") from error

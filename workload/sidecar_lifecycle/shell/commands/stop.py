@@ -22,15 +22,13 @@ def add_parser(subparsers: command.Subparsers) -> None:
         "stop",
         help="stop the proxy of a pod whose payload has ended",
         **command.texts(
-            "Stop the proxy of one pod now, also where nobody does so by itself. A pod whose "
-            "payload runs, or that says not to, is left alone, and why is said.",
+            "Stop the proxy of one pod now, also while proxy-shutdown is off, and print the result"
+            " as JSON. A pod whose payload runs, or that opts out, is left alone.",
             "sidecar-lifecycle stop training-worker-0 --namespace alice",
-            "sidecar-lifecycle stop training-worker-0 --namespace alice --output json",
         ),
     )
     parser.add_argument("pod", metavar="POD")
     parser.add_argument("--namespace", required=True, metavar="NS")
-    parser.add_argument("--output", choices=("text", "json"), default="text")
     parser.add_argument("--kubeconfig", metavar="FILE", help="default: in-cluster")
     explain.add_policy_options(parser)
     parser.set_defaults(main=main)
@@ -54,13 +52,7 @@ def main(arguments: argparse.Namespace) -> int:
             transport=outcome.transport,
             detail=outcome.detail,
         )
-    if arguments.output == "json":
-        print(json.dumps(answer.line()))
-    elif outcome is None:
-        print(explain.text(pod, decision))
-    else:
-        detail = f": {outcome.detail}" if outcome.detail else ""
-        command.say(f"{where}: {outcome.result} by {outcome.transport}{detail}")
+    print(json.dumps(answer.line()))
     return 0
 
 

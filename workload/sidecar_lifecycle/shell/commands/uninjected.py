@@ -1,16 +1,13 @@
-"""`sidecar-lifecycle uninjected`: which pods lack their sidecar, why, and replace them by hand."""
+"""`sidecar-lifecycle uninjected`: list pods without their sidecar, or have them replaced."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import dataclasses
-import functools
 import json
-import sys
 import time
 import uuid
-from collections.abc import Callable
 
 import msgspec
 
@@ -32,14 +29,11 @@ that have one, each with the reason.
 
 With --restart it asks the acting `sidecar-lifecycle run` to replace those of Deployments,
 StatefulSets and DaemonSets, also while sidecar-convergence is manual: one pod first, the others
-when its replacement is Ready, and never against a PodDisruptionBudget. It prints what happens and
-returns when none of them is left (exit code 0) or the time is up (exit code 1).
+when its replacement is Ready, and never against a PodDisruptionBudget. It lists them and returns.
+It prints one JSON object per pod, and without --restart a last line with the summary.
 """
 
 OTHER_NAMESPACE = "outside of the model pods are only reported"
-FAILED = 1
-POLL = 1.0
-"""Seconds between two looks at what a restart did."""
 
 
 def add_parser(subparsers: command.Subparsers) -> None:
@@ -55,7 +49,6 @@ def add_parser(subparsers: command.Subparsers) -> None:
         ),
     )
     add_scope(parser)
-    parser.add_argument("--output", choices=("text", "json"), default="text")
     parser.add_argument("--kubeconfig", metavar="FILE", help="default: in-cluster")
     parser.add_argument("--restart", action="store_true", help="have them replaced")
     parser.add_argument("--dry-run", action="store_true", help="with --restart: only say which")
@@ -75,10 +68,6 @@ def add_parser(subparsers: command.Subparsers) -> None:
         action="store_true",
         help="instead of pods without a sidecar those with an old one",
     )
-    parser.add_argument(
-        "--no-wait", action="store_true", help="with --restart: ask for it and return"
-    )
-    parser.add_argument("--timeout", type=float, default=1800, metavar="SECONDS")
     parser.set_defaults(main=main)
 
 
@@ -129,8 +118,8 @@ async def _run(args: argparse.Namespace, settings: Settings) -> int:
         decided, reading = await _look(cluster)
         rows = _stale_rows(reading) if args.stale else list(decided.rows)
         elsewhere = [] if args.stale else await cluster.elsewhere()
-        for line in _listing(decided, rows, elsewhere, settings, args.output):
-            command.say(line)
+        for line in _listing(decided, rows, elsewhere, settings):
+            print(line)
         return 0
     finally:
         await client.close()
@@ -163,34 +152,15 @@ def _listing(
     listed: list[outcome.Row],
     elsewhere: list[hands.Elsewhere],
     settings: Settings,
-    output: str,
 ) -> list[str]:
     rows = sorted(listed, key=lambda row: row.replica.name)
     reported = decided.summary.reported + len(elsewhere)
     # The service, which tells the charm of what is new, looks at the model alone.
     word = decided.summary.named()
     summary = dataclasses.replace(decided.summary, reported=reported, word=word)
-    if output == "json":
-        lines = [_answer(row, settings.model) for row in rows]
-        lines += map(_answer_elsewhere, elsewhere)
-        return [*map(_json, lines), json.dumps({"summary": dataclasses.asdict(summary)})]
-    counts = (
-        f"{summary.in_mesh}/{summary.eligible} pods in the mesh",
-        f"{summary.converging} converging",
-        f"{summary.proposed} proposed",
-        f"{summary.reported} only reported",
-        f"{summary.unwanted} with a sidecar outside of the mesh",
-        f"{summary.stale} with an old proxy",
-    )
-    return [
-        *(_text_row(row) for row in rows),
-        *(f"{each.namespace}/{each.name}: {OTHER_NAMESPACE}" for each in elsewhere),
-        ", ".join(counts),
-        *(
-            f"{each.workload or settings.model}: {each.reason}: {each.message}"
-            for each in summary.troubles
-        ),
-    ]
+    lines = [_answer(row, settings.model) for row in rows]
+    lines += map(_answer_elsewhere, elsewhere)
+    return [*map(_json, lines), json.dumps({"summary": dataclasses.asdict(summary)})]
 
 
 def _json(answer: answers.PodAnswer) -> str:
@@ -219,12 +189,6 @@ def _answer_elsewhere(pod: hands.Elsewhere) -> answers.PodAnswer:
     )
 
 
-def _text_row(row: outcome.Row) -> str:
-    owner = f" ({row.replica.workload})" if row.replica.workload else ""
-    note = "" if row.replica.fixable else " [needs a restart by hand]"
-    return f"{row.replica.name}{owner}: {row.reason}: {row.message}{note}"
-
-
 async def _restart(cluster: hands.Cluster, args: argparse.Namespace) -> int:
     decided, reading = await _look(cluster)
     chosen = [
@@ -239,35 +203,18 @@ async def _restart(cluster: hands.Cluster, args: argparse.Namespace) -> int:
         )
     listed = _stale_rows(reading) if args.stale else list(decided.rows)
     others = [row for row in listed if not row.replica.fixable]
-    for line in _announcement(chosen, others, cluster.settings, args.output):
-        command.say(line)
-    if args.dry_run or not chosen:
-        return 0
-    uids = tuple(each.uid for each in chosen)
-    await _request(cluster, uids, force=args.force)
-    if args.no_wait:
-        return 0
-    # Whoever reads JSON wants nothing else on standard output.
-    file = sys.stderr if args.output == "json" else sys.stdout
-    say = functools.partial(command.say, file=file)
-    return await _wait(cluster, uids, time.monotonic() + args.timeout, say)
+    rows = [outcome.Row(each, Reason.REQUESTED, each.stale or "to be replaced") for each in chosen]
+    for row in [*rows, *others]:
+        print(_json(_answer(row, cluster.settings.model)))
+    if chosen and not args.dry_run:
+        await _request(cluster, tuple(each.uid for each in chosen), force=args.force)
+    return 0
 
 
 def _is_meant(replica: facts.Replica, args: argparse.Namespace) -> bool:
     if args.pod:
         return replica.name in args.pod
     return bool(replica.stale) if args.stale else replica.faulty
-
-
-def _announcement(
-    chosen: list[facts.Replica], others: list[outcome.Row], settings: Settings, output: str
-) -> list[str]:
-    """Say which pods will be replaced, and which should be and are not ours to evict."""
-    rows = [outcome.Row(each, Reason.REQUESTED, each.stale or "to be replaced") for each in chosen]
-    rows += others
-    if output == "json":
-        return [_json(_answer(row, settings.model)) for row in rows]
-    return [_text_row(row) for row in rows]
 
 
 async def _request(cluster: hands.Cluster, uids: tuple[str, ...], *, force: bool) -> None:
@@ -281,32 +228,3 @@ async def _request(cluster: hands.Cluster, uids: tuple[str, ...], *, force: bool
         except hands.Conflict:
             continue
         return
-
-
-async def _wait(
-    cluster: hands.Cluster, uids: tuple[str, ...], deadline: float, say: Callable[[str], None]
-) -> int:
-    """Print what happens to the pods until they are gone and their workloads are whole."""
-    said: dict[str, str] = {}
-    while True:
-        decided, reading = await _look(cluster)
-        left = [each for each in reading.snapshot.replicas if each.uid in uids]
-        troubles = [each for each in decided.summary.troubles if not each.passing]
-        held = {each.workload: each for each in troubles}
-        waits = {row.replica.uid: row for row in decided.rows}
-        for each in left:
-            row = waits.get(each.uid)
-            text = "terminating" if each.terminating else (row.message if row else "waiting")
-            if said.get(each.name) != text:
-                say(f"{each.name}: {text}")
-                said[each.name] = text
-        open_ones = [each for each in left if each.workload not in held]
-        if not open_ones and not set(decided.memory.rounds) - set(held):
-            for trouble in held.values():
-                say(f"{trouble.workload}: {trouble.reason}: {trouble.message}")
-            say(f"{len(uids) - len(left)} of {len(uids)} pods replaced")
-            return FAILED if left or held else 0
-        if time.monotonic() > deadline:
-            say(f"time is up, {len(open_ones)} pods left")
-            return FAILED
-        await asyncio.sleep(POLL)
