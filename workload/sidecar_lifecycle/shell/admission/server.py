@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import gc
 import pathlib
 import signal
 import ssl
@@ -26,8 +25,6 @@ log = structlog.get_logger(__name__)
 
 KINDS: dict[str, namespaces.Kind] = {kind: kind for kind in namespaces.KINDS}
 
-COLLECT_SECONDS = 0.5
-"""Between two collections of garbage, each of a millisecond or two."""
 LARGE = 64 * 1024
 """In bytes; Kubeflow's pods have 5 to 30 KiB. The number of connections bounds smaller bodies."""
 MOST_BYTES = 4 * 1024 * 1024
@@ -202,9 +199,7 @@ class Server:
             await stack.enter_async_context(reached)
             probes = health.serve(self._options.health, self._readiness, self._metrics.registry)
             await stack.enter_async_context(probes)
-            # What is there for good need not be looked at by each collection.
-            gc.freeze()
-            for work in (self._follow_files(), self._follow_level(), self._collect_garbage()):
+            for work in (self._follow_files(), self._follow_level()):
                 stack.callback(asyncio.create_task(work).cancel)
             self._ready = True
             log.info(
@@ -256,12 +251,6 @@ class Server:
 
     def _readiness(self) -> dict[str, bool]:
         return {"serving": self._ready}
-
-    async def _collect_garbage(self) -> None:
-        # A connection and what was raised about it refer to each other, and keep what arrived.
-        while True:
-            await asyncio.sleep(COLLECT_SECONDS)
-            gc.collect()
 
     async def _follow_level(self) -> None:
         if self._options.log_level_file is not None:
