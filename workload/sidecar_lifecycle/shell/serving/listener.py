@@ -114,12 +114,17 @@ async def _accept(
     tls: ssl.SSLContext | None,
 ) -> None:
     loop = asyncio.get_running_loop()
+    connecting: set[asyncio.Task[None]] = set()
     times = {
         "ssl_handshake_timeout": HANDSHAKE_SECONDS if tls else None,
         "ssl_shutdown_timeout": SHUTDOWN_SECONDS if tls else None,
     }
 
     async def connect(opened: Connection) -> None:
+        task = asyncio.current_task()
+        if opened.socket.fileno() < 0 or task is None:
+            return
+        opened.close = task.cancel
         # Without TLS, or without it in time, the socket is closed.
         with contextlib.suppress(OSError):
             transport, _ = await loop.connect_accepted_socket(
@@ -135,8 +140,9 @@ async def _accept(
             await asyncio.sleep(ACCEPT_AGAIN_SECONDS)
             continue
         opened = Connection(accepted, accepted.close)
-        opened.close = loop.create_task(connect(opened)).cancel
         connections.add(peer, opened)
+        connecting.add(task := loop.create_task(connect(opened)))
+        task.add_done_callback(connecting.discard)
 
 
 @contextlib.asynccontextmanager
