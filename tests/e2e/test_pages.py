@@ -182,7 +182,7 @@ def test_page_about_mirrors_points_images_there(place, blocks):
 def test_page_about_roles_grants_what_is_enough(node, blocks, tmp_path):
     """docs/how-to/without-trust.md."""
     model = "untrusted-page"
-    place = pages_world.Place(node, model, kubeflow=model, **{"alice bob ": ""})
+    place = pages_world.Place(node, model, kubeflow=model, **{" alice bob": ""})
     place.juju.add_model()
     deployed, granted, bound, held = blocks
     try:

@@ -25,8 +25,10 @@ _PRINCIPAL = re.compile(r"(?:.*/)?ns/([^/]+)/sa/([^/]+)")
 )
 def profiles(facts: Facts) -> Iterable[Finding]:
     """Look at the policies of profile namespaces."""
+    if not facts.profiles:
+        return
     served = facts.gateway
-    if not facts.profiles or served is None or not served.account:
+    if served is None or not served.account:
         return
     policies = facts.objects(cluster.AUTHORIZATION_POLICY)
     yield from judge(

@@ -6,7 +6,6 @@ import json
 import pytest
 from ops import testing
 
-from istio_integrator.ingress import gateways
 from istio_integrator.kube import cluster, errors, snapshot
 from tests.unit.charm import fake_cluster, ingress_world
 from tests.unit.charm.security import members
@@ -51,16 +50,6 @@ def test_idle_hook_lists_no_kind_twice_for_security(world, options, most):
     more = idle(world, **options) - idle(world, authorization="off", mtls="mesh")
     assert not [asked for asked, count in more.items() if count > 1]
     assert more.total() <= most, more
-
-
-def test_gateway_is_looked_for_once(world, monkeypatch):
-    looks = []
-    look = gateways.resolve
-    monkeypatch.setattr(
-        gateways, "resolve", lambda *given, **more: looks.append(1) or look(*given, **more)
-    )
-    idle(world, **OF_BOTH)
-    assert len(looks) == 2, "one for each of two hooks"
 
 
 def test_kind_is_listed_once_in_each_place(fake):
