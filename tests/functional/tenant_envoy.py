@@ -220,6 +220,7 @@ class Served(tenant_world.World):
         """Hold the gateway to its ports, as the charm holds a gateway workload of its own."""
         context = own_gateway.Context(
             name="ports",
+            account="ports",
             model=self.edge,
             pod_labels=istiod_world.LABELS,
             inject_labels={},

@@ -147,6 +147,7 @@ def workload():
     """A gateway workload of our own, and a pod of it."""
     context = own_gateway.Context(
         name="own",
+        account="own",
         model="kubeflow",
         pod_labels={"istio": "own"},
         inject_labels={"sidecar.istio.io/inject": "true"},

@@ -101,10 +101,10 @@ class Target:
         return (".",) if self.namespace == model else (".", self.namespace)
 
     def has_guard(self, guard: cluster.Object) -> bool:
-        """Tell whether an EnvoyFilter applies to the pods of this gateway workload."""
+        """Tell whether an EnvoyFilter applies to every pod of this gateway workload."""
         selector = cluster.at(guard, "spec", "workloadSelector", "labels")
-        place = cluster.at(guard, "metadata").get("namespace")
-        return (place, selector) == (self.namespace, dict(self.selector))
+        is_here = cluster.at(guard, "metadata").get("namespace") == self.namespace
+        return is_here and bool(selector) and selector.items() <= self.selector.items()
 
 
 def redirects(opened: cluster.Object) -> bool:

@@ -7,7 +7,15 @@ import pytest
 from ops import testing
 
 from istio_integrator.ingress import exposure
-from tests.unit.charm.ingress_world import HOST, OWN, auth, install_gateway, pod_of, route
+from tests.unit.charm.ingress_world import (
+    HOST,
+    LABELS,
+    OWN,
+    auth,
+    install_gateway,
+    pod_of,
+    route,
+)
 
 
 @pytest.fixture
@@ -103,6 +111,29 @@ def test_other_gateway_is_guarded_before_the_routes_move_there(world):
     assert world.guard() is None
     name = "istio-integrator.kubeflow.istio-integrator"
     assert world.fake.find("EnvoyFilter", name, "kubeflow")
+
+
+def test_guard_with_fewer_labels_of_an_older_revision_is_changed_in_place(waiting):
+    """It has been before every connection of these pods, so nothing has to wait for it."""
+    waiting.related = [route(), auth()]
+    waiting.run()
+    old = {"istio": "ingressgateway"}
+    waiting.guard()["metadata"]["creationTimestamp"] = "2020-01-01T00:00:00Z"
+    waiting.guard()["spec"]["workloadSelector"]["labels"] = old
+    waiting.run()
+    waiting.guard()["spec"]["workloadSelector"]["labels"] = old
+    waiting.gateway()["spec"]["selector"] = old
+    waiting.fake.writes.clear()
+    assert isinstance(waiting.status(), testing.ActiveStatus)
+    assert order_of(waiting) == [
+        "delete routes",
+        "delete gateway",
+        "patch guard",
+        "patch gateway",
+        "patch routes",
+    ]
+    assert waiting.guard()["spec"]["workloadSelector"]["labels"] == LABELS
+    assert waiting.gateway()["spec"]["selector"] == LABELS
 
 
 def test_name_without_hosts_is_blocked_and_nothing_is_served(world):
