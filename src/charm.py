@@ -16,6 +16,7 @@ import tenacity
 from integrator_contract import charm_facts
 from istio_integrator import actions, diagnosis, facts_file, order, parts, statuses
 from istio_integrator.config import config
+from istio_integrator.ingress import certificate
 from istio_integrator.kube import cluster, errors, fences, manifests, snapshot
 from istio_integrator.lifecycle import workload
 from istio_integrator.membership import model_namespace
@@ -46,6 +47,8 @@ class IstioIntegrator(ops.CharmBase):
         self.tracing = ops_tracing.Tracing(
             self, tracing_relation_name="tracing", ca_relation_name="receive-ca-cert"
         )
+        # Its handlers run before ours, which read what it found.
+        self._certificates = certificate.requirer(self)
         self._statuses: list[ops.StatusBase] = []
         self._problems: list[charm_facts.Problem] = []
         container = self.on[workload.CONTAINER]
@@ -257,6 +260,7 @@ class IstioIntegrator(ops.CharmBase):
             controller=parts.Controller.read(os.environ.get("JUJU_API_ADDRESSES", "")),
             cluster_domain=parts.cluster_domain(_RESOLVER.read_text()),
             exposes=self._exposes,
+            certificates=self._certificates,
         )
 
 

@@ -31,7 +31,7 @@ SEEN = f"{PREFIX}seen"
 RELATION = f"{PREFIX}relation"
 """On a VirtualService: the relations that its routes come from."""
 CERTIFICATE_IN = f"{PREFIX}certificate-in"
-"""On the Secret of the gateway's key: the namespace that its certificate is in."""
+"""On the record beside the gateway's certificate: the namespace that the certificate is in."""
 
 # What is found on objects of others.
 APPLIED = f"{PREFIX}applied"

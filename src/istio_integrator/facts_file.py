@@ -6,11 +6,11 @@ import logging
 from collections.abc import Iterable
 
 import ops
+from cryptography import exceptions, x509
 
 from integrator_contract import charm_facts
 from istio_integrator import order
 from istio_integrator.lifecycle import command_line
-from istio_integrator.relations import certificates
 
 logger = logging.getLogger(__name__)
 
@@ -59,9 +59,14 @@ def collected(
 
 
 def _life(owner: charm_facts.Owner, pem: str) -> Iterable[charm_facts.Certificate]:
-    if pem and (life := certificates.life(pem)):
-        since, until = (moment.timestamp() for moment in life)
-        yield charm_facts.Certificate(owner=owner, not_before=since, not_after=until)
+    try:
+        loaded = x509.load_pem_x509_certificate(pem.encode())
+    except (ValueError, exceptions.UnsupportedAlgorithm):
+        return
+    since, until = loaded.not_valid_before_utc, loaded.not_valid_after_utc
+    yield charm_facts.Certificate(
+        owner=owner, not_before=since.timestamp(), not_after=until.timestamp()
+    )
 
 
 def write(container: ops.Container, facts: charm_facts.CharmFacts) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import ipaddress
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import ops
 
@@ -13,6 +13,9 @@ from integrator_contract import names, namespaces, pods
 from istio_integrator.config import config
 from istio_integrator.kube import cluster, manifests
 from istio_integrator.mesh import installation
+
+if TYPE_CHECKING:
+    from charmlibs.interfaces import tls_certificates
 
 
 class Part(Protocol):
@@ -104,6 +107,8 @@ class Context:
     """What takes the model's pods into the mesh, once this event is dealt with."""
     exposes: bool = False
     """Whether an application wants the model to be reached from outside."""
+    certificates: tls_certificates.TLSCertificatesRequiresV4 | None = None
+    """The library of the relation `certificates`; None while nothing is related."""
 
     @property
     def served(self) -> namespaces.Served:

@@ -100,7 +100,6 @@ def test_gateway_routes_certificate_and_annotations_come_and_go(
     key = certificate.KeyContext(
         name=own.secrets[certificate.KEY_FOLDER],
         annotations={names.CERTIFICATE_IN: gateway_namespace},
-        data={"tls.key": ""},
     )
     shown = certificate.SecretContext(
         name=own.secrets[certificate.SECRET_FOLDER],

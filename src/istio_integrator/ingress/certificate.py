@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import datetime
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import ops
 
 from integrator_contract import names
-from istio_integrator import parts
+from istio_integrator import parts, texts
+from istio_integrator.config import config
 from istio_integrator.ingress import gateway
-from istio_integrator.kube import cluster
-from istio_integrator.relations import certificates, endpoints
+from istio_integrator.kube import cluster, errors
+from istio_integrator.relations import endpoints
+
+if TYPE_CHECKING:
+    from charmlibs.interfaces import tls_certificates
 
 KEY_FOLDER = "gateway-key"
 SECRET_FOLDER = "gateway-tls"  # noqa: S105
+_RENEW_AT = 2 / 3
+"""The part of a certificate's life after which Juju asks for another one."""
+_LONGEST_COMMON_NAME = 64
+_LONGEST_REASON = 300
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -25,7 +33,6 @@ class KeyContext:
 
     name: str
     annotations: dict[str, str]
-    data: dict[str, str]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,8 +44,43 @@ class SecretContext:
     data: dict[str, str]
 
 
+def requirer(charm: ops.CharmBase) -> tls_certificates.TLSCertificatesRequiresV4 | None:
+    """Observe the relation `certificates` by its library.
+
+    Returns:
+        The library's object; None while nothing is related, or while the options are invalid.
+    """
+    if not charm.model.relations[endpoints.CERTIFICATES]:
+        return None
+    try:
+        hosts = config.Config.load(charm.config).hosts
+    except errors.ConfigError:
+        return None
+    # Most models have no such relation, and the import takes as long as a request.
+    from charmlibs.interfaces import tls_certificates  # noqa: PLC0415
+
+    return tls_certificates.TLSCertificatesRequiresV4(
+        charm,
+        endpoints.CERTIFICATES,
+        certificate_requests=[_request(hosts)] if hosts else [],
+        mode=tls_certificates.Mode.APP,
+        refresh_events=[charm.on.config_changed, charm.on.update_status, charm.on.upgrade_charm],
+        renewal_relative_time=_RENEW_AT,
+        key_algorithm=tls_certificates.KeyAlgorithm.ECDSA,
+    )
+
+
+def _request(hosts: tuple[str, ...]) -> tls_certificates.CertificateRequestAttributes:
+    from charmlibs.interfaces import tls_certificates  # noqa: PLC0415
+
+    names = [host for host in hosts if len(host) <= _LONGEST_COMMON_NAME]
+    return tls_certificates.CertificateRequestAttributes(
+        common_name=names[0] if names else None, sans_dns=hosts
+    )
+
+
 class GatewayCertificate:
-    """Keeps a key, asks for certificates in time, and hands them to the gateway."""
+    """Hands the certificate to the gateway."""
 
     def __init__(self, scope: parts.Context, related: endpoints.Relations) -> None:
         self._scope = scope
@@ -70,20 +112,19 @@ class GatewayCertificate:
             self._statuses.append(ops.BlockedStatus(f"certificates needs hosts; run: {run}"))
             return ""
         found = self._scope.cluster.get(cluster.SECRET, self._name, target.namespace)
-        data = self._asked(target, cluster.at(found, "data"))
+        data = self._issued(target, cluster.at(found, "data"))
         if data is not None:
             context = SecretContext(name=self._name, namespace=target.namespace, data=data)
             self._scope.manifests.apply(SECRET_FOLDER, context)
         return self._name if data is not None or found is not None else ""
 
     def prune(self) -> None:
-        """Forget key and certificate when no authority is related any more."""
+        """Remove the certificate when no authority is related any more."""
         if self._scope.config.tls_secret or not self._is_related:
             self.remove()
 
     def remove(self) -> None:
-        """Take away key and certificate."""
-        # The key's Secret says where the certificate is.
+        """Remove the certificate, and then the record of its namespace."""
         self._scope.manifests.remove(SECRET_FOLDER)
         self._scope.manifests.remove(KEY_FOLDER)
 
@@ -106,46 +147,30 @@ class GatewayCertificate:
         # Envoy goes on with what it has of one that is being replaced.
         return name if name == shown else ""
 
-    def _asked(self, target: gateway.Target, shown: dict[str, str]) -> dict[str, str] | None:
-        """Ask for a certificate; its Secret's data as soon as it has come."""
+    def _issued(self, target: gateway.Target, shown: dict[str, str]) -> dict[str, str] | None:
+        """Return the data of the certificate's Secret; None until it has been issued."""
         self._leave(target.namespace)
-        key = self._key(target.namespace)
-        names = target.hosts
-        bag = self._related.own(endpoints.CERTIFICATES)
-        request = certificates.own_request(bag)
-        current = self.shown = _decoded(shown, "tls.crt")
-        now = datetime.datetime.now(datetime.UTC)
-        if not certificates.is_request_for(request, key, names):
-            request = certificates.new_request(key, names)
-        self._related.write(endpoints.CERTIFICATES, certificates.written(request))
-        received = self._related.bags(endpoints.CERTIFICATES)[0]
-        answer = certificates.answer(received.content, request)
-        if isinstance(answer, str):
-            text = f": {answer}" if answer else ""
-            if not current or answer:
-                self._statuses.append(ops.WaitingStatus(f"waiting for a certificate{text}"))
+        self.shown = _decoded(shown, "tls.crt")
+        requirer = self._scope.certificates
+        if requirer is None or not requirer.certificate_requests:
             return None
-        if not certificates.fits(answer.certificate, key):
-            self._statuses.append(ops.BlockedStatus("the certificate does not match the request"))
+        found, key = requirer.get_assigned_certificate(requirer.certificate_requests[0])
+        if found is None:
+            reasons = [each.error.message for each in requirer.get_request_errors()]
+            if reasons:
+                reason = texts.plain(reasons[-1], _LONGEST_REASON)
+                self._statuses.append(ops.BlockedStatus(f"certificates: refused: {reason}"))
+            elif not self.shown:
+                self._statuses.append(ops.WaitingStatus("waiting for a certificate"))
             return None
-        if certificates.is_due(answer.certificate, now):
-            # The old one serves until the answer to this one has come.
-            request = certificates.new_request(key, names)
-            self._related.write(endpoints.CERTIFICATES, certificates.written(request))
-        self.shown = answer.certificate
-        return {"tls.crt": _encoded(answer.bundle), "tls.key": _encoded(key)}
-
-    def _key(self, place: str) -> str:
-        """Read or make the key of certificates that are put into a namespace."""
-        found = cluster.at(self._kept_key(), "data")
-        key = _decoded(found, "tls.key") or certificates.new_key()
+        self.shown = str(found.certificate)
+        above = [str(one) for one in found.chain if one != found.certificate]
+        bundle = "".join(f"{one.strip()}\n" for one in (self.shown, *above))
         context = KeyContext(
-            name=self._key_name,
-            annotations={names.CERTIFICATE_IN: place},
-            data={"tls.key": _encoded(key)},
+            name=self._key_name, annotations={names.CERTIFICATE_IN: target.namespace}
         )
         self._scope.manifests.apply(KEY_FOLDER, context)
-        return key
+        return {"tls.crt": _encoded(bundle), "tls.key": _encoded(f"{key}\n")}
 
     @property
     def _key_name(self) -> str:

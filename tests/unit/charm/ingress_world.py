@@ -161,6 +161,7 @@ class World:
         fake.add({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
         self.ctx = testing.Context(charm.IstioIntegrator)
         self.related = [*related]
+        self.secrets = set()
         self.config = config
         is_there = fake.find("Service", "istio-ingressgateway", "istio-ingress")
         self.base = NAMED if is_there else {}
@@ -185,6 +186,7 @@ class World:
             planned_units=units,
             containers={container},
             relations=set(self.related),
+            secrets=self.secrets,
             config={
                 key.replace("_", "-"): value for key, value in {**self.base, **self.config}.items()
             },
@@ -192,6 +194,7 @@ class World:
         )
         out = self.ctx.run(event(self.ctx) if event else self.ctx.on.config_changed(), state)
         self.related = [out.get_relation(relation.id) for relation in self.related]
+        self.secrets = out.secrets
         return out
 
     def status(self):
@@ -276,6 +279,18 @@ def sign(world):
     state = testing.State(leader=True, relations={relation})
     out = ctx.run(ctx.on.relation_changed(relation), state).get_relation(relation.id)
     world.related[-1] = dataclasses.replace(ours, remote_app_data=out.local_app_data)
+
+
+def request(world):
+    """The request that the authority, the last that is related, has to answer."""
+    (asked,) = json.loads(world.related[-1].local_app_data["certificate_signing_requests"])
+    return asked["certificate_signing_request"]
+
+
+def renew(world):
+    """Have Juju say that it is time for another certificate."""
+    (kept,) = (each for each in world.secrets if "-certificate-" in each.label)
+    world.run(lambda ctx: ctx.on.secret_expired(kept, revision=kept._tracked_revision))
 
 
 def secrets(world):

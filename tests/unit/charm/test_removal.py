@@ -14,6 +14,7 @@ from tests.unit.charm.ingress_world import (
     authority,
     route,
     secret,
+    sign,
 )
 
 INJECTION = "istio-injection"
@@ -102,6 +103,9 @@ def test_only_a_certificate_of_ours_goes_when_the_gateway_moves(fake, labels, st
     related = route(), auth(), authority()
     world = World(fake, *related, hosts="kf.example.com")
     world.run()
+    sign(world)
+    world.run()
+    fake.delete("Secret", SECRET, "istio-ingress")
     found = secret(fake, SECRET, "istio-ingress", **labels)
     (guard,) = world.all("EnvoyFilter")
     found["metadata"]["ownerReferences"] = guard["metadata"]["ownerReferences"]

@@ -9,11 +9,12 @@ import yaml
 from charmlibs.interfaces import tls_certificates
 from ops import testing
 
-from istio_integrator.relations import certificates as relations_certificates
 from tests.unit.charm.ingress_world import (
     OWN,
     auth,
     authority,
+    renew,
+    request,
     route,
     secret,
     secrets,
@@ -57,12 +58,12 @@ def test_certificate_is_asked_for_and_handed_to_the_gateway(world):
     world.related = [route(), auth(), authority()]
     status = world.status()
     assert "waiting for a certificate" in status.message
-    request = relations_certificates.own_request(world.related[2].local_app_data)
-    assert "BEGIN CERTIFICATE REQUEST" in request
+    asked = request(world)
+    assert "BEGIN CERTIFICATE REQUEST" in asked
     # Plain HTTP is served in the meantime.
     assert len(world.gateway()["spec"]["servers"]) == 1
     world.run()
-    assert relations_certificates.own_request(world.related[2].local_app_data) == request
+    assert request(world) == asked
 
 
 @pytest.fixture
@@ -89,15 +90,12 @@ def test_certificate_of_the_library_reaches_the_gateway(certified):
     assert certified.fake.writes == []
 
 
-def test_certificate_is_renewed_while_the_old_one_serves(certified, monkeypatch):
+def test_certificate_is_renewed_while_the_old_one_serves(certified):
     certified.run()
     before = shown(certified)["tls.crt"]
-    request = relations_certificates.own_request(certified.related[-1].local_app_data)
-    with monkeypatch.context() as patch:
-        patch.setattr(relations_certificates, "RENEW_AT", -1)
-        certified.run()
-    renewal = relations_certificates.own_request(certified.related[-1].local_app_data)
-    assert renewal != request
+    asked = request(certified)
+    renew(certified)
+    assert request(certified) != asked
     certified.run()
     assert shown(certified)["tls.crt"] == before
     assert len(certified.gateway()["spec"]["servers"]) == 2
@@ -106,13 +104,31 @@ def test_certificate_is_renewed_while_the_old_one_serves(certified, monkeypatch)
     assert shown(certified)["tls.crt"] != before
 
 
+def test_host_that_is_too_long_for_a_common_name_is_requested(world):
+    host = f"{'a' * 60}.example.com"
+    world.config = {"hosts": host}
+    world.related = [route(), auth(), authority()]
+    world.run()
+    asked = request(world)
+    assert tls_certificates.CertificateSigningRequest.from_string(asked).sans_dns == {host}
+    world.run()
+    assert request(world) == asked
+
+
+def test_invalid_option_withdraws_no_request(certified):
+    certified.run()
+    asked = request(certified)
+    certified.config["routing"] = "x"
+    assert isinstance(certified.status(), testing.BlockedStatus)
+    assert request(certified) == asked
+
+
 def test_other_hosts_need_another_certificate(certified):
     certified.run()
-    request = relations_certificates.own_request(certified.related[-1].local_app_data)
+    asked = request(certified)
     certified.config["hosts"] = "ai.example.com"
     certified.run()
-    other = relations_certificates.own_request(certified.related[-1].local_app_data)
-    assert other != request
+    assert request(certified) != asked
 
 
 def test_certificate_needs_hosts(world):
@@ -121,7 +137,7 @@ def test_certificate_needs_hosts(world):
     status = world.status()
     assert isinstance(status, testing.BlockedStatus)
     assert "certificates needs hosts" in status.message
-    assert not relations_certificates.own_request(world.related[2].local_app_data)
+    assert len(world.gateway()["spec"]["servers"]) == 1
 
 
 def test_broken_authority_takes_https_away(certified):
@@ -187,19 +203,17 @@ def test_whatever_the_operators_secret_holds_is_the_gateways_to_judge(world, tex
         ({"certificates": "no JSON"}, "waiting for a certificate"),
         ({"certificates": "[1]"}, "waiting for a certificate"),
         (
-            lambda csr: {"request_errors": [{"csr": csr, "error": {"message": "not here"}}]},
-            "not here",
-        ),
-        (
             lambda csr: {
-                "certificates": [{"certificate_signing_request": csr, "certificate": "x"}]
+                "request_errors": [
+                    {"csr": csr, "error": {"code": 102, "name": "x", "message": "not here"}}
+                ]
             },
-            "does not match the request",
+            "not here",
         ),
     ],
 )
 def test_authority_that_gives_no_good_certificate_is_waited_for(certified, bag, words):
-    csr = relations_certificates.own_request(certified.related[-1].local_app_data)
+    csr = request(certified)
     if callable(bag):
         bag = {key: json.dumps(value) for key, value in bag(csr).items()}
     certified.related[-1] = dataclasses.replace(certified.related[-1], remote_app_data=bag)

@@ -5,9 +5,18 @@ import json
 import pytest
 from ops import testing
 
-from istio_integrator.relations import certificates
 from tests.unit.charm import charm_world, ingress_world
-from tests.unit.charm.ingress_world import LABELS, OWN, World, auth, authority, route, shown, sign
+from tests.unit.charm.ingress_world import (
+    LABELS,
+    OWN,
+    World,
+    auth,
+    authority,
+    renew,
+    route,
+    shown,
+    sign,
+)
 
 HOST = "kf.example.com"
 TENANT = "team-a"
@@ -125,9 +134,8 @@ def test_tenant_does_not_freeze_the_ingress(all_served, monkeypatch, attack, pla
 
     # New routes come, certificates are renewed, and what is up is called so.
     world.related.insert(0, route("katib-ui"))
-    with monkeypatch.context() as patch:
-        patch.setattr(certificates, "RENEW_AT", -1)
-        world.run()
+    renew(world)
+    world.run()
     sign(world)
     status = world.status()
     assert len(world.routes()) == 2

@@ -258,9 +258,7 @@ def shipped(fake) -> manifests.Manifests:
 
 def test_secrets_are_found_and_removed_by_name_and_never_listed(fake, shipped):
     fake.forbidden.add(("list", "secrets"))
-    context = certificate.KeyContext(
-        name=shipped.secrets[certificate.KEY_FOLDER], annotations={}, data={}
-    )
+    context = certificate.KeyContext(name=shipped.secrets[certificate.KEY_FOLDER], annotations={})
     shipped.apply(certificate.KEY_FOLDER, context)
     assert [cluster.reference(obj) for obj in shipped.owned()] == [
         "Secret kubeflow/istio-integrator-gateway-key"

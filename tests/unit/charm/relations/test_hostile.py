@@ -12,7 +12,6 @@ from istio_integrator import statuses
 from istio_integrator.config import config
 from istio_integrator.kube import documents, errors
 from istio_integrator.relations import (
-    certificates,
     forward_auth,
     kubeflow,
     observability,
@@ -107,14 +106,12 @@ def authority(**data):
 @pytest.mark.parametrize(
     "data",
     [
-        {"certificates": DEEP},
         {"certificates": "5"},
         {"certificates": [5, None, "x", {}, {"chain": 5}]},
         {"certificates": "x" * (2 << 20)},
-        {"request_errors": DEEP},
         {"request_errors": [{"csr": 5, "error": "no"}]},
     ],
-    ids=["brackets", "number", "entries", "much", "error brackets", "error"],
+    ids=["number", "entries", "much", "error"],
 )
 def test_hostile_authority_costs_https_alone(world, data):
     world.config = {"hosts": "kf.example.com"}
@@ -122,34 +119,6 @@ def test_hostile_authority_costs_https_alone(world, data):
     assert world.status().message.isprintable()
     assert len(world.routes()) == 1
     assert len(world.gateway()["spec"]["servers"]) == 1
-
-
-@pytest.mark.parametrize(
-    ("entry", "error", "problem"),
-    [
-        ({"chain": 5}, None, "chain"),
-        ({"certificate": 5}, None, "certificate"),
-        ({"chain": ["x" * 70000]}, None, "chain"),
-        (None, "no", "refused"),
-        (None, {"message": "no\x1b[2J", "code": 5}, "no\\x1b[2J"),
-        (None, {"message": "x" * 70000}, "xxx"),
-    ],
-)
-def test_answer_to_our_request_that_is_none_says_why(world, entry, error, problem):
-    world.config = {"hosts": "kf.example.com"}
-    world.related = [route(), auth(), authority()]
-    world.run()
-    request = certificates.own_request(world.related[-1].local_app_data)
-    data = {}
-    if entry:
-        sent = {"certificate_signing_request": request, "certificate": "x", **entry}
-        data["certificates"] = [sent]
-    if error:
-        data["request_errors"] = [{"csr": request, "error": error}]
-    found = certificates.answer(authority(**data).remote_app_data, request)
-    assert isinstance(found, str)
-    assert problem in found
-    assert len(found) < 500
 
 
 @pytest.mark.parametrize(
@@ -241,9 +210,6 @@ def test_any_bag_is_read_or_refused(text, versions):
         assert not (message and problem)
         assert problem.isprintable()
         assert len(problem) < 500
-    answer = certificates.answer({"certificates": text, "request_errors": versions}, "a")
-    assert isinstance(answer, certificates.Signed) or len(answer) < 500
-    assert certificates.own_request({certificates.REQUESTS: text}) is not None
     observability.push_url({"endpoint": text})
 
 
