@@ -23,32 +23,13 @@ class Observability:
     """Tells the observability stack what there is to see here."""
 
     def __init__(
-        self,
-        scope: parts.Context,
-        related: endpoints.Relations,
-        container: ops.Container,
-        topology: observability.Topology,
+        self, charm: ops.CharmBase, scope: parts.Context, related: endpoints.Relations
     ) -> None:
+        self._charm = charm
         self._scope = scope
         self._related = related
-        self._container = container
-        self._topology = topology
+        self._container = charm.unit.get_container(workload.CONTAINER)
         self._lost: list[str] = []
-
-    @classmethod
-    def of(
-        cls, charm: ops.CharmBase, scope: parts.Context, related: endpoints.Relations
-    ) -> Observability:
-        """Take from a charm what it says about itself."""
-        topology = observability.Topology(
-            model=scope.model,
-            model_uuid=charm.model.uuid,
-            application=scope.application,
-            unit=scope.unit,
-            charm=charm.meta.name,
-        )
-        container = charm.unit.get_container(workload.CONTAINER)
-        return cls(scope, related, container, topology)
 
     def reconcile(self) -> None:
         """Publish what is there, and send logs where they are wanted."""
@@ -57,7 +38,11 @@ class Observability:
         if not self._scope.leader:
             return
         if self._related.is_related(observability.GRAFANA):
-            bag = {"dashboards": json.dumps(observability.dashboards(self._topology))}
+            bag = {
+                "dashboards": json.dumps(
+                    observability.dashboards(observability.topology(self._charm))
+                )
+            }
             self._related.write(observability.GRAFANA, bag)
         if self._related.is_related(observability.METRICS):
             self._related.write(observability.METRICS, self._scraping())
@@ -69,16 +54,17 @@ class Observability:
             yield ops.BlockedStatus(f"logging: {names} sends no URL that logs can be pushed to")
 
     def _scraping(self) -> dict[str, str]:
+        topology = observability.topology(self._charm)
         return {
-            "scrape_metadata": json.dumps(self._topology.metadata),
+            "scrape_metadata": json.dumps(topology.as_dict()),
             "scrape_jobs": json.dumps(observability.scrape_jobs(self._servers(), layer.PORT)),
-            "alert_rules": json.dumps(observability.alert_rules(self._topology)),
+            "alert_rules": json.dumps(observability.alert_rules(topology)),
         }
 
     def _unit(self, address: str) -> dict[str, str]:
         return {
             "prometheus_scrape_unit_address": address,
-            "prometheus_scrape_unit_name": self._topology.unit,
+            "prometheus_scrape_unit_name": self._scope.unit,
         }
 
     def _servers(self) -> dict[str, str]:
@@ -103,7 +89,9 @@ class Observability:
             for unit, bag in units.items()
             if "endpoint" in bag and not observability.push_url(bag)
         )
-        wanted = observability.log_targets(self._topology, units)
+        wanted = (
+            observability.log_targets(observability.topology(self._charm), units) if units else {}
+        )
         if not self._container.can_connect():
             # Its pebble-ready comes.
             return

@@ -51,7 +51,7 @@ class Parts:
         self.authorization = policies_upkeep.Authorization(context, related, seen, self.ingress)
         self.mutual_tls = mutual_tls.MutualTls(context, seen, self._uninjected)
         self.concerns = diagnosis.Concerns(facts)
-        self.observability = observability.Observability.of(charm, context, related)
+        self.observability = observability.Observability(charm, context, related)
 
     @property
     def reconciled(self) -> tuple[parts.Part, ...]:

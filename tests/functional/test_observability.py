@@ -14,6 +14,7 @@ import sys
 
 import pytest
 import yaml
+from cosl import JujuTopology
 
 from integrator_contract import charm_facts
 from istio_integrator.relations import observability
@@ -27,20 +28,20 @@ CASES = pathlib.Path(__file__).parent / "alert_rules.test.yaml"
 UUID = "00000000-0000-4000-8000-000000000000"
 
 
-def topology(model: str, uuid: str) -> observability.Topology:
-    return observability.Topology(
+def topology(model: str) -> JujuTopology:
+    return JujuTopology(
         model=model,
-        model_uuid=uuid,
+        model_uuid=UUID,
         application="app",
         unit="app/0",
-        charm="istio-integrator",
+        charm_name="istio-integrator",
     )
 
 
 @pytest.fixture
 def rules(tmp_path) -> pathlib.Path:
     file = tmp_path / "rules.yaml"
-    file.write_text(yaml.safe_dump(observability.alert_rules(topology("m", "u"))))
+    file.write_text(yaml.safe_dump(observability.alert_rules(topology("m"))))
     return file
 
 
@@ -82,7 +83,7 @@ def completed(expected: dict, rule: dict, value: object) -> dict:
 
 def test_rules_fire_when_they_should_and_only_then(rules):
     alerts = known(rules)
-    own = ",".join(f'{key}="{text}"' for key, text in topology("m", "u").labels.items())
+    own = ",".join(f'{key}="{text}"' for key, text in topology("m").label_matcher_dict.items())
     document = yaml.safe_load(CASES.read_text().replace("$own", own))
     for case in document["tests"]:
         for look in case["alert_rule_test"]:
@@ -167,10 +168,10 @@ def review(server, pod):
 
 def scraped(model, port, server):
     """Say what is scraped as the charm does; only the ports are those of this machine."""
-    told = topology(model, UUID)
+    told = topology(model)
     jobs = json.dumps(observability.scrape_jobs({"admission-x": "127.0.0.1"}, 8080))
     jobs = jobs.replace("*:8080", f"*:{port}").replace("127.0.0.1:8080", server)
-    application = {"scrape_metadata": json.dumps(told.metadata), "scrape_jobs": jobs}
+    application = {"scrape_metadata": json.dumps(told.as_dict()), "scrape_jobs": jobs}
     unit = {"prometheus_scrape_unit_address": "127.0.0.1", "prometheus_scrape_unit_name": "app/0"}
     return prometheus.jobs(application, [unit])
 
@@ -186,7 +187,7 @@ async def test_every_query_of_the_dashboard_has_an_answer(world, client, kubecon
     create(client, done)
     await world.join()
     settings = admission_world.wanted("hold", model).settings.document()
-    rules = observability.alert_rules(topology(model, UUID))
+    rules = observability.alert_rules(topology(model))
     with (
         loopback_webhook.serving(tmp_path / "admission", settings) as server,
         reconciler(tmp_path, kubeconfig, model) as port,

@@ -1,26 +1,26 @@
 """The wire formats of the Canonical Observability Stack: Prometheus, Grafana and Loki.
 
 They are those of the charm libraries prometheus_k8s.v0.prometheus_scrape,
-grafana_k8s.v0.grafana_dashboard and loki_k8s.v1.loki_push_api, which live on Charmhub only.
+grafana_k8s.v0.grafana_dashboard and loki_k8s.v1.loki_push_api, which live on Charmhub only. Their
+topology, rules and compression are those of cosl, which is imported once one of them is related.
 """
 
 from __future__ import annotations
 
-import base64
-import dataclasses
 import hashlib
 import json
-import lzma
 import pathlib
 import re
 import urllib.parse
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import ops
-import yaml
 
 from istio_integrator.kube import cluster, documents
+
+if TYPE_CHECKING:
+    from cosl import JujuTopology
 
 METRICS = "metrics-endpoint"
 GRAFANA = "grafana-dashboard"
@@ -37,42 +37,11 @@ _OFF = ("-all",)
 """What a log target forwards that nobody wants any more: layers can't take a target out."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Topology:
-    """Where the metrics and logs of a unit come from, in Juju's terms."""
+def topology(charm: ops.CharmBase) -> JujuTopology:
+    """Return where the metrics and logs of a unit come from, in Juju's terms."""
+    from cosl import JujuTopology  # noqa: PLC0415 - it takes long to import
 
-    model: str
-    model_uuid: str
-    application: str
-    unit: str
-    charm: str
-
-    @property
-    def metadata(self) -> dict[str, str]:
-        """The topology as the libraries send it."""
-        return {
-            "model": self.model,
-            "model_uuid": self.model_uuid,
-            "application": self.application,
-            "unit": self.unit,
-            "charm_name": self.charm,
-        }
-
-    @property
-    def labels(self) -> dict[str, str]:
-        """The labels of the application: a unit's would hide the other units from a rule."""
-        return {
-            "juju_model": self.model,
-            "juju_model_uuid": self.model_uuid,
-            "juju_application": self.application,
-            "juju_charm": self.charm,
-        }
-
-    @property
-    def matchers(self) -> str:
-        """The labels that metrics of the application have, as PromQL's matchers."""
-        labels = {key: value for key, value in self.labels.items() if key != "juju_charm"}
-        return ", ".join(f'{key}="{value}"' for key, value in labels.items())
+    return JujuTopology.from_charm(charm)
 
 
 def scrape_jobs(servers: Mapping[str, str], port: int) -> list[dict[str, Any]]:
@@ -102,72 +71,67 @@ def _host(address: str) -> str:
     return f"[{address}]" if ":" in address else address
 
 
-def alert_rules(topology: Topology) -> dict[str, Any]:
+def alert_rules(topology: JujuTopology) -> dict[str, Any]:
     """Read the alert rules, for this application's metrics only.
 
-    Prometheus' charm would add the labels by itself, others that take the rules may not: two
-    applications' series would then be one alert's, and the rule an error.
+    cosl writes the matchers into expressions by a program that is no Python package. Charms that
+    read the rules from Prometheus' charm may not have it either: the rules of two applications
+    would then read each other's series.
     """
-    groups: list[dict[str, Any]] = []
-    for path in sorted(ALERT_RULES.glob("*.rules")):
-        for group in yaml.safe_load(path.read_text())["groups"]:
-            rules = [_rule(rule, topology) for rule in group["rules"]]
-            groups.append({"name": _group_name(topology, group["name"]), "rules": rules})
-    return {"groups": groups}
+    from cosl.rules import AlertRules  # noqa: PLC0415
 
+    matchers = ", ".join(f'{key}="{value}"' for key, value in _matchers(topology).items())
 
-def _rule(rule: dict[str, Any], topology: Topology) -> dict[str, Any]:
     def selected(metric: re.Match[str]) -> str:
-        return f"{metric[1]}{{{topology.matchers}{', ' if metric[2] else '}'}"
+        return f"{metric[1]}{{{matchers}{', ' if metric[2] else '}'}"
 
-    return {
-        **rule,
-        "expr": _SELECTOR.sub(selected, rule["expr"]),
-        "labels": {**rule["labels"], **topology.labels},
-    }
-
-
-def _group_name(topology: Topology, name: str) -> str:
-    # By this form the consumer knows that the topology is already in it.
-    words = (topology.model, topology.model_uuid[:8], topology.application, name, "rules")
-    return re.sub(r"[^a-zA-Z0-9_:]", "_", "_".join(words))
+    rules = AlertRules("promql", topology)
+    rules.add_path(ALERT_RULES)
+    told = rules.as_dict()
+    for group in told["groups"]:
+        for rule in group["rules"]:
+            rule["expr"] = _SELECTOR.sub(selected, rule["expr"])
+    return told
 
 
-def dashboards(topology: Topology) -> dict[str, Any]:
+def _matchers(topology: JujuTopology) -> dict[str, str]:
+    """Return the labels that the application's metrics and logs have."""
+    labels = topology.label_matcher_dict
+    return {key: value for key, value in labels.items() if key != "juju_charm"}
+
+
+def dashboards(topology: JujuTopology) -> dict[str, Any]:
     """Read the dashboards as Grafana's charm takes them."""
-    templates = {f"file:{path.stem}": path for path in sorted(DASHBOARDS.glob("*.json"))}
-    sent = {name: _dashboard(name, path, topology) for name, path in templates.items()}
+    sent = {
+        f"file:{path.stem}": _dashboard(path, topology)
+        for path in sorted(DASHBOARDS.glob("*.json"))
+    }
     digest = hashlib.sha256(json.dumps(sent, sort_keys=True).encode()).hexdigest()
     # The consumer wants something that differs when the dashboards do.
     return {"templates": sent, "uuid": digest[:32]}
 
 
-def _dashboard(name: str, path: pathlib.Path, topology: Topology) -> dict[str, Any]:
+def _dashboard(path: pathlib.Path, topology: JujuTopology) -> dict[str, Any]:
+    from cosl import DashboardPath40UID, LZMABase64  # noqa: PLC0415
+
+    charm = str(topology.charm_name)
     board = json.loads(path.read_text())
     # The consumer has its own, and would keep both.
     del board["templating"]
-    relative = path.relative_to(_HERE.parent).as_posix()
-    # Of this length the consumer takes it for one of its own making.
-    board["uid"] = hashlib.shake_256(f"{topology.charm}-{relative}".encode()).hexdigest(20)
-    board["tags"] = [*board.get("tags", []), f"charm: {topology.charm}"]
+    board["uid"] = DashboardPath40UID.generate(charm, path.relative_to(_HERE.parent).as_posix())
+    board["tags"] = [*board.get("tags", []), f"charm: {charm}"]
+    alternative = hashlib.shake_256(f"{charm}-file:{path.stem}".encode()).hexdigest(8)
     return {
-        "charm": topology.charm,
-        "content": compressed(json.dumps(board)),
-        "juju_topology": {
-            key: topology.metadata[key] for key in ("model", "model_uuid", "application", "unit")
-        },
+        "charm": charm,
+        "content": LZMABase64.compress(json.dumps(board)),
+        "juju_topology": topology.as_dict(excluded_keys=["charm_name"]),
         "inject_dropdowns": True,
-        "dashboard_alt_uid": hashlib.shake_256(f"{topology.charm}-{name}".encode()).hexdigest(8),
+        "dashboard_alt_uid": alternative,
     }
 
 
-def compressed(text: str) -> str:
-    """Compress as the libraries do, for data bags that know text only."""
-    return base64.b64encode(lzma.compress(text.encode(), preset=3)).decode()
-
-
 def log_targets(
-    topology: Topology, units: Mapping[str, Mapping[str, str]]
+    topology: JujuTopology, units: Mapping[str, Mapping[str, str]]
 ) -> dict[str, ops.pebble.LogTargetDict]:
     """Write where Pebble sends the workload's logs.
 
@@ -175,8 +139,8 @@ def log_targets(
         topology: Ours.
         units: The data bags of Loki's units by their names.
     """
-    own = {"juju_unit": topology.unit, "charm": topology.charm, "product": "Juju"}
-    labels = {key: value for key, value in topology.labels.items() if key != "juju_charm"} | own
+    own = {"juju_unit": str(topology.unit), "charm": str(topology.charm_name), "product": "Juju"}
+    labels = _matchers(topology) | own
     targets: dict[str, ops.pebble.LogTargetDict] = {}
     for unit, bag in sorted(units.items()):
         if url := push_url(bag):
