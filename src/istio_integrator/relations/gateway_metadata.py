@@ -1,35 +1,23 @@
-"""The wire format of `gateway_metadata`, by which controllers learn where HTTPRoutes belong.
+"""The interface `gateway_metadata`, by which controllers learn where HTTPRoutes belong.
 
-One JSON document under `metadata` in the application's data bag, with what the library
-charmlibs.interfaces.gateway_metadata reads; the other side says nothing. Whoever reads it makes
-the Gateway the parent of HTTPRoutes, so it is one of gateway.networking.k8s.io.
+They make the Gateway the parent of HTTPRoutes, so it is one of gateway.networking.k8s.io.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import json
+from charmlibs.interfaces.gateway_metadata import GatewayMetadata
 
 from istio_integrator.relations import endpoints
+
+__all__ = ["ENDPOINT", "METADATA", "GatewayMetadata", "publish", "withdraw"]
 
 ENDPOINT = "gateway-metadata"
 METADATA = "metadata"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class GatewayMetadata:
-    """A Gateway and the workload behind it."""
-
-    namespace: str
-    gateway_name: str
-    deployment_name: str
-    service_account: str
-
-
 def publish(related: endpoints.Relations, metadata: GatewayMetadata) -> None:
     """Tell every related application which Gateway there is."""
-    text = json.dumps(dataclasses.asdict(metadata), sort_keys=True)
-    related.write(ENDPOINT, {METADATA: text})
+    related.write(ENDPOINT, {METADATA: metadata.model_dump_json()})
 
 
 def withdraw(related: endpoints.Relations) -> None:
