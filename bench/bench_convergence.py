@@ -124,7 +124,7 @@ async def control(kubeconfig: pathlib.Path, namespace: str, at_once: int) -> Non
         application=convergence_world.APPLICATION,
         unit=f"{convergence_world.APPLICATION}/0",
         joined=True,
-        convergence_max_unavailable=str(at_once),
+        restart_max_unavailable=str(at_once),
     )
     await controller.run(
         kube_client.connect(str(kubeconfig)),

@@ -15,7 +15,7 @@ import yaml
 
 _NEW = "new pods of the namespaces that are served, when they are created; running ones never"
 _MEMBERS = "pods of the model: whether they should have a sidecar"
-_CONVERGED = f"{_MEMBERS}; running ones that lack it are replaced, as `sidecar-convergence` has it"
+_CONVERGED = f"{_MEMBERS}; running ones that lack it are replaced, as `restart-pods` has it"
 _JOBS = "pods that run to completion, also those that run: when their proxy is stopped"
 _GATEWAY = "the pods of the model's own gateway workload"
 _NONE = "none: objects of Istio and Kubernetes change, and no pod"
@@ -39,11 +39,11 @@ _ALSO = {
         "pods that run to completion and have lost their proxy before a container of them has "
         "succeeded: they are deleted, at most three of one owner, if that makes them anew"
     ),
-    "sidecar-convergence": (
+    "restart-pods": (
         "running pods of Deployments, StatefulSets and DaemonSets of the model that lack their "
         "sidecar: they are evicted"
     ),
-    "convergence-max-unavailable": (
+    "restart-max-unavailable": (
         "the same, and those that `restart-uninjected` and `restart-stale` are asked to replace: "
         "how many at once"
     ),
@@ -59,7 +59,7 @@ _ALSO = {
 """What the code does not say by its names."""
 _OBJECTS = (
     *("gateway-service-annotations", "gateway-service-type", "routing", "hosts"),
-    *("https-redirect", "tls-secret", "strict-ingress-auth"),
+    *("https-redirect", "tls-secret", "require-authentication"),
 )
 
 

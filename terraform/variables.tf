@@ -65,7 +65,6 @@ variable "config" {
   validation {
     condition = alltrue([for name in keys(var.config) : contains([
       "authorization",
-      "convergence-max-unavailable",
       "delete-broken-pods",
       "excluded-outbound-ports",
       "excluded-pods",
@@ -90,11 +89,12 @@ variable "config" {
       "pod-annotations",
       "pod-labels",
       "proxy-shutdown",
+      "require-authentication",
+      "restart-max-unavailable",
+      "restart-pods",
       "revision",
       "routing",
       "served-namespaces",
-      "sidecar-convergence",
-      "strict-ingress-auth",
       "tls-secret",
       "wait-for-containers",
     ], name)])

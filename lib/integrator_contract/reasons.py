@@ -268,7 +268,7 @@ class Reason(enum.StrEnum):
     NOT_ASKED = (
         "NotAsked",
         _REPLACEMENT,
-        "`sidecar-convergence` is not `auto`: run `restart-uninjected`.",
+        "`restart-pods` is not `auto`: run `restart-uninjected`.",
     )
 
     # A pod is not replaced yet.

@@ -201,7 +201,7 @@ class Options(Rules, Eligibility):
         metavar="BOOL",
         read=boolean,
     )
-    convergence_max_unavailable: str = _option(
+    restart_max_unavailable: str = _option(
         "2",
         "workloads that may have a pod being replaced at once: a number, or a percentage of all,"
         " rounded up (default: %(default)s)",

@@ -261,7 +261,7 @@ class World:
         ends = f"{juju.APPLICATION}:ingress", f"{application}:ingress"
         await self.on.juju.do("integrate", *ends)
         named = {"gateway_service": ingress_world.SHARED, "hosts": gateway_client.HOST}
-        await self.on.juju.set(juju.APPLICATION, strict_ingress_auth="false", **named)
+        await self.on.juju.set(juju.APPLICATION, require_authentication="false", **named)
         service = await self.api.get("Service", istio.GATEWAY, istio.INGRESS)
         client = gateway_client.Client(service["spec"]["clusterIP"])
         try:
@@ -269,7 +269,7 @@ class World:
         finally:
             client.close()
             await self.on.juju.do("remove_relation", *ends)
-            await self.on.juju.set(juju.APPLICATION, strict_ingress_auth="true")
+            await self.on.juju.set(juju.APPLICATION, require_authentication="true")
             await self.api.delete("Deployment", "servers", MODEL)
 
     # What must be so

@@ -13,7 +13,7 @@ from tests.e2e import kubeflow_kinds, race_ledger
 
 BUILD = pathlib.Path(__file__).parents[2] / "build" / "e2e"
 LIMIT = 2
-"""The default of convergence-max-unavailable."""
+"""The default of restart-max-unavailable."""
 BUSY = "pipelines"
 """The charm that is still at work in a hook when its pod is replaced."""
 BUDGET = "katib-db"

@@ -7,7 +7,7 @@ import re
 
 from tests.e2e.security_objects import USERS
 
-OFF = {"authorization": "off", "mtls": "mesh", "mtls-exceptions": ""}
+OFF = {"authorization": "off", "mtls": "inherit", "mtls-exceptions": ""}
 SETTINGS = {
     "off": {},
     "related": {"authorization": "related"},

@@ -26,7 +26,7 @@ UNIT = f"{juju.APPLICATION}/0"
 LATE = ("late-a", "late-b", "late-c", "late-d")
 """Workloads that come while there is no injector."""
 AT_ONCE = 2
-"""The default of convergence-max-unavailable."""
+"""The default of restart-max-unavailable."""
 ASK = "import urllib.request; urllib.request.urlopen('http://{}', timeout=10).read()"
 
 

@@ -137,7 +137,7 @@ async def test_option_that_is_changed_runs_no_hook_but_config_changed(world):
         {"wait_for_containers": "main"},
         {"pod_annotations": f"{{{life_world.MARK}: one}}"},
         {"excluded_pods": "app=nobody"},
-        {"convergence_max_unavailable": "3"},
+        {"restart_max_unavailable": "3"},
     )
     for change in changes:
         await world.quiet()

@@ -53,7 +53,7 @@ def place(node, charm, tmp_path_factory):
     address = node.testbed.kubectl(*service, "-o", "jsonpath={.spec.clusterIP}").stdout
     found = world.World(node, juju, address)
     integrator = node.charms.integrator
-    options = {**ingress_world.NAMED, "strict-ingress-auth": "false"}
+    options = {**ingress_world.NAMED, "require-authentication": "false"}
     config = {**integrator.config, **options}
     juju.add_model()
     juju.deploy(integrator.path, APP, config=config, resources=integrator.resources, trust=True)
@@ -99,7 +99,7 @@ def switch(place, setting):
             place.kubectl("delete", "service", "-n", MODEL, each["metadata"]["name"])
     place.juju.config(APP, options)
     policies = {"off": 0, "related": 3}.get(options["authorization"], 5)
-    peers = {"mesh": 0}.get(options["mtls"], 1)
+    peers = {"inherit": 0}.get(options["mtls"], 1)
     for kind, least in (("authorizationpolicy", policies), ("peerauthentication", peers)):
         is_so = functools.partial(written, place, kind, least)
         assert waiting.eventually(is_so, 120), place.message()

@@ -46,7 +46,7 @@ async def test_what_missed_its_sidecar_is_replaced_and_nothing_else_is(world):
             return False
         return not memory.decode((await world.remembered())["data"]).rounds
 
-    async with world.converging(convergence_max_unavailable="1") as registry:
+    async with world.converging(restart_max_unavailable="1") as registry:
         await world.until(converged)
         await asyncio.sleep(0.5)
 
@@ -70,7 +70,7 @@ async def test_a_disruption_budget_is_waited_for(world, kubeconfig, capsys):
     await world.budget("web", 2)
     await world.join()
 
-    async with world.converging(convergence_max_unavailable="1") as registry:
+    async with world.converging(restart_max_unavailable="1") as registry:
 
         async def refused():
             return registry.get_sample_value(
@@ -239,8 +239,8 @@ async def test_two_that_both_believe_to_lead_keep_the_limits_together(world):
         return registry.get_sample_value(sample, {"result": "evicted"}) or 0
 
     async with (
-        world.converging(convergence_max_unavailable="1") as first,
-        world.converging(convergence_max_unavailable="1") as second,
+        world.converging(restart_max_unavailable="1") as first,
+        world.converging(restart_max_unavailable="1") as second,
     ):
         most = 0
 

@@ -65,7 +65,7 @@ async def test_a_model_goes_into_ambient_mode_and_comes_back(world):
         return not memory.decode((await world.remembered())["data"]).rounds
 
     await into_ambient(world)
-    async with world.converging(data_plane="ambient", convergence_max_unavailable="1"):
+    async with world.converging(data_plane="ambient", restart_max_unavailable="1"):
         await world.until(none_left)
 
     there = await uids(world)
@@ -77,7 +77,7 @@ async def test_a_model_goes_into_ambient_mode_and_comes_back(world):
         return len(now) == 5 and all(now.values())
 
     await back_to_sidecars(world)
-    async with world.converging(convergence_max_unavailable="1"):
+    async with world.converging(restart_max_unavailable="1"):
         await world.until(all_back)
 
     back = await uids(world)

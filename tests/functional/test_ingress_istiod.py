@@ -168,7 +168,7 @@ def test_visitor_logs_in_is_known_to_the_page_and_logs_out(place):
 def test_connection_from_before_the_guard_is_not_served_past_it(place):
     place.part().remove()
     place.later = datetime.timedelta()
-    place.options = {"hosts": gateway_client.HOST, "strict_ingress_auth": False}
+    place.options = {"hosts": gateway_client.HOST, "require_authentication": False}
     place.auths = []
     place.reconcile()
     place.eventually(200)

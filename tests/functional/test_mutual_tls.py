@@ -79,7 +79,7 @@ def test_strict_goes_on_and_off_and_leaves_what_others_wrote(api, namespace):
         "selector": {"matchLabels": marks("katib")},
         "portLevelMtls": {"8443": {"mode": "PERMISSIVE"}},
     }
-    off = part(api, namespace, mtls="mesh")
+    off = part(api, namespace, mtls="inherit")
     off.reconcile()
     assert policies(api, namespace) == {"theirs": theirs["spec"]}
 
@@ -117,7 +117,7 @@ def test_shipped_roles_suffice_and_the_one_that_is_missing_is_named(
             part(own, namespace).reconcile()
         assert policies(api, namespace) == {}
         # By default nothing of that is needed.
-        part(own, namespace, mtls="mesh").reconcile()
+        part(own, namespace, mtls="inherit").reconcile()
 
 
 def _is_refused(api):

@@ -52,7 +52,7 @@ def test_strict_is_for_certificates_alone_and_an_exception_for_everybody(world):
     assert answers(world, open_to_plain_text=True) == BOTH
     part(api, MODEL, mtls_exceptions="minio:1").reconcile()
     assert answers(world, open_to_plain_text=False) == CERTIFIED
-    part(api, MODEL, mtls="mesh").reconcile()
+    part(api, MODEL, mtls="inherit").reconcile()
     assert policies(api, MODEL) == {}
     assert answers(world, open_to_plain_text=True) == BOTH
 

@@ -126,7 +126,7 @@ async def test_what_missed_its_sidecar_is_replaced(held, connection, kubeconfig)
             now = await world.injected()
             return sum(now.values()) == len(now) == 2
 
-        async with world.converging(connection, convergence_max_unavailable="1"):
+        async with world.converging(connection, restart_max_unavailable="1"):
             await world.until(converged)
         stored = await world.remembered()
     assert stored["metadata"]["name"] == f"{APP}-convergence"

@@ -92,7 +92,7 @@ def test_application_that_comes_later_is_in_the_mesh_and_gets_its_route(
     juju: jubilant.Juju, deployed: str
 ):
     juju.deploy(WEB, trust=True)
-    juju.config(deployed, {"strict-ingress-auth": False})
+    juju.config(deployed, {"require-authentication": False})
     juju.integrate(f"{deployed}:ingress", f"{WEB}:ingress")
     juju.wait(
         lambda status: (
@@ -123,7 +123,7 @@ def test_certificate_of_a_relation_reaches_the_gateway(juju: jubilant.Juju, depl
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("hold-application", False), ("proxy-shutdown", False), ("sidecar-convergence", "manual")],
+    [("hold-application", False), ("proxy-shutdown", False), ("restart-pods", "manual")],
 )
 def test_options_can_be_toggled(
     juju: jubilant.Juju, deployed: str, option: str, value: bool | str

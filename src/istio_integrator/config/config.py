@@ -163,8 +163,8 @@ class Config(pydantic.BaseModel):
     wait_for_containers: ContainerNames = ()
     ignore_containers: ContainerNames = ()
     delete_broken_pods: bool = False
-    sidecar_convergence: Literal["auto", "manual"] = "auto"
-    convergence_max_unavailable: Budget = service.Options.convergence_max_unavailable
+    restart_pods: Literal["auto", "manual"] = "auto"
+    restart_max_unavailable: Budget = service.Options.restart_max_unavailable
     """Workloads that may have a pod being replaced at the same time."""
     pod_labels: LabelRules = ()
     pod_annotations: AnnotationRules = ()
@@ -185,11 +185,11 @@ class Config(pydantic.BaseModel):
     https_redirect: bool = False
     tls_secret: Name = ""
     """A Secret in the gateway's namespace."""
-    strict_ingress_auth: bool = True
+    require_authentication: bool = True
     """Whether nothing is reachable without ingress-auth or forward-auth."""
     authorization: Literal["off", "related", "closed"] = "off"
     """Whose callers are held to what relations say."""
-    mtls: Literal["mesh", "strict"] = "mesh"
+    mtls: Literal["inherit", "strict"] = "inherit"
     """Who may call the model's pods without a certificate of the mesh."""
     mtls_exceptions: PlainPorts = ()
     """What everybody may call in plain text with `strict`."""

@@ -193,7 +193,7 @@ class Facts:
         return authorization.decide(
             kubeflow.ingress_auth(self.related),
             forward_auth.received(self.related),
-            strict=self.config.strict_ingress_auth,
+            strict=self.config.require_authentication,
             application=self.application,
             model=self.model,
             domain=self.domain,

@@ -152,7 +152,9 @@ def decide(
         asked = one.message and _by_address(one.message, domain=domain)
         return _asked(one, forward_auth.ENDPOINT, asked, services)
     if strict:
-        return _blocked("integrate ingress-auth or forward-auth, or set strict-ingress-auth=false")
+        return _blocked(
+            "integrate ingress-auth or forward-auth, or set require-authentication=false"
+        )
     return Decision()
 
 

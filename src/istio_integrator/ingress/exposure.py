@@ -165,7 +165,7 @@ class Ingress:
         return authorization.decide(
             kubeflow.ingress_auth(self._related),
             forward_auth.received(self._related),
-            strict=self._scope.config.strict_ingress_auth,
+            strict=self._scope.config.require_authentication,
             application=self._scope.application,
             model=self._scope.model,
             domain=self._scope.cluster_domain,

@@ -90,7 +90,7 @@ def progress(
         is_automatic: Whether pods are replaced without anyone asking.
     """
     counts = f"{summary.in_mesh}/{summary.eligible} pods in mesh"
-    stop = f"; run: juju config {application} sidecar-convergence=manual; this stops it"
+    stop = f"; run: juju config {application} restart-pods=manual; this stops it"
     stop *= is_automatic
     blocking = [each for each in summary.troubles if not each.passing]
     passing = [each for each in summary.troubles if each.passing]

@@ -88,7 +88,7 @@ def _options(context: parts.Context, *, joined: bool) -> service.Options:
         data_plane=context.data_plane,
         status_port=mesh.status_port if mesh else names.DEFAULT_STATUS_PORT,
         observe_gateways=context.exposes,
-        convergence=context.config.sidecar_convergence if joined else "off",
+        convergence=context.config.restart_pods if joined else "off",
         lifecycle_namespaces=frozenset(context.config.served_namespaces),
         replace_broken_pods=context.config.delete_broken_pods,
         listen=f":{layer.PORT}",

@@ -89,7 +89,7 @@ class Lifecycle:
                 summary,
                 application=self._context.application,
                 model=self._context.model,
-                is_automatic=self._context.config.sidecar_convergence == "auto",
+                is_automatic=self._context.config.restart_pods == "auto",
             )
             self._statuses += map(self._shown, progress)
 

@@ -84,7 +84,7 @@ def _asked_hosts(
     decision = authorization.decide(
         kubeflow.ingress_auth(related),
         forward_auth.received(related),
-        strict=context.config.strict_ingress_auth,
+        strict=context.config.require_authentication,
         application=context.application,
         model=context.model,
         domain=context.cluster_domain,

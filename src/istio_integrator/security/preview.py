@@ -76,7 +76,7 @@ def of_mutual_tls(subject: Subject) -> Iterable[Finding]:
     application = subject.context.application
     mesh = subject.context.mesh
     if subject.options.mtls != "strict":
-        yield findings.fine("mtls=mesh: this application writes no PeerAuthentication")
+        yield findings.fine("mtls=inherit: this application writes no PeerAuthentication")
     elif mesh is None:
         yield findings.doubtful("there is no Istio to join", "juju status")
     else:

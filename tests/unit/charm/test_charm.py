@@ -97,7 +97,7 @@ def test_notices_before_relation_hooks_and_hooks_that_run_twice_do_no_harm(fake,
     notice = testing.Notice("istio-integrator.charmhub.io/mesh")
     container = dataclasses.replace(workload(), notices=[notice])
     gateway = {"gateway_service": "istio-ingress/istio-ingressgateway", "hosts": "a.example"}
-    given = state(container, strict_ingress_auth=False, **gateway)
+    given = state(container, require_authentication=False, **gateway)
     out = dataclasses.replace(given, relations={related})
     ctx = testing.Context(charm.IstioIntegrator)
     for _ in range(4):

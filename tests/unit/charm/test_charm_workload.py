@@ -20,9 +20,9 @@ from tests.unit.charm.charm_world import POD, command, state, status, workload
         ("delete_broken_pods", True, "--replace-broken-pods true"),
         ("served_namespaces", "model", "--lifecycle-namespaces model"),
         ("excluded_pods", "app in (a, b)", "--excluded-pods 'app in (a, b)'"),
-        ("sidecar_convergence", "manual", "--convergence manual"),
-        ("convergence_max_unavailable", "5", "--convergence-max-unavailable 5"),
-        ("convergence_max_unavailable", " 10% ", "--convergence-max-unavailable 10%"),
+        ("restart_pods", "manual", "--convergence manual"),
+        ("restart_max_unavailable", "5", "--restart-max-unavailable 5"),
+        ("restart_max_unavailable", " 10% ", "--restart-max-unavailable 10%"),
     ],
 )
 def test_options_reach_the_workload(ctx, fake, option, value, expected):
@@ -78,7 +78,7 @@ def test_pods_being_replaced_are_maintenance(ctx, fake):
     container = workload(POD, eligible=15, converging=1)
     assert status(ctx, state(container)) == testing.MaintenanceStatus(
         "14/15 pods in mesh, 1 being replaced; run: juju config istio-integrator "
-        "sidecar-convergence=manual; this stops it"
+        "restart-pods=manual; this stops it"
     )
 
 

@@ -20,8 +20,8 @@ WRONG = [
     pytest.param({"wait-for-containers": "main,B"}, "'B' is not the name", id="container"),
     *(
         pytest.param(
-            {"convergence-max-unavailable": text},
-            f"convergence-max-unavailable='{text}': '{text}' is neither a number from 1 to 100",
+            {"restart-max-unavailable": text},
+            f"restart-max-unavailable='{text}': '{text}' is neither a number from 1 to 100",
             id=f"budget: {text}",
         )
         for text in ("0", "101", "0%", "101%", "1.5", "10 %%", "some", "-1", "²")
@@ -38,7 +38,7 @@ WRONG = [
     pytest.param(
         {"gateway-service-annotations": "{a.b/c d: e}"}, "is not an annotation", id="annotation"
     ),
-    pytest.param({"mtls": "on"}, "mtls='on': must be 'mesh' or 'strict'", id="mtls"),
+    pytest.param({"mtls": "on"}, "mtls='on': must be 'inherit' or 'strict'", id="mtls"),
     *(
         pytest.param({"mtls-exceptions": text}, words, id=f"exceptions: {text}")
         for text, words in (

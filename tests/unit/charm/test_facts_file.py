@@ -102,7 +102,7 @@ def test_routes_that_nobody_guards_are_told_as_closed_until_somebody_does(world)
     world.related = [route(), sdi("ingress-auth", "oidc-gatekeeper")]
     found = of_world(world)
     assert (found.guard, ("ingress", "waiting") in said(found)) == ("closed", True)
-    world.config = {"strict_ingress_auth": False}
+    world.config = {"require_authentication": False}
     world.related = [route()]
     assert of_world(world).guard == "none"
 

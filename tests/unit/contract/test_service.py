@@ -29,8 +29,7 @@ OPTIONS = st.builds(
     replace_broken_pods=st.booleans(),
     observe_gateways=st.booleans(),
     convergence=st.sampled_from(["auto", "manual", "off"]),
-    convergence_max_unavailable=st.integers(1, 100).map(str)
-    | st.integers(1, 100).map("{}%".format),
+    restart_max_unavailable=st.integers(1, 100).map(str) | st.integers(1, 100).map("{}%".format),
     listen=st.just("0.0.0.0:1"),
     log_level_file=st.just("/x"),
     charm_facts_file=st.just("/y"),
@@ -66,7 +65,7 @@ def test_same_options_are_the_same_command_line(options):
         ("--status-port", "http", "invalid int value: 'http'"),
         ("--membership", "often", "invalid choice: 'often'"),
         ("--included-pods", "((", "'((' is not a requirement"),
-        ("--convergence-max-unavailable", "some", "'some' is neither a number from 1 to 100"),
+        ("--restart-max-unavailable", "some", "'some' is neither a number from 1 to 100"),
     ],
 )
 def test_value_that_can_t_be_read_is_named(option, value, said, capsys):

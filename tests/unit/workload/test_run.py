@@ -236,7 +236,7 @@ BEFORE_THE_CONTRACT = (
     " --lifecycle-namespaces model,profiles,labelled --proxy-shutdown true"
     " --wait-for-containers= --ignore-containers= --status-port 15020"
     " --replace-broken-pods false --observe-gateways false --convergence auto"
-    " --convergence-max-unavailable 2 --listen 0.0.0.0:8080"
+    " --restart-max-unavailable 2 --listen 0.0.0.0:8080"
 )
 """The layer of the last charm that names no contract."""
 

@@ -202,7 +202,7 @@ def judge(
     open_to = [each.name for each in served if not each.asked]
     if decision.guard is None:
         yield findings.doubtful(
-            "everybody is let in: strict-ingress-auth=false, and nothing on ingress-auth or "
+            "everybody is let in: require-authentication=false, and nothing on ingress-auth or "
             "forward-auth",
             f"juju integrate {application}:ingress-auth oidc-gatekeeper",
         )

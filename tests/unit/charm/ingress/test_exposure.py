@@ -85,7 +85,7 @@ def test_closed_gateway_is_said_also_without_routes_of_our_own(world):
     status = world.status()
     assert isinstance(status, testing.BlockedStatus)
     assert "ingress is closed" in status.message
-    world.config = {"strict_ingress_auth": False}
+    world.config = {"require_authentication": False}
     assert isinstance(world.status(), testing.ActiveStatus)
     assert world.gateway() is not None
 
@@ -102,7 +102,7 @@ def test_routes_go_when_ingress_auth_is_broken(world):
 
 
 def test_operator_may_leave_the_ingress_open(world):
-    world.config = {"strict_ingress_auth": False}
+    world.config = {"require_authentication": False}
     world.related = [route()]
     assert isinstance(world.status(), testing.ActiveStatus)
     assert len(world.routes()) == 1

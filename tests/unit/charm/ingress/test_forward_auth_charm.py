@@ -72,7 +72,7 @@ def test_second_event_with_forward_auth_writes_nothing(world):
     ],
 )
 def test_no_route_while_nobody_on_forward_auth_can_be_asked(world, relation, words, strict):
-    world.config = {"strict_ingress_auth": strict}
+    world.config = {"require_authentication": strict}
     world.related = [route(), relation]
     status = world.status()
     assert not isinstance(status, testing.ActiveStatus)

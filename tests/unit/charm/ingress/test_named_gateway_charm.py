@@ -38,7 +38,7 @@ def test_named_gateway_waits_for_earlier_connections_once(waiting):
 
 
 def test_gateway_that_was_open_waits_for_its_connections_before_it_asks(waiting):
-    waiting.config = {"strict_ingress_auth": False}
+    waiting.config = {"require_authentication": False}
     waiting.related = [route()]
     assert isinstance(waiting.status(), testing.ActiveStatus)
     # It has been open for a while.

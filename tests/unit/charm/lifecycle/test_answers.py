@@ -76,7 +76,7 @@ def progress(*, is_automatic=True, **values) -> list[ops.StatusBase]:
     return list(said)
 
 
-STOP = "; run: juju config app sidecar-convergence=manual; this stops it"
+STOP = "; run: juju config app restart-pods=manual; this stops it"
 HANGS = trouble("ReplacementHangs", "the replacement db-0 cannot start: db: ErrImagePull", "db-0")
 STARTS = trouble("ReplacementStarting", "waiting for db-0 to be Ready", "db-0", passing=True)
 REFUSED = trouble("ReplacementRefused", 'webhook "v.kyverno.svc" refuses: no latest tags')

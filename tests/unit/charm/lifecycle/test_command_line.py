@@ -37,7 +37,7 @@ def test_command_line_of_a_member(fake):
         "--status-port": "15020",
         "--replace-broken-pods": "false",
         "--convergence": "auto",
-        "--convergence-max-unavailable": "2",
+        "--restart-max-unavailable": "2",
         "--observe-gateways": "false",
         "--listen": ":8080",
         "--log-level-file": "/tmp/sidecar-lifecycle.log-level",
@@ -47,7 +47,7 @@ def test_command_line_of_a_member(fake):
 
 def test_command_line_converges_only_members(fake):
     assert options_of(command_line.run(context(fake), joined=False))["--convergence"] == "off"
-    manual = context(fake, sidecar_convergence="manual")
+    manual = context(fake, restart_pods="manual")
     assert options_of(command_line.run(manual, joined=True))["--convergence"] == "manual"
 
 

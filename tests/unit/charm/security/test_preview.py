@@ -57,7 +57,7 @@ def test_exceptions_can_be_tried_and_json_has_the_same_lines(ctx, world):
 
 
 def test_what_is_not_given_is_as_the_application_has_it(ctx, world):
-    assert "mtls=mesh: this application writes no PeerAuthentication" in asked(ctx)
+    assert "mtls=inherit: this application writes no PeerAuthentication" in asked(ctx)
     assert "minio:9000 stays open" in asked(
         ctx, state(mtls="strict", mtls_exceptions="minio:9000")
     )

@@ -47,7 +47,7 @@ def idle(world, **options):
     ],
 )
 def test_idle_hook_lists_no_kind_twice_for_security(world, options, most):
-    more = idle(world, **options) - idle(world, authorization="off", mtls="mesh")
+    more = idle(world, **options) - idle(world, authorization="off", mtls="inherit")
     assert not [asked for asked, count in more.items() if count > 1]
     assert more.total() <= most, more
 

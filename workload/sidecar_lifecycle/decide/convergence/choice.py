@@ -80,7 +80,7 @@ def _candidates(ledger: Ledger) -> dict[str, list[Replica]]:
         elif asked or (ledger.mode == "auto" and replica.reason != Reason.EXCLUDED.value):
             found[replica.workload].append(replica)
         elif replica.reason != Reason.EXCLUDED.value:
-            message = f"sidecar-convergence is {ledger.mode}: run restart-uninjected"
+            message = f"restart-pods is {ledger.mode}: run restart-uninjected"
             ledger.waits[replica.uid] = (Reason.NOT_ASKED, message)
             if replica.fault == "order":
                 trouble = Trouble(replica.workload, replica.reason, replica.message, replica.name)

@@ -18,7 +18,7 @@ REMEDY = "fix it, then run restart-uninjected, or annotate it with convergence=d
 class Limits:
     """How far and how fast convergence goes; times in seconds."""
 
-    max_unavailable: str = service.Options.convergence_max_unavailable
+    max_unavailable: str = service.Options.restart_max_unavailable
     """Workloads that may miss a pod because of us at the same time: a number, or a share."""
     ready_for: float = 60.0
     """A pod that came up just now may be in the middle of something."""

@@ -28,7 +28,7 @@ Lists the pods of the model that should have a sidecar and have none, and pods o
 that have one, each with the reason.
 
 With --restart it asks the acting `sidecar-lifecycle run` to replace those of Deployments,
-StatefulSets and DaemonSets, also while sidecar-convergence is manual: one pod first, the others
+StatefulSets and DaemonSets, also while restart-pods is manual: one pod first, the others
 when its replacement is Ready, and never against a PodDisruptionBudget. It lists them and returns.
 It prints one JSON object per pod, and without --restart a last line with the summary.
 """

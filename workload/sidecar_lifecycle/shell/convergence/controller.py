@@ -138,7 +138,7 @@ class Controller:
         # Workloads come and go, and this process stays.
         for workload in self.answers.keys() - reading.snapshot.desired.keys():
             del self.answers[workload]
-        limits = outcome.Limits(max_unavailable=self.settings.convergence_max_unavailable)
+        limits = outcome.Limits(max_unavailable=self.settings.restart_max_unavailable)
         now = self.clock.now()
         mode = self.settings.convergence
         return plan.plan(reading.snapshot, remembered, mode=mode, limits=limits, now=now), reading
