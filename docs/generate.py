@@ -31,14 +31,15 @@ def configuration() -> str:
     sections = [
         f"## {name}\n\n{option['type']}, default {tables.value(option['default'])}\n\n"
         f"{option['description'].strip()}\n"
-        for name, option in sorted(known["options"].items())
+        for name, option in known["options"].items()
     ]
     return (
         "# Configuration\n\n"
         "Set with `juju config istio-integrator OPTION=VALUE`; each takes effect at once. A bad\n"
         "value blocks the unit with a line that names the option, and nothing in the cluster\n"
         "changes until it is corrected. Another page has\n"
-        "[the pods that each touches](options-and-pods.md).\n\n" + "\n".join(sections)
+        "[the pods that each touches](options-and-pods.md). The first five are those of a first\n"
+        "deployment.\n\n" + "\n".join(sections)
     )
 
 
