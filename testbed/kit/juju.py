@@ -106,7 +106,10 @@ class Juju:
         )
 
     async def config(self, application: str, **values: str) -> None:
-        """Set options and wait until the unit's agent has run the hook for them."""
+        """Set options and wait until the unit's agent has run the hook for them, and is idle.
+
+        A hook that runs already may read the options; the one for them may come after it.
+        """
         before = await self._hooks(application, "config-changed")
         were = await self.do("config", application)
         if await self.set(application, **values) == were:
@@ -114,7 +117,8 @@ class Juju:
             return
 
         async def has_run() -> bool:
-            return await self._hooks(application, "config-changed") > before
+            ran = await self._hooks(application, "config-changed")
+            return ran > before and await self._is_idle(application)
 
         await observer.eventually(has_run, 180, f"config-changed after {values}", every=0.25)
 
@@ -184,6 +188,11 @@ class Juju:
             return status.is_settled and status.in_mesh == (in_mesh, in_mesh)
 
         return await self.until(fits, within, f"settled, {in_mesh} in the mesh", application)
+
+    async def _is_idle(self, application: str) -> bool:
+        """Return whether no hook of the first unit runs or is about to."""
+        found = (await self.do("status"))["applications"][application]["units"]
+        return found[f"{application}/0"]["juju-status"]["current"] == "idle"
 
     async def _hooks(self, application: str, hook: str) -> int:
         """Count how often a hook of the first unit has succeeded."""
