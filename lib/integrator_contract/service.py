@@ -201,6 +201,9 @@ class Options(Rules, Eligibility):
         metavar="BOOL",
         read=boolean,
     )
+    gateway_service: str = _option(
+        "", "of another ingress gateway; empty: the model's own", "NAMESPACE/NAME"
+    )
     restart_max_unavailable: str = _option(
         "2",
         "workloads that may have a pod being replaced at once: a number, or a percentage of all,"

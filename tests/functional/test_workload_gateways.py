@@ -51,8 +51,14 @@ async def told(api: charm_cluster.Cluster, namespace: str, untrusted: Any) -> As
     """Observe with exactly the shipped roles."""
     told = Told()
     connection = kube.Client(access.of_context(untrusted))
-    owner = f"{namespace}.istio-integrator"
-    async with running_task(gateways.Observer(connection, owner, told).run()):
+    observer = gateways.Observer(
+        connection,
+        model="kubeflow",
+        owner=f"{namespace}.istio-integrator",
+        named=f"{namespace}/gateway",
+        changed=told,
+    )
+    async with running_task(observer.run()):
         yield told
     await connection.close()
 

@@ -28,6 +28,7 @@ OPTIONS = st.builds(
     status_port=st.integers(0, 65535),
     replace_broken_pods=st.booleans(),
     observe_gateways=st.booleans(),
+    gateway_service=st.just("") | NAMES.map("istio-ingress/{}".format),
     convergence=st.sampled_from(["auto", "manual", "off"]),
     restart_max_unavailable=st.integers(1, 100).map(str) | st.integers(1, 100).map("{}%".format),
     listen=st.just("0.0.0.0:1"),

@@ -9,8 +9,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from sidecar_lifecycle.model import types
-from sidecar_lifecycle.shell.kube import watch
 from sidecar_lifecycle.shell.observers import gateways
 
 from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
@@ -39,10 +37,12 @@ def workload(
     }
 
 
-def service(port: int = 80, *, namespace: str = SPACE, **selector: str) -> dict[str, Any]:
+def service(
+    port: int = 80, *, namespace: str = SPACE, name: str = "gateway", **selector: str
+) -> dict[str, Any]:
     ports = [{"name": "http2", "port": port}]
     spec = {"selector": selector or {"istio": "gateway"}, "ports": ports}
-    return {"metadata": {"name": "gateway", "namespace": namespace}, "spec": spec}
+    return {"metadata": {"name": name, "namespace": namespace}, "spec": spec}
 
 
 def versioned(generation: int = 1, **spec: Any) -> dict[str, Any]:
@@ -51,14 +51,22 @@ def versioned(generation: int = 1, **spec: Any) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def observing(*present: tuple[str, dict[str, Any]]) -> AsyncIterator[Any]:
+async def observing(
+    *present: tuple[str, dict[str, Any]], named: str = f"{SPACE}/gateway"
+) -> AsyncIterator[Any]:
     cluster = FakeApiserver()
     told: list[float] = []
     async with cluster as client:
         for plural, item in present:
             cluster.put(plural, item)
         now = asyncio.get_running_loop().time
-        observer = gateways.Observer(client, OWNER, lambda: told.append(now()), model="kubeflow")
+        observer = gateways.Observer(
+            client,
+            model="kubeflow",
+            owner=OWNER,
+            named=named,
+            changed=lambda: told.append(now()),
+        )
         async with running_task(observer.run()):
             await until(lambda: len(cluster.watchers) == KINDS)
             await asyncio.sleep(5)
@@ -147,9 +155,7 @@ def marked(item: dict[str, Any], *, namespace: str = "kubeflow", applied: str = 
 @pytest.mark.parametrize(
     ("plural", "before", "after", "want"),
     [
-        pytest.param(
-            "envoyfilters", None, ours(namespace=SPACE), False, id="guard-made-at-the-gateway"
-        ),
+        pytest.param("envoyfilters", None, ours(), False, id="guard-made"),
         pytest.param(
             "envoyfilters", ours(), ours(2, applied="b"), False, id="guard-written-by-the-charm"
         ),
@@ -173,15 +179,7 @@ def marked(item: dict[str, Any], *, namespace: str = "kubeflow", applied: str = 
 async def test_charm_is_told_of_nothing_that_it_wrote_for_its_gateway(
     plural: str, before: dict[str, Any] | None, after: dict[str, Any], want: bool
 ):
-    present = [(plural, before)] if before else []
-    if plural == "services":
-        present.append(("deployments", marked(workload())))
-    async with observing(*present) as (cluster, told):
-        if plural == "services":
-            # Only once its workload is known a Service is of interest.
-            cluster.put(plural, before)
-            await asyncio.sleep(5)
-            told.clear()
+    async with observing(*([(plural, before)] if before else []), named="") as (cluster, told):
         cluster.put(plural, after)
         await asyncio.sleep(5)
         assert bool(told) is want
@@ -201,30 +199,62 @@ async def test_gateway_of_the_charm_that_is_deleted_is_told():
         pytest.param(service(), service(8080), True, id="has-another-port"),
         pytest.param(service(), service(), False, id="is-touched"),
         pytest.param(service(), service(app="other"), True, id="leads-elsewhere"),
-        pytest.param(None, service(app="other"), False, id="of-something-else"),
+        pytest.param(None, service(name="other"), False, id="has-another-name"),
         pytest.param(None, service(namespace="shop"), False, id="in-another-namespace"),
     ],
 )
 async def test_charm_is_told_of_the_service_of_a_gateway(
     before: dict[str, Any] | None, after: dict[str, Any], want: bool
 ):
-    async with observing(("deployments", workload())) as (cluster, told):
-        if before:
-            cluster.put("services", before)
-            await until(lambda: told)
-            told.clear()
+    async with observing(*([("services", before)] if before else [])) as (cluster, told):
         cluster.put("services", after)
         await asyncio.sleep(5)
         assert bool(told) is want
 
 
-async def test_charm_is_told_of_gateways_that_go_and_not_of_their_services_after_that():
+def of_istiod(item: dict[str, Any]) -> dict[str, Any]:
+    """Return an object as istiod makes it for our Gateway of the Gateway API."""
+    labels = {"gateway.networking.k8s.io/gateway-name": "kubeflow-gateway"}
+    return {**item, "metadata": {**item["metadata"], "namespace": "kubeflow", "labels": labels}}
+
+
+@pytest.mark.parametrize(
+    ("plural", "before", "after", "want"),
+    [
+        pytest.param("services", None, of_istiod(service()), True, id="istiods-service"),
+        pytest.param(
+            "services",
+            of_istiod(service()),
+            of_istiod(service(8080)),
+            True,
+            id="istiods-service-has-another-port",
+        ),
+        pytest.param("services", None, service(namespace="kubeflow"), False, id="other-service"),
+        pytest.param("deployments", None, of_istiod(workload()), True, id="istiods-workload"),
+        pytest.param("deployments", None, workload(), False, id="gateway-of-another-namespace"),
+    ],
+)
+async def test_charm_without_a_named_gateway_is_told_of_gateways_in_its_model(
+    plural: str, before: dict[str, Any] | None, after: dict[str, Any], want: bool
+):
+    async with observing(*([(plural, before)] if before else []), named="") as (cluster, told):
+        cluster.put(plural, after)
+        await asyncio.sleep(5)
+        assert bool(told) is want
+
+
+async def test_charm_is_told_of_a_named_gateway_that_goes():
     async with observing(("deployments", workload())) as (cluster, told):
         cluster.delete("deployments", SPACE, "gateway")
-        await until(lambda: len(told) == 1)
-        cluster.put("services", service())
-        await asyncio.sleep(5)
-        assert len(told) == 1
+        await until(lambda: told)
+
+
+async def test_charm_is_told_of_a_second_gateway_in_another_namespace():
+    other = workload()
+    other["metadata"]["namespace"] = "tenant"
+    async with observing(("deployments", workload())) as (cluster, told):
+        cluster.put("deployments", other)
+        await until(lambda: told)
 
 
 def guard(age: float, owner: str) -> dict[str, Any]:
@@ -260,30 +290,3 @@ async def test_guard_that_went_wakes_nobody():
         told.clear()
         await asyncio.sleep(120)
         assert told == []
-
-
-class Counting(dict[str, str]):
-    """Labels that count how often they are looked at."""
-
-    looks = 0
-
-    def items(self):  # type: ignore[no-untyped-def]
-        Counting.looks += 1
-        return super().items()
-
-
-def test_thousands_of_look_alikes_make_a_service_no_more_work():
-    observer = gateways.Observer(None, OWNER, lambda: None)  # type: ignore[arg-type]
-    for number in range(5000):
-        item = gateways.Deployment(
-            metadata=types.ObjectMeta(name=f"gateway-{number}", namespace="tenant")
-        )
-        item.spec.template.metadata.annotations = BY_TEMPLATE
-        item.spec.template.metadata.labels = Counting(app=str(number))
-        observer._note_workload(watch.Change("added", item))
-    for namespace in ("tenant", "istio-ingress"):
-        beside = gateways.Service(metadata=types.ObjectMeta(name="x", namespace=namespace))
-        beside.spec.selector = {"app": "none"}
-        assert observer._service_fingerprint(beside) is None
-
-    assert Counting.looks <= gateways.MOST_WORKLOADS

@@ -139,7 +139,13 @@ def envoy_filter(name: str, value: str = "1", generation: int = 1) -> str:
 @contextlib.asynccontextmanager
 async def observing(server: scripted.Scripted) -> AsyncIterator[tuple[Any, list[int]]]:
     told: list[int] = []
-    observer = gateways.Observer(server, "kubeflow.x", lambda: told.append(1))  # type: ignore[arg-type]
+    observer = gateways.Observer(
+        server,  # type: ignore[arg-type]
+        model="kubeflow",
+        owner="kubeflow.x",
+        named="",
+        changed=lambda: told.append(1),
+    )
     async with running_task(observer.run()) as task:
         await until(lambda: len(server.watches) == 5)
         await asyncio.sleep(1)
@@ -162,6 +168,7 @@ async def test_envoyfilter_nested_a_thousand_deep_is_one_like_others(value: str)
         server.say("envoyfilters", "MODIFIED", envoy_filter("deep", value, generation=2))
         await until(lambda: len(told) == 1)
         server.say("envoyfilters", "ADDED", envoy_filter("honest"))
+        server.say("envoyfilters", "MODIFIED", envoy_filter("honest", generation=2))
         await until(lambda: len(told) == 2)
 
 
@@ -174,6 +181,7 @@ async def test_large_object_that_is_nested_deep_costs_itself_only():
     async with observing(server) as (task, told):
         assert not task.done()
         server.say("envoyfilters", "ADDED", envoy_filter("honest"))
+        server.say("envoyfilters", "MODIFIED", envoy_filter("honest", generation=2))
         await until(lambda: told == [1])
 
     after = metrics.REGISTRY.get_sample_value(

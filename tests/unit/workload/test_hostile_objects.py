@@ -131,7 +131,13 @@ async def test_observers_tell_of_an_honest_change_among_hostile_ones(seed: int, 
     server.present |= objects
     told: list[str] = []
     observers = [
-        gateways.Observer(server, "owner", lambda: told.append("gateway")),  # type: ignore[arg-type]
+        gateways.Observer(
+            server,  # type: ignore[arg-type]
+            model=MODEL,
+            owner="owner",
+            named="",
+            changed=lambda: told.append("gateway"),
+        ),
         observe.Observer(server, MODEL, lambda: told.append("mesh")),  # type: ignore[arg-type]
     ]
     async with running_task(observers[0].run()) as one, running_task(observers[1].run()) as two:

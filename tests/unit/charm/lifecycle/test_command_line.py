@@ -39,6 +39,7 @@ def test_command_line_of_a_member(fake):
         "--convergence": "auto",
         "--restart-max-unavailable": "2",
         "--observe-gateways": "false",
+        "--gateway-service": "",
         "--listen": ":8080",
         "--log-level-file": "/tmp/sidecar-lifecycle.log-level",
         "--charm-facts-file": "/tmp/sidecar-lifecycle.charm-facts.json",

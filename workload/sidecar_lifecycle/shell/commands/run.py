@@ -175,7 +175,13 @@ class Program:
             self.client, settings.model, self._tell, joined=settings.joined
         )
         owner = names.owner(settings.model, settings.application)
-        gateway_observer = gateways.Observer(self.client, owner, self._tell, model=settings.model)
+        gateway_observer = gateways.Observer(
+            self.client,
+            model=settings.model,
+            owner=owner,
+            named=settings.gateway_service,
+            changed=self._tell,
+        )
         return {
             "shutdown": self.shutdown.run(),
             "convergence": convergence.run(

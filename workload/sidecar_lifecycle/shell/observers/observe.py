@@ -1,17 +1,17 @@
 """Watch what the charm's decisions rest on, and have it told when that changes.
 
-That is: the injector's webhook configurations, the istiod behind them, the model's namespace, and
-the Deployment of our own webhook, if there is one.
-What is compared is a fingerprint of what matters, as objects are written more often than they
-change, and without what the charm itself wrote, which it need not be told.
+Watched are the injectors' webhook configurations, the istiod that they name, the model's namespace
+and the Deployment of our own webhook. Compared is a fingerprint, as objects are written more often
+than they change. It leaves out what the charm wrote.
 """
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import functools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Generic
 
 import msgspec
 import structlog
@@ -33,6 +33,23 @@ Service = tuple[str, str]
 """Namespace and name."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Row(Generic[watch.T]):
+    """A kind of objects to watch, and what matters of each."""
+
+    kind: type[watch.T]
+    fingerprint: Callable[[watch.T], Fingerprint]
+    """Returns None for an object that does not matter."""
+    _: dataclasses.KW_ONLY
+    namespace: str = "*"
+    labels: str = ""
+    fields: str = ""
+    noted: Callable[[watch.Change[watch.T]], None] = lambda _: None
+    """Called with every change, before the fingerprint."""
+    is_ours: Callable[[watch.T], bool] = lambda _: False
+    """Tells which objects the charm made itself: it knows of their creation."""
+
+
 class Observer:
     """Calls back when istiod, an injector or the model's namespace changed."""
 
@@ -49,64 +66,31 @@ class Observer:
         self._changed = changed
         self._joined = joined
         self._edits = Edits()
-        self._services: set[Service] = set()
-        self._backends: dict[Service, list[asyncio.Task[None]]] = {}
+        self._backends: dict[Service, asyncio.Task[None]] = {}
         self._configurations: dict[str, set[Service]] = {}
 
     async def run(self) -> None:
         """Observe until cancelled."""
+        rows = [
+            Row(types.Namespace, namespace_fingerprint, fields=f"metadata.name={self._model}"),
+            Row(
+                types.MutatingWebhookConfiguration,
+                injector_fingerprint,
+                noted=self._note_injector,
+            ),
+            Row(
+                types.Deployment,
+                functools.partial(servers_fingerprint, self._edits),
+                noted=self._note_servers,
+                namespace=self._model,
+                labels=f"{names.COMPONENT}={names.WEBHOOK_COMPONENT}",
+            ),
+        ]
         try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(
-                    self._follow(
-                        types.Namespace,
-                        namespace_fingerprint,
-                        fields=f"metadata.name={self._model}",
-                    ),
-                    name="observe model",
-                )
-                tasks.create_task(
-                    self._follow(
-                        types.MutatingWebhookConfiguration,
-                        injector_fingerprint,
-                        noted=self._note_injector,
-                    ),
-                    name="observe injectors",
-                )
-                tasks.create_task(
-                    self._follow(
-                        types.Deployment,
-                        functools.partial(servers_fingerprint, self._edits),
-                        noted=self._note_servers,
-                        namespace=self._model,
-                        labels=f"{names.COMPONENT}=admission-webhook",
-                    ),
-                    name="observe webhook",
-                )
+            await follow_all(self._client, rows, self._changed)
         finally:
-            for task in [task for tasks in self._backends.values() for task in tasks]:
+            for task in self._backends.values():
                 task.cancel()
-
-    async def _follow(
-        self,
-        kind: type[watch.T],
-        fingerprint: Callable[[watch.T], Fingerprint],
-        *,
-        namespace: str = "*",
-        labels: str = "",
-        fields: str = "",
-        noted: Callable[[watch.Change[watch.T]], None] | None = None,
-    ) -> None:
-        await follow(
-            self._client,
-            kind,
-            fingerprint,
-            self._changed,
-            namespace=namespace,
-            labels=labels,
-            fields=fields,
-            noted=noted,
-        )
 
     def _note_servers(self, change: watch.Change[types.Deployment]) -> None:
         """Tell the charm of a webhook that was ready before it was observed.
@@ -127,61 +111,44 @@ class Observer:
             self._configurations[name] = backends(change.object)
         wanted = set[Service]().union(*self._configurations.values())
         for service in set(self._backends) - wanted:
-            for task in self._backends.pop(service):
-                task.cancel()
+            self._backends.pop(service).cancel()
         for service in wanted - set(self._backends):
-            self._backends[service] = self._watch_backend(service)
+            self._backends[service] = asyncio.create_task(self._follow_backend(*service))
 
-    def _watch_backend(self, service: Service) -> list[asyncio.Task[None]]:
-        namespace, name = service
-        return [
-            asyncio.create_task(
-                self._follow(
-                    types.EndpointSlice,
-                    endpoints_fingerprint,
-                    namespace=namespace,
-                    labels=f"{names.SERVICE_NAME}={name}",
-                )
-            ),
-            asyncio.create_task(
-                self._follow(
-                    types.Deployment,
-                    deployment_fingerprint,
-                    namespace=namespace,
-                    labels="app=istiod",
-                )
-            ),
-        ]
+    async def _follow_backend(self, namespace: str, name: str) -> None:
+        endpoints = Row(
+            types.EndpointSlice,
+            endpoints_fingerprint,
+            namespace=namespace,
+            labels=f"{names.SERVICE_NAME}={name}",
+        )
+        istiod = Row(
+            types.Deployment, deployment_fingerprint, namespace=namespace, labels="app=istiod"
+        )
+        await follow_all(self._client, (endpoints, istiod), self._changed)
+
+
+async def follow_all(
+    connection: client.Client, rows: Iterable[Row[Any]], changed: Callable[[], None]
+) -> None:
+    """Watch objects of several kinds until cancelled; see `follow`."""
+    async with asyncio.TaskGroup() as tasks:
+        for row in rows:
+            name = f"observe {row.kind.__name__}"
+            tasks.create_task(follow(connection, row, changed), name=name)
 
 
 async def follow(
-    connection: client.Client,
-    kind: type[watch.T],
-    fingerprint: Callable[[watch.T], Fingerprint],
-    changed: Callable[[], None],
-    *,
-    namespace: str = "*",
-    labels: str = "",
-    fields: str = "",
-    noted: Callable[[watch.Change[watch.T]], None] | None = None,
-    is_ours: Callable[[watch.T], bool] = lambda _: False,
+    connection: client.Client, row: Row[watch.T], changed: Callable[[], None]
 ) -> None:
     """Watch objects until cancelled, and call back for each whose fingerprint is new.
 
-    Args:
-        connection: To the API server.
-        kind: Of the objects.
-        fingerprint: What matters of an object; None: nothing.
-        changed: What to call, not for what was there from the beginning.
-        namespace: Where they are.
-        labels: A selector.
-        fields: A selector.
-        noted: What to tell of every change, before its fingerprint is asked for.
-        is_ours: Tells what the charm made itself, of whose beginning it need not be told.
+    What is listed first is not told.
     """
     seen: dict[tuple[str | None, str], Fingerprint] = {}
     synced = False
     fence = Fence()
+    kind = row.kind
     async for attempt in tenacity.AsyncRetrying(
         retry=tenacity.retry_if_exception_type(errors.StatusError),
         wait=tenacity.wait_fixed(ASK_AGAIN),
@@ -189,7 +156,12 @@ async def follow(
     ):
         with attempt:
             async for change in watch.watch(
-                connection, kind, namespace=namespace, labels=labels, fields=fields, fence=fence
+                connection,
+                kind,
+                namespace=row.namespace,
+                labels=row.labels,
+                fields=row.fields,
+                fence=fence,
             ):
                 item = change.object
                 if item is None:
@@ -198,12 +170,11 @@ async def follow(
                 key = (item.metadata.namespace, item.metadata.name)
                 now: Fingerprint = None
                 with fence.around("observe", item):
-                    if noted is not None:
-                        noted(change)
-                    now = None if change.kind == "deleted" else fingerprint(item)
+                    row.noted(change)
+                    now = None if change.kind == "deleted" else row.fingerprint(item)
                 if now == seen.get(key):
                     continue
-                is_made = key not in seen and is_ours(item)
+                is_made = key not in seen and row.is_ours(item)
                 if now is None:
                     del seen[key]
                 else:
