@@ -5,7 +5,6 @@ Usage: python docs/generate.py [--check]   (--check: say what differs, change no
 
 from __future__ import annotations
 
-import ast
 import functools
 import pathlib
 import re
@@ -57,80 +56,6 @@ def actions() -> str:
         sections.append(f"## {name}\n\n{action['description'].strip()}\n\n{body}".rstrip() + "\n")
     head = "# Actions\n\nRun with `juju run istio-integrator/leader ACTION [PARAMETER=VALUE]`.\n\n"
     return head + "\n".join(sections)
-
-
-def events() -> str:
-    """Describe the Events that are written on pods."""
-    from integrator_contract.reasons import Topic  # noqa: PLC0415
-
-    return (
-        "# Events\n\n"
-        "On pods; see them with `kubectl events -n NAMESPACE --for pod/NAME`. The same Event is\n"
-        "not written twice within some minutes.\n\n"
-        + _reasons_of(Topic.EVENT)
-        + f"\nOne more is written by the charm when it is removed: `{_notice()}`, on each\n"
-        "unfinished pod whose proxy nobody will stop any more, with the command that does it."
-        " Namespaces\nwhose proxies were never stopped get none, such as those with"
-        " `lifecycle=disabled`.\n"
-    )
-
-
-def reasons() -> str:
-    """Describe why pods and workloads are left alone, or not."""
-    from integrator_contract.reasons import Topic  # noqa: PLC0415
-
-    sections = {
-        "Why a proxy is stopped, or not": (
-            (
-                "As `sidecar-lifecycle explain` and `stop` say it, the logs and the metric"
-                " `sidecar_lifecycle_pods`."
-            ),
-            Topic.PROXY,
-        ),
-        "Why a pod should have a sidecar, or not": (
-            "As the action `list-uninjected` has it of pods that it names.",
-            Topic.SIDECAR,
-        ),
-        "Why a pod without its sidecar is not replaced": (
-            (
-                "As `sidecar-lifecycle uninjected` says it, the unit's status, the logs and the"
-                " metric of uninjected pods."
-            ),
-            Topic.REPLACEMENT,
-        ),
-        "What a new pod does not get": (
-            (
-                "As `sidecar-lifecycle explain --settings` says it, and the metric of changes that"
-                " were not made."
-            ),
-            Topic.ADMISSION,
-        ),
-    }
-    return (
-        "# Reasons\n\n"
-        "Each is one word, the same wherever it appears; beside it stands a message about the\n"
-        "pod at hand. Those that are also written as Events are [there](events.md), too.\n\n"
-        + "\n".join(
-            f"## {title}\n\n{where}\n\n{_reasons_of(topic)}"
-            for title, (where, topic) in sections.items()
-        )
-    )
-
-
-def _reasons_of(topic: Any) -> str:
-    from integrator_contract.reasons import Reason  # noqa: PLC0415
-
-    rows = [(f"`{each}`", each.meaning) for each in Reason if topic in each.topics]
-    return tables.table(("reason", "meaning"), sorted(rows))
-
-
-def _notice() -> str:
-    source = ast.parse((ROOT / "src/istio_integrator/lifecycle/removal_notice.py").read_text())
-    return next(
-        ast.literal_eval(node.value)
-        for node in source.body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "REASON"
-    )
 
 
 def access() -> str:
@@ -319,8 +244,6 @@ PAGES = {
     "docs/reference/access.md": access,
     "docs/reference/alerts.md": all_alerts,
     "docs/reference/checks.md": checks,
-    "docs/reference/events.md": events,
-    "docs/reference/reasons.md": reasons,
     "docs/reference/messages.md": all_messages,
     "docs/reference/istio-installations.md": istio_installations,
     "docs/reference/istio-versions.md": istio_versions,

@@ -14,6 +14,7 @@ import pytest
 import integrator_contract
 from integrator_contract import answers, names, reasons
 
+ROOT = pathlib.Path(__file__).parents[3]
 MODULES = sorted(pathlib.Path(integrator_contract.__file__).parent.glob("*.py"))
 
 
@@ -49,12 +50,18 @@ def test_owner_fits_a_label_and_differs_by_application(model, application, want)
     assert names.owner(model, f"{application}x") != owner
 
 
-@pytest.mark.parametrize("reason", reasons.Reason)
-def test_reason_is_a_word_with_a_topic_and_a_sentence(reason):
-    assert re.fullmatch(r"([A-Z][a-z]+)+", reason)
-    assert reason.topics
-    assert re.fullmatch(r"[A-Z`].*[^ ]\.", reason.meaning)
-    assert reasons.Reason(str(reason)) is reason
+def rows(page: str) -> dict[str, str]:
+    """Return the meanings of words that a page of the reference has."""
+    text = (ROOT / "docs/reference" / page).read_text()
+    return dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", text, re.MULTILINE))
+
+
+def test_pages_explain_each_reason_and_no_other_word():
+    explained = rows("reasons.md") | rows("events.md")
+
+    assert set(explained) == set(reasons.Reason)
+    assert all(explained[reason] == text for reason, text in reasons.ADMISSION.items())
+    assert all(re.fullmatch(r"([A-Z][a-z]+)+", reason) for reason in reasons.Reason)
 
 
 PROXY = answers.ProxyAnswer(

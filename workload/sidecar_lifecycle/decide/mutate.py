@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from integrator_contract import names, namespaces, pods, selectors
-from integrator_contract.reasons import Reason
+from integrator_contract.reasons import ADMISSION, Reason
 
 from . import creation, first_container, hold, startable
 
@@ -102,7 +102,7 @@ class _Draft:
         self.skipped: list[creation.Skip] = []
 
     def skip(self, change: str, reason: Reason) -> None:
-        self.skipped.append(creation.Skip(change, reason, reason.meaning))
+        self.skipped.append(creation.Skip(change, reason, ADMISSION[reason]))
 
     @property
     def addressed(self) -> str | None:
