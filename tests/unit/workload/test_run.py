@@ -178,7 +178,7 @@ def test_options_become_typed_settings():
 
 
 async def test_progress_that_the_charm_has_seen_already_is_no_news(
-    cluster: FakeApiserver, tmp_path: Path
+    cluster: FakeApiserver, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     """A hook that starts the service anew asks it by a command, and so knows what it counts."""
     cluster.namespace("kubeflow", labels={"istio-injection": "enabled"})
@@ -193,12 +193,12 @@ async def test_progress_that_the_charm_has_seen_already_is_no_news(
         await until(lambda: told)
         ((key, is_news),) = told
         decided, _ = await uninjected._look(hands.Cluster(cluster.client, program.settings))
-        (*_, answer) = uninjected._listing(decided, [], [], program.settings)
+        uninjected._list(decided.summary, [], [], program.settings.model)
+        word = json.loads(capsys.readouterr().out.splitlines()[-1])["summary"]["word"]
         assert key == names.PROGRESS_NOTICE
         assert is_news()
         file.write_text(charm_facts.CharmFacts(progress="of before").document())
         assert is_news()
-        word = json.loads(answer)["summary"]["word"]
         file.write_text(charm_facts.CharmFacts(progress=word).document())
         assert not is_news()
 
