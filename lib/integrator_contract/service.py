@@ -176,7 +176,7 @@ class Options(Rules, Eligibility):
     joined: bool = _option(
         default=False,
         help="whether the model's pods are asked to join the mesh; before that, none lacks a"
-        " sidecar (default: whether --mesh-namespace is given)",
+        " sidecar (default: false)",
         metavar="BOOL",
         read=boolean,
     )

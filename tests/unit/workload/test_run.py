@@ -203,21 +203,6 @@ async def test_progress_that_the_charm_has_seen_already_is_no_news(
         assert not is_news()
 
 
-@pytest.mark.parametrize(
-    ("given", "want"),
-    [
-        pytest.param((), False, id="nothing"),
-        pytest.param(("--mesh-namespace=istio-system",), True, id="before the contract"),
-        pytest.param(("--joined=false", "--mesh-namespace=istio-system"), False, id="not joined"),
-        pytest.param(("--joined=true",), True, id="istiod outside of the cluster"),
-    ],
-)
-def test_model_has_joined_when_the_charm_says_so_in_its_revisions_words(
-    given: tuple[str, ...], want: bool
-):
-    assert run.settings_of(arguments(*given)).joined is want
-
-
 def test_charm_of_another_contract_is_refused_by_name(capsys: pytest.CaptureFixture[str]):
     other = "0" * 8
     with pytest.raises(SystemExit, match="2"):
@@ -228,24 +213,3 @@ def test_charm_of_another_contract_is_refused_by_name(capsys: pytest.CaptureFixt
 
 def test_charm_of_the_same_contract_is_served():
     assert arguments(f"--contract={schema.SCHEMA}").contract
-
-
-BEFORE_THE_CONTRACT = (
-    "run --model kubeflow --application app --unit app/0 --mesh-namespace istio-system"
-    " --mesh-revision default --membership namespace --included-pods= --excluded-pods="
-    " --lifecycle-namespaces model,profiles,labelled --proxy-shutdown true"
-    " --wait-for-containers= --ignore-containers= --status-port 15020"
-    " --replace-broken-pods false --observe-gateways false --convergence auto"
-    " --restart-max-unavailable 2 --listen 0.0.0.0:8080"
-)
-"""The layer of the last charm that names no contract."""
-
-
-@pytest.mark.parametrize("level", ["--log-level debug", "--log-level-file /tmp/level"])
-def test_options_of_a_charm_from_before_the_contract_are_understood(level: str):
-    options = f"{BEFORE_THE_CONTRACT} {level}".split()
-
-    settings = run.settings_of(cli.parser("run").parse_args(options))
-
-    assert settings.joined
-    assert settings.mesh_namespace == "istio-system"

@@ -56,8 +56,7 @@ def add_parser(subparsers: command.Subparsers) -> None:
         metavar="WORD",
         help="that the charm keeps to; --version ends with this program's",
     )
-    # A charm from before the contract does not say whether the model has joined.
-    command.add_options(parser, defaults={"joined": None})
+    command.add_options(parser)
     parser.add_argument("--log-level", choices=tuple(logs.LEVELS), default="info")
     parser.add_argument("--kubeconfig", metavar="FILE", help="(default: the ServiceAccount)")
     parser.set_defaults(main=main)
@@ -65,12 +64,10 @@ def add_parser(subparsers: command.Subparsers) -> None:
 
 def settings_of(arguments: argparse.Namespace) -> options.Settings:
     """Return the options as a typed value."""
-    values = service.values(service.Options, arguments)
-    if arguments.joined is None:
-        # Charms from before the contract name the mesh when the model has joined it, not earlier.
-        values["joined"] = bool(arguments.mesh_namespace)
     return options.Settings(
-        **values, kubeconfig=arguments.kubeconfig, log_level=arguments.log_level
+        **service.values(service.Options, arguments),
+        kubeconfig=arguments.kubeconfig,
+        log_level=arguments.log_level,
     )
 
 
