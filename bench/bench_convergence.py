@@ -37,6 +37,7 @@ from sidecar_lifecycle.shell.kube import client as kube_client
 from sidecar_lifecycle.shell.kube.client import path
 
 from testbed import command_line
+from tests import workload_access
 from tests.functional import convergence_world
 
 KINDS = ("StatefulSet", "Deployment", "StatefulSet")
@@ -127,7 +128,7 @@ async def control(kubeconfig: pathlib.Path, namespace: str, at_once: int) -> Non
         restart_max_unavailable=str(at_once),
     )
     await controller.run(
-        kube_client.connect(str(kubeconfig)),
+        workload_access.connect(kubeconfig),
         given,
         convergence_world.Leader(),
         registry=prometheus_client.CollectorRegistry(),
@@ -139,7 +140,7 @@ async def measure(
 ) -> tuple[float, float]:
     """Return what both take, in a namespace of their own."""
     namespace = f"bench-convergence-{time.time():.0f}"
-    connection = kube_client.connect(str(kubeconfig))
+    connection = workload_access.connect(kubeconfig)
     try:
         subject = World(connection, namespace)
         body: dict[str, Any] = {"kind": "Namespace", "metadata": {"name": namespace}}

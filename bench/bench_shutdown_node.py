@@ -67,8 +67,9 @@ async def reconciler(kubeconfig: str, per_node: int) -> None:
     from sidecar_lifecycle.shell import logs  # noqa: PLC0415
     from sidecar_lifecycle.shell import settings as options  # noqa: PLC0415
     from sidecar_lifecycle.shell.commands import run  # noqa: PLC0415
-    from sidecar_lifecycle.shell.kube import client  # noqa: PLC0415
     from sidecar_lifecycle.shell.shutdown import controller, slots  # noqa: PLC0415
+
+    from tests import workload_access  # noqa: PLC0415
 
     logs.configure("info")
     run.tune_garbage_collection()
@@ -80,7 +81,7 @@ async def reconciler(kubeconfig: str, per_node: int) -> None:
         convergence="off",
     )
     program = run.Program(
-        client.connect(kubeconfig), settings, prometheus_client.CollectorRegistry()
+        workload_access.connect(kubeconfig), settings, prometheus_client.CollectorRegistry()
     )
     limits = slots.Limits()
     if per_node:

@@ -1,4 +1,4 @@
-"""What others do about finished proxies, to compare ours with: `peers.py WAY [KUBECONFIG]`.
+"""What others do about finished proxies, to compare ours with: `peers.py WAY KUBECONFIG`.
 
 `exec` does what the oldest published controller for this problem does. It reacts to every change
 of any pod: as soon as one container has terminated while the proxy runs, it executes the quit
@@ -18,13 +18,15 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "lib"), str(ROOT / "workload")]
+sys.path[:0] = [str(ROOT / each) for each in (".", "lib", "workload")]
 
 import structlog  # noqa: E402
 from sidecar_lifecycle.model import types  # noqa: E402
 from sidecar_lifecycle.shell import logs  # noqa: E402
 from sidecar_lifecycle.shell.kube import client, errors, streams, watch  # noqa: E402
 from sidecar_lifecycle.shell.shutdown import sources, stop  # noqa: E402
+
+from tests import workload_access  # noqa: E402
 
 PROXY = "istio-proxy"
 PORT = 15020
@@ -123,7 +125,7 @@ async def main() -> None:
     """Watch and work until killed."""
     logs.configure("info")
     ways = {"exec": by_exec, "forward": by_port_forward}
-    await ways[sys.argv[1]](client.connect(*sys.argv[2:3]))
+    await ways[sys.argv[1]](workload_access.connect(sys.argv[2]))
 
 
 if __name__ == "__main__":

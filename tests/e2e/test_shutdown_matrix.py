@@ -20,6 +20,7 @@ from sidecar_lifecycle.shell.shutdown import stop
 from integrator_contract.answers import Action
 from testbed import kubernetes
 from testbed.kit import juju, observer, timeline, workloads
+from tests import workload_access
 from tests.e2e import kubeflow_kinds, shutdown_world
 from tests.e2e import shutdown_cases as cases
 from tests.e2e.shutdown_world import MODEL, conditions_of, labelled
@@ -310,7 +311,7 @@ async def test_without_the_stop_no_controller_sees_an_end_and_with_it_each_does(
 async def test_pod_recreated_under_the_same_name_is_not_stopped(node, world, api):
     """The decision is about the first pod; when it is carried out, the second has the name."""
     main = workloads.container("main", world.image, workloads.payload("sleep.py", 0))
-    connection = kube.connect(str(node.testbed.kubeconfig))
+    connection = workload_access.connect(node.testbed.kubeconfig)
     name = "recreated"
     path = kube.path(types.Pod, world.unserved, name)
 

@@ -12,10 +12,11 @@ import json
 import prometheus_client
 from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell.convergence import controller
-from sidecar_lifecycle.shell.kube import client as kube_client
 from sidecar_lifecycle.shell.kube import errors
 from sidecar_lifecycle.shell.kube.client import path
 from sidecar_lifecycle.shell.settings import Settings
+
+from tests import workload_access
 
 APPLICATION = "istio-integrator"
 POLICIES = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
@@ -362,7 +363,7 @@ def _reference(version, created):
 @contextlib.asynccontextmanager
 async def living(kubeconfig, namespace):
     """Connect to the namespace, and take everything out of it at the end."""
-    client = kube_client.connect(str(kubeconfig))
+    client = workload_access.connect(kubeconfig)
     world = World(client, namespace)
     yield world
     await world.remove()

@@ -24,12 +24,11 @@ from lightkube.resources import core_v1
 from ops import testing
 from sidecar_lifecycle.shell import cli
 from sidecar_lifecycle.shell.commands import run
-from sidecar_lifecycle.shell.kube import client as kube
 from sidecar_lifecycle.shell.shutdown import controller, stop
 
 import charm
 from istio_integrator.relations import certificates as relations_certificates
-from tests import asked
+from tests import asked, workload_access
 
 APPLICATION = "istio-integrator"
 ROUTER = {"name": "istio-proxy", "image": "localhost/none:1", "args": ["proxy", "router"]}
@@ -282,7 +281,7 @@ class Reconciler:
 
     def _run(self, settings):
         async def main():
-            connection = kube.connect(str(self._kubeconfig))
+            connection = workload_access.connect(self._kubeconfig)
             registry = prometheus_client.CollectorRegistry()
             self.program = run.Program(connection, settings, registry)
             self.program.shutdown = controller.Controller(

@@ -9,12 +9,12 @@ import time
 import pytest
 from sidecar_lifecycle.decide.convergence import memory
 from sidecar_lifecycle.model import types
-from sidecar_lifecycle.shell import cli
 from sidecar_lifecycle.shell.commands import uninjected
 from sidecar_lifecycle.shell.kube import errors
 from sidecar_lifecycle.shell.kube.client import path
 
 from integrator_contract import names
+from tests import workload_access
 from tests.functional import convergence_world
 from tests.functional.convergence_world import APPLICATION, World
 
@@ -87,12 +87,12 @@ async def test_a_disruption_budget_is_waited_for(world, kubeconfig, capsys):
         stored = memory.decode((await world.remembered())["data"])
         assert stored.holds["Deployment/web"].reason == "DisruptionBudget"
         scope = ["--model", world.namespace, "--application", APPLICATION]
-        command = ["uninjected", *scope, "--kubeconfig", str(kubeconfig)]
+        command = ["uninjected", *scope]
         summary = {}
 
         async def other_counts():
             nonlocal summary
-            assert await asyncio.to_thread(cli.main, command) == 0
+            assert await asyncio.to_thread(workload_access.main, kubeconfig, command) == 0
             summary = json.loads(capsys.readouterr().out.splitlines()[-1])["summary"]
             return summary["in_mesh"]
 
@@ -156,12 +156,12 @@ async def test_a_restart_by_hand_is_done_by_the_leader(world, kubeconfig, capsys
     await world.workload("StatefulSet", "two")
     await world.join()
     scope = ["--model", world.namespace, "--application", APPLICATION]
-    command = ["uninjected", *scope, "--convergence", "manual", "--kubeconfig", str(kubeconfig)]
+    command = ["uninjected", *scope, "--convergence", "manual"]
 
     async with world.converging(convergence="manual"):
         await world.goes_on_with(NotAsked=2)
         assert not any((await world.injected()).values())
-        assert await asyncio.to_thread(cli.main, command) == 0
+        assert await asyncio.to_thread(workload_access.main, kubeconfig, command) == 0
         *rows, last = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         assert [(row["name"], row["reason"]) for row in rows] == [
             ("one-0", "NotAsked"),
@@ -179,7 +179,9 @@ async def test_a_restart_by_hand_is_done_by_the_leader(world, kubeconfig, capsys
             "word": "",
         }
 
-        assert await asyncio.to_thread(cli.main, [*command, "--restart"]) == 0
+        assert (
+            await asyncio.to_thread(workload_access.main, kubeconfig, [*command, "--restart"]) == 0
+        )
         rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         assert [(row["name"], row["fixable"]) for row in rows] == [
             ("one-0", True),
@@ -198,24 +200,34 @@ async def test_pods_with_an_old_proxy_are_renewed_when_it_is_asked_for(world, ku
     await world.upgrade("1.31.1")
     await world.workload("StatefulSet", "two")
     scope = ["--model", world.namespace, "--application", APPLICATION]
-    command = ["uninjected", *scope, "--kubeconfig", str(kubeconfig)]
+    command = ["uninjected", *scope]
     command += ["--proxy-version", "1.31.1"]
 
     async with world.converging():
-        assert await asyncio.to_thread(cli.main, command) == 0
+        assert await asyncio.to_thread(workload_access.main, kubeconfig, command) == 0
         (last,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         counts = last["summary"]
         assert (counts["in_mesh"], counts["eligible"], counts["stale"]) == (2, 2, 1)
-        assert await asyncio.to_thread(cli.main, [*command, "--stale"]) == 0
+        assert (
+            await asyncio.to_thread(workload_access.main, kubeconfig, [*command, "--stale"]) == 0
+        )
         row, last = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         assert (row["name"], row["fixable"]) == ("one-0", True)
         assert row["message"] == "its proxy is 1.30.4, istiod is 1.31.1"
 
-        assert await asyncio.to_thread(cli.main, [*command, "--restart", "--stale"]) == 0
+        assert (
+            await asyncio.to_thread(
+                workload_access.main, kubeconfig, [*command, "--restart", "--stale"]
+            )
+            == 0
+        )
         assert json.loads(capsys.readouterr().out)["name"] == "one-0"
 
         async def renewed():
-            assert await asyncio.to_thread(cli.main, [*command, "--stale"]) == 0
+            assert (
+                await asyncio.to_thread(workload_access.main, kubeconfig, [*command, "--stale"])
+                == 0
+            )
             last = json.loads(capsys.readouterr().out.splitlines()[-1])["summary"]
             return (last["in_mesh"], last["stale"]) == (2, 0)
 
@@ -265,9 +277,14 @@ async def test_pods_of_other_namespaces_are_only_listed(world, kubeconfig, capsy
     theirs = World(world.client, f"{world.namespace}-profile")
     await theirs.bare_pod("theirs")
     arguments = ["--model", world.namespace, "--application", APPLICATION]
-    kinds = ["--lifecycle-namespaces", "model,profiles", "--kubeconfig", str(kubeconfig)]
+    kinds = ["--lifecycle-namespaces", "model,profiles"]
 
-    assert await asyncio.to_thread(cli.main, ["uninjected", *arguments, *kinds]) == 0
+    assert (
+        await asyncio.to_thread(
+            workload_access.main, kubeconfig, ["uninjected", *arguments, *kinds]
+        )
+        == 0
+    )
     row, last = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert (row["namespace"], row["name"]) == (theirs.namespace, "theirs")
     assert (row["fixable"], row["reason"]) == (False, "OtherNamespace")
@@ -296,8 +313,8 @@ async def test_pod_that_does_not_go_is_named_and_nothing_is_forced(
     later = argparse.Namespace(time=lambda: time.time() + 900)
     monkeypatch.setattr(uninjected, "time", later)
     scope = ["--model", world.namespace, "--application", APPLICATION]
-    command = ["uninjected", *scope, "--kubeconfig", str(kubeconfig)]
-    assert await asyncio.to_thread(cli.main, command) == 0
+    command = ["uninjected", *scope]
+    assert await asyncio.to_thread(workload_access.main, kubeconfig, command) == 0
     assert "the evicted pod web-0 is still terminating after 10 minutes" in capsys.readouterr().out
     left = (await world.request("GET", where))["metadata"]
     assert left["finalizers"] == held["metadata"]["finalizers"]

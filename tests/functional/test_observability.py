@@ -135,9 +135,9 @@ def reconciler(folder, kubeconfig, model):
     port = loopback.free_port()
     (folder / "facts.json").write_text(FACTS.document())
     command = [
-        *(sys.executable, "-m", "sidecar_lifecycle.shell.cli", "run"),
+        *(sys.executable, "-m", "tests.workload_access", kubeconfig, "run"),
         *("--model", model, "--application", "app", "--unit", "app/0"),
-        *("--joined", "true", "--mesh-namespace", "istio-system", "--kubeconfig", kubeconfig),
+        *("--joined", "true", "--mesh-namespace", "istio-system"),
         *("--listen", f"127.0.0.1:{port}", "--charm-facts-file", folder / "facts.json"),
     ]
     env = {**os.environ, "PYTHONPATH": loopback_webhook.WORKLOAD}

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Iterator
 import lightkube
 import pytest
 from sidecar_lifecycle.model import resources, types
-from sidecar_lifecycle.shell.kube import access, events, lease, watch
 from sidecar_lifecycle.shell.kube import client as kube
+from sidecar_lifecycle.shell.kube import events, lease, watch
 from sidecar_lifecycle.shell.observers import gateways
 from sidecar_lifecycle.shell.shutdown import sources
 
@@ -19,7 +19,7 @@ from istio_integrator.ingress import certificate
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import manifests
 from istio_integrator.relations import endpoints, kubeflow
-from tests import rights, waiting
+from tests import rights, waiting, workload_access
 from tests.functional import convergence_world, ingress_world, istiod_world, limits_world
 from tests.functional import test_ingress_objects as ingress_objects
 from tests.functional.limits_world import APP, World
@@ -47,7 +47,7 @@ async def connected(config) -> AsyncIterator[kube.Client]:
     """The workload's connection, until the last of its sockets is closed."""
     sockets = asyncio.get_running_loop()._selector.get_map()
     before = len(sockets)
-    made = kube.Client(access.of_context(config))
+    made = kube.Client(workload_access.of_context(config))
     try:
         yield made
     finally:

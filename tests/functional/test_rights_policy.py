@@ -11,12 +11,12 @@ from urllib import parse
 
 import lightkube
 import pytest
-from sidecar_lifecycle.shell.kube import access
 from sidecar_lifecycle.shell.kube import client as kube
 from sidecar_lifecycle.shell.kube import errors as kube_errors
 
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import errors
+from tests import workload_access
 from tests.functional import istiod_world, limits_world
 from tests.functional.limits_world import APP, World
 
@@ -331,7 +331,7 @@ async def test_commands_outside_of_the_model_are_those_that_stop_a_proxy(
     free, held = worlds
     namespace = (held if is_ours else free).model
     query = parse.urlencode({"container": container, "command": command}, doseq=True)
-    connection = kube.Client(access.of_context(held.app.client.config))
+    connection = kube.Client(workload_access.of_context(held.app.client.config))
     try:
         # Without a node every command fails, after admission has had its say.
         where = f"/api/v1/namespaces/{namespace}/pods/theirs/exec?{query}"

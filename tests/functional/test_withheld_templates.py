@@ -10,6 +10,8 @@ from sidecar_lifecycle.shell import settings as options
 from sidecar_lifecycle.shell.convergence import cluster as hands
 from sidecar_lifecycle.shell.kube import client
 
+from tests import workload_access
+
 
 def daemon_set(namespace: str, image: str) -> dict[str, Any]:
     labels = {"app": "x"}
@@ -28,7 +30,7 @@ def daemon_set(namespace: str, image: str) -> dict[str, Any]:
 
 
 async def test_template_that_changes_has_another_number(kubeconfig: Path, namespace: str):
-    connection = client.connect(str(kubeconfig))
+    connection = workload_access.connect(kubeconfig)
     try:
         settings = options.Settings(model=namespace, application="a", unit="a/0")
         subject = hands.Cluster(connection, settings)

@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from sidecar_lifecycle.shell.kube import access
 from sidecar_lifecycle.shell.kube import client as kube
 from sidecar_lifecycle.shell.observers import gateways
 
 from integrator_contract import names
 from istio_integrator.kube import cluster as charm_cluster
+from tests import workload_access
 from tests.functional import istiod_world
 from tests.unit.workload.fake_apiserver import running_task
 
@@ -50,7 +50,7 @@ def api(client: Any) -> charm_cluster.Cluster:
 async def told(api: charm_cluster.Cluster, namespace: str, untrusted: Any) -> AsyncIterator[Told]:
     """Observe with exactly the shipped roles."""
     told = Told()
-    connection = kube.Client(access.of_context(untrusted))
+    connection = kube.Client(workload_access.of_context(untrusted))
     observer = gateways.Observer(
         connection,
         model="kubeflow",

@@ -25,9 +25,10 @@ from lightkube.resources.rbac_authorization_v1 import Role, RoleBinding
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell import settings as options
 from sidecar_lifecycle.shell.commands import run
-from sidecar_lifecycle.shell.kube import access, lease, watch
 from sidecar_lifecycle.shell.kube import client as kube
+from sidecar_lifecycle.shell.kube import lease, watch
 
+from tests import workload_access
 from tests.unit.workload import pods
 
 Cluster = lightkube.Client
@@ -45,7 +46,7 @@ def account(client: Cluster, namespace: str) -> str:
 
 @pytest.fixture
 async def admin(kubeconfig: Path) -> AsyncIterator[kube.Client]:
-    connection = kube.connect(str(kubeconfig))
+    connection = workload_access.connect(kubeconfig)
     yield connection
     await connection.close()
 
@@ -110,7 +111,7 @@ async def test_pods_are_selected_and_judged_as_the_server_reports_them(
     web = pods.pod_json(pods.running(), name="web", namespace=account)
     del web["spec"]["containers"][1], web["status"]["containerStatuses"][1]
     create(client, web)
-    connection = kube.connect(str(kubeconfig))
+    connection = workload_access.connect(kubeconfig)
     async with program(connection, account) as subject:
         await until(lambda: all(subject.ready().values()))
         await until(lambda: decisions(subject) == {"busy": "wait", "unlabelled": "wait"})
@@ -126,7 +127,7 @@ async def test_stop_that_can_not_reach_a_node_is_retried_and_said(
     client: Cluster, kubeconfig: Path, account: str
 ):
     create(client, pods.pod_json(namespace=account))
-    connection = kube.connect(str(kubeconfig))
+    connection = workload_access.connect(kubeconfig)
 
     def said() -> list[str]:
         events = client.list(Event, namespace=account)
@@ -140,7 +141,7 @@ async def test_restarted_apiserver_costs_nothing_but_time(
     client: Cluster, kubeconfig: Path, account: str, control_plane: Any
 ):
     create(client, pods.pod_json(pods.running(), name="busy", namespace=account))
-    connection = kube.connect(str(kubeconfig))
+    connection = workload_access.connect(kubeconfig)
     async with program(connection, account) as subject:
         await until(lambda: decisions(subject) == {"busy": "wait"})
         await asyncio.to_thread(control_plane.restart, "kube-apiserver")
@@ -263,7 +264,7 @@ async def test_narrow_role_serves_the_model(
     token = await new_token(admin, account)
     config = KubeConfig.from_file(kubeconfig).get()
     assert config is not None
-    connection = kube.Client(access.of_context(config._replace(user=User(token=token))))
+    connection = kube.Client(workload_access.of_context(config._replace(user=User(token=token))))
     create(client, pods.pod_json(namespace=account))
     async with program(connection, account) as subject:
         await until(lambda: decisions(subject) == {"job-x": "stop"})
@@ -283,7 +284,9 @@ async def test_token_that_is_renewed_on_disk_is_used_when_the_old_one_ends(
     file.write_text(await new_token(admin, account, secrets[0]))
     config = KubeConfig.from_file(kubeconfig).get()
     assert config is not None
-    connection = kube.Client(access.of_context(config._replace(user=User(token_file=str(file)))))
+    connection = kube.Client(
+        workload_access.of_context(config._replace(user=User(token_file=str(file))))
+    )
 
     async def is_refused() -> bool:
         """A raw request: the apiserver remembers a good token for some seconds."""

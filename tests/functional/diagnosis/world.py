@@ -41,15 +41,14 @@ class Workload:
         return True
 
     def exec(self, argv, *, timeout, stdin=None, working_dir):
-        where = [] if argv[1] == "explain" else ["--kubeconfig", str(self._kubeconfig)]
         done = subprocess.run(
-            [sys.executable, "-m", "sidecar_lifecycle.shell.cli", *argv[1:], *where],
+            [sys.executable, "-m", "tests.workload_access", self._kubeconfig, *argv[1:]],
             input=stdin,
             capture_output=True,
             text=True,
             timeout=timeout,
             check=False,
-            env={**os.environ, "PYTHONPATH": "workload:lib"},
+            env={**os.environ, "PYTHONPATH": ".:workload:lib"},
         )
         assert done.returncode == 0, done.stderr
         return Process(done.stdout)

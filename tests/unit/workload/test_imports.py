@@ -12,7 +12,7 @@ from testbed import certificates
 
 ROOT = pathlib.Path(__file__).parents[3]
 NEEDLESS = ("lightkube", "httpx2", "sidecar_lifecycle.shell.admission.server")
-"""For a kubeconfig file, which no pod has, and for the webhook, which is another program."""
+"""Of the charm, of the tests' kubeconfig, and of the webhook, which is another program."""
 PROGRAM = """
 import json, sys
 from sidecar_lifecycle.shell import cli

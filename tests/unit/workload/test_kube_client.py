@@ -14,6 +14,7 @@ from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell.kube import access, backoff, client, errors, streams
 
 from testbed import certificates
+from tests import workload_access
 from tests.unit.workload import pods
 from tests.unit.workload.fake_apiserver import FakeApiserver, until
 
@@ -78,14 +79,9 @@ def test_path_of_a_resource(arguments: tuple[object, ...], want: str):
     assert client.path(*arguments) == want  # type: ignore[arg-type]
 
 
-def test_connecting_without_kubeconfig_outside_of_a_pod_says_so():
+def test_connecting_outside_of_a_pod_says_so():
     with pytest.raises(errors.NoAccess, match="no pod with a ServiceAccount"):
         client.connect()
-
-
-def test_kubeconfig_that_is_not_there_is_named(tmp_path: Path):
-    with pytest.raises(errors.NoAccess, match="nowhere"):
-        client.connect(str(tmp_path / "nowhere"))
 
 
 @pytest.mark.parametrize("error", [TimeoutError(), OSError("gone"), ConnectionResetError()])
@@ -161,7 +157,7 @@ async def deaf(tmp_path: Path) -> AsyncIterator[client.Client]:
     text = certificates.kubeconfig(address, authority.pair.certificate, user)
     file = tmp_path / "kubeconfig"
     file.write_text(text)
-    yield client.connect(str(file))
+    yield workload_access.connect(file)
     leave.set()
     server.close()
     await server.wait_closed()

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import yaml
-from sidecar_lifecycle.shell import cli
 from sidecar_lifecycle.shell.shutdown import stops
 
+from tests import workload_access
 from tests.unit.workload import fake_apiserver, pods
 
 
@@ -29,8 +29,8 @@ async def ask(
         }
         path = tmp_path / "kubeconfig"
         path.write_text(yaml.safe_dump(config))
-        argv = ["stop", name, "--namespace", "default", "--kubeconfig", str(path), *options]
-        return await asyncio.to_thread(cli.main, argv)
+        argv = ["stop", name, "--namespace", "default", *options]
+        return await asyncio.to_thread(workload_access.main, path, argv)
 
 
 @pytest.fixture

@@ -11,9 +11,8 @@ from sidecar_lifecycle.decide import eligible, finished, stale
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(service.Options):
-    """The options: those that the charm writes, and what is for whoever tries it."""
+    """The options that the charm writes, and those of single commands."""
 
-    kubeconfig: str | None = None
     log_level: str = "info"
     proxy: stale.Proxy = stale.UNKNOWN
     """What new pods get, to tell which ones have an old proxy."""

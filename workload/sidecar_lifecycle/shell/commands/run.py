@@ -46,8 +46,6 @@ def add_parser(subparsers: command.Subparsers) -> None:
             " by.",
             "sidecar-lifecycle run --model kubeflow --application istio-integrator"
             " --unit istio-integrator/0 --joined true --mesh-namespace istio-system",
-            "sidecar-lifecycle run --model kubeflow --application me --unit me/0"
-            " --kubeconfig ~/.kube/config --log-level debug",
         ),
     )
     parser.add_argument(
@@ -58,16 +56,13 @@ def add_parser(subparsers: command.Subparsers) -> None:
     )
     command.add_options(parser)
     parser.add_argument("--log-level", choices=tuple(logs.LEVELS), default="info")
-    parser.add_argument("--kubeconfig", metavar="FILE", help="(default: the ServiceAccount)")
     parser.set_defaults(main=main)
 
 
 def settings_of(arguments: argparse.Namespace) -> options.Settings:
     """Return the options as a typed value."""
     return options.Settings(
-        **service.values(service.Options, arguments),
-        kubeconfig=arguments.kubeconfig,
-        log_level=arguments.log_level,
+        **service.values(service.Options, arguments), log_level=arguments.log_level
     )
 
 
@@ -85,7 +80,7 @@ def main(arguments: argparse.Namespace) -> int:
     logs.configure(arguments.log_level)
     settings = settings_of(arguments)
     try:
-        connection = client.connect(settings.kubeconfig)
+        connection = client.connect()
     except errors.NoAccess as error:
         raise command.InputError(f"no cluster to connect to: {error}") from error
     tune_garbage_collection()

@@ -29,7 +29,6 @@ def add_parser(subparsers: command.Subparsers) -> None:
     )
     parser.add_argument("pod", metavar="POD")
     parser.add_argument("--namespace", required=True, metavar="NS")
-    parser.add_argument("--kubeconfig", metavar="FILE", help="default: in-cluster")
     explain.add_policy_options(parser)
     parser.set_defaults(main=main)
 
@@ -59,7 +58,7 @@ def main(arguments: argparse.Namespace) -> int:
 async def _run(
     arguments: argparse.Namespace,
 ) -> tuple[types.Pod, finished.Decision, stop.Outcome | None]:
-    connection = client.connect(arguments.kubeconfig)
+    connection = client.connect()
     try:
         return await _stop(
             connection, arguments.namespace, arguments.pod, explain.policy(arguments)

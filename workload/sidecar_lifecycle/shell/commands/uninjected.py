@@ -67,7 +67,6 @@ def add_parser(subparsers: command.Subparsers) -> None:
         metavar="VERSION",
         help="of istiod; a proxy with an earlier one is old (default: not known)",
     )
-    parser.add_argument("--kubeconfig", metavar="FILE", help="default: in-cluster")
     parser.add_argument("--restart", action="store_true", help="have them replaced")
     parser.add_argument("--dry-run", action="store_true", help="with --restart: only say which")
     parser.add_argument(
@@ -89,7 +88,6 @@ def main(args: argparse.Namespace) -> int:
     settings = Settings(
         **service.values(service.Eligibility, args),
         unit="",
-        kubeconfig=args.kubeconfig,
         proxy=stale.Proxy(revision=args.proxy_revision, version=args.proxy_version),
     )
     try:
@@ -102,7 +100,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 async def _run(args: argparse.Namespace, settings: Settings) -> None:
-    client = kube_client.connect(settings.kubeconfig)
+    client = kube_client.connect()
     try:
         cluster = hands.Cluster(client, settings)
         decided, reading = await _look(cluster)

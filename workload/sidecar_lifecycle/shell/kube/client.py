@@ -174,14 +174,13 @@ class Client:
         raise errors.from_response(response.status, data, response.headers.get("Retry-After"))
 
 
-def connect(kubeconfig_file: str | None = None) -> Client:
-    """Return a client for a kubeconfig file, or for the pod's ServiceAccount without one.
+def connect() -> Client:
+    """Return a client for the pod's ServiceAccount.
 
     Raises:
-        NoAccess: if there is neither.
+        NoAccess: There is none.
     """
-    found = access.of_kubeconfig(kubeconfig_file) if kubeconfig_file else access.of_pod()
-    return Client(found)
+    return Client(access.of_pod())
 
 
 def path(

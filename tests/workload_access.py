@@ -1,0 +1,56 @@
+"""Run the workload's program from outside of a pod, by a kubeconfig.
+
+Usage: python -m tests.workload_access KUBECONFIG COMMAND [OPTION…]
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+from unittest import mock
+
+from lightkube.config import client_adapter, kubeconfig
+from sidecar_lifecycle.shell import cli
+from sidecar_lifecycle.shell.kube import access, client
+
+if TYPE_CHECKING:
+    from lightkube.config.kubeconfig import SingleConfig
+
+
+def of_context(config: SingleConfig) -> access.Access:
+    """Return the access that one context of a kubeconfig gives."""
+    server, user = config.cluster.server, config.user
+    tls = None
+    if server.startswith("https") and user:
+        tls = client_adapter.verify_cluster(config.cluster, user, config.abs_file, trust_env=False)
+    return access.Access(
+        server=server,
+        tls=tls,
+        token=user.token if user else None,
+        token_file=Path(user.token_file) if user and user.token_file else None,
+    )
+
+
+def of_kubeconfig(file: str | os.PathLike[str]) -> access.Access:
+    """Return the access that the current context of a kubeconfig gives."""
+    config = kubeconfig.KubeConfig.from_file(file).get()
+    assert config is not None
+    return of_context(config)
+
+
+def connect(file: str | os.PathLike[str]) -> client.Client:
+    """Return a client for a kubeconfig."""
+    return client.Client(of_kubeconfig(file))
+
+
+def main(file: str | os.PathLike[str], argv: Sequence[str]) -> int:
+    """Run a command with the access of a kubeconfig in place of a pod's."""
+    with mock.patch.object(access, "of_pod", return_value=of_kubeconfig(file)):
+        return cli.main(list(argv))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))
