@@ -22,7 +22,6 @@ class Pod:
 
     labels: Mapping[str, str]
     ports: NamedPorts = frozenset()
-    is_template: bool = False
     has_proxy: bool = False
     is_router: bool = False
     """Whether its proxy leads to other pods."""
@@ -36,8 +35,7 @@ class Pod:
         return cls(
             labels=called.labels(obj),
             ports=called.ports(containers),
-            is_template=is_template,
-            has_proxy=plaintext.is_in_mesh(obj) if not is_template else False,
+            has_proxy=not is_template and plaintext.is_in_mesh(obj),
             is_router=plaintext.is_router(obj) or "gateway" in str(templates).split(","),
             probes=tuple(
                 probe

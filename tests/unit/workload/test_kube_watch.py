@@ -117,7 +117,6 @@ async def test_forgotten_version_is_listed_again_with_tombstones(cluster: FakeAp
         cluster.put("pods", recreated)
         cluster.compact()
         await until(lambda: follower.said.count("synced") == 2)
-        assert follower.state.failure.startswith("410 ")
         assert follower.names == {"uid-b2": "b", "uid-c": "c"}
         assert follower.said[4:] == [
             "deleted b",
@@ -179,7 +178,6 @@ async def test_server_that_is_away_is_asked_again(cluster: FakeApiserver):
     async with running_task(follower.run()):
         await asyncio.sleep(120)
         assert not follower.state.live
-        assert "refused" in follower.state.failure or "Connect" in follower.state.failure
         cluster.client.server = server
         await until(lambda: "synced" in follower.said)
 

@@ -52,7 +52,6 @@ class WatchState:
     live: bool = False
     """The collection is listed and the server answers."""
     relists: int = 0
-    failure: str = ""
 
 
 class _Envelope(msgspec.Struct):
@@ -272,7 +271,6 @@ class _Watch(Generic[T]):
     def failed(self, error: errors.KubeError) -> bool:
         """Take note of a failure; return whether another way should be tried at once."""
         self.state.live = False
-        self.state.failure = str(error)
         if not isinstance(error, errors.StatusError):
             return False
         if error.code == 410:

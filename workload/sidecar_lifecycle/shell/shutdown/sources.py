@@ -208,7 +208,7 @@ class Pods:
             await self._watch(namespace)
         except errors.StatusError as error:
             log.warning("pods can't be watched", namespace=namespace, error=str(error))
-            self.states[namespace] = watch.WatchState(failure=str(error))
+            self.states[namespace] = watch.WatchState()
             raise
 
     async def _cluster_wide_allowed(self) -> bool:
