@@ -208,18 +208,6 @@ class Facts:
                 return each
         return None
 
-    def pods_of(self, service: str, namespace: str) -> list[cluster.Object]:
-        """List the pods behind a Service, the ready ones first."""
-        marks = {names.SERVICE_NAME: service}
-        found: list[cluster.Object] = []
-        for part in self.cluster.list(cluster.ENDPOINT_SLICE, namespace, marks):
-            for endpoint in cluster.parts(part, "endpoints"):
-                who = cluster.at(endpoint, "targetRef")
-                if who.get("kind") == "Pod":
-                    pod = self.cluster.get(cluster.POD, str(who.get("name")), namespace)
-                    found += [pod] if pod else []
-        return sorted(found, key=lambda pod: not cluster.is_ready(pod))
-
     def envoy(self, pod: cluster.Object, path: str) -> str:
         """Ask the administration of a pod's Envoy."""
         metadata = pod["metadata"]
