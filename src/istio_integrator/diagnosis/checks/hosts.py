@@ -1,11 +1,11 @@
-"""Which routes of the model and its profiles have no host that the model's Gateway serves?
+"""Which routes of the model and its profiles does no Gateway serve?
 
 KServe and Knative have a host for each model, in the namespaces of their users.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 
 from istio_integrator import findings
 from istio_integrator.diagnosis import registry, report
@@ -18,27 +18,46 @@ from . import routes
 
 _MOST_HOSTS = 32
 """Hosts of one route that are looked at; net-istio writes four for each tag, KServe two."""
+_EVERY_PROXY = "mesh"
+"""Not a Gateway: a route that names it is for sidecars."""
 
 
 @registry.check(
     "hosts",
-    place=125,
-    question="which routes of the model and its profiles, such as KServe's, have no host that the "
-    "model's Gateway serves",
-    reads="VirtualServices",
+    place=110,
+    question="which routes of the model and its profiles, such as KServe's, name a Gateway that "
+    "does not exist, or have no host that the model's Gateway serves",
+    reads="VirtualServices, Gateways",
     symptoms=("404-at-the-gateway",),
 )
 def hosts(facts: Facts) -> Iterable[Finding]:
-    """Look at the hosts of routes."""
-    if facts.gateway is None:
-        return ()
-    found = routes.relevant(
-        facts.objects(cluster.VIRTUAL_SERVICE),
-        namespaces=(facts.model, *facts.profiles),
-        model=facts.model,
-    )
-    own = f"{facts.model}/{gateway.NAME}"
-    return judge(found, own, facts.gateway.written_hosts) if found else ()
+    """Look at the Gateways and the hosts of routes."""
+    found = routes.of_model(facts)
+    if not found:
+        return
+    yield from judge_gateways(found, facts.objects(cluster.GATEWAY))
+    if facts.gateway is not None:
+        yield from judge(found, f"{facts.model}/{gateway.NAME}", facts.gateway.written_hosts)
+
+
+def judge_gateways(
+    virtual_services: Iterable[cluster.Object], gateways: Iterable[cluster.Object]
+) -> Iterable[Finding]:
+    """Judge whether the Gateways exist that routes name."""
+    there = {observed.reference(obj) for obj in gateways}
+    missing: dict[str, list[str]] = {}
+    for route in virtual_services:
+        with fences.around(cluster.reference(route)):
+            for name in _gateways_of(route):
+                if name not in there:
+                    missing.setdefault(name, []).append(observed.reference(route))
+    for name, users in sorted(missing.items()):
+        yield findings.broken(
+            f"there is no Gateway {name}, which VirtualService {report.listed(users)} names",
+            "kubectl get gateways.networking.istio.io -A",
+        )
+    if not missing:
+        yield findings.fine("every Gateway that a route names exists")
 
 
 def judge(
@@ -51,31 +70,36 @@ def judge(
         own: Our Gateway, `namespace/name`.
         served: Its hosts.
     """
-    unserved: dict[str, str] = {}
+    unserved: list[str] = []
+    lacking: list[str] = []
     for route in virtual_services:
         with fences.around(cluster.reference(route)):
             listed = cluster.items(cluster.at(route, "spec"), "hosts")[:_MOST_HOSTS]
             names = [str(each).lower() for each in listed]
             is_served = any(_meet(name, host) for name in names for host in served)
-            if names and not is_served and own in routes.gateways_of(route):
-                unserved[observed.reference(route)] = _outward(
-                    names, route["metadata"]["namespace"]
-                )
+            if names and not is_served and own in _gateways_of(route):
+                unserved.append(observed.reference(route))
+                # The others are for pods.
+                inside = (f".{route['metadata']['namespace']}", ".svc")
+                outside = [n for n in names if not n.endswith(inside) and ".svc." not in n]
+                lacking += (outside or names)[:1]
     if unserved:
+        namespace, _, name = unserved[0].partition("/")
         yield findings.doubtful(
             f"Gateway {own} serves no host of VirtualService {report.listed(unserved)}: add "
-            f"{report.listed(unserved.values())} to the option hosts, or a wildcard for them",
-            routes.show(next(iter(unserved))),
+            f"{report.listed(lacking)} to the option hosts, or a wildcard for them",
+            f"kubectl -n {namespace} get virtualservice {name} -o yaml",
         )
     else:
         yield findings.fine("the model's Gateway serves every route of the model and its profiles")
 
 
-def _outward(names: Sequence[str], namespace: str) -> str:
-    """Choose the host that is meant for people outside, among those for pods."""
-    inward = (f".{namespace}", ".svc")
-    meant = (name for name in names if not name.endswith(inward) and ".svc." not in name)
-    return next(meant, names[0])
+def _gateways_of(route: cluster.Object) -> Iterable[str]:
+    """List the Gateways that a route names, each as `namespace/name`."""
+    namespace = route["metadata"]["namespace"]
+    for name in map(str, cluster.items(cluster.at(route, "spec"), "gateways")):
+        if name != _EVERY_PROXY:
+            yield name if "/" in name else f"{namespace}/{name}"
 
 
 def _meet(one: str, other: str) -> bool:

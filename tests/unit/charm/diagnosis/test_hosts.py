@@ -1,4 +1,4 @@
-"""Which routes have no host that the model's Gateway serves."""
+"""Which routes does no Gateway serve."""
 
 import pytest
 from hypothesis import given
@@ -19,6 +19,26 @@ def route(*names, gateways=(OWN,), space="alice", name="iris"):
 
 def said(served, *routes):
     return [each for each in hosts.judge(routes, OWN, served) if each.level.value != "✓"]
+
+
+GATEWAY = {"metadata": {"name": "kubeflow-gateway", "namespace": "kubeflow"}}
+
+
+@pytest.mark.parametrize(
+    ("gateways", "missing"),
+    [
+        pytest.param((OWN,), [], id="there"),
+        pytest.param(("kubeflow-gateway",), [], id="beside-the-route"),
+        pytest.param(("mesh",), [], id="sidecars"),
+        pytest.param(("b/kubeflow-gateway", "mesh"), ["b/kubeflow-gateway"], id="elsewhere"),
+        pytest.param(("other",), ["kubeflow/other"], id="gone"),
+    ],
+)
+def test_gateway_that_a_route_names_and_that_is_not_there(gateways, missing):
+    one = route("*", gateways=gateways, space="kubeflow")
+    found = list(hosts.judge_gateways([one], [GATEWAY]))
+    assert [each.level.value for each in found] == (["✗"] if missing else ["✓"])
+    assert all(name in found[0].seen for name in missing)
 
 
 @pytest.mark.parametrize(

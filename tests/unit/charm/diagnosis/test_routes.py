@@ -1,4 +1,6 @@
-"""The Gateways that routes name, and what routes lead to."""
+"""What routes lead to."""
+
+import types
 
 import pytest
 from hypothesis import given
@@ -7,42 +9,17 @@ from hypothesis import strategies as st
 from istio_integrator.diagnosis.checks import routes
 from tests.unit.charm.diagnosis.objects import service
 
-OWNER = "a.app"
 
-
-def route(*, gateways=("a/kubeflow-gateway",), host="web.a.svc.cluster.local", port=80, **labels):
-    marks = labels or {"istio-integrator.charmhub.io/owner": OWNER}
+def route(*, gateways=("a/kubeflow-gateway",), host="web.a.svc.cluster.local", port=80):
     destination = {"host": host, "port": {"number": port}}
     return {
         "kind": "VirtualService",
-        "metadata": {"name": "web", "namespace": "a", "labels": marks},
+        "metadata": {"name": "web", "namespace": "a"},
         "spec": {
             "gateways": list(gateways),
             "http": [{"route": [{"destination": destination}]}],
         },
     }
-
-
-GATEWAY = {
-    "metadata": {"name": "kubeflow-gateway", "namespace": "a"},
-    "spec": {"servers": [{"port": {"number": 80}}, {"port": {"number": 443}}]},
-}
-
-
-@pytest.mark.parametrize(
-    ("gateways", "missing"),
-    [
-        pytest.param(("a/kubeflow-gateway",), [], id="there"),
-        pytest.param(("kubeflow-gateway",), [], id="beside-the-route"),
-        pytest.param(("mesh",), [], id="sidecars"),
-        pytest.param(("b/kubeflow-gateway", "mesh"), ["b/kubeflow-gateway"], id="elsewhere"),
-        pytest.param(("other",), ["a/other"], id="gone"),
-    ],
-)
-def test_gateway_that_a_route_names_and_that_is_not_there(gateways, missing):
-    found = list(routes.judge_gateways([route(gateways=gateways)], [GATEWAY]))
-    assert [each.level.value for each in found] == (["✗"] if missing else ["✓"])
-    assert all(name in found[0].seen for name in missing)
 
 
 def slices(*, ready=True, name="http-80"):
@@ -74,15 +51,9 @@ EXTERNAL = service("ExternalName", name="web", namespace="a")
     ],
 )
 def test_backend_of_a_route(services, parts, port, want):
-    for one, model, level in (
-        (route(port=port), "a", "✗"),
-        (route(port=port, team="b"), "a", "!"),
-        # With our label, and written by somebody else.
-        (route(port=port), "kubeflow", "!"),
-    ):
-        (found,) = routes.judge_backends(
-            [one], services, parts, domain="cluster.local", owner=OWNER, model=model
-        )
+    one = route(port=port)
+    for ours, level in (([one], "✗"), ([], "!")):
+        (found,) = routes.judge([one], services, parts, domain="cluster.local", ours=ours)
         assert found.level.value == (level if want else "✓")
         assert want in found.seen
 
@@ -101,5 +72,7 @@ def test_name_of_a_service_is_read_in_every_spelling(name, namespace, domain):
 def test_route_of_others_at_our_gateway_is_ours_to_look_at():
     elsewhere = {**route(), "metadata": {"name": "nb", "namespace": "shop"}}
     third = {**route(gateways=("shop/web",)), "metadata": {"name": "x", "namespace": "shop"}}
-    found = routes.relevant([route(), elsewhere, third], namespaces=["a"], model="a")
+    listed = [route(), elsewhere, third]
+    facts = types.SimpleNamespace(model="a", profiles=[], objects=lambda _: listed)
+    found = routes.of_model(facts)
     assert [each["metadata"]["name"] for each in found] == ["web", "nb"]
