@@ -69,11 +69,6 @@ class Facts:
         return self.seen.objects(kind, namespace)
 
     @functools.cached_property
-    def streams(self) -> streams.Streams:
-        """The way to ports of pods."""
-        return streams.Streams(self.cluster)
-
-    @functools.cached_property
     def discovery(self) -> discovery.Discovery:
         """The search for an Istio."""
         if self._discovery is not None:
@@ -149,14 +144,6 @@ class Facts:
         ]
 
     @functools.cached_property
-    def policies(self) -> list[cluster.Object]:
-        """AuthorizationPolicies and PeerAuthentications, of any namespace."""
-        return [
-            *self.objects(cluster.AUTHORIZATION_POLICY),
-            *self.objects(cluster.PEER_AUTHENTICATION),
-        ]
-
-    @functools.cached_property
     def ingress(self) -> exposure.Ingress:
         """The part that leads into the model."""
         return exposure.Ingress(self.context, self.related)
@@ -200,36 +187,11 @@ class Facts:
             services={observed.reference(one) for one in self.objects(cluster.SERVICE)},
         )
 
-    def service(self, name: str, namespace: str) -> cluster.Object | None:
-        """Find a Service; the charm may list those of others, not get one."""
-        for each in self.objects(cluster.SERVICE):
-            metadata = each["metadata"]
-            if (metadata["name"], metadata["namespace"]) == (name, namespace):
-                return each
-        return None
-
     def envoy(self, pod: cluster.Object, path: str) -> str:
         """Ask the administration of a pod's Envoy."""
         metadata = pod["metadata"]
         where = metadata["namespace"], metadata["name"]
-        answer = self.streams.get(*where, names.PROXY_ADMIN_PORT, path)
+        answer = streams.Streams(self.cluster).get(*where, names.PROXY_ADMIN_PORT, path)
         if answer.status != 200:
             raise errors.UnreachableError(f"Envoy of {metadata['name']} answers {answer.status}")
         return answer.text
-
-
-def target_port(service: cluster.Object, pod: cluster.Object, port: int) -> int:
-    """Find the port at which a pod serves a port of its Service; the same where there is none."""
-    for entry in cluster.parts(cluster.at(service, "spec"), "ports"):
-        if entry.get("port") == port:
-            wanted = entry.get("targetPort", port)
-            return wanted if isinstance(wanted, int) else _named_port(pod, str(wanted), port)
-    return port
-
-
-def _named_port(pod: cluster.Object, name: str, otherwise: int) -> int:
-    for container in cluster.parts(cluster.at(pod, "spec"), "containers"):
-        for entry in cluster.parts(container, "ports"):
-            if entry.get("name") == name:
-                return int(entry["containerPort"])
-    return otherwise

@@ -8,10 +8,11 @@ import ops
 
 from istio_integrator import findings
 from istio_integrator.diagnosis import registry, report
-from istio_integrator.diagnosis.facts import Facts, target_port
+from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.findings import Finding
 from istio_integrator.ingress import gateway as places
-from istio_integrator.kube import cluster, documents, fences, streams
+from istio_integrator.kube import cluster
+from istio_integrator.security import called
 
 
 @registry.check(
@@ -35,69 +36,50 @@ def gateway(facts: Facts) -> Iterable[Finding]:
         yield from report.of_statuses([ops.BlockedStatus(problem.message)], shown)
     if not is_known:
         return
-    service = facts.service(target.service, target.namespace)
-    yield from judge_address(service, target)
+    where = (target.service, target.namespace)
+    service = next(
+        (
+            each
+            for each in facts.objects(cluster.SERVICE)
+            if (each["metadata"]["name"], each["metadata"]["namespace"]) == where
+        ),
+        None,
+    )
+    yield judge_address(service, target)
     if service is not None and facts.own_gateway is not None:
         for pod in facts.gateway_pods[:1]:
-            istio = facts.mesh
-            yield from judge_listeners(
-                facts.own_gateway,
-                service,
-                pod,
-                _listening(facts, pod),
-                log=f"-n {istio.namespace} deploy/{istio.service}"
-                if istio.namespace
-                else f"-n {pod['metadata']['namespace']} {pod['metadata']['name']}",
-            )
+            lines = facts.envoy(pod, "/listeners").splitlines()
+            listening = {
+                int(end) for each in lines if (end := each.rpartition(":")[2]).isdecimal()
+            }
+            yield from judge_listeners(facts.own_gateway, service, pod, listening)
 
 
-def _listening(facts: Facts, pod: cluster.Object) -> set[int]:
-    """List the ports at which a pod's Envoy has a listener."""
-    text = facts.envoy(pod, "/listeners?format=json")
-    found: set[int] = set()
-    with fences.around(cluster.reference(pod)):
-        answer = {"answer": documents.read_json(text, longest=streams.LONGEST)}
-        for each in cluster.parts(cluster.at(answer, "answer"), "listener_statuses"):
-            address = cluster.at(each, "local_address", "socket_address")
-            found.add(int(address.get("port_value", 0)))
-    return found
-
-
-def judge_address(service: cluster.Object | None, target: places.Target) -> Iterable[Finding]:
+def judge_address(service: cluster.Object | None, target: places.Target) -> Finding:
     """Judge whether the gateway runs and can be reached from outside.
 
     Args:
         service: The gateway's, None where it has gone.
         target: The gateway workload.
     """
+    name = f"Service {target.namespace}/{target.service}"
     show = f"kubectl -n {target.namespace} describe service {target.service}"
     if not target.ready:
         pods = ",".join(f"{key}={value}" for key, value in sorted(target.selector.items()))
-        yield findings.broken(
-            f"gateway {target.reference} has no ready pod",
-            f"kubectl -n {target.namespace} get pods -l {pods}",
-        )
+        look = f"kubectl -n {target.namespace} get pods -l {pods}"
+        return findings.broken(f"gateway {target.reference} has no ready pod", look)
     if service is None:
-        yield findings.broken(
-            f"Service {target.namespace}/{target.service} does not exist any more", show
-        )
-        return
+        return findings.broken(f"{name} does not exist any more", show)
     spec = cluster.at(service, "spec")
     kind = spec.get("type", "ClusterIP")
-    given = [
+    outside = [
         str(each.get("ip") or each.get("hostname"))
         for each in cluster.parts(cluster.at(service, "status", "loadBalancer"), "ingress")
-    ]
-    outside = given or [str(each) for each in cluster.items(spec, "externalIPs")]
+    ] or [str(each) for each in cluster.items(spec, "externalIPs")]
     if kind == "LoadBalancer" and not outside:
-        yield findings.doubtful(
-            f"Service {target.namespace}/{target.service} is a LoadBalancer and nobody gave it an "
-            "address",
-            show,
-        )
-    elif target.ready:
-        shown = ", ".join(outside) or f"{spec.get('clusterIP')} ({kind})"
-        yield findings.fine(f"{target.reference} is reached at {shown}")
+        return findings.doubtful(f"{name} is a LoadBalancer and nobody gave it an address", show)
+    shown = ", ".join(outside) or f"{spec.get('clusterIP')} ({kind})"
+    return findings.fine(f"{target.reference} is reached at {shown}")
 
 
 def judge_listeners(
@@ -105,28 +87,31 @@ def judge_listeners(
     service: cluster.Object,
     pod: cluster.Object,
     listening: Collection[int],
-    *,
-    log: str,
 ) -> Iterable[Finding]:
-    """Judge whether the gateway listens where our Gateway says.
+    """Judge whether a pod of the gateway listens where our Gateway says.
 
     Args:
         opened: Our Gateway.
         service: The gateway's.
         pod: One of the gateway's.
         listening: Ports at which its Envoy has listeners.
-        log: Of istiod, `-n NAMESPACE deploy/NAME`, or of the pod where istiod is elsewhere.
     """
-    ports = [
-        int(server["port"]["number"])
-        for server in cluster.parts(cluster.at(opened, "spec"), "servers")
-    ]
-    deaf = [port for port in ports if target_port(service, pod, port) not in listening]
-    name = opened["metadata"]["name"]
-    for port in deaf:
-        yield findings.broken(
-            f"Gateway {name} has port {port}, and {cluster.reference(pod)} does not listen there",
-            f"kubectl logs {log} | grep {name}",
-        )
-    if not deaf:
+    named = called.ports(cluster.parts(cluster.at(pod, "spec"), "containers"))
+    served = {
+        port.number
+        for each in called.services([service])
+        for port in each.ports
+        if port.at(named) & set(listening)
+    }
+    servers = cluster.parts(cluster.at(opened, "spec"), "servers")
+    ports = [int(server["port"]["number"]) for server in servers]
+    name, where = opened["metadata"]["name"], pod["metadata"]
+    for port in ports:
+        if port not in served:
+            yield findings.broken(
+                f"Gateway {name} has port {port}, and {cluster.reference(pod)} does not listen "
+                "there",
+                f"istioctl -n {where['namespace']} proxy-config listeners {where['name']}",
+            )
+    if served.issuperset(ports):
         yield findings.fine(f"the gateway listens at {', '.join(map(str, ports))}")

@@ -1,4 +1,4 @@
-"""How old certificates are, and who trusts them."""
+"""How old certificates are."""
 
 import datetime
 
@@ -15,8 +15,7 @@ NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 def test_certificate_is_judged_by_the_share_of_its_life_that_is_over(age):
     made = NOW - datetime.timedelta(days=age)
     made_then = material.decide(None, ["a.b.svc"], made)
-    shown = certificates.Certificate(name="webhook", pem=made_then.leaf, next="rotate")
-    (found,) = certificates.judge([shown], now=NOW)
+    found = certificates.judge("webhook", made_then.leaf, "rotate", now=NOW)
     # Valid from a day before it was made, for 91 days in all.
     share = (age + 1) / 91
     want = "✗" if not 0 <= share <= 1 else "!" if share > 0.9 else "✓"
@@ -25,12 +24,5 @@ def test_certificate_is_judged_by_the_share_of_its_life_that_is_over(age):
 
 
 def test_certificate_that_is_none_is_broken():
-    shown = certificates.Certificate(name="gateway", pem="no", next="look")
-    (found,) = certificates.judge([shown], now=NOW)
+    found = certificates.judge("gateway", "no", "look", now=NOW)
     assert (found.level.value, found.next) == ("✗", "look")
-
-
-def test_api_servers_that_trust_another_authority_are_named():
-    assert list(certificates.judge_trust(["ours", "ours"], "ours", application="app")) == []
-    (found,) = certificates.judge_trust(["ours", "old"], "ours", application="app")
-    assert found.next == "juju run app/leader rotate-certificates"

@@ -3,6 +3,7 @@
 import pytest
 
 from istio_integrator.diagnosis.checks import webhooks
+from istio_integrator.security import called
 from tests.unit.charm.diagnosis.objects import obj, pod
 
 ROOT = "istio-system"
@@ -21,7 +22,6 @@ def backend(one, port=443):
         pytest.param(
             pod(), [STRICT], "✗", "juju config app excluded-pods=app=web", id="strict-mesh"
         ),
-        pytest.param(pod(proxy=False), [STRICT], "✓", "", id="outside"),
         pytest.param(pod(), [obj("AuthorizationPolicy", "a")], "✗", "excluded-pods", id="deny"),
         pytest.param(
             pod(operator_juju_is_name="x", **{"operator.juju.is/name": "modeloperator"}),
@@ -39,3 +39,14 @@ def test_webhook_that_api_servers_can_not_call_is_named(one, found, level, comma
         True,
     )
     assert ("katib.kubeflow.org" in said.seen) == (level == "✗")
+
+
+def test_pods_of_the_mesh_behind_the_service_of_a_webhook_are_called():
+    selector = called.selector({"app": "web"})
+    ports = (called.ServicePort(443, "hook"), called.ServicePort(80, 8080))
+    service = called.Service(name="katib", selector=selector, ports=ports)
+    call = called.Call("ValidatingWebhookConfiguration katib.kubeflow.org", "katib", 443)
+    one = pod()
+    one["spec"]["containers"][0]["ports"] = [{"name": "hook", "containerPort": 8443}]
+    pods = [one, pod("other"), {**pod(proxy=False), "metadata": one["metadata"]}]
+    assert webhooks.backends([call], [service], pods) == [backend(one, 8443)]
