@@ -14,7 +14,7 @@ from istio_integrator import parts
 from istio_integrator.admission import admission
 from istio_integrator.ingress import authorization, exposure, gateway, observed
 from istio_integrator.kube import cluster, errors, snapshot, streams
-from istio_integrator.lifecycle import answers, workload
+from istio_integrator.lifecycle import workload
 from istio_integrator.membership import decision, model_namespace
 from istio_integrator.mesh import discovery, installation
 from istio_integrator.relations import endpoints, forward_auth, kubeflow, mesh_facts
@@ -123,11 +123,6 @@ class Facts:
     def workload(self) -> workload.Workload:
         """The workload, which knows the rules about pods."""
         return workload.Workload(self.context, self._container, joined=self.membership.joined)
-
-    @functools.cached_property
-    def uninjected(self) -> answers.Answer:
-        """The workload's answer about the model's pods."""
-        return self.workload.uninjected()
 
     @functools.cached_property
     def pods(self) -> list[cluster.Object]:

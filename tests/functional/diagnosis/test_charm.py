@@ -21,15 +21,15 @@ def test_right_that_is_missing_is_named_and_the_other_checks_go_on(world):
         assert not [
             e for e in diagnosis.diagnose(world.facts(api)).findings if "not known" in e.seen
         ]
-    sidecars = "  resources: [sidecars]\n  verbs: [list]\n"
-    assert sidecars in roles
-    with restricted(world, roles.replace(sidecars, sidecars.replace("list", "get"))) as api:
-        lacking = "list sidecars.networking.istio.io"
+    injectors = "  resources: [mutatingwebhookconfigurations]\n  verbs: [list, watch]\n"
+    assert injectors in roles
+    with restricted(world, roles.replace(injectors, injectors.replace("list, ", ""))) as api:
+        lacking = "list mutatingwebhookconfigurations.admissionregistration.k8s.io"
         found = world.says("rights", api)[0]
         assert (found.level.value, found.seen) == ("✗", f"{APP} may not {lacking}")
         found = diagnosis.diagnose(world.facts(api)).findings
         unknown = {each.check for each in found if "not known: missing permission" in each.seen}
-        assert unknown == {"egress"}
+        assert unknown == {"webhooks"}
 
 
 def test_application_without_any_right_is_told_so_by_every_check_that_reads(world):

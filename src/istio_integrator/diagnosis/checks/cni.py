@@ -18,8 +18,6 @@ _EXCLUSIONS = (
     names.EXCLUDED_OUTBOUND_RANGES,
     names.INCLUDED_OUTBOUND_RANGES,
 )
-_EVERYTHING = "*"
-"""What istiod notes of ranges in each pod where the plugin redirects, unless told otherwise."""
 
 
 @registry.check(
@@ -40,45 +38,36 @@ def cni(facts: Facts) -> Iterable[Finding]:
 def judge(
     pods: Iterable[cluster.Object], daemon_sets: Iterable[cluster.Object], *, application: str
 ) -> Iterable[Finding]:
-    """Judge Istio's CNI plugin, and init containers that it leaves without a network.
-
-    The plugin redirects traffic from a pod's first moment, while a classic proxy starts after the
-    init containers.
-    """
+    """Judge Istio's CNI plugin, and init containers that run before a classic proxy."""
     wrong: list[Finding] = []
     for each in daemon_sets:
         with fences.around(cluster.reference(each)):
             status = cluster.at(each, "status")
             missing = status.get("desiredNumberScheduled", 0) - status.get("numberReady", 0)
             if missing:
-                show = f"kubectl -n {each['metadata']['namespace']} get pods -o wide -l k8s-app="
                 text = f"is not ready on {missing} nodes: pods there don't start"
-                text = f"{cluster.reference(each)} {text}"
-                wrong.append(findings.broken(text, f"{show}{_NODE_LABELS['k8s-app']}"))
+                show = f"kubectl -n {each['metadata']['namespace']} get pods -o wide"
+                wrong.append(findings.broken(f"{cluster.reference(each)} {text}", show))
     cut: list[str] = []
     for pod in pods:
         with fences.around(cluster.reference(pod)):
             if _has_init_without_network(pod):
                 cut.append(cluster.reference(pod))
     if cut:
+        text = "init containers have no network before their classic proxy runs: "
+        options = "excluded-outbound-ports=PORT, or job-sidecars=auto with kubelets from 1.33"
         wrong.append(
             findings.doubtful(
-                "init containers have no network before their classic proxy runs: "
-                + report.listed(cut),
-                f"juju config {application} excluded-outbound-ports=PORT, or job-sidecars=auto "
-                "with kubelets from 1.33",
+                f"{text}{report.listed(cut)}", f"juju config {application} {options}"
             )
         )
     yield from wrong or [findings.fine("Istio's CNI plugin is ready")]
 
 
 def _has_init_without_network(pod: cluster.Object) -> bool:
-    spec = cluster.at(pod, "spec")
+    spec, annotations = cluster.at(pod, "spec"), cluster.at(pod, "metadata", "annotations")
     classic = any(each.get("name") == names.PROXY for each in cluster.parts(spec, "containers"))
-    own = any(
-        not str(each["name"]).startswith("istio-")
-        for each in cluster.parts(spec, "initContainers")
-    )
-    annotations = cluster.at(pod, "metadata", "annotations")
-    excluded = {annotations.get(key) for key in _EXCLUSIONS} - {None, "", _EVERYTHING}
-    return classic and own and not excluded
+    inits = cluster.parts(spec, "initContainers")
+    own = any(not str(each["name"]).startswith("istio-") for each in inits)
+    # istiod notes "*" and "" in each pod where the plugin redirects, unless told otherwise.
+    return classic and own and {annotations.get(key) for key in _EXCLUSIONS} <= {None, "", "*"}

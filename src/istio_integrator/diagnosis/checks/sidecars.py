@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from integrator_contract.answers import PodAnswer
 from integrator_contract.reasons import Reason
@@ -19,7 +19,7 @@ _WITH_SIDECAR = (Reason.SIDECAR_UNWANTED, Reason.EXCLUDED, Reason.WRONG_ORDER)
 @registry.check(
     "sidecars",
     place=50,
-    question="which pods have none, and why",
+    question="which pods have none, or one of another revision or version, and why",
     reads="the workload's own rules",
     symptoms=("a-pod-without-istio-proxy", "stuck-in-terminating"),
 )
@@ -27,57 +27,37 @@ def sidecars(facts: Facts) -> Iterable[Finding]:
     """Ask the workload which pods lack the sidecar that they should have."""
     if facts.mesh is None:
         return ()
-    return judge(facts.uninjected, application=facts.application, model=facts.model)
+    answer = facts.workload.uninjected()
+    old = facts.workload.stale() if answer.summary.stale else ()
+    return judge(answer, old, application=facts.application, model=facts.model)
 
 
-@registry.check(
-    "old proxies",
-    place=60,
-    question="which are of another revision or version",
-    reads="the workload's own rules",
-    unfelt="an old proxy works; `istioctl proxy-status` shows its version",
-)
-def old_proxies(facts: Facts) -> Iterable[Finding]:
-    """Ask the workload which pods have a sidecar that new pods would not get."""
-    if facts.mesh is None:
-        return ()
-    rows = facts.workload.stale() if facts.uninjected.summary.stale else ()
-    return judge_old(rows, application=facts.application)
+def judge(
+    answer: answers.Answer, old: Iterable[PodAnswer], *, application: str, model: str
+) -> Iterable[Finding]:
+    """Judge the pods that are not in the mesh as they should be, by what keeps them from it.
 
-
-def judge(answer: answers.Answer, *, application: str, model: str) -> Iterable[Finding]:
-    """Judge the pods that are not in the mesh as they should be, by what keeps them from it."""
+    Args:
+        answer: Of the workload, about pods without a sidecar.
+        old: Pods whose sidecar new pods would not get.
+        application: Ours.
+        model: Ours.
+    """
     show = f"juju run {application}/leader list-uninjected"
-    progress = answers.progress(
-        answer.summary, application=application, model=model, is_automatic=False
-    )
+    summary = answer.summary
+    progress = answers.progress(summary, application=application, model=model, is_automatic=False)
     said = report.of_statuses(progress, show)
     unmet = [each for each in said if each.level is not findings.Level.FINE]
     yield from unmet
-    rows = [each for each in answer.pods if each.reason not in _WITH_SIDECAR]
-    for message, pods in _by_message(rows).items():
-        yield findings.doubtful(f"no sidecar: {report.listed(pods)}: {message}", show)
-    rows = [each for each in answer.pods if each.reason in _WITH_SIDECAR]
-    for message, pods in _by_message(rows).items():
-        yield findings.doubtful(f"{report.listed(pods)}: {message}", show)
-    if not unmet and not answer.pods:
-        summary = answer.summary
+    rows: dict[tuple[str, str], list[str]] = {}
+    for row in answer.pods:
+        head = "" if row.reason in _WITH_SIDECAR else "no sidecar: "
+        rows.setdefault((head, row.message), []).append(f"{row.namespace}/{row.name}")
+    for row in old:
+        rows.setdefault(("old proxy: ", row.message), []).append(f"{row.namespace}/{row.name}")
+    for (head, message), pods in rows.items():
+        action = "restart-stale" if head.startswith("old") else "list-uninjected"
+        text = f"{head}{report.listed(pods)}: {message}"
+        yield findings.doubtful(text, f"juju run {application}/leader {action}")
+    if not unmet and not rows:
         yield findings.fine(f"{summary.in_mesh}/{summary.eligible} pods in mesh")
-
-
-def judge_old(rows: Sequence[PodAnswer], *, application: str) -> Iterable[Finding]:
-    """Judge the proxies that are of another revision or version than new pods get."""
-    for message, pods in _by_message(rows).items():
-        yield findings.doubtful(
-            f"old proxy: {report.listed(pods)}: {message}",
-            f"juju run {application}/leader restart-stale",
-        )
-    if not rows:
-        yield findings.fine("every proxy is of istiod's revision and version")
-
-
-def _by_message(rows: Iterable[PodAnswer]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for row in rows:
-        found.setdefault(row.message, []).append(f"{row.namespace}/{row.name}")
-    return found

@@ -1,42 +1,19 @@
 """Calls out of the model that a proxy would break."""
 
+import dataclasses
+import types
+
 import pytest
 
 from istio_integrator.diagnosis.checks import egress
-
-OUT = {"namespace": "a", "name": "default"}
-
-
-def sidecar(**spec):
-    return {"kind": "Sidecar", "metadata": OUT, "spec": spec}
+from tests.unit.charm.diagnosis.objects import ALIVE
 
 
-@pytest.mark.parametrize(
-    ("sidecars", "registry_only", "words"),
-    [
-        pytest.param([], False, "", id="open"),
-        pytest.param([], True, "REGISTRY_ONLY", id="closed"),
-        pytest.param([sidecar(egress=[{"hosts": ["./*"]}])], False, "limits", id="sidecar"),
-        pytest.param([sidecar(egress=[{"hosts": ["*/*"]}])], False, "", id="sidecar-all"),
-        pytest.param(
-            [sidecar(outboundTrafficPolicy={"mode": "REGISTRY_ONLY"})],
-            False,
-            "limits the hosts",
-            id="sidecar-registry",
-        ),
-    ],
-)
-def test_what_proxies_let_out(sidecars, registry_only, words):
-    (found,) = egress.judge_registry(
-        sidecars, registry_only=registry_only, namespaces=("a", "istio-system")
-    )
-    assert (found.level.value, words in found.seen) == ("!" if words else "✓", True)
-
-
-def test_sidecar_of_another_namespace_says_nothing():
-    one = {**sidecar(egress=[{"hosts": ["./*"]}]), "metadata": {"namespace": "b", "name": "x"}}
-    (found,) = egress.judge_registry([one], registry_only=False, namespaces=("a",))
-    assert found.level.value == "✓"
+@pytest.mark.parametrize(("registry_only", "level"), [(True, "!"), (False, "✓")])
+def test_what_proxies_let_out(registry_only, level):
+    mesh = dataclasses.replace(ALIVE, registry_only=registry_only, captures_outbound=False)
+    (found,) = egress.egress(types.SimpleNamespace(mesh=mesh))
+    assert (found.level.value, "REGISTRY_ONLY" in found.seen) == (level, registry_only)
 
 
 def charm(**annotations):

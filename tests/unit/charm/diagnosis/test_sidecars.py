@@ -32,9 +32,9 @@ HANGS = Trouble("Deployment/web", "ReplacementHangs", "web-1 cannot start", "web
 DESCRIBE = "kubectl -n m describe pod web-1"
 
 
-def judged(*pods, **summary):
+def judged(*pods, old=(), **summary):
     answer = answers.Answer(list(pods), Summary(**{**SUMMARY, **summary}))
-    return list(sidecars.judge(answer, application="app", model="m"))
+    return list(sidecars.judge(answer, old, application="app", model="m"))
 
 
 def test_model_that_is_whole_is_one_line():
@@ -79,7 +79,6 @@ def test_what_the_status_says_is_said(summary, level, command):
 
 def test_old_proxies_are_named_by_what_is_old():
     rows = [dataclasses.replace(BARE, name="x", message="revision 1-30")]
-    (found,) = sidecars.judge_old(rows, application="app")
+    (found,) = judged(old=rows)
     assert (found.level.value, found.seen) == ("!", "old proxy: a/x: revision 1-30")
-    (found,) = sidecars.judge_old([], application="app")
-    assert found.level.value == "✓"
+    assert found.next == "juju run app/leader restart-stale"
