@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from integrator_contract import names
 from integrator_contract.answers import Action, ProxyAnswer
@@ -16,9 +16,8 @@ from istio_integrator.kube import cluster, fences
 from istio_integrator.lifecycle import removal_notice
 from istio_integrator.membership import claims
 
-GRACE = datetime.timedelta(seconds=30)
-"""After a payload's end: by then its proxy has long been stopped."""
-
+_GRACE = 30
+"""Seconds after a payload's end by which its proxy should have been stopped."""
 _COLLECTOR = "metrics-logger-and-collector"
 """Of Katib's trials; unless told `-w false` it waits for every process of its pod."""
 
@@ -37,7 +36,9 @@ def finished_pods(facts: Facts) -> Iterable[Finding]:
     ended: list[cluster.Object] = []
     for pod in pods:
         with fences.around(cluster.reference(pod)):
-            if _may_have_ended(pod):
+            states = _states(pod, "containerStatuses")
+            runs = "terminated" not in states.pop(names.PROXY, {"terminated": {}})
+            if runs and any("terminated" in state for state in states.values()):
                 ended.append(pod)
     yield from judge_collectors(pods, now=facts.now())
     yield from judge(
@@ -53,14 +54,6 @@ def candidates(facts: Facts) -> list[cluster.Object]:
     return removal_notice.candidates(facts.cluster, claims.served(facts.context))
 
 
-def _may_have_ended(pod: cluster.Object) -> bool:
-    """Tell whether the workload's rules need to be asked: a container ended before the proxy."""
-    states = _states(pod, "containerStatuses")
-    proxy = states.pop(names.PROXY, None)
-    has_ended = proxy is None or "terminated" in proxy
-    return not has_ended and any("terminated" in state for state in states.values())
-
-
 def judge(
     answers: Iterable[ProxyAnswer], *, now: datetime.datetime, application: str, is_stopping: bool
 ) -> Iterable[Finding]:
@@ -72,17 +65,15 @@ def judge(
         application: Ours.
         is_stopping: The option `proxy-shutdown`.
     """
-    count = 0
+    is_fine = True
     for answer in answers:
         namespace, name = answer.namespace, answer.name
         with fences.around(f"Pod {namespace}/{name}"):
-            ended = answer.ended
-            if not ended or (age := now - datetime.datetime.fromisoformat(ended)) < GRACE:
+            if not answer.ended or (age := _seconds(answer.ended, now)) < _GRACE:
                 continue
-            count += 1
-            seconds = int(age.total_seconds())
+            is_fine = False
             seen = (
-                f"{namespace}/{name} is not complete {seconds} s "
+                f"{namespace}/{name} is not complete {age} s "
                 f"after its payload: {answer.message} ({answer.decision})"
             )
             if answer.decision is not Action.STOP:
@@ -92,45 +83,44 @@ def judge(
                 yield findings.broken(seen, f"juju run {application}/leader stop-proxy {pod_of}")
             else:
                 yield findings.broken(seen, f"juju config {application} proxy-shutdown=true")
-    if not count:
+    if is_fine:
         yield findings.fine("no proxy outlives its payload")
 
 
 def judge_collectors(
     pods: Iterable[cluster.Object], *, now: datetime.datetime
 ) -> Iterable[Finding]:
-    """Judge the trials whose collector waits for the proxy that waits for it."""
-    for pod in pods:
-        with fences.around(cluster.reference(pod)):
-            since = collector_waits_since(pod)
-            if since is None or now - since < GRACE:
-                continue
-            metadata = pod["metadata"]
-            yield findings.broken(
-                f"{metadata['namespace']}/{metadata['name']}: {_COLLECTOR} waits for every "
-                "process, so for the proxy, which waits for it, "
-                f"{int((now - since).total_seconds())} s after the training: tell Katib "
-                "waitAllProcesses: false",
-                "kubectl get configmap --all-namespaces --field-selector "
-                "metadata.name=katib-config",
-            )
-
-
-def collector_waits_since(pod: cluster.Object) -> datetime.datetime | None:
-    """Tell since when Katib's collector and the proxy, of either kind, wait for each other.
+    """Judge the trials whose collector waits for the proxy that waits for it.
 
     The rule is Katib's `waitAllProcesses`: its collector looks at all processes of the pod, which
-    are one namespace. None where they don't wait.
+    are one namespace.
     """
+    for pod in pods:
+        with fences.around(cluster.reference(pod)):
+            ended = _waits_since(pod)
+            if ended and (age := _seconds(ended, now)) >= _GRACE:
+                metadata = pod["metadata"]
+                yield findings.broken(
+                    f"{metadata['namespace']}/{metadata['name']}: {_COLLECTOR} waits for every "
+                    f"process, so for the proxy, which waits for it, {age} s after the training: "
+                    "tell Katib waitAllProcesses: false",
+                    "kubectl get configmap --all-namespaces --field-selector "
+                    "metadata.name=katib-config",
+                )
+
+
+def _waits_since(pod: cluster.Object) -> str:
+    """Tell when the training ended after which collector and proxy wait; empty if they don't."""
     for each in cluster.parts(cluster.at(pod, "spec"), "containers"):
-        arguments = cluster.items(each, "args") if each.get("name") == _COLLECTOR else []
-        if ("-w", "false") in itertools.pairwise(arguments):
-            return None
-    states = _states(pod, "containerStatuses")
-    proxies = {**_states(pod, "initContainerStatuses"), **states}
-    waiting = (states.pop(_COLLECTOR, {}), proxies.get(names.PROXY, {}))
-    states.pop(names.PROXY, None)
-    return _last_end(states) if all("running" in each for each in waiting) else None
+        told = ("-w", "false") in itertools.pairwise(cluster.items(each, "args"))
+        if each.get("name") == _COLLECTOR and told:
+            return ""
+    states = _states(pod, "initContainerStatuses") | _states(pod, "containerStatuses")
+    waiting = (states.pop(_COLLECTOR, {}), states.pop(names.PROXY, {}))
+    payload = [states[name] for name in _states(pod, "containerStatuses") if name in states]
+    ends = [str(cluster.at(each, "terminated").get("finishedAt") or "") for each in payload]
+    is_over = all("running" in each for each in waiting) and all(ends)
+    return max(ends, default="") if is_over else ""
 
 
 def _states(pod: cluster.Object, key: str) -> dict[str, cluster.Object]:
@@ -138,11 +128,5 @@ def _states(pod: cluster.Object, key: str) -> dict[str, cluster.Object]:
     return {str(each["name"]): cluster.at(each, "state") for each in found}
 
 
-def _last_end(states: Mapping[str, cluster.Object]) -> datetime.datetime | None:
-    ends: list[datetime.datetime] = []
-    for state in states.values():
-        ended = cluster.at(state, "terminated").get("finishedAt")
-        if ended is None:
-            return None
-        ends.append(datetime.datetime.fromisoformat(ended))
-    return max(ends, default=None)
+def _seconds(since: str, now: datetime.datetime) -> int:
+    return int((now - datetime.datetime.fromisoformat(since)).total_seconds())

@@ -11,8 +11,8 @@ from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.findings import Finding
 from istio_integrator.kube import cluster
 
-LATE = 3
-"""Lengths of a Lease without a renewal: then nobody holds it."""
+_LATE = 3
+"""Durations of a Lease without a renewal, after which no unit holds it."""
 
 
 @registry.check(
@@ -21,33 +21,20 @@ LATE = 3
 def lease(facts: Facts) -> Iterable[Finding]:
     """Look at the Lease of the unit that acts."""
     held = facts.cluster.get(cluster.LEASE, f"{facts.application}-lifecycle", facts.model)
-    return judge(held, now=facts.now(), application=facts.application)
+    yield judge(held, now=facts.now(), application=facts.application)
 
 
-def judge(
-    held: cluster.Object | None, *, now: datetime.datetime, application: str
-) -> Iterable[Finding]:
-    """Judge whether a unit acts: the holder of the Lease.
-
-    Args:
-        held: The Lease.
-        now: The time, with its zone.
-        application: Ours.
-    """
+def judge(held: cluster.Object | None, *, now: datetime.datetime, application: str) -> Finding:
+    """Judge whether a unit holds the Lease, and renews it."""
     show = f"juju status {application} && juju ssh --container lifecycle {application}/leader "
     show += "/charm/bin/pebble services"
     spec = cluster.at(held, "spec")
     holder, renewed = spec.get("holderIdentity"), spec.get("renewTime")
-    if held is None:
-        yield findings.broken("no unit ever stopped a proxy: there is no Lease", show)
-    elif not holder or not renewed:
-        yield findings.doubtful("no unit holds the Lease at this moment", show)
-    else:
-        age = now - datetime.datetime.fromisoformat(renewed)
-        length = datetime.timedelta(seconds=int(spec.get("leaseDurationSeconds") or 15))
-        if age > LATE * length:
-            seconds = int(age.total_seconds())
-            seen = f"{holder} holds the Lease and has not renewed it for {seconds} s"
-            yield findings.broken(seen, show)
-        else:
-            yield findings.fine(f"{holder} acts")
+    if not holder or not renewed:
+        say = findings.broken if held is None else findings.doubtful
+        return say("no unit holds the Lease at this moment", show)
+    age = (now - datetime.datetime.fromisoformat(renewed)).total_seconds()
+    if age > _LATE * int(spec.get("leaseDurationSeconds") or 15):
+        seen = f"{holder} holds the Lease and has not renewed it for {age:.0f} s"
+        return findings.broken(seen, show)
+    return findings.fine(f"{holder} acts")

@@ -25,9 +25,9 @@ def others(facts: Facts) -> Iterable[Finding]:
     """Look at the policies for the model's pods and for the gateway's."""
     if facts.mesh is None:
         return ()
-    policies = facts.objects(cluster.AUTHORIZATION_POLICY)
     pods = [*filter(plaintext.is_in_mesh, facts.pods), *facts.gateway_pods]
-    return judge(policies, pods, root=facts.mesh.root_namespace)
+    found = facts.objects(cluster.AUTHORIZATION_POLICY)
+    return judge(found, pods, root=facts.mesh.root_namespace)
 
 
 def judge(
@@ -43,23 +43,20 @@ def judge(
     denying: list[Finding] = []
     for each in policies:
         with fences.around(cluster.reference(each)):
-            metadata, spec = each["metadata"], cluster.at(each, "spec")
-            selector = cluster.at(spec, "selector", "matchLabels").items()
+            namespace, name = each["metadata"]["namespace"], each["metadata"]["name"]
             count = sum(
-                metadata["namespace"] in (root, pod["metadata"]["namespace"])
-                and selector <= cluster.at(pod, "metadata", "labels").items()
+                namespace in (root, pod["metadata"]["namespace"])
+                and plaintext.selects(each, cluster.at(pod, "metadata", "labels"))
                 for pod in pods
             )
-            is_ours = names.OWNER in cluster.at(metadata, "labels")
-            if count and _denies_all(spec) and not is_ours and not plaintext.is_only_tried(each):
-                show = f"kubectl -n {metadata['namespace']} get authorizationpolicy"
+            is_ours = names.OWNER in cluster.at(each, "metadata", "labels")
+            if count and _denies_all(cluster.at(each, "spec")) and not is_ours:
+                show = f"kubectl -n {namespace} get authorizationpolicy {name} -o yaml"
                 text = f"{cluster.reference(each)} denies every caller of {count} pods"
-                denying.append(findings.doubtful(text, f"{show} {metadata['name']} -o yaml"))
+                denying.append(findings.doubtful(text, show))
     yield from denying or [findings.fine("no policy of another team denies every call")]
 
 
 def _denies_all(spec: cluster.Object) -> bool:
-    rules = cluster.items(spec, "rules")
-    if spec.get("action", "ALLOW") == "ALLOW":
-        return not rules
-    return spec.get("action") == "DENY" and any(not rule for rule in rules)
+    rules, action = cluster.items(spec, "rules"), spec.get("action", "ALLOW")
+    return not rules if action == "ALLOW" else action == "DENY" and not all(rules)

@@ -25,16 +25,13 @@ _PRINCIPAL = re.compile(r"(?:.*/)?ns/([^/]+)/sa/([^/]+)")
 )
 def profiles(facts: Facts) -> Iterable[Finding]:
     """Look at the policies of profile namespaces."""
-    if not facts.profiles:
-        return
-    served = facts.gateway
-    if served is None or not served.account:
-        return
-    policies = facts.objects(cluster.AUTHORIZATION_POLICY)
-    yield from judge(
-        [each for each in policies if each["metadata"]["namespace"] in facts.profiles],
-        namespace=served.namespace,
-        account=served.account,
+    if not facts.profiles or facts.gateway is None or not facts.gateway.account:
+        return ()
+    found = facts.objects(cluster.AUTHORIZATION_POLICY)
+    return judge(
+        [each for each in found if each["metadata"]["namespace"] in facts.profiles],
+        namespace=facts.gateway.namespace,
+        account=facts.gateway.account,
     )
 
 
@@ -54,8 +51,11 @@ def judge(
     wrong: dict[str, list[str]] = {}
     for policy in policies:
         with fences.around(cluster.reference(policy)):
-            for named in _gateways_named(policy):
-                if not any(_admits(each, namespace, account) for each in named):
+            for named in _gateways_named(cluster.at(policy, "spec")):
+                # Wildcards are not judged.
+                known = [_PRINCIPAL.fullmatch(each) for each in named if "*" not in each]
+                admitted = [each.groups() for each in known if each]
+                if len(known) == len(named) and (namespace, account) not in admitted:
                     place = policy["metadata"]["namespace"]
                     wrong.setdefault(report.listed(named), []).append(place)
     for named, places in wrong.items():
@@ -69,28 +69,16 @@ def judge(
         yield findings.fine("the policies of profile namespaces let the gateway in")
 
 
-def _gateways_named(policy: cluster.Object) -> Iterable[list[str]]:
-    """List whom each rule lets in that is about the header with the user's name."""
-    spec = cluster.at(policy, "spec")
+def _gateways_named(spec: cluster.Object) -> Iterable[list[str]]:
+    """List the principals of each rule that is about the header with the user's name."""
     if spec.get("action", "ALLOW") != "ALLOW":
         return
     for rule in cluster.parts(spec, "rules"):
-        conditions = cluster.parts(rule, "when")
-        is_about_users = any(
-            str(each.get("key", "")).startswith(_USER_HEADER) for each in conditions
-        )
+        keys = [str(each.get("key", "")) for each in cluster.parts(rule, "when")]
         named = [
             str(principal)
             for entry in cluster.parts(rule, "from")
             for principal in cluster.items(cluster.at(entry, "source"), "principals")
         ]
-        if named and is_about_users:
+        if named and any(key.startswith(_USER_HEADER) for key in keys):
             yield named
-
-
-def _admits(principal: str, namespace: str, account: str) -> bool:
-    """Tell whether a principal of a rule is the gateway's; wildcards are not judged."""
-    if "*" in principal:
-        return True
-    match = _PRINCIPAL.fullmatch(principal)
-    return bool(match) and match.groups() == (namespace, account)

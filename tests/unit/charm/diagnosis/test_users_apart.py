@@ -1,9 +1,12 @@
 """Whether a pod of one user can pass for another."""
 
+import types
+
 import pytest
 
 from istio_integrator.diagnosis.checks import users_apart
-from tests.unit.charm.diagnosis.objects import obj
+from istio_integrator.kube import cluster
+from tests.unit.charm.diagnosis.objects import ALIVE, obj
 from tests.unit.charm.security.callers import NAME, sa, service
 
 CLAIM = {"when": [{"key": "request.headers[kubeflow-userid]", "values": ["alice@example.com"]}]}
@@ -36,40 +39,50 @@ def sources(**source):
 )
 def test_policy_that_believes_whoever_claims_is_found(rules, level):
     one = obj("AuthorizationPolicy", "alice", rules=rules)
-    (found,) = users_apart.judge_profiles([one], application="istio-integrator")
-    assert found.level.value == level
-    if level == "!":
-        assert found.next == (
-            "juju integrate kfp-profile-controller:service-mesh istio-integrator:service-mesh"
-        )
+    found = users_apart.judge_profiles([one], "remedy")
+    assert (found.level.value, found.next) == (level, "remedy" if level == "!" else "")
 
 
 def test_policy_that_denies_believes_nobody():
     one = obj("AuthorizationPolicy", "alice", rules=[CLAIM], action="DENY")
-    (found,) = users_apart.judge_profiles([one], application="istio-integrator")
+    found = users_apart.judge_profiles([one], "remedy")
     assert found.level.value == "✓"
 
 
-def judged(*covered, is_off=False):
-    services = [service("kfp-api", 8888), service("minio", 9000), service("mlmd", 8080)]
-    (found,) = users_apart.judge_model(
-        services,
-        [{NAME: each} for each in covered],
-        is_off=is_off,
-        application="istio-integrator",
+SERVICES = [service("kfp-api", 8888), service("minio", 9000), service("mlmd", 8080)]
+
+
+@pytest.mark.parametrize(
+    ("covered", "named"),
+    [
+        (["kfp-api", "mlmd"], []),
+        (["mlmd"], ["kfp-api"]),
+        ([], ["kfp-api", "mlmd"]),
+    ],
+)
+def test_service_that_believes_any_caller_is_named(covered, named):
+    found = users_apart.believing(SERVICES, [{NAME: each} for each in covered])
+    assert [each.name for each in found] == named
+
+
+@pytest.mark.parametrize(
+    ("option", "remedy"),
+    [
+        ("off", "juju config app authorization=related"),
+        ("related", "juju integrate kfp-api:service-mesh app:service-mesh"),
+    ],
+)
+def test_remedy_is_the_option_or_the_relation(option, remedy):
+    spec = {"selector": {NAME: "kfp-api"}, "ports": [{"port": 8888}]}
+    api = obj("Service", "kubeflow", "kfp-api", **spec)
+    facts = types.SimpleNamespace(
+        mesh=ALIVE,
+        profiles=["alice"],
+        model="kubeflow",
+        application="app",
+        config=types.SimpleNamespace(authorization=option),
+        manifests=types.SimpleNamespace(is_ours=lambda _: True),
+        objects=lambda kind, _="": [api] if kind == cluster.SERVICE else [],
     )
-    return found
-
-
-def test_services_with_named_callers_are_well():
-    assert judged("kfp-api", "mlmd").level.value == "✓"
-
-
-def test_service_that_believes_anybody_is_named_with_the_option_or_the_relation_that_helps():
-    found = judged(is_off=True)
-    assert "kfp-api, mlmd" in found.seen
-    assert found.next == "juju config istio-integrator authorization=related"
-    found = judged("mlmd")
-    assert "kfp-api" in found.seen
-    assert "mlmd" not in found.seen
-    assert found.next == "juju integrate kfp-api:service-mesh istio-integrator:service-mesh"
+    _, found = users_apart.users_apart(facts)
+    assert (found.level.value, found.next) == ("!", remedy)
