@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
+import itertools
 import pathlib
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 import yaml
 
@@ -35,9 +35,8 @@ _PER_NAMESPACE = "-proxies"
 """The end of the name of the role that may be bound in each namespace instead of everywhere."""
 
 
-@dataclasses.dataclass(frozen=True, order=True)
-class Need:
-    """One right."""
+class Need(NamedTuple):
+    """A right."""
 
     verb: str
     group: str
@@ -57,15 +56,8 @@ class Need:
 
     def review(self) -> cluster.Object:
         """Write the question whether we have it."""
-        resource, _, sub = self.resource.partition("/")
-        attributes = {
-            "verb": self.verb,
-            "group": self.group,
-            "resource": resource,
-            "subresource": sub,
-            "namespace": self.namespace,
-            "name": self.name,
-        }
+        attributes = {key: value for key, value in self._asdict().items() if key != "role"}
+        attributes["resource"], _, attributes["subresource"] = self.resource.partition("/")
         return {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
@@ -74,14 +66,10 @@ class Need:
         }
 
 
-EVERYTHING = Need("*", "*", "*")
+_EVERYTHING = Need("*", "*", "*")
 """What --trust gives."""
-_SEEN_FOR_INGRESS = frozenset(
-    (verb, group, resource)
-    for verb in ("list", "watch")
-    for group, resource in (("apps", "daemonsets"), ("", "services"))
-)
-"""Verb, group and resource of what is read, outside of Istio's kinds, for ingress only."""
+_SEEN_FOR_INGRESS = (("apps", "daemonsets"), ("", "services"))
+"""Group and resource of what is listed, outside of Istio's kinds, for ingress only."""
 
 
 @registry.check(
@@ -93,16 +81,22 @@ _SEEN_FOR_INGRESS = frozenset(
 )
 def rights(facts: Facts) -> Iterable[Finding]:
     """Ask whether each right of the shipped roles is given, as far as the options need it."""
-    if _is_given(facts, EVERYTHING):
+    if _is_given(facts, _EVERYTHING):
         yield findings.fine("the application is trusted with the whole cluster")
         return
     shipped = roles(_ROLES.read_text(), model=facts.model, application=facts.application)
-    needed = needs(shipped, model=facts.model)
-    if not facts.exposes:
-        needed = [need for need in needed if not is_for_ingress(need)]
-    optional = [end for end, is_needed in OPTIONAL.items() if not is_needed(facts.config)]
-    answers = {need: _is_given(facts, need) for need in needed}
-    yield from judge(answers, optional=optional, application=facts.application)
+    optional = tuple(end for end, is_needed in OPTIONAL.items() if not is_needed(facts.config))
+    missing: dict[str, list[str]] = {}
+    for need in needs(shipped, model=facts.model):
+        is_needed = not need.role.endswith(optional)
+        is_needed &= facts.exposes or not is_for_ingress(need)
+        if is_needed and not _is_given(facts, need):
+            missing.setdefault(need.role, []).append(need.text)
+    for lacked in missing.values():
+        text = f"{facts.application} may not {report.listed(lacked)}"
+        yield findings.broken(text, report.grant(facts.application))
+    if not missing:
+        yield findings.fine("all rights that the charm needs are given")
 
 
 def _is_given(facts: Facts, need: Need) -> bool:
@@ -110,50 +104,21 @@ def _is_given(facts: Facts, need: Need) -> bool:
     return cluster.at(answer, "status").get("allowed") is True
 
 
-def judge(
-    answers: Mapping[Need, bool],
-    *,
-    optional: Collection[str],
-    application: str,
-) -> Iterable[Finding]:
-    """Judge which rights are missing.
-
-    Args:
-        answers: What the API server said about each.
-        optional: The ends of the names of roles that may be left out.
-        application: Ours.
-    """
-    missing: dict[str, list[Need]] = {}
-    for need, allowed in answers.items():
-        if not allowed and not need.role.endswith(tuple(optional)):
-            missing.setdefault(need.role, []).append(need)
-    for lacked in missing.values():
-        what = report.listed(need.text for need in lacked)
-        yield findings.broken(f"{application} may not {what}", report.grant(application))
-    if not missing:
-        yield findings.fine("all rights that the charm needs are given")
-
-
 def is_for_ingress(need: Need) -> bool:
     """Tell whether a right is used only where an application is related to ingress."""
-    written = need.group == "security.istio.io" and bool(need.name)
-    routed = need.group == "networking.istio.io" and need.resource != "sidecars"
-    kept = need.name.endswith(("-gateway-service", "-route-token"))
-    seen = (need.verb, need.group, need.resource) in _SEEN_FOR_INGRESS
-    is_shared = need.role.endswith(("-mesh", "-model")) and (
-        routed or written or kept or (seen and need.role.endswith("-mesh"))
+    if not need.role.endswith(("-mesh", "-model")):
+        return need.role.endswith("-own-gateway")
+    is_seen = need.role.endswith("-mesh") and need.verb in ("list", "watch")
+    return (
+        (need.group == "networking.istio.io" and need.resource != "sidecars")
+        or (need.group == "security.istio.io" and bool(need.name))
+        or need.name.endswith(("-gateway-service", "-route-token"))
+        or (is_seen and (need.group, need.resource) in _SEEN_FOR_INGRESS)
     )
-    return is_shared or need.role.endswith("-own-gateway")
 
 
 def roles(text: str, *, model: str, application: str) -> list[cluster.Object]:
-    """Read the shipped roles with our names, as the instructions at their head do with sed.
-
-    Args:
-        text: Of rbac/roles.yaml.
-        model: Ours.
-        application: Ours.
-    """
+    """Read rbac/roles.yaml with our names, as the instructions at its head do with sed."""
     named = text.replace("MODEL", model).replace("APPLICATION", application)
     return list(yaml.safe_load_all(named))
 
@@ -167,18 +132,11 @@ def needs(roles: Iterable[cluster.Object], *, model: str) -> list[Need]:
     """
     found: dict[Need, None] = {}
     for role in roles:
-        metadata = role["metadata"]
-        everywhere = model if metadata["name"].endswith(_PER_NAMESPACE) else ""
+        name = role["metadata"]["name"]
+        everywhere = model if name.endswith(_PER_NAMESPACE) else ""
+        place = role["metadata"].get("namespace", everywhere)
         for rule in cluster.items(role, "rules"):
-            place = metadata.get("namespace", everywhere)
-            for need in _of_rule(rule, metadata["name"], place):
-                found[need] = None
+            parts = (rule["verbs"], rule["apiGroups"], rule["resources"])
+            for right in itertools.product(*parts, [place], rule.get("resourceNames") or [""]):
+                found[Need(*right, name)] = None
     return list(found)
-
-
-def _of_rule(rule: Mapping[str, Any], role: str, namespace: str) -> Iterable[Need]:
-    for group in rule["apiGroups"]:
-        for resource in rule["resources"]:
-            for verb in rule["verbs"]:
-                for name in rule.get("resourceNames") or ("",):
-                    yield Need(verb, group, resource, namespace, name, role)
