@@ -1,4 +1,4 @@
-"""What the status takes from the diagnosis: the faults of others that break the model."""
+"""What the status takes from the diagnosis: faults in objects of other teams."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class Concerns:
-    """Looks whether what others wrote keeps API servers or users from the model.
-
-    It runs the checks that feed the status, whose objects no other part of the charm looks at.
-    """
+    """Runs the checks that feed the status, whose objects no other part of the charm looks at."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
@@ -30,8 +27,8 @@ class Concerns:
         self._statuses = []
         if not self._facts.is_leader:
             return
-        for check in checks.feeding().values():
-            for each in check.run(self._facts):
+        for check in checks.known().values():
+            for each in check.run(self._facts) if check.feeds_status else ():
                 if each.level is findings.Level.BROKEN:
                     self._statuses.append(ops.BlockedStatus(f"{each.seen}; run: {each.next}"))
                 elif each.level is findings.Level.DOUBTFUL:

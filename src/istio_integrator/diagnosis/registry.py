@@ -1,13 +1,13 @@
-"""How a check is made known, and how it is run.
+"""The checks of a diagnosis: functions under `@registry.check(...)` in the modules of `checks/`.
 
-A check is a function under `@registry.check(...)` in a module of `checks/`. That is all it takes:
-the action, its report and docs/reference/checks.md have it from here.
+The action, its report and docs/reference/checks.md have them from here.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from istio_integrator import findings, statuses
 from istio_integrator.findings import Finding
@@ -26,16 +26,16 @@ class Check:
     name: str
     """What the lines of its findings begin with."""
     place: int
-    """Where its lines stand: a request meets earlier what has a lower one."""
+    """Its place in a report: a request meets earlier what has a lower one."""
     question: str
-    """What it asks, as the reference page has it."""
+    """What it asks, for docs/reference/checks.md."""
     reads: str
-    """What it looks at for that, as the reference page has it."""
-    feeds_status: bool
-    """Whether the leader runs it at every event, so that what is broken blocks the unit."""
+    """What it looks at, for the same page."""
     find: Find
+    feeds_status: bool = False
+    """Whether the leader runs it at every event, so that what is broken blocks the unit."""
     symptoms: tuple[str, ...] = ()
-    """Headings of docs/how-to/symptoms.md, as anchors, below which people find what it finds."""
+    """Anchors of docs/how-to/symptoms.md."""
     unfelt: str = ""
     """Why there is none."""
 
@@ -50,9 +50,8 @@ class Check:
             remedy = report.grant(facts.application)
             found.append(findings.doubtful(f"not known: missing permission to {right}", remedy))
         except errors.CharmError as error:
-            found.append(
-                findings.doubtful(f"not known: {error}", report.own_log(facts.application))
-            )
+            remedy = report.own_log(facts.application)
+            found.append(findings.doubtful(f"not known: {error}", remedy))
         # What a status says may belong below another heading than what else the check finds.
         return [
             dataclasses.replace(each, check=self.name, symptoms=each.symptoms or self.symptoms)
@@ -63,22 +62,11 @@ class Check:
 _checks: dict[str, Check] = {}
 
 
-def check(
-    name: str,
-    *,
-    place: int,
-    question: str,
-    reads: str,
-    feeds_status: bool = False,
-    symptoms: tuple[str, ...] = (),
-    unfelt: str = "",
-) -> Callable[[Find], Find]:
-    """Make a function a check; what it yields names the command to run next."""
+def check(name: str, **described: Any) -> Callable[[Find], Find]:
+    """Make a function a check, described by the fields of `Check`."""
 
     def known(find: Find) -> Find:
-        _checks[name] = Check(
-            name, place, question, reads, feeds_status, find, symptoms=symptoms, unfelt=unfelt
-        )
+        _checks[name] = Check(name=name, find=find, **described)
         return find
 
     return known

@@ -12,15 +12,17 @@ import ops
 from istio_integrator import findings, statuses, texts
 from istio_integrator.findings import Finding, Level
 
-LONGEST = 1000
+_LONGEST = 1000
 """Characters of a line."""
+_MOST = 3
+"""Names of a list that a line shows."""
 _MOST_ODD = 10
 """Objects that can't be read which a report names."""
 SYMPTOMS = "docs/how-to/symptoms.md"
-"""What people see, with what is the matter."""
 ODD_OBJECTS = "odd objects"
+"""The name of lines about objects that the checks passed over."""
 STATUS = "status"
-"""What stands below the checks: objects that they passed over, and the rest of the status."""
+"""The name of lines about what the unit's status says and no check does."""
 FELT = {
     "two-kubeflows-in-one-cluster": re.compile("is managed by"),
     "is-forbidden-user": re.compile("missing permission"),
@@ -29,8 +31,6 @@ FELT = {
     "connection-refused-at-the-gateway": re.compile("waiting for pods of Service"),
 }
 """Headings of the page of symptoms, each with the words of a status that belongs below it."""
-_MOST = 3
-"""Names of a list that a line shows."""
 
 
 def grant(application: str) -> str:
@@ -44,7 +44,7 @@ def own_log(application: str) -> str:
 
 
 def of_statuses(given: Iterable[ops.StatusBase], otherwise: str) -> list[Finding]:
-    """Turn what the unit's status says into findings, the command apart.
+    """Turn statuses into findings, the command apart.
 
     Args:
         given: What the unit says.
@@ -57,8 +57,8 @@ def of_statuses(given: Iterable[ops.StatusBase], otherwise: str) -> list[Finding
             found.append(findings.fine(status.message))
             continue
         make = findings.broken if isinstance(status, ops.BlockedStatus) else findings.doubtful
-        told = make(said.seen, said.command or otherwise)
         felt = tuple(anchor for anchor, words in FELT.items() if words.search(status.message))
+        told = make(said.seen, said.command or otherwise)
         found.append(dataclasses.replace(told, symptoms=felt))
     return found
 
@@ -66,13 +66,7 @@ def of_statuses(given: Iterable[ops.StatusBase], otherwise: str) -> list[Finding
 def unsaid(
     given: Iterable[ops.StatusBase], found: Iterable[Finding], *, application: str
 ) -> Iterable[Finding]:
-    """Return what the unit's status says and no check has found.
-
-    Args:
-        given: What the unit says.
-        found: By the checks.
-        application: Ours.
-    """
+    """Return what the unit's status says and no check has found."""
     said = "\n".join(each.seen for each in found)
     for each in of_statuses(given, own_log(application)):
         if each.level is not Level.FINE and each.seen not in said:
@@ -80,37 +74,30 @@ def unsaid(
 
 
 def passed_over(noted: Mapping[str, str]) -> Iterable[Finding]:
-    """Name objects that could not be read, so that nothing else here speaks of them.
-
-    Args:
-        noted: Why not, by kind and name.
-    """
+    """Name objects that could not be read, with the reason of each."""
     for reference, reason in list(noted.items())[:_MOST_ODD]:
-        kind, _, name = reference.rpartition(" ")
-        namespace, _, name = name.rpartition("/")
+        kind, _, path = reference.rpartition(" ")
+        namespace, _, name = path.rpartition("/")
         where = f"-n {namespace} " if namespace else ""
         show = f"kubectl {where}get {kind.lower()} {name} -o yaml"
-        text = f"{reference} is passed over: {reason}"
-        yield Finding(Level.DOUBTFUL, text, show, ODD_OBJECTS)
+        found = findings.doubtful(f"{reference} is passed over: {reason}", show)
+        yield dataclasses.replace(found, check=ODD_OBJECTS)
     if len(noted) > _MOST_ODD:
-        yield Finding(
-            Level.DOUBTFUL,
-            f"{len(noted)} objects are passed over, of which these are {_MOST_ODD}",
-            "delete or mend those above, then look again",
-            ODD_OBJECTS,
-        )
+        text = f"{len(noted)} objects are passed over, of which these are {_MOST_ODD}"
+        found = findings.doubtful(text, "delete or mend those above, then look again")
+        yield dataclasses.replace(found, check=ODD_OBJECTS)
 
 
-def listed(names: Iterable[str], most: int = _MOST) -> str:
+def listed(names: Iterable[str]) -> str:
     """Name the first few of many, each once: `a, b, c and 4 more`."""
     known = list(dict.fromkeys(names))
-    rest = f" and {len(known) - most} more" if len(known) > most else ""
-    return ", ".join(known[:most]) + rest
+    rest = f" and {len(known) - _MOST} more" if len(known) > _MOST else ""
+    return ", ".join(known[:_MOST]) + rest
 
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """A whole diagnosis."""
+    """A whole diagnosis, the worst first, otherwise in the order of the checks."""
 
     findings: Sequence[Finding]
     further: Sequence[str] = ()
@@ -124,13 +111,11 @@ class Report:
     @property
     def summary(self) -> str:
         """Count, the worst first."""
-        words = {
-            Level.BROKEN: "broken",
-            Level.DOUBTFUL: "to look at",
-            Level.FINE: "as it should be",
-        }
-        counts = {level: sum(each.level is level for each in self.findings) for level in words}
-        return ", ".join(f"{counts[level]} {words[level]}" for level in words if counts[level])
+        words = ("broken", "to look at", "as it should be")
+        counts = [sum(each.level is level for each in self.findings) for level in Level]
+        return ", ".join(
+            f"{count} {word}" for count, word in zip(counts, words, strict=True) if count
+        )
 
     def results(self, how: str) -> dict[str, str]:
         """Write it as the results of an action, `text` or `json`."""
@@ -138,44 +123,33 @@ class Report:
         return {"summary": self.summary, "report": written}
 
     def text(self) -> str:
-        """Write it for people: the worst first, otherwise in the order of the checks.
-
-        Where the page of symptoms has what they may have seen, once each.
-        """
+        """Write it for people, with each heading of the page of symptoms once."""
         width = max((len(each.check) for each in self.findings), default=0)
+        blank = f"  {'':<{width}}  "
         lines: list[str] = []
         pointed: set[str] = set()
         for each in self._sorted():
             lines.append(f"{each.level.value} {each.check:<{width}}  {_one_line(each.seen)}")
             if each.next:
-                lines.append(f"  {'':<{width}}  → {_one_line(each.next)}")
+                lines.append(f"{blank}→ {_one_line(each.next)}")
             if each.level is not Level.FINE and not pointed.issuperset(each.symptoms):
-                anchors = ", ".join(f"#{anchor}" for anchor in each.symptoms)
-                lines.append(f"  {'':<{width}}  {SYMPTOMS}{anchors}")
+                lines.append(f"{blank}{SYMPTOMS}#{', #'.join(each.symptoms)}")
                 pointed.update(each.symptoms)
         if self.further:
             lines.append(f"See also: {' ; '.join(self.further)}")
         return "\n".join(lines)
 
     def json(self) -> str:
-        """Write it for programs, in the same order."""
+        """Write it for programs, in ASCII so that nothing in it moves a terminal's cursor."""
         rows = [
-            {
-                "check": each.check,
-                "level": each.level.name.lower(),
-                "seen": each.seen,
-                "next": each.next,
-                "symptoms": each.symptoms,
-            }
+            {**dataclasses.asdict(each), "level": each.level.name.lower()}
             for each in self._sorted()
         ]
-        # In ASCII, so that nothing in it moves the cursor of whoever looks at it.
         return json.dumps(rows)
 
     def _sorted(self) -> list[Finding]:
-        order = list(Level)
-        return sorted(self.findings, key=lambda each: order.index(each.level))
+        return sorted(self.findings, key=lambda each: list(Level).index(each.level))
 
 
 def _one_line(text: str) -> str:
-    return texts.plain(" ".join(text.split()), LONGEST)
+    return texts.plain(" ".join(text.split()), _LONGEST)

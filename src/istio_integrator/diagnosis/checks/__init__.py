@@ -18,8 +18,3 @@ def known() -> Mapping[str, registry.Check]:
     for module in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{module.name}")
     return registry.known()
-
-
-def feeding() -> Mapping[str, registry.Check]:
-    """Return the checks that every hook of the leader runs to feed the status."""
-    return {name: each for name, each in known().items() if each.feeds_status}
