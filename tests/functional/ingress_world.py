@@ -266,7 +266,7 @@ class Place(Related):
         part = self.part()
         found = part.resolved()
         context = guards.context(
-            part._decide().guard,
+            part.decided().guard,
             dataclasses.replace(found, hosts=tuple(hosts), is_own=own),
             owner=part._scope.manifests.owner,
             model=self.model,

@@ -165,7 +165,7 @@ def test_routes_beyond_the_bound_are_asked_about_and_the_status_says_so(place):
     part = place.part()
     target = part.resolved()
     others = [f"istio-integrator-{number:032}" for number in range(guards.MOST_UNASKED)]
-    part._guard(part._decide().guard, target, [*others, NAME])
+    part._guard(part.decided().guard, target, [*others, NAME])
     (said,) = [one.message for one in part.statuses() if "without authentication" in one.message]
     assert said.startswith("1 more than 64 routes")
     place.eventually(302, "/open/x")

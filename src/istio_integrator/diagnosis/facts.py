@@ -5,33 +5,24 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import functools
-from collections.abc import Callable
 
 import ops
 
 from integrator_contract import names
 from istio_integrator import parts
 from istio_integrator.admission import admission
-from istio_integrator.ingress import authorization, exposure, gateway, observed
+from istio_integrator.ingress import authorization, exposure, gateway
 from istio_integrator.kube import cluster, errors, snapshot, streams
 from istio_integrator.lifecycle import workload
 from istio_integrator.membership import decision, model_namespace
 from istio_integrator.mesh import discovery, installation
-from istio_integrator.relations import endpoints, forward_auth, kubeflow, mesh_facts
-
-_PROFILE = {names.PART_OF: names.PROFILE}
+from istio_integrator.relations import endpoints, mesh_facts
 
 
 class Facts:
     """The cluster as the checks see it. Reading any of it may raise a CharmError.
 
-    Args:
-        context: What every part of the charm gets; the mesh in it is looked for anew.
-        related: The application's relations.
-        container: That of the workload.
-        discovery: The search for an Istio, where it has just been made.
-        seen: What parts of the charm looked at in this hook.
-        now: The clock.
+    The mesh of the context is not read: it is looked for, unless `discovery` has just done so.
     """
 
     def __init__(
@@ -42,27 +33,25 @@ class Facts:
         *,
         discovery: discovery.Discovery | None = None,
         seen: snapshot.Snapshot | None = None,
-        now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
     ) -> None:
         self._context = context
         self.related = related
         self._container = container
         self._discovery = discovery
-        self.now = now
         self.cluster = context.cluster
         self.seen = seen or snapshot.Snapshot.of(context.cluster)
         self.config = context.config
         self.manifests = context.manifests
         self.model = context.model
-        """The model's name, which is its namespace."""
         self.application = context.application
         self.is_leader = context.leader
         self.controller = context.controller
-        """Juju's."""
         self.domain = context.cluster_domain
-        """What the names of Services end with."""
         self.exposes = context.exposes
-        """Whether an application wants the model to be reached from outside."""
+
+    def now(self) -> datetime.datetime:
+        """Return the time."""
+        return datetime.datetime.now(datetime.UTC)
 
     def objects(self, kind: cluster.Kind, namespace: str = "") -> list[cluster.Object]:
         """List a kind, in one namespace or everywhere."""
@@ -135,7 +124,7 @@ class Facts:
         return [
             each["metadata"]["name"]
             for each in self.objects(cluster.NAMESPACE)
-            if _PROFILE.items() <= cluster.at(each, "metadata", "labels").items()
+            if cluster.at(each, "metadata", "labels").get(names.PART_OF) == names.PROFILE
         ]
 
     @functools.cached_property
@@ -172,15 +161,7 @@ class Facts:
     @functools.cached_property
     def authentication(self) -> authorization.Decision:
         """Who should be asked about requests."""
-        return authorization.decide(
-            kubeflow.ingress_auth(self.related),
-            forward_auth.received(self.related),
-            strict=self.config.require_authentication,
-            application=self.application,
-            model=self.model,
-            domain=self.domain,
-            services={observed.reference(one) for one in self.objects(cluster.SERVICE)},
-        )
+        return self.ingress.decided()
 
     def envoy(self, pod: cluster.Object, path: str) -> str:
         """Ask the administration of a pod's Envoy."""

@@ -116,7 +116,7 @@ class Ingress:
         return not self._managed.is_at(target)
 
     def _expose(self, target: gateway.Target | gateway.Refusal) -> None:
-        decision = self.decision = self._decide()
+        decision = self.decision = self.decided()
         if decision.is_closed:
             self._close()
         if not isinstance(target, gateway.Target):
@@ -161,7 +161,8 @@ class Ingress:
     def _services(self) -> list[cluster.Object]:
         return self._scope.cluster.list(cluster.SERVICE)
 
-    def _decide(self) -> authorization.Decision:
+    def decided(self) -> authorization.Decision:
+        """Decide which authorization service is asked; nothing is written."""
         return authorization.decide(
             kubeflow.ingress_auth(self._related),
             forward_auth.received(self._related),

@@ -35,13 +35,7 @@ def ambient(facts: Facts) -> Iterable[Finding]:
 def judge(
     pods: Iterable[cluster.Object], beyond: Sequence[str], *, application: str
 ) -> Iterable[Finding]:
-    """Judge a model in ambient mode.
-
-    Args:
-        pods: The model's.
-        beyond: The workloads of whose callers more is said than layer 4 holds.
-        application: Ours.
-    """
+    """Judge the pods, and the workloads whose relations say more than layer 4 holds."""
     waiting: list[str] = []
     for pod in pods:
         with fences.around(cluster.reference(pod)):

@@ -86,13 +86,7 @@ class VirtualHost:
 def virtual_hosts(
     listeners: str, routes: str, *, unasked: Collection[str] = ()
 ) -> list[VirtualHost]:
-    """Read virtual hosts from two parts of an Envoy's `/config_dump`.
-
-    Args:
-        listeners: Of `resource=dynamic_listeners`.
-        routes: Of `resource=dynamic_route_configs`.
-        unasked: The names of routes that need no authentication.
-    """
+    """Read two parts of an Envoy's `/config_dump`; `unasked` names routes without a guard."""
     read = [cluster.at(each, "route_config") for each in _configs(routes)]
     configurations = {each.get("name"): each for each in read}
     found: dict[str, VirtualHost] = {}
@@ -160,15 +154,7 @@ def judge(
     domains: Collection[str],
     show: str,
 ) -> Iterable[Finding]:
-    """Judge whether the gateway asks the authorization service before our routes.
-
-    Args:
-        hosts: Of the gateway, all of them.
-        service: The authorization service.
-        ours: The names of our routes.
-        domains: Our hosts; none: every host.
-        show: The command that shows the configuration.
-    """
+    """Judge whether the gateway asks the service before our routes and at our domains."""
     served = [
         each
         for each in hosts

@@ -35,12 +35,7 @@ def egress(facts: Facts) -> Iterable[Finding]:
 
 
 def judge_controller(pods: Iterable[cluster.Object], ports: Iterable[int]) -> Iterable[Finding]:
-    """Name charms that cannot reach Juju's controller, since their proxy lets no such call out.
-
-    Args:
-        pods: The model's.
-        ports: The controller's.
-    """
+    """Name charms that cannot reach Juju's controller, since their proxy lets no such call out."""
     wanted = set(map(str, ports))
     cut: list[cluster.Object] = []
     for pod in pods:

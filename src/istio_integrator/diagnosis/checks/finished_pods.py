@@ -57,14 +57,7 @@ def candidates(facts: Facts) -> list[cluster.Object]:
 def judge(
     answers: Iterable[ProxyAnswer], *, now: datetime.datetime, application: str, is_stopping: bool
 ) -> Iterable[Finding]:
-    """Judge the pods that are not complete though their payload has ended.
-
-    Args:
-        answers: What the workload's rules say about pods.
-        now: The time, with its zone.
-        application: Ours.
-        is_stopping: The option `proxy-shutdown`.
-    """
+    """Judge the pods that are not complete though their payload has ended."""
     is_fine = True
     for answer in answers:
         namespace, name = answer.namespace, answer.name

@@ -56,12 +56,7 @@ def gateway(facts: Facts) -> Iterable[Finding]:
 
 
 def judge_address(service: cluster.Object | None, target: places.Target) -> Finding:
-    """Judge whether the gateway runs and can be reached from outside.
-
-    Args:
-        service: The gateway's, None where it has gone.
-        target: The gateway workload.
-    """
+    """Judge whether the gateway runs and can be reached from outside."""
     name = f"Service {target.namespace}/{target.service}"
     show = f"kubectl -n {target.namespace} describe service {target.service}"
     if not target.ready:
@@ -88,14 +83,7 @@ def judge_listeners(
     pod: cluster.Object,
     listening: Collection[int],
 ) -> Iterable[Finding]:
-    """Judge whether a pod of the gateway listens where our Gateway says.
-
-    Args:
-        opened: Our Gateway.
-        service: The gateway's.
-        pod: One of the gateway's.
-        listening: Ports at which its Envoy has listeners.
-    """
+    """Judge whether a pod of the gateway listens where our Gateway says."""
     named = called.ports(cluster.parts(cluster.at(pod, "spec"), "containers"))
     served = {
         port.number

@@ -63,13 +63,7 @@ def judge_gateways(
 def judge(
     virtual_services: Iterable[cluster.Object], own: str, served: Collection[str]
 ) -> Iterable[Finding]:
-    """Judge whether our Gateway serves a host of each route that names it.
-
-    Args:
-        virtual_services: Of the model, of its profiles, and those bound to our Gateway.
-        own: Our Gateway, `namespace/name`.
-        served: Its hosts.
-    """
+    """Judge whether our Gateway serves a host of each route that names it."""
     unserved: list[str] = []
     lacking: list[str] = []
     for route in virtual_services:

@@ -31,13 +31,7 @@ def istiod(facts: Facts) -> Iterable[Finding]:
 def judge(
     istio: installation.Mesh | None, said: Sequence[ops.StatusBase], *, application: str
 ) -> Iterable[Finding]:
-    """Judge whether there is an istiod that injects.
-
-    Args:
-        istio: The one that was chosen.
-        said: The statuses of the discovery.
-        application: Ours.
-    """
+    """Judge whether there is an istiod that injects."""
     found = report.of_statuses(said, INJECTORS)
     if istio is None:
         yield from (findings.broken(each.seen, each.next) for each in found)

@@ -37,14 +37,7 @@ def namespace(facts: Facts) -> Iterable[Finding]:
 def judge(
     decision: decision.Decision, marks: Mapping[str, str], *, membership: str, model: str
 ) -> Iterable[Finding]:
-    """Judge the place of the model's namespace.
-
-    Args:
-        decision: What the charm would do with it now.
-        marks: The mesh's labels that the namespace has.
-        membership: Which pods of the model join by the charm.
-        model: The namespace.
-    """
+    """Judge the place of the model's namespace."""
     has = " and ".join(f"{key}={value}" for key, value in sorted(marks.items())) or "no label"
     if decision.blocked:
         show = f"kubectl get namespace {model} --show-labels"

@@ -42,11 +42,6 @@ def judge(
 
     kubeflow-profiles names the gateway's ServiceAccount in the rules that are about the header
     with the user's name; with another one every page there answers 403 (kubeflow issue 7374).
-
-    Args:
-        policies: AuthorizationPolicies of profile namespaces.
-        namespace: Of the gateway workload.
-        account: Its ServiceAccount.
     """
     wrong: dict[str, list[str]] = {}
     for policy in policies:

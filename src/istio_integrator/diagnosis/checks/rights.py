@@ -124,12 +124,7 @@ def roles(text: str, *, model: str, application: str) -> list[cluster.Object]:
 
 
 def needs(roles: Iterable[cluster.Object], *, model: str) -> list[Need]:
-    """List the rights that roles give.
-
-    Args:
-        roles: Documents, with their bindings among them.
-        model: Where a role is looked at that may be bound in each namespace.
-    """
+    """List the rights that roles give, in the model where they may be bound by namespace."""
     found: dict[Need, None] = {}
     for role in roles:
         name = role["metadata"]["name"]

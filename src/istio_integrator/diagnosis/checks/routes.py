@@ -52,15 +52,7 @@ def judge(
     domain: str,
     ours: Collection[cluster.Object],
 ) -> Iterable[Finding]:
-    """Judge whether each route leads to an application that is ready.
-
-    Args:
-        routes: VirtualServices.
-        services: All there are.
-        slices: Their endpoints.
-        domain: Of the cluster.
-        ours: The routes that the charm made; others are doubted only.
-    """
+    """Judge whether each route leads to an application that is ready; ours are broken if not."""
     known = {observed.reference(obj): obj for obj in services}
     ready = _ready_ports(slices)
     count = 0

@@ -35,14 +35,7 @@ def sidecars(facts: Facts) -> Iterable[Finding]:
 def judge(
     answer: answers.Answer, old: Iterable[PodAnswer], *, application: str, model: str
 ) -> Iterable[Finding]:
-    """Judge the pods that are not in the mesh as they should be, by what keeps them from it.
-
-    Args:
-        answer: Of the workload, about pods without a sidecar.
-        old: Pods whose sidecar new pods would not get.
-        application: Ours.
-        model: Ours.
-    """
+    """Judge the pods that are not in the mesh as they should be, by what keeps them from it."""
     show = f"juju run {application}/leader list-uninjected"
     summary = answer.summary
     progress = answers.progress(summary, application=application, model=model, is_automatic=False)

@@ -83,12 +83,7 @@ def judge_profiles(others: Iterable[cluster.Object], remedy: str) -> Finding:
 def believing(
     services: Iterable[called.Service], covered: Collection[dict[str, str]]
 ) -> list[called.Service]:
-    """List the Services that take the user from a header of any caller.
-
-    Args:
-        services: Of the model.
-        covered: Labels of the workloads whose callers are named.
-    """
+    """List the Services that take the user from a header of callers that no policy names."""
     return [
         each
         for each in services

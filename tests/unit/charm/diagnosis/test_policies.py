@@ -2,7 +2,7 @@
 
 import pytest
 
-from istio_integrator.diagnosis.checks import others
+from istio_integrator.diagnosis.checks import policies as checked
 from tests.unit.charm.diagnosis.objects import obj, pod
 
 ROOT = "istio-system"
@@ -24,7 +24,7 @@ OURS = {"istio-integrator.charmhub.io/owner": "a.app"}
 )
 def test_policy_of_another_team_that_denies_every_call_is_named(namespace, spec, is_named):
     one = obj("AuthorizationPolicy", namespace, **spec)
-    (found,) = others.judge([one], [pod()], root=ROOT)
+    (found,) = checked.judge([one], [pod()], root=ROOT)
     assert found.level.value == ("!" if is_named else "✓")
     assert not is_named or "denies every caller of 1 pods" in found.seen
 
@@ -33,5 +33,5 @@ def test_policy_of_ours_or_one_that_is_only_tried_is_not_named():
     tried = obj("AuthorizationPolicy", "a")
     tried["metadata"]["annotations"] = {"istio.io/dry-run": "true"}
     policies = [tried, obj("AuthorizationPolicy", "a", labels=OURS)]
-    (found,) = others.judge(policies, [pod()], root=ROOT)
+    (found,) = checked.judge(policies, [pod()], root=ROOT)
     assert found.level.value == "✓"

@@ -1,4 +1,4 @@
-"""Which policies of other teams deny every call to the model?"""
+"""Do AuthorizationPolicies admit the callers that relations name?"""
 
 from __future__ import annotations
 
@@ -11,6 +11,30 @@ from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.findings import Finding
 from istio_integrator.kube import cluster, fences
 from istio_integrator.mesh import plaintext
+from istio_integrator.security import policies_judged
+
+
+@registry.check(
+    "callers",
+    place=165,
+    question="with authorization, who is refused or let in otherwise than relations say",
+    reads="AuthorizationPolicies, pods",
+    feeds_status=True,
+    symptoms=("rbac-access-denied",),
+)
+def callers(facts: Facts) -> Iterable[Finding]:
+    """Look at our policies, their callers, and policies of others for the same pods."""
+    if facts.mesh is None or facts.config.authorization == "off":
+        return ()
+    places = (facts.model, facts.mesh.root_namespace)
+    found = facts.objects(cluster.AUTHORIZATION_POLICY)
+    return policies_judged.judge(
+        [each for each in found if each["metadata"]["namespace"] in places],
+        facts.pods,
+        owner=facts.manifests.owner,
+        model=facts.model,
+        application=facts.application,
+    )
 
 
 @registry.check(
@@ -33,13 +57,7 @@ def others(facts: Facts) -> Iterable[Finding]:
 def judge(
     policies: Iterable[cluster.Object], pods: Sequence[cluster.Object], *, root: str
 ) -> Iterable[Finding]:
-    """Judge the AuthorizationPolicies that this charm did not create.
-
-    Args:
-        policies: AuthorizationPolicies.
-        pods: Of the mesh: the model's and the gateway's.
-        root: The mesh's own namespace, whose policies apply everywhere.
-    """
+    """Judge the AuthorizationPolicies that this charm did not create."""
     denying: list[Finding] = []
     for each in policies:
         with fences.around(cluster.reference(each)):
