@@ -142,8 +142,7 @@ def checks() -> str:
     known = [
         (
             each.name,
-            each.question,
-            each.reads,
+            str(each.find.__doc__).removesuffix("."),
             "yes" if each.feeds_status else "",
             ", ".join(
                 f"[{anchor}](../{report.SYMPTOMS.removeprefix('docs/')}#{anchor})"
@@ -156,12 +155,11 @@ def checks() -> str:
     beside = [
         (
             report.ODD_OBJECTS,
-            "which objects of others can't be read, so that nothing else here speaks of them",
-            "all that was looked at",
+            "Name the objects that can't be read, so that nothing else here speaks of them",
             "",
             "",
         ),
-        (report.STATUS, "what the unit's status says beside", "the parts of the charm", "", ""),
+        (report.STATUS, "Repeat what the unit's status says beside", "", ""),
     ]
     return (
         "# Checks\n\n"
@@ -169,7 +167,7 @@ def checks() -> str:
         "request meets\nit; [Find out why it is not working](../how-to/debug.md) shows how to "
         "read the report.\n\n"
         + tables.table(
-            ("check", "what it asks", "how", "feeds the status", "what people see of it"),
+            ("check", "what it does", "feeds the status", "what people see of it"),
             [*known, *beside],
         )
     )

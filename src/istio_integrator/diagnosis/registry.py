@@ -27,11 +27,8 @@ class Check:
     """What the lines of its findings begin with."""
     place: int
     """Its place in a report: a request meets earlier what has a lower one."""
-    question: str
-    """What it asks, for docs/reference/checks.md."""
-    reads: str
-    """What it looks at, for the same page."""
     find: Find
+    """What looks at facts; docs/reference/checks.md has its docstring."""
     feeds_status: bool = False
     """Whether the leader runs it at every event, so that what is broken blocks the unit."""
     symptoms: tuple[str, ...] = ()

@@ -14,12 +14,10 @@ from istio_integrator.findings import Finding
 @registry.check(
     "admission",
     place=80,
-    question="does the admission webhook prepare new pods",
-    reads="a dry-run pod, and the webhook's own pods where it came back unchanged",
     symptoms=("a-notebook-without-network-at-its-start",),
 )
 def admission(facts: Facts) -> Iterable[Finding]:
-    """Try the webhook with a dry-run pod."""
+    """Check whether the admission webhook prepares a dry-run pod."""
     if not facts.admission.is_needed:
         yield findings.fine("not needed: no namespace gets sidecars, and no option changes pods")
     elif problem := facts.admission_problem:

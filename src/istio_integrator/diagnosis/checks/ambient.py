@@ -16,12 +16,10 @@ from istio_integrator.security import policies_survey, policies_upkeep
 @registry.check(
     "ambient",
     place=65,
-    question="in ambient mode: are pods taken in, what needs a waypoint",
-    reads="the model's pods, what `service-mesh` relations say",
     unfelt="pods that no ztunnel took in answer as if there were no mesh",
 )
 def ambient(facts: Facts) -> Iterable[Finding]:
-    """Look at the model's pods, and what relations say of requests."""
+    """In ambient mode, name the pods that no ztunnel has, and what needs a waypoint."""
     context = facts.context
     if context.data_plane != "ambient":
         return ()

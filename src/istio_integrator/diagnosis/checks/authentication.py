@@ -22,12 +22,10 @@ _MANAGER = "envoy.filters.network.http_connection_manager"
 @registry.check(
     "authentication",
     place=130,
-    question="who is asked before this model's routes, as the gateway's Envoy has it",
-    reads="the gateway's Envoy",
     symptoms=("403-at-the-gateway",),
 )
 def authentication(facts: Facts) -> Iterable[Finding]:
-    """Look at the authorization service and at the gateway's filters."""
+    """Ask the gateway's Envoy which service authenticates before this model's routes."""
     target = facts.gateway
     if target is None:
         return

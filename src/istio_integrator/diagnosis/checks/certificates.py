@@ -23,15 +23,13 @@ _LATE = 0.9
 @registry.check(
     "certificates",
     place=90,
-    question="are those of webhook and gateway valid; does the API server trust them",
-    reads="Secrets, the webhook configuration",
     symptoms=(
         "x509-certificate-signed-by-unknown-authority",
         "x509-certificate-has-expired-or-is-not-yet-valid",
     ),
 )
 def certificates(facts: Facts) -> Iterable[Finding]:
-    """Look at the Secrets of the webhook and the gateway, and at the webhook's configuration."""
+    """Check the certificates of webhook and gateway, and whether API servers trust them."""
     rotate = f"juju run {facts.application}/leader rotate-certificates"
     name = facts.manifests.secrets[webhook.CERTIFICATES_FOLDER]
     secret = facts.cluster.get(cluster.SECRET, name, facts.model)

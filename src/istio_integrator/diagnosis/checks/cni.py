@@ -23,12 +23,10 @@ _EXCLUSIONS = (
 @registry.check(
     "cni",
     place=40,
-    question="is Istio's plugin ready; which init containers have no network",
-    reads="the plugin's DaemonSet, pods",
     symptoms=("an-init-container-without-network",),
 )
 def cni(facts: Facts) -> Iterable[Finding]:
-    """Look at the plugin's DaemonSet, where Istio uses the plugin, and at the model's pods."""
+    """Check whether Istio's plugin is ready, and which init containers have no network."""
     if facts.mesh is None or not facts.mesh.cni:
         return ()
     daemon_sets = facts.cluster.list(cluster.DAEMON_SET, labels=_NODE_LABELS)

@@ -16,12 +16,10 @@ from istio_integrator.mesh import plaintext
 @registry.check(
     "egress",
     place=190,
-    question="which calls out would a proxy break",
-    reads="mesh settings, pods",
     symptoms=("connection-reset-by-peer",),
 )
 def egress(facts: Facts) -> Iterable[Finding]:
-    """Look at the way to Juju's controller, and at what the mesh lets out."""
+    """Name the calls out of the model that a proxy would break."""
     istio = facts.mesh
     if istio is None:
         return

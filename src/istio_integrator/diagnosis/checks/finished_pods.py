@@ -25,13 +25,10 @@ _COLLECTOR = "metrics-logger-and-collector"
 @registry.check(
     "finished pods",
     place=70,
-    question="which pods are not complete 30 s after their payload, and what the rules say; which "
-    "of [Katib's collectors](../how-to/kubeflow-kinds.md#katib) and proxies wait for each other",
-    reads="the workload's own rules, pods that run to completion",
     symptoms=("12-notready",),
 )
 def finished_pods(facts: Facts) -> Iterable[Finding]:
-    """Look at what should have completed, and ask the workload what its rules say about it."""
+    """Name pods not complete 30 s after their payload, and collectors of Katib that wait."""
     pods = candidates(facts)
     ended: list[cluster.Object] = []
     for pod in pods:

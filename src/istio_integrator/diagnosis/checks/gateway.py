@@ -18,12 +18,10 @@ from istio_integrator.security import called
 @registry.check(
     "gateway",
     place=100,
-    question="its address, and whether it listens at the ports of this model's Gateway",
-    reads="its Service, its Envoy",
     symptoms=("connection-refused-at-the-gateway",),
 )
 def gateway(facts: Facts) -> Iterable[Finding]:
-    """Look at the gateway's address and ports."""
+    """Show the gateway's address, and whether it listens at the ports of our Gateway."""
     if not facts.exposes:
         yield findings.fine("not in use: nothing is related to ingress")
         return

@@ -25,13 +25,10 @@ _EVERY_PROXY = "mesh"
 @registry.check(
     "hosts",
     place=110,
-    question="which routes of the model and its profiles, such as KServe's, name a Gateway that "
-    "does not exist, or have no host that the model's Gateway serves",
-    reads="VirtualServices, Gateways",
     symptoms=("404-at-the-gateway",),
 )
 def hosts(facts: Facts) -> Iterable[Finding]:
-    """Look at the Gateways and the hosts of routes."""
+    """Name routes whose Gateway does not exist, or which have no host that the Gateway serves."""
     found = routes.of_model(facts)
     if not found:
         return

@@ -18,12 +18,10 @@ INJECTORS = "kubectl get mutatingwebhookconfigurations"
 @registry.check(
     "istiod",
     place=10,
-    question="is there one, and does it inject",
-    reads="a dry-run pod",
     symptoms=("failed-calling-webhook",),
 )
 def istiod(facts: Facts) -> Iterable[Finding]:
-    """Look at the istiod that was found, and at its answer to a dry-run pod."""
+    """Check whether there is an istiod, and whether it injects into a dry-run pod."""
     said = list(facts.discovery.statuses())
     return judge(facts.mesh, said, application=facts.application)
 

@@ -15,11 +15,9 @@ _LATE = 3
 """Durations of a Lease without a renewal, after which no unit holds it."""
 
 
-@registry.check(
-    "lease", place=230, question="does a unit act", reads="the Lease", symptoms=("12-notready",)
-)
+@registry.check("lease", place=230, symptoms=("12-notready",))
 def lease(facts: Facts) -> Iterable[Finding]:
-    """Look at the Lease of the unit that acts."""
+    """Check whether a unit holds the Lease, and so acts."""
     held = facts.cluster.get(cluster.LEASE, f"{facts.application}-lifecycle", facts.model)
     yield judge(held, now=facts.now(), application=facts.application)
 

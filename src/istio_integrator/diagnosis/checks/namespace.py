@@ -19,12 +19,10 @@ from .istiod import INJECTORS
 @registry.check(
     "namespace",
     place=30,
-    question="is the model a member, or does a label contradict another",
-    reads="its labels",
     symptoms=("a-pod-without-istio-proxy",),
 )
 def namespace(facts: Facts) -> Iterable[Finding]:
-    """Look at the labels of the model's namespace, and at what we would make of them now."""
+    """Check whether the model is a member, or a label contradicts another."""
     marks = cluster.at(facts.namespace, "metadata", "labels")
     return judge(
         facts.membership,

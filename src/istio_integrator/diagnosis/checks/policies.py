@@ -17,13 +17,11 @@ from istio_integrator.security import policies_judged
 @registry.check(
     "callers",
     place=165,
-    question="with authorization, who is refused or let in otherwise than relations say",
-    reads="AuthorizationPolicies, pods",
     feeds_status=True,
     symptoms=("rbac-access-denied",),
 )
 def callers(facts: Facts) -> Iterable[Finding]:
-    """Look at our policies, their callers, and policies of others for the same pods."""
+    """With `authorization`, name who is refused or let in otherwise than relations say."""
     if facts.mesh is None or facts.config.authorization == "off":
         return ()
     places = (facts.model, facts.mesh.root_namespace)
@@ -40,13 +38,10 @@ def callers(facts: Facts) -> Iterable[Finding]:
 @registry.check(
     "others",
     place=160,
-    question="which AuthorizationPolicies of other teams deny every call to the model's pods or "
-    "to its gateway",
-    reads="AuthorizationPolicies, pods",
     symptoms=("rbac-access-denied",),
 )
 def others(facts: Facts) -> Iterable[Finding]:
-    """Look at the policies for the model's pods and for the gateway's."""
+    """Name policies of other teams that deny every call to the model's pods or to its gateway."""
     if facts.mesh is None:
         return ()
     pods = [*filter(plaintext.is_in_mesh, facts.pods), *facts.gateway_pods]

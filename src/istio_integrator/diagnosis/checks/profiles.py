@@ -18,13 +18,11 @@ _PRINCIPAL = re.compile(r"(?:.*/)?ns/([^/]+)/sa/([^/]+)")
 @registry.check(
     "profiles",
     place=180,
-    question="do the policies of profile namespaces let the real gateway in",
-    reads="AuthorizationPolicies, the gateway's ServiceAccount",
     feeds_status=True,
     symptoms=("rbac-access-denied",),
 )
 def profiles(facts: Facts) -> Iterable[Finding]:
-    """Look at the policies of profile namespaces."""
+    """Check whether the policies of profile namespaces let the real gateway in."""
     if not facts.profiles or facts.gateway is None or not facts.gateway.account:
         return ()
     found = facts.objects(cluster.AUTHORIZATION_POLICY)

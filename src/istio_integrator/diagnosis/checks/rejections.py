@@ -15,12 +15,10 @@ from istio_integrator.findings import Finding
 @registry.check(
     "rejections",
     place=85,
-    question="which pods another team's policy refuses",
-    reads="what the workload found by dry-run pods",
     symptoms=("denied-the-request",),
 )
 def check_rejections(facts: Facts) -> Iterable[Finding]:
-    """Report what the workload found at its last look."""
+    """Name the pods that another team's policy refuses, as dry-run pods showed."""
     found = rejections.read(facts.context)
     return judge(found, model=facts.model, application=facts.application)
 

@@ -75,12 +75,10 @@ _SEEN_FOR_INGRESS = (("apps", "daemonsets"), ("", "services"))
 @registry.check(
     "rights",
     place=220,
-    question="which are missing of `rbac/roles.yaml`",
-    reads="SelfSubjectAccessReviews",
     symptoms=("is-forbidden-user",),
 )
 def rights(facts: Facts) -> Iterable[Finding]:
-    """Ask whether each right of the shipped roles is given, as far as the options need it."""
+    """Name the rights of `rbac/roles.yaml` that are missing."""
     if _is_given(facts, _EVERYTHING):
         yield findings.fine("the application is trusted with the whole cluster")
         return

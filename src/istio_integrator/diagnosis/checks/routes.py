@@ -16,12 +16,10 @@ from istio_integrator.kube import cluster, fences
 @registry.check(
     "routes",
     place=120,
-    question="has each one a backend that is ready",
-    reads="VirtualServices, EndpointSlices",
     symptoms=("no-healthy-upstream",),
 )
 def backends(facts: Facts) -> Iterable[Finding]:
-    """Look at what routes lead to."""
+    """Check whether each route of the model and its profiles has a backend that is ready."""
     if not (found := of_model(facts)):
         return ()
     services = facts.objects(cluster.SERVICE)

@@ -18,12 +18,10 @@ from istio_integrator.security import (
 @registry.check(
     "security",
     place=175,
-    question="who can't reach whom by the option mtls",
-    reads="PeerAuthentications, webhook configurations, CRDs, APIServices, Services, pods",
     symptoms=("upstream-connect-error",),
 )
 def security(facts: Facts) -> Iterable[Finding]:
-    """Ask what the action preview-security would of mtls; of authorization `callers` does."""
+    """Name who can't reach whom by the option `mtls`."""
     if facts.mesh is None:
         return ()
     part = mutual_tls.MutualTls(facts.context, facts.seen, lambda: 0)

@@ -14,13 +14,10 @@ from istio_integrator.findings import Finding
 @registry.check(
     "settings",
     place=15,
-    question="which of the mesh's settings cannot be read from this cluster, and which options "
-    "replace them",
-    reads="webhook configurations, the ConfigMap of the mesh",
     unfelt="it says what the other checks cannot know",
 )
 def settings(facts: Facts) -> Iterable[Finding]:
-    """Say what is not known of a mesh whose istiod is outside of the cluster."""
+    """Name the mesh's settings that this cluster can't show, and the options in their place."""
     istio = facts.mesh
     if istio is None or istio.has_settings:
         return

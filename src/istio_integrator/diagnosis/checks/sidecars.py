@@ -19,12 +19,10 @@ _WITH_SIDECAR = (Reason.SIDECAR_UNWANTED, Reason.EXCLUDED, Reason.WRONG_ORDER)
 @registry.check(
     "sidecars",
     place=50,
-    question="which pods have none, or one of another revision or version, and why",
-    reads="the workload's own rules",
     symptoms=("a-pod-without-istio-proxy", "stuck-in-terminating"),
 )
 def sidecars(facts: Facts) -> Iterable[Finding]:
-    """Ask the workload which pods lack the sidecar that they should have."""
+    """Name the pods without a sidecar or with one of an old revision or version, and why."""
     if facts.mesh is None:
         return ()
     answer = facts.workload.uninjected()

@@ -32,12 +32,10 @@ _BELIEVING = (
 @registry.check(
     "users apart",
     place=185,
-    question="can a pod in one user's namespace pass for another user",
-    reads="AuthorizationPolicies of the model and of profile namespaces, Services",
     unfelt="what it names works, for more callers than it should",
 )
 def users_apart(facts: Facts) -> Iterable[Finding]:
-    """Look at the policies of profiles and at the model's Services."""
+    """Check whether a pod in one user's namespace can pass for another user."""
     if facts.mesh is None or not facts.profiles:
         return
     found = facts.objects(cluster.AUTHORIZATION_POLICY)

@@ -32,13 +32,11 @@ class Backend:
 @registry.check(
     "webhooks",
     place=170,
-    question="can API servers call those in the model in spite of mutual TLS and policies",
-    reads="webhook configurations, Services, AuthorizationPolicies, PeerAuthentications",
     feeds_status=True,
     symptoms=("failed-calling-webhook",),
 )
 def webhooks(facts: Facts) -> Iterable[Finding]:
-    """Look at the pods that webhook configurations name, and at the policies that select them."""
+    """Check whether policies and mutual TLS keep API servers from webhooks in the model."""
     if facts.mesh is None:
         return
     configurations, unknown = facts.objects(cluster.MUTATING_WEBHOOK), None

@@ -29,7 +29,7 @@ def failing(error):
         yield findings.fine("two pods are well")
         raise error
 
-    return registry.Check("pods", 1, "", "", find)
+    return registry.Check("pods", 1, find)
 
 
 @pytest.mark.parametrize(
