@@ -10,7 +10,7 @@ from integrator_contract.refusals import Refusal
 from integrator_contract.rejections import KEY, Rejections
 from istio_integrator.admission import admission
 from istio_integrator.admission import rejections as admission_rejections
-from istio_integrator.diagnosis.checks import rejections
+from istio_integrator.diagnosis.checks import admission as checked
 from tests.unit.charm.lifecycle import world
 
 POLICY = Refusal(author="ValidatingAdmissionPolicy no-istio-overrides", words="not allowed here")
@@ -69,7 +69,7 @@ def test_status_names_author_and_command_within_what_juju_shows(author):
 
 
 def judged(**found):
-    return list(rejections.judge(Rejections(**found), model="kubeflow", application="app"))
+    return list(checked.judge(Rejections(**found), model="kubeflow", application="app"))
 
 
 def test_diagnosis_names_who_forbids_and_what_to_do():

@@ -1,11 +1,13 @@
-"""Are new pods prepared?"""
+"""Are new pods prepared, and admitted by the policies of other teams?"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from integrator_contract import names
+from integrator_contract.rejections import Rejections
 from istio_integrator import findings
+from istio_integrator.admission import rejections
 from istio_integrator.diagnosis import registry
 from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.findings import Finding
@@ -26,3 +28,32 @@ def admission(facts: Facts) -> Iterable[Finding]:
         yield findings.broken(f"new pods are not prepared: {problem}", show)
     else:
         yield findings.fine("the webhook prepared a dry-run pod")
+
+
+@registry.check(
+    "rejections",
+    place=85,
+    symptoms=("denied-the-request",),
+)
+def check_rejections(facts: Facts) -> Iterable[Finding]:
+    """Name the pods that another team's policy refuses, as dry-run pods showed."""
+    found = rejections.read(facts.context)
+    return judge(found, model=facts.model, application=facts.application)
+
+
+def judge(found: Rejections, *, model: str, application: str) -> Iterable[Finding]:
+    """Judge the pods, and the changes of admission, that another team's policy refuses."""
+    for change, refusal in sorted(found.changes.items()):
+        option = rejections.OPTIONS.get(change)
+        setting = f", or juju config {application} {option}" if option else ""
+        yield findings.broken(
+            f"{refusal.author} forbids {change} on pods, so it is left out: {refusal.words}",
+            f"exempt the namespace {model} from it{setting}",
+        )
+    for workload, refusal in rejections.workloads(found):
+        yield findings.broken(
+            f"new pods of {workload} are rejected: {refusal}",
+            f"kubectl -n {model} describe {workload}",
+        )
+    if not (found.changes or found.workloads):
+        yield findings.fine("no policy of another team refuses the model's pods")

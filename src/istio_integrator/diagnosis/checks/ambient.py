@@ -9,8 +9,8 @@ from istio_integrator import findings
 from istio_integrator.diagnosis import registry, report
 from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.findings import Finding
-from istio_integrator.kube import cluster, fences
-from istio_integrator.security import policies_survey, policies_upkeep
+from istio_integrator.kube import cluster
+from istio_integrator.security import called, policies_survey, policies_upkeep
 
 
 @registry.check(
@@ -34,12 +34,7 @@ def judge(
     pods: Iterable[cluster.Object], beyond: Sequence[str], *, application: str
 ) -> Iterable[Finding]:
     """Judge the pods, and the workloads whose relations say more than layer 4 holds."""
-    waiting: list[str] = []
-    for pod in pods:
-        with fences.around(cluster.reference(pod)):
-            if _is_waiting(pod):
-                waiting.append(str(pod["metadata"]["name"]))
-    if waiting:
+    if waiting := called.read_each(pods, _not_taken):
         yield findings.doubtful(
             f"no ztunnel has taken in {report.listed(sorted(waiting))}",
             "kubectl get pods --all-namespaces -l k8s-app=istio-cni-node",
@@ -54,11 +49,12 @@ def judge(
         )
 
 
-def _is_waiting(pod: cluster.Object) -> bool:
+def _not_taken(pod: cluster.Object) -> list[str]:
     notes = cluster.at(pod, "metadata", "annotations")
     is_taken = notes.get(names.AMBIENT_REDIRECTION) == "enabled"
     outside = cluster.at(pod, "metadata", "labels").get(names.DATAPLANE_MODE) == "none"
     outside = (
         outside or names.SIDECAR_STATUS in notes or cluster.at(pod, "spec").get("hostNetwork")
     )
-    return cluster.is_ready(pod) and not is_taken and not outside
+    is_waiting = cluster.is_ready(pod) and not is_taken and not outside
+    return [str(pod["metadata"]["name"])] if is_waiting else []

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Collection, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from integrator_contract import names
 from istio_integrator import findings
@@ -69,8 +68,7 @@ def authentication(facts: Facts) -> Iterable[Finding]:
         )
 
 
-@dataclasses.dataclass(frozen=True)
-class VirtualHost:
+class VirtualHost(NamedTuple):
     """A virtual host of a gateway's Envoy."""
 
     name: str

@@ -10,6 +10,7 @@ from istio_integrator.diagnosis import registry, report
 from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.findings import Finding
 from istio_integrator.kube import cluster, fences
+from istio_integrator.security import called
 
 _NODE_LABELS = {"k8s-app": "istio-cni-node"}
 """The labels of the plugin's DaemonSet and pods, as Istio's charts write them."""
@@ -46,12 +47,7 @@ def judge(
                 text = f"is not ready on {missing} nodes: pods there don't start"
                 show = f"kubectl -n {each['metadata']['namespace']} get pods -o wide"
                 wrong.append(findings.broken(f"{cluster.reference(each)} {text}", show))
-    cut: list[str] = []
-    for pod in pods:
-        with fences.around(cluster.reference(pod)):
-            if _has_init_without_network(pod):
-                cut.append(cluster.reference(pod))
-    if cut:
+    if cut := called.read_each(pods, _cut_off):
         text = "init containers have no network before their classic proxy runs: "
         options = "excluded-outbound-ports=PORT, or job-sidecars=auto with kubelets from 1.33"
         wrong.append(
@@ -62,10 +58,12 @@ def judge(
     yield from wrong or [findings.fine("Istio's CNI plugin is ready")]
 
 
-def _has_init_without_network(pod: cluster.Object) -> bool:
+def _cut_off(pod: cluster.Object) -> list[str]:
+    """Name a pod with an init container of its own that has no network."""
     spec, annotations = cluster.at(pod, "spec"), cluster.at(pod, "metadata", "annotations")
     classic = any(each.get("name") == names.PROXY for each in cluster.parts(spec, "containers"))
     inits = cluster.parts(spec, "initContainers")
     own = any(not str(each["name"]).startswith("istio-") for each in inits)
     # istiod notes "*" and "" in each pod where the plugin redirects, unless told otherwise.
-    return classic and own and {annotations.get(key) for key in _EXCLUSIONS} <= {None, "", "*"}
+    is_led = {annotations.get(key) for key in _EXCLUSIONS} <= {None, "", "*"}
+    return [cluster.reference(pod)] if classic and own and is_led else []

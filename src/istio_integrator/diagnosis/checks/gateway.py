@@ -43,8 +43,10 @@ def gateway(facts: Facts) -> Iterable[Finding]:
         ),
         None,
     )
+    if service is None:
+        return  # It has gone since the gateway was resolved.
     yield judge_address(service, target)
-    if service is not None and facts.own_gateway is not None:
+    if facts.own_gateway is not None:
         for pod in facts.gateway_pods[:1]:
             lines = facts.envoy(pod, "/listeners").splitlines()
             listening = {
@@ -53,7 +55,7 @@ def gateway(facts: Facts) -> Iterable[Finding]:
             yield from judge_listeners(facts.own_gateway, service, pod, listening)
 
 
-def judge_address(service: cluster.Object | None, target: places.Target) -> Finding:
+def judge_address(service: cluster.Object, target: places.Target) -> Finding:
     """Judge whether the gateway runs and can be reached from outside."""
     name = f"Service {target.namespace}/{target.service}"
     show = f"kubectl -n {target.namespace} describe service {target.service}"
@@ -61,8 +63,6 @@ def judge_address(service: cluster.Object | None, target: places.Target) -> Find
         pods = ",".join(f"{key}={value}" for key, value in sorted(target.selector.items()))
         look = f"kubectl -n {target.namespace} get pods -l {pods}"
         return findings.broken(f"gateway {target.reference} has no ready pod", look)
-    if service is None:
-        return findings.broken(f"{name} does not exist any more", show)
     spec = cluster.at(service, "spec")
     kind = spec.get("type", "ClusterIP")
     outside = [

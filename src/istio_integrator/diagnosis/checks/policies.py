@@ -1,4 +1,4 @@
-"""Do AuthorizationPolicies admit the callers that relations name?"""
+"""Do policies and mutual TLS admit the callers that relations name?"""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.findings import Finding
 from istio_integrator.kube import cluster, fences
 from istio_integrator.mesh import plaintext
-from istio_integrator.security import policies_judged
+from istio_integrator.security import (
+    mutual_tls,
+    policies_judged,
+    policies_upkeep,
+    preview,
+    preview_mutual_tls,
+)
 
 
 @registry.check(
@@ -73,3 +79,20 @@ def judge(
 def _denies_all(spec: cluster.Object) -> bool:
     rules, action = cluster.items(spec, "rules"), spec.get("action", "ALLOW")
     return not rules if action == "ALLOW" else action == "DENY" and not all(rules)
+
+
+@registry.check(
+    "security",
+    place=175,
+    symptoms=("upstream-connect-error",),
+)
+def security(facts: Facts) -> Iterable[Finding]:
+    """Name who can't reach whom by the option `mtls`."""
+    if facts.mesh is None:
+        return ()
+    part = mutual_tls.MutualTls(facts.context, facts.seen, lambda: 0)
+    authorization = policies_upkeep.Authorization(
+        facts.context, facts.related, facts.seen, facts.ingress
+    )
+    subject = preview.Subject(facts.context, facts.config, part, authorization, facts.seen)
+    return preview.preview(subject, preview_mutual_tls.OPTION)

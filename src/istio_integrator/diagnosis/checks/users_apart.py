@@ -9,7 +9,8 @@ from istio_integrator import findings
 from istio_integrator.diagnosis import registry, report
 from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.findings import Finding
-from istio_integrator.kube import cluster, fences
+from istio_integrator.ingress import observed
+from istio_integrator.kube import cluster
 from istio_integrator.security import called, policies, policies_judged
 
 _CLAIM = f"request.headers[{policies.IDENTITY}]"
@@ -67,12 +68,7 @@ def judge_profiles(others: Iterable[cluster.Object], remedy: str) -> Finding:
     kfp-profile-controller makes one that does, unless it is related to `service-mesh`
     (bundle-kubeflow issue 1115).
     """
-    wrong: list[str] = []
-    for each in others:
-        with fences.around(cluster.reference(each)):
-            if _believes(cluster.at(each, "spec")):
-                wrong.append(f"{each['metadata']['namespace']}/{each['metadata']['name']}")
-    if wrong:
+    if wrong := called.read_each(others, _believing):
         text = f"whoever claims to be the owner is let in by {report.listed(wrong)}"
         return findings.doubtful(text, remedy)
     return findings.fine("no policy of a profile namespace believes every caller")
@@ -91,8 +87,9 @@ def believing(
     ]
 
 
-def _believes(spec: cluster.Object) -> bool:
-    return spec.get("action", "ALLOW") == "ALLOW" and any(
+def _believing(policy: cluster.Object) -> list[str]:
+    spec = cluster.at(policy, "spec")
+    believes = spec.get("action", "ALLOW") == "ALLOW" and any(
         _is_of_any_caller(rule)
         and any(
             each.get("key") == _CLAIM and cluster.items(each, "values")
@@ -100,6 +97,7 @@ def _believes(spec: cluster.Object) -> bool:
         )
         for rule in cluster.parts(spec, "rules")
     )
+    return [observed.reference(policy)] if believes else []
 
 
 def _is_of_any_caller(rule: cluster.Object) -> bool:

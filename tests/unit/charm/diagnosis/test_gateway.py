@@ -14,7 +14,6 @@ from tests.unit.charm.diagnosis.objects import TARGET, service
         pytest.param(service(), TARGET, "✓", "10.0.0.1 (ClusterIP)", id="inside"),
         pytest.param(service("LoadBalancer", "1.2.3.4"), TARGET, "✓", "1.2.3.4", id="outside"),
         pytest.param(service("LoadBalancer"), TARGET, "!", "nobody gave it", id="pending"),
-        pytest.param(None, TARGET, "✗", "does not exist any more", id="no-service"),
         pytest.param(
             service(), dataclasses.replace(TARGET, ready=False), "✗", "no ready pod", id="down"
         ),

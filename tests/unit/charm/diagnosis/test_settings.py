@@ -6,7 +6,7 @@ import types
 import pytest
 
 from integrator_contract import pods
-from istio_integrator.diagnosis.checks import settings
+from istio_integrator.diagnosis.checks import istiod
 from tests.unit.charm.diagnosis.objects import ALIVE
 
 OUTSIDE = dataclasses.replace(
@@ -31,7 +31,7 @@ def judged(found, *rules):
         controller=types.SimpleNamespace(ports=(17070,)),
         application="app",
     )
-    return list(settings.settings(facts))
+    return list(istiod.settings(facts))
 
 
 def test_settings_that_are_there_are_no_concern():
