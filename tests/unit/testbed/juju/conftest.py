@@ -84,21 +84,11 @@ class Pod:
 
     folder: pathlib.Path
     process: subprocess.Popen
-    environment: dict
 
     def kill(self):
         """End the agent at once."""
         self.process.kill()
         self.process.wait(10)
-
-    def terminate(self):
-        """End the agent as the kubelet would, and wait for it."""
-        self.process.terminate()
-        return self.process.wait(20)
-
-    def restart(self):
-        """Start the agent again in the same folder: a container restart."""
-        self.process = start_agent(self.folder, self.environment)
 
 
 def start_agent(folder, environment):
@@ -160,7 +150,7 @@ class Model:
         ]  # fmt: skip
         with mock.patch.dict(os.environ, environment, clear=True):
             assert main.main(init) == 0
-        pod = Pod(folder, start_agent(folder, environment), environment)
+        pod = Pod(folder, start_agent(folder, environment))
         self.pods.append(pod)
         return pod
 

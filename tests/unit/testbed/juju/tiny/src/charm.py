@@ -68,19 +68,6 @@ class Tiny(ops.CharmBase):
             }
         return facts
 
-    def _on_echo_action(self, event):
-        event.log("speaking")
-        event.set_results({"words": " ".join([event.params["word"]] * event.params["times"])})
-
-    def _on_crash_action(self, event):
-        event.set_results({"before": "the crash"})
-        for relation in self.model.relations["cluster"]:
-            relation.data[self.unit]["crashed"] = "yes"
-        raise RuntimeError("crash")
-
-    def _on_refuse_action(self, event):
-        event.fail("no thanks")
-
     def _on_inspect_action(self, event):
         peers = [dict(r.data[self.unit]) for r in self.model.relations["cluster"]]
         event.set_results(
