@@ -9,7 +9,6 @@ import datetime
 import functools
 import json
 import pathlib
-import re
 import shutil
 import subprocess
 
@@ -20,7 +19,7 @@ import yaml
 from testbed import istio, programs
 from testbed.juju import pack
 from testbed.juju.client import JujuError
-from tests import echo, forged_requests, gateway_client, oidc, waiting
+from tests import echo, gateway_client, oidc, waiting
 from tests.e2e import ingress_world as world
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -29,7 +28,6 @@ APP = world.APP
 AUTH = world.AUTH
 ROUTES = len(world.CONSUMERS)
 REQUESTS = 10_000
-CLAIM = {"Kubeflow-UserID": "admin@example.com"}
 pytestmark = [
     pytest.mark.cluster("tomorrow"),
     pytest.mark.long,
@@ -95,72 +93,6 @@ def test_consumer_is_reached_by_its_path_with_its_rewrite(opened, path, consumer
     answer = opened.browser().get(path, Cookie=echo.COOKIE)
     assert (answer.status, answer.echo["port"]) == (200, world.port_of(consumer))
     assert answer.echo["path"] == asked
-
-
-@pytest.mark.parametrize("claim", forged_requests.CLAIMS)
-def test_identity_that_a_client_claims_is_taken_away(opened, claim):
-    # The service lets everybody reach the login page, and says nothing about who it is.
-    for path, user in (("/pipeline/x", echo.USER), ("/dex/auth", None)):
-        head = f"GET {path} HTTP/1.1\r\nHost: {gateway_client.HOST}\r\nConnection: close\r\n"
-        answer = gateway_client.raw(
-            opened.address, f"{head}Cookie: {echo.COOKIE}\r\n{claim}\r\n\r\n", whole=True
-        )
-        assert answer.startswith(b"HTTP/1.1 200 ")
-        served = json.loads(answer.partition(b"\r\n\r\n")[2])
-        assert served["headers"].get("kubeflow-userid") == user
-        assert "admin" not in json.dumps(served)
-
-
-def assert_that_none_but_open_pages_answer(said):
-    """Who answers what a stranger sent is a page that the authorization service leaves open."""
-    answers = [answer for answer in re.split(rb"(?=HTTP/1\.[01] )", said) if answer]
-    for answer in answers:
-        status = int(answer.split()[1])
-        assert status != 101
-        if status == 200:
-            served = json.loads(answer.partition(b"\r\n\r\n")[2])
-            assert served["port"] in map(world.port_of, ("dex-auth", AUTH))
-
-
-@pytest.mark.parametrize("path", forged_requests.PATHS)
-def test_tricks_with_the_path_lead_nowhere(opened, path):
-    head = f"GET {path} HTTP/1.1\r\nHost: {gateway_client.HOST}\r\nConnection: close\r\n\r\n"
-    answer = gateway_client.raw(opened.address, head, whole=True)
-    assert answer.startswith(b"HTTP/1.1 ")
-    assert_that_none_but_open_pages_answer(answer)
-
-
-@pytest.mark.parametrize("head", forged_requests.HEADS)
-def test_tricks_with_the_request_line_lead_nowhere(opened, head):
-    answer = gateway_client.raw(opened.address, head, whole=True)
-    assert answer.startswith(b"HTTP/1.")
-    assert_that_none_but_open_pages_answer(answer)
-
-
-def test_http_2_without_tls_is_asked_about_too(opened):
-    with httpx2.Client(http1=False, http2=True, timeout=15) as client:
-        url = f"http://{opened.address}/pipeline/x"
-        stranger = client.get(url, headers={"Host": gateway_client.HOST, **CLAIM})
-        known = client.get(
-            url, headers={"Host": gateway_client.HOST, "Cookie": echo.COOKIE, **CLAIM}
-        )
-    assert (stranger.http_version, stranger.status_code) == ("HTTP/2", 302)
-    assert known.json()["headers"]["kubeflow-userid"] == echo.USER
-
-
-def test_route_of_somebody_else_on_our_gateway_is_guarded_too(opened):
-    opened.kubectl("apply", "-f", "-", text=json.dumps(world.notebook(MODEL)))
-    browser = opened.browser()
-
-    def reached():
-        answer = browser.get("/notebook/x", Cookie=echo.COOKIE)
-        return answer.status == 200 and answer.echo["port"] == world.FIRST_PORT
-
-    try:
-        assert waiting.eventually(reached)
-        assert browser.get("/notebook/x").status == 302
-    finally:
-        opened.kubectl("delete", "virtualservice", "-n", "shop", "notebook")
 
 
 def test_malformed_application_loses_its_own_route_only(opened):

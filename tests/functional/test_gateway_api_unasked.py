@@ -1,14 +1,13 @@
 """Routes about which nobody is asked as HTTPRoutes and GRPCRoutes, by istiod in a real Envoy."""
 
 import contextlib
-import itertools
 import json
 
 import pytest
 
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.relations import endpoints
-from tests import echo, gateway_client, waiting
+from tests import echo, waiting
 from tests.functional import gateway_api_world as world
 from tests.functional import ingress_world, unasked_cases
 from tests.functional.unasked_cases import COOKIE, HOST, VICTIM, identities
@@ -41,9 +40,8 @@ def match(kind, path, **more):
     return {"path": {"type": kind, "value": path}, **more}
 
 
-PAGE = match("Exact", "/pipeline/page")
 STORE = {"method": {"service": "ml.Store", "method": "Get"}}
-OPENED = asks(20, "open", match("PathPrefix", "/open/"), PAGE, endpoint=OPEN)
+OPENED = asks(20, "open", match("PathPrefix", "/open/"), endpoint=OPEN)
 CALLED = asks(21, "store", STORE, endpoint=OPEN, kind="grpc_routes")
 GUARDED = asks(22, "kfp", match("PathPrefix", "/pipeline"), match("PathPrefix", "/ml.Store"))
 
@@ -145,44 +143,3 @@ def test_method_of_grpc_is_open_and_no_other(opened):
     assert {each["path"] for each in opened.unguarded} == {CALL}
     assert opened.asked_once("/ml.Store/Put", Cookie=COOKIE).status == 200
     assert [each["path"] for each in opened.application] == ["/ml.Store/Put"]
-
-
-def test_closed_guard_makes_no_exception(opened):
-    opened.auths = []
-    assert any("ingress is closed" in said for said in opened.reconcile())
-    for path, tls in itertools.product(("/open/x", CALL, "/pipeline/x"), ("", HOST)):
-        opened.eventually(404, path, tls=tls, Cookie=COOKIE)
-
-
-def test_guarded_routes_never_open_while_exceptions_come_and_go(opened):
-    strangers = [
-        gateway_client.Hammer(opened.visitor(tls=tls), fresh=True, pause=0, path=path)
-        for path, tls in (("/kfp/x", ""), ("/pipeline/x", ""), ("/pipeline/x", HOST))
-    ]
-    opened.application.clear()
-    asked_again = asks(20, "open", match("PathPrefix", "/open/"), PAGE)
-    with contextlib.ExitStack() as stack:
-        for stranger in strangers:
-            stack.enter_context(stranger)
-        for newer, auths, want in (
-            ([GUARDED], True, 302),
-            ([OPENED, GUARDED], True, 200),
-            ([asked_again, GUARDED], True, 302),
-            ([OPENED, CALLED, GUARDED], False, 404),
-            ([OPENED, CALLED, GUARDED], True, 200),
-        ):
-            opened.newer = newer
-            opened.auths = [ingress_world.COMPLETE] if auths else []
-            opened.reconcile()
-            opened.eventually(want, "/open/x")
-            before = [stranger.count for stranger in strangers]
-            assert waiting.eventually(
-                lambda before=before: all(
-                    stranger.count > count + 10
-                    for stranger, count in zip(strangers, before, strict=True)
-                )
-            )
-    for stranger in strangers:
-        assert 200 not in stranger.answers, stranger.answers
-        assert stranger.answers.get(302, 0) > 0, stranger.answers
-    assert opened.application == []

@@ -22,23 +22,20 @@ VICTIM = unasked_cases.VICTIM
 FORGED = {"headers": {"request": {"set": {"kubeflow-userid": VICTIM, "kubeflow_groups": "a"}}}}
 
 
-def match(method=None, **uri):
-    return {"uri": uri, **({"method": {"exact": method}} if method else {})}
+def match(prefix):
+    return {"uri": {"prefix": prefix}}
 
 
 def routes(name=NAME):
     """An unauthenticated application, and a guarded one around it."""
-    unasked = [match(prefix="/open/"), match("GET", exact="/pipeline/page")]
-    guarded = [match(prefix="/pipeline")]
     return virtual_service(
         MODEL,
         "mixed",
         [OURS],
         [HOST],
-        {"name": name, "match": unasked, "route": lead(OPEN)},
-        {"name": f"{name}-forged", "match": [match(prefix="/forged")], "route": lead(OPEN)}
-        | FORGED,
-        {"name": "istio-integrator-guarded", "match": guarded, "route": lead(KFP)},
+        {"name": name, "match": [match("/open/")], "route": lead(OPEN)},
+        {"name": f"{name}-forged", "match": [match("/forged")], "route": lead(OPEN)} | FORGED,
+        {"name": "istio-integrator-guarded", "match": [match("/pipeline")], "route": lead(KFP)},
     )
 
 
@@ -84,7 +81,7 @@ class TestUnasked(unasked_cases.Unasked):
 
     def stolen(self, name):
         named = {"name": name} if name else {}
-        route = {**named, "match": [match(prefix="/steal")], "route": lead(KFP), **FORGED}
+        route = {**named, "match": [match("/steal")], "route": lead(KFP), **FORGED}
         return virtual_service("shop", "steal", [OURS], ["*", HOST], route)
 
     def apply(self, opened):

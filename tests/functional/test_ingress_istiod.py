@@ -12,7 +12,7 @@ import pytest
 from istio_integrator.relations import kubeflow
 from tests import echo, envoy_dump, forged_requests, gateway_client, oidc, waiting
 from tests.functional import ingress_world
-from tests.functional.ingress_world import AUTH, COMPLETE, MODEL, request, tenant
+from tests.functional.ingress_world import AUTH, COMPLETE, MODEL, request
 
 COOKIE = echo.COOKIE
 
@@ -34,73 +34,6 @@ def asking(place):
     place.options = {"hosts": gateway_client.HOST}
     place.auths = [COMPLETE]
     return place
-
-
-REQUESTS = 10_000
-
-
-@pytest.mark.long
-def test_nothing_of_ours_is_served_unasked_and_the_neighbour_never_notices(place):
-    ours = {"path": "/kfp/x", "kubeflow-userid": "admin"}
-    with contextlib.ExitStack() as stack:
-
-        def hammer(**given):
-            return stack.enter_context(gateway_client.Hammer(place.visitor(), **given))
-
-        neighbours = [
-            hammer(host=gateway_client.TENANT),
-            hammer(host=gateway_client.TENANT, fresh=True),
-        ]
-        strangers = [hammer(**ours), hammer(fresh=True, **ours)]
-
-        def go_on(requests=100):
-            """Let everybody ask on."""
-            before = [hammer.count for hammer in (*neighbours, *strangers)]
-            assert waiting.eventually(
-                lambda: all(
-                    hammer.count >= count + requests
-                    for hammer, count in zip((*neighbours, *strangers), before, strict=True)
-                )
-            )
-
-        def change(**given):
-            vars(place).update(given)
-            place.reconcile()
-            go_on()
-
-        while sum(stranger.count for stranger in strangers) < REQUESTS:
-            # Closed, because nobody is related; then complete.
-            change(auths=[])
-            change(auths=[COMPLETE])
-            place.eventually(200, Cookie=COOKIE)
-            # Another service, then back, then gone.
-            elsewhere = AUTH.model_copy(update={"port": 81})
-            change(auths=[kubeflow.Received(9, "oidc", elsewhere)])
-            change(auths=[COMPLETE])
-            place.eventually(200, Cookie=COOKIE)
-            change(auths=[])
-            # By another name for a while, and by both.
-            for hosts in (
-                "other.example.com",
-                f"{gateway_client.HOST},other.example.com",
-                gateway_client.HOST,
-            ):
-                change(options={"hosts": hosts}, auths=[COMPLETE])
-            # A route comes and goes.
-            routes = place.requests
-            change(requests=[*routes, request(4, "kfp", "/more", None)])
-            change(requests=routes)
-            # The application is removed, and deployed again.
-            place.eventually(200, Cookie=COOKIE)
-            place.part().remove()
-            go_on()
-    print("strangers", [stranger.answers for stranger in strangers])
-    print("neighbours", [neighbour.answers for neighbour in neighbours])
-    for neighbour in neighbours:
-        assert set(neighbour.answers) == {200}
-    for stranger in strangers:
-        assert 200 not in stranger.answers, stranger.answers
-        assert stranger.answers.get(302, 0) > 0, stranger.answers
 
 
 def test_each_request_is_asked_about_once(asking):
@@ -192,22 +125,6 @@ def test_connection_from_before_the_guard_is_not_served_past_it(place):
         place.options = {"hosts": gateway_client.HOST}
 
 
-def test_routes_lead_where_they_should_whatever_their_age(asking):
-    asking.reconcile()
-    asking.eventually(200, Cookie=COOKIE)
-    visitor = asking.visitor()
-    for path, want in (
-        ("/", "/"),
-        ("/kfp/x", "/kfp/x"),
-        ("/kfp/nested/y", "/deep/y"),
-        ("/kfp/nes", "/kfp/nes"),
-        ("/other?a=b", "/other?a=b"),
-    ):
-        answer = visitor.get(path, Cookie=COOKIE)
-        assert (answer.status, answer.echo["path"]) == (200, want)
-    visitor.close()
-
-
 def test_gateway_holds_each_route_in_the_order_of_precedence_and_without_a_timeout(asking):
     asking.reconcile()
     asking.eventually(200, Cookie=COOKIE)
@@ -261,47 +178,3 @@ def test_route_of_somebody_else_on_our_gateway_is_guarded(asking):
     asking.eventually(403, "/notebook/x", Cookie=COOKIE)
     visitor.close()
     asking.api.delete(notebook)
-
-
-@pytest.mark.long
-def test_gateway_of_our_own_guards_hosts_that_others_bind_to_it(asking):
-    asking.part().remove()
-    for obj in tenant():
-        asking.api.delete(obj)
-    sneaky = {
-        "apiVersion": "networking.istio.io/v1",
-        "kind": "VirtualService",
-        "metadata": {"name": "sneaky", "namespace": "shop"},
-        "spec": {
-            "gateways": [f"{MODEL}/kubeflow-gateway"],
-            "hosts": ["sneaky.example.com"],
-            "http": [{"route": [{"destination": {"host": "web.shop.svc.cluster.local"}}]}],
-        },
-    }
-    asking.api.create(sneaky)
-    visitor = asking.visitor()
-    try:
-        for hosts in ("", "*.example.com"):
-            asking.options = {"gateway_service": "", "hosts": hosts}
-            asking.reconcile()
-            asking.eventually(200, Cookie=COOKIE)
-            for host in ("sneaky.example.com", "sneaky.example.com:8080"):
-                known = {"host": host, "Cookie": COOKIE}
-                assert waiting.eventually(lambda known=known: visitor.get(**known).status == 200)
-                assert visitor.get(host=host).status == 302
-        # Another team's Gateway on the gateway that is ours is guarded as ours.
-        for obj in tenant():
-            asking.api.create(obj)
-        asking.reconcile()
-        known = {"host": gateway_client.TENANT, "Cookie": COOKIE}
-        assert waiting.eventually(lambda: visitor.get(**known).status == 200)
-        assert visitor.get(host=gateway_client.TENANT).status == 302
-        assert visitor.get(host="sneaky.example.com").status == 302
-        assert visitor.get("/kfp/x").status == 302
-        assert visitor.get("/kfp/x", Cookie=COOKIE).status == 200
-    finally:
-        visitor.close()
-        asking.api.delete(sneaky)
-        asking.part().remove()
-        for obj in tenant():
-            asking.api.apply(obj)

@@ -8,14 +8,10 @@ from http import client as http_client
 import pytest
 from charmlibs.interfaces import istio_ingress_route as library
 
-from istio_integrator.ingress import routes
-from istio_integrator.kube import cluster as charm_cluster
-from istio_integrator.relations import endpoints
 from tests import echo, gateway_client, waiting
 from tests.functional import ingress_world
-from tests.functional.ingress_world import COMPLETE, MODEL, lead, request, virtual_service
+from tests.functional.ingress_world import COMPLETE, MODEL, request
 from tests.functional.newer_routes import (
-    ASKED,
     CHARMS,
     bag,
     matched,
@@ -138,67 +134,3 @@ def speaks_as_the_client(place, service):
     name = f"outbound|80||{service}.{MODEL}.svc.{ingress_world.DOMAIN}"
     (cluster,) = [one for one in found if one["cluster"]["name"] == name]
     return "use_downstream_protocol_config" in json.dumps(cluster)
-
-
-def test_refresh_keeps_every_route_of_the_former_objects_up(place):
-    place.requests = [
-        request(1, "kubeflow-dashboard", "/", "/"),
-        request(2, "kfp-ui", "/pipeline", None),
-    ]
-    place.reconcile()
-    place.eventually(200, "/pipeline/x", **COOKIE)
-    manifests = place.part()._scope.manifests
-    (new,) = place.api.list(charm_cluster.VIRTUAL_SERVICE, MODEL)
-    former = []
-    for number, service, prefix in ((1, "kubeflow-dashboard", "/"), (2, "kfp-ui", "/pipeline")):
-        entry = {
-            "name": f"istio-integrator-ingress-{number}",
-            "match": [{"uri": {"prefix": prefix}}],
-            "route": lead(f"{service}.{MODEL}.svc.{ingress_world.DOMAIN}"),
-        }
-        obj = virtual_service(
-            MODEL, entry["name"], new["spec"]["gateways"], new["spec"]["hosts"], entry
-        )
-        former.append(place.api.apply(manifests.prepared(routes.FOLDER, obj)))
-    place.api.delete(new)
-    with contextlib.ExitStack() as stack:
-        hammers = [
-            stack.enter_context(gateway_client.Hammer(place.visitor(), path=path, **COOKIE))
-            for path in ("/x", "/pipeline/x")
-        ]
-        place.reconcile()
-        left = place.api.list(charm_cluster.VIRTUAL_SERVICE, MODEL)
-        assert [obj["metadata"]["name"] for obj in left] == ["istio-integrator-routes"]
-        counts = [hammer.count for hammer in hammers]
-        assert waiting.eventually(
-            lambda: all(
-                hammer.count > count + 300 for hammer, count in zip(hammers, counts, strict=True)
-            )
-        )
-    assert [set(hammer.answers) for hammer in hammers] == [{200}, {200}]
-
-
-def test_hostile_bags_cost_nobody_else_a_route(place):
-    hostile = (
-        "{",
-        "[" * 60_000,
-        '{"model": "' + MODEL + '", "http_routes": [' + ",".join(["0"] * 30_000) + "]}",
-        json.dumps({"model": MODEL, "http_routes": [{"name": "\ud83d\ude00" * 99}]}),
-        '{"model": "' + MODEL + '", "http_routes": [{"port": ' + "9" * 5000 + "}]}",
-    )
-    regex = library.HTTPPathMatchType.RegularExpression
-    place.newer = [
-        *(
-            (ASKED, endpoints.Bag(n, f"bad-{n}", {"config": text}))
-            for n, text in enumerate(hostile)
-        ),
-        bag(20, "envoy", wish("envoy", matched("/r/(?=x)", regex))),
-        bag(21, "katib-ui", wish("katib-ui", matched("/katib/"))),
-    ]
-    messages = place.reconcile()
-    place.eventually(200, "/katib/x", **COOKIE)
-    for name in (*(f"bad-{n}" for n in range(len(hostile))), "envoy"):
-        assert any(f" {name}: " in message for message in messages), name
-    place.part().remove()
-    assert place.api.list(charm_cluster.VIRTUAL_SERVICE, MODEL) == []
-    assert place.api.list(charm_cluster.DESTINATION_RULE, MODEL) == []
