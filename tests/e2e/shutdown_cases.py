@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from tests.e2e import kubeflow_kinds
 from tests.e2e import shutdown_workloads as made
-from tests.e2e.shutdown_world import DB_MANAGER, NATIVE, PREFIX
+from tests.e2e.shutdown_world import DB_MANAGER, PREFIX
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class Case:
     main: str = "main"
     """The container that ends where the pod endures."""
     sidecar: str = "classic"
-    """Or native, or none."""
+    """Or native."""
 
 
 CASES = (
@@ -51,7 +51,6 @@ CASES = (
     Case(name="job-indexed", make=made.indexed, tries={"": 3}, pods=3),
     Case(name="cron", make=made.cron, tries={"": 1}),
     Case(name="bare", make=made.bare, want="Succeeded", tries={"": 1}),
-    Case(name="failing-bare", make=made.bare_fails, want="Failed", tries={"": 1}),
     Case(
         name="tf-on-failure",
         make=made.training("TFJob", "Worker", "OnFailure", "1,0"),
@@ -67,45 +66,11 @@ CASES = (
         pods=2,
     ),
     Case(
-        name="pytorch-on-failure",
-        make=made.training("PyTorchJob", "Master", "OnFailure", "1,0"),
-        want="Succeeded",
-        tries={"": 2},
-    ),
-    Case(
-        name="pytorch-exit-code",
-        make=made.training("PyTorchJob", "Master", "ExitCode", "130,0"),
-        want="Succeeded",
-        tries={"": 2},
-        pods=2,
-    ),
-    Case(
         name="pytorch-workers-on-failure",
         make=made.training("PyTorchJob", "Master", "OnFailure", "1,0", workers=1),
         want="Succeeded",
         tries={"": 1, "-worker": 2},
         pods=2,
-    ),
-    Case(
-        name="pytorch-workers-exit-code",
-        make=made.training("PyTorchJob", "Master", "ExitCode", "130,0", workers=1),
-        want="Succeeded",
-        tries={"": 1, "-worker": 2},
-        pods=3,
-    ),
-    Case(
-        name="tf-workers-on-failure",
-        make=made.training("TFJob", "Chief", "OnFailure", "1,1,0", workers=2),
-        want="Succeeded",
-        # Two workers share the count: the first codes fall to one or the other.
-        tries={"": 1, "-worker": 4},
-        pods=3,
-    ),
-    Case(
-        name="tf-never",
-        make=made.training("TFJob", "Worker", "Never", "1"),
-        want="Failed",
-        tries={"": 1},
     ),
     Case(
         name="jobset",
@@ -115,69 +80,23 @@ CASES = (
         pods=5,
     ),
     Case(
-        name="jobset-native",
-        make=made.job_set(**NATIVE),
-        want="Completed",
-        tries={"": 4, "-after": 1},
-        pods=5,
-        stopped=0,
-        sidecar="native",
-    ),
-    Case(
         # Of the worker the first pod is deleted while it works.
         name="jobset-restarted",
-        make=made.job_set_restarts("1,0"),
+        make=made.job_set_restarts,
         want="Completed",
         tries={"": 2},
         pods=4,
         stopped=3,
     ),
-    Case(
-        name="jobset-failing",
-        make=made.job_set_restarts("1"),
-        want="Failed",
-        tries={"": 2},
-        pods=4,
-        stopped=2,
-    ),
     Case(name="trainjob", make=made.train_job("0"), tries={"": 2, "-data": 1}, pods=3),
-    Case(
-        name="trainjob-native",
-        make=made.train_job("0", **NATIVE),
-        tries={"": 2, "-data": 1},
-        pods=3,
-        stopped=0,
-        sidecar="native",
-    ),
-    Case(
-        name="trainjob-on-failure",
-        make=made.train_job("1,1,0", policy="OnFailure", retries=4),
-        # Two nodes share the count: the first codes fall to one or the other.
-        tries={"": 4, "-data": 1},
-        pods=3,
-    ),
     Case(
         name="trainjob-in-a-new-pod",
         make=made.train_job("1,0", retries=1),
         tries={"": 3, "-data": 1},
         pods=4,
     ),
-    Case(
-        name="trainjob-failing",
-        make=made.train_job("1", 1),
-        want="Failed",
-        tries={"": 1, "-data": 1},
-        pods=2,
-    ),
     Case(name="two-payloads", make=made.two("other"), tries={"": 1, "-other": 1}),
     Case(name="katib-job", make=made.trial(), tries={"": 1, "-metrics": 1}),
-    Case(
-        name="katib-native",
-        make=made.trial(annotations=NATIVE),
-        tries={"": 1, "-metrics": 1},
-        stopped=0,
-        sidecar="native",
-    ),
     Case(
         name="katib-tfjob",
         make=made.trial_of_tf,
@@ -221,65 +140,26 @@ CASES = (
     ),
     Case(
         name="argo-step",
-        make=made.step("0"),
+        make=made.step,
         want="Succeeded",
-        tries={"": 1, "-inputs": 1, "-outputs": 1},
-    ),
-    Case(
-        name="argo-step-native",
-        make=made.step("0", **NATIVE),
-        want="Succeeded",
-        tries={"": 1, "-inputs": 1, "-outputs": 1},
-        stopped=0,
-        sidecar="native",
-    ),
-    Case(
-        name="argo-step-failing",
-        make=made.step("1"),
-        want="Failed",
         tries={"": 1, "-inputs": 1, "-outputs": 1},
     ),
     Case(
         name="argo-graph",
-        make=made.graph(),
+        make=made.graph,
         want="Succeeded",
         tries={"-first": 1, "-retried": 2, "-other": 1, "-last": 1},
         pods=5,
-    ),
-    Case(
-        name="argo-graph-native",
-        make=made.graph(**NATIVE),
-        want="Succeeded",
-        tries={"-first": 1, "-retried": 2, "-other": 1, "-last": 1},
-        pods=5,
-        stopped=0,
-        sidecar="native",
-    ),
-    Case(
-        name="pipelines-step",
-        make=made.pipelines({}),
-        want="Succeeded",
-        tries={"": 1, "-inputs": 1, "-outputs": 1},
-        stopped=0,
-        sidecar="none",
     ),
     Case(
         name="pipelines-step-in-the-mesh",
-        make=made.pipelines({"sidecar.istio.io/inject": "true"}),
+        make=made.pipelines,
         want="Succeeded",
         tries={"": 1, "-inputs": 1, "-outputs": 1},
     ),
     Case(
         name="ignored-agent",
         make=made.ignored,
-        want="Running",
-        tries={"": 1},
-        endures=True,
-        holding="agent",
-    ),
-    Case(
-        name="not-waited-for-agent",
-        make=made.waited_for,
         want="Running",
         tries={"": 1},
         endures=True,

@@ -48,10 +48,6 @@ def bare(world: World, name: str) -> list[Object]:
     return [workloads.pod(name, world.model, world.template(world.tries(name, "0")))]
 
 
-def bare_fails(world: World, name: str) -> list[Object]:
-    return [workloads.pod(name, world.model, world.template(world.tries(name, "3")))]
-
-
 def training(
     kind: str, role: str, policy: str, codes: str, *, workers: int = 0, seconds: float = 0.3
 ) -> Make:
@@ -116,59 +112,52 @@ def trial_of_tf(world: World, name: str) -> list[Object]:
     return kubeflow_kinds.trial(made)
 
 
-def step(codes: str, **annotations: str) -> Make:
-    def make(world: World, name: str) -> list[Object]:
-        template = world.template(world.tries(name, codes), **annotations)
-        one = kubeflow_kinds.step(template, name)
-        peer = f"{PEER}.{world.model}"
-        steps = [kubeflow_kinds.storing(one, peer)]
-        return kubeflow_kinds.workflow(name, world.model, name, steps)
-
-    return make
+def step(world: World, name: str) -> list[Object]:
+    template = world.template(world.tries(name, "0"))
+    one = kubeflow_kinds.step(template, name)
+    peer = f"{PEER}.{world.model}"
+    steps = [kubeflow_kinds.storing(one, peer)]
+    return kubeflow_kinds.workflow(name, world.model, name, steps)
 
 
-def pipelines(annotations: Mapping[str, str]) -> Make:
-    def make(world: World, name: str) -> list[Object]:
-        template = world.template(world.tries(name, "0"), **annotations)
-        one = kubeflow_kinds.storing(kubeflow_kinds.step(template, name), f"{PEER}.{world.model}")
-        steps = [kubeflow_kinds.pipelines(one, world.image, name)]
-        return kubeflow_kinds.workflow(name, world.model, name, steps)
+def pipelines(world: World, name: str) -> list[Object]:
+    """A step of Kubeflow Pipelines, which has a sidecar only where its pod asks for one."""
+    wanted = {"sidecar.istio.io/inject": "true"}
+    template = world.template(world.tries(name, "0"), **wanted)
+    one = kubeflow_kinds.storing(kubeflow_kinds.step(template, name), f"{PEER}.{world.model}")
+    steps = [kubeflow_kinds.pipelines(one, world.image, name)]
+    return kubeflow_kinds.workflow(name, world.model, name, steps)
 
-    return make
 
-
-def graph(**annotations: str) -> Make:
+def graph(world: World, name: str) -> list[Object]:
     """A step; after it another, and one tried twice that needs the first one's output; a last."""
 
-    def make(world: World, name: str) -> list[Object]:
-        def step(part: str, codes: str = "0") -> Object:
-            template = world.template(world.tries(f"{name}-{part}", codes, 1), **annotations)
-            return kubeflow_kinds.step(template, part)
+    def step(part: str, codes: str = "0") -> Object:
+        template = world.template(world.tries(f"{name}-{part}", codes, 1))
+        return kubeflow_kinds.step(template, part)
 
-        def task(part: str, *after: str, **more: Object) -> Object:
-            return {"name": part, "template": part, "dependencies": list(after), **more}
+    def task(part: str, *after: str, **more: Object) -> Object:
+        return {"name": part, "template": part, "dependencies": list(after), **more}
 
-        code = "code"
-        first, retried = step("first"), step("retried", f"1,{{{{inputs.parameters.{code}}}}}")
-        first["container"]["command"] = [
-            *("sh", "-c", 'cd /tmp && "$@" && echo 0 > code', "-"),
-            *first["container"]["command"],
-        ]
-        first["outputs"] = {"parameters": [{"name": code, "valueFrom": {"path": "/tmp/code"}}]}
-        retried |= {"inputs": {"parameters": [{"name": code}]}, "retryStrategy": {"limit": "2"}}
-        said = f"{{{{tasks.first.outputs.parameters.{code}}}}}"
-        given = {"arguments": {"parameters": [{"name": code, "value": said}]}}
-        tasks = [
-            task("first"),
-            task("retried", "first", **given),
-            task("other", "first"),
-            task("last", "retried", "other"),
-        ]
-        steps = [first, retried, step("other"), step("last")]
-        whole = {"name": name, "dag": {"tasks": tasks}}
-        return kubeflow_kinds.workflow(name, world.model, name, [whole, *steps])
-
-    return make
+    code = "code"
+    first, retried = step("first"), step("retried", f"1,{{{{inputs.parameters.{code}}}}}")
+    first["container"]["command"] = [
+        *("sh", "-c", 'cd /tmp && "$@" && echo 0 > code', "-"),
+        *first["container"]["command"],
+    ]
+    first["outputs"] = {"parameters": [{"name": code, "valueFrom": {"path": "/tmp/code"}}]}
+    retried |= {"inputs": {"parameters": [{"name": code}]}, "retryStrategy": {"limit": "2"}}
+    said = f"{{{{tasks.first.outputs.parameters.{code}}}}}"
+    given = {"arguments": {"parameters": [{"name": code, "value": said}]}}
+    tasks = [
+        task("first"),
+        task("retried", "first", **given),
+        task("other", "first"),
+        task("last", "retried", "other"),
+    ]
+    steps = [first, retried, step("other"), step("last")]
+    whole = {"name": name, "dag": {"tasks": tasks}}
+    return kubeflow_kinds.workflow(name, world.model, name, [whole, *steps])
 
 
 def job_set(seconds: float = 1, /, **annotations: str) -> Make:
@@ -187,28 +176,16 @@ def job_set(seconds: float = 1, /, **annotations: str) -> Make:
     return make
 
 
-def job_set_restarts(codes: str) -> Make:
-    """A leader that ends with these codes, beside a worker that lasts; all begin anew once."""
-
-    def make(world: World, name: str) -> list[Object]:
-        leader = kubeflow_kinds.replicated("leader", world.template(world.tries(name, codes)))
-        lasting = world.template(world.tries(f"{name}-worker", "0", 20))
-        worker = kubeflow_kinds.replicated("worker", lasting)
-        policy = {"failurePolicy": {"maxRestarts": 1}}
-        return kubeflow_kinds.job_set(name, world.model, leader, worker, **policy)
-
-    return make
+def job_set_restarts(world: World, name: str) -> list[Object]:
+    """A leader that fails once, beside a worker that lasts; all begin anew then."""
+    leader = kubeflow_kinds.replicated("leader", world.template(world.tries(name, "1,0")))
+    lasting = world.template(world.tries(f"{name}-worker", "0", 20))
+    worker = kubeflow_kinds.replicated("worker", lasting)
+    policy = {"failurePolicy": {"maxRestarts": 1}}
+    return kubeflow_kinds.job_set(name, world.model, leader, worker, **policy)
 
 
-def train_job(
-    codes: str,
-    nodes: int = 2,
-    seconds: float = 1,
-    /,
-    policy: str = "Never",
-    retries: int = 0,
-    **annotations: str,
-) -> Make:
+def train_job(codes: str, seconds: float = 1, /, retries: int = 0, **annotations: str) -> Make:
     """Nodes that ask the peer, after an initializer that has done so."""
 
     def make(world: World, name: str) -> list[Object]:
@@ -222,13 +199,13 @@ def train_job(
         main = workloads.container("node", "from-the-train-job", ())
         node = kubeflow_kinds.replicated(
             "node",
-            world.template(main, policy=policy, **annotations),
+            world.template(main, **annotations),
             labels={kubeflow_kinds.ANCESTOR: "trainer"},
             backoffLimit=retries,
         )
         node["dependsOn"] = [{"name": first, "status": "Complete"}]
         command = world.tries(name, codes, seconds)["command"]
-        trainer = {"image": world.image, "command": command, "numNodes": nodes}
+        trainer = {"image": world.image, "command": command, "numNodes": 2}
         runtime = {"replicatedJobs": [before, node]}
         return kubeflow_kinds.train_job(name, world.model, runtime, trainer)
 
@@ -240,15 +217,6 @@ def ignored(world: World, name: str) -> list[Object]:
         world.tries(name, "0"),
         world.forever("agent"),
         **{f"{PREFIX}ignore-containers": "agent"},
-    )
-    return [workloads.pod(name, world.model, template)]
-
-
-def waited_for(world: World, name: str) -> list[Object]:
-    template = world.template(
-        world.tries(name, "0"),
-        world.forever("agent"),
-        **{f"{PREFIX}wait-for-containers": "main"},
     )
     return [workloads.pod(name, world.model, template)]
 

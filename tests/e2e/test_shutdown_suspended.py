@@ -154,7 +154,7 @@ async def play(api, world, watching, what, sidecar):
 
 def make_of(make, annotations):
     if make is made.train_job:
-        return make("0", 2, WORKS, **annotations)
+        return make("0", WORKS, **annotations)
     return make(WORKS, **annotations)
 
 
