@@ -9,7 +9,6 @@ from typing import Any
 
 import lightkube
 import pytest
-from ops import testing
 
 from integrator_contract import names
 from istio_integrator.admission import webhook
@@ -43,16 +42,6 @@ def everything(api: charm_cluster.Cluster) -> set[str]:
             rest = {key: value for key, value in obj.items() if key not in ("metadata", "status")}
             found.add(json.dumps({**rest, "metadata": metadata}, sort_keys=True))
     return found
-
-
-def test_charm_without_istio_waits_and_prepares_no_pods(api, namespace):
-    out = charm_runs.run("start", namespace)
-    assert out.unit_status == testing.WaitingStatus(
-        "waiting for istiod: the cluster has no sidecar injector"
-    )
-    own = manifests.Manifests(api, model=namespace, application="istio-integrator")
-    assert own.owned() == []
-    charm_runs.run("remove", namespace, units=0)
 
 
 def test_charm_in_a_steady_state_writes_nothing(api, namespace, monkeypatch):
@@ -107,36 +96,6 @@ def test_charm_that_is_removed_leaves_the_cluster_as_it_was(api, namespace):
     assert everything(api) != before
     charm_runs.run("remove", namespace, units=0)
     assert waiting.eventually(lambda: everything(api) == before), everything(api) ^ before
-
-
-def test_application_that_is_removed_by_force_leaves_labels_which_the_next_one_inherits(
-    api, namespace
-):
-    waiting.eventually(lambda: api.get(charm_cluster.CONFIG_MAP, "kube-root-ca.crt", namespace))
-    profile = f"{namespace}-alice"
-    metadata = {"name": profile, "labels": {"app.kubernetes.io/part-of": "kubeflow-profile"}}
-    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-    charm_runs.deploy(api, namespace)
-    charm_runs.run("start", namespace, **{"excluded-pods": "a=b"})
-    own = manifests.Manifests(api, model=namespace, application="istio-integrator")
-    assert own.owned()
-    charm_runs.delete(api, namespace)
-    assert waiting.eventually(lambda: own.owned() == []), own.owned()
-
-    def holder():
-        return api.get(charm_cluster.NAMESPACE, profile)["metadata"]["labels"].get(names.SERVED_BY)
-
-    assert holder() == own.owner
-    other = f"{namespace}-other"
-    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}})
-    charm_runs.deploy(api, other)
-    charm_runs.run("start", other)
-    assert holder() == names.owner(other, "istio-integrator")
-    charm_runs.run("remove", other, units=0)
-    charm_runs.delete(api, other)
-    assert holder() is None
-    for name in (other, profile):
-        api.delete({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
 
 def test_commands_of_the_page_remove_what_a_forced_removal_left(api, namespace, control_plane):

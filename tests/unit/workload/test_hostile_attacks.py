@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 from sidecar_lifecycle.decide import finished
 from sidecar_lifecycle.model import types
-from sidecar_lifecycle.shell import metrics
-from sidecar_lifecycle.shell.kube import lease, watch
-from sidecar_lifecycle.shell.observers import gateways
+from sidecar_lifecycle.shell.kube import watch
 
 from tests.unit.workload import pods, scripted
 from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
@@ -21,14 +16,6 @@ from tests.unit.workload.shutdown_world import NAMESPACE, event_reasons, phase, 
 
 VIRTUAL_TIME = True
 PREFIX = "istio-integrator.charmhub.io/"
-DEEP = "[" * 1000 + "]" * 1000
-GARBAGE = [
-    pytest.param(b"<html>", id="html"),
-    pytest.param(b"[1]", id="a-list"),
-    pytest.param(b'{"metadata":5}', id="wrong-types"),
-    pytest.param(b'{"spec":' + DEEP.encode() + b"", id="deep-and-cut-off"),
-    pytest.param(b'{"kind":"\xff"}', id="no-utf-8"),
-]
 
 
 @pytest.mark.parametrize(
@@ -128,84 +115,3 @@ async def test_what_can_not_be_decoded_is_forgotten_when_it_is_deleted():
         server.say("pods", "MODIFIED", bad)
         server.say("pods", "DELETED", bad)
         await until(lambda: seen[2:] == ["deleted job-x"])
-
-
-def envoy_filter(name: str, value: str = "1", generation: int = 1) -> str:
-    meta = {"name": name, "namespace": "tenant", "uid": name, "generation": generation}
-    spec = {"configPatches": [{"patch": {"value": "VALUE"}}]}
-    return json.dumps({"metadata": meta, "spec": spec}).replace('"VALUE"', value)
-
-
-@contextlib.asynccontextmanager
-async def observing(server: scripted.Scripted) -> AsyncIterator[tuple[Any, list[int]]]:
-    told: list[int] = []
-    observer = gateways.Observer(
-        server,  # type: ignore[arg-type]
-        model="kubeflow",
-        owner="kubeflow.x",
-        named="",
-        changed=lambda: told.append(1),
-    )
-    async with running_task(observer.run()) as task:
-        await until(lambda: len(server.watches) == 5)
-        await asyncio.sleep(1)
-        yield task, told
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        pytest.param(DEEP, id="lists"),
-        pytest.param('{"a":' * 1000 + "1" + "}" * 1000, id="mappings"),
-        pytest.param('{"[":' * 990 + '"]}\\"[["' + "}" * 990, id="brackets-in-texts"),
-    ],
-)
-async def test_envoyfilter_nested_a_thousand_deep_is_one_like_others(value: str):
-    server = scripted.Scripted()
-    server.present["envoyfilters"] = [envoy_filter("deep", value).encode()]
-    async with observing(server) as (task, told):
-        assert not task.done()
-        server.say("envoyfilters", "MODIFIED", envoy_filter("deep", value, generation=2))
-        await until(lambda: len(told) == 1)
-        server.say("envoyfilters", "ADDED", envoy_filter("honest"))
-        server.say("envoyfilters", "MODIFIED", envoy_filter("honest", generation=2))
-        await until(lambda: len(told) == 2)
-
-
-async def test_large_object_that_is_nested_deep_costs_itself_only():
-    server = scripted.Scripted()
-    server.present["envoyfilters"] = [envoy_filter("deep", f"[{DEEP}{',[]' * 200_000}]").encode()]
-    before = metrics.REGISTRY.get_sample_value(
-        "sidecar_lifecycle_broken_objects_total", {"stage": "decode", "kind": "Object"}
-    )
-    async with observing(server) as (task, told):
-        assert not task.done()
-        server.say("envoyfilters", "ADDED", envoy_filter("honest"))
-        server.say("envoyfilters", "MODIFIED", envoy_filter("honest", generation=2))
-        await until(lambda: told == [1])
-
-    after = metrics.REGISTRY.get_sample_value(
-        "sidecar_lifecycle_broken_objects_total", {"stage": "decode", "kind": "Object"}
-    )
-    assert after == (before or 0) + 1
-
-
-@pytest.mark.parametrize("garbage", GARBAGE)
-async def test_garbage_for_a_lease_is_no_answer(garbage: bytes):
-    server = scripted.Scripted()
-    server.answers["/leases/x"] = b'{"metadata":{"name":"x"}}'
-    election = lease.Leadership(
-        server,  # type: ignore[arg-type]
-        namespace="kubeflow",
-        name="x",
-        identity="us",
-        clock=asyncio.get_running_loop().time,
-    )
-    async with running_task(election.run()) as task:
-        await until(lambda: election.is_leader)
-        server.answers["/leases/x"] = garbage
-        await until(lambda: not election.is_leader)
-        assert not election.reachable
-        server.answers["/leases/x"] = b'{"metadata":{"name":"x"}}'
-        await until(lambda: election.is_leader)
-        assert not task.done()
