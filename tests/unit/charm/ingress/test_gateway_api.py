@@ -145,14 +145,6 @@ def test_every_host_has_a_listener_at_each_port_and_each_a_name_of_its_own():
     assert {one.port for one in gateway_api.listeners(TARGET, "")} == {80}
 
 
-def test_listeners_of_one_host_are_named_by_their_protocol():
-    found = gateway_api.listeners(dataclasses.replace(TARGET, hosts=()), "tls")
-    assert [(one.name, one.hostname, one.credential) for one in found] == [
-        ("http", "", ""),
-        ("https", "", "tls"),
-    ]
-
-
 @pytest.mark.parametrize("credential", ["tls", ""])
 def test_certificate_is_read_from_our_gateway_again(credential):
     context = gateway_api.Context(
@@ -212,81 +204,11 @@ def objects(*found, has_calls=True):
     return manifests.render(http_routes.FOLDER, context)
 
 
-def rule(*found):
-    (one,) = objects(*found)
-    (only,) = one["spec"]["rules"]
-    return only
-
-
-def test_service_of_the_model_is_named():
-    (backend,) = rule(*older(1, "/a"))["backendRefs"]
-    assert (backend["kind"], backend["name"]) == ("Service", "app-1")
-
-
-@pytest.mark.parametrize("rewrite", ["/", "/other"])
-@pytest.mark.parametrize("prefix", ["/volumes", "/volumes/"])
-def test_prefix_is_replaced_as_it_was_asked_for(prefix, rewrite):
-    found = rule(*older(1, prefix, rewrite))
-    assert found["matches"] == [{"path": {"type": "PathPrefix", "value": "/volumes"}}]
-    path = found["filters"][0]["urlRewrite"]["path"]
-    assert path == {"type": "ReplacePrefixMatch", "replacePrefixMatch": rewrite}
-
-
-def test_prefix_that_stays_is_not_replaced():
-    assert "filters" not in rule(*older(1, "/kfp"))
-    assert "filters" not in rule(*older(1, "/kfp/", "/kfp"))
-
-
-@pytest.mark.parametrize("kind", ["Exact", "PathPrefix"])
-def test_newer_match_is_what_was_asked_for(kind):
-    path = {"type": kind, "value": "/a"}
-    assert rule(*newer(matches=[{"path": path}]))["matches"] == [{"path": path}]
-
-
-@pytest.mark.parametrize(
-    ("kind", "change"),
-    [
-        ("PathPrefix", {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/b"}),
-        ("Exact", {"type": "ReplaceFullPath", "replaceFullPath": "/b"}),
-    ],
-)
-def test_newer_rewrite_is_what_was_asked_for(kind, change):
-    match = [{"path": {"type": kind, "value": "/a"}}]
-    rewrite = {"type": "URLRewrite", "urlRewrite": {"path": change}}
-    assert rule(*newer(matches=match, filters=[rewrite]))["filters"] == [rewrite]
-
-
 def calls(*methods, **more):
     """What one relation asks for with gRPC; a method is `SERVICE` or `SERVICE/METHOD`."""
     named = [dict(zip(("service", "method"), one.split("/"), strict=False)) for one in methods]
     matches = [{"method": each} for each in named] or None
     return newer(kind="grpc_routes", matches=matches, **more)
-
-
-@pytest.mark.parametrize(
-    ("method", "want"),
-    [
-        ("ml.Store/Get", {"type": "Exact", "service": "ml.Store", "method": "Get"}),
-        ("ml.Store", {"type": "Exact", "service": "ml.Store"}),
-    ],
-)
-def test_method_of_grpc_is_that_of_a_grpc_route(method, want):
-    (one,) = objects(*calls(method))
-    assert one["kind"] == "GRPCRoute"
-    (only,) = one["spec"]["rules"]
-    assert only["matches"] == [{"method": want}]
-    assert only["backendRefs"][0]["name"] == "app-1"
-
-
-def test_every_call_is_a_grpc_route_without_a_match():
-    (one,) = objects(*calls())
-    assert one["kind"] == "GRPCRoute"
-    assert "matches" not in one["spec"]["rules"][0]
-
-
-def test_name_by_which_the_guard_knows_a_grpc_route_is_its_rules():
-    (one,) = objects(*calls("ml.Store", endpoint="istio-ingress-route-unauthenticated"))
-    assert one["spec"]["rules"][0]["name"].endswith("secret")
 
 
 def test_what_no_grpc_route_can_have_is_an_http_route():
@@ -320,14 +242,6 @@ def test_call_that_is_an_older_path_is_the_olders():
 )
 def test_grpc_routes_are_for_an_istio_that_serves_them_beside_http_routes(version, want):
     assert http_routes.has_calls(version) is want
-
-
-def test_what_is_served_unasked_has_a_name_that_nobody_else_knows():
-    match = [{"path": {"value": "/dex"}}]
-    asked = rule(*newer(matches=match))
-    assert "name" not in asked
-    unasked = rule(*newer(endpoint="istio-ingress-route-unauthenticated", matches=match))
-    assert unasked["name"].endswith("secret")
 
 
 def test_prefix_that_ends_with_a_slash_is_the_same_one_and_the_older_has_it():

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from istio_integrator.ingress import authorization, gateway, guards
 from istio_integrator.kube import manifests
-from istio_integrator.relations import forward_auth, kubeflow
 
 SERVICE = authorization.Service(
     host="oidc.kubeflow.svc.cluster.local",
@@ -52,31 +51,6 @@ def filters(envoy_filter):
         for patch in envoy_filter["spec"]["configPatches"]
         if patch["applyTo"] == "HTTP_FILTER"
     ]
-
-
-def test_what_an_application_on_forward_auth_hears_of_a_request_is_not_the_clients_word():
-    bag = {"decisions_address": "http://oidc.sso.svc/auth", "app_names": "[]"}
-    (said,) = [kubeflow.Received(1, "oauth2-proxy", *forward_auth.read(bag))]
-    guard = authorization.decide(
-        [],
-        [said],
-        strict=True,
-        application="istio-integrator",
-        model="kubeflow",
-        domain="cluster.local",
-        services=["sso/oidc"],
-    ).guard
-    _, authorize = filters(rendered(guard))
-    config = authorize["typed_config"]
-    shown = {pattern["exact"] for pattern in config["allowed_headers"]["patterns"]}
-    http = config["http_service"]
-    added = {header["key"] for header in http["authorization_request"]["headers_to_add"]}
-    assert http["path_prefix"] == "/auth"
-    assert added == {"x-forwarded-method", "x-forwarded-host", "x-forwarded-uri"}
-    assert {name for name in shown if name.startswith("x-forwarded")} == {
-        "x-forwarded-for",
-        "x-forwarded-proto",
-    }
 
 
 def test_identity_that_a_service_does_not_say_is_taken_away_and_never_kept():
@@ -136,28 +110,6 @@ def test_scripts_are_where_envoy_looks_for_them():
     (ours,) = patches(envoy_filter, "VIRTUAL_HOST")
     on = ours["patch"]["value"]["typed_per_filter_config"][strip["name"]]["config"]
     assert on["source_code"] == {"inline_string": default}
-
-
-def test_host_that_a_request_names_decides_on_a_shared_gateway():
-    everywhere, *_ = patches(rendered(GUARD, TARGET, ("KF.Example",)), "ROUTE_CONFIGURATION")
-    script = json.dumps(everywhere["patch"]["value"])
-    assert "guarded[ [[kf.example]] ] = true" in script
-    (ours,) = patches(rendered(GUARD), "VIRTUAL_HOST")
-    assert "spared" not in json.dumps(ours["patch"]["value"])
-
-
-def test_gateway_of_our_own_without_hosts_has_the_filters_before_everything():
-    envoy_filter = rendered(GUARD, TARGET, (), is_own=True)
-    assert [one["disabled"] for one in filters(envoy_filter)] == [False, False]
-    assert "local guarded" not in json.dumps(envoy_filter)
-
-
-@pytest.mark.parametrize("hosts", [("kf.example",), WILDCARD])
-def test_gateway_of_our_own_is_guarded_whatever_host_a_request_names(hosts):
-    envoy_filter = rendered(GUARD, TARGET, hosts, is_own=True, only_https=True)
-    text = json.dumps([*patches(envoy_filter, "ROUTE_CONFIGURATION"), *filters(envoy_filter)])
-    assert 'disabled": true' not in json.dumps(patches(envoy_filter, "VIRTUAL_HOST"))
-    assert "local guarded" not in text
 
 
 def script(*given, **how):
@@ -245,26 +197,6 @@ def test_everybody_is_asked_about_who_is_not_spared(guard):
         }
 
 
-def test_identity_is_taken_away_before_the_service_is_asked():
-    strip, authorize = filters(rendered(authorization.Guard(service=SERVICE)))
-    assert "identity[ [[kubeflow-userid]] ] = true" in json.dumps(strip)
-    config = authorize["typed_config"]
-    assert config["failure_mode_allow"] is False
-    assert config["http_service"]["server_uri"]["cluster"] == (
-        "outbound|8080||oidc.kubeflow.svc.cluster.local"
-    )
-    shown = [pattern["exact"] for pattern in config["allowed_headers"]["patterns"]]
-    assert shown == ["cookie", "x-auth-token"]
-
-
-def test_closed_guard_asks_a_service_that_does_not_exist():
-    _, authorize = filters(rendered(authorization.Guard()))
-    config = authorize["typed_config"]
-    assert config["failure_mode_allow"] is False
-    assert config["http_service"]["server_uri"]["cluster"] == "istio-integrator-closed"
-    assert "allowed_headers" not in config
-
-
 OPEN = "istio-integrator-0123456789abcdef"
 
 
@@ -290,10 +222,6 @@ def test_exceptions_change_routes_and_no_filter_whichever_comes_first(hosts):
     )
     before, after = (one["spec"]["configPatches"] for one in (without, with_them))
     assert [one for one in after if one["applyTo"] != "HTTP_ROUTE"] == before
-
-
-def test_closed_guard_makes_no_exception():
-    assert patches(rendered(authorization.Guard(), unasked=(OPEN,)), "HTTP_ROUTE") == []
 
 
 @given(st.lists(st.text(max_size=40) | st.just(OPEN)))

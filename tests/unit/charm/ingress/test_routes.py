@@ -1,6 +1,3 @@
-import random
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,44 +30,6 @@ def served(*received, **changes):
 
 
 # What Charmed Kubeflow's applications ask for.
-CONSUMERS = {
-    "kubeflow-dashboard": ("/", "/"),
-    "oidc-gatekeeper": ("/authservice", "/"),
-    "dex-auth": ("/dex", "/dex"),
-    "jupyter-ui": ("/jupyter/", "/"),
-    "katib-ui": ("/katib/", None),
-    "kfp-ui": ("/pipeline", "/pipeline"),
-    "envoy": ("/ml_metadata", "/ml_metadata"),
-    "kubeflow-volumes": ("/volumes", "/"),
-    "tensorboards-web-app": ("/tensorboards", "/"),
-    "mlflow-server": ("/mlflow/", "/"),
-}
-
-
-@pytest.mark.parametrize(
-    ("path", "want"),
-    [
-        ("/", ("kubeflow-dashboard", "/")),
-        ("/_/pipeline", ("kubeflow-dashboard", "/_/pipeline")),
-        ("/authservice/logout", ("oidc-gatekeeper", "/logout")),
-        ("/dex/auth", ("dex-auth", "/dex/auth")),
-        ("/jupyter/api", ("jupyter-ui", "/api")),
-        ("/katib/", ("katib-ui", "/katib/")),
-        ("/pipeline", ("kfp-ui", "/pipeline")),
-        ("/pipeline/apis/v1", ("kfp-ui", "/pipeline/apis/v1")),
-        ("/volumes/api", ("kubeflow-volumes", "/api")),
-        ("/volumes", ("kubeflow-volumes", "/")),
-        ("/tensorboards", ("tensorboards-web-app", "/")),
-        ("/mlflow/x", ("mlflow-server", "/x")),
-    ],
-)
-def test_every_consumer_is_reached_by_its_path(path, want):
-    received = [
-        said(relation, application, prefix=prefix, rewrite=rewrite)
-        for relation, (application, (prefix, rewrite)) in enumerate(CONSUMERS.items())
-    ]
-    random.Random(path).shuffle(received)
-    assert envoy.reached(served(*received), path) == want
 
 
 PREFIXES = st.text(st.sampled_from("/ab.-"), min_size=0, max_size=5).map(lambda text: f"/{text}")
@@ -147,27 +106,6 @@ def test_virtual_service_is_exported_to_the_gateway_and_never_to_all():
             },
         ],
     }
-
-
-def test_virtual_service_without_rewrite_leaves_the_path():
-    (service,) = render(said(prefix="/katib/"))
-    assert service["spec"]["http"] == [
-        {
-            "name": "istio-integrator-ingress-1",
-            "match": [{"uri": {"prefix": "/katib/"}}],
-            "route": [_to("kfp-ui")],
-        }
-    ]
-
-
-def test_one_object_has_all_routes_the_longer_prefix_first():
-    (service,) = render(
-        said(1, "all", prefix="/"), said(2, "a", prefix="/a"), said(3, "b", prefix="/a/b.c")
-    )
-    uris = [entry["match"][0]["uri"]["prefix"] for entry in service["spec"]["http"]]
-    assert uris == ["/a/b.c", "/a", "/"]
-    said_of = service["metadata"]["annotations"][names.RELATION]
-    assert said_of == "ingress:1 all, ingress:2 a, ingress:3 b"
 
 
 def test_nothing_is_written_where_nothing_is_served():

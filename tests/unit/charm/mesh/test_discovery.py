@@ -63,6 +63,32 @@ def test_discovery_says_which_mesh_it_is(fake, installed, name):
     assert worst(discover(fake)) == ops.ActiveStatus(name)
 
 
+def test_several_istios_are_named_with_the_command(fake):
+    fake_cluster.install_istio(fake, revision="1-30")
+    fake_cluster.install_istio(fake, revision="1-31", tags=("prod",))
+    assert worst(discover(fake)) == ops.BlockedStatus(
+        "several Istios; run: juju config istio-integrator revision=1-30; or choose another of "
+        "1-30 (istio-system), 1-31 (istio-system), prod (istio-system)"
+    )
+
+
+def test_namespace_without_istiod_is_waited_for(fake):
+    fake_cluster.install_istio(fake)
+    assert worst(discover(fake, istiod_namespace="elsewhere")) == ops.WaitingStatus(
+        "waiting for an istiod in elsewhere; there is one in istio-system"
+    )
+
+
+def test_deactivated_injector_is_no_istio(fake):
+    fake_cluster.install_istio(fake)
+    configuration = fake.find("MutatingWebhookConfiguration", "istio-sidecar-injector")
+    for hook in configuration["webhooks"]:
+        hook["namespaceSelector"] = {"matchLabels": {"istio.io/deactivated": "never-match"}}
+    assert worst(discover(fake)) == ops.WaitingStatus(
+        "waiting for istiod: the cluster has no sidecar injector"
+    )
+
+
 def test_discovery_asks_istiod_where_the_image_does_not_tell_the_version(fake):
     fake_cluster.install_istio(fake, image="localhost/proxy:sha-abcdef")
     assert discover(fake).mesh.version == "1.30.2"

@@ -6,7 +6,6 @@ import json
 import pytest
 from ops import testing
 
-from istio_integrator.kube import cluster, errors, snapshot
 from tests.unit.charm import fake_cluster, ingress_world
 from tests.unit.charm.security import members
 from tests.unit.charm.security.callers import policy
@@ -50,23 +49,3 @@ def test_idle_hook_lists_no_kind_twice_for_security(world, options, most):
     more = idle(world, **options) - idle(world, authorization="off", mtls="inherit")
     assert not [asked for asked, count in more.items() if count > 1]
     assert more.total() <= most, more
-
-
-def test_kind_is_listed_once_in_each_place(fake):
-    fake.namespace("kubeflow")
-    fake.add(members.service("kfp-ui", 3000))
-    seen = snapshot.Snapshot(fake.api())
-    pair = [seen.objects(cluster.SERVICE, "kubeflow") for _ in "ab"]
-    assert pair[0] is pair[1]
-    assert [each["metadata"]["name"] for each in pair[0]] == ["kfp-ui"]
-    assert len(seen.objects(cluster.SERVICE)) == 1
-    assert fake.requests == ["list services kubeflow", "list services"]
-
-
-def test_what_may_not_be_listed_is_asked_for_again(fake):
-    fake.forbidden.add(("list", "services"))
-    seen = snapshot.Snapshot(fake.api())
-    with pytest.raises(errors.ForbiddenError):
-        seen.objects(cluster.SERVICE)
-    fake.forbidden.clear()
-    assert seen.objects(cluster.SERVICE) == []
