@@ -20,7 +20,6 @@ from sidecar_lifecycle.shell.convergence import controller, metrics
 from sidecar_lifecycle.shell.kube import errors, events
 from sidecar_lifecycle.shell.settings import Settings
 
-from integrator_contract import answers
 from tests.unit.workload import fake_apiserver, pods
 from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
 
@@ -357,50 +356,6 @@ async def test_memory_that_was_made_or_deleted_meanwhile_is_a_conflict(cluster: 
     with pytest.raises(hands.Conflict):
         await subject.remember(written, {"state": "ours"})
     assert remembered(cluster) == memory.Memory()
-
-
-async def test_of_six_applications_whose_replacements_hang_one_pod_is_lost(cluster: Apiserver):
-    said: list[answers.Summary] = []
-    cluster.delete("pods", MODEL, "web-0")
-    for name in "abcdef":
-        metadata = {"name": name, "namespace": MODEL, "uid": f"uid-of-{name}"}
-        spec = {"replicas": 1, "template": {"spec": {"containers": [{"name": "main"}]}}}
-        cluster.put("statefulsets", {"metadata": metadata, "spec": spec})
-        cluster.put("pods", of(name, without_sidecar(f"old-{name}")))
-    run = controller.run(
-        cluster.client,
-        SETTINGS,
-        Voted(is_leader=True),
-        registry=prometheus_client.CollectorRegistry(),
-        progress=said.append,
-        clock=LoopClock(),
-    )
-    async with running_task(run):
-        await until(lambda: cluster.evicted)
-        new = injected(of("a", without_sidecar("new-a")))
-        new["status"] = {"phase": "Pending", "containerStatuses": [NO_IMAGE]}
-        cluster.put("pods", new)
-        await until(lambda: said and said[-1].troubles)
-        await asyncio.sleep(3600)
-
-        assert cluster.evicted == ["old-a"]
-        assert {f"old-{name}" for name in "bcdef"} <= {
-            each["metadata"]["uid"] for each in cluster.all("pods")
-        }
-        (trouble,) = said[-1].troubles
-        assert (trouble.reason, trouble.pod) == ("ReplacementHangs", "a-0")
-        assert trouble.message.endswith("cannot start: main: ImagePullBackOff: no such image")
-
-        cluster.put("pods", injected(of("a", without_sidecar("new-a"))))
-        await until(lambda: len(cluster.evicted) > 2)
-    assert cluster.evicted[1:] == ["old-b", "old-c"]
-
-
-NO_IMAGE = {
-    "name": "main",
-    "ready": False,
-    "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}},
-}
 
 
 def of(name: str, pod: dict[str, Any]) -> dict[str, Any]:
