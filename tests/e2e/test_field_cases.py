@@ -210,30 +210,6 @@ async def test_policy_against_pods_outside_keeps_no_pod_from_coming(world, forbi
     await observer.eventually(is_back, 60, "modeloperator's next pod")
 
 
-@pytest.mark.parametrize(
-    ("name", "expression", "message"),
-    [
-        (
-            "allowed-registries",
-            "object.spec.containers.all(c, c.image.startsWith('localhost/testbed/'))",
-            "an image is from a registry that is not allowed",
-        ),
-        (
-            "no-bare-pods",
-            "has(object.metadata.ownerReferences) && size(object.metadata.ownerReferences) > 0",
-            "bare pods are not allowed",
-        ),
-    ],
-)
-async def test_policy_that_admits_the_model_does_not_keep_it_out(
-    world, forbid, name, expression, message
-):
-    await forbid(name, expression, message)
-    await world.deploy()
-    await until_ready(world, "stays", in_mesh=True)
-    await world.active()
-
-
 async def test_finished_work_whose_proxy_never_started_is_reported(world):
     await world.deploy()
     await world.active()
@@ -301,17 +277,6 @@ time.sleep(45)
     assert [pod["metadata"]["name"] for pod in pods] == [event["involvedObject"]["name"]]
 
 
-async def test_mark_without_a_proxy_is_not_believed(world):
-    mark = '{"initContainers":["istio-init"],"containers":["istio-proxy"],"revision":"default"}'
-    await world.api.apply(
-        sleeping(world, "leftover", annotations={"sidecar.istio.io/status": mark})
-    )
-    await until_ready(world, "leftover", in_mesh=False)
-    await world.deploy()
-    await until_ready(world, "leftover", in_mesh=True)
-    await world.active(in_mesh=2)
-
-
 def helper(world):
     """A native helper whose startup probe istiod leads to the proxy."""
     probe = {
@@ -351,22 +316,6 @@ async def test_pod_that_cannot_start_with_a_classic_proxy_gets_a_native_one(worl
     )
     pod = await until_ready(world, "orders", in_mesh=True, within=300)
     assert PROXY not in [each["name"] for each in pod["spec"]["containers"]]
-
-
-async def test_ray_keeps_its_container_first(world):
-    await world.deploy()
-    await world.active()
-    main = workloads.container(
-        "ray-worker",
-        world.node.charms.payload_image,
-        ["python3", "-c", "import time; time.sleep(9)"],
-    )
-    template = workloads.template(
-        [main], restart_policy="Never", labels={"ray.io/node-type": "worker"}
-    )
-    await world.api.apply(workloads.pod("worker", world.model, template))
-    pod = await world.api.get("Pod", "worker", world.model)
-    assert [each["name"] for each in pod["spec"]["containers"]] == ["ray-worker", PROXY]
 
 
 async def test_only_one_application_is_lost_where_no_replacement_starts(world):

@@ -62,25 +62,3 @@ async def test_shipped_roles_are_enough_within_the_policy_from_deployment_to_rem
     finally:
         node.testbed.kubectl("delete", "-f", "-", text=roles)
         await api.delete("Namespace", MODEL)
-
-
-@pytest.mark.cluster("today")
-async def test_a_rule_that_is_missing_is_named_until_it_is_there(node, api):
-    model = f"{MODEL}-less"
-    controller = node.juju(model, roles=False)
-    await controller.add_model()
-    roles = rights.roles(model)
-    pods = '- apiGroups: [""]\n  resources: [pods]\n  verbs: [create]\n'
-    assert pods in roles
-    try:
-        node.testbed.kubectl("apply", "-f", "-", text=roles.replace(pods, ""))
-        await controller.deploy(node.charms.integrator, juju.APPLICATION, trust=False)
-        status = await controller.wait_for("blocked", 120)
-        assert "(missing permission: create pods)" in status.message
-        node.testbed.kubectl("apply", "-f", "-", text=roles)
-        await controller.config(juju.APPLICATION, log_level="debug")
-        await controller.wait_for("active", 60)
-        await controller.remove(juju.APPLICATION)
-    finally:
-        node.testbed.kubectl("delete", "-f", "-", text=roles)
-        await api.delete("Namespace", model)
