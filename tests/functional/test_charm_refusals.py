@@ -90,7 +90,6 @@ def policy(name: str, model: str, expression: str, resource: dict) -> list[dict]
 
 
 PODS = {"apiGroups": [""], "resources": ["pods"]}
-FILTERS = {"apiGroups": ["networking.istio.io"], "resources": ["envoyfilters"]}
 
 
 def pod(model: str, image: str, **annotations: str) -> dict:
@@ -99,15 +98,6 @@ def pod(model: str, image: str, **annotations: str) -> dict:
         "kind": "Pod",
         "metadata": {"name": "tried", "namespace": model, "annotations": annotations},
         "spec": {"containers": [{"name": "main", "image": image}]},
-    }
-
-
-def envoy_filter(model: str) -> dict:
-    return {
-        "apiVersion": "networking.istio.io/v1alpha3",
-        "kind": "EnvoyFilter",
-        "metadata": {"name": "tried", "namespace": model},
-        "spec": {"workloadSelector": {"labels": {"app": "tried"}}, "configPatches": []},
     }
 
 
@@ -191,20 +181,3 @@ def test_quota_that_refuses_the_dry_run_pod_is_named(control_plane, api, model):
     assert waiting.eventually(is_at_work, 30)
     is_refused(charm_runs.run("start", model), "ResourceQuota team")
     assert not is_member(api, model)
-
-
-def test_envoyfilter_that_a_policy_refuses_names_object_and_author(control_plane, api, model):
-    name = f"filters-{model}"
-    refused = envoy_filter(model)
-    objects = policy(name, model, "false", FILTERS)
-    raises = pytest.raises(errors.RefusedError)
-    with enforced(control_plane, api, objects, refused), raises as raised:
-        api.apply(refused)
-    said = statuses.shown(
-        statuses.of_error(raised.value, application="istio-integrator"),
-        application="istio-integrator",
-    )
-    assert said.name == "blocked"
-    assert name in said.message[: statuses.VISIBLE]
-    assert f"EnvoyFilter {model}/tried" in said.message
-    assert "this cannot be a resource of ours" in said.message

@@ -6,17 +6,14 @@ its URL, rendered by the real istioctl, and no Deployment, Service or ConfigMap 
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import ssl
 
 import pytest
-from ops import testing
 
 from istio_integrator.kube import cluster as charm_cluster
-from testbed import certificates, loopback
+from testbed import loopback
 from tests import waiting
-from tests.functional import charm_runs, loopback_istiod
+from tests.functional import loopback_istiod
 from tests.functional.discovery_world import discover, said
 
 HOME = "external-istiod"
@@ -45,15 +42,6 @@ class Remote:
         ) as (_, url, bundle):
             self.url = f"{url}/inject"
             yield bundle
-
-    def renew(self):
-        """Give the istiod that runs a new certificate of its authority."""
-        authority = certificates.Authority(self._folder / str(self._count) / "pki")
-        authority.server("istiod", ["localhost"], ["127.0.0.1"])
-
-    def certificate(self):
-        """What its injector shows."""
-        return ssl.get_server_certificate(("127.0.0.1", self._ports[1]), timeout=5)
 
     def configuration(self, bundle, *settings):
         """Render what the cluster is told of it."""
@@ -126,54 +114,3 @@ def test_istiod_elsewhere_is_followed_through_its_end_and_another_authority(
             assert "certificate signed by unknown authority" in stale.mesh.problem
             api.apply(remote.configuration(renewed))
             assert waiting.eventually(lambda: discover(api, namespace).mesh.alive, 20)
-
-
-@pytest.mark.long
-def test_new_certificate_of_the_same_authority_interrupts_nothing(
-    api, namespace, remote, tmp_path
-):
-    def is_alive():
-        return discover(api, namespace).mesh.alive
-
-    strange = certificates.Authority(tmp_path / "strange").pair.certificate.read_bytes()
-    with remote.serving() as bundle, remote.called(bundle):
-        shown, answers = remote.certificate(), []
-        remote.renew()
-
-        def is_renewed():
-            answers.append(is_alive())
-            return remote.certificate() != shown
-
-        assert waiting.eventually(is_renewed, 30)
-        assert all(answers)
-        # The API server keeps its connections, one for each text of an authority.
-        api.apply(remote.configuration(base64.b64encode(strange).decode()))
-        assert waiting.eventually(lambda: not is_alive(), 20)
-        again = base64.b64decode(bundle) + b"\n"
-        api.apply(remote.configuration(base64.b64encode(again).decode()))
-        assert waiting.eventually(is_alive, 20)
-
-
-@pytest.mark.long
-def test_model_joins_stays_and_leaves_while_istiod_is_elsewhere(
-    api, namespace, remote, monkeypatch
-):
-    monkeypatch.setattr(charm_cluster, "connect", lambda: api)
-
-    def labels():
-        metadata = api.get(charm_cluster.NAMESPACE, namespace)["metadata"]
-        return metadata["labels"].get("istio-injection")
-
-    with contextlib.ExitStack() as stack:
-        with remote.serving() as bundle:
-            stack.enter_context(remote.called(bundle))
-            out = charm_runs.run("start", namespace)
-            assert isinstance(out.unit_status, testing.ActiveStatus)
-            assert remote.url in out.unit_status.message
-            assert labels() == "enabled"
-        out = charm_runs.run("update_status", namespace)
-        assert isinstance(out.unit_status, testing.WaitingStatus)
-        assert f"{remote.url} does not inject, new pods are refused" in out.unit_status.message
-        assert labels() == "enabled"
-        charm_runs.run("remove", namespace, units=0)
-        assert labels() is None

@@ -12,7 +12,7 @@ from istio_integrator.security import called
 from testbed import programs
 from tests import waiting
 from tests.functional import istiod_world
-from tests.functional.mutual_tls_world import APP, part, policies, said
+from tests.functional.mutual_tls_world import APP, part, policies
 from tests.unit.charm.security import members
 
 
@@ -63,39 +63,6 @@ def placed(obj, namespace, replicas=None):
     for kind in {"containers", "initContainers"} & pod.keys():
         pod[kind] = [{"image": "none", **each} for each in pod[kind]]
     return obj
-
-
-def test_strict_goes_on_and_off_and_leaves_what_others_wrote(api, namespace):
-    theirs = members.peers("theirs", namespace=namespace, selector={"a": "b"}, mode="DISABLE")
-    api.create(theirs)
-    made = part(api, namespace)
-    made.reconcile()
-    assert said(made) == ["active: strict mutual TLS, 1 port open to plain text"]
-    strict = policies(api, namespace)
-    assert strict.pop("theirs") == theirs["spec"]
-    assert strict.pop(f"{APP}-strict") == {"mtls": {"mode": "STRICT"}}
-    (exception,) = strict.values()
-    assert exception == {
-        "selector": {"matchLabels": marks("katib")},
-        "portLevelMtls": {"8443": {"mode": "PERMISSIVE"}},
-    }
-    off = part(api, namespace, mtls="inherit")
-    off.reconcile()
-    assert policies(api, namespace) == {"theirs": theirs["spec"]}
-
-
-def test_way_past_the_gateway_keeps_it_off_until_it_is_named(api, namespace):
-    api.create(placed(members.service("door", 9000, type="NodePort"), namespace))
-    found = api.get(charm_cluster.SERVICE, "door", namespace)
-    api.merge_patch(found, {"spec": {"selector": marks("minio")}})
-    made = part(api, namespace)
-    made.reconcile()
-    assert said(made)[0].startswith("blocked: mtls=strict is not switched on; run: ")
-    assert "mtls=strict; Service door" in said(made)[0]
-    assert policies(api, namespace) == {}
-    made = part(api, namespace, mtls_exceptions="door:9000")
-    made.reconcile()
-    assert said(made) == ["active: strict mutual TLS, 2 ports open to plain text"]
 
 
 def test_shipped_roles_suffice_and_the_one_that_is_missing_is_named(

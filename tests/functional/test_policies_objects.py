@@ -5,7 +5,6 @@ import subprocess
 import pytest
 import yaml
 
-from istio_integrator.security import policies_book
 from testbed import programs
 from tests.functional import istiod_world
 from tests.functional.policies_world import part, written
@@ -51,42 +50,11 @@ def test_policies_are_kept_as_they_are_written_and_not_written_again(api, model,
     assert written(api, model) == {}
 
 
-def test_removal_leaves_what_others_wrote(api, model):
-    theirs = api.create(
-        {
-            "apiVersion": "security.istio.io/v1",
-            "kind": "AuthorizationPolicy",
-            "metadata": {"name": "theirs", "namespace": model},
-            "spec": {"action": "DENY", "rules": [{}]},
-        }
-    )
-    part(api, model, *stated()).reconcile()
-    part(api, model).remove()
-    assert written(api, model) == {"theirs": theirs}
-
-
 def test_hundreds_of_callers_are_one_policy_that_is_taken(api, model):
     part(api, model, *stated(500)).reconcile()
     (found,) = (one for one in written(api, model).values() if "selector" in one["spec"])
     (rule,) = found["spec"]["rules"]
     assert len(rule["from"][0]["source"]["principals"]) == 500
-
-
-def test_policy_that_is_not_taken_is_named_and_costs_no_other(api, model, monkeypatch):
-    spoilt = {"when": [{"values": ["x"]}]}
-    entries = policies_book.Book.entries
-
-    def with_spoilt(book):
-        yield from entries(book)
-        yield ((NAME, "other"),), (spoilt,)
-
-    monkeypatch.setattr(policies_book.Book, "entries", with_spoilt)
-    tried = part(api, model, *stated())
-    tried.reconcile()
-    assert len(written(api, model)) == 2
-    said = [status.message for status in tried.statuses() if status.name == "blocked"]
-    assert len(said) == 1
-    assert "istio-integrator-other" in said[0]
 
 
 def test_istios_own_validation_has_nothing_against_any_form_of_rule(api, model, tmp_path):

@@ -11,7 +11,7 @@ from integrator_contract import names
 from istio_integrator import parts
 from istio_integrator.config import config
 from istio_integrator.kube import cluster as charm_cluster
-from istio_integrator.kube import errors, manifests
+from istio_integrator.kube import manifests
 from istio_integrator.lifecycle import removal_notice
 from tests import asked
 from tests.unit.charm.ingress_world import World, auth, connect, route
@@ -138,32 +138,6 @@ def test_filter_with_a_thousand_nested_lists_costs_itself_alone(world, labels):
     assert world.guard() is None
 
 
-@pytest.mark.parametrize("depth", [90, 400, 1000, 9000])
-def test_list_is_read_item_by_item_whatever_one_of_them_nests(fake, depth):
-    for name in ("a", "m", "z"):
-        fake.add(
-            {
-                "apiVersion": "networking.istio.io/v1alpha3",
-                "kind": "EnvoyFilter",
-                "metadata": {
-                    "name": name,
-                    "namespace": "tenant",
-                    "labels": {"name": "kubeflow-gateway"},
-                    "generateName": "name",
-                },
-                "spec": {"note": 'a "quote" and a [ bracket \\', "value": f"@{name}@"},
-            }
-        )
-    fake.spelled['"@m@"'] = "[{}," * depth + "1" + "]" * depth
-    kind = charm_cluster.kind("networking.istio.io/v1alpha3", "EnvoyFilter")
-    api = fake.api()
-    found = api.list(kind)
-    assert [each["metadata"]["name"] for each in found] == ["a", "z"]
-    assert found[0]["spec"]["note"] == 'a "quote" and a [ bracket \\'
-    with pytest.raises(errors.UnreachableError, match="EnvoyFilter tenant/m"):
-        api.get(kind, "m", "tenant")
-
-
 @pytest.mark.parametrize(
     "garbage",
     [
@@ -187,17 +161,6 @@ def test_answer_that_is_garbage_becomes_a_status(world, garbage):
     out = world.run()
     assert not isinstance(out.unit_status, testing.ActiveStatus)
     assert out.unit_status.message.isprintable()
-
-
-def test_namespace_that_refuses_a_claim_keeps_no_other_from_its_own(world):
-    for name in ("a-profile", "b-profile", "c-profile"):
-        world.fake.namespace(name, **{"app.kubernetes.io/part-of": "kubeflow-profile"})
-    world.fake.broken["patch", "namespaces", "b-profile"] = 422
-    world.run()
-    served = "istio-integrator.charmhub.io/served-by"
-    assert world.fake.labels("a-profile")[served] == OWNER
-    assert world.fake.labels("c-profile")[served] == OWNER
-    assert served not in world.fake.labels("b-profile")
 
 
 def test_node_that_says_nothing_of_its_kubelet_is_passed_over(world):
@@ -240,30 +203,6 @@ def test_mesh_configuration_that_is_odd_is_left_out(world, settings):
     found["data"]["mesh"] = settings
     assert isinstance(world.status(), testing.ActiveStatus)
     assert len(world.routes()) == 1
-
-
-def test_service_that_is_the_gateways_no_more_is_restored(world):
-    ours = {"name": "second", "namespace": "istio-ingress", "annotations": {"a.b/c": "before"}}
-    first = world.fake.find("Service", "istio-ingressgateway", "istio-ingress")
-    world.fake.add({**first, "metadata": ours})
-    world.config = {
-        "gateway_service": "istio-ingress/second",
-        "gateway_service_annotations": "{a.b/c: d}",
-    }
-    world.run()
-    second = world.fake.find("Service", "second", "istio-ingress")["metadata"]
-    assert second["annotations"]["a.b/c"] == "d"
-    world.config["gateway_service"] = "istio-ingress/istio-ingressgateway"
-    world.run()
-    second = world.fake.find("Service", "second", "istio-ingress")["metadata"]
-    assert second["annotations"] == {"a.b/c": "before"}
-    first = world.fake.find("Service", "istio-ingressgateway", "istio-ingress")["metadata"]
-    assert first["annotations"]["a.b/c"] == "d"
-    del world.config["gateway_service_annotations"]
-    world.run()
-    first = world.fake.find("Service", "istio-ingressgateway", "istio-ingress")["metadata"]
-    assert first.get("annotations", {}) == {}
-    assert world.fake.find("ConfigMap", "istio-integrator-gateway-service", "kubeflow") is None
 
 
 class Rules:

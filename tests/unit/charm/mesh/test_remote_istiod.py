@@ -68,22 +68,6 @@ def test_settings_in_the_namespace_of_a_remote_installation_are_read(fake):
     assert found.cuts_off_controller
 
 
-def test_dry_run_pod_shows_settings_that_are_not_in_the_cluster(fake):
-    proxy_config = {
-        "holdApplicationUntilProxyStarts": True,
-        "statusPort": 15099,
-        "discoveryAddress": "198.51.100.7:15012",
-    }
-    istio_objects.install_remote(fake, proxy_config=proxy_config, excluded_ports="3306,5432")
-    found = discover(fake).mesh
-    assert not found.has_settings
-    assert found.hold_by_default
-    assert found.status_port == 15099
-    assert found.excluded_outbound_ports == (3306, 5432)
-    assert found.root_namespace == "istio-system"
-    assert found.pilot == ("198.51.100.7", 15012)
-
-
 def test_dry_run_pod_without_settings_of_its_own_shows_istios_defaults(fake):
     istio_objects.install_remote(fake)
     found = discover(fake).mesh
@@ -104,18 +88,6 @@ def test_native_decision_is_by_the_dry_run_pod(fake):
     assert not discover(fake).mesh.native_sidecars
     fake.remote[URL]["native"] = True
     assert discover(fake).mesh.native_sidecars
-
-
-def test_unreachable_url_waits_with_the_reason_and_comes_back(fake):
-    istio_objects.install_remote(fake, alive=False)
-    search = discover(fake)
-    assert not search.mesh.alive
-    assert messages(search)[-1] == (
-        f"{URL} does not inject: object.sidecar-injector.istio.io: connection refused"
-    )
-    assert search.mesh.pilot is None
-    fake.remote[URL]["alive"] = True
-    assert messages(discover(fake)) == [f"{URL} 1.31"]
 
 
 def test_option_tells_the_namespace_that_a_configuration_does_not(fake):
@@ -172,27 +144,6 @@ def test_model_of_another_revision_says_what_keeps_it_from_asking(fake):
     assert "can't be asked while kubeflow has other labels" in messages(search)[-1]
 
 
-UNKNOWN_AUTHORITY = (
-    "tls: failed to verify certificate: x509: certificate signed by unknown authority (possibly "
-    'because of "x509: ECDSA verification failure" while trying to verify candidate authority '
-    'certificate "testbed")'
-)
-
-
-def test_certificate_that_is_not_believed_is_named_without_guesses(fake):
-    istio_objects.install_remote(fake, alive=False, problem=UNKNOWN_AUTHORITY)
-    assert messages(discover(fake))[-1].endswith(": certificate signed by unknown authority")
-
-
-def test_without_rights_in_istiods_namespace_the_dry_run_pod_shows_the_settings(fake):
-    fake_cluster.install_istio(fake, proxy_config={"statusPort": 15099})
-    fake.forbidden.add(("get", "configmaps", "istio-system"))
-    found = discover(fake).mesh
-    assert (found.alive, found.has_settings, found.has_values) == (True, False, False)
-    assert found.status_port == 15099
-    assert found.root_namespace == "istio-system"
-
-
 HOLD = '{"holdApplicationUntilProxyStarts": true}'
 
 
@@ -203,10 +154,3 @@ def test_hold_that_our_own_admission_gave_the_pod_is_not_the_meshs(annotations, 
     proxy = {"name": "istio-proxy", "env": [{"name": "PROXY_CONFIG", "value": HOLD}]}
     created = {"metadata": {"annotations": annotations}, "spec": {"containers": [proxy]}}
     assert probe.read(created).holds is want
-
-
-def test_ports_that_the_mesh_leaves_alone_are_seen_beside_the_operators(fake):
-    istio_objects.install_remote(fake, excluded_ports="3306")
-    assert discover(fake).mesh.excluded_outbound_ports == (3306,)
-    found = discover(fake, excluded_outbound_ports="5432").mesh
-    assert found.excluded_outbound_ports == (3306,)
