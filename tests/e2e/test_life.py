@@ -8,7 +8,6 @@ import asyncio
 import pytest
 
 from testbed.kit import istiod, juju, observer
-from tests import rights
 from tests.e2e import conftest, life_world, variants
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
@@ -79,47 +78,6 @@ async def test_pod_that_is_killed_in_any_hook_starts_over(world):
     await world.kill()
     await world.active()
     # Juju lets no pod in for a unit that is leaving, so the last hook has one chance.
-    await world.juju.remove(juju.APPLICATION)
-    await world.is_clean()
-
-
-@pytest.mark.cluster("tomorrow")
-async def test_refresh_adopts_what_is_still_made_and_prunes_the_rest(world):
-    charm = world.node.charms.integrator
-    older = variants.with_files(
-        charm,
-        conftest.BUILD / "older" / "istio-integrator.charm",
-        {
-            "templates/admission-webhook/40-settings.yaml.j2": (
-                "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: of-an-older-revision\n"
-                "data: {}\n"
-            ),
-        },
-    )
-    roles = rights.roles(
-        world.model, also={f"{juju.APPLICATION}-convergence": "of-an-older-revision"}
-    )
-    await asyncio.to_thread(world.node.testbed.kubectl, "apply", "-f", "-", text=roles)
-    await world.deploy(older)
-    await world.active()
-    hook = f"0-istio-integrator.{world.model}.{juju.APPLICATION}"
-    before = await world.api.find("MutatingWebhookConfiguration", hook)
-    assert await world.api.find("ConfigMap", "of-an-older-revision", world.model)
-    await world.juju.do("refresh", juju.APPLICATION, charm.path)
-    # What is changed while the pod is being replaced is not lost.
-    await world.running("upgrade-charm")
-    await world.mark("meanwhile")
-    await world.settings_arrive("meanwhile")
-    await world.active()
-
-    async def is_pruned():
-        return not await world.api.find("ConfigMap", "of-an-older-revision", world.model)
-
-    await observer.eventually(is_pruned, 30, "the older revision's ConfigMap gone")
-    after = await world.api.find("MutatingWebhookConfiguration", hook)
-    assert after["metadata"]["uid"] == before["metadata"]["uid"]
-    shipped = rights.roles(world.model)
-    await asyncio.to_thread(world.node.testbed.kubectl, "apply", "-f", "-", text=shipped)
     await world.juju.remove(juju.APPLICATION)
     await world.is_clean()
 
