@@ -6,7 +6,6 @@ import functools
 import json
 import pathlib
 import shutil
-import subprocess
 import time
 from concurrent import futures
 
@@ -14,9 +13,9 @@ import pytest
 import yaml
 from cryptography import x509
 
-from testbed import istio, programs
+from testbed import istio
 from testbed.juju import bootstrap, pack
-from tests import echo, envoy_dump, gateway_client, rights, waiting
+from tests import echo, gateway_client, rights, waiting
 from tests.e2e import ingress_world as world
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -133,26 +132,6 @@ def test_gateway_of_our_own_runs_where_pods_must_be_restricted(opened):
     assert eventually(opened.is_open)
 
 
-def routes_of(place, pod):
-    """The routes to our host that a gateway's Envoy has."""
-    ask = ("pilot-agent", "request", "GET", envoy_dump.ROUTES)
-    dump = place.kubectl("exec", "-n", MODEL, pod, "-c", "istio-proxy", "--", *ask)
-    return envoy_dump.virtual_hosts(json.loads(dump))[f"{gateway_client.HOST}:80"]
-
-
-def test_every_gateway_pod_holds_each_route_in_the_order_of_precedence(opened):
-    pods = opened.kubectl("get", "pods", "-n", MODEL, "-l", f"istio={OWN}", "-o", "name").split()
-    assert len(pods) == 2
-    for pod in pods:
-        routes = routes_of(opened, pod)
-        for consumer, data in world.CONSUMERS.items():
-            port, host = world.port_of(consumer), f"{consumer}.{MODEL}.svc.cluster.local"
-            path = f"{data['prefix']}x" if data["prefix"].endswith("/") else f"{data['prefix']}/x"
-            assert envoy_dump.cluster_for(routes, path) == f"outbound|{port}||{host}"
-        # Nothing ends a request that takes long.
-        assert {route["route"]["timeout"] for route in routes} == {"0s"}
-
-
 def test_websocket_passes_the_gateway_once_its_upgrade_has_been_asked_about(opened):
     page = "/pipeline/socket"
     assert gateway_client.talk(opened.address, page, "hello", Cookie=echo.COOKIE) == "hello"
@@ -228,30 +207,6 @@ def test_certificate_of_a_related_charm_is_rotated_without_a_dropped_connection(
     assert shown(secured).public_key() == first.public_key()
 
 
-def test_plain_requests_are_redirected_by_option(secured):
-    secured.juju.config(APP, {"https-redirect": True})
-    plain = secured.browser()
-    assert eventually(lambda: plain.get("/pipeline/x").status == 301)
-    assert (
-        plain.get("/pipeline/x").headers["location"] == f"https://{gateway_client.HOST}/pipeline/x"
-    )
-    assert secured.browser(tls=True).get("/pipeline/x", Cookie=echo.COOKIE).status == 200
-    secured.juju.config(APP, {"https-redirect": False})
-    assert eventually(secured.is_open)
-
-
-def test_istioctl_has_nothing_to_say_about_the_model(secured):
-    config = f"--kubeconfig={secured.node.testbed.kubeconfig}"
-    argv = [programs.binary("istioctl"), "analyze", "-n", MODEL, "--output=json", config]
-    run = subprocess.run(argv, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
-    # Without any message there is no text at all.
-    messages = json.loads(run.stdout or "[]")
-    # What Juju's own objects and the fake applications are told about is not ours.
-    kinds = ("Gateway ", "VirtualService ", "EnvoyFilter ", "AuthorizationPolicy ", f"{OWN}")
-    assert [one for one in messages if any(kind in one["origin"] for kind in kinds)] == []
-
-
 def test_other_gateway_takes_over_and_ours_leaves_no_trace(secured):
     secured.juju.config(APP, {"gateway-service": SHARED})
     secured.says(f"{ROUTES} routes by {SHARED}", 240)
@@ -267,26 +222,6 @@ def test_other_gateway_takes_over_and_ours_leaves_no_trace(secured):
         "jsonpath={.items[*].metadata.namespace}",
     )
     assert secured.kubectl("get", "secrets", "-A", *homes) == istio.INGRESS
-
-
-def annotations(place):
-    query = ("get", "service", "-n", istio.INGRESS, istio.GATEWAY, "-o", "json")
-    return json.loads(place.kubectl(*query))["metadata"].get("annotations", {})
-
-
-def test_annotations_of_the_named_service_come_and_go(secured):
-    key = "external-dns.alpha.kubernetes.io/hostname"
-    own = f"{key}-of-the-team"
-    service = ("-n", istio.INGRESS, "service", istio.GATEWAY)
-    secured.kubectl("annotate", *service, f"{key}=before.example.com", f"{own}=kept")
-    before = annotations(secured)
-    wanted = yaml.safe_dump({key: gateway_client.HOST})
-    secured.juju.config(APP, {"gateway-service-annotations": wanted})
-    assert eventually(lambda: annotations(secured)[key] == gateway_client.HOST)
-    assert annotations(secured)[own] == "kept"
-    secured.juju.config(APP, {"gateway-service-annotations": ""})
-    assert eventually(lambda: annotations(secured) == before), annotations(secured)
-    secured.kubectl("annotate", *service, f"{key}-", f"{own}-")
 
 
 def test_status_follows_the_gateway_without_waiting_for_update_status(secured):

@@ -7,16 +7,14 @@ several intruders ask without a pause; the last test counts.
 
 import datetime
 import functools
-import json
 import pathlib
 import shutil
-import subprocess
 
 import httpx2
 import pytest
 import yaml
 
-from testbed import istio, programs
+from testbed import istio
 from testbed.juju import pack
 from testbed.juju.client import JujuError
 from tests import echo, gateway_client, oidc, waiting
@@ -95,20 +93,6 @@ def test_consumer_is_reached_by_its_path_with_its_rewrite(opened, path, consumer
     assert answer.echo["path"] == asked
 
 
-def test_malformed_application_loses_its_own_route_only(opened):
-    script = world.ingress_script("kfp-ui", service="broken-ui", port="http", prefix="/broken")
-    opened.juju.fake_app("broken-ui", {"ingress": script})
-    opened.juju.integrate(f"{APP}:ingress", "broken-ui:ingress")
-    opened.says("broken-ui: port='http'")
-    browser = opened.browser()
-    for path, consumer, _ in world.PATHS:
-        answer = browser.get(path, Cookie=echo.COOKIE)
-        assert (answer.status, answer.echo["port"]) == (200, world.port_of(consumer))
-    assert browser.get("/broken", Cookie=echo.COOKIE).echo["port"] == world.FIRST_PORT
-    opened.juju.remove_relation(f"{APP}:ingress", "broken-ui:ingress")
-    opened.says(f"{ROUTES} routes")
-
-
 def test_https_beside_http_and_a_rotation_that_drops_nothing(opened):
     secret, first = world.tls_secret(istio.INGRESS, "kubeflow-tls")
     opened.kubectl("apply", "-f", "-", text=secret)
@@ -143,28 +127,6 @@ def test_https_beside_http_and_a_rotation_that_drops_nothing(opened):
     opened.juju.config(APP, {"https-redirect": False})
     assert waiting.eventually(opened.is_open)
     opened.watch.assert_that_all_is_well()
-
-
-def test_istioctl_has_nothing_to_say_about_what_we_apply(opened):
-    run = subprocess.run(
-        [
-            programs.binary("istioctl"),
-            "analyze",
-            "-n",
-            MODEL,
-            "--output=json",
-            f"--kubeconfig={opened.node.testbed.kubeconfig}",
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    messages = json.loads(run.stdout or "[]")
-    ours = [one for one in messages if "istio-integrator" in json.dumps(one)]
-    assert [
-        one for one in ours if "VirtualService" in one["origin"] or "Gateway" in one["origin"]
-    ] == []
 
 
 def relate_again(opened, ours, theirs):

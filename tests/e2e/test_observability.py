@@ -1,7 +1,6 @@
 """What the stack is told leads a real Prometheus to units and webhook, and to all the figures."""
 
 import asyncio
-import dataclasses
 import json
 
 import pytest
@@ -145,17 +144,6 @@ async def test_each_hook_is_a_trace(on, model, collector):
 def packed(tmp_path_factory):
     """The charm as charmcraft packs it."""
     return charmcraft.build(paths.SOURCE, tmp_path_factory.mktemp("packed"))
-
-
-async def test_charm_that_charmcraft_packed_is_deployed_and_removed(node, api, packed):
-    controller = node.juju("packed")
-    await controller.add_model()
-    charm = dataclasses.replace(node.charms.integrator, path=packed)
-    await controller.deploy(charm, APP)
-    status = await controller.wait_for("active", 180)
-    assert "0/0 pods in mesh" in status.message
-    await controller.remove(APP)
-    await api.delete("Namespace", "packed")
 
 
 async def test_charm_that_charmcraft_packed_takes_over(on, model, packed):
