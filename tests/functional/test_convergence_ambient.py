@@ -82,32 +82,3 @@ async def test_a_model_goes_into_ambient_mode_and_comes_back(world):
 
     back = await uids(world)
     assert {name for name in back if back[name] == before.get(name)} == {"bare", "nb-0"}
-
-
-async def test_what_still_gets_a_sidecar_is_not_replaced_for_having_one(world):
-    """Somebody's injector goes on to inject: nothing would come of an eviction."""
-    await world.join()
-    await world.workload("StatefulSet", "one")
-    await label(world, istio_injection=None, dataplane="ambient")
-    before = await uids(world)
-
-    async with world.converging(data_plane="ambient"):
-        await world.goes_on_with(MeshDown=1)
-
-    assert await uids(world) == before
-
-
-async def test_what_is_in_ambient_mode_is_left_alone(world):
-    await label(world, dataplane="ambient")
-    await world.workload("StatefulSet", "one")
-    before = await uids(world)
-
-    async with world.converging(data_plane="ambient"):
-        looks = world.clock.waits + 10
-
-        async def looked():
-            return world.clock.waits >= looks
-
-        await world.until(looked)
-
-    assert await uids(world) == before

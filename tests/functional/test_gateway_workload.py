@@ -87,14 +87,6 @@ def test_pod_of_our_gateway_is_completed_by_istiod_and_accepted_where_pods_are_r
     assert created["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
 
 
-@pytest.mark.parametrize("model", ["restricted"], indirect=True)
-def test_pod_that_is_not_hardened_is_refused_there(api, model):
-    metadata = {"name": "plain", "namespace": model, "labels": {names.INJECT: "false"}}
-    spec = {"containers": [{"name": "main", "image": "none"}]}
-    with pytest.raises(errors.ApiError, match="Pod Security restricted:latest refuses"):
-        api.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
-
-
 @pytest.fixture
 def run(api, model):
     """Have the charm run its gateway, as each of a life's options say."""
@@ -189,21 +181,3 @@ def test_second_event_writes_nothing_however_amounts_are_written(api, model, run
     writes = Writes(api, monkeypatch)
     part.apply()
     assert writes.names == []
-
-
-@pytest.mark.parametrize("model", ["restricted"], indirect=True)
-def test_options_change_the_same_objects_and_all_of_them_go(api, model, run, monkeypatch):
-    own = manifests.Manifests(api, model=model, application="istio-integrator")
-    run().apply()
-    before = {obj["kind"]: obj["metadata"]["uid"] for obj in own.owned()}
-    writes = Writes(api, monkeypatch)
-    run(gateway_replicas=1, gateway_service_type="ClusterIP").apply()
-    assert writes.names == [
-        f"apply Service {OWN}",
-        f"apply Deployment {OWN}",
-        f"delete PodDisruptionBudget {OWN}",
-    ]
-    after = {obj["kind"]: obj["metadata"]["uid"] for obj in own.owned()}
-    assert after == {kind: uid for kind, uid in before.items() if kind != "PodDisruptionBudget"}
-    run(gateway_replicas=2).remove()
-    assert own.owned() == []

@@ -9,7 +9,7 @@ import pytest
 from integrator_contract import names as known
 from istio_integrator import parts
 from istio_integrator.config import config
-from istio_integrator.ingress import exposure, gateway, guards
+from istio_integrator.ingress import exposure
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import manifests
 from istio_integrator.mesh import installation
@@ -195,28 +195,6 @@ def test_two_hundred_relations_take_no_more_requests_than_one_and_are_written_on
     assert entries(api, namespace) == 199
 
 
-def test_routes_close_before_and_open_after_their_guard(
-    api, namespace, gateway_namespace, monkeypatch
-):
-    related = Related()
-    related.requests = [request(1)]
-    writes = Writes(api, monkeypatch)
-    part(api, namespace, gateway_namespace, related).reconcile()
-    kinds = [name.split()[1] for name in writes.names]
-    assert kinds == ["EnvoyFilter", "Gateway"]
-    authorize(api, related, namespace)
-    writes.names.clear()
-    part(api, namespace, gateway_namespace, related).reconcile()
-    assert [name.split()[1] for name in writes.names] == ["EnvoyFilter", "VirtualService"]
-    writes.names.clear()
-    related.auths = []
-    part(api, namespace, gateway_namespace, related).reconcile()
-    assert [name.split()[:2] for name in writes.names] == [
-        ["delete", "VirtualService"],
-        ["apply", "EnvoyFilter"],
-    ]
-
-
 def test_deleted_model_takes_the_guard_in_another_namespace_along(api, gateway_namespace):
     model = f"{gateway_namespace}-model"
     created = api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": model}})
@@ -229,52 +207,3 @@ def test_deleted_model_takes_the_guard_in_another_namespace_along(api, gateway_n
     while names(api, model)["EnvoyFilter"] and time.monotonic() < deadline:
         time.sleep(0.2)
     assert names(api, model) == {"Gateway": 0, "VirtualService": 0, "EnvoyFilter": 0}
-
-
-def test_gateway_is_the_one_that_is_named(api, namespace, gateway_namespace):
-    absent = part(api, namespace, gateway_namespace, Related(), gateway_service="a/b").resolved()
-    assert isinstance(absent, gateway.Refusal)
-    assert "Service a/b does not exist" in absent.message
-    target = part(api, namespace, gateway_namespace, Related()).resolved()
-    assert isinstance(target, gateway.Target)
-    assert (target.namespace, target.service, target.ready) == (
-        gateway_namespace,
-        "gateway",
-        False,
-    )
-    assert guards.FOLDER in {path.name for path in manifests.TEMPLATES.iterdir()}
-
-
-def test_gateway_workload_of_our_own_comes_and_goes(api, namespace, gateway_namespace):
-    related = Related()
-    related.requests = [request(1)]
-    authorize(api, related, namespace)
-    own = part(api, namespace, gateway_namespace, related, gateway_service="", hosts="")
-    own.reconcile()
-    assert [status.name for status in own.statuses()] == ["active", "waiting"]
-    name = "istio-integrator-gateway"
-    deployment = api.get(charm_cluster.DEPLOYMENT, name, namespace)
-    selector = api.get(
-        charm_cluster.kind("networking.istio.io/v1", "Gateway"), "kubeflow-gateway", namespace
-    )["spec"]["selector"]
-    assert selector.items() <= deployment["spec"]["template"]["metadata"]["labels"].items()
-    shared = part(api, namespace, gateway_namespace, related)
-    shared.reconcile()
-    assert api.get(charm_cluster.DEPLOYMENT, name, namespace) is None
-    assert names(api, namespace) == {"Gateway": 1, "VirtualService": 1, "EnvoyFilter": 1}
-    shared.remove()
-
-
-def test_annotations_of_the_gateways_service_come_and_go(api, namespace, gateway_namespace):
-    related = Related()
-    related.requests = [request(1)]
-    before = api.get(charm_cluster.SERVICE, "gateway", gateway_namespace)["metadata"]
-    wanted = {"gateway_service_annotations": "{example.com/name: kf}"}
-    annotated = part(api, namespace, gateway_namespace, related, **wanted)
-    annotated.reconcile()
-    live = api.get(charm_cluster.SERVICE, "gateway", gateway_namespace)["metadata"]
-    assert live["annotations"]["example.com/name"] == "kf"
-    annotated.remove()
-    after = api.get(charm_cluster.SERVICE, "gateway", gateway_namespace)["metadata"]
-    for key in ("labels", "annotations"):
-        assert after.get(key) == before.get(key)

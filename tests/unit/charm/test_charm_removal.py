@@ -1,13 +1,9 @@
 """The end of the application, as the whole charm brings it about."""
 
-import dataclasses
 import json
 
-from ops import testing
-
-from tests import asked
 from tests.unit.charm import fake_cluster
-from tests.unit.charm.charm_world import PROGRAM, command, listing, state, workload
+from tests.unit.charm.charm_world import command, state
 
 
 def test_removal_with_wrong_options_is_done(ctx, fake):
@@ -57,33 +53,6 @@ def _objects(fake) -> list[str]:
         metadata = {k: v for k, v in obj["metadata"].items() if k != "resourceVersion" and v}
         found.append(json.dumps({**obj, "metadata": metadata}, sort_keys=True))
     return sorted(found)
-
-
-SAID = {"reason": "X", "message": "as it is", "containers": []}
-
-
-def test_removal_tells_the_owners_of_unfinished_pods(ctx, fake):
-    fake.namespace("alice", **{"app.kubernetes.io/part-of": "kubeflow-profile"})
-    for namespace, name, policy in (
-        ("kubeflow", "train", "OnFailure"),
-        ("alice", "notebook-job", "Never"),
-        ("kubeflow", "server", "Always"),
-    ):
-        metadata = {"name": name, "namespace": namespace}
-        spec = {"restartPolicy": policy, "containers": [{"name": "istio-proxy"}]}
-        fake.add({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
-    lines = [
-        {**SAID, "namespace": "kubeflow", "name": "train", "decision": "wait"},
-        {**SAID, "namespace": "alice", "name": "notebook-job", "decision": "ignore"},
-    ]
-    told = testing.Exec((PROGRAM, "explain"), stdout=listing(*lines))
-    container = dataclasses.replace(workload(), execs={told, asked.version()})
-    ctx.run(ctx.on.remove(), state(container, units=0))
-    listed = json.loads(ctx.exec_history["lifecycle"][-1].stdin)
-    assert [pod["metadata"]["name"] for pod in listed["items"]] == ["train", "notebook-job"]
-    (event,) = [obj for obj in fake.objects.values() if obj["kind"] == "Event"]
-    assert event["involvedObject"]["name"] == "train"
-    assert "kubectl exec -n kubeflow train -c istio-proxy" in event["message"]
 
 
 def test_scaling_down_removes_nothing(ctx, fake):

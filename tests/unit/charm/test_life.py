@@ -159,34 +159,6 @@ def test_whatever_right_is_missing_is_named(ctx, monkeypatch):
             assert f"missing permission: {verb} {resource}" in said.message
 
 
-def test_group_of_a_resource_is_named_too(ctx, fake, monkeypatch):
-    fake_cluster.install_istio(fake)
-    message = (
-        'namespaces "x" is forbidden: User "u" cannot list resource "leases" in API group '
-        '"coordination.k8s.io" in the namespace "x"'
-    )
-    monkeypatch.setattr(
-        fake, "_check", lambda *_: (_ for _ in ()).throw(fake_cluster.StatusError(403, message))
-    )
-    said = run(ctx, fake, monkeypatch)
-    assert "missing permission: list leases.coordination.k8s.io" in said.message
-
-
-def test_quota_or_pod_security_is_no_lack_of_trust(ctx, fake, monkeypatch):
-    fake_cluster.install_istio(fake)
-    message = 'pods "x" is forbidden: exceeded quota: compute, requested: pods=1'
-
-    def check(verb, key):
-        if (verb, key[1]) == ("create", "pods"):
-            raise fake_cluster.StatusError(403, message)
-
-    monkeypatch.setattr(fake, "_check", check)
-    said = run(ctx, fake, monkeypatch)
-    assert "juju trust" not in said.message
-    assert "ResourceQuota compute refuses" in said.message
-    assert "requested: pods=1" in said.message
-
-
 def test_istios_own_kinds_may_be_absent_and_appear(ctx, fake, monkeypatch):
     fake_cluster.install_istio(fake)
     fake.absent.update(FOLLOWS_ISTIO)

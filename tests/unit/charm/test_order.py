@@ -1,4 +1,4 @@
-"""All of the charm's parts are removed, whatever becomes of one; a follower withdraws less."""
+"""All of the charm's parts are removed, whatever becomes of one."""
 
 import pytest
 from ops import testing
@@ -48,17 +48,3 @@ def test_every_part_that_makes_something_is_removed(ctx):
     parts = parts_of(ctx)
     removing = [part for part in parts.reconciled if hasattr(part, "remove")]
     assert {part.remove for part in removing} <= {*parts.removal}
-
-
-def test_follower_withdraws_its_own_workload_alone(ctx):
-    steps = parts_of(ctx, leader=False).withdrawal
-    assert [step.__qualname__ for step in steps] == ["Lifecycle.stop"]
-
-
-def test_leader_withdraws_what_units_share_too(ctx):
-    steps = parts_of(ctx).withdrawal
-    assert [step.__qualname__ for step in steps] == [
-        "Lifecycle.stop",
-        "MutualTls.remove",
-        "Admission.remove",
-    ]

@@ -1,25 +1,10 @@
 """Whether a model is to be in ambient mode, and whether the cluster has what that takes."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from istio_integrator.kube import cluster, errors
+from istio_integrator.kube import cluster
 from istio_integrator.mesh import ambient, installation
 from tests.unit.charm.ambient_objects import NODE_AGENT, SERVING, ZTUNNEL, daemon, istiod
-
-LABELS = st.dictionaries(
-    st.sampled_from(["istio.io/dataplane-mode", "istio-injection"]),
-    st.sampled_from(["ambient", "none", "enabled"]),
-)
-MESH = installation.Mesh(namespace="istio-system", revision="default", is_default=True)
-
-
-@given(st.sampled_from(["auto", "sidecar", "ambient"]), LABELS)
-def test_only_the_option_and_the_namespace_decide(mode, labels):
-    is_there = labels.get("istio.io/dataplane-mode") == "ambient"
-    chosen = ambient.is_chosen(mode, labels)
-    assert chosen == {"ambient": True, "sidecar": False, "auto": is_there}[mode]
 
 
 @pytest.mark.parametrize(
@@ -57,18 +42,6 @@ def test_what_is_missing_is_named(daemons, deployment, words):
     found = ambient.judge(daemons, deployment)
     assert words in found
     assert bool(found) == bool(words)
-
-
-def test_nobody_is_brought_where_it_can_not_be_looked(fake):
-    fake.forbidden.add(("list", "daemonsets"))
-    with pytest.raises(errors.ForbiddenError):
-        ambient.missing(fake.api(), MESH, {})
-
-
-def test_who_is_there_stays_where_it_can_not_be_looked(fake):
-    fake.forbidden.add(("list", "daemonsets"))
-    labels = {"istio.io/dataplane-mode": "ambient"}
-    assert ambient.missing(fake.api(), MESH, labels) == ""
 
 
 def test_istiod_outside_of_the_cluster_is_not_asked_for(fake):
