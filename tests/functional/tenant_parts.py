@@ -27,7 +27,6 @@ from sidecar_lifecycle.shell.commands import run
 from sidecar_lifecycle.shell.shutdown import controller, stop
 
 import charm
-from istio_integrator.relations import certificates as relations_certificates
 from tests import asked, workload_access
 
 APPLICATION = "istio-integrator"
@@ -262,7 +261,7 @@ class Reconciler:
             return
         self.end()
         self.argv, self.error = argv, None
-        own = ["--listen", "127.0.0.1:0", "--kubeconfig", str(self._kubeconfig)]
+        own = ["--listen", "127.0.0.1:0"]
         settings = run.settings_of(cli.parser("run").parse_args([*argv[1:], *own]))
         self._thread = threading.Thread(target=self._run, args=(settings,), daemon=True)
         self._thread.start()
@@ -308,6 +307,7 @@ class Charm:
     model: str
     options: dict[str, str | bool]
     related: list[testing.Relation]
+    secrets: frozenset[testing.Secret] = frozenset()
     command: list[str] = dataclasses.field(default_factory=list)
 
     def hook(self, event="config_changed", *, units=1):
@@ -325,6 +325,7 @@ class Charm:
             planned_units=units,
             containers={testing.Container("lifecycle", can_connect=True, execs=answers)},
             relations=set(self.related),
+            secrets=self.secrets,
             config={key.replace("_", "-"): value for key, value in self.options.items()},
             model=testing.Model(self.model, type="kubernetes"),
         )
@@ -333,6 +334,7 @@ class Charm:
             out = manager.run()
             said = [(each.name, each.message) for each in manager.charm._statuses]
         self.related = [out.get_relation(each.id) for each in self.related]
+        self.secrets = out.secrets
         services = out.get_container("lifecycle").plan.services
         if "lifecycle" in services:
             self.command = shlex.split(services["lifecycle"].command)
@@ -353,7 +355,8 @@ class Charm:
     def sign(self):
         """Let the related authority answer the request for a certificate."""
         (ours,) = (each for each in self.related if each.endpoint == "certificates")
-        request = relations_certificates.own_request(ours.local_app_data)
+        (asking,) = json.loads(ours.local_app_data["certificate_signing_requests"])
+        request = asking["certificate_signing_request"]
         key, life = tls_certificates.PrivateKey.generate(), datetime.timedelta(days=90)
         name = tls_certificates.CertificateRequestAttributes(common_name="authority")
         ca = tls_certificates.Certificate.generate_self_signed_ca(name, key, life)
