@@ -8,7 +8,7 @@ from lightkube.models import networking_v1 as models
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources import networking_v1 as resources
 
-from istio_integrator.diagnosis.checks import hosts
+from istio_integrator.diagnosis.checks import routes as checked
 from istio_integrator.kube import cluster
 from tests import echo, gateway_client, waiting
 from tests.functional import istiod_world, model_world
@@ -44,7 +44,7 @@ def diagnosed(found):
     served = found.place.part().resolved().written_hosts
     routes = found.place.api.list(cluster.VIRTUAL_SERVICE)
     ours = [each for each in routes if each["metadata"]["namespace"].startswith("team-")]
-    return [(each.seen, each.level.value) for each in hosts.judge(ours, OURS, served)]
+    return [(each.seen, each.level.value) for each in checked.judge_hosts(ours, OURS, served)]
 
 
 def test_model_at_no_host_of_ours_is_served_to_nobody_and_named(shared):

@@ -6,16 +6,19 @@ what all of them found. What one check may not read, that check says, and the ot
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 
 import ops
 
+from istio_integrator import findings
 from istio_integrator.kube import fences
 
 from . import checks, report
-from .concerns import Concerns
 from .facts import Facts
 from .report import Report
+
+logger = logging.getLogger(__name__)
 
 __all__ = ["Concerns", "Facts", "Report", "answer", "diagnose"]
 
@@ -40,3 +43,27 @@ def diagnose(facts: Facts, statuses: Iterable[ops.StatusBase] = ()) -> Report:
     found += report.passed_over(fences.noted())
     found += report.unsaid(statuses, found, application=facts.application)
     return Report(found, (f"istioctl analyze -n {facts.model}", "istioctl proxy-status"))
+
+
+class Concerns:
+    """Runs the checks that feed the status, whose objects no other part of the charm looks at."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._statuses: list[ops.StatusBase] = []
+
+    def reconcile(self) -> None:
+        """Look again; nothing is written."""
+        self._statuses = []
+        if not self._facts.is_leader:
+            return
+        for check in checks.known().values():
+            for each in check.run(self._facts) if check.feeds_status else ():
+                if each.level is findings.Level.BROKEN:
+                    self._statuses.append(ops.BlockedStatus(f"{each.seen}; run: {each.next}"))
+                elif each.level is findings.Level.DOUBTFUL:
+                    logger.info("%s: %s.", check.name, each.seen)
+
+    def statuses(self) -> Iterable[ops.StatusBase]:
+        """Say what is broken, and how it is repaired."""
+        return tuple(self._statuses)

@@ -13,11 +13,7 @@ from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.findings import Finding
 
 
-@registry.check(
-    "admission",
-    place=80,
-    symptoms=("a-notebook-without-network-at-its-start",),
-)
+@registry.check("admission", place=80, symptoms=("a-notebook-without-network-at-its-start",))
 def admission(facts: Facts) -> Iterable[Finding]:
     """Check whether the admission webhook prepares a dry-run pod."""
     if not facts.admission.is_needed:
@@ -30,11 +26,7 @@ def admission(facts: Facts) -> Iterable[Finding]:
         yield findings.fine("the webhook prepared a dry-run pod")
 
 
-@registry.check(
-    "rejections",
-    place=85,
-    symptoms=("denied-the-request",),
-)
+@registry.check("rejections", place=85, symptoms=("denied-the-request",))
 def check_rejections(facts: Facts) -> Iterable[Finding]:
     """Name the pods that another team's policy refuses, as dry-run pods showed."""
     found = rejections.read(facts.context)

@@ -14,9 +14,7 @@ from istio_integrator.security import called, policies_survey, policies_upkeep
 
 
 @registry.check(
-    "ambient",
-    place=65,
-    unfelt="pods that no ztunnel took in answer as if there were no mesh",
+    "ambient", place=65, unfelt="pods that no ztunnel took in answer as if there were no mesh"
 )
 def ambient(facts: Facts) -> Iterable[Finding]:
     """In ambient mode, name the pods that no ztunnel has, and what needs a waypoint."""

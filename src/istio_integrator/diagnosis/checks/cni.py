@@ -21,11 +21,7 @@ _EXCLUSIONS = (
 )
 
 
-@registry.check(
-    "cni",
-    place=40,
-    symptoms=("an-init-container-without-network",),
-)
+@registry.check("cni", place=40, symptoms=("an-init-container-without-network",))
 def cni(facts: Facts) -> Iterable[Finding]:
     """Check whether Istio's plugin is ready, and which init containers have no network."""
     if facts.mesh is None or not facts.mesh.cni:

@@ -13,11 +13,7 @@ from istio_integrator.kube import cluster, fences
 from istio_integrator.mesh import plaintext
 
 
-@registry.check(
-    "egress",
-    place=190,
-    symptoms=("connection-reset-by-peer",),
-)
+@registry.check("egress", place=190, symptoms=("connection-reset-by-peer",))
 def egress(facts: Facts) -> Iterable[Finding]:
     """Name the calls out of the model that a proxy would break."""
     istio = facts.mesh

@@ -24,11 +24,7 @@ _COLLECTOR = "metrics-logger-and-collector"
 """Of Katib's trials; unless told `-w false` it waits for every process of its pod."""
 
 
-@registry.check(
-    "finished pods",
-    place=70,
-    symptoms=("12-notready",),
-)
+@registry.check("finished pods", place=70, symptoms=("12-notready",))
 def finished_pods(facts: Facts) -> Iterable[Finding]:
     """Name pods not complete 30 s after their payload, and collectors of Katib that wait."""
     pods = candidates(facts)

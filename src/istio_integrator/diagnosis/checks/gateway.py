@@ -15,11 +15,7 @@ from istio_integrator.kube import cluster
 from istio_integrator.security import called
 
 
-@registry.check(
-    "gateway",
-    place=100,
-    symptoms=("connection-refused-at-the-gateway",),
-)
+@registry.check("gateway", place=100, symptoms=("connection-refused-at-the-gateway",))
 def gateway(facts: Facts) -> Iterable[Finding]:
     """Show the gateway's address, and whether it listens at the ports of our Gateway."""
     if not facts.exposes:

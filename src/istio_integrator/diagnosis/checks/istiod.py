@@ -1,8 +1,8 @@
-"""Is there an istiod, and does it inject?"""
+"""Is there an istiod, does it inject, and is the model's namespace a member?"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import ops
 
@@ -11,16 +11,14 @@ from istio_integrator import findings, statuses
 from istio_integrator.diagnosis import registry, report
 from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.findings import Finding
+from istio_integrator.kube import cluster
+from istio_integrator.membership import decision
 from istio_integrator.mesh import installation
 
-INJECTORS = "kubectl get mutatingwebhookconfigurations"
+_INJECTORS = "kubectl get mutatingwebhookconfigurations"
 
 
-@registry.check(
-    "istiod",
-    place=10,
-    symptoms=("failed-calling-webhook",),
-)
+@registry.check("istiod", place=10, symptoms=("failed-calling-webhook",))
 def istiod(facts: Facts) -> Iterable[Finding]:
     """Check whether there is an istiod, and whether it injects into a dry-run pod."""
     said = list(facts.discovery.statuses())
@@ -31,7 +29,7 @@ def judge(
     istio: installation.Mesh | None, said: Sequence[ops.StatusBase], *, application: str
 ) -> Iterable[Finding]:
     """Judge whether there is an istiod that injects."""
-    found = report.of_statuses(said, INJECTORS)
+    found = report.of_statuses(said, _INJECTORS)
     if istio is None:
         yield from (findings.broken(each.seen, each.next) for each in found)
         return
@@ -55,11 +53,7 @@ def judge(
         yield findings.fine(f"{istio.name} gave a dry-run pod its sidecar")
 
 
-@registry.check(
-    "settings",
-    place=15,
-    unfelt="it says what the other checks cannot know",
-)
+@registry.check("settings", place=15, unfelt="it says what the other checks cannot know")
 def settings(facts: Facts) -> Iterable[Finding]:
     """Name the mesh's settings that this cluster can't show, and the options in their place."""
     istio = facts.mesh
@@ -81,3 +75,39 @@ def settings(facts: Facts) -> Iterable[Finding]:
             f"if so: juju config {facts.application} "
             f"excluded-outbound-ports='[{{pods: {names.NAME}, ports: [{ports}]}}]'",
         )
+
+
+@registry.check("namespace", place=30, symptoms=("a-pod-without-istio-proxy",))
+def namespace(facts: Facts) -> Iterable[Finding]:
+    """Check whether the model is a member, or a label contradicts another."""
+    marks = cluster.at(facts.namespace, "metadata", "labels")
+    return judge_namespace(
+        facts.membership,
+        {key: marks[key] for key in decision.LABELS if key in marks},
+        membership=facts.config.membership,
+        model=facts.model,
+    )
+
+
+def judge_namespace(
+    decision: decision.Decision, marks: Mapping[str, str], *, membership: str, model: str
+) -> Iterable[Finding]:
+    """Judge the place of the model's namespace."""
+    has = " and ".join(f"{key}={value}" for key, value in sorted(marks.items())) or "no label"
+    if decision.blocked:
+        show = f"kubectl get namespace {model} --show-labels"
+        yield from report.of_statuses([ops.BlockedStatus(decision.blocked)], show)
+    elif membership != "namespace":
+        why = "mesh-mode=none" if membership == "none" else "included-pods is set"
+        yield findings.fine(f"{why}: namespace {model} has {has}")
+    elif decision.waiting:
+        yield findings.doubtful(f"namespace {model} has {has}: {decision.waiting}", _INJECTORS)
+    elif decision.labels:
+        yield findings.broken(
+            f"namespace {model} has {has}, which is not the mesh's", "juju debug-log --replay"
+        )
+    elif decision.joined:
+        yield findings.fine(f"namespace {model} has {has}")
+    else:
+        text = f"namespace {model} has {has}: there is no Istio to join"
+        yield findings.doubtful(text, _INJECTORS)

@@ -20,12 +20,7 @@ from istio_integrator.security import (
 )
 
 
-@registry.check(
-    "callers",
-    place=165,
-    feeds_status=True,
-    symptoms=("rbac-access-denied",),
-)
+@registry.check("callers", place=165, feeds_status=True, symptoms=("rbac-access-denied",))
 def callers(facts: Facts) -> Iterable[Finding]:
     """With `authorization`, name who is refused or let in otherwise than relations say."""
     if facts.mesh is None or facts.config.authorization == "off":
@@ -41,11 +36,7 @@ def callers(facts: Facts) -> Iterable[Finding]:
     )
 
 
-@registry.check(
-    "others",
-    place=160,
-    symptoms=("rbac-access-denied",),
-)
+@registry.check("others", place=160, symptoms=("rbac-access-denied",))
 def others(facts: Facts) -> Iterable[Finding]:
     """Name policies of other teams that deny every call to the model's pods or to its gateway."""
     if facts.mesh is None:
@@ -81,11 +72,7 @@ def _denies_all(spec: cluster.Object) -> bool:
     return not rules if action == "ALLOW" else action == "DENY" and not all(rules)
 
 
-@registry.check(
-    "security",
-    place=175,
-    symptoms=("upstream-connect-error",),
-)
+@registry.check("security", place=175, symptoms=("upstream-connect-error",))
 def security(facts: Facts) -> Iterable[Finding]:
     """Name who can't reach whom by the option `mtls`."""
     if facts.mesh is None:

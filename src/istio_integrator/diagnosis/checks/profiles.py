@@ -15,12 +15,7 @@ _USER_HEADER = "request.headers["
 _PRINCIPAL = re.compile(r"(?:.*/)?ns/([^/]+)/sa/([^/]+)")
 
 
-@registry.check(
-    "profiles",
-    place=180,
-    feeds_status=True,
-    symptoms=("rbac-access-denied",),
-)
+@registry.check("profiles", place=180, feeds_status=True, symptoms=("rbac-access-denied",))
 def profiles(facts: Facts) -> Iterable[Finding]:
     """Check whether the policies of profile namespaces let the real gateway in."""
     if not facts.profiles or facts.gateway is None or not facts.gateway.account:

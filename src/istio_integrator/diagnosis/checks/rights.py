@@ -72,11 +72,7 @@ _SEEN_FOR_INGRESS = (("apps", "daemonsets"), ("", "services"))
 """Group and resource of what is listed, outside of Istio's kinds, for ingress only."""
 
 
-@registry.check(
-    "rights",
-    place=220,
-    symptoms=("is-forbidden-user",),
-)
+@registry.check("rights", place=220, symptoms=("is-forbidden-user",))
 def rights(facts: Facts) -> Iterable[Finding]:
     """Name the rights of `rbac/roles.yaml` that are missing."""
     if _is_given(facts, _EVERYTHING):

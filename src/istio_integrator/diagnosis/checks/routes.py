@@ -1,4 +1,7 @@
-"""Do the routes of the model and its profiles lead to applications that are ready?"""
+"""Are the routes of the model and its profiles served, and do they lead anywhere?
+
+KServe and Knative have a host for each model, in the namespaces of their users.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,19 @@ from collections.abc import Collection, Iterable, Mapping
 
 from integrator_contract import names
 from istio_integrator import findings
-from istio_integrator.diagnosis import registry
+from istio_integrator.diagnosis import registry, report
 from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.findings import Finding
-from istio_integrator.ingress import observed
+from istio_integrator.ingress import gateway, observed
 from istio_integrator.kube import cluster, fences
 
+_MOST_HOSTS = 32
+"""Hosts of one route that are looked at; net-istio writes four for each tag, KServe two."""
+_EVERY_PROXY = "mesh"
+"""Not a Gateway: a route that names it is for sidecars."""
 
-@registry.check(
-    "routes",
-    place=120,
-    symptoms=("no-healthy-upstream",),
-)
+
+@registry.check("routes", place=120, symptoms=("no-healthy-upstream",))
 def backends(facts: Facts) -> Iterable[Finding]:
     """Check whether each route of the model and its profiles has a backend that is ready."""
     if not (found := of_model(facts)):
@@ -25,7 +29,7 @@ def backends(facts: Facts) -> Iterable[Finding]:
     services = facts.objects(cluster.SERVICE)
     slices = facts.objects(cluster.ENDPOINT_SLICE)
     ours = list(filter(facts.manifests.is_ours, found))
-    return judge(found, services, slices, domain=facts.domain, ours=ours)
+    return judge_backends(found, services, slices, domain=facts.domain, ours=ours)
 
 
 def of_model(facts: Facts) -> list[cluster.Object]:
@@ -42,7 +46,7 @@ def of_model(facts: Facts) -> list[cluster.Object]:
     ]
 
 
-def judge(
+def judge_backends(
     routes: Iterable[cluster.Object],
     services: Iterable[cluster.Object],
     slices: Iterable[cluster.Object],
@@ -125,3 +129,77 @@ def service_name(host: str, namespace: str, domain: str) -> str:
         return f"{namespace}/{host}"
     parts = host.removesuffix(f".{domain}").split(".")
     return f"{parts[1]}/{parts[0]}" if len(parts) == 3 and parts[2] == "svc" else ""
+
+
+@registry.check("hosts", place=110, symptoms=("404-at-the-gateway",))
+def hosts(facts: Facts) -> Iterable[Finding]:
+    """Name routes whose Gateway does not exist, or which have no host that the Gateway serves."""
+    found = of_model(facts)
+    if not found:
+        return
+    yield from judge_gateways(found, facts.objects(cluster.GATEWAY))
+    if facts.gateway is not None:
+        yield from judge_hosts(found, f"{facts.model}/{gateway.NAME}", facts.gateway.written_hosts)
+
+
+def judge_gateways(
+    virtual_services: Iterable[cluster.Object], gateways: Iterable[cluster.Object]
+) -> Iterable[Finding]:
+    """Judge whether the Gateways exist that routes name."""
+    there = {observed.reference(obj) for obj in gateways}
+    missing: dict[str, list[str]] = {}
+    for route in virtual_services:
+        with fences.around(cluster.reference(route)):
+            for name in _gateways_of(route):
+                if name not in there:
+                    missing.setdefault(name, []).append(observed.reference(route))
+    for name, users in sorted(missing.items()):
+        yield findings.broken(
+            f"there is no Gateway {name}, which VirtualService {report.listed(users)} names",
+            "kubectl get gateways.networking.istio.io -A",
+        )
+    if not missing:
+        yield findings.fine("every Gateway that a route names exists")
+
+
+def judge_hosts(
+    virtual_services: Iterable[cluster.Object], own: str, served: Collection[str]
+) -> Iterable[Finding]:
+    """Judge whether our Gateway serves a host of each route that names it."""
+    unserved: list[str] = []
+    lacking: list[str] = []
+    for route in virtual_services:
+        with fences.around(cluster.reference(route)):
+            listed = cluster.items(cluster.at(route, "spec"), "hosts")[:_MOST_HOSTS]
+            names = [str(each).lower() for each in listed]
+            is_served = any(_meet(name, host) for name in names for host in served)
+            if names and not is_served and own in _gateways_of(route):
+                unserved.append(observed.reference(route))
+                # The others are for pods.
+                inside = (f".{route['metadata']['namespace']}", ".svc")
+                outside = [n for n in names if not n.endswith(inside) and ".svc." not in n]
+                lacking += (outside or names)[:1]
+    if unserved:
+        namespace, _, name = unserved[0].partition("/")
+        yield findings.doubtful(
+            f"Gateway {own} serves no host of VirtualService {report.listed(unserved)}: add "
+            f"{report.listed(lacking)} to the option hosts, or a wildcard for them",
+            f"kubectl -n {namespace} get virtualservice {name} -o yaml",
+        )
+    else:
+        yield findings.fine("the model's Gateway serves every route of the model and its profiles")
+
+
+def _gateways_of(route: cluster.Object) -> Iterable[str]:
+    """List the Gateways that a route names, each as `namespace/name`."""
+    namespace = route["metadata"]["namespace"]
+    for name in map(str, cluster.items(cluster.at(route, "spec"), "gateways")):
+        if name != _EVERY_PROXY:
+            yield name if "/" in name else f"{namespace}/{name}"
+
+
+def _meet(one: str, other: str) -> bool:
+    """Tell whether two hosts have a name in common, each of which may begin with a wildcard."""
+    if one.startswith("*") and (other.endswith(one[1:]) or one == "*"):
+        return True
+    return one == other or (other.startswith("*") and one.endswith(other[1:]))

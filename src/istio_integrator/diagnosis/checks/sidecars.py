@@ -17,9 +17,7 @@ _WITH_SIDECAR = (Reason.SIDECAR_UNWANTED, Reason.EXCLUDED, Reason.WRONG_ORDER)
 
 
 @registry.check(
-    "sidecars",
-    place=50,
-    symptoms=("a-pod-without-istio-proxy", "stuck-in-terminating"),
+    "sidecars", place=50, symptoms=("a-pod-without-istio-proxy", "stuck-in-terminating")
 )
 def sidecars(facts: Facts) -> Iterable[Finding]:
     """Name the pods without a sidecar or with one of an old revision or version, and why."""

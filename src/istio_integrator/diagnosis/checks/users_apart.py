@@ -31,9 +31,7 @@ _BELIEVING = (
 
 
 @registry.check(
-    "users apart",
-    place=185,
-    unfelt="what it names works, for more callers than it should",
+    "users apart", place=185, unfelt="what it names works, for more callers than it should"
 )
 def users_apart(facts: Facts) -> Iterable[Finding]:
     """Check whether a pod in one user's namespace can pass for another user."""

@@ -29,12 +29,7 @@ class Backend:
     """Of the pod."""
 
 
-@registry.check(
-    "webhooks",
-    place=170,
-    feeds_status=True,
-    symptoms=("failed-calling-webhook",),
-)
+@registry.check("webhooks", place=170, feeds_status=True, symptoms=("failed-calling-webhook",))
 def webhooks(facts: Facts) -> Iterable[Finding]:
     """Check whether policies and mutual TLS keep API servers from webhooks in the model."""
     if facts.mesh is None:

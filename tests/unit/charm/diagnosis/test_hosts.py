@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from istio_integrator.diagnosis.checks import hosts
+from istio_integrator.diagnosis.checks import routes as checked
 
 OWN = "kubeflow/kubeflow-gateway"
 LOCAL = "knative-serving/knative-local-gateway"
@@ -18,7 +18,7 @@ def route(*names, gateways=(OWN,), space="alice", name="iris"):
 
 
 def said(served, *routes):
-    return [each for each in hosts.judge(routes, OWN, served) if each.level.value != "✓"]
+    return [each for each in checked.judge_hosts(routes, OWN, served) if each.level.value != "✓"]
 
 
 GATEWAY = {"metadata": {"name": "kubeflow-gateway", "namespace": "kubeflow"}}
@@ -36,7 +36,7 @@ GATEWAY = {"metadata": {"name": "kubeflow-gateway", "namespace": "kubeflow"}}
 )
 def test_gateway_that_a_route_names_and_that_is_not_there(gateways, missing):
     one = route("*", gateways=gateways, space="kubeflow")
-    found = list(hosts.judge_gateways([one], [GATEWAY]))
+    found = list(checked.judge_gateways([one], [GATEWAY]))
     assert [each.level.value for each in found] == (["✗"] if missing else ["✓"])
     assert all(name in found[0].seen for name in missing)
 
@@ -72,7 +72,7 @@ def test_host_to_add_is_one_for_the_outside():
 
 
 def test_nothing_to_say_is_said():
-    (found,) = hosts.judge([route(IRIS)], OWN, ["*"])
+    (found,) = checked.judge_hosts([route(IRIS)], OWN, ["*"])
     assert found.level.value == "✓"
 
 
@@ -107,6 +107,6 @@ HOST = st.builds(str.__add__, st.sampled_from(["", "*."]), NAME) | st.just("*")
 @given(one=HOST, other=HOST, name=NAME)
 def test_two_hosts_meet_where_a_name_is_within_both(one, other, name):
     both = [host == name or (host[:1] == "*" and name.endswith(host[1:])) for host in (one, other)]
-    assert hosts._meet(one, other) == hosts._meet(other, one)
+    assert checked._meet(one, other) == checked._meet(other, one)
     if all(both):
-        assert hosts._meet(one, other)
+        assert checked._meet(one, other)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from istio_integrator.diagnosis.checks import namespace
+from istio_integrator.diagnosis.checks import istiod
 from istio_integrator.membership import decision
 
 
@@ -29,5 +29,5 @@ from istio_integrator.membership import decision
 )
 def test_label_is_judged_by_the_decision_of_the_charm_itself(decision, wanted, level):
     marks = {"istio-injection": "enabled"}
-    (found,) = namespace.judge(decision, marks, membership=wanted, model="a")
+    (found,) = istiod.judge_namespace(decision, marks, membership=wanted, model="a")
     assert found.level.value == level

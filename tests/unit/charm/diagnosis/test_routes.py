@@ -53,7 +53,7 @@ EXTERNAL = service("ExternalName", name="web", namespace="a")
 def test_backend_of_a_route(services, parts, port, want):
     one = route(port=port)
     for ours, level in (([one], "✗"), ([], "!")):
-        (found,) = routes.judge([one], services, parts, domain="cluster.local", ours=ours)
+        (found,) = routes.judge_backends([one], services, parts, domain="cluster.local", ours=ours)
         assert found.level.value == (level if want else "✓")
         assert want in found.seen
 
