@@ -137,6 +137,8 @@ class World:
         """Have the charm do its work, and remember how things are when nobody attacks."""
         self.charm.hook("start")
         if any(each.endpoint == "certificates" for each in self.charm.related):
+            # Its library requests a certificate in this event, and not in start.
+            self.charm.hook("config_changed")
             self.charm.sign()
         self.charm.hook()
         self.baseline = self.charm.hook()
