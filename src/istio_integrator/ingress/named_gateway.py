@@ -88,9 +88,11 @@ def decide(
     if trouble := _trouble_of_service(asked, service):
         return Refusal(trouble)
     assert service is not None
-    running = [pod for pod in pods if cluster.at(pod, "status").get("phase") not in _FINISHED]
-    if trouble := _trouble_of_pods(asked, running):
+    present = [pod for pod in pods if cluster.at(pod, "status").get("phase") not in _FINISHED]
+    if trouble := _trouble_of_pods(asked, present):
         return Refusal(trouble)
+    # A workload stops counting a pod when its deletion begins, and nothing tells of its end.
+    running = [pod for pod in present if "deletionTimestamp" not in pod["metadata"]]
     http_port = entry(service, running, 80, ("http", "http2"))
     https_port = entry(service, running, 443, ("https",))
     if not (http_port or https_port):

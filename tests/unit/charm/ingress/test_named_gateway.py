@@ -121,7 +121,15 @@ def test_what_can_not_be_the_gateway_is_refused_by_name(pods, changes, words):
     assert words in answer.message
 
 
-@pytest.mark.parametrize("pods", [[], [pod(status={"phase": "Failed"})]], ids=["none", "failed"])
+ENDING = pod()
+ENDING["metadata"]["deletionTimestamp"] = "2026-11-25T14:39:26Z"
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [[], [pod(status={"phase": "Failed"})], [ENDING]],
+    ids=["none", "failed", "ending"],
+)
 def test_pods_that_are_not_there_are_waited_for_with_the_ports_that_are_known(pods):
     ports = {"name": "https", "port": 443, "targetPort": "named"}
     found = decided(*pods, service=service(STATUS, HTTP, ports))
