@@ -4,7 +4,7 @@ The testbed is as after `make testbed-up` and the tutorial up to its third step,
 that of `make demo`. The dashboard's panels hold what its queries return on a testbed, and the
 traces are those that a collector got there, as tests/e2e/test_observability.py has kept them;
 bench/bench_pods.py keeps its figures as panels, too. A profile is what `--profile` of a benchmark
-has written. A page is that of the site.
+has written.
 """
 
 from __future__ import annotations
@@ -34,8 +34,6 @@ COMMANDS = {
 }
 """Of `juju`, by the picture's name."""
 WIDTH = 110
-SEEN = "1100,640"
-"""Pixels of a page."""
 _FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 _DRAWING = re.compile(r"<svg .*?</svg>", re.DOTALL)
 
@@ -66,15 +64,6 @@ def commands(name: str, model: str) -> bool:
     return True
 
 
-def page(path: pathlib.Path) -> None:
-    """Take a picture of the top of a page that `make docs` has rendered, with Chromium."""
-    picture = PICTURES / f"{path.stem}.png"
-    options = ("--headless", "--no-sandbox", "--hide-scrollbars", f"--window-size={SEEN}")
-    argv = ["chromium", *options, f"--screenshot={picture}", path.resolve().as_uri()]
-    subprocess.run(argv, check=True, capture_output=True, timeout=60)
-    print(f"docs/pictures/{picture.name} written")
-
-
 def write(picture: str, drawing: str) -> None:
     """Write a picture."""
     (PICTURES / f"{picture}.svg").write_text(drawing)
@@ -88,7 +77,6 @@ def main() -> int:
         __doc__,
         "python docs/pictures.py --name default --report build/demo-today/index.html",
         "python docs/pictures.py --panels build/e2e/dashboard.json build/bench/pods.json",
-        "python docs/pictures.py --page build/docs/how-to/symptoms.html",
         "python docs/pictures.py --trace build/e2e/trace-hook.json",
         "python docs/pictures.py --profile build/bench/shutdown.txt",
     )
@@ -100,12 +88,10 @@ def main() -> int:
     )
     parser.add_argument("--trace", type=pathlib.Path, nargs="+", default=[], help="traces")
     parser.add_argument("--profile", type=pathlib.Path, nargs="+", default=[], help="stacks")
-    parser.add_argument("--page", type=pathlib.Path, help="of the site that `make docs` made")
     arguments = parser.parse_args()
     PICTURES.mkdir(exist_ok=True)
     if arguments.report:
-        for number, drawing in enumerate(drawings(arguments.report.read_text()), start=1):
-            write(f"demo-{number}", drawing)
+        write("demo-4", drawings(arguments.report.read_text())[3])
     for path in arguments.panels:
         write(path.stem, dashboard_picture.draw(json.loads(path.read_text()), path.stem))
     for path in arguments.trace:
@@ -113,15 +99,7 @@ def main() -> int:
     for path in arguments.profile:
         spans = profile_spans.spans(path.read_text())
         write(path.stem, trace_picture.draw(spans, path.stem))
-    if arguments.page:
-        page(arguments.page)
-    files = (
-        arguments.report,
-        arguments.panels,
-        arguments.trace,
-        arguments.profile,
-        arguments.page,
-    )
+    files = (arguments.report, arguments.panels, arguments.trace, arguments.profile)
     if arguments.name or not any(files):
         return 0 if commands(arguments.name or "default", arguments.model) else 1
     return 0

@@ -188,7 +188,7 @@ TEXTS = st.one_of(
 
 NAMES = (
     ["pod-labels", "pod-annotations", "excluded-outbound-ports", "image-registries", "hosts",
-     "gateway-service-annotations", "gateway-selector", "included-pods", "excluded-pods",
+     "gateway-service-annotations", "included-pods", "excluded-pods",
      "ignore-containers", "gateway-service", "revision"]
 )  # fmt: skip
 OPTIONS = st.sampled_from(NAMES)
