@@ -210,10 +210,7 @@ class IstioIntegrator(ops.CharmBase):
         Raises:
             CharmError: Without an answer of the API server nothing is known, and nothing changed.
         """
-        # The choice of a gateway looks at all Deployments, istiod's among them. Beside these all
-        # Sidecars are few, of which those in two namespaces count.
-        listed = (cluster.DEPLOYMENT, cluster.SIDECAR) if self._exposes else ()
-        api = snapshot.Snapshot(cluster.connect(), listed)
+        api = snapshot.Snapshot(cluster.connect())
         search = discovery.Discovery(
             api,
             options,

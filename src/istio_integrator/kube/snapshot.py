@@ -8,14 +8,12 @@ not there, since what follows would create it, and a dry run, which asks what ot
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Generator, Mapping
 
 from istio_integrator.kube import cluster, errors
 
 _Labels = frozenset[tuple[str, str | None]]
 
-_LISTED_ANYWAY = (cluster.NAMESPACE,)
-"""Kinds of which every hook needs the list, so that single ones come from it."""
 _NOT_WHOLE = (cluster.CUSTOM_RESOURCE_DEFINITION,)
 """Kinds of whose objects a list has less than is read of each."""
 
@@ -27,13 +25,11 @@ class Snapshot(cluster.Cluster):
 
     Args:
         api: The API server.
-        listed: Further kinds of which the hook needs the list.
     """
 
-    def __init__(self, api: cluster.Cluster, listed: Collection[cluster.Kind] = ()) -> None:
+    def __init__(self, api: cluster.Cluster) -> None:
         super().__init__(api.client)
         self._api = api
-        self._listed_anyway = {*_LISTED_ANYWAY, *listed}
         self._lists: dict[tuple[cluster.Kind, str, _Labels], list[cluster.Object]] = {}
         self._objects: dict[tuple[cluster.Kind, str, str], cluster.Object] = {}
 
@@ -57,8 +53,10 @@ class Snapshot(cluster.Cluster):
         """Read one object, as `Cluster.get` does."""
         key = (kind, namespace or "", name)
         found = self._objects.get(key)
-        if found is None:
-            self._list_whole(kind)
+        if found is None and kind == cluster.NAMESPACE:
+            # Every hook needs all of them.
+            with contextlib.suppress(errors.ForbiddenError):
+                self.list(kind)
         found = found or self._listed_one(kind, name, namespace)
         if found is None:
             found = self._api.get(kind, name, namespace)
@@ -76,8 +74,6 @@ class Snapshot(cluster.Cluster):
         selected: _Labels = frozenset((labels or {}).items())
         key = (kind, namespace or "", selected)
         if key not in self._lists:
-            if namespace is not None:
-                self._list_whole(kind)
             wider = self._wider(kind, namespace, selected)
             self._lists[key] = (
                 self._api.list(kind, namespace, labels)
@@ -107,16 +103,6 @@ class Snapshot(cluster.Cluster):
         """Delete an object, as `Cluster.delete` does."""
         with self._writing(obj):
             self._api.delete(obj)
-
-    def _list_whole(self, kind: cluster.Kind) -> None:
-        """List a kind of which the hook needs all, so that parts of it come from there."""
-        if kind not in self._listed_anyway:
-            return
-        try:
-            self.list(kind)
-        except errors.ForbiddenError:
-            # Nor may it be listed a moment later.
-            self._listed_anyway.discard(kind)
 
     def _listed_one(
         self, kind: cluster.Kind, name: str, namespace: str | None

@@ -18,7 +18,7 @@ OFTEN = {
     "get secrets kubeflow istio-integrator-gateway-key": "it names the other Secret's namespace",
 }
 MOST = 40
-MOST_WITH_ROUTES = 36
+MOST_WITH_ROUTES = 37
 NATIVE_SAVES = 1
 """Where sidecars are native anyway the nodes' versions don't matter."""
 LEASE = {
@@ -105,8 +105,10 @@ def test_hook_with_routes_asks_little_however_many_they_are(
     assert found.total() <= MOST_WITH_ROUTES - NATIVE_SAVES * is_native, found
     lists = collections.Counter(each.split()[1] for each in found if each.startswith("list"))
     # The gateway's Services and pods may be in any namespace.
-    assert {kind for kind, count in lists.items() if count > 1} == {"pods", "services"}, lists
-    assert found["get deployments istio-system istiod"] == 0
+    often = {kind for kind, count in lists.items() if count > 1}
+    assert often == {"pods", "services", "sidecars"}, lists
+    # A model may have hundreds of Deployments.
+    assert found["list deployments"] == 0
 
 
 def test_policies_are_not_listed_where_no_webhook_is_in_the_mesh(asked):

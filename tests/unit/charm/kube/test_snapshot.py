@@ -52,27 +52,20 @@ def test_part_of_a_list_is_taken_from_it(fake, seen):
     assert fake.requests == ["list configmaps"]
 
 
-def test_kind_whose_list_is_needed_anyway_is_listed_as_a_whole(fake):
-    fake.add(config_map())
-    seen = snapshot.Snapshot(fake.api(), [cluster.CONFIG_MAP])
-    assert names_of(seen.list(cluster.CONFIG_MAP, "kubeflow")) == ["settings"]
-    assert names_of(seen.list(cluster.CONFIG_MAP, "default")) == []
-    assert fake.requests == ["list configmaps"]
+def test_one_namespace_comes_from_the_list_of_all(fake):
+    fake.namespace("kubeflow")
+    seen = snapshot.Snapshot(fake.api())
+    assert seen.get(cluster.NAMESPACE, "kubeflow") is not None
+    assert "kubeflow" in names_of(seen.list(cluster.NAMESPACE))
+    assert fake.requests == ["list namespaces"]
 
 
-def test_kind_that_may_not_be_listed_as_a_whole_is_asked_for_piece_by_piece(fake):
-    fake.add(config_map())
-    fake.forbidden.add(("list", "configmaps", ""))
-    seen = snapshot.Snapshot(fake.api(), [cluster.CONFIG_MAP])
-    assert names_of(seen.list(cluster.CONFIG_MAP, "kubeflow")) == ["settings"]
-    assert names_of(seen.list(cluster.CONFIG_MAP, "default")) == []
-    assert seen.get(cluster.CONFIG_MAP, "another", "default") is None
-    assert fake.requests == [
-        "list configmaps",
-        "list configmaps kubeflow",
-        "list configmaps default",
-        "get configmaps default another",
-    ]
+def test_namespace_is_read_by_its_name_where_none_may_be_listed(fake):
+    fake.namespace("kubeflow")
+    fake.forbidden.add(("list", "namespaces", ""))
+    seen = snapshot.Snapshot(fake.api())
+    assert seen.get(cluster.NAMESPACE, "kubeflow") is not None
+    assert fake.requests == ["list namespaces", "get namespaces kubeflow"]
 
 
 @pytest.mark.parametrize(
