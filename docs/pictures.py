@@ -1,10 +1,10 @@
 """Draw docs/pictures from a running testbed, a demo's report, figures, traces, profiles.
 
-The testbed is as after `make testbed-up` and the tutorial up to its third step, the report is
-that of `make demo`. The dashboard's panels hold what its queries return on a testbed, and the
-traces are those that a collector got there, as tests/e2e/test_observability.py has kept them;
-bench/bench_pods.py keeps its figures as panels, too. A profile is what `--profile` of a benchmark
-has written.
+The testbed is as after `make testbed-up` and the tutorial up to its third step; for `diagnose`
+istiod is then scaled to none. The report is that of `make demo`. The dashboard's panels hold what
+its queries return on a testbed, and the traces are those that a collector got there, as
+tests/e2e/test_observability.py has kept them; bench/bench_pods.py keeps its figures as panels.
+A profile is what `--profile` of a benchmark has written.
 """
 
 from __future__ import annotations
