@@ -6,6 +6,7 @@ import json
 import pytest
 from ops import testing
 
+from istio_integrator.ingress import gateways
 from tests.unit.charm import fake_cluster, ingress_world
 from tests.unit.charm.security import members
 from tests.unit.charm.security.callers import policy
@@ -49,3 +50,13 @@ def test_idle_hook_lists_no_kind_twice_for_security(world, options, most):
     more = idle(world, **options) - idle(world, authorization="off", mtls="inherit")
     assert not [asked for asked, count in more.items() if count > 1]
     assert more.total() <= most, more
+
+
+def test_gateway_is_looked_for_once(world, monkeypatch):
+    looks = []
+    look = gateways.resolve
+    monkeypatch.setattr(
+        gateways, "resolve", lambda *given, **more: looks.append(1) or look(*given, **more)
+    )
+    idle(world, **OF_BOTH)
+    assert len(looks) == 2, "one for each of two hooks"
