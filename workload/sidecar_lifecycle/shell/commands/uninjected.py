@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import dataclasses
 import json
 import time
@@ -192,8 +191,4 @@ async def _request(cluster: hands.Cluster, uids: tuple[str, ...], *, force: bool
     """Write the request where the one who leads finds it."""
     request = memory.Request(id=uuid.uuid4().hex, at=time.time(), uids=uids, force=force)
     text = msgspec.json.encode(request).decode()
-    while True:
-        stored = await cluster.recall()
-        with contextlib.suppress(hands.Conflict):
-            await cluster.remember(stored, {**stored.data, memory.REQUEST: text})
-            return
+    await cluster.remember_entry(memory.REQUEST, text)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import msgspec
+import tenacity
 
 from integrator_contract import names, namespaces, refusals, rejections
 from sidecar_lifecycle.decide import eligible
@@ -256,6 +257,12 @@ class Cluster:
         if data is None:
             return kind(metadata=types.ObjectMeta(name=self.memory_name))
         return answer(data, kind)
+
+    @tenacity.retry(retry=tenacity.retry_if_exception_type(Conflict))
+    async def remember_entry(self, key: str, text: str) -> None:
+        """Write one entry of the ConfigMap, whatever another process writes to the others."""
+        stored = await self.recall()
+        await self.remember(stored, {**stored.data, key: text})
 
     async def remember(
         self, before: resources.ConfigMap, data: dict[str, str]

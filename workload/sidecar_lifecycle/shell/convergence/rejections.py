@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 import structlog
-import tenacity
 
 from integrator_contract import names, pods, refusals, rejections
 from sidecar_lifecycle.decide.convergence import trial
@@ -134,11 +133,9 @@ class Observer:
                     found.append((f"{kind}/{workload.metadata.name}", made))
         return found
 
-    @tenacity.retry(retry=tenacity.retry_if_exception_type(hands.Conflict))
     async def _remember(self, found: rejections.Rejections) -> None:
         text = msgspec.json.encode(found, order="sorted").decode()
-        stored = await self.cluster.recall()
-        await self.cluster.remember(stored, {**stored.data, rejections.KEY: text})
+        await self.cluster.remember_entry(rejections.KEY, text)
 
 
 def read(data: dict[str, str]) -> rejections.Rejections:
