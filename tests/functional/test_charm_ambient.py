@@ -16,7 +16,7 @@ from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import manifests
 from tests import waiting
 from tests.functional import charm_runs, loopback_istiod
-from tests.functional.test_charm_removal import everything
+from tests.functional.test_charm_removal import COLLECTED, everything
 
 AMBIENT = {"istio.io/dataplane-mode": "ambient"}
 NONE = {"istio.io/dataplane-mode": "none"}
@@ -80,6 +80,12 @@ def of_model(api, model):
     return {each for each in everything(api) if model in each}
 
 
+def assert_restored(api, model, before):
+    """Wait until the model is as it was."""
+    is_restored = waiting.eventually(lambda: of_model(api, model) == before, COLLECTED)
+    assert is_restored, of_model(api, model) ^ before
+
+
 def add_pod(api, model, name, **labels):
     metadata = {"name": name, "namespace": model, "labels": labels}
     spec = {"containers": [{"name": "main", "image": "none.invalid/none"}]}
@@ -109,7 +115,7 @@ def test_model_goes_there_and_back_and_everything_is_as_it_was(api, model):
     assert mesh_labels(api, model) == (ENABLED, True)
     assert "MutatingWebhookConfiguration" in kinds(api, model)
     charm_runs.run("remove", model, units=0)
-    assert waiting.eventually(lambda: of_model(api, model) == before)
+    assert_restored(api, model, before)
 
 
 @pytest.mark.parametrize("by_hand", [True, False], ids=["somebody's", "ours"])
@@ -121,7 +127,7 @@ def test_model_that_is_removed_in_ambient_mode_is_given_back(api, model, by_hand
     assert isinstance(getattr(said, "unit_status", said), testing.ActiveStatus)
     assert mesh_labels(api, model) == (AMBIENT, True)
     charm_runs.run("remove", model, units=0)
-    assert waiting.eventually(lambda: of_model(api, model) == before)
+    assert_restored(api, model, before)
 
 
 def test_running_pods_that_stay_outside_are_labelled_and_given_back(api, model):

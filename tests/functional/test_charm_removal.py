@@ -88,6 +88,11 @@ def _account(api: charm_cluster.Cluster, namespace: str) -> Any:
     return api.get(charm_cluster.kind("v1", "ServiceAccount"), "default", namespace)
 
 
+COLLECTED = 120
+"""Seconds until ReplicaSets of a deleted Deployment are gone: Kubernetes' garbage collector stands
+still while it learns of kinds that other tests install or delete."""
+
+
 def test_charm_that_is_removed_leaves_the_cluster_as_it_was(api, namespace):
     waiting.eventually(lambda: api.get(charm_cluster.CONFIG_MAP, "kube-root-ca.crt", namespace))
     assert waiting.eventually(lambda: _settled(api)), "other tests' namespaces do not go away"
@@ -95,7 +100,8 @@ def test_charm_that_is_removed_leaves_the_cluster_as_it_was(api, namespace):
     charm_runs.run("start", namespace)
     assert everything(api) != before
     charm_runs.run("remove", namespace, units=0)
-    assert waiting.eventually(lambda: everything(api) == before), everything(api) ^ before
+    is_restored = waiting.eventually(lambda: everything(api) == before, COLLECTED)
+    assert is_restored, everything(api) ^ before
 
 
 def test_commands_of_the_page_remove_what_a_forced_removal_left(api, namespace, control_plane):
