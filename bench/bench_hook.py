@@ -7,7 +7,7 @@ for a before and after of one and the same minute, the charm of another checkout
 
 `--bundle 40` adds what so many applications cost that are integrated before the unit has started:
 install, relation-created of each, leader-elected, config-changed, start, then relation-joined and
-relation-changed of each.
+relation-changed of each; and what it costs to remove all these relations and add them again.
 
 `--profile FOLDER` writes there where the time of one more hook of each kind goes, which
 `docs/pictures.py` draws.
@@ -242,7 +242,7 @@ def measure(units: dict[str, Unit], title: str, given: argparse.Namespace) -> No
 
 
 def bundle(unit: Unit, bags: list[Any], title: str) -> None:
-    """Print what applications cost that are integrated before the unit has started."""
+    """Print what applications cost that are integrated before the unit starts, and again later."""
     unit.says(bags)
     costs = [unit.hook("install")]
     costs += [unit.hook("relation-created", bag) for bag in bags]
@@ -250,9 +250,17 @@ def bundle(unit: Unit, bags: list[Any], title: str) -> None:
     costs += [
         unit.hook(each, bag) for bag in bags for each in ("relation-joined", "relation-changed")
     ]
+    print(summed(title, costs), flush=True)
+    again = ("departed", "broken", "created", "joined", "changed")
+    costs = [unit.hook(f"relation-{each}", bag) for bag in bags for each in again]
+    print(summed(f"{title}, added again", costs), flush=True)
+
+
+def summed(title: str, costs: list[Cost]) -> str:
+    """Write what several hooks cost together."""
     asked = sum(each.requests.total() for each in costs)
     cpu, wall = sum(each.cpu for each in costs), sum(each.wall for each in costs)
-    print(f"  {title:28}{cpu:6.1f} s CPU {wall:7.1f} s {asked:6} requests", flush=True)
+    return f"  {title:28}{cpu:6.1f} s CPU {wall:7.1f} s {asked:6} requests"
 
 
 def main() -> None:
