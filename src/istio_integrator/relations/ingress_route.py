@@ -9,7 +9,6 @@ whether a route needs authentication: that is what the two endpoints are for.
 from __future__ import annotations
 
 import dataclasses
-import re
 from typing import Annotated, Any, Literal, Self
 
 import pydantic
@@ -29,13 +28,6 @@ _MOST_PARTS = 16
 _LONGEST_NAME = 253
 _LONGEST_VALUE = 256
 """Characters of a path or of a gRPC name."""
-_GRPC_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
-
-
-def _grpc_name(value: str) -> str:
-    if len(value) > _LONGEST_VALUE or not _GRPC_NAME.fullmatch(value):
-        raise ValueError("is not a name such as package.Service")
-    return value
 
 
 def _replacement(value: str) -> str:
@@ -43,10 +35,16 @@ def _replacement(value: str) -> str:
     return kubeflow.path(value or "/")
 
 
-Text = Annotated[str, pydantic.Strict()]
-Name = Annotated[str, pydantic.Strict(), pydantic.StringConstraints(max_length=_LONGEST_NAME)]
-GrpcName = Annotated[Text, pydantic.AfterValidator(_grpc_name)]
-Replacement = Annotated[Text, pydantic.AfterValidator(_replacement)]
+Name = Annotated[kubeflow.Text, pydantic.StringConstraints(max_length=_LONGEST_NAME)]
+GrpcName = Annotated[
+    kubeflow.Text,
+    pydantic.Field(max_length=_LONGEST_VALUE),
+    kubeflow.like(
+        r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*",
+        "is not a name such as package.Service",
+    ),
+]
+Replacement = Annotated[kubeflow.Text, pydantic.AfterValidator(_replacement)]
 Unserved = Any
 """What the interface has and no route is served with; it is only looked for."""
 _Few = pydantic.Field(max_length=_MOST_PARTS)
@@ -73,8 +71,8 @@ class BackendRef(_Wire):
 class HTTPPathMatch(_Wire):
     """A path, or a path and everything below it."""
 
-    type: Annotated[Text, pydantic.StringConstraints(max_length=_LONGEST_NAME)] = "PathPrefix"
-    value: Annotated[Text, pydantic.StringConstraints(min_length=1, max_length=_LONGEST_VALUE)]
+    type: Name = "PathPrefix"
+    value: Annotated[kubeflow.Text, pydantic.Field(min_length=1, max_length=_LONGEST_VALUE)]
 
     @property
     def is_served(self) -> bool:

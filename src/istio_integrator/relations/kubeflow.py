@@ -59,10 +59,16 @@ _OF_ANOTHER_MODEL = re.compile(r"remote-[0-9a-f]{32}$")
 """Juju calls an application so that reaches us by an offer (juju's crossmodelrelations facade)."""
 
 
-def _dns_label(value: str) -> str:
-    if not DNS_LABEL.fullmatch(value):
-        raise ValueError("is not a name such as kfp-ui")
-    return value
+def like(pattern: str, problem: str) -> pydantic.AfterValidator:
+    """Refuse text that a regular expression does not match as a whole."""
+    compiled = re.compile(pattern)
+
+    def check(value: str) -> str:
+        if not compiled.fullmatch(value):
+            raise ValueError(problem)
+        return value
+
+    return pydantic.AfterValidator(check)
 
 
 def path(value: str) -> str:
@@ -87,8 +93,9 @@ def _headers(values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(value.lower() for value in values))
 
 
-DnsLabel = Annotated[str, pydantic.Strict(), pydantic.AfterValidator(_dns_label)]
-Path = Annotated[str, pydantic.Strict(), pydantic.AfterValidator(path)]
+Text = Annotated[str, pydantic.Strict()]
+DnsLabel = Annotated[Text, like(DNS_LABEL.pattern, "is not a name such as kfp-ui")]
+Path = Annotated[Text, pydantic.AfterValidator(path)]
 Port = Annotated[int, pydantic.Strict(), pydantic.Field(ge=1, le=pods.HIGHEST_PORT)]
 Headers = Annotated[tuple[str, ...], pydantic.AfterValidator(_headers)]
 
