@@ -5,15 +5,16 @@ from __future__ import annotations
 import base64
 import dataclasses
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import ops
+import pydantic
 
 from integrator_contract import names
 from istio_integrator import parts, texts
 from istio_integrator.config import config
 from istio_integrator.ingress import gateway
-from istio_integrator.kube import cluster, errors
+from istio_integrator.kube import cluster, documents, errors
 from istio_integrator.relations import endpoints
 
 if TYPE_CHECKING:
@@ -44,17 +45,41 @@ class SecretContext:
     data: dict[str, str]
 
 
+class _Issued(pydantic.BaseModel):
+    certificate_signing_request: str
+    certificate: str
+    ca: str
+    chain: list[str] | None = None
+
+
+class _Refused(pydantic.BaseModel):
+    csr: str
+    error: dict[str, Any]
+
+
+class _Provided(pydantic.BaseModel):
+    """The data bag of a provider, as far as the library reads it."""
+
+    certificates: list[_Issued] = []
+    request_errors: list[_Refused] = []
+    capabilities: Any = None
+
+
 def requirer(charm: ops.CharmBase) -> tls_certificates.TLSCertificatesRequiresV4 | None:
     """Observe the relation `certificates` by its library.
 
     Returns:
-        The library's object; None while nothing is related, or while the options are invalid.
+        The library's object; None while nothing is related, while the options are invalid, or
+        while a provider sends data on which the library would raise.
     """
     if not charm.model.relations[endpoints.CERTIFICATES]:
         return None
     try:
         hosts = config.Config.load(charm.config).hosts
     except errors.ConfigError:
+        return None
+    related = endpoints.Relations(charm.model, charm.app, leader=False)
+    if any(map(problem, related.bags(endpoints.CERTIFICATES))):
         return None
     # Most models have no such relation, and the import takes as long as a request.
     from charmlibs.interfaces import tls_certificates  # noqa: PLC0415
@@ -68,6 +93,31 @@ def requirer(charm: ops.CharmBase) -> tls_certificates.TLSCertificatesRequiresV4
         renewal_relative_time=_RENEW_AT,
         key_algorithm=tls_certificates.KeyAlgorithm.ECDSA,
     )
+
+
+def problem(bag: endpoints.Bag) -> str:
+    """Tell what is wrong with the data of a provider; empty where the library can read it."""
+    from charmlibs.interfaces import tls_certificates  # noqa: PLC0415
+
+    try:
+        read = {
+            key: documents.read_json(bag.content[key], longest=documents.LONGEST_OBJECT)
+            for key in _Provided.model_fields.keys() & bag.content.keys()
+        }
+        for issued in _Provided.model_validate(read).certificates:
+            request = issued.certificate_signing_request
+            tls_certificates.CertificateSigningRequest.from_string(request)
+            for text in (issued.certificate, issued.ca, *(issued.chain or ())):
+                tls_certificates.Certificate.from_string(text)
+    except pydantic.ValidationError as error:
+        said = texts.problems(error)
+    except documents.DocumentError as error:
+        said = texts.plain(f"sends a document that {error}", texts.LONGEST_PROBLEM)
+    except (tls_certificates.TLSCertificatesError, ValueError) as error:
+        said = texts.plain(str(error), texts.LONGEST_PROBLEM)
+    else:
+        return ""
+    return f"{endpoints.CERTIFICATES}:{bag.relation} {bag.application}: {said}"
 
 
 def _request(hosts: tuple[str, ...]) -> tls_certificates.CertificateRequestAttributes:
@@ -151,6 +201,8 @@ class GatewayCertificate:
         """Return the data of the certificate's Secret; None until it has been issued."""
         self._leave(target.namespace)
         self.shown = _decoded(shown, "tls.crt")
+        problems = filter(None, map(problem, self._related.bags(endpoints.CERTIFICATES)))
+        self._statuses.extend(map(ops.BlockedStatus, problems))
         requirer = self._scope.certificates
         if requirer is None or not requirer.certificate_requests:
             return None

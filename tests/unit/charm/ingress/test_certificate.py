@@ -197,29 +197,35 @@ def test_whatever_the_operators_secret_holds_is_the_gateways_to_judge(world, tex
     assert len(world.gateway()["spec"]["servers"]) == 2
 
 
-@pytest.mark.parametrize(
-    ("bag", "words"),
-    [
-        ({"certificates": "no JSON"}, "waiting for a certificate"),
-        ({"certificates": "[1]"}, "waiting for a certificate"),
-        (
-            lambda csr: {
-                "request_errors": [
-                    {"csr": csr, "error": {"code": 102, "name": "x", "message": "not here"}}
-                ]
-            },
-            "not here",
-        ),
-    ],
-)
-def test_authority_that_gives_no_good_certificate_is_waited_for(certified, bag, words):
-    csr = request(certified)
-    if callable(bag):
-        bag = {key: json.dumps(value) for key, value in bag(csr).items()}
+def test_authority_that_refuses_a_certificate_is_quoted(certified):
+    error = {"code": 102, "name": "x", "message": "not here"}
+    bag = {"request_errors": json.dumps([{"csr": request(certified), "error": error}])}
     certified.related[-1] = dataclasses.replace(certified.related[-1], remote_app_data=bag)
-    status = certified.status()
-    assert words in status.message
+    assert "not here" in certified.status().message
     assert len(certified.routes()) == 1
+
+
+def test_certificate_serves_on_while_the_authority_sends_none_that_can_be_read(certified):
+    certified.run()
+    before, asked, good = shown(certified), request(certified), certified.related[-1]
+    (issued,) = json.loads(good.remote_app_data["certificates"])
+    for broken in ("no JSON", "[1]", json.dumps([{**issued, "chain": ["x"]}])):
+        certified.related[-1] = dataclasses.replace(
+            certified.related[-1], remote_app_data={"certificates": broken}
+        )
+        status = certified.status()
+        assert isinstance(status, testing.BlockedStatus)
+        assert f"certificates:{good.id} self-signed-certificates: " in status.message
+        assert shown(certified) == before
+        assert len(certified.gateway()["spec"]["servers"]) == 2
+    certified.related[-1] = dataclasses.replace(
+        certified.related[-1], remote_app_data=good.remote_app_data
+    )
+    assert isinstance(certified.status(), testing.ActiveStatus)
+    assert request(certified) == asked
+    certified.related = certified.related[:2]
+    assert isinstance(certified.status(), testing.ActiveStatus)
+    assert secrets(certified) == []
 
 
 def test_gateway_with_https_alone_needs_a_certificate(world):

@@ -103,20 +103,42 @@ def authority(**data):
     return testing.Relation("certificates", remote_app_name="ca", remote_app_data=data)
 
 
+NO_CERTIFICATE = {"certificate_signing_request": "x", "certificate": "x", "ca": "x"}
+
+
 @pytest.mark.parametrize(
     "data",
     [
+        {"certificates": DEEP},
         {"certificates": "5"},
         {"certificates": [5, None, "x", {}, {"chain": 5}]},
+        {"certificates": [NO_CERTIFICATE]},
+        {"certificates": [{**NO_CERTIFICATE, "certificate_signing_request": ""}]},
         {"certificates": "x" * (2 << 20)},
+        {"request_errors": DEEP},
         {"request_errors": [{"csr": 5, "error": "no"}]},
+        {"capabilities": DEEP},
     ],
-    ids=["number", "entries", "much", "error"],
+    ids=[
+        "brackets",
+        "number",
+        "entries",
+        "no certificate",
+        "no request",
+        "much",
+        "error brackets",
+        "error",
+        "capability brackets",
+    ],
 )
-def test_hostile_authority_costs_https_alone(world, data):
+def test_hostile_authority_costs_https_alone_and_is_named(world, data):
     world.config = {"hosts": "kf.example.com"}
-    world.related = [route(), auth(), authority(**data)]
-    assert world.status().message.isprintable()
+    evil = authority(**data)
+    world.related = [route(), auth(), evil]
+    said = world.status()
+    assert isinstance(said, testing.BlockedStatus)
+    assert f"certificates:{evil.id} ca: " in said.message
+    assert said.message.isprintable()
     assert len(world.routes()) == 1
     assert len(world.gateway()["spec"]["servers"]) == 1
 
