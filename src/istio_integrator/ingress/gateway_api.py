@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
-from integrator_contract import names
+from integrator_contract import booleans, names
 from istio_integrator import texts
 from istio_integrator.ingress import gateway, observed
 from istio_integrator.kube import cluster
@@ -24,8 +24,6 @@ _NEEDED = {
     "ENABLE_SELECTOR_BASED_K8S_GATEWAY_POLICY": "EnvoyFilters for gateways of the Gateway API",
 }
 """istiod's own switches, on unless they say otherwise, and what they switch off."""
-_FALSE = frozenset({"0", "f", "false"})
-"""What Go's strconv.ParseBool takes for false, in lower case."""
 _LONGEST_MESSAGE = 200
 _MOST_CLASSES = 50
 _INSTALL = "install the Gateway API 1.4 or newer in the cluster, or set routing=virtualservice"
@@ -54,16 +52,6 @@ class Offer:
         if USUAL_CLASS in self.classes:
             return USUAL_CLASS
         return self.classes[0] if len(self.classes) == 1 else ""
-
-
-def environment(istiod: cluster.Object | None) -> dict[str, str]:
-    """Read what the containers of istiod's Deployment are told."""
-    spec = cluster.at(istiod, "spec", "template", "spec")
-    return {
-        str(entry.get("name")): str(entry.get("value", ""))
-        for container in cluster.parts(spec, "containers")
-        for entry in cluster.parts(container, "env")
-    }
 
 
 def classes(found: Iterable[cluster.Object]) -> list[str]:
@@ -106,7 +94,7 @@ def _of_istiod(offer: Offer) -> Iterable[str]:
         )
         return
     for name, what in _NEEDED.items():
-        if offer.environment.get(name, "").strip().lower() in _FALSE:
+        if not booleans.parse(offer.environment.get(name), default=True):
             yield f"istiod {offer.istiod} has {what} switched off; unset {name} there"
 
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
+from integrator_contract import booleans
 from istio_integrator import parts
-from istio_integrator.ingress import gateway_api, observed
+from istio_integrator.ingress import observed
 from istio_integrator.ingress.gateway import Missing, Refusal, Target
 from istio_integrator.kube import cluster
-from istio_integrator.mesh import plaintext
+from istio_integrator.mesh import meshconfig, plaintext
 
 _SCOPE_SETTING = "PILOT_SCOPE_GATEWAY_TO_NAMESPACE"
 """The variable by which istiod binds Gateways only to workloads of their own namespace."""
-_TRUE = frozenset({"1", "t", "true"})
-"""What Go's strconv.ParseBool takes for true, in lower case."""
 RESERVED_PORTS = frozenset({15000, 15001, 15004, 15006, 15008, 15009, 15020, 15021, 15053, 15090})
 """Ports of a proxy itself (istio.io, Application Requirements), which no Gateway can use."""
 _FINISHED = ("Succeeded", "Failed")
@@ -55,7 +54,7 @@ def look(
         if mesh and istiod_namespace
         else None
     )
-    setting = gateway_api.environment(istiod).get(_SCOPE_SETTING, "")
+    setting = meshconfig.environment(istiod).get(_SCOPE_SETTING)
     asked = Asked(
         reference=scope.config.gateway_service,
         model=scope.model,
@@ -63,7 +62,7 @@ def look(
         hosts=scope.config.hosts,
         only_https=only_https,
         istiod_namespace=istiod_namespace,
-        is_scoped=setting.strip().lower() in _TRUE,
+        is_scoped=booleans.parse(setting, default=False),
     )
     found = (one for one in services if observed.reference(one) == asked.reference)
     service = next(found, None)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from istio_integrator import parts
 from istio_integrator.ingress import gateway_api, http_routing
 from istio_integrator.kube import cluster, errors
+from istio_integrator.mesh import meshconfig
 
 logger = logging.getLogger(__name__)
 
@@ -71,5 +72,5 @@ class Offered:
             is_older=not served and api.serves(_OLDER, model),
             classes=gateway_api.classes(api.list(cluster.GATEWAY_CLASS)),
             istiod=f"{mesh.namespace}/{mesh.service}" if mesh and istiod else "",
-            environment=gateway_api.environment(istiod),
+            environment=meshconfig.environment(istiod),
         )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from integrator_contract import names
+from integrator_contract import booleans, names
 from istio_integrator.kube import cluster, errors, fences
-from istio_integrator.mesh import installation
+from istio_integrator.mesh import installation, meshconfig
 
 _DAEMONS = (
     ("ztunnel", {"app": "ztunnel"}),
@@ -79,7 +79,9 @@ def judge(daemons: Iterable[cluster.Object], istiod: cluster.Object | None) -> s
             return f"the cluster has no {name}"
         if not ready[name]:
             return f"no pod of {name} is ready"
-    if istiod is not None and _switched(istiod) is False:
+    # One that is taken from elsewhere is not known here.
+    switch = meshconfig.environment(istiod).get(_SWITCH, "false")
+    if istiod is not None and switch and not booleans.parse(switch, default=False):
         return f"istiod has no {_SWITCH}=true"
     return ""
 
@@ -87,14 +89,3 @@ def judge(daemons: Iterable[cluster.Object], istiod: cluster.Object | None) -> s
 def _serves(daemon: cluster.Object) -> bool:
     status = cluster.at(daemon, "status")
     return not status.get("desiredNumberScheduled") or bool(status.get("numberReady"))
-
-
-def _switched(istiod: cluster.Object) -> bool | None:
-    """Tell whether istiod serves ztunnels; None where its Deployment does not say."""
-    for container in cluster.parts(cluster.at(istiod, "spec", "template", "spec"), "containers"):
-        if container.get("name") == "discovery":
-            environment = cluster.parts(container, "env")
-            values = [each.get("value") for each in environment if each.get("name") == _SWITCH]
-            # One that is taken from elsewhere is not known here.
-            return None if None in values else "true" in map(str, values)
-    return None

@@ -24,13 +24,22 @@ _PORT = re.compile(r"[0-9]{1,5}")
 _REGISTRY_ONLY = "REGISTRY_ONLY"
 
 
+def environment(istiod: cluster.Object | None) -> dict[str, str]:
+    """Read the environment variables in istiod's Deployment.
+
+    A variable whose value comes from another object is empty.
+    """
+    spec = cluster.at(istiod, "spec", "template", "spec")
+    return {
+        str(entry.get("name")): str(entry.get("value") or "")
+        for container in cluster.parts(spec, "containers")
+        for entry in cluster.parts(container, "env")
+    }
+
+
 def shared(deployment: cluster.Object | None) -> str:
     """Name the ConfigMap that istiod's Deployment has it read beside its own one; or empty."""
-    containers = cluster.parts(cluster.at(deployment, "spec", "template", "spec"), "containers")
-    variables = (each for one in containers for each in cluster.parts(one, "env"))
-    return next(
-        (str(each.get("value") or "") for each in variables if each.get("name") == _SHARED), ""
-    )
+    return environment(deployment).get(_SHARED, "")
 
 
 def settings(*config_maps: cluster.Object | None) -> dict[str, Any]:

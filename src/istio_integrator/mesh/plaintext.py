@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from integrator_contract import names
+from integrator_contract import booleans, names
 from istio_integrator.kube import cluster, fences
 from istio_integrator.mesh import peer_authentication
 
@@ -168,4 +168,5 @@ def selects(policy: cluster.Object, labels: Mapping[str, Any]) -> bool:
 
 def is_only_tried(policy: cluster.Object) -> bool:
     """Tell whether istiod has proxies log what a policy would do, and no more."""
-    return cluster.at(policy, "metadata", "annotations").get(names.DRY_RUN) == "true"
+    annotations = cluster.at(policy, "metadata", "annotations")
+    return booleans.parse(str(annotations.get(names.DRY_RUN)), default=False)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from integrator_contract import names, refusals
+from integrator_contract import booleans, names, refusals
 from istio_integrator.kube import cluster, documents, errors
 from istio_integrator.mesh import meshconfig
 
@@ -215,7 +215,7 @@ def _injected(created: cluster.Object, proxy: Any, *, native: bool, held: bool) 
         cni=any(each.get("name") == _CNI_CHECK for each in inits),
         captures_outbound=_EVERYWHERE
         not in annotations.get(names.EXCLUDED_OUTBOUND_RANGES, "").split(","),
-        captures_names=environment.get(_DNS_CAPTURE) == "true",
+        captures_names=booleans.parse(environment.get(_DNS_CAPTURE), default=False),
         holds=config.get(_HOLD) is True and _HOLD not in annotations.get(names.PROXY_CONFIG, ""),
         status_port=meshconfig.port(config.get("statusPort"), names.DEFAULT_STATUS_PORT),
         discovery_address=str(config.get("discoveryAddress") or _DISCOVERY_ADDRESS),

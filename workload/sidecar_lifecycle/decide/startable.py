@@ -11,11 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from integrator_contract import names
+from integrator_contract import booleans, names
 from sidecar_lifecycle.model import types
 
-_FALSE = ("0", "f", "F", "false", "FALSE", "False")
-"""What istiod takes for false (Go's strconv.ParseBool)."""
 _REDIRECTED = ("/app-health/", "/app-lifecycle/")
 """Prefixes of the paths at which pilot-agent answers for a container (`FormatProberURL`)."""
 
@@ -34,7 +32,7 @@ def blocking_container(
         injected: Whether istiod has already changed the pod. If so, only what it has redirected
             counts, since the mesh may have this switched off.
     """
-    if not injected and annotations.get(names.REWRITE_PROBES) in _FALSE:
+    if not injected and not booleans.parse(annotations.get(names.REWRITE_PROBES), default=True):
         return None
     return next((each.name for each in init_containers if _blocks(each, injected=injected)), None)
 

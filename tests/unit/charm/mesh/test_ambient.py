@@ -18,6 +18,12 @@ from tests.unit.charm.ambient_objects import NODE_AGENT, SERVING, ZTUNNEL, daemo
             "",
             id="not-known",
         ),
+        pytest.param(
+            [ZTUNNEL, NODE_AGENT],
+            istiod({"name": "PILOT_ENABLE_AMBIENT", "value": "1"}),
+            "",
+            id="as-go-takes-it",
+        ),
         pytest.param([NODE_AGENT], SERVING, "the cluster has no ztunnel", id="no-ztunnel"),
         pytest.param([ZTUNNEL], SERVING, "has no Istio's node agent istio-cni-node", id="no-cni"),
         pytest.param(

@@ -125,6 +125,16 @@ MESH_ONLY = by(principals=["*"])
         pytest.param([policy(rules=[{"when": [SNI]}])], "", id="allow names"),
         pytest.param([policy(targetRefs=[{"kind": "Gateway", "name": "x"}])], "", id="waypoint"),
         pytest.param([{**policy(), "metadata": TRIED}], "", id="dry run"),
+        pytest.param(
+            [
+                {
+                    **policy(),
+                    "metadata": {**TRIED, "annotations": {"istio.io/dry-run": "True"}},
+                }
+            ],
+            "",
+            id="dry run as Go takes it",
+        ),
         pytest.param([policy(action="DENY", rules=[{}])], "denies", id="deny everything"),
         pytest.param([policy(action="DENY", rules=to(ports=["17071"]))], "denies", id="deny port"),
         pytest.param([policy(action="DENY", rules=to(ports=["80"]))], "", id="deny another port"),
