@@ -11,7 +11,7 @@ from istio_integrator.admission import admission
 from istio_integrator.ingress import exposure
 from istio_integrator.kube import snapshot
 from istio_integrator.lifecycle import service, workload
-from istio_integrator.membership import claims, model_namespace
+from istio_integrator.membership import claims, model_namespace, unserved
 from istio_integrator.mesh import discovery
 from istio_integrator.relations import endpoints
 from istio_integrator.security import mutual_tls, policies_upkeep
@@ -49,6 +49,7 @@ class Parts:
         self.admission = admission.Admission(context, self.lifecycle.image.serving)
         self.ingress = exposure.Ingress(context, related)
         self.authorization = policies_upkeep.Authorization(context, related, seen, self.ingress)
+        self.unserved = unserved.UnservedNamespaces(context, self._authorization_service)
         self.mutual_tls = mutual_tls.MutualTls(context, seen, self._uninjected)
         self.concerns = diagnosis.Concerns(facts)
         self.observability = observability.Observability(charm, context, related)
@@ -70,6 +71,7 @@ class Parts:
             self.lifecycle,
             self.authorization,
             self.ingress,
+            self.unserved,
             self.mutual_tls,
             self.concerns,
             self.observability,
@@ -104,6 +106,10 @@ class Parts:
         """
         shared = (self.mutual_tls.remove, self.admission.remove)
         return (self.lifecycle.stop, *(shared if self.context.leader else ()))
+
+    def _authorization_service(self) -> str:
+        guard = self.ingress.decided().guard
+        return guard.service.reference if guard and guard.service else ""
 
     def _uninjected(self) -> int:
         summary = self.lifecycle.workload.uninjected().summary

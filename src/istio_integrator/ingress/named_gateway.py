@@ -35,6 +35,8 @@ class Asked:
     """Where the model's istiod runs; empty: not known."""
     is_scoped: bool = False
     """Whether istiod binds Gateways only to workloads of their own namespace."""
+    missing_label: str = ""
+    """The label without which istiod ignores the Service's namespace; empty where it serves it."""
 
 
 def look(
@@ -63,12 +65,21 @@ def look(
         only_https=only_https,
         istiod_namespace=istiod_namespace,
         is_scoped=booleans.parse(setting, default=False),
+        missing_label=_missing_label(scope),
     )
     found = (one for one in services if observed.reference(one) == asked.reference)
     service = next(found, None)
     selector = observed.selector_of(service)
     pods = scope.cluster.list(cluster.POD, labels=selector) if selector else []
     return decide(asked, service, pods)
+
+
+def _missing_label(scope: parts.Context) -> str:
+    name = scope.config.gateway_service.partition("/")[0]
+    selectors = scope.mesh.discovery_selectors if scope.mesh else ()
+    namespace = scope.cluster.get(cluster.NAMESPACE, name) if selectors else None
+    labels = cluster.at(namespace, "metadata", "labels")
+    return meshconfig.unserved(selectors, labels) if namespace else ""
 
 
 def decide(
@@ -125,6 +136,13 @@ def _trouble_of_service(asked: Asked, service: cluster.Object | None) -> str:
         )
     if not observed.selector_of(service):
         return f"Service {asked.reference} selects no pods; set gateway-service to another"
+    if asked.missing_label and namespace != asked.model:
+        # istiod would serve routes of the model there, and ignore the guard beside the pods.
+        return (
+            "istiod ignores gateway-service; "
+            f"run: kubectl label namespace {namespace} {asked.missing_label}; "
+            f"discoverySelectors leave out the namespace of {asked.reference}"
+        )
     if asked.is_scoped and namespace != asked.model:
         return (
             f"{option}: istiod has {_SCOPE_SETTING}, so this gateway does not see the model; "

@@ -1,0 +1,69 @@
+"""The namespaces beside the model's that are needed and that istiod ignores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import ops
+
+from istio_integrator import parts
+from istio_integrator.kube import cluster
+from istio_integrator.membership import claims
+from istio_integrator.mesh import meshconfig
+
+_MOST_NAMED = 3
+
+
+class UnservedNamespaces:
+    """Names what istiod's discoverySelectors leave out; nothing is written.
+
+    Args:
+        context: The context of every part.
+        authorization_service: Returns the authorization service as `NAMESPACE/NAME`, or nothing.
+    """
+
+    def __init__(self, context: parts.Context, authorization_service: Callable[[], str]) -> None:
+        self._context = context
+        self._authorization_service = authorization_service
+        self._statuses: list[ops.StatusBase] = []
+
+    def reconcile(self) -> None:
+        """Look at the labels of the authorization service's and the served namespaces."""
+        context = self._context
+        if context.mesh is None or not context.mesh.discovery_selectors:
+            return
+        service = self._authorization_service()
+        namespace = service.partition("/")[0]
+        if namespace != context.model and (label := self._label(namespace)):
+            self._statuses.append(
+                ops.BlockedStatus(
+                    f"istiod ignores {service}; "
+                    f"run: kubectl label namespace {namespace} {label}; "
+                    "discoverySelectors leave out the authorization service"
+                )
+            )
+        served = [name for name in claims.served(context) if name != context.model]
+        labels = {name: label for name in served if (label := self._label(name))}
+        if labels:
+            more = ", …" if len(labels) > _MOST_NAMED else ""
+            named = ", ".join([*labels][:_MOST_NAMED]) + more
+            self._statuses.append(
+                ops.ActiveStatus(
+                    f"istiod ignores {len(labels)} served namespaces ({named}): "
+                    f"label them {next(iter(labels.values()))}"
+                )
+            )
+
+    def statuses(self) -> Iterable[ops.StatusBase]:
+        """Name the namespaces, and how istiod comes to serve them."""
+        return self._statuses
+
+    def _label(self, name: str) -> str:
+        """Return the label by which istiod would serve a namespace; empty where it does."""
+        mesh, namespace = self._context.mesh, None
+        if mesh is not None and name:
+            namespace = self._context.cluster.get(cluster.NAMESPACE, name)
+        if mesh is None or namespace is None:
+            return ""
+        labels = cluster.at(namespace, "metadata", "labels")
+        return meshconfig.unserved(mesh.discovery_selectors, labels)
