@@ -102,6 +102,12 @@ def read(code: int, message: str) -> Refusal | None:
     return None
 
 
+def of_event(message: str) -> str:
+    """Return why a controller could not create a pod, as its Event FailedCreate has it."""
+    words = re.sub(r"^(Error creating: |create Pod .*? failed error: )", "", message)
+    return str(read(403, words) or words[:LONGEST_WORDS])
+
+
 _PATTERNS = (
     (_DENIED, "webhook"),
     (_UNREACHABLE, "webhook"),

@@ -247,6 +247,13 @@ class Cluster:
             with failures.mapped(f"list {kind.name}"):
                 return self._list_apart(kind, namespace or everywhere, labels)
 
+    def events(self, reason: str) -> Iterable[Object]:
+        """Read the Events of all namespaces that have a reason."""
+        event = kind("v1", "Event")
+        with failures.mapped("list Event"):
+            found = self.client.list(_resource(event), namespace="*", fields={"reason": reason})
+            return _all_sound(event, [*found])
+
     def _listed(
         self, kind: Kind, namespace: str | None, labels: Mapping[str, str | None] | None
     ) -> Iterable[Any]:

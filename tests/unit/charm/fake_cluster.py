@@ -179,7 +179,10 @@ class FakeCluster(api_objects.Objects):
         self._check(verb, key)
         content = json.loads(request.content) if request.content else {}
         if verb == "list":
-            return self._list(key, request.url.params.get("labelSelector", ""))
+            found = self._list(key, request.url.params.get("labelSelector", ""))
+            field, _, value = request.url.params.get("fieldSelector", "").partition("=")
+            items = [each for each in found["items"] if not field or each.get(field) == value]
+            return {**found, "items": items}
         if verb == "create":
             return self._create(key, content, dry_run="dryRun" in request.url.params)
         if key not in self.objects and verb != "patch":

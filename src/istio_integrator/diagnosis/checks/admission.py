@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
-from integrator_contract import names
+from integrator_contract import names, refusals
 from integrator_contract.rejections import Rejections
 from istio_integrator import findings
 from istio_integrator.admission import rejections
 from istio_integrator.diagnosis import registry
 from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.findings import Finding
+from istio_integrator.kube import cluster, fences
+from istio_integrator.membership import claims
+
+_MOST_WORKLOADS = 10
+"""Workloads of served namespaces that a report names."""
 
 
 @registry.check("admission", place=80, symptoms=("a-notebook-without-network-at-its-start",))
@@ -28,9 +33,12 @@ def admission(facts: Facts) -> Iterable[Finding]:
 
 @registry.check("rejections", place=85, symptoms=("denied-the-request",))
 def check_rejections(facts: Facts) -> Iterable[Finding]:
-    """Name the pods that another team's policy refuses, as dry-run pods showed."""
+    """Name the pods that another team's policy refuses, as dry runs and Events showed."""
     found = rejections.read(facts.context)
-    return judge(found, model=facts.model, application=facts.application)
+    yield from judge(found, model=facts.model, application=facts.application)
+    served = {*claims.served(facts.context)} - {facts.model}
+    if served:
+        yield from judge_events(facts.cluster.events("FailedCreate"), served)
 
 
 def judge(found: Rejections, *, model: str, application: str) -> Iterable[Finding]:
@@ -49,3 +57,20 @@ def judge(found: Rejections, *, model: str, application: str) -> Iterable[Findin
         )
     if not (found.changes or found.workloads):
         yield findings.fine("no policy of another team refuses the model's pods")
+
+
+def judge_events(events: Iterable[cluster.Object], served: Collection[str]) -> Iterable[Finding]:
+    """Name the workloads of served namespaces whose pods were refused, and by whom."""
+    told: dict[str, str] = {}
+    for event in events:
+        with fences.around(cluster.reference(event)):
+            about = cluster.at(event, "involvedObject")
+            if about.get("namespace") in served:
+                workload = f"{about['namespace']}/{about['name']}"
+                told[workload] = refusals.of_event(str(event.get("message", "")))
+    for workload, refusal in [*told.items()][:_MOST_WORKLOADS]:
+        namespace = workload.partition("/")[0]
+        yield findings.doubtful(
+            f"pods of {workload} were refused: {refusal}",
+            f"kubectl -n {namespace} get events --field-selector reason=FailedCreate",
+        )

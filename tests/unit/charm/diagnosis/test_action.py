@@ -7,12 +7,14 @@ import pytest
 from ops import testing
 
 import charm
+from integrator_contract import names
 from istio_integrator.admission import admission
 from istio_integrator.kube import cluster as charm_cluster
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import POD, state, workload
 
 MODEL = "kubeflow"
+MEMBER = {"istio-injection": "enabled"}
 
 
 @pytest.fixture(autouse=True)
@@ -85,6 +87,33 @@ def test_pods_without_a_sidecar_are_named(fake):
     assert ("doubtful", "no sidecar: kubeflow/minio-0: was created before the mesh was there") in (
         findings["sidecars"]
     )
+
+
+def failed_create(fake, namespace, name, message, **changes):
+    about = {"kind": "StatefulSet", "name": name, "namespace": namespace}
+    metadata = {"name": f"{name}.1", "namespace": namespace}
+    event = {"reason": "FailedCreate", "message": message, "involvedObject": about, **changes}
+    fake.add({"apiVersion": "v1", "kind": "Event", "metadata": metadata, **event})
+
+
+def test_pods_of_profiles_that_a_policy_refuses_are_named_with_its_author(fake):
+    fake_cluster.install_istio(fake)
+    fake.namespace("alice", **{names.PART_OF: names.PROFILE, **MEMBER})
+    fake.namespace("elsewhere")
+    denied = (
+        "create Pod nb-0 in StatefulSet nb failed error: admission webhook "
+        '"validate.kyverno.svc" denied the request: no privileged containers'
+    )
+    failed_create(fake, "alice", "nb", denied)
+    failed_create(fake, "elsewhere", "theirs", denied)
+    failed_create(fake, "alice", "fine", "created it", reason="SuccessfulCreate")
+    findings, _ = diagnose()
+    (found,) = (each for each in findings["rejections"] if each[0] == "doubtful")
+    assert "pods of alice/nb were refused: " in found[1]
+    assert 'webhook "validate.kyverno.svc" refuses: no privileged containers' in found[1]
+    fake.forbidden.add(("list", "events"))
+    findings, _ = diagnose()
+    assert ("doubtful", "not known: missing permission to list events") in findings["rejections"]
 
 
 def test_wrong_option_is_said_and_everything_else_is_looked_at(fake):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -212,7 +211,7 @@ class Cluster:
                 workload = _creator(each.involvedObject)
                 at = facts.timestamp(each.lastTimestamp) or 0.0
                 if workload in since and at >= since[workload] - 1:
-                    found[workload] = _refusal(each.message or "")
+                    found[workload] = refusals.of_event(each.message or "")
         return found
 
     # Asking and acting
@@ -350,12 +349,6 @@ def _creator(about: types.ObjectReference) -> str:
         # sync.go, getNewReplicaSet).
         return f"Deployment/{name.rpartition('-')[0]}"
     return f"{about.kind}/{name}"
-
-
-def _refusal(message: str) -> str:
-    """Read who refused a pod in what a controller says of it."""
-    words = re.sub(r"^(Error creating: |create Pod .*? failed error: )", "", message)
-    return str(refusals.read(403, words) or words[: refusals.LONGEST_WORDS])
 
 
 def _owner(found: types.Object) -> eligible.Owner:
