@@ -72,6 +72,8 @@ async def test_pod_that_is_killed_in_any_hook_starts_over(world):
     await world.running("pebble-ready")
     await world.kill()
     await world.active()
+    # Nothing would be served without an authorization service, and the unit not be Active.
+    await world.juju.config(juju.APPLICATION, require_authentication="false")
     await world.juju.do("fake_app", "learner", {"gateway-info": {"role": "requires"}})
     await world.juju.do("integrate", f"{juju.APPLICATION}:gateway-info", "learner:gateway-info")
     await world.running("gateway-info-relation")

@@ -89,6 +89,16 @@ def _data(cluster: Apiserver) -> dict[str, str]:
     return cluster.get("configmaps", MODEL, CONFIG_MAP)["data"]
 
 
+async def test_charm_is_not_told_that_other_settings_are_rejected_as_little(cluster: Apiserver):
+    want(cluster)
+    async with looking(cluster) as told:
+        await until(lambda: found(cluster))
+        before = _data(cluster)
+        want(cluster, excluded_pods="app=none")
+        await until(lambda: _data(cluster) != before)
+        assert not told
+
+
 async def test_pods_are_not_tried_again_while_nothing_changes(cluster: Apiserver):
     want(cluster)
     async with looking(cluster) as told:
@@ -121,7 +131,7 @@ def held_and_forbidden(pod: dict[str, Any]) -> dict[str, Any]:
 async def test_policy_that_comes_later_is_found_by_the_pod_that_is_lacking(cluster: Apiserver):
     want(cluster)
     async with looking(cluster) as told:
-        await until(lambda: told)
+        await until(lambda: found(cluster))
         cluster.admission = held_and_forbidden
         workload(cluster, "deployments", "shop", present=0)
         owner = {"kind": "Deployment", "name": "shop", "uid": "uid-of-shop"}
@@ -134,7 +144,7 @@ async def test_policy_that_comes_later_is_found_by_the_pod_that_is_lacking(clust
                 annotations=revision,
             )
         cluster.tried.clear()
-        await until(lambda: len(told) == 2)
+        await until(lambda: told)
     assert found(cluster) == {"changes": {"hold"}, "workloads": set()}
     assert {pod["metadata"]["generateName"] for pod in cluster.tried} == {"shop-a-"}
 

@@ -105,6 +105,7 @@ class Observer:
         found = rejections.Rejections(settings=digest, changes=changes, workloads=workloads)
         if found != before:
             await self._remember(found)
+        if (changes, workloads) != (before.changes, before.workloads):
             log.info("rejections", changes=[*changes], workloads=[*workloads])
             self.tell()
 
