@@ -111,31 +111,6 @@ def test_connections_without_a_handshake_are_closed(server):
         )
 
 
-@pytest.mark.parametrize(
-    ("head", "status"),
-    [
-        pytest.param(floods.post(LARGEST + 1), 413, id="too large"),
-        pytest.param(floods.post(LARGEST + 1) + b"x" * MEBIBYTE, 413, id="too large, with a body"),
-        pytest.param(
-            floods.post(1).replace(b"Content-Length: 1", b"Transfer-Encoding: chunked"),
-            411,
-            id="of no length",
-        ),
-        pytest.param(floods.post(LARGEST), 408, id="that does not come"),
-        pytest.param(floods.post(2, "/mutate/all") + b"{}", 404, id="for another path"),
-    ],
-)
-def test_a_body_that_is_not_read_is_refused(server, head, status):
-    with floods.connect(server) as connection:
-        with contextlib.suppress(OSError):
-            connection.sendall(head)
-
-        answer = http.client.HTTPResponse(connection)
-        answer.begin()
-
-        assert answer.status == status
-
-
 def containers(*entries):
     return {"metadata": {}, "spec": {"containers": entries}}
 

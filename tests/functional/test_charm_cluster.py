@@ -5,8 +5,6 @@ import uuid
 
 import lightkube
 import pytest
-from lightkube.config.kubeconfig import KubeConfig
-from lightkube.config.models import User
 
 from istio_integrator.config import config
 from istio_integrator.kube import cluster as charm_cluster
@@ -17,39 +15,6 @@ from istio_integrator.mesh import discovery
 @pytest.fixture
 def api(client: lightkube.Client) -> charm_cluster.Cluster:
     return charm_cluster.Cluster(client)
-
-
-def service_account(control_plane, namespace: str, name: str) -> str:
-    control_plane.kubectl("-n", namespace, "create", "serviceaccount", name)
-    made = control_plane.kubectl("-n", namespace, "create", "token", name)
-    return str(getattr(made, "stdout", made)).strip()
-
-
-def test_missing_rights_are_told_apart_from_other_refusals(control_plane, kubeconfig, namespace):
-    token = service_account(control_plane, namespace, "app")
-    admin = KubeConfig.from_file(kubeconfig).get()
-    restricted = admin._replace(user=User(token=token))
-    with lightkube.Client(config=restricted) as client:
-        api = charm_cluster.Cluster(client)
-        with pytest.raises(errors.ForbiddenError, match=r'cannot list resource "mutatingwebhook'):
-            api.list(charm_cluster.MUTATING_WEBHOOK)
-
-
-def test_refusal_by_a_limit_range_is_not_a_missing_right(api, namespace, monkeypatch):
-    kind = charm_cluster.Kind("v1", "LimitRange", "limitranges", namespaced=True)
-    monkeypatch.setitem(charm_cluster.KINDS, ("v1", "LimitRange"), kind)
-    _default_account(api, namespace)
-    api.create(
-        {
-            "apiVersion": "v1",
-            "kind": "LimitRange",
-            "metadata": {"name": "least", "namespace": namespace},
-            "spec": {"limits": [{"type": "Container", "min": {"cpu": "1"}}]},
-        }
-    )
-    discovery = discover(api, namespace, injector(namespace, failure_policy="Ignore"))
-    assert discovery.mesh.alive is False
-    assert "minimum cpu usage" in discovery.mesh.problem
 
 
 def test_probe_of_an_injector_without_istiod_says_why(api, namespace):

@@ -12,9 +12,8 @@ import pytest
 
 from istio_integrator.kube import cluster as charm_cluster
 from testbed import loopback
-from tests import waiting
 from tests.functional import loopback_istiod
-from tests.functional.discovery_world import discover, said
+from tests.functional.discovery_world import discover
 
 HOME = "external-istiod"
 """Where the remote profile is installed."""
@@ -93,24 +92,3 @@ def test_settings_of_an_istiod_elsewhere_are_shown_by_its_injector(api, namespac
     assert found.status_port == 15099
     assert found.excluded_outbound_ports == (3306, 5432)
     assert found.pilot == ("198.51.100.7", 15012)
-
-
-@pytest.mark.long
-def test_istiod_elsewhere_is_followed_through_its_end_and_another_authority(
-    api, namespace, remote
-):
-    with contextlib.ExitStack() as stack:
-        with remote.serving() as bundle:
-            stack.enter_context(remote.called(bundle))
-            assert said(discover(api, namespace)) == [f"active: {remote.url} 1.31"]
-        gone = discover(api, namespace)
-        assert not gone.mesh.alive
-        assert "connection refused" in gone.mesh.problem
-        with remote.serving() as renewed:
-            assert renewed != bundle
-            # The API server still has the authority of before.
-            stale = discover(api, namespace)
-            assert not stale.mesh.alive
-            assert "certificate signed by unknown authority" in stale.mesh.problem
-            api.apply(remote.configuration(renewed))
-            assert waiting.eventually(lambda: discover(api, namespace).mesh.alive, 20)

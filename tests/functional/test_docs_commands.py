@@ -83,11 +83,6 @@ def test_programs_take_every_command_of_the_pages(defined, program):
     assert {command: problem for command, problem in found.items() if problem} == {}
 
 
-def test_command_that_kubectl_refuses_is_found(defined):
-    assert "unknown flag" in refused(defined, "kubectl", ["get", "pods", "--everywhere"])
-    assert "resource type" in refused(defined, "kubectl", ["get", "virtualpods", "-A"])
-
-
 def manifests():
     """Whole objects that pages show, and the file that a page has people apply."""
     shown = [block.text for block in COMMANDS["blocks"](ROOT, "yaml")]

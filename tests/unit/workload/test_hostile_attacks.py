@@ -18,39 +18,6 @@ VIRTUAL_TIME = True
 PREFIX = "istio-integrator.charmhub.io/"
 
 
-@pytest.mark.parametrize(
-    ("annotations", "want"),
-    [
-        pytest.param(
-            {"status.sidecar.istio.io/port": "1" * 4301}, "BadStatusPort", id="port-of-4301-digits"
-        ),
-        pytest.param({"status.sidecar.istio.io/port": "-1"}, "BadStatusPort", id="negative-port"),
-        pytest.param({"status.sidecar.istio.io/port": "0" * 6}, "BadStatusPort", id="long-zero"),
-        pytest.param({"status.sidecar.istio.io/port": "²"}, "BadStatusPort", id="no-decimal"),
-        pytest.param(
-            {PREFIX + "ignore-containers": "a," * 100_000}, "BadContainerList", id="ignore-many"
-        ),
-        pytest.param(
-            {PREFIX + "wait-for-containers": "a" * 200_000}, "BadContainerList", id="wait-for-long"
-        ),
-    ],
-)
-async def test_pod_with_a_hostile_annotation_is_reported_and_others_complete(
-    cluster: FakeApiserver, annotations: dict[str, str], want: str
-):
-    hostile = pods.pod_json(name="hostile", uid="h", namespace="tenant", annotations=annotations)
-    cluster.namespace("tenant", labels={f"{PREFIX}lifecycle": "enabled"})
-    cluster.put("pods", hostile)
-    async with reconciler(cluster) as controller:
-        await until(lambda: len(controller.view) == 1)
-        cluster.put("pods", pods.pod_json())
-        await until(lambda: phase(cluster) == "Succeeded")
-        await until(lambda: len(event_reasons(cluster)) == 2)
-
-    assert event_reasons(cluster) == sorted(["ProxyStopped", want])
-    assert cluster.proxies["hostile"].requests == []
-
-
 @pytest.mark.parametrize("streaming", [True, False], ids=["streaming-list", "paged-list"])
 async def test_pod_that_can_not_be_decoded_gets_one_event_and_others_complete(
     cluster: FakeApiserver, streaming: bool
