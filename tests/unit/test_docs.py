@@ -121,3 +121,10 @@ def test_metrics_that_dashboard_and_alerts_use_are_described():
     used = set(re.findall(r"\b((?:sidecar_lifecycle|process)_[a-z_]+)\{", "".join(texts)))
     assert len(used) > 15
     assert {re.sub("_(bucket|sum|count)$", "", name) for name in used} <= described
+
+
+def test_every_installation_has_its_row_with_the_name_of_its_case():
+    known = yaml.safe_load((ROOT / "tests/functional/installations.yaml").read_text())
+    page = (ROOT / "docs/reference/istio-installations.md").read_text()
+    lines = [line for line in page.splitlines() if line.startswith("| ")]
+    assert [line.split("`")[-2] for line in lines[2:]] == [*known]
