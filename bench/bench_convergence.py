@@ -129,7 +129,7 @@ async def control(kubeconfig: pathlib.Path, namespace: str, at_once: int) -> Non
     )
     await controller.run(
         workload_access.connect(kubeconfig),
-        given,
+        options.Live(given),
         convergence_world.Leader(),
         registry=prometheus_client.CollectorRegistry(),
     )

@@ -28,6 +28,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "lib"), str(ROOT / "workload")]
 
+from integrator_contract import service  # noqa: E402
 from testbed import command_line  # noqa: E402
 
 NODES = 100
@@ -136,16 +137,12 @@ async def measure(count: int, others: int = 0) -> dict[str, float]:
     assert simulation.stdin is not None
     assert simulation.stdout is not None
     server = simulation.stdout.readline().strip()
-    settings = options.Settings(
-        model="bench",
-        application="bench",
-        unit="bench/0",
-        listen="127.0.0.1:0",
-    )
+    settings = options.Settings(model="bench", application="bench", unit="bench/0")
     program = run.Program(
         Client(Access(server=server, token="t")),
-        settings,
-        prometheus_client.CollectorRegistry(),
+        options.Live(settings),
+        listen="127.0.0.1:0",
+        registry=prometheus_client.CollectorRegistry(),
     )
     task = asyncio.create_task(program.run())
     view, began = program.shutdown.view, time.process_time()
@@ -214,11 +211,15 @@ _KUBECONFIG = """
 
 
 def _unit(number: int, kubeconfig: Path) -> subprocess.Popen[bytes]:
-    options = ["--model=bench", "--application=bench", f"--unit=bench/{number}"]
-    options += [f"--kubeconfig={kubeconfig}", "--listen=127.0.0.1:0", "--log-level=error"]
+    settings = kubeconfig.with_name(f"settings-{number}.json")
+    told = service.Options(
+        model="bench", application="bench", unit=f"bench/{number}", log_level="error"
+    )
+    settings.write_text(told.document())
+    command = [sys.executable, "-m", "tests.workload_access", kubeconfig, "run"]
     return subprocess.Popen(
-        [sys.executable, "-m", "sidecar_lifecycle.shell.cli", "run", *options],
-        env={**os.environ, "PYTHONPATH": f"{ROOT / 'workload'}:{ROOT / 'lib'}"},
+        [*command, "--settings", settings, "--listen=127.0.0.1:0"],
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'workload'}:{ROOT / 'lib'}"},
     )
 
 

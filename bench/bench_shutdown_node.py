@@ -77,18 +77,21 @@ async def reconciler(kubeconfig: str, per_node: int) -> None:
         model=rounds.NAMESPACE,
         application="bench",
         unit=f"bench/{os.getpid()}",
-        listen="127.0.0.1:0",
         convergence="off",
     )
+    live = options.Live(settings)
     program = run.Program(
-        workload_access.connect(kubeconfig), settings, prometheus_client.CollectorRegistry()
+        workload_access.connect(kubeconfig),
+        live,
+        listen="127.0.0.1:0",
+        registry=prometheus_client.CollectorRegistry(),
     )
     limits = slots.Limits()
     if per_node:
         first = dataclasses.replace(limits.first, per_node=per_node)
         limits = dataclasses.replace(limits, first=first)
     program.shutdown = controller.Controller(
-        program.client, settings, program.leadership, program.recorder, limits=limits
+        program.client, live, program.leadership, program.recorder, limits=limits
     )
     await run._until_signalled(program.run())  # noqa: SLF001
 

@@ -1,12 +1,8 @@
-"""What the charm alone knows: its hooks write it to a file, and the workload serves it as metrics.
-
-The file is as old as the hook that wrote it, which is the time at which the charm last looked.
-"""
+"""What the charm alone knows: its hooks write it into the settings, and the workload serves it."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import Literal, get_args
 
 Part = Literal[
@@ -33,8 +29,6 @@ Owner = Literal["gateway", "webhook"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 PARTS: tuple[Part, ...] = get_args(Part)
 GUARDS: tuple[Guard, ...] = get_args(Guard)
-LONGEST = 65536
-"""Bytes of the file that are read."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +52,8 @@ class Certificate:
 class CharmFacts:
     """What one unit's last hook has found; what only the leader looks at, others leave out."""
 
+    looked: float
+    """When the hook looked, in seconds of Unix time."""
     problems: tuple[Problem, ...] = ()
     gateway_ready: bool | None = None
     """Whether the model's gateway is there and serves; None where the model has no ingress."""
@@ -68,7 +64,3 @@ class CharmFacts:
     """The word of the summary that the status was made of; empty where there was none."""
     old_proxies: int | None = None
     """Pods whose proxy is of another revision or an earlier istiod; None where nobody can say."""
-
-    def document(self) -> str:
-        """Write the file's content."""
-        return json.dumps(dataclasses.asdict(self))

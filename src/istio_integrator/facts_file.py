@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
+import time
 from collections.abc import Iterable
 
 import ops
@@ -10,7 +12,7 @@ from cryptography import exceptions, x509
 
 from integrator_contract import charm_facts
 from istio_integrator import order
-from istio_integrator.lifecycle import command_line
+from istio_integrator.lifecycle import settings
 
 logger = logging.getLogger(__name__)
 
@@ -43,9 +45,10 @@ def collected(
         all_parts: None where none could be made.
     """
     if all_parts is None:
-        return charm_facts.CharmFacts(problems=tuple(problems))
+        return charm_facts.CharmFacts(looked=time.time(), problems=tuple(problems))
     ingress = all_parts.ingress
     return charm_facts.CharmFacts(
+        looked=time.time(),
         problems=tuple(problems),
         gateway_ready=ingress.is_up if ingress.decision else None,
         guard=ingress.decision.word if ingress.decision else None,
@@ -70,10 +73,11 @@ def _life(owner: charm_facts.Owner, pem: str) -> Iterable[charm_facts.Certificat
 
 
 def write(container: ops.Container, facts: charm_facts.CharmFacts) -> None:
-    """Write the file; what can't be written now, the next hook writes."""
-    if not container.can_connect():
+    """Write them into the settings file; what can't be written now, the next hook writes."""
+    told = settings.read(container)
+    if told is None:
         return
     try:
-        container.push(command_line.FACTS_FILE, facts.document(), make_dirs=True)
+        settings.write(container, dataclasses.replace(told, facts=facts))
     except (ops.pebble.Error, TimeoutError) as error:
         logger.warning("What this hook found is not in the metrics: %s", error)

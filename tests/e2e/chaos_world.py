@@ -15,13 +15,14 @@ import time
 
 import aiohttp
 
+from integrator_contract import namespaces, service
 from testbed import kubernetes, loopback
 from testbed.kit import observer, workloads
 from tests.e2e import metrics, shutdown_world
 
 MODEL = "chaos"
 ROOT = pathlib.Path(__file__).parents[2]
-WORKLOAD = f"{ROOT / 'workload'}:{ROOT / 'lib'}"
+WORKLOAD = f"{ROOT}:{ROOT / 'workload'}:{ROOT / 'lib'}"
 AWAY = (aiohttp.ClientError, kubernetes.ApiError, TimeoutError)
 STARTED = 60
 """Seconds for a dozen pods to start."""
@@ -46,20 +47,20 @@ class Unit:
         return f"{MODEL}/{self.number}"
 
     def start(self):
-        options = {
-            "model": MODEL,
-            "application": MODEL,
-            "unit": self.name,
-            "kubeconfig": self.kubeconfig,
-            "lifecycle-namespaces": "model",
-            "convergence": "off",
-            "listen": f"127.0.0.1:{self.port}",
-            "log-level": "debug",
-        }
-        words = [word for key, value in options.items() for word in (f"--{key}", str(value))]
+        told = service.Options(
+            model=MODEL,
+            application=MODEL,
+            unit=self.name,
+            lifecycle_namespaces=namespaces.MODEL_ONLY,
+            convergence="off",
+            log_level="debug",
+        )
+        settings = self.log.with_suffix(".json")
+        settings.write_text(told.document())
+        words = ["--settings", settings, "--listen", f"127.0.0.1:{self.port}"]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "sidecar_lifecycle.shell.cli", "run", *words],
+                [sys.executable, "-m", "tests.workload_access", self.kubeconfig, "run", *words],
                 env={**os.environ, "PYTHONPATH": WORKLOAD},
                 stderr=log,
             )

@@ -14,7 +14,7 @@ from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell.convergence import controller
 from sidecar_lifecycle.shell.kube import errors
 from sidecar_lifecycle.shell.kube.client import path
-from sidecar_lifecycle.shell.settings import Settings
+from sidecar_lifecycle.shell.settings import Live, Settings
 
 from tests import workload_access
 
@@ -299,12 +299,8 @@ class World:
         name = f"{APPLICATION}-convergence"
         return await self.request("GET", path(resources.ConfigMap, self.namespace, name))
 
-    @contextlib.asynccontextmanager
-    async def converging(self, client=None, **settings):
-        """Run the controller, over a connection of its own, and what stands in for the others."""
-        registry = prometheus_client.CollectorRegistry()
-        clock = Impatient()
-        options = Settings(
+    def _settings(self, **settings):
+        return Settings(
             model=self.namespace,
             application=APPLICATION,
             unit=f"{APPLICATION}/0",
@@ -312,8 +308,20 @@ class World:
             **settings,
         )
 
+    def told(self, folder, **settings):
+        """Write a settings file; returns the option that names it."""
+        file = folder / "settings.json"
+        file.write_text(self._settings(**settings).document())
+        return ["--settings", str(file)]
+
+    @contextlib.asynccontextmanager
+    async def converging(self, client=None, **settings):
+        """Run the controller, over a connection of its own, and what stands in for the others."""
+        registry = prometheus_client.CollectorRegistry()
+        clock = Impatient()
+        options = self._settings(**settings)
         running = controller.run(
-            client or self.client, options, Leader(), registry=registry, clock=clock
+            client or self.client, Live(options), Leader(), registry=registry, clock=clock
         )
         async with self.kubelet():
             task = asyncio.create_task(running)

@@ -58,7 +58,7 @@ class Served(tenant_world.World):
     def rest(self):
         """Have everything as it is when nobody attacks."""
         self.charm.hook()
-        self.reconciler.start(self.charm.command)
+        self.reconciler.start(self.charm.settings)
         self.evil.asked.clear()
 
     def neighbourhood(self):

@@ -12,21 +12,23 @@ import contextlib
 import dataclasses
 import datetime
 import json
-import shlex
 import threading
 import uuid
 
+import msgspec
 import prometheus_client
 import pytest
 import yaml
 from charmlibs.interfaces import tls_certificates
 from lightkube.resources import core_v1
 from ops import testing
-from sidecar_lifecycle.shell import cli
 from sidecar_lifecycle.shell.commands import run
+from sidecar_lifecycle.shell.settings import Live, Settings
 from sidecar_lifecycle.shell.shutdown import controller, stop
 
 import charm
+from integrator_contract import service as contract
+from istio_integrator.lifecycle import settings as lifecycle_settings
 from tests import asked, workload_access
 
 APPLICATION = "istio-integrator"
@@ -248,21 +250,20 @@ class Reconciler:
     def __init__(self, kubeconfig, stopper):
         self._kubeconfig = kubeconfig
         self.stopper = stopper
-        self.argv: list[str] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._task: asyncio.Task[None] | None = None
         self.error: BaseException | None = None
         self.program: run.Program | None = None
 
-    def start(self, argv):
+    def start(self, told):
         """Run it as told; one that has ended is started again, as Pebble does."""
-        if self.is_alive and argv == self.argv:
+        settings = Settings(**contract.values(contract.Options, told))
+        if self.is_alive:
+            self._loop.call_soon_threadsafe(self.program.live.change, settings)
             return
         self.end()
-        self.argv, self.error = argv, None
-        own = ["--listen", "127.0.0.1:0"]
-        settings = run.settings_of(cli.parser("run").parse_args([*argv[1:], *own]))
+        self.error = None
         self._thread = threading.Thread(target=self._run, args=(settings,), daemon=True)
         self._thread.start()
 
@@ -282,10 +283,11 @@ class Reconciler:
         async def main():
             connection = workload_access.connect(self._kubeconfig)
             registry = prometheus_client.CollectorRegistry()
-            self.program = run.Program(connection, settings, registry)
+            live = Live(settings)
+            self.program = run.Program(connection, live, listen="127.0.0.1:0", registry=registry)
             self.program.shutdown = controller.Controller(
                 connection,
-                settings,
+                live,
                 self.program.leadership,
                 self.program.recorder,
                 stopper=self.stopper,
@@ -308,7 +310,7 @@ class Charm:
     options: dict[str, str | bool]
     related: list[testing.Relation]
     secrets: frozenset[testing.Secret] = frozenset()
-    command: list[str] = dataclasses.field(default_factory=list)
+    settings: contract.Options | None = None
 
     def hook(self, event="config_changed", *, units=1):
         """Run one; what it says about everything comes back, the worst and the rest."""
@@ -335,9 +337,10 @@ class Charm:
             said = [(each.name, each.message) for each in manager.charm._statuses]
         self.related = [out.get_relation(each.id) for each in self.related]
         self.secrets = out.secrets
-        services = out.get_container("lifecycle").plan.services
-        if "lifecycle" in services:
-            self.command = shlex.split(services["lifecycle"].command)
+        files = out.get_container("lifecycle").get_filesystem(context)
+        file = files / lifecycle_settings.FILE.lstrip("/")
+        if file.exists():
+            self.settings = msgspec.json.decode(file.read_bytes(), type=contract.Options)
         return set(said)
 
     def relate(self, endpoint, application, **data):

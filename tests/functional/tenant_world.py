@@ -144,7 +144,7 @@ class World:
         self.baseline = self.charm.hook()
         self._ours = self.ours()
         assert {name.partition(" ")[0] for name in self._ours} >= {"EnvoyFilter", "Gateway"}
-        self.reconciler.start(self.charm.command)
+        self.reconciler.start(self.charm.settings)
 
     @contextlib.contextmanager
     def attacked(self, attack):

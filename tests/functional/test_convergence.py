@@ -16,7 +16,7 @@ from sidecar_lifecycle.shell.kube.client import path
 from integrator_contract import names
 from tests import workload_access
 from tests.functional import convergence_world
-from tests.functional.convergence_world import APPLICATION, World
+from tests.functional.convergence_world import World
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ async def test_what_missed_its_sidecar_is_replaced_and_nothing_else_is(world):
     assert sum(each["reason"] == "SidecarMissing" for each in events["items"]) == 6
 
 
-async def test_a_disruption_budget_is_waited_for(world, kubeconfig, capsys):
+async def test_a_disruption_budget_is_waited_for(world, kubeconfig, capsys, tmp_path):
     await world.workload("Deployment", "web", replicas=2)
     await world.workload("StatefulSet", "other")
     await world.budget("web", 2)
@@ -86,8 +86,7 @@ async def test_a_disruption_budget_is_waited_for(world, kubeconfig, capsys):
         assert sum((await world.injected()).values()) == 1
         stored = memory.decode((await world.remembered())["data"])
         assert stored.holds["Deployment/web"].reason == "DisruptionBudget"
-        scope = ["--model", world.namespace, "--application", APPLICATION]
-        command = ["uninjected", *scope]
+        command = ["uninjected", *world.told(tmp_path, restart_max_unavailable="1")]
         summary = {}
 
         async def other_counts():
@@ -151,12 +150,11 @@ async def test_nothing_is_evicted_while_the_mesh_is_away(world):
         await world.until(converged)
 
 
-async def test_a_restart_by_hand_is_done_by_the_leader(world, kubeconfig, capsys):
+async def test_a_restart_by_hand_is_done_by_the_leader(world, kubeconfig, capsys, tmp_path):
     await world.workload("StatefulSet", "one")
     await world.workload("StatefulSet", "two")
     await world.join()
-    scope = ["--model", world.namespace, "--application", APPLICATION]
-    command = ["uninjected", *scope, "--convergence", "manual"]
+    command = ["uninjected", *world.told(tmp_path, convergence="manual")]
 
     async with world.converging(convergence="manual"):
         await world.goes_on_with(NotAsked=2)
@@ -194,14 +192,14 @@ async def test_a_restart_by_hand_is_done_by_the_leader(world, kubeconfig, capsys
         await world.until(converged)
 
 
-async def test_pods_with_an_old_proxy_are_renewed_when_it_is_asked_for(world, kubeconfig, capsys):
+async def test_pods_with_an_old_proxy_are_renewed_when_it_is_asked_for(
+    world, kubeconfig, capsys, tmp_path
+):
     await world.join()
     await world.workload("StatefulSet", "one")
     await world.upgrade("1.31.1")
     await world.workload("StatefulSet", "two")
-    scope = ["--model", world.namespace, "--application", APPLICATION]
-    command = ["uninjected", *scope]
-    command += ["--proxy-version", "1.31.1"]
+    command = ["uninjected", *world.told(tmp_path, proxy_version="1.31.1")]
 
     async with world.converging():
         assert await asyncio.to_thread(workload_access.main, kubeconfig, command) == 0
@@ -264,7 +262,7 @@ async def test_two_that_both_believe_to_lead_keep_the_limits_together(world):
         assert await evictions(first) + await evictions(second) == 3
 
 
-async def test_pods_of_other_namespaces_are_only_listed(world, kubeconfig, capsys):
+async def test_pods_of_other_namespaces_are_only_listed(world, kubeconfig, capsys, tmp_path):
     profile = {
         "apiVersion": "v1",
         "kind": "Namespace",
@@ -276,15 +274,8 @@ async def test_pods_of_other_namespaces_are_only_listed(world, kubeconfig, capsy
     await world.request("POST", path(types.Namespace), profile)
     theirs = World(world.client, f"{world.namespace}-profile")
     await theirs.bare_pod("theirs")
-    arguments = ["--model", world.namespace, "--application", APPLICATION]
-    kinds = ["--lifecycle-namespaces", "model,profiles"]
-
-    assert (
-        await asyncio.to_thread(
-            workload_access.main, kubeconfig, ["uninjected", *arguments, *kinds]
-        )
-        == 0
-    )
+    command = ["uninjected", *world.told(tmp_path)]
+    assert await asyncio.to_thread(workload_access.main, kubeconfig, command) == 0
     row, last = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert (row["namespace"], row["name"]) == (theirs.namespace, "theirs")
     assert (row["fixable"], row["reason"]) == (False, "OtherNamespace")
@@ -293,7 +284,7 @@ async def test_pods_of_other_namespaces_are_only_listed(world, kubeconfig, capsy
 
 
 async def test_pod_that_does_not_go_is_named_and_nothing_is_forced(
-    world, kubeconfig, capsys, monkeypatch
+    world, kubeconfig, capsys, monkeypatch, tmp_path
 ):
     await world.workload("StatefulSet", "web")
     where = path(types.Pod, world.namespace, "web-0")
@@ -312,8 +303,7 @@ async def test_pod_that_does_not_go_is_named_and_nothing_is_forced(
     # What an operator is told a quarter of an hour later.
     later = argparse.Namespace(time=lambda: time.time() + 900)
     monkeypatch.setattr(uninjected, "time", later)
-    scope = ["--model", world.namespace, "--application", APPLICATION]
-    command = ["uninjected", *scope]
+    command = ["uninjected", *world.told(tmp_path)]
     assert await asyncio.to_thread(workload_access.main, kubeconfig, command) == 0
     assert "the evicted pod web-0 is still terminating after 10 minutes" in capsys.readouterr().out
     left = (await world.request("GET", where))["metadata"]

@@ -11,12 +11,13 @@ import re
 import ssl
 import subprocess
 import sys
+import time
 
 import pytest
 import yaml
 from cosl import JujuTopology
 
-from integrator_contract import charm_facts
+from integrator_contract import charm_facts, service
 from istio_integrator.relations import observability
 from testbed import loopback, paths
 from tests import prometheus
@@ -121,6 +122,7 @@ async def world(kubeconfig, namespace):
 
 
 FACTS = charm_facts.CharmFacts(
+    looked=time.time(),
     problems=(charm_facts.Problem(part="ingress", severity="waiting"),),
     gateway_ready=True,
     guard="asks",
@@ -133,12 +135,18 @@ FACTS = charm_facts.CharmFacts(
 def reconciler(folder, kubeconfig, model):
     """Run `sidecar-lifecycle run` as a process, beside what a charm knows; yields its port."""
     port = loopback.free_port()
-    (folder / "facts.json").write_text(FACTS.document())
+    settings = service.Options(
+        model=model,
+        application="app",
+        unit="app/0",
+        joined=True,
+        mesh_namespace="istio-system",
+        facts=FACTS,
+    )
+    (folder / "settings.json").write_text(settings.document())
     command = [
         *(sys.executable, "-m", "tests.workload_access", kubeconfig, "run"),
-        *("--model", model, "--application", "app", "--unit", "app/0"),
-        *("--joined", "true", "--mesh-namespace", "istio-system"),
-        *("--listen", f"127.0.0.1:{port}", "--charm-facts-file", folder / "facts.json"),
+        *("--settings", folder / "settings.json", "--listen", f"127.0.0.1:{port}"),
     ]
     env = {**os.environ, "PYTHONPATH": loopback_webhook.WORKLOAD}
     with (folder / "run.log").open("wb") as log:

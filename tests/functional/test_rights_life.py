@@ -256,7 +256,7 @@ async def test_pods_are_watched_where_they_may_be_seen_when_not_everywhere(
     try:
         async with (
             running_task(served.follow(connection, changed)),
-            running_task(pods.follow()),
+            running_task(pods.follow("*")),
             asyncio.timeout(30),
         ):
             await both.wait()

@@ -22,7 +22,7 @@ def world(control_plane, client, tmp_path_factory):
 @pytest.fixture(autouse=True)
 def running(world):
     """Start what a former attack has ended."""
-    world.reconciler.start(world.charm.command)
+    world.reconciler.start(world.charm.settings)
 
 
 @pytest.mark.parametrize(

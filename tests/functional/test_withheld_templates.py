@@ -33,7 +33,7 @@ async def test_template_that_changes_has_another_number(kubeconfig: Path, namesp
     connection = workload_access.connect(kubeconfig)
     try:
         settings = options.Settings(model=namespace, application="a", unit="a/0")
-        subject = hands.Cluster(connection, settings)
+        subject = hands.Cluster(connection, options.Live(settings))
         where = client.path(resources.DaemonSet, namespace)
         await connection.request("POST", where, body=daemon_set(namespace, "registry.invalid/x:1"))
         first = (await subject.owners([])).lookup("DaemonSet", "x")

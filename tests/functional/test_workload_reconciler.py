@@ -84,10 +84,13 @@ async def until(condition: Callable[[], Any], seconds: float = 20) -> None:
 
 @contextlib.asynccontextmanager
 async def program(connection: kube.Client, model: str, **extra: Any) -> AsyncIterator[run.Program]:
-    settings = options.Settings(
-        model=model, application="app", unit="app/0", listen="127.0.0.1:0", **extra
+    settings = options.Settings(model=model, application="app", unit="app/0", **extra)
+    subject = run.Program(
+        connection,
+        options.Live(settings),
+        listen="127.0.0.1:0",
+        registry=prometheus_client.CollectorRegistry(),
     )
-    subject = run.Program(connection, settings, prometheus_client.CollectorRegistry())
     task = asyncio.create_task(subject.run())
     try:
         yield subject

@@ -111,7 +111,7 @@ class Facts:
     @functools.cached_property
     def workload(self) -> workload.Workload:
         """The workload, which knows the rules about pods."""
-        return workload.Workload(self.context, self._container, joined=self.membership.joined)
+        return workload.Workload(self._container)
 
     @functools.cached_property
     def pods(self) -> list[cluster.Object]:

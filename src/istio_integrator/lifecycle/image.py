@@ -12,7 +12,7 @@ import ops
 from integrator_contract import schema
 from istio_integrator import parts
 from istio_integrator.kube import cluster, errors
-from istio_integrator.lifecycle import command_line, layer, workload
+from istio_integrator.lifecycle import layer, workload
 
 _KEEPS_TO = re.compile(r"\(contract ([0-9a-f]{1,16})\)$")
 """What `--version` ends with; images from before the contract say nothing of it."""
@@ -56,7 +56,7 @@ class Image:
         try:
             if self._is_told():
                 return None
-            version = workload.execute(self._container, list(command_line.VERSION))
+            version = workload.execute(self._container, [layer.PROGRAM, "--version"])
         except errors.LifecycleError as error:
             return ops.WaitingStatus(str(error)[:120])
         said = _KEEPS_TO.search(version.strip())
@@ -69,7 +69,7 @@ class Image:
         except (ops.pebble.Error, TimeoutError) as error:
             raise errors.LifecycleError("waiting for Pebble in lifecycle") from error
         words = shlex.split(service.command) if service else []
-        return command_line.CONTRACT in itertools.pairwise(words)
+        return layer.CONTRACT in itertools.pairwise(words)
 
 
 def compared(contract: str, *, application: str) -> ops.StatusBase | None:

@@ -6,15 +6,20 @@ import shlex
 
 import ops
 
+from integrator_contract import schema
+from istio_integrator.lifecycle import settings
+
 SERVICE = "lifecycle"
 LIVE = "live"
 READY = "ready"
 PORT = 8080
 """The port of health and metrics."""
+PROGRAM = "/usr/bin/sidecar-lifecycle"
+CONTRACT = ("--contract", schema.SCHEMA)
 
 
-def pebble_layer(argv: list[str]) -> ops.pebble.LayerDict:
-    """Write the Pebble layer that runs a command as the service.
+def pebble_layer() -> ops.pebble.LayerDict:
+    """Write the Pebble layer that runs the service.
 
     The checks have no level: Juju's probes read the levels, and the kubelet would kill the
     container where restarting the service is enough. On a starved node even a live service
@@ -26,7 +31,7 @@ def pebble_layer(argv: list[str]) -> ops.pebble.LayerDict:
             SERVICE: {
                 "override": "replace",
                 "summary": "stops finished proxies, brings pods into the mesh",
-                "command": shlex.join(argv),
+                "command": shlex.join((PROGRAM, "run", "--settings", settings.FILE, *CONTRACT)),
                 "startup": "enabled",
                 "on-check-failure": {LIVE: "restart"},
             }

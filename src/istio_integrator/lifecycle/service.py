@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Callable, Iterable
 
@@ -12,10 +11,10 @@ from istio_integrator import parts
 from istio_integrator.kube import cluster, errors
 from istio_integrator.lifecycle import (
     answers,
-    command_line,
     image,
     layer,
     removal_notice,
+    settings,
     workload,
 )
 
@@ -36,7 +35,8 @@ class Lifecycle:
     ) -> None:
         self.image = image.Image(context, container)
         self._container = container
-        self._context = self._remembering(context)
+        self._context = context
+        self._workload = workload.Workload(container)
         self._joined = joined
         self._statuses: list[ops.StatusBase] = []
         self.progress = ""
@@ -55,10 +55,6 @@ class Lifecycle:
             raise errors.LifecycleError(problem.message)
         return self._workload
 
-    @property
-    def _workload(self) -> workload.Workload:
-        return workload.Workload(self._context, self._container, joined=self._joined())
-
     def reconcile(self) -> None:
         """Have the service run with the options as they are, and ask how far the model is."""
         self._statuses = []
@@ -68,18 +64,18 @@ class Lifecycle:
         if problem := self.image.mismatch:
             self._statuses.append(problem)
             return
-        asked = self._workload
-        if not self._replan(command_line.run(self._context, joined=asked.joined)):
+        joined = self._joined() and self._context.mesh is not None
+        if not self._replan(joined=joined):
             return
         if not self._is_ready():
             return
         if self._context.leader:
             for kind, name, _ in self._kept():
                 self._context.manifests.tie(kind, name)
-        if not asked.joined:
+        if not joined:
             return
         try:
-            summary = asked.uninjected().summary
+            summary = self._workload.uninjected().summary
         except errors.LifecycleError as error:
             logger.warning("%s", error)
             self._statuses.append(ops.WaitingStatus(str(error)[:120]))
@@ -103,24 +99,10 @@ class Lifecycle:
             return ops.WaitingStatus(status.message)
         return status
 
-    def _remembering(self, context: parts.Context) -> parts.Context:
-        """Keep the status port that was told last, while the mesh can't be asked for its own."""
-        mesh = context.mesh
-        if mesh is None or mesh.probed or mesh.has_settings:
-            return context
-        try:
-            planned = self._container.get_plan().services.get(layer.SERVICE)
-        except (ops.pebble.Error, TimeoutError):
-            return context
-        port = command_line.status_port(planned.command) if planned else None
-        if port is None:
-            return context
-        return dataclasses.replace(context, mesh=dataclasses.replace(mesh, status_port=port))
-
     def stop_convergence(self) -> None:
         """Let no pod be replaced any more; the reconciler goes on."""
         if self.image.fits:
-            self._replan(command_line.run(self._context, joined=False))
+            self._replan(joined=False)
 
     def give_notice(self) -> None:
         """Tell the owners of unfinished pods that their proxies will not be stopped."""
@@ -153,12 +135,11 @@ class Lifecycle:
             yield ops.ActiveStatus(self._context.mesh.sidecars)
         yield from self._statuses
 
-    def _replan(self, argv: list[str]) -> bool:
+    def _replan(self, *, joined: bool) -> bool:
+        told = settings.make(self._context, settings.read(self._container), joined=joined)
         try:
-            self._container.push(
-                command_line.LEVEL_FILE, self._context.config.log_level, make_dirs=True
-            )
-            self._container.add_layer(layer.SERVICE, layer.pebble_layer(argv), combine=True)
+            settings.write(self._container, told)
+            self._container.add_layer(layer.SERVICE, layer.pebble_layer(), combine=True)
             self._container.replan()
         except (ops.pebble.Error, TimeoutError) as error:
             logger.warning("The lifecycle service does not start: %s", error)

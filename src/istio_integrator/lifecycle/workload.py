@@ -8,9 +8,8 @@ from typing import Any, cast
 import ops
 
 from integrator_contract.answers import PodAnswer, ProxyAnswer
-from istio_integrator import parts
 from istio_integrator.kube import cluster, errors
-from istio_integrator.lifecycle import answers, command_line
+from istio_integrator.lifecycle import answers, layer, settings
 
 CONTAINER = "lifecycle"
 
@@ -18,18 +17,10 @@ _ANSWER_SECONDS = 30
 
 
 class Workload:
-    """The program in the workload container, which alone knows the rules about pods.
+    """The program in the workload container, which alone knows the rules about pods."""
 
-    Args:
-        context: With the mesh that was found.
-        container: Where the program is.
-        joined: Whether the model's namespace is a member, or the selected ones of its pods.
-    """
-
-    def __init__(self, context: parts.Context, container: ops.Container, *, joined: bool) -> None:
-        self._context = context
+    def __init__(self, container: ops.Container) -> None:
         self._container = container
-        self.joined = joined and context.mesh is not None
 
     def uninjected(self) -> answers.Answer:
         """Ask which pods lack the sidecar that they should have.
@@ -72,9 +63,7 @@ class Workload:
             LifecycleError: There is no answer.
         """
         document = json.dumps({"apiVersion": "v1", "kind": "List", "items": pods})
-        return answers.of_proxies(
-            execute(self._container, command_line.explain(self._context), document)
-        )
+        return answers.of_proxies(execute(self._container, [*_command("explain"), "-"], document))
 
     def stop_proxy(self, namespace: str, pod: str) -> ProxyAnswer:
         """Stop the proxy of one pod now, if the rules say that it may end.
@@ -85,14 +74,16 @@ class Workload:
         Raises:
             LifecycleError: There is no answer, as for a pod that is not there.
         """
-        argv = command_line.stop(self._context, namespace, pod)
+        argv = [*_command("stop"), pod, "--namespace", namespace]
         (answer,) = answers.of_proxies(execute(self._container, argv))
         return answer
 
     def _ask(self, *more: str) -> str:
-        return execute(
-            self._container, command_line.uninjected(self._context, *more, joined=self.joined)
-        )
+        return execute(self._container, [*_command("uninjected"), *more])
+
+
+def _command(name: str) -> list[str]:
+    return [layer.PROGRAM, name, "--settings", settings.FILE]
 
 
 def execute(container: ops.Container, argv: list[str], stdin: str | None = None) -> str:

@@ -1,17 +1,18 @@
 """The charm with its workload, on a small API server."""
 
-import itertools
 import json
 import pathlib
-import shlex
 import shutil
 
+import msgspec
 import ops
 from ops import testing
 
 import charm
+from integrator_contract import service
 from istio_integrator.admission import admission
 from istio_integrator.kube import cluster as charm_cluster
+from istio_integrator.lifecycle import settings
 from tests import asked
 from tests.unit.charm import fake_cluster
 
@@ -40,7 +41,10 @@ POD = {
 }
 
 
-def workload(*pods, can_connect=True, code=0, stderr="", **summary) -> testing.Container:
+def workload(
+    *pods, can_connect=True, code=0, stderr="", files: pathlib.Path | None = None, **summary
+) -> testing.Container:
+    """Make the workload's container; its /tmp stays from hook to hook in a folder, if given."""
     lines = [*pods, {"summary": {**SUMMARY, **summary}}]
     answer = testing.Exec(
         (PROGRAM, "uninjected"),
@@ -49,7 +53,8 @@ def workload(*pods, can_connect=True, code=0, stderr="", **summary) -> testing.C
         stderr=stderr,
     )
     execs = {answer, asked.version()}
-    return testing.Container("lifecycle", can_connect=can_connect, execs=execs)
+    mounts = {"tmp": testing.Mount(location="/tmp", source=files)} if files else {}
+    return testing.Container("lifecycle", can_connect=can_connect, execs=execs, mounts=mounts)
 
 
 def state(container=None, *, leader=True, units=1, **config) -> testing.State:
@@ -66,14 +71,17 @@ def status(ctx, given, event=None) -> ops.StatusBase:
     return ctx.run(event or ctx.on.config_changed(), given).unit_status
 
 
-def command(out: testing.State) -> str:
-    return out.get_container("lifecycle").plan.services["lifecycle"].command
+def told(ctx: testing.Context, out: testing.State) -> service.Options:
+    """What the workload is told, read from its settings file as it does."""
+    files = out.get_container("lifecycle").get_filesystem(ctx)
+    content = (files / settings.FILE.lstrip("/")).read_bytes()
+    return msgspec.json.decode(content, type=service.Options)
 
 
-def joins(out: testing.State) -> tuple[str, str, str]:
+def joins(ctx: testing.Context, out: testing.State) -> tuple[bool, str, str]:
     """What the workload is told: whether the model joined the mesh, where it is, its revision."""
-    told = dict(itertools.pairwise(shlex.split(command(out))))
-    return told["--joined"], told["--mesh-namespace"], told["--mesh-revision"]
+    found = told(ctx, out)
+    return found.joined, found.mesh_namespace, found.mesh_revision
 
 
 def listing(*pods) -> str:

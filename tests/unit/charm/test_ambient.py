@@ -9,7 +9,7 @@ from ops import testing
 
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.ambient_objects import install_ambient
-from tests.unit.charm.charm_world import command, state, status
+from tests.unit.charm.charm_world import state, status, told
 
 AMBIENT = {"istio.io/dataplane-mode": "ambient"}
 ACTIVE = "istio-system/istiod 1.31 · admission: not needed · ambient mode · 14/14 pods in mesh"
@@ -58,9 +58,9 @@ def test_sidecars_are_prepared_before_the_model_is_back(ctx, world):
 
 def test_workload_is_told_and_still_stops_proxies(ctx, world):
     out = ctx.run(ctx.on.config_changed(), state(mesh_mode="ambient"))
-    assert "--data-plane ambient" in command(out)
-    assert "--convergence auto" in command(out)
-    assert "--proxy-shutdown true" in command(out)
+    assert told(ctx, out).data_plane == "ambient"
+    assert told(ctx, out).convergence == "auto"
+    assert told(ctx, out).proxy_shutdown
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from ops import testing
 
 import charm
 from tests.unit.charm import fake_cluster, ingress_world
-from tests.unit.charm.charm_world import command, joins, state, status, workload
+from tests.unit.charm.charm_world import joins, state, status, told, workload
 
 
 def test_status_is_active_when_all_is_true(ctx, fake):
@@ -51,7 +51,7 @@ def test_every_event_brings_about_the_same(ctx, fake, event):
     fake_cluster.install_istio(fake)
     out = ctx.run(getattr(ctx.on, event)(), state())
     assert isinstance(out.unit_status, testing.ActiveStatus)
-    assert joins(out) == ("true", "istio-system", "default")
+    assert joins(ctx, out) == (True, "istio-system", "default")
     assert fake.labels("kubeflow")["istio-injection"] == "enabled"
 
 
@@ -70,7 +70,7 @@ def test_workload_of_a_model_outside_the_mesh_knows_where_istiod_is(ctx, fake):
 
     out = ctx.run(ctx.on.config_changed(), state(mesh_mode="none"))
 
-    assert "--joined false --mesh-namespace istio-system" in command(out)
+    assert joins(ctx, out)[:2] == (False, "istio-system")
 
 
 def test_pebble_events_bring_about_the_same(ctx, fake):
@@ -148,7 +148,7 @@ def test_without_istiod_it_waits_and_the_namespace_is_unlabelled(ctx, fake):
         "waiting for istiod: the cluster has no sidecar injector"
     )
     assert "istio-injection" not in fake.labels("kubeflow")
-    assert "--convergence off" in command(out)
+    assert told(ctx, out).convergence == "off"
 
 
 def test_with_a_dead_istiod_it_waits_and_the_namespace_is_unlabelled(ctx, fake):
@@ -196,21 +196,24 @@ def test_trouble_of_the_api_server_is_waited_for(ctx, fake, code):
     assert isinstance(status(ctx, state()), testing.ActiveStatus)
 
 
-def test_api_server_that_does_not_answer_is_waited_for_and_the_workload_goes_on(ctx, fake):
+def test_api_server_that_does_not_answer_is_waited_for_and_the_workload_goes_on(
+    ctx, fake, tmp_path
+):
     fake_cluster.install_istio(fake)
-    before = ctx.run(ctx.on.start(), state())
+    before = ctx.run(ctx.on.start(), state(workload(files=tmp_path)))
+    was = joins(ctx, before)
     fake.unreachable = True
     after = ctx.run(ctx.on.update_status(), before)
     assert isinstance(after.unit_status, testing.WaitingStatus)
-    assert command(after) == command(before)
+    assert joins(ctx, after) == was
 
 
 def test_istiod_that_is_away_for_a_moment_changes_nothing(ctx, fake):
     fake_cluster.install_istio(fake)
-    before = ctx.run(ctx.on.start(), state())
+    was = joins(ctx, ctx.run(ctx.on.start(), state()))
     fake.writes.clear()
     fake_cluster.set_istiod(fake, alive=False)
-    assert command(ctx.run(ctx.on.update_status(), state())) == command(before)
+    assert joins(ctx, ctx.run(ctx.on.update_status(), state())) == was
     assert fake.writes == []
 
 

@@ -3,7 +3,7 @@
 import json
 
 from tests.unit.charm import fake_cluster
-from tests.unit.charm.charm_world import command, state
+from tests.unit.charm.charm_world import state, told
 
 
 def test_removal_with_wrong_options_is_done(ctx, fake):
@@ -28,7 +28,7 @@ def test_removal_leaves_the_cluster_as_it_was(ctx, fake):
         )
     out = ctx.run(ctx.on.remove(), state(leader=False, units=0))
     assert _objects(fake) == before
-    assert "--convergence off" in command(out)
+    assert told(ctx, out).convergence == "off"
     ctx.run(ctx.on.remove(), state(leader=False, units=0))
     assert _objects(fake) == before
 

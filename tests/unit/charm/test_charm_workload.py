@@ -1,42 +1,64 @@
 """What the charm tells its workload, and what it says of the workload's answers."""
 
 import dataclasses
+import stat
 
 import ops
 import pytest
 from ops import testing
 
-from istio_integrator.lifecycle import command_line
+from istio_integrator.lifecycle import settings
 from tests.unit.charm import fake_cluster
-from tests.unit.charm.charm_world import POD, command, state, status, workload
+from tests.unit.charm.charm_world import POD, state, status, told, workload
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "expected"),
+    ("option", "value", "field", "expected"),
     [
-        ("proxy_shutdown", False, "--proxy-shutdown false"),
-        ("wait_for_containers", "main, wait", "--wait-for-containers main,wait"),
-        ("ignore_containers", "vault-agent", "--ignore-containers vault-agent"),
-        ("delete_broken_pods", True, "--replace-broken-pods true"),
-        ("served_namespaces", "model", "--lifecycle-namespaces model"),
-        ("excluded_pods", "app in (a, b)", "--excluded-pods 'app in (a, b)'"),
-        ("restart_pods", "manual", "--convergence manual"),
-        ("restart_max_unavailable", "5", "--restart-max-unavailable 5"),
-        ("restart_max_unavailable", " 10% ", "--restart-max-unavailable 10%"),
+        ("proxy_shutdown", False, "proxy_shutdown", False),
+        ("wait_for_containers", "main, wait", "wait_for_containers", ("main", "wait")),
+        ("ignore_containers", "vault-agent", "ignore_containers", ("vault-agent",)),
+        ("delete_broken_pods", True, "replace_broken_pods", True),
+        ("served_namespaces", "model", "lifecycle_namespaces", {"model"}),
+        ("excluded_pods", "app in (a, b)", "excluded_pods", "app in (a, b)"),
+        ("restart_pods", "manual", "convergence", "manual"),
+        ("restart_max_unavailable", "5", "restart_max_unavailable", "5"),
+        ("restart_max_unavailable", " 10% ", "restart_max_unavailable", "10%"),
+        ("log_level", "debug", "log_level", "debug"),
     ],
 )
-def test_options_reach_the_workload(ctx, fake, option, value, expected):
-    fake_cluster.install_istio(fake)
-    assert expected in command(ctx.run(ctx.on.config_changed(), state(**{option: value})))
-
-
-def test_level_of_the_log_reaches_the_workload_without_a_restart(ctx, fake):
+def test_option_reaches_the_workload_without_a_restart(  # noqa: PLR0917 - a table
+    ctx, fake, option, value, field, expected
+):
     fake_cluster.install_istio(fake)
     before = ctx.run(ctx.on.config_changed(), state())
-    after = ctx.run(ctx.on.config_changed(), state(log_level="debug"))
-    assert command(after) == command(before)
-    files = after.get_container("lifecycle").get_filesystem(ctx)
-    assert (files / command_line.LEVEL_FILE.lstrip("/")).read_text() == "debug"
+    after = ctx.run(ctx.on.config_changed(), state(**{option: value}))
+    assert getattr(told(ctx, after), field) == expected
+    assert after.get_container("lifecycle").plan == before.get_container("lifecycle").plan
+
+
+def test_settings_are_only_for_the_workload_and_written_when_they_change(
+    ctx, fake, monkeypatch, tmp_path
+):
+    fake_cluster.install_istio(fake)
+    written = []
+    push = ops.Container.push
+    monkeypatch.setattr(
+        ops.Container,
+        "push",
+        lambda container, path, content, **how: (
+            written.append(content),
+            push(container, path, content, **how),
+        )[1],
+    )
+    given = state(workload(files=tmp_path))
+    out = ctx.run(ctx.on.config_changed(), given)
+    file = out.get_container("lifecycle").get_filesystem(ctx) / settings.FILE.lstrip("/")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    written.clear()
+    ctx.run(ctx.on.update_status(), given)
+    # What each hook found is always new.
+    assert len(written) == 1
 
 
 def test_membership_none_looks_after_pods_without_joining(ctx, fake):
@@ -46,7 +68,7 @@ def test_membership_none_looks_after_pods_without_joining(ctx, fake):
         "istio-system/istiod 1.31 · admission: not needed · native sidecars"
     )
     assert "istio-injection" not in fake.labels("kubeflow")
-    assert "--convergence off" in command(out)
+    assert told(ctx, out).convergence == "off"
 
 
 def test_membership_of_selected_pods_leaves_the_namespace(ctx, fake):
@@ -55,14 +77,14 @@ def test_membership_of_selected_pods_leaves_the_namespace(ctx, fake):
     out = ctx.run(ctx.on.start(), state(**options))
     assert isinstance(out.unit_status, testing.ActiveStatus)
     assert "istio-injection" not in fake.labels("kubeflow")
-    assert "--membership selected" in command(out)
-    assert "--included-pods app=ui" in command(out)
+    assert told(ctx, out).membership == "selected"
+    assert told(ctx, out).included_pods == "app=ui"
 
 
 def test_follower_runs_its_workload_and_writes_nothing(ctx, fake):
     fake_cluster.install_istio(fake)
     out = ctx.run(ctx.on.start(), state(leader=False))
-    assert "--unit istio-integrator/0" in command(out)
+    assert told(ctx, out).unit == "istio-integrator/0"
     assert fake.writes == []
 
 

@@ -5,23 +5,21 @@ import dataclasses
 import datetime
 import json
 
-import msgspec
 import pytest
 from ops import testing
 
 from integrator_contract import charm_facts
 from istio_integrator.admission import certificates
-from istio_integrator.lifecycle import command_line
 from tests.unit.charm import fake_cluster
-from tests.unit.charm.charm_world import state, workload
+from tests.unit.charm.charm_world import state, told, workload
 from tests.unit.charm.ingress_world import auth, route, sdi
 
 
 def facts(ctx, out: testing.State) -> charm_facts.CharmFacts:
-    """Read the file as the workload does."""
-    folder = out.get_container("lifecycle").get_filesystem(ctx)
-    content = (folder / command_line.FACTS_FILE.lstrip("/")).read_bytes()
-    return msgspec.json.decode(content, type=charm_facts.CharmFacts)
+    """Read what the workload is told."""
+    found = told(ctx, out).facts
+    assert found is not None
+    return found
 
 
 def of_world(world, event=None, **how) -> charm_facts.CharmFacts:
@@ -39,7 +37,9 @@ def of_owner(found: charm_facts.CharmFacts, owner: str) -> list[charm_facts.Cert
 def test_model_that_is_as_it_should_be_has_no_problems(ctx, fake):
     fake_cluster.install_istio(fake)
     found = facts(ctx, ctx.run(ctx.on.update_status(), state()))
-    want = charm_facts.CharmFacts(old_proxies=0, certificates=found.certificates)
+    want = charm_facts.CharmFacts(
+        looked=found.looked, old_proxies=0, certificates=found.certificates
+    )
     assert found == want
 
 
@@ -50,9 +50,11 @@ def test_model_that_is_as_it_should_be_has_no_problems(ctx, fake):
         pytest.param({"revision": "gone"}, {("mesh", "blocked")}, id="mesh"),
     ],
 )
-def test_problem_is_told_with_the_part_that_has_it(ctx, fake, given, want):
+def test_problem_is_told_with_the_part_that_has_it(ctx, fake, given, want, tmp_path):
     fake_cluster.install_istio(fake)
-    found = facts(ctx, ctx.run(ctx.on.config_changed(), state(**given)))
+    container = workload(files=tmp_path)
+    ctx.run(ctx.on.start(), state(container))
+    found = facts(ctx, ctx.run(ctx.on.config_changed(), state(container, **given)))
     assert said(found) >= want
 
 

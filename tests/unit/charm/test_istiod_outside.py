@@ -6,7 +6,7 @@ import yaml
 from ops import testing
 
 from tests.unit.charm import istio_objects
-from tests.unit.charm.charm_world import command, joins, state
+from tests.unit.charm.charm_world import joins, state, told, workload
 
 
 def test_pods_are_brought_into_the_mesh_of_an_istiod_outside_the_cluster(ctx, fake):
@@ -14,8 +14,8 @@ def test_pods_are_brought_into_the_mesh_of_an_istiod_outside_the_cluster(ctx, fa
 
     out = ctx.run(ctx.on.config_changed(), state())
 
-    assert joins(out) == ("true", "istio-system", "default")
-    assert "--convergence auto" in command(out)
+    assert joins(ctx, out) == (True, "istio-system", "default")
+    assert told(ctx, out).convergence == "auto"
     assert out.unit_status == testing.ActiveStatus(
         "https://istiod.example:15017/inject 1.31 · admission: webhook · native sidecars"
         " · 14/14 pods in mesh"
@@ -38,16 +38,18 @@ def test_relations_are_told_of_an_istiod_outside_the_cluster_what_is_known(ctx, 
     assert yaml.safe_load(later["data"]) == data
 
 
-def test_model_stays_joined_while_an_istiod_outside_the_cluster_is_away(ctx, fake):
+def test_model_stays_joined_while_an_istiod_outside_the_cluster_is_away(ctx, fake, tmp_path):
     istio_objects.install_remote(fake, proxy_config={"statusPort": 15099})
-    before = ctx.run(ctx.on.config_changed(), state())
-    assert "--status-port 15099" in command(before)
+    before = ctx.run(ctx.on.config_changed(), state(workload(files=tmp_path)))
+    was = joins(ctx, before)
+    assert told(ctx, before).status_port == 15099
     (istiod,) = fake.remote.values()
     istiod["alive"] = False
 
     out = ctx.run(ctx.on.update_status(), before)
 
-    assert command(out) == command(before)
+    assert joins(ctx, out) == was
+    assert told(ctx, out).status_port == 15099
     assert out.unit_status.name == "waiting"
     assert "new pods are refused: namespace.sidecar-injector" in out.unit_status.message
     istiod["alive"] = True

@@ -5,7 +5,7 @@ import pytest
 from integrator_contract import names
 from istio_integrator.admission import webhook
 from tests.unit.charm import ingress_world
-from tests.unit.charm.charm_world import command
+from tests.unit.charm.charm_world import told
 
 NAME = "istio-integrator-admission"
 
@@ -122,8 +122,7 @@ def test_model_that_another_team_labelled_is_not_held_up(fake, fresh):
 
     out = fresh.run()
 
-    told = dict(zip(*[iter(command(out).split()[2:])] * 2, strict=True))
-    assert told["--joined"] == "true"
+    assert told(fresh.ctx, out).joined
 
 
 def test_member_stays_one_while_the_webhook_is_silent(fake, fresh):

@@ -1,13 +1,13 @@
-"""The options of the service, written by the charm and read by the workload."""
+"""The settings of the service, written by the charm and read by the workload."""
 
-import argparse
+import dataclasses
 
-import pytest
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
-from sidecar_lifecycle.shell.commands import run
+from sidecar_lifecycle.shell import settings
 
-from integrator_contract import namespaces, service
+from integrator_contract import charm_facts, namespaces, service
 
 NAMES = st.from_regex(r"[a-z]([-a-z0-9]{0,6}[a-z0-9])?", fullmatch=True)
 OPTIONS = st.builds(
@@ -27,54 +27,25 @@ OPTIONS = st.builds(
     ignore_containers=st.lists(NAMES, max_size=3).map(tuple),
     status_port=st.integers(0, 65535),
     replace_broken_pods=st.booleans(),
-    observe_gateways=st.booleans(),
-    gateway_service=st.just("") | NAMES.map("istio-ingress/{}".format),
+    gateway=st.none()
+    | st.builds(service.Gateway, service=st.just("") | NAMES.map("istio-ingress/{}".format)),
     convergence=st.sampled_from(["auto", "manual", "off"]),
     restart_max_unavailable=st.integers(1, 100).map(str) | st.integers(1, 100).map("{}%".format),
-    listen=st.just("0.0.0.0:1"),
-    log_level_file=st.just("/x"),
-    charm_facts_file=st.just("/y"),
+    facts=st.none() | st.builds(charm_facts.CharmFacts, looked=st.floats(0, 2e9)),
 )
-
-
-def read(argv):
-    parser = argparse.ArgumentParser()
-    run.add_parser(parser.add_subparsers(required=True))
-    settings = run.settings_of(parser.parse_args(["run", *argv]))
-    return {name: getattr(settings, name) for name in service.Options.__dataclass_fields__}
 
 
 @given(OPTIONS)
 def test_workload_reads_what_the_charm_writes(options):
-    expected = {name: getattr(options, name) for name in service.Options.__dataclass_fields__}
-    assert read(service.command_line(options)) == expected
+    read = msgspec.json.decode(options.document(), type=settings.Settings)
+    assert dataclasses.asdict(read) == dataclasses.asdict(options)
 
 
 @given(OPTIONS)
-def test_same_options_are_the_same_command_line(options):
+def test_same_settings_are_the_same_text(options):
     again = frozenset(sorted(options.lifecycle_namespaces, reverse=True))
-    values = {name: getattr(options, name) for name in service.Options.__dataclass_fields__}
-    other = service.Options(**{**values, "lifecycle_namespaces": again})
-    assert service.command_line(other) == service.command_line(options)
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "said"),
-    [
-        ("--joined", "maybe", "'maybe' is neither true nor false"),
-        ("--lifecycle-namespaces", "model,all", "all"),
-        ("--status-port", "http", "invalid int value: 'http'"),
-        ("--membership", "often", "invalid choice: 'often'"),
-        ("--included-pods", "((", "'((' is not a requirement"),
-        ("--restart-max-unavailable", "some", "'some' is neither a number from 1 to 100"),
-    ],
-)
-def test_value_that_can_t_be_read_is_named(option, value, said, capsys):
-    line = service.command_line(service.Options(model="m", application="a", unit="a/0"))
-    with pytest.raises(SystemExit):
-        read([*line, option, value])
-    assert f"argument {option}: " in (err := capsys.readouterr().err)
-    assert said in err
+    other = dataclasses.replace(options, lifecycle_namespaces=again)
+    assert other.document() == options.document()
 
 
 SHARES = st.integers(1, 100)

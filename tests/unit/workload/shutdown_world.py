@@ -68,9 +68,10 @@ async def reconciler(
     settings = options.Settings(
         model=NAMESPACE, application="istio-integrator", unit="istio-integrator/0", **extra
     )
+    live = options.Live(settings)
     controller = shutdown.Controller(
         cluster.client,
-        settings,
+        live,
         leadership or AlwaysLeader(),
         events.Recorder(cluster.client, clock=loop.time),
         limits=limits,

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sidecar_lifecycle.shell import cli
 
+from integrator_contract import service
 from tests.unit.workload import pods
 
 ENDED = {"stop": "2026-01-01T00:01:00Z", "wait": ""}
@@ -123,15 +124,20 @@ def test_standard_input_is_the_default(
     assert (row["name"], row["decision"], row["reason"]) == ("done", "stop", "PayloadFinished")
 
 
-def test_options_decide_as_in_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_settings_of_the_service_decide_as_in_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     text = json.dumps(pods.pod_json(others={"agent": pods.running()}))
-    for options, want in (
-        ([], "wait"),
-        (["--ignore-containers", "agent"], "stop"),
-        (["--wait-for-containers", "main, x"], "stop"),
-        (["--wait-for-containers", "main", "--status-port", "0"], "stop"),
+    file = tmp_path / "service.json"
+    for values, want in (
+        ({}, "wait"),
+        ({"ignore_containers": ("agent",)}, "stop"),
+        ({"wait_for_containers": ("main", "x")}, "stop"),
+        ({"wait_for_containers": ("main",), "status_port": 0}, "stop"),
     ):
-        _, out, _ = explain(text, *options, tmp_path=tmp_path, capsys=capsys)
+        told = service.Options(model="m", application="a", unit="a/0", **values)
+        file.write_text(told.document())
+        _, out, _ = explain(text, "--settings", str(file), tmp_path=tmp_path, capsys=capsys)
         assert json.loads(out)["decision"] == want
 
 
@@ -166,7 +172,9 @@ def test_settings_add_what_admission_would_change(
 ):
     settings = tmp_path / "settings.json"
     settings.write_text(json.dumps(SETTINGS))
-    code, out, _ = explain(NEW_PODS, "--settings", str(settings), tmp_path=tmp_path, capsys=capsys)
+    code, out, _ = explain(
+        NEW_PODS, "--admission-settings", str(settings), tmp_path=tmp_path, capsys=capsys
+    )
 
     first, second = (json.loads(line)["admission"] for line in out.splitlines())
     assert code == 0
@@ -183,7 +191,9 @@ def test_settings_that_cannot_be_used_are_named(
     settings = tmp_path / "settings.json"
     if text is not None:
         settings.write_text(text)
-    code, _, err = explain(NEW_PODS, "--settings", str(settings), tmp_path=tmp_path, capsys=capsys)
+    code, _, err = explain(
+        NEW_PODS, "--admission-settings", str(settings), tmp_path=tmp_path, capsys=capsys
+    )
 
     assert code == 2
     assert "settings.json" in err
@@ -213,14 +223,6 @@ def test_version_and_help_of_every_command(capsys: pytest.CaptureFixture[str]):
         pytest.param([], id="nothing"),
         pytest.param(["dance"], id="unknown-command"),
         pytest.param(["run"], id="missing-option"),
-        pytest.param(
-            ["run", "--model=m", "--application=a", "--unit=a/0", "--lifecycle-namespaces=all"],
-            id="unknown-kind",
-        ),
-        pytest.param(
-            ["run", "--model=m", "--application=a", "--unit=a/0", "--proxy-shutdown=yes"],
-            id="not-a-boolean",
-        ),
     ],
 )
 def test_wrong_command_line_is_exit_code_2(

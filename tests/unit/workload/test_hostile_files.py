@@ -151,9 +151,12 @@ def test_hostile_settings_end_in_one_line_that_names_them(
     path = tmp_path / "settings.json"
     path.write_bytes(data)
     (tmp_path / "pods").write_text(json.dumps(POD))
-    rest = [tmp_path / "pods"] if command == "explain" else ["--tls-dir", tmp_path]
+    rest = {
+        "explain": [tmp_path / "pods", "--admission-settings", path],
+        "admission": ["--tls-dir", tmp_path, "--settings", path],
+    }
 
-    code, errors, memory = run(command, *rest, "--settings", path)
+    code, errors, memory = run(command, *rest[command])
 
     assert code == 2
     assert len(errors.splitlines()) == 1

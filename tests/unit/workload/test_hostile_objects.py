@@ -10,7 +10,6 @@ import json
 from typing import Any
 
 import pytest
-from sidecar_lifecycle.decide import stale
 from sidecar_lifecycle.decide.convergence import facts, memory, outcome, plan
 from sidecar_lifecycle.shell import settings as options
 from sidecar_lifecycle.shell.convergence import cluster as hands
@@ -90,7 +89,9 @@ async def test_honest_pods_among_hostile_ones_are_stopped_and_waited_for(seed: i
     stopper = Stopper(server)
     controller = shutdown.Controller(
         server,  # type: ignore[arg-type]
-        options.Settings(model=MODEL, application="a", unit="a/0", replace_broken_pods=True),
+        options.Live(
+            options.Settings(model=MODEL, application="a", unit="a/0", replace_broken_pods=True)
+        ),
         AlwaysLeader(),  # type: ignore[arg-type]
         events.Recorder(server),  # type: ignore[arg-type]
         stopper=stopper,  # type: ignore[arg-type]
@@ -182,10 +183,11 @@ async def read(objects: dict[str, list[bytes]]) -> dict[str, tuple[facts.Replica
         model=MODEL,
         application="a",
         unit="a/0",
-        proxy=stale.Proxy(revision="new", version="1.31.1"),
+        proxy_revision="new",
+        proxy_version="1.31.1",
     )
-    subject = hands.Cluster(server, settings, lambda: NOW)  # type: ignore[arg-type]
-    reading = await hands.read(subject, await subject.pods(), memory.Memory(), {})
+    subject = hands.Cluster(server, options.Live(settings), lambda: NOW)  # type: ignore[arg-type]
+    reading = await hands.read(subject, await subject.pods(), memory.Memory(), {}, settings.proxy)
     decided = plan.plan(
         reading.snapshot, memory.Memory(), mode="auto", limits=outcome.Limits(), now=NOW
     )
@@ -207,7 +209,7 @@ async def test_convergence_finds_the_same_about_honest_pods_among_hostile_ones(
 async def test_answers_about_one_object_end_nothing_whatever_they_are(seed: int, count: int):
     server = Scripted()
     settings = options.Settings(model=MODEL, application="a", unit="a/0")
-    subject = hands.Cluster(server, settings, lambda: NOW)  # type: ignore[arg-type]
+    subject = hands.Cluster(server, options.Live(settings), lambda: NOW)  # type: ignore[arg-type]
     scope = settings.scope({})
     election = lease.Leadership(server, namespace=MODEL, name="x", identity="us")  # type: ignore[arg-type]
     replica = facts.Replica(name="p", uid="u", created=0.0, workload="StatefulSet/w")

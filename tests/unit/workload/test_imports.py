@@ -16,7 +16,7 @@ NEEDLESS = ("lightkube", "httpx2", "sidecar_lifecycle.shell.admission.server")
 PROGRAM = """
 import json, sys
 from sidecar_lifecycle.shell import cli
-cli.parser("run").parse_args(["run", "--model=m", "--application=a", "--unit=a/0"])
+cli.parser("run").parse_args(["run", "--settings=x"])
 print(json.dumps(sorted(sys.modules)))
 """
 

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import prometheus_client
 import pytest
 import structlog
-from sidecar_lifecycle.shell import cli, logs
+from sidecar_lifecycle.shell import cli
 from sidecar_lifecycle.shell.commands import run, uninjected
 from sidecar_lifecycle.shell.convergence import cluster as hands
 from sidecar_lifecycle.shell.kube import lease
+from sidecar_lifecycle.shell.settings import Live, Settings
 
-from integrator_contract import charm_facts, names, schema
+from integrator_contract import charm_facts, names, namespaces, schema, service
 from tests.unit.workload import pods
 from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
 
@@ -25,14 +26,14 @@ VIRTUAL_TIME = True
 RUNS = pods.running()
 
 
-def arguments(*extra: str) -> argparse.Namespace:
-    base = ["run", "--model=kubeflow", "--application=app", "--unit=app/0", "--listen=127.0.0.1:0"]
-    return cli.parser("run").parse_args([*base, *extra])
+def settings(**values: Any) -> Settings:
+    return Settings(model="kubeflow", application="app", unit="app/0", **values)
 
 
-def program_of(cluster: FakeApiserver, *extra: str) -> run.Program:
+def program_of(cluster: FakeApiserver, path: Path | None = None, **values: Any) -> run.Program:
+    live = Live(settings(**values), path)
     registry = prometheus_client.CollectorRegistry()
-    return run.Program(cluster.client, run.settings_of(arguments(*extra)), registry)
+    return run.Program(cluster.client, live, listen="127.0.0.1:0", registry=registry)
 
 
 async def test_program_leads_acts_and_gives_the_lease_away(cluster: FakeApiserver):
@@ -65,10 +66,7 @@ async def test_of_two_units_one_acts_and_the_other_takes_over(cluster: FakeApise
     async with running_task(other.run()) as leading:
         await other.wait_elected()
         program = program_of(
-            cluster,
-            "--joined=true",
-            "--mesh-namespace=istio-system",
-            "--replace-broken-pods=true",
+            cluster, joined=True, mesh_namespace="istio-system", replace_broken_pods=True
         )
         async with running_task(program.run()):
             await until(lambda: all(program.ready().values()))
@@ -85,17 +83,17 @@ async def test_of_two_units_one_acts_and_the_other_takes_over(cluster: FakeApise
 @pytest.mark.parametrize(
     ("options", "want"),
     [
-        pytest.param(["--joined=true", "--mesh-namespace=istio-system"], 1, id="joined"),
-        pytest.param(["--joined=true"], 1, id="istiod-outside-the-cluster"),
-        pytest.param(["--joined=false", "--mesh-namespace=istio-system"], 0, id="not-joined"),
+        pytest.param({"joined": True, "mesh_namespace": "istio-system"}, 1, id="joined"),
+        pytest.param({"joined": True}, 1, id="istiod-outside-the-cluster"),
+        pytest.param({"joined": False, "mesh_namespace": "istio-system"}, 0, id="not-joined"),
     ],
 )
 async def test_model_that_has_joined_is_converged_wherever_istiod_is(
-    cluster: FakeApiserver, options: list[str], want: int
+    cluster: FakeApiserver, options: dict[str, Any], want: int
 ):
     cluster.namespace("kubeflow", labels={"istio-injection": "enabled"})
     cluster.put("pods", pods.pod_json(main=RUNS, policy="Always"))
-    program = program_of(cluster, *options)
+    program = program_of(cluster, **options)
     async with running_task(program.run()):
         await until(lambda: all(program.ready().values()))
         await asyncio.sleep(60)
@@ -104,16 +102,62 @@ async def test_model_that_has_joined_is_converged_wherever_istiod_is(
     assert found == want
 
 
-@pytest.mark.parametrize("wanted", [True, False])
-async def test_gateways_are_watched_only_where_somebody_is_to_be_reached(
-    cluster: FakeApiserver, wanted: bool
-):
-    program = program_of(cluster, f"--observe-gateways={str(wanted).lower()}")
+async def test_gateways_are_watched_only_while_somebody_is_to_be_reached(cluster: FakeApiserver):
+    def watched() -> set[str]:
+        return {"gateways", "services"} & set(cluster.watchers.values())
+
+    program = program_of(cluster)
     async with running_task(program.run()):
         await until(lambda: "namespaces" in cluster.watchers.values())
         await asyncio.sleep(30)
-        watched = {"gateways", "services"} & set(cluster.watchers.values())
-        assert watched == ({"gateways", "services"} if wanted else set())
+        assert watched() == set()
+        program.live.change(settings(gateway=service.Gateway()))
+        await until(lambda: watched() == {"gateways", "services"})
+        program.live.change(settings())
+        await until(lambda: watched() == set())
+
+
+async def test_model_that_joins_and_leaves_is_converged_in_between(cluster: FakeApiserver):
+    def in_mesh() -> float | None:
+        return program.registry.get_sample_value("sidecar_lifecycle_in_mesh_pods")
+
+    cluster.namespace("kubeflow", labels={"istio-injection": "enabled"})
+    cluster.put("pods", pods.pod_json(main=RUNS, policy="Always"))
+    program = program_of(cluster)
+    async with running_task(program.run()):
+        await until(lambda: all(program.ready().values()))
+        assert in_mesh() == 0
+        program.live.change(settings(joined=True))
+        await until(lambda: in_mesh() == 1)
+        program.live.change(settings())
+        await until(lambda: in_mesh() == 0)
+
+
+async def test_rules_about_proxies_change_while_it_runs(cluster: FakeApiserver):
+    """A stop that was not wanted before is sent, and watches go on."""
+    cluster.namespace("kubeflow")
+    cluster.namespace("alice", labels={names.PART_OF: names.PROFILE})
+    agent = {"agent": pods.running()}
+    cluster.put("pods", pods.pod_json(name="model", uid="1", others=agent))
+    cluster.put("pods", pods.pod_json(name="tenant", uid="2", namespace="alice", others=agent))
+    program = program_of(cluster)
+
+    def stopped() -> set[str]:
+        return {name for name, proxy in cluster.proxies.items() if proxy.requests}
+
+    def watched() -> set[str]:
+        return {each.pod.metadata.name for each in program.shutdown.view}
+
+    async with running_task(program.run()):
+        await until(lambda: watched() == {"model", "tenant"})
+        assert stopped() == set()
+        only_model = frozenset[namespaces.Kind](("model",))
+        program.live.change(
+            settings(ignore_containers=("agent",), lifecycle_namespaces=only_model)
+        )
+        await until(lambda: stopped() == {"model"} and watched() == {"model"})
+        program.live.change(settings(ignore_containers=("agent",)))
+        await until(lambda: stopped() == {"model", "tenant"})
 
 
 async def test_program_is_not_ready_while_the_apiserver_is_away(cluster: FakeApiserver):
@@ -126,28 +170,25 @@ async def test_program_is_not_ready_while_the_apiserver_is_away(cluster: FakeApi
         await until(lambda: all(program.ready().values()))
 
 
-async def test_level_of_the_log_changes_while_it_runs(
+async def test_settings_file_is_followed_and_what_can_not_be_read_changes_nothing(
     cluster: FakeApiserver, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    level = tmp_path / "level"
-    settings = run.settings_of(arguments(f"--log-level-file={level}"))
-    program = run.Program(cluster.client, settings, prometheus_client.CollectorRegistry())
-    logs.configure("info")
+    file = tmp_path / "settings.json"
+    program = program_of(cluster, file)
     log = structlog.get_logger("test")
+    contents = (settings(log_level="debug").document(), "nonsense", "", "{}", "[" * 9999, None)
     async with running_task(program.run()):
-        for number, wanted in enumerate(("debug", "nonsense", "error", "info")):
-            level.write_text(f"{wanted}\n")
+        for number, content in enumerate((*contents, settings(log_level="error").document())):
+            file.write_text(content) if content is not None else file.unlink()
             await asyncio.sleep(3)
             log.debug("quiet", number=number)
             log.warning("loud", number=number)
 
-    lines = map(json.loads, capsys.readouterr().err.splitlines())
-    said = [(line["message"], line.get("number")) for line in lines]
-    assert [each for each in said if each[0] in ("quiet", "loud")] == [
-        *(("quiet", 0), ("loud", 0)),
-        *(("quiet", 1), ("loud", 1)),
-        ("loud", 3),
-    ]
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    said = {(line["message"], line["number"]) for line in lines if "number" in line}
+    assert said == {(word, number) for word in ("quiet", "loud") for number in range(6)}
+    complaints = [line for line in lines if line["message"] == "settings can't be read"]
+    assert len(complaints) == 5
 
 
 def test_only_a_process_of_this_container_is_known_to_have_ended():
@@ -160,56 +201,42 @@ def test_only_a_process_of_this_container_is_known_to_have_ended():
         assert not run.is_earlier_run("app/0", holder)
 
 
-def test_options_become_typed_settings():
-    settings = run.settings_of(
-        arguments(
-            "--wait-for-containers=main, wait",
-            "--lifecycle-namespaces=model,labelled",
-            "--proxy-shutdown=false",
-            "--mesh-namespace=istio-system",
-            "--status-port=16020",
-        )
-    )
-    assert settings.wait_for_containers == ("main", "wait")
-    assert settings.lifecycle_namespaces == {"model", "labelled"}
-    assert settings.policy().enabled is False
-    assert settings.policy().status_port == 16020
-    assert settings.served().mesh_namespace == "istio-system"
-
-
 async def test_progress_that_the_charm_has_seen_already_is_no_news(
-    cluster: FakeApiserver, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    cluster: FakeApiserver, capsys: pytest.CaptureFixture[str]
 ):
     """A hook that starts the service anew asks it by a command, and so knows what it counts."""
     cluster.namespace("kubeflow", labels={"istio-injection": "enabled"})
     # A pod that runs on: stopping a proxy would be progress, too.
     cluster.put("pods", pods.pod_json(RUNS, name="web-0"))
-    file = tmp_path / "facts"
-    given = ("--joined=true", "--mesh-namespace=istio-system", f"--charm-facts-file={file}")
-    program = program_of(cluster, *given)
+    given = {"joined": True, "mesh_namespace": "istio-system"}
+    program = program_of(cluster, **given)
     told = []
     program.notifier.notify = lambda key, is_news: told.append((key, is_news))
     async with running_task(program.run()):
         await until(lambda: told)
         ((key, is_news),) = told
-        decided, _ = await uninjected._look(hands.Cluster(cluster.client, program.settings))
-        uninjected._list(decided.summary, [], [], program.settings.model)
+        decided, _ = await uninjected._look(hands.Cluster(cluster.client, program.live))
+        uninjected._list(decided.summary, [], [], "kubeflow")
         word = json.loads(capsys.readouterr().out.splitlines()[-1])["summary"]["word"]
         assert key == names.PROGRESS_NOTICE
         assert is_news()
-        file.write_text(charm_facts.CharmFacts(progress="of before").document())
+        before = charm_facts.CharmFacts(looked=1.0, progress="of before")
+        program.live.change(settings(facts=before, **given))
         assert is_news()
-        file.write_text(charm_facts.CharmFacts(progress=word).document())
+        known = charm_facts.CharmFacts(looked=2.0, progress=word)
+        program.live.change(settings(facts=known, **given))
         assert not is_news()
 
 
 def test_charm_of_another_contract_is_refused_by_name(capsys: pytest.CaptureFixture[str]):
     other = "0" * 8
     with pytest.raises(SystemExit, match="2"):
-        arguments(f"--contract={other}")
+        cli.main(["run", "--settings=x", f"--contract={other}"])
 
     assert f"the charm keeps to contract {other}, this image" in capsys.readouterr().err
 
 
-def test_charm_of_the_same_contract_is_served():
-    assert arguments(f"--contract={schema.SCHEMA}").contract
+def test_charm_of_the_same_contract_is_served(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    file = tmp_path / "settings.json"
+    assert cli.main(["run", f"--settings={file}", f"--contract={schema.SCHEMA}"]) == 2
+    assert str(file) in capsys.readouterr().err

@@ -11,13 +11,12 @@ import pytest
 import yaml
 from sidecar_lifecycle.shell.shutdown import stops
 
+from integrator_contract import service
 from tests import workload_access
 from tests.unit.workload import fake_apiserver, pods
 
 
-async def ask(
-    cluster: fake_apiserver.FakeApiserver, tmp_path: Path, name: str, *options: str
-) -> int:
+async def ask(cluster: fake_apiserver.FakeApiserver, tmp_path: Path, name: str) -> int:
     async with cluster as client:
         config: dict[str, Any] = {
             "apiVersion": "v1",
@@ -29,7 +28,10 @@ async def ask(
         }
         path = tmp_path / "kubeconfig"
         path.write_text(yaml.safe_dump(config))
-        argv = ["stop", name, "--namespace", "default", *options]
+        settings = tmp_path / "settings.json"
+        told = service.Options(model="m", application="a", unit="a/0")
+        settings.write_text(told.document())
+        argv = ["stop", name, "--namespace", "default", "--settings", str(settings)]
         return await asyncio.to_thread(workload_access.main, path, argv)
 
 

@@ -1,19 +1,13 @@
-"""The metrics about what the charm knows, read from its file whenever somebody asks."""
+"""The metrics about what the charm knows."""
 
 from __future__ import annotations
 
 import collections
-import os
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Callable, Iterable
 
-import msgspec
-import structlog
 from prometheus_client import core, registry
 
 from integrator_contract import charm_facts
-
-log = structlog.get_logger(__name__)
 
 _PREFIX = "istio_integrator"
 
@@ -22,43 +16,28 @@ class Collector(registry.Collector):
     """Shows what the charm's last hook on this unit found.
 
     Args:
-        path: Of the charm's file; while it is not there, nothing is shown.
+        read: Returns that; None before the first hook's end, when nothing is shown.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, read: Callable[[], charm_facts.CharmFacts | None]) -> None:
+        self._read = read
 
     def describe(self) -> Iterable[core.Metric]:
-        """Name the metrics without reading the file."""
-        return _families(0.0, charm_facts.CharmFacts())
+        """Name the metrics."""
+        return _families(charm_facts.CharmFacts(looked=0.0))
 
     def collect(self) -> Iterable[core.Metric]:
-        """Read the file and show it; one that can't be read is logged and shows nothing."""
-        found = read(self._path)
-        return _families(*found) if found else ()
+        """Show what is known."""
+        known = self._read()
+        return _families(known) if known else ()
 
 
-def read(path: Path) -> tuple[float, charm_facts.CharmFacts] | None:
-    """Read when the charm wrote its file, and what; None where there is none to be read."""
-    try:
-        with path.open("rb") as file:
-            written = os.fstat(file.fileno()).st_mtime
-            content = file.read(charm_facts.LONGEST)
-        # What is longer is cut off in the middle, and so is no JSON.
-        return written, msgspec.json.decode(content, type=charm_facts.CharmFacts)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, RecursionError) as error:
-        log.warning("the charm's facts can't be read", error=str(error)[:200])
-        return None
-
-
-def _families(written: float, known: charm_facts.CharmFacts) -> list[core.Metric]:
+def _families(known: charm_facts.CharmFacts) -> list[core.Metric]:
     looked = _gauge(
         "last_look_timestamp_seconds",
         "When the charm last looked on this unit, in Unix time; what it knows is as old.",
     )
-    looked.add_metric((), written)
+    looked.add_metric((), known.looked)
     problems = _gauge(
         "problems",
         "Things that are not as they should be, by the part of the charm that says so and Juju's"

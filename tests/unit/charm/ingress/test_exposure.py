@@ -324,8 +324,7 @@ def test_whatever_request_for_the_ingress_fails_is_a_status_and_is_repaired(
 
 def test_gateways_are_observed_while_somebody_is_related(world):
     def observes():
-        plan = world.run().get_container("lifecycle").plan
-        return "--observe-gateways true" in plan.services["lifecycle"].command
+        return charm_world.told(world.ctx, world.run()).gateway is not None
 
     assert not observes()
     world.related = [route(), auth()]

@@ -1,6 +1,7 @@
 """What becomes of the service, and of a container in which something goes wrong."""
 
 import datetime
+import io
 
 import ops
 import pytest
@@ -38,6 +39,9 @@ class Container:
 
     def push(self, *_, **__) -> None: ...
 
+    def pull(self, *_, **__) -> io.BytesIO:
+        return io.BytesIO()
+
     def replan(self) -> None:
         self._raise("replan")
 
@@ -46,8 +50,7 @@ class Container:
 
     def get_plan(self) -> ops.pebble.Plan:
         self._raise("plan")
-        told = ["run", "--contract", schema.SCHEMA]
-        return ops.pebble.Plan(yaml.safe_dump(layer.pebble_layer(told)))
+        return ops.pebble.Plan(yaml.safe_dump(layer.pebble_layer()))
 
     def get_checks(self, _) -> dict:
         self._raise("checks")

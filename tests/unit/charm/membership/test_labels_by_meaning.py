@@ -38,7 +38,7 @@ def test_namespace_that_the_chosen_istio_injects_is_a_member(
     fake.labels("kubeflow").update(labels)
     out = ctx.run(ctx.on.config_changed(), state(revision=revision))
     assert isinstance(out.unit_status, testing.ActiveStatus)
-    assert joins(out)[0] == "true"
+    assert joins(ctx, out)[0]
     assert {key: fake.labels("kubeflow").get(key) for key in labels} == labels
     assert len([key for key in fake.labels("kubeflow") if "istio" in key]) == len(labels)
 
@@ -71,4 +71,4 @@ def test_label_that_keeps_the_chosen_istio_from_injecting_is_named(  # noqa: PLR
         f"namespace kubeflow has {superfluous}={labels[superfluous]}; "
         f"run: kubectl label ns kubeflow {superfluous}-; "
     )
-    assert joins(out)[0] == "false"
+    assert not joins(ctx, out)[0]

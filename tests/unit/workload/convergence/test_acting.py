@@ -18,7 +18,7 @@ from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell.convergence import cluster as hands
 from sidecar_lifecycle.shell.convergence import controller, metrics
 from sidecar_lifecycle.shell.kube import errors, events
-from sidecar_lifecycle.shell.settings import Settings
+from sidecar_lifecycle.shell.settings import Live, Settings
 
 from tests.unit.workload import fake_apiserver, pods
 from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
@@ -121,7 +121,7 @@ async def converging(
 ) -> AsyncIterator[None]:
     run = controller.run(
         cluster.client,
-        SETTINGS,
+        Live(SETTINGS),
         leadership,
         registry=registry or prometheus_client.CollectorRegistry(),
         clock=LoopClock(),
@@ -240,8 +240,7 @@ async def test_answer_about_a_workload_that_is_gone_is_forgotten(cluster: Apiser
     answer = facts.Answer(verdict="injects", message="", uid="uid-1", at=EPOCH)
     pod = msgspec.convert(without_sidecar(), types.Pod)
     looking = controller.Controller(
-        cluster=hands.Cluster(cluster.client, SETTINGS, clock.now),
-        settings=SETTINGS,
+        cluster=hands.Cluster(cluster.client, Live(SETTINGS), clock.now),
         leadership=Voted(is_leader=False),
         recorder=events.Recorder(cluster.client),
         figures=metrics.Metrics(prometheus_client.CollectorRegistry()),
@@ -316,7 +315,7 @@ async def test_pod_that_took_the_name_of_the_one_to_evict_stays(cluster: Apiserv
 
 
 async def test_memory_that_somebody_wrote_meanwhile_is_not_overwritten(cluster: Apiserver):
-    subject = hands.Cluster(cluster.client, SETTINGS)
+    subject = hands.Cluster(cluster.client, Live(SETTINGS))
     first = await subject.remember(await subject.recall(), {"state": "{}"})
     stale = await subject.recall()
     await subject.remember(first, {"state": "{}", "request": "theirs"})
@@ -335,7 +334,7 @@ async def test_memory_keeps_what_others_wrote_about_it(cluster: Apiserver):
     metadata = {"name": MEMORY, "namespace": MODEL, "labels": {"a": "b"}}
     metadata |= {"annotations": {"c": "d"}, "ownerReferences": [owner]}
     cluster.put("configmaps", {"metadata": metadata})
-    subject = hands.Cluster(cluster.client, SETTINGS)
+    subject = hands.Cluster(cluster.client, Live(SETTINGS))
     await subject.remember(await subject.recall(), {"state": "{}"})
 
     written = cluster.get("configmaps", MODEL, MEMORY)["metadata"]
@@ -345,7 +344,7 @@ async def test_memory_keeps_what_others_wrote_about_it(cluster: Apiserver):
 
 
 async def test_memory_that_was_made_or_deleted_meanwhile_is_a_conflict(cluster: Apiserver):
-    subject = hands.Cluster(cluster.client, SETTINGS)
+    subject = hands.Cluster(cluster.client, Live(SETTINGS))
     nothing = await subject.recall()
     written = await subject.remember(nothing, {"state": "theirs"})
     with pytest.raises(hands.Conflict):

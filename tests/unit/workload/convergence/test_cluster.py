@@ -13,7 +13,7 @@ from sidecar_lifecycle.decide.convergence import memory
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell.convergence import cluster as hands
 from sidecar_lifecycle.shell.kube import errors
-from sidecar_lifecycle.shell.settings import Settings
+from sidecar_lifecycle.shell.settings import Live, Settings
 
 from tests.unit.workload import pods
 from tests.unit.workload.convergence.plan_world import a_round, held
@@ -48,7 +48,7 @@ async def cluster() -> AsyncIterator[FakeApiserver]:
 
 
 def subject(cluster: FakeApiserver, clock: Clock | None = None) -> hands.Cluster:
-    return hands.Cluster(cluster.client, SETTINGS, clock or Clock())
+    return hands.Cluster(cluster.client, Live(SETTINGS), clock or Clock())
 
 
 def asked(cluster: FakeApiserver, end: str) -> int:

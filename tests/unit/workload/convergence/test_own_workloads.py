@@ -29,6 +29,6 @@ async def test_application_does_not_manage_the_workload_that_is_tied_to_it(owner
     server = scripted.Scripted()
     server.present["statefulsets"] = [json.dumps({"metadata": metadata}).encode()]
     settings = options.Settings(model=MODEL, application="app", unit="app/0")
-    owners = await hands.Cluster(server, settings).owners([])
+    owners = await hands.Cluster(server, options.Live(settings)).owners([])
     pod = pods.pod(policy="Always", ownerReferences=[OWNED])
     assert eligible.ownership(pod, False, owners.lookup).reason == reason

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from sidecar_lifecycle.shell.admission import settings as admission_settings
 from sidecar_lifecycle.shell.convergence import rejections
+from sidecar_lifecycle.shell.settings import Live
 
 from integrator_contract import names
 from integrator_contract.pods import Settings as Wanted
@@ -48,7 +49,7 @@ async def looking(cluster: Apiserver, *, leads: bool = True) -> AsyncIterator[li
     told: list[None] = []
     run = rejections.run(
         cluster.client,
-        SETTINGS,
+        Live(SETTINGS),
         Voted(is_leader=leads),
         load=admission_settings.load,
         tell=lambda: told.append(None),

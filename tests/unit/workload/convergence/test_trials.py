@@ -13,7 +13,7 @@ from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell.convergence import cluster as hands
 from sidecar_lifecycle.shell.convergence import trials
 from sidecar_lifecycle.shell.kube import fence
-from sidecar_lifecycle.shell.settings import Settings
+from sidecar_lifecycle.shell.settings import Live, Settings
 
 from integrator_contract import names
 from integrator_contract.pods import Settings as Wanted
@@ -196,7 +196,7 @@ async def test_trial_that_could_never_start_is_told_apart(cluster: Apiserver):
 
 async def test_pod_whose_workload_can_not_be_dealt_with_is_named(cluster: Apiserver):
     told: list[types.Object] = []
-    reader = hands.Cluster(cluster.client, SETTINGS, lambda: 0.0)
+    reader = hands.Cluster(cluster.client, Live(SETTINGS), lambda: 0.0)
     reader.fence = fence.Fence(lambda item, _: told.append(item))
     metadata = {"name": "web", "namespace": MODEL, "uid": "uid-of-web"}
     cluster.put("statefulsets", {"metadata": metadata, "spec": {"template": 1}})

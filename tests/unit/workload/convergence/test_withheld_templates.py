@@ -52,7 +52,7 @@ async def decide(kind: str, workload: dict[str, Any], labels: dict[str, str]) ->
     server.answers[f"/namespaces/{MODEL}"] = json.dumps(namespace).encode()
     server.present["configmaps"] = [b'{"metadata":{"name":"istio-ca-root-cert"}}']
     settings = options.Settings(model=MODEL, application="app", unit="app/0")
-    subject = hands.Cluster(server, settings, lambda: NOW)  # type: ignore[arg-type]
+    subject = hands.Cluster(server, options.Live(settings), lambda: NOW)  # type: ignore[arg-type]
     reading = await hands.read(subject, await subject.pods(), memory.Memory(), {})
     return plan.plan(
         reading.snapshot, memory.Memory(), mode="auto", limits=outcome.Limits(), now=NOW

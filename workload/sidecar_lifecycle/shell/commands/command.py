@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
+import pathlib
 import textwrap
-from collections.abc import Callable, Mapping
 from typing import Any, TextIO, TypeAlias
 
-from integrator_contract import service
+from sidecar_lifecycle.shell import settings
 
 LONGEST_ERROR = 1000
 """In characters: what is quoted from a file may be long."""
@@ -33,43 +32,27 @@ def say(line: str, file: TextIO | None = None) -> None:
     print(printable(line), file=file, flush=True)
 
 
-def add_options(
-    parser: argparse.ArgumentParser,
-    kind: service.Kind = service.Options,
-    defaults: Mapping[str, Any] | None = None,
-) -> None:
-    """Add options that the contract declares.
+def add_settings(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+    """Add the option that names the settings file."""
+    parser.add_argument(
+        "--settings",
+        type=pathlib.Path,
+        required=required,
+        metavar="FILE",
+        help="of the service, as the charm writes it",
+    )
 
-    Args:
-        parser: that gets them.
-        kind: Which of them.
-        defaults: of this command, where they differ.
+
+def read_settings(path: pathlib.Path) -> settings.Settings:
+    """Read the settings file.
+
+    Raises:
+        InputError: It can't be read.
     """
-    for field in dataclasses.fields(kind):
-        argument = service.argument(field)
-        is_required = field.default is dataclasses.MISSING
-        default = None if is_required else (defaults or {}).get(field.name, field.default)
-        parser.add_argument(
-            service.flag(field),
-            type=_reader(argument.read),
-            required=is_required,
-            default=default,
-            metavar=None if argument.choices else argument.metavar,
-            choices=argument.choices or None,
-            help=argument.help,
-        )
-
-
-def _reader(read: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Have argparse say why a value can't be read."""
-
-    def reader(text: str) -> Any:
-        try:
-            return read(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from error
-
-    return int if read is int else reader
+    try:
+        return settings.read(path)
+    except ValueError as error:
+        raise InputError(str(error)) from error
 
 
 def texts(description: str, *examples: str) -> dict[str, Any]:

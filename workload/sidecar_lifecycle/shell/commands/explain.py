@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from integrator_contract import answers, pods, service
+from integrator_contract import answers, pods
 from sidecar_lifecycle.decide import creation, finished, mutate, payload
 from sidecar_lifecycle.model import bounded, types
 from sidecar_lifecycle.shell.admission import settings
@@ -28,35 +28,29 @@ def add_parser(subparsers: command.Subparsers) -> None:
         help="print what the charm would do to pods, and why",
         **command.texts(
             "Read pods as JSON or YAML. Print one JSON object per pod: whether its proxy would be"
-            " stopped and, with --settings, what admission would change. A pod without a"
+            " stopped and, with --admission-settings, what admission would change. A pod without a"
             " namespace, or in that of the model, counts as a pod of the model.",
             "kubectl get pods -o json | sidecar-lifecycle explain",
-            "sidecar-lifecycle explain pod.yaml --settings settings.json",
-            "sidecar-lifecycle explain pod.yaml --wait-for-containers main,wait",
+            "sidecar-lifecycle explain pod.yaml --admission-settings settings.json",
         ),
     )
     parser.add_argument("source", nargs="?", default="-", metavar="FILE", help="or - (default)")
     parser.add_argument(
-        "--settings", type=pathlib.Path, metavar="FILE", help="of admission, as its pods have it"
+        "--admission-settings",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="of admission, as its pods have it",
     )
-    add_policy_options(parser)
+    command.add_settings(parser, required=False)
     parser.set_defaults(main=main)
-
-
-def add_policy_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options by which the rules are tuned."""
-    command.add_options(parser, service.Rules)
-
-
-def policy(arguments: argparse.Namespace) -> finished.Policy:
-    """Return what those options say."""
-    return finished.Policy(**service.values(service.Rules, arguments))
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Print one JSON object per pod."""
-    rules = policy(arguments)
-    wanted = _settings(arguments.settings) if arguments.settings else None
+    given = arguments.settings
+    # What would be done to a pod is worth knowing while it is switched off, too.
+    rules = command.read_settings(given).rules if given else finished.Policy()
+    wanted = _settings(arguments.admission_settings) if arguments.admission_settings else None
     for where, document in _pods(arguments.source):
         pod = _convert(types.without_nulls(document), types.Pod, where)
         ended = payload.ended_at(

@@ -44,8 +44,7 @@ def add_parser(subparsers: command.Subparsers) -> None:
         **command.texts(
             "Watch pods and act, until SIGTERM: one process among several leads, the others stand"
             " by.",
-            "sidecar-lifecycle run --model kubeflow --application istio-integrator"
-            " --unit istio-integrator/0 --joined true --mesh-namespace istio-system",
+            "sidecar-lifecycle run --settings settings.json",
         ),
     )
     parser.add_argument(
@@ -54,16 +53,14 @@ def add_parser(subparsers: command.Subparsers) -> None:
         metavar="WORD",
         help="that the charm keeps to; --version ends with this program's",
     )
-    command.add_options(parser)
-    parser.add_argument("--log-level", choices=tuple(logs.LEVELS), default="info")
-    parser.set_defaults(main=main)
-
-
-def settings_of(arguments: argparse.Namespace) -> options.Settings:
-    """Return the options as a typed value."""
-    return options.Settings(
-        **service.values(service.Options, arguments), log_level=arguments.log_level
+    command.add_settings(parser)
+    parser.add_argument(
+        "--listen",
+        default=":8080",
+        metavar="[HOST]:PORT",
+        help="for metrics and health; without a host on every address (default: %(default)s)",
     )
+    parser.set_defaults(main=main)
 
 
 def _contract(text: str) -> str:
@@ -77,14 +74,14 @@ def _contract(text: str) -> str:
 
 def main(arguments: argparse.Namespace) -> int:
     """Run until SIGTERM."""
-    logs.configure(arguments.log_level)
-    settings = settings_of(arguments)
+    live = options.Live(command.read_settings(arguments.settings), arguments.settings)
+    logs.configure(live.current.log_level)
     try:
         connection = client.connect()
     except errors.NoAccess as error:
         raise command.InputError(f"no cluster to connect to: {error}") from error
     tune_garbage_collection()
-    asyncio.run(_until_signalled(Program(connection, settings).run()))
+    asyncio.run(_until_signalled(Program(connection, live, listen=arguments.listen).run()))
     return 0
 
 
@@ -118,12 +115,16 @@ class Program:
     def __init__(
         self,
         connection: client.Client,
-        settings: options.Settings,
+        live: options.Live,
+        *,
+        listen: str,
         registry: prometheus_client.CollectorRegistry = metrics.REGISTRY,
     ) -> None:
         self.registry = registry
         self.client = connection
-        self.settings = settings
+        self.live = live
+        self.listen = listen
+        settings = live.current
         application = settings.application
         self.leadership = lease.Leadership(
             connection,
@@ -135,7 +136,7 @@ class Program:
         )
         self.notifier = notices.Notifier()
         self.recorder = events.Recorder(connection, instance=settings.unit)
-        self.shutdown = shutdown.Controller(connection, settings, self.leadership, self.recorder)
+        self.shutdown = shutdown.Controller(connection, live, self.leadership, self.recorder)
 
     def ready(self) -> Mapping[str, bool]:
         """Return the conditions of readiness."""
@@ -144,11 +145,10 @@ class Program:
     async def run(self) -> None:
         """Run all parts until cancelled, then give the Lease away last."""
         loop = asyncio.get_running_loop()
-        if file := self.settings.charm_facts_file:
-            self.registry.register(charm_facts.Collector(pathlib.Path(file)))
+        self.registry.register(charm_facts.Collector(lambda: self.live.current.facts))
         metrics.TASKS.set_function(lambda: len(asyncio.all_tasks(loop)))
         try:
-            async with health.serve(self.settings.listen, self.ready, self.registry):
+            async with health.serve(self.listen, self.ready, self.registry):
                 election = asyncio.create_task(self.leadership.run(), name="election")
                 try:
                     async with asyncio.TaskGroup() as tasks:
@@ -162,23 +162,15 @@ class Program:
             await self.client.close()
 
     def _parts(self) -> dict[str, Coroutine[Any, Any, None]]:
-        settings = self.settings
+        settings = self.live.current
         observer = observe.Observer(
             self.client, settings.model, self._tell, joined=settings.joined
-        )
-        owner = names.owner(settings.model, settings.application)
-        gateway_observer = gateways.Observer(
-            self.client,
-            model=settings.model,
-            owner=owner,
-            named=settings.gateway_service,
-            changed=self._tell,
         )
         return {
             "shutdown": self.shutdown.run(),
             "convergence": convergence.run(
                 self.client,
-                settings,
+                self.live,
                 self.leadership,
                 registry=self.registry,
                 progress=self._tell_progress,
@@ -186,34 +178,49 @@ class Program:
             ),
             "rejections": rejections.run(
                 self.client,
-                settings,
+                self.live,
                 self.leadership,
                 load=admission_settings.load,
                 tell=self._tell,
             ),
             "observer": observer.run(),
-            **({"gateways": gateway_observer.run()} if settings.observe_gateways else {}),
+            "gateways": self.live.restart(lambda now: now.gateway, self._observe_gateway),
             "notices": self.notifier.run(),
             "gauges": self._sample(),
+            "settings": self.live.follow(),
             "log level": self._follow_level(),
         }
+
+    async def _observe_gateway(self, gateway: service.Gateway | None) -> None:
+        if gateway is None:
+            return
+        settings = self.live.current
+        observer = gateways.Observer(
+            self.client,
+            model=settings.model,
+            owner=names.owner(settings.model, settings.application),
+            named=gateway.service,
+            changed=self._tell,
+        )
+        await observer.run()
 
     def _tell(self) -> None:
         self.notifier.notify(names.MESH_NOTICE)
 
     def _tell_progress(self, summary: answers.Summary) -> None:
         """Have the charm told, unless a hook finds out by itself, as the one that started us."""
-        path, word = self.settings.charm_facts_file, summary.named()
+        word = summary.named()
 
         def is_news() -> bool:
-            found = charm_facts.read(pathlib.Path(path)) if path else None
-            return found is None or found[1].progress != word
+            facts = self.live.current.facts
+            return facts is None or facts.progress != word
 
         self.notifier.notify(names.PROGRESS_NOTICE, is_news)
 
     async def _follow_level(self) -> None:
-        if file := self.settings.log_level_file:
-            await logs.follow(pathlib.Path(file), self.settings.log_level)
+        async for level in self.live.changes(lambda now: now.log_level):
+            logs.configure(level)
+            log.info("log level", level=level)
 
     async def _sample(self) -> None:
         while True:

@@ -24,12 +24,12 @@ def add_parser(subparsers: command.Subparsers) -> None:
         **command.texts(
             "Stop the proxy of one pod now, also while proxy-shutdown is off, and print the result"
             " as JSON. A pod whose payload runs, or that opts out, is left alone.",
-            "sidecar-lifecycle stop training-worker-0 --namespace alice",
+            "sidecar-lifecycle stop training-worker-0 --namespace alice --settings settings.json",
         ),
     )
     parser.add_argument("pod", metavar="POD")
     parser.add_argument("--namespace", required=True, metavar="NS")
-    explain.add_policy_options(parser)
+    command.add_settings(parser)
     parser.set_defaults(main=main)
 
 
@@ -60,9 +60,8 @@ async def _run(
 ) -> tuple[types.Pod, finished.Decision, stop.Outcome | None]:
     connection = client.connect()
     try:
-        return await _stop(
-            connection, arguments.namespace, arguments.pod, explain.policy(arguments)
-        )
+        rules = command.read_settings(arguments.settings).rules
+        return await _stop(connection, arguments.namespace, arguments.pod, rules)
     finally:
         await connection.close()
 

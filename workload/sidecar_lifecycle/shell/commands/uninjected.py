@@ -12,15 +12,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from integrator_contract import answers, namespaces, service
+from integrator_contract import answers
 from integrator_contract.reasons import Reason
-from sidecar_lifecycle.decide import stale
 from sidecar_lifecycle.decide.convergence import memory, outcome, plan
 from sidecar_lifecycle.shell import logs
 from sidecar_lifecycle.shell.convergence import cluster as hands
 from sidecar_lifecycle.shell.kube import client as kube_client
 from sidecar_lifecycle.shell.kube import errors
-from sidecar_lifecycle.shell.settings import Settings
+from sidecar_lifecycle.shell.settings import Live, Settings
 
 from . import command
 
@@ -44,28 +43,11 @@ def add_parser(subparsers: command.Subparsers) -> None:
         help="list, or replace, pods without the sidecar that they should have",
         **command.texts(
             DESCRIPTION,
-            "sidecar-lifecycle uninjected --model kubeflow --application istio-integrator",
-            "sidecar-lifecycle uninjected --model kubeflow --application istio-integrator"
-            " --restart --dry-run",
+            "sidecar-lifecycle uninjected --settings settings.json",
+            "sidecar-lifecycle uninjected --settings settings.json --restart --dry-run",
         ),
     )
-    command.add_options(
-        parser,
-        service.Eligibility,
-        defaults={"lifecycle_namespaces": namespaces.kinds(("model",))},
-    )
-    parser.add_argument(
-        "--proxy-revision",
-        default="",
-        metavar="REV",
-        help="that the injector writes into new pods; others are old (default: not known)",
-    )
-    parser.add_argument(
-        "--proxy-version",
-        default="",
-        metavar="VERSION",
-        help="of istiod; a proxy with an earlier one is old (default: not known)",
-    )
+    command.add_settings(parser)
     parser.add_argument("--restart", action="store_true", help="have them replaced")
     parser.add_argument("--dry-run", action="store_true", help="with --restart: only say which")
     parser.add_argument(
@@ -84,15 +66,11 @@ def add_parser(subparsers: command.Subparsers) -> None:
 def main(args: argparse.Namespace) -> int:
     """Run the command."""
     logs.configure("warning")
-    settings = Settings(
-        **service.values(service.Eligibility, args),
-        unit="",
-        proxy=stale.Proxy(revision=args.proxy_revision, version=args.proxy_version),
-    )
+    settings = command.read_settings(args.settings)
     try:
         asyncio.run(_run(args, settings))
     except errors.KubeError as error:
-        raise command.InputError(f"namespace {args.model}: {error}") from error
+        raise command.InputError(f"namespace {settings.model}: {error}") from error
     except errors.NoAccess as error:
         raise command.InputError(str(error)) from error
     return 0
@@ -101,7 +79,7 @@ def main(args: argparse.Namespace) -> int:
 async def _run(args: argparse.Namespace, settings: Settings) -> None:
     client = kube_client.connect()
     try:
-        cluster = hands.Cluster(client, settings)
+        cluster = hands.Cluster(client, Live(settings))
         decided, reading = await _look(cluster)
         rows = _stale_rows(reading) if args.stale else decided.rows
         if args.restart:
@@ -116,12 +94,13 @@ async def _run(args: argparse.Namespace, settings: Settings) -> None:
 async def _look(cluster: hands.Cluster) -> tuple[outcome.Plan, hands.Reading]:
     """Return what the controller would plan now, but for what it asked the apiserver."""
     remembered = memory.decode((await cluster.recall()).data)
-    reading = await hands.read(cluster, await cluster.pods(), remembered, {})
+    settings = cluster.settings
+    reading = await hands.read(cluster, await cluster.pods(), remembered, {}, settings.proxy)
     decided = plan.plan(
         reading.snapshot,
         remembered,
-        mode=cluster.settings.convergence,
-        limits=outcome.Limits(),
+        mode=settings.convergence,
+        limits=outcome.Limits(max_unavailable=settings.restart_max_unavailable),
         now=time.time(),
     )
     return decided, reading

@@ -13,14 +13,14 @@ import msgspec
 import tenacity
 
 from integrator_contract import names, namespaces, refusals, rejections
-from sidecar_lifecycle.decide import eligible
+from sidecar_lifecycle.decide import eligible, stale
 from sidecar_lifecycle.decide.convergence import facts, memory
 from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell.kube import errors
 from sidecar_lifecycle.shell.kube.client import Client, answer, path
 from sidecar_lifecycle.shell.kube.fence import Fence
 from sidecar_lifecycle.shell.kube.watch import listed
-from sidecar_lifecycle.shell.settings import Settings
+from sidecar_lifecycle.shell.settings import Live, Settings
 
 from . import trials
 
@@ -74,11 +74,16 @@ class Cluster:
     """The model, as the apiserver has it."""
 
     client: Client
-    settings: Settings
+    live: Live
     clock: Callable[[], float] = time.time
     fence: Fence = field(default_factory=Fence)
     _around: Around | None = None
     _replica_sets: dict[str, eligible.Owner] = field(default_factory=dict[str, eligible.Owner])
+
+    @property
+    def settings(self) -> Settings:
+        """The settings at this moment."""
+        return self.live.current
 
     @property
     def itself(self) -> types.Namespace:
@@ -375,8 +380,17 @@ async def read(
     pods: list[types.Pod],
     remembered: memory.Memory,
     answers: dict[str, facts.Answer],
+    proxy: stale.Proxy = stale.UNKNOWN,
 ) -> Reading:
-    """Read what the plan needs to know, and only if pods are to be replaced who owns them."""
+    """Read what the plan needs to know, and only if pods are to be replaced who owns them.
+
+    Args:
+        cluster: To read from.
+        pods: Of the model.
+        remembered: What was decided before.
+        answers: Of the injector, by workload.
+        proxy: What new pods get, where old proxies are to be found.
+    """
     settings = cluster.settings
     namespace = await cluster.namespace()
     scope = settings.scope(namespace.metadata.labels)
@@ -390,14 +404,14 @@ async def read(
                 fault, *_ = facts.diagnose(pod, scope, eligible.wanted(pod, scope))
                 is_faulty = is_faulty or bool(fault)
                 live.append(pod)
-    busy = remembered.rounds or remembered.holds or remembered.request or settings.proxy.known
+    busy = remembered.rounds or remembered.holds or remembered.request or proxy.known
     owners = await cluster.owners(live) if is_faulty or busy else NO_OWNERS
     disabled = eligible.switched_off(namespace.metadata)
     replicas: list[facts.Replica] = []
     for pod in live:
         with cluster.fence.around("converge", pod):
             ownership = eligible.ownership(pod, disabled, owners.lookup)
-            replicas.append(facts.replica(pod, scope, ownership, settings.proxy))
+            replicas.append(facts.replica(pod, scope, ownership, proxy))
     around = await cluster.around()
     snapshot = facts.Snapshot(
         replicas=tuple(replicas),

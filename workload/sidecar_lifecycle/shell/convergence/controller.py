@@ -17,10 +17,10 @@ from integrator_contract import answers, names, refusals
 from integrator_contract.reasons import Reason
 from sidecar_lifecycle.decide.convergence import facts, memory, outcome, plan
 from sidecar_lifecycle.model import resources, types
+from sidecar_lifecycle.shell import settings as options
 from sidecar_lifecycle.shell.kube import errors, events
 from sidecar_lifecycle.shell.kube.client import Client
 from sidecar_lifecycle.shell.kube.watch import watch
-from sidecar_lifecycle.shell.settings import Settings
 
 from . import cluster as hands
 from . import metrics
@@ -99,7 +99,6 @@ class Controller:
     """One look after another; what was decided is written down before it is done."""
 
     cluster: hands.Cluster
-    settings: Settings
     leadership: Leadership
     recorder: Recorder
     figures: metrics.Metrics
@@ -138,9 +137,10 @@ class Controller:
         # Workloads come and go, and this process stays.
         for workload in self.answers.keys() - reading.snapshot.desired.keys():
             del self.answers[workload]
-        limits = outcome.Limits(max_unavailable=self.settings.restart_max_unavailable)
+        settings = self.cluster.settings
+        limits = outcome.Limits(max_unavailable=settings.restart_max_unavailable)
         now = self.clock.now()
-        mode = self.settings.convergence
+        mode = settings.convergence
         return plan.plan(reading.snapshot, remembered, mode=mode, limits=limits, now=now), reading
 
     def _has_work(self, decided: outcome.Plan, stored: resources.ConfigMap) -> bool:
@@ -185,7 +185,7 @@ class Controller:
         """Evict a pod whose round is remembered; return what to remember after a refusal."""
         if not self.leadership.is_leader:
             return remembered
-        pod = f"{self.settings.model}/{replica.name}"
+        pod = f"{self.cluster.settings.model}/{replica.name}"
         try:
             await self.cluster.evict(replica)
         except errors.StatusError as error:
@@ -253,7 +253,7 @@ class Controller:
     async def follow_pods(self, client: Client) -> None:
         """Keep `pods` as the apiserver has them."""
         async for change in watch(
-            client, types.Pod, namespace=self.settings.model, fence=self.cluster.fence
+            client, types.Pod, namespace=self.cluster.settings.model, fence=self.cluster.fence
         ):
             if change.kind == "synced":
                 self.synced = True
@@ -266,11 +266,16 @@ class Controller:
             if self.synced:
                 self.woken.set()
 
+    async def follow_settings(self) -> None:
+        """Look when a setting changes."""
+        async for _ in self.cluster.live.changes(options.but_facts):
+            self.woken.set()
+
     async def follow_memory(self, client: Client) -> None:
         """Look when another leader, or somebody with a request, wrote the memory."""
         fields = f"metadata.name={self.cluster.memory_name}"
         following = watch(
-            client, resources.ConfigMap, namespace=self.settings.model, fields=fields
+            client, resources.ConfigMap, namespace=self.cluster.settings.model, fields=fields
         )
         async for _ in following:
             self.woken.set()
@@ -329,7 +334,7 @@ def _called_off(
 
 async def run(
     client: Client,
-    settings: Settings,
+    live: options.Live,
     leadership: Leadership,
     *,
     registry: prometheus_client.CollectorRegistry,
@@ -341,7 +346,7 @@ async def run(
 
     Args:
         client: the connection.
-        settings: where, and how far to go.
+        live: the settings.
         leadership: whether to act.
         registry: where the figures go.
         progress: called with the counts when they change.
@@ -349,22 +354,28 @@ async def run(
         clock: of all delays.
     """
     figures = metrics.Metrics(registry)
-    if not settings.joined:
-        await asyncio.Event().wait()
     clock = clock or RealClock()
-    controller = Controller(
-        cluster=hands.Cluster(client, settings, clock.now),
-        settings=settings,
-        leadership=leadership,
-        recorder=recorder or events.Recorder(client, instance=settings.application),
-        figures=figures,
-        progress=progress,
-        clock=clock,
-    )
-    async with asyncio.TaskGroup() as group:
-        group.create_task(retried(controller.follow_pods)(client), name="convergence-pods")
-        group.create_task(retried(controller.follow_memory)(client), name="convergence-memory")
-        group.create_task(controller.run(), name="convergence")
+
+    async def converge(joined: bool) -> None:
+        figures.show({}, 0, 0)
+        figures.show_applied(())
+        if not joined:
+            return
+        controller = Controller(
+            cluster=hands.Cluster(client, live, clock.now),
+            leadership=leadership,
+            recorder=recorder or events.Recorder(client, instance=live.current.application),
+            figures=figures,
+            progress=progress,
+            clock=clock,
+        )
+        async with asyncio.TaskGroup() as group:
+            group.create_task(retried(controller.follow_pods)(client), name="convergence-pods")
+            group.create_task(retried(controller.follow_memory)(client), name="convergence-memory")
+            group.create_task(controller.follow_settings(), name="convergence-settings")
+            group.create_task(controller.run(), name="convergence")
+
+    await live.restart(lambda settings: settings.joined, converge)
 
 
 def _log_refusal(state: tenacity.RetryCallState) -> None:

@@ -17,7 +17,7 @@ from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell.kube import errors
 from sidecar_lifecycle.shell.kube.client import Client
 from sidecar_lifecycle.shell.kube.watch import watch
-from sidecar_lifecycle.shell.settings import Settings
+from sidecar_lifecycle.shell.settings import Live
 
 from . import cluster as hands
 from . import controller, trials
@@ -36,7 +36,6 @@ class Observer:
 
     cluster: hands.Cluster
     trials: trials.Trials
-    settings: Settings
     leadership: controller.Leadership
     tell: Callable[[], None]
     clock: controller.Clock
@@ -63,8 +62,10 @@ class Observer:
 
     async def follow_settings(self, client: Client) -> None:
         """Keep `wanted` as the webhook's ConfigMap has it."""
-        fields = f"metadata.name={self.settings.application}-admission"
-        changes = watch(client, resources.ConfigMap, namespace=self.settings.model, fields=fields)
+        fields = f"metadata.name={self.cluster.settings.application}-admission"
+        changes = watch(
+            client, resources.ConfigMap, namespace=self.cluster.settings.model, fields=fields
+        )
         async for change in changes:
             if change.kind == "synced":
                 self.is_synced = True
@@ -114,7 +115,7 @@ class Observer:
         return [
             trial.plain(own, {}),
             trial.plain(own, {}, "Never"),
-            trial.plain(own, {names.NAME: self.settings.application}),
+            trial.plain(own, {names.NAME: self.cluster.settings.application}),
         ]
 
     async def _next_pods(self, *, everything: bool) -> list[tuple[str, dict[str, Any]]]:
@@ -149,7 +150,7 @@ def read(data: dict[str, str]) -> rejections.Rejections:
 
 async def run(
     client: Client,
-    settings: Settings,
+    live: Live,
     leadership: controller.Leadership,
     *,
     load: Callable[[str], pods.Settings],
@@ -160,7 +161,7 @@ async def run(
 
     Args:
         client: The connection.
-        settings: Where.
+        live: The settings.
         leadership: Whether to look.
         load: Reads the settings of admission; raises ValueError where that is not possible.
         tell: Called when something else is rejected than before.
@@ -168,9 +169,8 @@ async def run(
     """
     clock = clock or controller.RealClock()
     observer = Observer(
-        cluster=hands.Cluster(client, settings, clock.now),
-        trials=trials.Trials(client, settings),
-        settings=settings,
+        cluster=hands.Cluster(client, live, clock.now),
+        trials=trials.Trials(client, live.current),
         leadership=leadership,
         load=load,
         tell=tell,

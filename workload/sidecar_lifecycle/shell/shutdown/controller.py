@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
+from integrator_contract import namespaces
 from integrator_contract.reasons import Reason
 from sidecar_lifecycle.decide import finished, payload
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell import metrics
 from sidecar_lifecycle.shell.kube import client, events, lease, watch
 from sidecar_lifecycle.shell.kube.fence import Fence
-from sidecar_lifecycle.shell.settings import Settings
+from sidecar_lifecycle.shell.settings import Live, Settings, but_facts
 
 from . import reports, slots, sources, stop, stops
 from .view import Tracked, View
@@ -32,24 +33,18 @@ class Controller:
     def __init__(
         self,
         connection: client.Client,
-        settings: Settings,
+        live: Live,
         leadership: lease.Leadership,
         recorder: events.Recorder,
         *,
         stopper: stop.Stopper | None = None,
         limits: slots.Limits | None = None,
     ) -> None:
-        self._settings = settings
+        self._live = live
         self._leadership = leadership
         self._recorder = recorder
         self._fence = Fence(self._tell)
-        self._reporter = reports.Reporter(
-            connection,
-            recorder,
-            self._fence,
-            replace_broken_pods=settings.replace_broken_pods,
-            configured=settings.wait_for_containers + settings.ignore_containers,
-        )
+        self._reporter = reports.Reporter(connection, recorder, self._fence, live)
         self._stops = stops.Stops(
             stopper or stop.Stopper(connection),
             self._reporter,
@@ -60,7 +55,7 @@ class Controller:
         )
         self._client = connection
         self.view = View(self.decide)
-        self.namespaces = sources.Namespaces(settings.served(), self._fence)
+        self.namespaces = sources.Namespaces(live.current.served(), self._fence)
         self.pods = sources.Pods(
             connection, self.namespaces, on_change=self._on_change, on_synced=self._on_synced
         )
@@ -72,10 +67,25 @@ class Controller:
                 tasks.create_task(
                     self.namespaces.follow(self._client, self._on_namespace), name="namespaces"
                 )
-                tasks.create_task(self.pods.follow(), name="pods")
+                tasks.create_task(
+                    self._live.restart(_is_model_only, self._follow_pods), name="pods"
+                )
+                tasks.create_task(self._follow_settings(), name="settings")
                 tasks.create_task(self._lead(), name="leading")
         finally:
             await self._drain()
+
+    async def _follow_settings(self) -> None:
+        async for settings in self._live.changes(but_facts):
+            self.namespaces.serve(settings.served())
+            self._on_namespace("*")
+
+    async def _follow_pods(self, model_only: bool) -> None:
+        model = self._live.current.model
+        for tracked in self.view:
+            if model_only and tracked.pod.metadata.namespace != model:
+                self._gone(tracked.pod.metadata.uid)
+        await self.pods.follow(model if model_only else "*")
 
     def decide(self, pod: types.Pod) -> finished.Decision:
         """Apply the rules to a pod, its namespace included."""
@@ -87,7 +97,7 @@ class Controller:
                 message="the namespace is not served",
             )
         tracked = self.view.get(pod.metadata.uid)
-        policy = self._settings.policy(
+        policy = self._live.current.policy(
             namespace_enabled=namespace not in self.namespaces.disabled,
             old_ends_count=tracked is not None and tracked.old_end_counts,
         )
@@ -194,6 +204,10 @@ class Controller:
         self._keep_silent()
         await self._stops.drain(self.view, DRAIN)
         await self._recorder.drain(DRAIN_EVENTS)
+
+
+def _is_model_only(settings: Settings) -> bool:
+    return settings.lifecycle_namespaces == namespaces.MODEL_ONLY
 
 
 def _forget_old_end(tracked: Tracked) -> None:

@@ -15,6 +15,7 @@ from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell import metrics
 from sidecar_lifecycle.shell.kube import client, errors, events
 from sidecar_lifecycle.shell.kube.fence import Fence
+from sidecar_lifecycle.shell.settings import Live
 
 from . import stop
 from .view import Tracked
@@ -39,9 +40,8 @@ class Reporter:
         connection: client.Client,
         recorder: events.Recorder,
         fence: Fence,
+        live: Live,
         *,
-        replace_broken_pods: bool = False,
-        configured: tuple[str, ...] = (),
         settle: float = SETTLE,
     ) -> None:
         """Report by Events.
@@ -50,15 +50,15 @@ class Reporter:
             connection: for the replacement of broken pods.
             recorder: of the Events.
             fence: around what is done later about one pod.
-            replace_broken_pods: whether to do that.
-            configured: container names in the options, to be logged once if a pod lacks one.
+            live: the settings, with the containers that an option names and a pod may lack.
             settle: seconds that a lost proxy must stay lost.
         """
         self._client = connection
         self._recorder = recorder
         self._fence = fence
-        self._replace = replace_broken_pods
-        self._unmatched = set(configured)
+        self._live = live
+        self._unmatched: set[str] = set()
+        """Containers that an option names and that were logged already."""
         self._settle = settle
         self._replaced: Counter[str] = Counter()
         """Pods deleted, by the UID of their controller."""
@@ -101,12 +101,14 @@ class Reporter:
 
     def _note_options(self, tracked: Tracked) -> None:
         """Log once for each container name in the options that a pod does not have."""
-        if not self._unmatched or tracked.decision.action is finished.Action.IGNORE:
+        rules = self._live.current
+        named = {*rules.wait_for_containers, *rules.ignore_containers} - self._unmatched
+        if not named or tracked.decision.action is finished.Action.IGNORE:
             return
         present = {container.name for container in tracked.pod.spec.containers}
-        for name in sorted(self._unmatched - present):
+        for name in sorted(named - present):
             log.info("pod has no container that an option names", pod=tracked.name, container=name)
-            self._unmatched.discard(name)
+            self._unmatched.add(name)
 
     def _once(self, tracked: Tracked, reason: Reason, message: str) -> None:
         if reason not in tracked.told:
@@ -122,7 +124,8 @@ class Reporter:
         with self._fence.around("report", pod):
             await self._recorder.record(pod, Reason.PROXY_LOST, message, "Warning")
             owner = eligible.controller(pod.metadata.ownerReferences)
-            if self._replace and owner and (why := await self._delete(pod, owner.uid)):
+            is_wanted = self._live.current.replace_broken_pods
+            if is_wanted and owner and (why := await self._delete(pod, owner.uid)):
                 message = f"The pod is not replaced: {why}."
                 await self._recorder.record(pod, Reason.POD_NOT_REPLACED, message, "Warning")
 

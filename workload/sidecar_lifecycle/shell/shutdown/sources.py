@@ -60,6 +60,7 @@ class Namespaces:
     disabled: set[str] = field(default_factory=set[str])
     """Those whose annotation switches proxy-shutdown off."""
     known: asyncio.Event = field(default_factory=asyncio.Event)
+    _seen: dict[str, types.ObjectMeta] = field(default_factory=dict[str, types.ObjectMeta])
 
     @_when_refused
     async def follow(self, connection: client.Client, changed: Callable[[str], None]) -> None:
@@ -80,20 +81,32 @@ class Namespaces:
             raise
 
     def _only_model(self) -> None:
-        allowed = "model" in self.rules.kinds
-        self.served = {self.rules.model: "model"} if allowed else {}
+        self._seen = {self.rules.model: types.ObjectMeta(name=self.rules.model)}
+        self.serve(self.rules)
         self.known.set()
+
+    def serve(self, rules: namespaces.Served) -> None:
+        """Judge all namespaces by other rules."""
+        self.rules = rules
+        for name in {*self.served, *self._seen}:
+            self._judge(name)
 
     def _note(self, change: watch.Change[types.Namespace]) -> bool:
         assert change.object is not None
-        metadata = change.object.metadata
-        name = metadata.name
+        name = change.object.metadata.name
+        if change.kind == "deleted":
+            self._seen.pop(name, None)
+        else:
+            self._seen[name] = change.object.metadata
+        return self._judge(name)
+
+    def _judge(self, name: str) -> bool:
+        metadata = self._seen.get(name)
         before = (self.served.get(name), name in self.disabled)
-        is_gone = change.kind == "deleted"
-        kind = None if is_gone else self.rules.kind_of(name, metadata.labels)
+        kind = None if metadata is None else self.rules.kind_of(name, metadata.labels)
         self.served.pop(name, None)
         self.disabled.discard(name)
-        if kind is not None:
+        if metadata is not None and kind is not None:
             self.served[name] = kind
             if metadata.annotations.get(names.PROXY_SHUTDOWN) == "disabled":
                 self.disabled.add(name)
@@ -134,15 +147,12 @@ class Pods:
         """Have the set of per-namespace watches adapted."""
         self._moved.set()
 
-    async def follow(self) -> None:
-        """Watch for ever."""
+    async def follow(self, namespace: str) -> None:
+        """Watch the pods of a namespace, of all for `*`, for ever."""
         await self._namespaces.known.wait()
         while True:
             try:
-                if self._namespaces.rules.kinds == namespaces.MODEL_ONLY:
-                    await self._watch(self._namespaces.rules.model)
-                else:
-                    await self._watch("*")
+                await self._watch(namespace)
             except errors.StatusError as error:
                 log.warning("pods can't be watched cluster-wide", error=str(error))
                 await self._each_namespace()

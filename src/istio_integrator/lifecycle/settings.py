@@ -1,0 +1,74 @@
+"""The settings file of the workload, which its service follows and its commands read."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+
+import msgspec
+import ops
+
+from integrator_contract import names, service
+from istio_integrator import parts
+
+logger = logging.getLogger(__name__)
+
+FILE = "/tmp/sidecar-lifecycle.settings.json"  # noqa: S108  the container's own, writable by all
+
+
+def read(container: ops.Container) -> service.Options | None:
+    """Return what the workload was told last; None where that is not known."""
+    try:
+        with container.pull(FILE, encoding=None) as file:
+            return msgspec.json.decode(file.read(), type=service.Options)
+    except (ops.pebble.Error, TimeoutError, msgspec.MsgspecError) as error:
+        logger.debug("The workload's settings are not known: %s", error)
+        return None
+
+
+def write(container: ops.Container, settings: service.Options) -> None:
+    """Write the file, unless it says the same.
+
+    Raises:
+        ops.pebble.Error: It can't be written.
+        TimeoutError: Pebble does not answer.
+    """
+    if settings != read(container):
+        container.push(FILE, settings.document(), make_dirs=True, permissions=0o600)
+
+
+def make(context: parts.Context, told: service.Options | None, *, joined: bool) -> service.Options:
+    """Fill the settings from options of the same names, and from what was found.
+
+    Args:
+        context: With the options, and the mesh that was found.
+        told: The settings so far.
+        joined: Whether the model's namespace is a member, or the selected ones of its pods.
+    """
+    mesh = context.mesh
+    settings = service.Options(
+        **context.config.named_in(service.Options),
+        model=context.model,
+        application=context.application,
+        unit=context.unit,
+        joined=joined,
+        mesh_namespace=mesh.installed_in if mesh else "",
+        mesh_revision=mesh.revision if mesh and joined else "",
+        proxy_revision=mesh.proxy_revision if mesh else "",
+        proxy_version=mesh.version if mesh else "",
+        membership=context.config.membership,
+        data_plane=context.data_plane,
+        status_port=mesh.status_port if mesh else names.DEFAULT_STATUS_PORT,
+        convergence=context.config.restart_pods if joined else "off",
+        lifecycle_namespaces=frozenset(context.config.served_namespaces),
+        replace_broken_pods=context.config.delete_broken_pods,
+        gateway=(
+            service.Gateway(service=context.config.gateway_service) if context.exposes else None
+        ),
+    )
+    if told is None:
+        return settings
+    if mesh is not None and not (mesh.probed or mesh.has_settings):
+        # The mesh can't be asked for its port.
+        settings = dataclasses.replace(settings, status_port=told.status_port)
+    return dataclasses.replace(settings, facts=told.facts)

@@ -1,0 +1,37 @@
+"""How options and mesh reach the workload."""
+
+import dataclasses
+
+from integrator_contract import service
+from istio_integrator.lifecycle import layer, settings
+from tests.unit.charm.lifecycle.world import context
+
+MEMBER = service.Options(
+    model="kubeflow",
+    application="app",
+    unit="app/0",
+    joined=True,
+    mesh_namespace="istio-system",
+    mesh_revision="default",
+)
+
+
+def test_settings_of_a_member(fake):
+    assert settings.make(context(fake), None, joined=True) == MEMBER
+
+
+def test_only_members_converge(fake):
+    assert settings.make(context(fake), None, joined=False).convergence == "off"
+    manual = context(fake, restart_pods="manual")
+    assert settings.make(manual, None, joined=True).convergence == "manual"
+
+
+def test_gateways_are_observed_where_somebody_is_to_be_reached(fake):
+    exposing = dataclasses.replace(context(fake), exposes=True)
+    assert settings.make(exposing, None, joined=True).gateway == service.Gateway()
+
+
+def test_layer_has_no_check_that_kills_the_container():
+    written = layer.pebble_layer()
+    assert all("level" not in check for check in written["checks"].values())
+    assert written["services"]["lifecycle"]["on-check-failure"] == {"live": "restart"}
