@@ -125,12 +125,12 @@ async def control(kubeconfig: pathlib.Path, namespace: str, at_once: int) -> Non
         application=convergence_world.APPLICATION,
         unit=f"{convergence_world.APPLICATION}/0",
         joined=True,
+        leader=True,
         restart_max_unavailable=str(at_once),
     )
     await controller.run(
         workload_access.connect(kubeconfig),
         options.Live(given),
-        convergence_world.Leader(),
         registry=prometheus_client.CollectorRegistry(),
     )
 

@@ -122,10 +122,9 @@ def measure(place: World, title: str, related: Any, count: int, **options: Any) 
     for obj in (ingress_world.namespace(model), *ingress_world.service(model, "oidc", 8080)):
         place.api.create(obj)
     charm_runs.deploy(place.api, model)
-    for kind, name in ((cluster.LEASE, "lifecycle"), (cluster.CONFIG_MAP, "convergence")):
-        # The workload's own, which the charm looks for until they are there.
-        kept = {"name": f"istio-integrator-{name}", "namespace": model}
-        place.api.create({"apiVersion": kind.api_version, "kind": kind.name, "metadata": kept})
+    # The workload's own, which the charm looks for until it is there.
+    kept = {"name": "istio-integrator-convergence", "namespace": model}
+    place.api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": kept})
     options |= {"hosts": gateway_client.HOST}
     if "routing" not in options:
         options["gateway-service"] = "istio-ingress/gateway"

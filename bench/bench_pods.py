@@ -5,7 +5,7 @@ leave them, some 8 KB each, in 2,000 namespaces that are served. Once the unit h
 them, 33 of them a second end (20,000 in ten minutes): their status is patched, and the node that
 they are on (one listener is all hundred of them) writes down when it is asked for a pod's port,
 and has the proxy end. Latency is from the moment before the patch is sent to that question, so it
-has the API server's part in it. At the end a stand-by takes over, by SIGTERM and by SIGKILL.
+has the API server's part in it. At the end the first of two units goes, by SIGTERM and by SIGKILL.
 
 How the last size went over time is written to build/bench/pods.json, which docs/pictures.py draws.
 """
@@ -17,14 +17,11 @@ import asyncio
 import base64
 import contextlib
 import json
-import os
 import re
 import signal
 import socket
 import ssl
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -159,20 +156,7 @@ class Unit:
     def __init__(self, number: int, kubeconfig: Path, stack: contextlib.ExitStack) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
-        options = ["--model=bench-0", "--application=bench", f"--unit=bench/{number}"]
-        options += [f"--kubeconfig={kubeconfig}", f"--listen=127.0.0.1:{self.port}"]
-        root = bench_shutdown.ROOT
-        self.process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "sidecar_lifecycle.shell.cli",
-                "run",
-                *options,
-                "--log-level=error",
-            ],
-            env={**os.environ, "PYTHONPATH": f"{root / 'workload'}:{root / 'lib'}"},
-        )
+        self.process = bench_shutdown.unit(number, kubeconfig, model="bench-0", port=self.port)
         stack.callback(self.end, signal.SIGKILL)
         self.took = Process(self.process.pid)
 

@@ -64,6 +64,7 @@ class Candidate:
 async def reconciler(kubeconfig: str, per_node: int) -> None:
     """Run ours with that many stops in flight on a node."""
     import prometheus_client  # noqa: PLC0415
+    import structlog  # noqa: PLC0415
     from sidecar_lifecycle.shell import logs  # noqa: PLC0415
     from sidecar_lifecycle.shell import settings as options  # noqa: PLC0415
     from sidecar_lifecycle.shell.commands import run  # noqa: PLC0415
@@ -76,7 +77,7 @@ async def reconciler(kubeconfig: str, per_node: int) -> None:
     settings = options.Settings(
         model=rounds.NAMESPACE,
         application="bench",
-        unit=f"bench/{os.getpid()}",
+        unit="bench/0",
         convergence="off",
     )
     live = options.Live(settings)
@@ -90,10 +91,16 @@ async def reconciler(kubeconfig: str, per_node: int) -> None:
     if per_node:
         first = dataclasses.replace(limits.first, per_node=per_node)
         limits = dataclasses.replace(limits, first=first)
-    program.shutdown = controller.Controller(
-        program.client, live, program.leadership, program.recorder, limits=limits
-    )
+    program.shutdown = controller.Controller(program.client, live, program.recorder, limits=limits)
+
+    async def announce() -> None:
+        while not program.shutdown.pods.live:  # noqa: ASYNC110 - plain state
+            await asyncio.sleep(0.1)
+        structlog.get_logger().info("watching")
+
+    announcing = asyncio.create_task(announce())
     await run._until_signalled(program.run())  # noqa: SLF001
+    announcing.cancel()
 
 
 @contextlib.asynccontextmanager
@@ -108,7 +115,7 @@ async def running(
         try:
             log = Path(file.name)
             async with asyncio.timeout(30):
-                while b'"leading"' not in log.read_bytes():  # noqa: ASYNC110, ASYNC240
+                while b'"watching"' not in log.read_bytes():  # noqa: ASYNC110, ASYNC240
                     await asyncio.sleep(0.1)
             yield process, log
         finally:

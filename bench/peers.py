@@ -7,8 +7,8 @@ look. (The original runs `sh -c "curl …"`; this image has neither, so it is
 `pilot-agent request POST quitquitquit`, which starts a process in the container just the same.)
 
 `forward` is the least that a port-forward takes: each pod whose payload has ended gets its
-`POST /quitquitquit` at once, all of them in flight together, with no second look, no Event, no
-Lease and no retry. It stops proxies that are still needed; it is here for its speed.
+`POST /quitquitquit` at once, all of them in flight together, with no second look, no Event and no
+retry. It stops proxies that are still needed; it is here for its speed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ async def by_exec(connection: client.Client) -> None:
     async def follow() -> None:
         async for change in watch.watch(connection, types.Pod, namespace="*"):
             if change.object is None:
-                log.info("leading")
+                log.info("watching")
                 continue
             key = (change.object.metadata.namespace or "", change.object.metadata.name)
             if change.kind == "deleted":
@@ -112,7 +112,7 @@ async def by_port_forward(connection: client.Client) -> None:
         async for change in pods:
             pod = change.object
             if change.kind == "synced":
-                log.info("leading")
+                log.info("watching")
             if pod is None or change.kind == "deleted" or pod.metadata.uid in seen:
                 continue
             if is_ready_for_cleanup(pod):

@@ -106,6 +106,8 @@ class Options(Rules, Eligibility):
 
     unit: str
     """This unit, as Juju names it."""
+    leader: bool = False
+    """Whether this unit is Juju's leader, which alone evicts and deletes pods."""
     log_level: LogLevel = "info"
     joined: bool = False
     """Whether the model's pods are asked to join the mesh; before that, none lacks a sidecar."""

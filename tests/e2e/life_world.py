@@ -9,7 +9,6 @@ import time
 from testbed import kubernetes
 from testbed.juju import client
 from testbed.kit import juju, objects, observer, workloads
-from tests.e2e import metrics
 
 MARK = "example.com/version"
 _NOTICED = 15.0
@@ -126,29 +125,22 @@ class World:
 
         await observer.eventually(is_over, 180, "no hook for a while", every=0.5)
 
-    async def acting(self, units):
-        """Ask every unit's workload whether it acts; None for one that does not answer."""
-        return {unit: await self._acts(unit) for unit in range(units)}
+    async def all_watch(self, units):
+        """Wait until the workload of every unit watches pods."""
 
-    async def _acts(self, unit):
+        async def is_all():
+            return all([await self._watches(unit) for unit in range(units)])
+
+        await observer.eventually(is_all, 180, f"{units} workloads watch pods")
+
+    async def _watches(self, unit):
+        pod = f"{juju.APPLICATION}-{unit}:8080"
+        path = f"/api/v1/namespaces/{self.model}/pods/{pod}/proxy/readyz"
         try:
-            return (await metrics.of_unit(self.api, self.model, unit))["leader"] == 1
+            await self.api.request("GET", path, accept="text/plain")
         except kubernetes.ApiError:
-            return None
-
-    async def one_acts(self, units, *, not_unit=None):
-        """Wait until one workload of all acts, and return which."""
-
-        async def is_one():
-            found = await self.acting(units)
-            leaders = [unit for unit, acts in found.items() if acts]
-            is_it = len(leaders) == 1 and None not in found.values()
-            return leaders if is_it and leaders[0] != not_unit else None
-
-        (unit,) = await observer.eventually(is_one, 180, f"one of {units} workloads acts")
-        lease = await self.api.get("Lease", f"{juju.APPLICATION}-lifecycle", self.model)
-        assert lease["spec"]["holderIdentity"].startswith(f"{juju.APPLICATION}/{unit}_")
-        return unit
+            return False
+        return True
 
     async def is_clean(self, recreated=()):
         """Wait until the cluster is as it was before the charm, which came and went in peace."""

@@ -162,32 +162,10 @@ class World:
         pods = [line for line in lines if where[line.uid] == node and line.phase != "Succeeded"]
         return {_job(line) for line in pods} & {*names}
 
-    async def acting(self):
-        """The pod of the unit that has the Lease."""
-        lease = await self.api.get("Lease", f"{juju.APPLICATION}-lifecycle", MODEL)
-        holder = lease["spec"].get("holderIdentity") or ""
-        return holder.partition("_")[0].replace("/", "-")
-
-    async def acting_node(self):
-        """The node on which the unit acts."""
-
-        async def found():
-            if name := await self.acting():
-                pod = await self.api.find("Pod", name, MODEL)
-                return pod and self.node.testbed.nodes[_index(pod["spec"].get("nodeName", ""))]
-            return None
-
-        return await observer.eventually(found, 60, "a unit that acts")
-
-    async def acts_elsewhere(self, than):
-        """Wait until another unit acts; in seconds."""
-        began = time.monotonic()
-
-        async def is_other():
-            return await self.acting() not in ("", than)
-
-        await observer.eventually(is_other, 120, "the other unit acts")
-        return round(time.monotonic() - began, 1)
+    async def node_of_the_first(self):
+        """The node of the unit that stops proxies at once."""
+        pod = await self.api.get("Pod", f"{juju.APPLICATION}-0", MODEL)
+        return self.node.testbed.nodes[_index(pod["spec"]["nodeName"])]
 
     def incomplete(self, names):
         """Those Jobs of these that are not Complete, with the conditions they have."""
@@ -322,7 +300,6 @@ class World:
             return (
                 all(_is_ready(each) for each in nodes)
                 and found["status"].get("readyReplicas") == 2
-                and await self.acting()
             )
 
         await observer.eventually(is_whole, 240, "both units Ready")

@@ -88,7 +88,7 @@ def test_healthy_model_gives_only_check_marks(place):
     found = place.diagnose()
     unwell = [each for lines in found.values() for each in lines if each["level"] != "fine"]
     assert unwell == []
-    assert {"istiod", "sidecars", "admission", "rights", "lease"} <= found.keys()
+    assert {"istiod", "sidecars", "admission", "rights"} <= found.keys()
 
 
 @pytest.mark.cluster("tomorrow")

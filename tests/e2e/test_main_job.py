@@ -16,8 +16,7 @@ MOST = 0.7
 """The share of the stops that are counted at least.
 
 pilot-agent begins to end before its answer is out (handleQuit in status/server.go), which costs
-one answer in fifty. And where an API server under such a load answers no renewal of the Lease in
-time, what was begun is left to the next leader, who finds proxies that have ended.
+one answer in fifty, and more under such a load.
 """
 COUNTED = ("count", "sum")
 

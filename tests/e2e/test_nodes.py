@@ -105,9 +105,7 @@ CASES = {"drained": drained, "killed": killed, "cut-off": cut_off}
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_jobs_and_convergence_survive_the_loss_of_the_acting_units_node(
-    world, case, figures
-):
+async def test_jobs_and_convergence_survive_the_loss_of_the_first_units_node(world, case, figures):
     ledger = world.watcher.ledger
     admission = nodes_world.Admission(world)
     await world.come_late()
@@ -115,13 +113,11 @@ async def test_jobs_and_convergence_survive_the_loss_of_the_acting_units_node(
     async with admission.asked():
         await admission.works(3, 60)
         await world.watcher.until(lambda: ledger.taken, nodes_world.WITHIN, "the first eviction")
-        await world.serve_on(await world.acting_node())
-        acting, node = await world.acting(), await world.acting_node()
+        await world.serve_on(await world.node_of_the_first())
+        node = await world.node_of_the_first()
         assert world.touched(world.incomplete(names), node.name), "no Job on the node"
         answered = len(admission.answers)
         async with CASES[case](world, node):
-            took = await world.acts_elsewhere(acting)
-            figures[f"nodes: {case}, until the other unit acts, s"] = took
             await admission.works(5, 120)
             away = admission.answers[answered:]
             share = sum(each is True for each in away) / len(away)

@@ -45,10 +45,6 @@ class Impatient:
         self.skew += max(0.0, seconds - 0.05)
 
 
-class Leader:
-    is_leader = True
-
-
 class World:
     """The namespace, the stand-in for its injector, and the hands of the other controllers."""
 
@@ -305,6 +301,7 @@ class World:
             application=APPLICATION,
             unit=f"{APPLICATION}/0",
             joined=True,
+            leader=True,
             **settings,
         )
 
@@ -321,7 +318,7 @@ class World:
         clock = Impatient()
         options = self._settings(**settings)
         running = controller.run(
-            client or self.client, Live(options), Leader(), registry=registry, clock=clock
+            client or self.client, Live(options), registry=registry, clock=clock
         )
         async with self.kubelet():
             task = asyncio.create_task(running)

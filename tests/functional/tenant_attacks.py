@@ -118,13 +118,6 @@ def _claimed(world):
     for name, folder in {"istio-integrator-convergence": "convergence", "more": "x"}.items():
         metadata = _ours(world, name, folder)
         yield {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "[["}}
-    lease = _ours(world, "istio-integrator-lifecycle", "lifecycle")
-    yield {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": lease,
-        "spec": {"holderIdentity": "istio-integrator/0_vm_1", "leaseDurationSeconds": 2147483647},
-    }
     yield parts.service(
         "istio-integrator-admission",
         world.profile,

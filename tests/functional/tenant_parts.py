@@ -288,7 +288,6 @@ class Reconciler:
             self.program.shutdown = controller.Controller(
                 connection,
                 live,
-                self.program.leadership,
                 self.program.recorder,
                 stopper=self.stopper,
             )

@@ -210,9 +210,9 @@ async def test_every_query_of_the_dashboard_has_an_answer(world, client, kubecon
         assert found.without_data(queries, 120) == []
         states = [rule for group in found.get("rules")["groups"] for rule in group["rules"]]
         assert {(rule["health"], rule.get("lastError", "")) for rule in states} == {("ok", "")}
-        (acting,) = found.query("sidecar_lifecycle_leader == 1")
-        assert acting["metric"]["juju_unit"] == "app/0"
-        assert acting["metric"]["juju_model_uuid"] == UUID
+        (unit,) = found.query("sidecar_lifecycle_tasks")
+        assert unit["metric"]["juju_unit"] == "app/0"
+        assert unit["metric"]["juju_model_uuid"] == UUID
 
 
 def plain(model, port):

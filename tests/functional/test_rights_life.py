@@ -9,7 +9,7 @@ import lightkube
 import pytest
 from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell.kube import client as kube
-from sidecar_lifecycle.shell.kube import events, lease, watch
+from sidecar_lifecycle.shell.kube import events, watch
 from sidecar_lifecycle.shell.observers import gateways
 from sidecar_lifecycle.shell.shutdown import sources
 
@@ -132,18 +132,13 @@ async def test_what_missed_its_sidecar_is_replaced(held, connection, kubeconfig)
     assert stored["metadata"]["name"] == f"{APP}-convergence"
 
 
-async def test_one_unit_leads_tells_of_pods_and_replaces_a_broken_one(held, connection):
+async def test_leader_tells_of_pods_and_replaces_a_broken_one(held, connection):
     proxy = limits_world.pod(held.model, "broken")
     proxy["spec"]["containers"].append({"name": names.PROXY, "image": "none"})
     owner = {"apiVersion": "v1", "kind": "Namespace", "name": held.model, "controller": True}
     found = held.api.get(charm_cluster.NAMESPACE, held.model)
     proxy["metadata"]["ownerReferences"] = [{**owner, "uid": found["metadata"]["uid"]}]
     held.api.create(proxy)
-    name = f"{APP}-lifecycle"
-    leadership = lease.Leadership(connection, namespace=held.model, name=name, identity="me")
-    async with running_task(leadership.run()):
-        async with asyncio.timeout(20):
-            await leadership.wait_elected()
     where = kube.path(types.Pod, held.model, "broken")
     pod = types.decode_json(await connection.request("GET", where), types.Pod)
     reason = Reason.PROXY_LOST
@@ -153,8 +148,6 @@ async def test_one_unit_leads_tells_of_pods_and_replaces_a_broken_one(held, conn
     told = held.api.list(charm_cluster.kind("v1", "Event"), held.model)
     assert [each["count"] for each in told if each["reason"] == reason] == [2]
     await connection.request("DELETE", where)
-    held.app.delete({"apiVersion": "coordination.k8s.io/v1", **_named("Lease", name, held.model)})
-    assert held.api.get(charm_cluster.LEASE, name, held.model) is None
 
 
 WATCHED = [

@@ -19,14 +19,13 @@ from lightkube.config.models import User
 from lightkube.core.exceptions import ApiError
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.models.rbac_v1 import PolicyRule, RoleRef, Subject
-from lightkube.resources.coordination_v1 import Lease
 from lightkube.resources.core_v1 import Event, Pod, PodStatus, Secret, ServiceAccount
 from lightkube.resources.rbac_authorization_v1 import Role, RoleBinding
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell import settings as options
 from sidecar_lifecycle.shell.commands import run
 from sidecar_lifecycle.shell.kube import client as kube
-from sidecar_lifecycle.shell.kube import lease, watch
+from sidecar_lifecycle.shell.kube import watch
 
 from tests import workload_access
 from tests.unit.workload import pods
@@ -126,18 +125,17 @@ async def test_pods_are_selected_and_judged_as_the_server_reports_them(
         await until(lambda: decisions(subject) == {"unlabelled": "wait"})
 
 
+def said(client: Cluster, namespace: str) -> list[str]:
+    return [event.reason or "" for event in client.list(Event, namespace=namespace)]
+
+
 async def test_stop_that_can_not_reach_a_node_is_retried_and_said(
     client: Cluster, kubeconfig: Path, account: str
 ):
     create(client, pods.pod_json(namespace=account))
     connection = workload_access.connect(kubeconfig)
-
-    def said() -> list[str]:
-        events = client.list(Event, namespace=account)
-        return [event.reason or "" for event in events]
-
     async with program(connection, account):
-        await until(lambda: "ProxyStopFailed" in said())
+        await until(lambda: "ProxyStopFailed" in said(client, account))
 
 
 async def test_restarted_apiserver_costs_nothing_but_time(
@@ -160,27 +158,6 @@ async def test_restarted_apiserver_costs_nothing_but_time(
         await until(reported, seconds=60)
         await until(lambda: decisions(subject) == {"busy": "stop"}, seconds=60)
         await until(lambda: all(subject.ready().values()), seconds=60)
-
-
-async def test_two_units_elect_one_and_hand_over(admin: kube.Client, account: str):
-    def member(name: str) -> lease.Leadership:
-        timing = lease.Timing(duration=3, deadline=2, retry=0.2)
-        return lease.Leadership(
-            admin, namespace=account, name="app-lifecycle", identity=name, timing=timing
-        )
-
-    first, second = member("app/0"), member("app/1")
-    tasks = [asyncio.create_task(each.run()) for each in (first, second)]
-    try:
-        await until(lambda: first.is_leader or second.is_leader)
-        assert first.is_leader != second.is_leader
-        leader, other = (first, second) if first.is_leader else (second, first)
-        tasks[(first, second).index(leader)].cancel()
-        await until(lambda: other.is_leader, seconds=2)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @pytest.mark.parametrize("streaming", [True, False], ids=["streaming-list", "paged-list"])
@@ -229,11 +206,6 @@ def grant_the_model_alone(client: Cluster, namespace: str) -> None:
     rules = [
         PolicyRule(apiGroups=[""], resources=["pods"], verbs=["get", "list", "watch"]),
         PolicyRule(apiGroups=[""], resources=["events"], verbs=["create", "patch", "get"]),
-        PolicyRule(
-            apiGroups=["coordination.k8s.io"],
-            resources=["leases"],
-            verbs=["get", "create", "update"],
-        ),
     ]
     client.create(Role(metadata=ObjectMeta(name="narrow", namespace=namespace), rules=rules))
     client.create(
@@ -309,13 +281,7 @@ async def test_token_that_is_renewed_on_disk_is_used_when_the_old_one_ends(
                 await asyncio.sleep(0.5)
         create(client, pods.pod_json(namespace=account))
         await until(lambda: decisions(subject) == {"job-x": "stop"})
-        renewed = client.get(Lease, "app-lifecycle", namespace=account).spec.renewTime
-        await until(
-            lambda: (
-                client.get(Lease, "app-lifecycle", namespace=account).spec.renewTime != renewed
-            ),
-            seconds=30,
-        )
+        await until(lambda: "ProxyStopFailed" in said(client, account), seconds=30)
 
 
 def test_explain_reads_what_kubectl_prints(

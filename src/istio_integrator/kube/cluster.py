@@ -62,6 +62,7 @@ KINDS: dict[tuple[str, str], Kind] = {
         ),
         *_kinds("policy/v1", True, PodDisruptionBudget="poddisruptionbudgets"),
         *_kinds("networking.k8s.io/v1", True, NetworkPolicy="networkpolicies"),
+        # Earlier revisions made one.
         *_kinds("coordination.k8s.io/v1", True, Lease="leases"),
         *_kinds("discovery.k8s.io/v1", True, EndpointSlice="endpointslices"),
         *_kinds(
@@ -137,7 +138,6 @@ KUBERNETES_GATEWAY = kind(_GATEWAY_API, "Gateway")
 GATEWAY_CLASS = kind(_GATEWAY_API, "GatewayClass")
 HTTP_ROUTE = kind(_GATEWAY_API, "HTTPRoute")
 GRPC_ROUTE = kind(_GATEWAY_API, "GRPCRoute")
-LEASE = kind("coordination.k8s.io/v1", "Lease")
 ENDPOINT_SLICE = kind("discovery.k8s.io/v1", "EndpointSlice")
 MUTATING_WEBHOOK = kind(_ADMISSION, "MutatingWebhookConfiguration")
 VALIDATING_WEBHOOK = kind(_ADMISSION, "ValidatingWebhookConfiguration")

@@ -26,8 +26,8 @@ _LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 Steps = Callable[[cluster.Object, cluster.Object], Iterable[cluster.Object]]
 
-WORKLOAD_COMPONENTS = ("convergence", "lifecycle")
-"""What the workload labels its own objects with; they are not ours to prune."""
+WORKLOAD_COMPONENT = "convergence"
+"""What the workload labels its own object with; it is not ours to prune."""
 
 _ELSEWHERE = ("EnvoyFilter", "AuthorizationPolicy")
 """Kinds of ours that lie where the gateway is; all others lie in the model or in no namespace."""
@@ -217,7 +217,7 @@ class Manifests:
             for obj in owned:
                 component = obj["metadata"]["labels"].get(names.COMPONENT, "")
                 spelled = made.get(component, set())
-                known = component in WORKLOAD_COMPONENTS or _spelled(kind) in spelled
+                known = component == WORKLOAD_COMPONENT or _spelled(kind) in spelled
                 if not known and not _goes_by_itself(obj):
                     logger.info("%s is of an older revision.", cluster.reference(obj))
                     self._cluster.delete(obj)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 import ops
 
+from integrator_contract import rejections
 from istio_integrator import parts
 from istio_integrator.kube import cluster, errors
 from istio_integrator.lifecycle import (
@@ -70,8 +71,7 @@ class Lifecycle:
         if not self._is_ready():
             return
         if self._context.leader:
-            for kind, name, _ in self._kept():
-                self._context.manifests.tie(kind, name)
+            self._context.manifests.tie(cluster.CONFIG_MAP, self._memory)
         if not joined:
             return
         try:
@@ -119,13 +119,16 @@ class Lifecycle:
     def remove(self) -> None:
         """Stop the service and delete what it keeps in the cluster."""
         self.stop()
-        for each in self._kept():
-            self._context.cluster.delete(_named(*each))
+        metadata = {"name": self._memory, "namespace": self._context.model}
+        kind = cluster.CONFIG_MAP
+        self._context.cluster.delete(
+            {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata}
+        )
 
-    def _kept(self) -> Iterable[tuple[cluster.Kind, str, str]]:
-        """Name what the service keeps in the cluster."""
-        for kind, suffix in ((cluster.LEASE, "lifecycle"), (cluster.CONFIG_MAP, "convergence")):
-            yield kind, f"{self._context.application}-{suffix}", self._context.model
+    @property
+    def _memory(self) -> str:
+        """The name of the ConfigMap that the service keeps in the cluster."""
+        return rejections.config_map(self._context.application)
 
     def statuses(self) -> Iterable[ops.StatusBase]:
         """Say what pods get, and how far the model is or what is in the way."""
@@ -159,8 +162,3 @@ class Lifecycle:
             self._statuses.append(ops.WaitingStatus("waiting for lifecycle to watch the cluster"))
             return False
         return True
-
-
-def _named(kind: cluster.Kind, name: str, namespace: str) -> cluster.Object:
-    metadata = {"name": name, "namespace": namespace}
-    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata}

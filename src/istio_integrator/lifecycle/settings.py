@@ -51,6 +51,7 @@ def make(context: parts.Context, told: service.Options | None, *, joined: bool) 
         model=context.model,
         application=context.application,
         unit=context.unit,
+        leader=context.leader,
         joined=joined,
         mesh_namespace=mesh.installed_in if mesh else "",
         mesh_revision=mesh.revision if mesh and joined else "",

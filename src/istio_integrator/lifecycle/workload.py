@@ -39,7 +39,7 @@ class Workload:
         return answers.parse(self._ask("--stale")).pods
 
     def restart(self, *, dry_run: bool, stale: bool, force: bool = False) -> list[PodAnswer]:
-        """Have the acting unit's workload replace what may be replaced, without waiting for it.
+        """Have the leader's workload replace what may be replaced, without waiting for it.
 
         Args:
             dry_run: Only tell which.

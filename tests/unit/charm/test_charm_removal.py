@@ -17,15 +17,8 @@ def test_removal_leaves_the_cluster_as_it_was(ctx, fake):
     fake_cluster.install_istio(fake)
     before = _objects(fake)
     ctx.run(ctx.on.start(), state())
-    for kind, name in (("ConfigMap", "convergence"), ("Lease", "lifecycle")):
-        version = "v1" if kind == "ConfigMap" else "coordination.k8s.io/v1"
-        fake.add(
-            {
-                "apiVersion": version,
-                "kind": kind,
-                "metadata": {"name": f"istio-integrator-{name}", "namespace": "kubeflow"},
-            }
-        )
+    metadata = {"name": "istio-integrator-convergence", "namespace": "kubeflow"}
+    fake.add({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
     out = ctx.run(ctx.on.remove(), state(leader=False, units=0))
     assert _objects(fake) == before
     assert told(ctx, out).convergence == "off"

@@ -21,11 +21,6 @@ MOST = 40
 MOST_WITH_ROUTES = 37
 NATIVE_SAVES = 1
 """Where sidecars are native anyway the nodes' versions don't matter."""
-LEASE = {
-    "apiVersion": "coordination.k8s.io/v1",
-    "kind": "Lease",
-    "metadata": {"name": "istio-integrator-lifecycle", "namespace": "kubeflow"},
-}
 
 
 @pytest.fixture
@@ -33,7 +28,6 @@ def ctx(fake, monkeypatch, tmp_path) -> testing.Context[charm.IstioIntegrator]:
     charm_world.connect(fake, monkeypatch)
     fake.application()
     fake_cluster.install_istio(fake)
-    fake.add(LEASE)
     return testing.Context(charm.IstioIntegrator, charm_root=charm_world.root(tmp_path))
 
 
@@ -82,7 +76,6 @@ def test_hook_with_routes_asks_little_however_many_they_are(
     ingress_world.connect(fake, monkeypatch)
     fake_cluster.set_istiod(fake, native_by_default=is_native)
     fake.application()
-    fake.add(LEASE)
     related = [route(f"app-{number}") for number in range(routes)]
     world = World(
         fake,

@@ -153,8 +153,7 @@ def hooks_pass_among(hostile, *, events):
             model=testing.Model("kubeflow", type="kubernetes"),
         )
         ctx = testing.Context(charm.IstioIntegrator)
-        with pytest.raises(testing.ActionFailed):
-            ctx.run(ctx.on.action("diagnose"), state)
+        ctx.run(ctx.on.action("diagnose"), state)
         assert "istiod" in ctx.action_results["report"]
         world.remove()
         assert decisions(world.fake) == {}

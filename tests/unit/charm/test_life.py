@@ -298,6 +298,8 @@ def test_refresh_prunes_what_an_older_revision_left(ctx, fake, monkeypatch):
     retired = {"istio-integrator.charmhub.io/component": "retired-component"}
     other = {"istio-integrator.charmhub.io/owner": "kubeflow.other", **retired}
     kept = {"istio-integrator.charmhub.io/component": "convergence"}
+    lease = leftover("lease", **{"istio-integrator.charmhub.io/component": "lifecycle"})
+    fake.add({**lease, "apiVersion": "coordination.k8s.io/v1", "kind": "Lease"})
     fake.add(leftover("retired", **retired))
     fake.add(leftover("of-another", **other))
     fake.add(leftover("memory", **kept))
@@ -307,6 +309,7 @@ def test_refresh_prunes_what_an_older_revision_left(ctx, fake, monkeypatch):
     assert fake.find("ConfigMap", "retired", "kubeflow")
     assert isinstance(run(ctx, fake, monkeypatch, "upgrade_charm"), testing.ActiveStatus)
     assert fake.find("ConfigMap", "retired", "kubeflow") is None
+    assert fake.find("Lease", "lease", "kubeflow") is None
     assert fake.find("ConfigMap", "of-another", "kubeflow")
     assert fake.find("ConfigMap", "memory", "kubeflow")
 

@@ -27,12 +27,8 @@ def connected(fake, monkeypatch):
 
 def kept_by_the_workload(fake):
     """What the workload writes while it runs."""
-    for version, kind, suffix in (
-        ("v1", "ConfigMap", "convergence"),
-        ("coordination.k8s.io/v1", "Lease", "lifecycle"),
-    ):
-        metadata = {"name": f"{OURS}-{suffix}", "namespace": "kubeflow"}
-        fake.add({"apiVersion": version, "kind": kind, "metadata": metadata})
+    metadata = {"name": f"{OURS}-convergence", "namespace": "kubeflow"}
+    fake.add({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
 
 
 def made_by_an_older_revision(fake):
@@ -82,7 +78,7 @@ def test_removal_takes_the_routes_first_and_the_workload_last(fake, monkeypatch)
         "delete deployments",
         "delete secrets",
         "delete configmaps of-an-older-revision",
-        "delete leases",
+        "delete configmaps istio-integrator-convergence",
     ]
     assert parts_in_order(fake.writes, order) == order
     assert INJECTION not in fake.labels("kubeflow")

@@ -27,7 +27,7 @@ def own_names() -> set[str]:
     own = manifests.Manifests(Nobody(), model=MODEL, application=APP)
     name = f"istio-integrator.{OWNER}"
     made = ("admission", "gateway", "gateway-place", "gateway-service", "route-token")
-    kept = ("lifecycle", "convergence")
+    kept = ("convergence",)
     return {
         name,
         f"{name}.https",
@@ -60,7 +60,6 @@ WITHOUT_NAMES = {
     # Made by POST, when the API server does not ask for a name.
     "create pods",
     "create pods/eviction",
-    "create leases.coordination.k8s.io",
     "create configmaps",
     "create events",
     # Others' pods, Events about them, and namespaces: nobody knows their names before.

@@ -238,15 +238,6 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
         ],
     },
     "endpointslices": {"metadata": _meta(), "endpoints": [{"conditions": {"ready": True}}]},
-    "leases": {
-        "metadata": _meta(),
-        "spec": {
-            "holderIdentity": "other",
-            "leaseDurationSeconds": 15,
-            "leaseTransitions": 1,
-            "renewTime": "2026-01-01T00:00:00.000000Z",
-        },
-    },
     "configmaps": {
         "metadata": _meta(resourceVersion="1"),
         "data": {"state": '{"rounds":{},"proven":["sidecar"]}', "request": "null"},

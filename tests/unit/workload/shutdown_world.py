@@ -18,61 +18,26 @@ from tests.unit.workload.fake_apiserver import FakeApiserver, running_task
 NAMESPACE = "kubeflow"
 
 
-class AlwaysLeader:
-    """Stands for a Leadership that has won."""
-
-    is_elected = True
-    reachable = True
-
-    def __init__(self) -> None:
-        self.elected = asyncio.Event()
-        self.elected.set()
-        self.deposed = asyncio.Event()
-
-    async def wait_elected(self) -> None:
-        await self.elected.wait()
-
-    async def wait_deposed(self) -> None:
-        await self.deposed.wait()
-
-
-class Voted(AlwaysLeader):
-    """Stands for a Leadership that wins and loses as the test says."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.depose()
-
-    @property
-    def is_elected(self) -> bool:  # type: ignore[override]
-        return self.elected.is_set()
-
-    def elect(self) -> None:
-        self.deposed.clear()
-        self.elected.set()
-
-    def depose(self) -> None:
-        self.elected.clear()
-        self.deposed.set()
+def settings(unit: int = 0, **extra: Any) -> options.Settings:
+    """Return the settings of a unit; the first one is Juju's leader."""
+    told = {"leader": unit == 0, **extra}
+    name = "istio-integrator"
+    return options.Settings(model=NAMESPACE, application=name, unit=f"{name}/{unit}", **told)
 
 
 @contextlib.asynccontextmanager
 async def reconciler(
     cluster: FakeApiserver,
     *,
-    leadership: Any = None,
+    unit: int = 0,
     limits: slots.Limits | None = None,
     **extra: Any,
 ) -> AsyncIterator[shutdown.Controller]:
     loop = asyncio.get_running_loop()
-    settings = options.Settings(
-        model=NAMESPACE, application="istio-integrator", unit="istio-integrator/0", **extra
-    )
-    live = options.Live(settings)
+    live = options.Live(settings(unit, **extra))
     controller = shutdown.Controller(
         cluster.client,
         live,
-        leadership or AlwaysLeader(),
         events.Recorder(cluster.client, clock=loop.time),
         limits=limits,
     )

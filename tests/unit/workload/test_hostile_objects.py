@@ -13,7 +13,7 @@ import pytest
 from sidecar_lifecycle.decide.convergence import facts, memory, outcome, plan
 from sidecar_lifecycle.shell import settings as options
 from sidecar_lifecycle.shell.convergence import cluster as hands
-from sidecar_lifecycle.shell.kube import errors, events, lease
+from sidecar_lifecycle.shell.kube import errors, events
 from sidecar_lifecycle.shell.observers import gateways, observe
 from sidecar_lifecycle.shell.shutdown import controller as shutdown
 from sidecar_lifecycle.shell.shutdown import stop
@@ -22,7 +22,6 @@ from integrator_contract.answers import Action
 from tests.unit.workload import hostile, pods
 from tests.unit.workload.fake_apiserver import running_task, until
 from tests.unit.workload.scripted import Scripted
-from tests.unit.workload.shutdown_world import AlwaysLeader
 
 VIRTUAL_TIME = True
 MODEL = "kubeflow"
@@ -90,9 +89,14 @@ async def test_honest_pods_among_hostile_ones_are_stopped_and_waited_for(seed: i
     controller = shutdown.Controller(
         server,  # type: ignore[arg-type]
         options.Live(
-            options.Settings(model=MODEL, application="a", unit="a/0", replace_broken_pods=True)
+            options.Settings(
+                model=MODEL,
+                application="a",
+                unit="a/0",
+                leader=True,
+                replace_broken_pods=True,
+            )
         ),
-        AlwaysLeader(),  # type: ignore[arg-type]
         events.Recorder(server),  # type: ignore[arg-type]
         stopper=stopper,  # type: ignore[arg-type]
     )
@@ -211,12 +215,8 @@ async def test_answers_about_one_object_end_nothing_whatever_they_are(seed: int,
     settings = options.Settings(model=MODEL, application="a", unit="a/0")
     subject = hands.Cluster(server, options.Live(settings), lambda: NOW)  # type: ignore[arg-type]
     scope = settings.scope({})
-    election = lease.Leadership(server, namespace=MODEL, name="x", identity="us")  # type: ignore[arg-type]
     replica = facts.Replica(name="p", uid="u", created=0.0, workload="StatefulSet/w")
-    objects = spoilt(seed, count, "leases", "configmaps", "statefulsets", "pods")
-    for text in objects["leases"]:
-        server.answers["/leases/x"] = text
-        await election._look()
+    objects = spoilt(seed, count, "configmaps", "statefulsets", "pods")
     for text in objects["configmaps"]:
         server.answers["/configmaps/a-convergence"] = text
         try:

@@ -69,8 +69,8 @@ def test_user_without_token_sends_no_header():
         ),
         pytest.param((types.Namespace, None, "ns"), "/api/v1/namespaces/ns", id="global"),
         pytest.param(
-            (types.Lease, "ns", "l"),
-            "/apis/coordination.k8s.io/v1/namespaces/ns/leases/l",
+            (types.Deployment, "ns", "d"),
+            "/apis/apps/v1/namespaces/ns/deployments/d",
             id="group",
         ),
     ],

@@ -28,8 +28,8 @@ def test_each_pair_of_state_and_event_has_one_row():
 
 
 @pytest.mark.parametrize("state", [state for state in State if state is not State.WATCHED])
-def test_whoever_is_deposed_stops_nothing_and_says_nothing(state: State):
-    row = stopping.step(state, Event.DEPOSED)
+def test_unit_that_ends_stops_nothing_and_says_nothing(state: State):
+    row = stopping.step(state, Event.LEFT)
     assert row is not None
     assert row.after is State.WATCHED
     assert Action.FORGET in row.actions
@@ -77,7 +77,7 @@ def test_actions_are_those_of_the_state_that_is_left_and_of_that_entered(
     assert told == list(range(len(row.actions) - len(told), len(row.actions)))
 
 
-@given(st.lists(st.sampled_from([event for event in Event if event is not Event.DEPOSED])))
+@given(st.lists(st.sampled_from([event for event in Event if event is not Event.LEFT])))
 def test_need_ends_only_when_it_is_over(events: list[Event]):
     state, over = State.QUEUED, False
     for event in events:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ import structlog
 from sidecar_lifecycle.shell import cli
 from sidecar_lifecycle.shell.commands import run, uninjected
 from sidecar_lifecycle.shell.convergence import cluster as hands
-from sidecar_lifecycle.shell.kube import lease
 from sidecar_lifecycle.shell.settings import Live, Settings
 
 from integrator_contract import charm_facts, names, namespaces, schema, service
@@ -36,7 +33,7 @@ def program_of(cluster: FakeApiserver, path: Path | None = None, **values: Any) 
     return run.Program(cluster.client, live, listen="127.0.0.1:0", registry=registry)
 
 
-async def test_program_leads_acts_and_gives_the_lease_away(cluster: FakeApiserver):
+async def test_program_stops_a_proxy(cluster: FakeApiserver):
     cluster.put("pods", pods.pod_json())
     program = program_of(cluster)
     async with running_task(program.run()):
@@ -44,40 +41,28 @@ async def test_program_leads_acts_and_gives_the_lease_away(cluster: FakeApiserve
             lambda: cluster.get("pods", "kubeflow", "job-x")["status"]["phase"] != "Running"
         )
         await until(lambda: all(program.ready().values()))
-        lease = cluster.get("leases", "kubeflow", "app-lifecycle")
-        assert lease["spec"]["holderIdentity"].startswith("app/0_")
-
-    lease = cluster.get("leases", "kubeflow", "app-lifecycle")
-    assert not lease["spec"].get("holderIdentity")
 
 
-async def test_of_two_units_one_acts_and_the_other_takes_over(cluster: FakeApiserver):
-    loop = asyncio.get_running_loop()
-    other = lease.Leadership(
-        cluster.client, namespace="kubeflow", name="app-lifecycle", identity="x", clock=loop.time
-    )
-
+async def test_unit_that_does_not_lead_writes_nothing_but_stops_proxies(cluster: FakeApiserver):
     def written() -> set[tuple[str, str]]:
-        return {each for each in cluster.requests if each[0] != "GET" and "/leases" not in each[1]}
+        return {each for each in cluster.requests if each[0] != "GET"}
 
     cluster.namespace("kubeflow", labels={"istio-injection": "enabled"})
-    cluster.put("pods", pods.pod_json())
-    cluster.put("pods", pods.pod_json(name="lost", uid="uid-l", proxy=pods.ended(), main=RUNS))
-    async with running_task(other.run()) as leading:
-        await other.wait_elected()
-        program = program_of(
-            cluster, joined=True, mesh_namespace="istio-system", replace_broken_pods=True
+    owned = [{"kind": "Job", "name": "j", "uid": "u", "controller": True}]
+    broken = {"proxy": pods.ended(), "main": RUNS, "ownerReferences": owned}
+    cluster.put("pods", pods.pod_json(name="lost", uid="uid-l", **broken))
+    values = {"joined": True, "mesh_namespace": "istio-system", "replace_broken_pods": True}
+    program = program_of(cluster, **values)
+    async with running_task(program.run()):
+        await until(lambda: all(program.ready().values()))
+        await asyncio.sleep(120)
+        assert written() == set()
+        cluster.put("pods", pods.pod_json())
+        await until(
+            lambda: cluster.get("pods", "kubeflow", "job-x")["status"]["phase"] != "Running"
         )
-        async with running_task(program.run()):
-            await until(lambda: all(program.ready().values()))
-            await asyncio.sleep(120)
-            assert written() == set()
-            leading.cancel()
-            await until(
-                lambda: cluster.get("pods", "kubeflow", "job-x")["status"]["phase"] != "Running"
-            )
-            # Stopping a proxy writes nothing; what replaces the lost pod does, later.
-            await until(written)
+        program.live.change(settings(leader=True, **values))
+        await until(lambda: ("DELETE", "/api/v1/namespaces/kubeflow/pods/lost") in written())
 
 
 @pytest.mark.parametrize(
@@ -165,7 +150,7 @@ async def test_program_is_not_ready_while_the_apiserver_is_away(cluster: FakeApi
     program = program_of(cluster)
     async with running_task(program.run()):
         await asyncio.sleep(60)
-        assert program.ready() == {"lease": False, "watch": False}
+        assert program.ready() == {"watch": False}
         cluster.client.server = server
         await until(lambda: all(program.ready().values()))
 
@@ -189,16 +174,6 @@ async def test_settings_file_is_followed_and_what_can_not_be_read_changes_nothin
     assert said == {(word, number) for word in ("quiet", "loud") for number in range(6)}
     complaints = [line for line in lines if line["message"] == "settings can't be read"]
     assert len(complaints) == 5
-
-
-def test_only_a_process_of_this_container_is_known_to_have_ended():
-    gone = subprocess.Popen(["true"])
-    gone.wait()
-    assert run.is_earlier_run("app/0", run.identity("app/0", gone.pid))
-    assert not run.is_earlier_run("app/0", run.identity("app/0", os.getpid()))
-    assert not run.is_earlier_run("app/0", run.identity("app/1", gone.pid))
-    for holder in ("", "app/0", f"app/0_elsewhere_{gone.pid}", "app/0_x_y"):
-        assert not run.is_earlier_run("app/0", holder)
 
 
 async def test_progress_that_the_charm_has_seen_already_is_no_news(

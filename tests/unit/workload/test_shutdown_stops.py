@@ -79,14 +79,14 @@ class Told:
 
 
 class Crowd(RuleBasedStateMachine):
-    """Pods whose payload ends and runs again, proxies that answer or do not, a unit that leads."""
+    """Pods whose payload ends and runs again, proxies that answer or do not, a unit that works."""
 
     @initialize()
     def begin(self) -> None:
         self.loop = HandLoop()
         self.proxies, self.told = Proxies(), Told()
         self.sent: set[str] = set()
-        self.leads = True
+        self.works = True
         self.lives: Counter[str] = Counter()
         """How often there has been a pod of a name."""
         self.pending_before = metrics.PENDING._value.get()
@@ -104,7 +104,7 @@ class Crowd(RuleBasedStateMachine):
         pytest.fail(f"raised: {why}")
 
     def consider(self, tracked: Tracked) -> None:
-        if not self.leads or tracked not in self.view:
+        if not self.works or tracked not in self.view:
             return
         if tracked.decision.action is finished.Action.STOP:
             self.stops.needed(tracked)
@@ -162,16 +162,16 @@ class Crowd(RuleBasedStateMachine):
         self.act(lambda: None)
 
     @rule()
-    def is_deposed(self) -> None:
-        self.leads = False
+    def ends(self) -> None:
+        self.works = False
         needs = self.needs()
         tries = [need.tries for need in needs]
         self.act(self.stops.leave, self.view)
         assert [need.tries for need in needs] == tries
 
     @rule()
-    def is_elected(self) -> None:
-        self.leads = True
+    def begins_again(self) -> None:
+        self.works = True
         self.act(lambda: [self.consider(tracked) for tracked in self.view])
 
     def needs(self) -> list[Any]:
@@ -202,22 +202,22 @@ class Crowd(RuleBasedStateMachine):
         assert waits <= len(timers) <= waits + len(self.proxies.waiting)
 
     @invariant()
-    def nothing_is_begun_by_who_does_not_lead(self) -> None:
-        if not self.leads:
+    def nothing_is_begun_by_a_unit_that_ended(self) -> None:
+        if not self.works:
             assert not self.needs()
             assert all(self.view.get(uid) is None for uid in self.proxies.waiting)
 
     @invariant()
     def what_is_needed_is_not_given_up(self) -> None:
         for tracked in self.view:
-            if self.leads and tracked.decision.action is finished.Action.STOP:
+            if self.works and tracked.decision.action is finished.Action.STOP:
                 need = tracked.need
                 assert need is not None
                 assert need.request or need.timer or need.state is State.QUEUED
 
     def teardown(self) -> None:
         """Have all requests end, then all time pass: everybody is tried again, and then over."""
-        self.act(lambda: [self.consider(tracked) for tracked in self.view] if self.leads else None)
+        self.act(lambda: [self.consider(tracked) for tracked in self.view] if self.works else None)
         for tracked in list(self.view):
             self.act(self.stops.over, self.view.remove(tracked.pod.metadata.uid))
         self.time_passes(LONG)

@@ -5,8 +5,8 @@ place among the stops of its node, and `sending` once it has one. When the reque
 proxy's exit is waited for, which the watch shows; an answer may be missing, since a proxy ends
 within the handler of the request, and its exit counts all the same. Whatever fails is `backing
 off` and queued again, for a place among those that failed, without end: a stop is given up only
-when there is nothing to stop, or by a unit that does not lead any more. If there is nothing to
-stop while a request is under way, the request may end, but not for long: the pod is `leaving`.
+when there is nothing to stop, or by a unit that ends. If there is nothing to stop while a request
+is under way, the request may end, but not for long: the pod is `leaving`.
 
 The table below is all there is to it. What acts (`shell/shutdown/stops.py`) reports events, and
 does what the table says, in the order of the table: what secures the next event comes before what
@@ -23,7 +23,7 @@ class State(enum.StrEnum):
     """Where the stop of one pod's proxy is."""
 
     WATCHED = "watched"
-    """Nothing is to be stopped, or another unit leads."""
+    """Nothing is to be stopped, or another unit has its turn."""
     QUEUED = "queued"
     """To be stopped as soon as there is a place."""
     SENDING = "sending"
@@ -40,7 +40,7 @@ class Event(enum.StrEnum):
     """What can happen to it."""
 
     NEEDED = "needed"
-    """The rules say that the proxy must be stopped, and this unit leads."""
+    """The rules say that the proxy must be stopped, and it is this unit's turn."""
     PLACED = "placed"
     """There is a place."""
     ANSWERED = "answered"
@@ -55,8 +55,8 @@ class Event(enum.StrEnum):
     """What the state waits for did not come in time, or the pause is over."""
     OVER = "over"
     """The proxy has ended, the rules changed their mind, or the pod is gone."""
-    DEPOSED = "deposed"
-    """This unit does not lead any more, or ends."""
+    LEFT = "left"
+    """This unit ends."""
 
 
 RESULTS = (Event.ANSWERED, Event.UNANSWERED, Event.CHANGED, Event.FAILED)
@@ -110,19 +110,19 @@ TABLE = (
     _row(_S.WATCHED, _E.NEEDED, _S.QUEUED, _A.QUEUE),
     _row(_S.QUEUED, _E.PLACED, _S.SENDING, _A.SEND),
     _row(_S.QUEUED, _E.OVER, _S.WATCHED, _A.FORGET, _A.ACCOUNT),
-    _row(_S.QUEUED, _E.DEPOSED, _S.WATCHED, _A.FORGET),
+    _row(_S.QUEUED, _E.LEFT, _S.WATCHED, _A.FORGET),
     _row(_S.SENDING, (_E.ANSWERED, _E.UNANSWERED), _S.SENT, _A.AWAIT_EXIT, _A.FREE),
     _row(_S.SENDING, _E.CHANGED, _S.BACKING_OFF, _A.BACK_OFF, _A.FREE),
     _row(_S.SENDING, _E.FAILED, _S.BACKING_OFF, _A.BACK_OFF, _A.FREE, _A.BLAME),
     _row(_S.SENDING, _E.ELAPSED, _S.SENDING, _A.FREE),
     _row(_S.SENDING, _E.OVER, _S.LEAVING, _A.GRACE),
-    _row(_S.SENDING, _E.DEPOSED, _S.WATCHED, _A.CANCEL, _A.FORGET, _A.FREE),
+    _row(_S.SENDING, _E.LEFT, _S.WATCHED, _A.CANCEL, _A.FORGET, _A.FREE),
     _row(_S.SENT, _E.ELAPSED, _S.BACKING_OFF, _A.BACK_OFF, _A.BLAME),
     _row(_S.SENT, _E.OVER, _S.WATCHED, _A.FORGET, _A.ACCOUNT),
-    _row(_S.SENT, _E.DEPOSED, _S.WATCHED, _A.FORGET),
+    _row(_S.SENT, _E.LEFT, _S.WATCHED, _A.FORGET),
     _row(_S.BACKING_OFF, _E.ELAPSED, _S.QUEUED, _A.QUEUE),
     _row(_S.BACKING_OFF, _E.OVER, _S.WATCHED, _A.FORGET, _A.ACCOUNT),
-    _row(_S.BACKING_OFF, _E.DEPOSED, _S.WATCHED, _A.FORGET),
+    _row(_S.BACKING_OFF, _E.LEFT, _S.WATCHED, _A.FORGET),
     _row(_S.LEAVING, RESULTS, _S.WATCHED, _A.FORGET, _A.FREE, _A.CONSIDER, _A.ACCOUNT),
     _row(
         _S.LEAVING,
@@ -130,7 +130,7 @@ TABLE = (
         _S.WATCHED,
         *(_A.CANCEL, _A.FORGET, _A.FREE, _A.CONSIDER, _A.ACCOUNT),
     ),
-    _row(_S.LEAVING, _E.DEPOSED, _S.WATCHED, _A.CANCEL, _A.FORGET, _A.FREE),
+    _row(_S.LEAVING, _E.LEFT, _S.WATCHED, _A.CANCEL, _A.FORGET, _A.FREE),
 )
 """What happens in each state at each event; what is not in the table changes nothing."""
 

@@ -251,24 +251,6 @@ class Event(Object):
     reportingInstance: str = ""
 
 
-class LeaseSpec(Model):
-    """Who leads, and since when."""
-
-    holderIdentity: str | None = None
-    leaseDurationSeconds: int | None = None
-    acquireTime: str | None = None
-    renewTime: str | None = None
-    leaseTransitions: int | None = None
-
-
-class Lease(Object):
-    """A Lease."""
-
-    api = Api("coordination.k8s.io", "v1", "Lease", "leases")
-
-    spec: LeaseSpec = msgspec.field(default_factory=LeaseSpec)
-
-
 class DeploymentStatus(Model):
     """How far a Deployment is."""
 

@@ -78,11 +78,6 @@ TASKS = prometheus_client.Gauge(
     "Tasks of the event loop; at rest their number does not grow.",
     registry=REGISTRY,
 )
-LEADER = prometheus_client.Gauge(
-    f"{_PREFIX}_leader",
-    "1 where this unit acts, 0 where it stands by.",
-    registry=REGISTRY,
-)
 BROKEN = prometheus_client.Counter(
     f"{_PREFIX}_broken_objects",
     "Times that an object could not be dealt with and was passed over, by what was being done"

@@ -32,6 +32,11 @@ class Settings(service.Options):
         return stale.Proxy(revision=self.proxy_revision, version=self.proxy_version)
 
     @property
+    def number(self) -> int:
+        """The unit's number, which says in what order units stop a proxy."""
+        return int(self.unit.rpartition("/")[2])
+
+    @property
     def rules(self) -> finished.Policy:
         """What the rules need beside a pod, as if proxy-shutdown were on everywhere."""
         return finished.Policy(**service.values(service.Rules, self))

@@ -1,4 +1,4 @@
-"""Which pods are not complete though their work is done, and does a unit stop proxies?"""
+"""Which pods are not complete though their work is done?"""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from istio_integrator.membership import claims
 
 _GRACE = 30
 """Seconds after a payload's end by which its proxy should have been stopped."""
-_LATE = 3
-"""Durations of a Lease without a renewal, after which no unit holds it."""
 _COLLECTOR = "metrics-logger-and-collector"
 """Of Katib's trials; unless told `-w false` it waits for every process of its pod."""
 
@@ -118,28 +116,3 @@ def _states(pod: cluster.Object, key: str) -> dict[str, cluster.Object]:
 
 def _seconds(since: str, now: datetime.datetime) -> int:
     return int((now - datetime.datetime.fromisoformat(since)).total_seconds())
-
-
-@registry.check("lease", place=230, symptoms=("12-notready",))
-def lease(facts: Facts) -> Iterable[Finding]:
-    """Check whether a unit holds the Lease, and so acts."""
-    held = facts.cluster.get(cluster.LEASE, f"{facts.application}-lifecycle", facts.model)
-    yield judge_lease(held, now=facts.now(), application=facts.application)
-
-
-def judge_lease(
-    held: cluster.Object | None, *, now: datetime.datetime, application: str
-) -> Finding:
-    """Judge whether a unit holds the Lease, and renews it."""
-    show = f"juju status {application} && juju ssh --container lifecycle {application}/leader "
-    show += "/charm/bin/pebble services"
-    spec = cluster.at(held, "spec")
-    holder, renewed = spec.get("holderIdentity"), spec.get("renewTime")
-    if not holder or not renewed:
-        say = findings.broken if held is None else findings.doubtful
-        return say("no unit holds the Lease at this moment", show)
-    age = _seconds(renewed, now)
-    if age > _LATE * int(spec.get("leaseDurationSeconds") or 15):
-        seen = f"{holder} holds the Lease and has not renewed it for {age} s"
-        return findings.broken(seen, show)
-    return findings.fine(f"{holder} acts")

@@ -1,6 +1,5 @@
 """The action, and what the status takes from it, on a cluster that keeps objects."""
 
-import datetime
 import json
 
 import pytest
@@ -22,17 +21,6 @@ def connected(fake, monkeypatch):
     monkeypatch.setattr(admission, "PROBE_DELAYS", ())
     monkeypatch.setattr(charm_cluster, "connect", fake.api)
     fake.add(pod("istio-integrator-0", "lifecycle"))
-    now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.000000Z")
-    spec = {"holderIdentity": "istio-integrator/0", "renewTime": now, "leaseDurationSeconds": 15}
-    metadata = {"name": "istio-integrator-lifecycle", "namespace": MODEL}
-    fake.add(
-        {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": metadata,
-            "spec": spec,
-        }
-    )
 
 
 def pod(name, *containers, labels=None):

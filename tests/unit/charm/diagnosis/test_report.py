@@ -15,7 +15,7 @@ FINDINGS = st.builds(
     st.sampled_from(list(findings.Level)),
     st.text(min_size=1),
     st.text(),
-    st.sampled_from(["istiod", "old proxies", "lease"]),
+    st.sampled_from(["istiod", "old proxies", "ticks"]),
 )
 
 
@@ -34,14 +34,14 @@ def test_report_shows_every_finding_once_and_the_worst_first(found):
 def test_report_says_what_to_do_below_what_was_seen():
     whole = report.Report(
         [
-            findings.Finding(findings.Level.FINE, "it ticks", check="lease"),
+            findings.Finding(findings.Level.FINE, "it ticks", check="ticks"),
             findings.Finding(findings.Level.BROKEN, "away\n now", "kubectl get pods", "istiod"),
         ]
     )
     assert whole.text().splitlines() == [
         "✗ istiod  away now",
         "          → kubectl get pods",
-        "✓ lease   it ticks",
+        "✓ ticks   it ticks",
     ]
     assert whole.summary == "1 broken, 1 as it should be"
 

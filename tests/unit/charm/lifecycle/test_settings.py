@@ -10,6 +10,7 @@ MEMBER = service.Options(
     model="kubeflow",
     application="app",
     unit="app/0",
+    leader=True,
     joined=True,
     mesh_namespace="istio-system",
     mesh_revision="default",

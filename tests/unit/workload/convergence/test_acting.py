@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import datetime
 import json
 from collections.abc import AsyncIterator
@@ -26,8 +27,13 @@ from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, unti
 VIRTUAL_TIME = True
 MODEL = "kubeflow"
 SETTINGS = Settings(
-    model=MODEL, application="istio-integrator", unit="istio-integrator/0", joined=True
+    model=MODEL,
+    application="istio-integrator",
+    unit="istio-integrator/0",
+    joined=True,
+    leader=True,
 )
+STAND_BY = dataclasses.replace(SETTINGS, leader=False)
 EPOCH = datetime.datetime(2026, 1, 1, 1, tzinfo=datetime.UTC).timestamp()
 """An hour after the pods of the builder came up."""
 MEMORY = "istio-integrator-convergence"
@@ -56,13 +62,6 @@ class Apiserver(FakeApiserver):
 def injected(pod: dict[str, Any]) -> dict[str, Any]:
     spec = pod["spec"]
     return {**pod, "spec": {**spec, "containers": [*spec["containers"], {"name": "istio-proxy"}]}}
-
-
-class Voted:
-    """Whether we lead, as the test has it."""
-
-    def __init__(self, *, is_leader: bool) -> None:
-        self.is_leader = is_leader
 
 
 class LoopClock:
@@ -116,13 +115,13 @@ async def cluster() -> AsyncIterator[Apiserver]:
 @contextlib.asynccontextmanager
 async def converging(
     cluster: Apiserver,
-    leadership: Voted,
     registry: prometheus_client.CollectorRegistry | None = None,
+    *,
+    live: Live | None = None,
 ) -> AsyncIterator[None]:
     run = controller.run(
         cluster.client,
-        Live(SETTINGS),
-        leadership,
+        live or Live(SETTINGS),
         registry=registry or prometheus_client.CollectorRegistry(),
         clock=LoopClock(),
     )
@@ -137,7 +136,7 @@ def looked(cluster: Apiserver) -> int:
 
 
 async def test_leader_replaces_a_pod_that_missed_its_sidecar(cluster: Apiserver):
-    async with converging(cluster, Voted(is_leader=True)):
+    async with converging(cluster):
         await until(lambda: cluster.evicted)
         await until(lambda: cluster.all("events"))
 
@@ -155,7 +154,7 @@ def remembered(cluster: Apiserver) -> memory.Memory:
 
 async def test_refused_eviction_is_remembered_and_tried_again_in_its_time(cluster: Apiserver):
     cluster.failures = [("/eviction", 429, {"Retry-After": "40"})]
-    async with converging(cluster, Voted(is_leader=True)):
+    async with converging(cluster):
         await until(lambda: not cluster.failures)
         await until(lambda: remembered(cluster).holds)
         assert {*remembered(cluster).holds} == {"StatefulSet/web"}
@@ -174,7 +173,7 @@ async def test_eviction_without_an_answer_may_have_happened(
     monkeypatch.setattr(hands.Cluster, "evict", evict)
     registry = prometheus_client.CollectorRegistry()
     counted = "sidecar_lifecycle_evictions_total", {"result": "unknown"}
-    async with converging(cluster, Voted(is_leader=True), registry):
+    async with converging(cluster, registry):
         await until(lambda: registry.get_sample_value(*counted) == 1)
         assert {*remembered(cluster).rounds} == {"StatefulSet/web"}
 
@@ -184,7 +183,7 @@ async def test_pod_that_the_injector_skips_is_told_of(cluster: Apiserver):
         return injected(pod) if pod["spec"]["containers"][0]["name"] == "trial" else pod
 
     cluster.admission = only_the_trial
-    async with converging(cluster, Voted(is_leader=True)):
+    async with converging(cluster):
         await until(lambda: cluster.all("events"))
 
     (event,) = cluster.all("events")
@@ -201,21 +200,21 @@ async def test_leader_goes_on_when_somebody_else_wrote_the_memory(cluster: Apise
 
     cluster.before_answer = write
     with structlog.testing.capture_logs() as said:
-        async with converging(cluster, Voted(is_leader=True)):
+        async with converging(cluster):
             await until(lambda: cluster.evicted)
     assert not [each for each in said if each["event"] == "convergence interrupted"]
 
 
 async def test_leader_goes_on_when_the_apiserver_was_in_trouble(cluster: Apiserver):
     cluster.failures = [(f"/namespaces/{MODEL}/configmaps/{MEMORY}", 500, {})] * 2
-    async with converging(cluster, Voted(is_leader=True)):
+    async with converging(cluster):
         await until(lambda: cluster.evicted)
     assert not cluster.failures
 
 
 async def test_request_in_the_memory_is_seen_at_once(cluster: Apiserver):
     cluster.put("pods", injected(without_sidecar()))
-    async with converging(cluster, Voted(is_leader=False)):
+    async with converging(cluster, live=Live(STAND_BY)):
         await until(lambda: looked(cluster))
         await asyncio.sleep(5)
         before = looked(cluster)
@@ -225,7 +224,7 @@ async def test_request_in_the_memory_is_seen_at_once(cluster: Apiserver):
 
 
 async def test_answer_of_the_injector_is_acted_on_before_the_next_look(cluster: Apiserver):
-    async with converging(cluster, Voted(is_leader=True)):
+    async with converging(cluster):
         await until(lambda: cluster.evicted)
 
     pods_of_the_model = f"/api/v1/namespaces/{MODEL}/pods"
@@ -240,8 +239,7 @@ async def test_answer_about_a_workload_that_is_gone_is_forgotten(cluster: Apiser
     answer = facts.Answer(verdict="injects", message="", uid="uid-1", at=EPOCH)
     pod = msgspec.convert(without_sidecar(), types.Pod)
     looking = controller.Controller(
-        cluster=hands.Cluster(cluster.client, Live(SETTINGS), clock.now),
-        leadership=Voted(is_leader=False),
+        cluster=hands.Cluster(cluster.client, Live(STAND_BY), clock.now),
         recorder=events.Recorder(cluster.client),
         figures=metrics.Metrics(prometheus_client.CollectorRegistry()),
         progress=lambda _: None,
@@ -254,25 +252,25 @@ async def test_answer_about_a_workload_that_is_gone_is_forgotten(cluster: Apiser
 
 
 async def test_stand_by_looks_and_does_nothing_until_it_leads(cluster: Apiserver):
-    leadership = Voted(is_leader=False)
-    async with converging(cluster, leadership):
+    live = Live(STAND_BY)
+    async with converging(cluster, live=live):
         await until(lambda: looked(cluster) >= 5)
         assert {method for method, _ in cluster.requests} == {"GET"}
-        leadership.is_leader = True
+        live.change(SETTINGS)
         await until(lambda: cluster.evicted)
 
 
-async def test_leader_that_loses_its_lease_evicts_nothing_more(cluster: Apiserver):
-    leadership = Voted(is_leader=True)
+async def test_unit_that_leads_no_more_evicts_nothing_more(cluster: Apiserver):
+    live = Live(SETTINGS)
 
     def lose(method: str, path: str) -> None:
         # It notes what it is about to evict.
         if method == "POST" and path.endswith("/configmaps"):
-            leadership.is_leader = False
+            live.change(STAND_BY)
 
     cluster.before_answer = lose
-    async with converging(cluster, leadership):
-        await until(lambda: not leadership.is_leader)
+    async with converging(cluster, live=live):
+        await until(lambda: not live.current.leader)
         before = looked(cluster)
         await until(lambda: looked(cluster) >= before + 5)
 
@@ -289,7 +287,7 @@ async def test_pod_that_went_is_counted_no_more(cluster: Apiserver):
         figures = (each for each in registry.collect() if each.name == f"sidecar_lifecycle_{name}")
         return sum(sample.value for each in figures for sample in each.samples)
 
-    async with converging(cluster, Voted(is_leader=False), registry):
+    async with converging(cluster, registry, live=Live(STAND_BY)):
         await until(lambda: counted("uninjected_pods") == 1)
         cluster.delete("pods", MODEL, "web-0")
         cluster.put("pods", replacement)
@@ -305,13 +303,22 @@ async def test_pod_that_took_the_name_of_the_one_to_evict_stays(cluster: Apiserv
             cluster.put("pods", injected(without_sidecar("uid-2")))
 
     cluster.before_answer = recreate
-    async with converging(cluster, Voted(is_leader=True)):
+    async with converging(cluster):
         await until(lambda: cluster.get("pods", MODEL, "web-0")["metadata"]["uid"] == "uid-2")
         before = looked(cluster)
         await until(lambda: looked(cluster) >= before + 5)
 
     assert cluster.evicted == []
     assert cluster.get("pods", MODEL, "web-0")["metadata"]["uid"] == "uid-2"
+
+
+async def test_two_units_that_both_lead_for_a_moment_evict_a_pod_once(cluster: Apiserver):
+    async with converging(cluster), converging(cluster):
+        await until(lambda: cluster.evicted)
+        before = looked(cluster)
+        await until(lambda: looked(cluster) >= before + 10)
+
+    assert cluster.evicted == ["uid-1"]
 
 
 async def test_memory_that_somebody_wrote_meanwhile_is_not_overwritten(cluster: Apiserver):

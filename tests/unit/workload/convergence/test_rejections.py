@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -15,7 +16,7 @@ from sidecar_lifecycle.shell.settings import Live
 from integrator_contract import names
 from integrator_contract.pods import Settings as Wanted
 from tests.unit.workload.convergence import test_trials as trials_world
-from tests.unit.workload.convergence.test_acting import LoopClock, Voted
+from tests.unit.workload.convergence.test_acting import LoopClock
 from tests.unit.workload.convergence.test_trials import MODEL, SETTINGS, Apiserver, forbidding
 from tests.unit.workload.fake_apiserver import running_task, until
 
@@ -49,8 +50,7 @@ async def looking(cluster: Apiserver, *, leads: bool = True) -> AsyncIterator[li
     told: list[None] = []
     run = rejections.run(
         cluster.client,
-        Live(SETTINGS),
-        Voted(is_leader=leads),
+        Live(dataclasses.replace(SETTINGS, leader=leads)),
         load=admission_settings.load,
         tell=lambda: told.append(None),
         clock=LoopClock(),

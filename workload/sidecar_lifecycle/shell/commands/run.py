@@ -1,16 +1,12 @@
-"""`sidecar-lifecycle run`: the long-running part, one acting among several that stand by."""
+"""`sidecar-lifecycle run`: the long-running part, on every unit."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import contextlib
-import functools
 import gc
-import os
-import pathlib
 import signal
-import socket
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
@@ -23,7 +19,7 @@ from sidecar_lifecycle.shell import settings as options
 from sidecar_lifecycle.shell.admission import settings as admission_settings
 from sidecar_lifecycle.shell.convergence import controller as convergence
 from sidecar_lifecycle.shell.convergence import rejections
-from sidecar_lifecycle.shell.kube import client, errors, events, lease
+from sidecar_lifecycle.shell.kube import client, errors, events
 from sidecar_lifecycle.shell.observers import gateways, notices, observe
 from sidecar_lifecycle.shell.serving import health
 from sidecar_lifecycle.shell.shutdown import controller as shutdown
@@ -42,8 +38,8 @@ def add_parser(subparsers: command.Subparsers) -> None:
         "run",
         help="watch pods and act, as the charm's service does",
         **command.texts(
-            "Watch pods and act, until SIGTERM: one process among several leads, the others stand"
-            " by.",
+            "Watch pods and act, until SIGTERM. Every unit stops proxies, each later than the one"
+            " before it; only Juju's leader evicts and deletes pods.",
             "sidecar-lifecycle run --settings settings.json",
         ),
     )
@@ -96,19 +92,6 @@ def tune_garbage_collection() -> None:
     gc.set_threshold(10_000, 50, 100)
 
 
-def identity(unit: str, process: int) -> str:
-    """Return who holds the Lease: a process of a unit's container."""
-    return f"{unit}_{socket.gethostname()}_{process}"
-
-
-def is_earlier_run(unit: str, holder: str) -> bool:
-    """Tell whether a holder was this unit's process in this container, and is no more."""
-    process = holder.rpartition("_")[2]
-    if not process.isdecimal() or holder != identity(unit, int(process)):
-        return False
-    return not pathlib.Path("/proc", process).exists()
-
-
 class Program:
     """The parts of `run`, wired."""
 
@@ -124,40 +107,26 @@ class Program:
         self.client = connection
         self.live = live
         self.listen = listen
-        settings = live.current
-        application = settings.application
-        self.leadership = lease.Leadership(
-            connection,
-            namespace=settings.model,
-            name=f"{application}-lifecycle",
-            identity=identity(settings.unit, os.getpid()),
-            labels=names.labels(settings.model, application, "lifecycle"),
-            has_ended=functools.partial(is_earlier_run, settings.unit),
-        )
         self.notifier = notices.Notifier()
-        self.recorder = events.Recorder(connection, instance=settings.unit)
-        self.shutdown = shutdown.Controller(connection, live, self.leadership, self.recorder)
+        self.recorder = events.Recorder(connection, instance=live.current.unit)
+        self.shutdown = shutdown.Controller(connection, live, self.recorder)
 
     def ready(self) -> Mapping[str, bool]:
         """Return the conditions of readiness."""
-        return {"lease": self.leadership.reachable, "watch": self.shutdown.pods.live}
+        return {"watch": self.shutdown.pods.live}
 
     async def run(self) -> None:
-        """Run all parts until cancelled, then give the Lease away last."""
+        """Run all parts until cancelled."""
         loop = asyncio.get_running_loop()
         self.registry.register(charm_facts.Collector(lambda: self.live.current.facts))
         metrics.TASKS.set_function(lambda: len(asyncio.all_tasks(loop)))
         try:
-            async with health.serve(self.listen, self.ready, self.registry):
-                election = asyncio.create_task(self.leadership.run(), name="election")
-                try:
-                    async with asyncio.TaskGroup() as tasks:
-                        tasks.create_task(_outlive(election), name="election guard")
-                        for name, part in self._parts().items():
-                            tasks.create_task(part, name=name)
-                finally:
-                    election.cancel()
-                    await asyncio.gather(election, return_exceptions=True)
+            async with (
+                health.serve(self.listen, self.ready, self.registry),
+                asyncio.TaskGroup() as tasks,
+            ):
+                for name, part in self._parts().items():
+                    tasks.create_task(part, name=name)
         finally:
             await self.client.close()
 
@@ -171,7 +140,6 @@ class Program:
             "convergence": convergence.run(
                 self.client,
                 self.live,
-                self.leadership,
                 registry=self.registry,
                 progress=self._tell_progress,
                 recorder=self.recorder,
@@ -179,7 +147,6 @@ class Program:
             "rejections": rejections.run(
                 self.client,
                 self.live,
-                self.leadership,
                 load=admission_settings.load,
                 tell=self._tell,
             ),
@@ -226,11 +193,6 @@ class Program:
         while True:
             metrics.OLDEST_PENDING.set(self.shutdown.oldest_pending())
             await asyncio.sleep(SAMPLE)
-
-
-async def _outlive(task: asyncio.Task[None]) -> None:
-    """Fail when a task fails, without cancelling it when we are cancelled."""
-    await asyncio.shield(task)
 
 
 async def _until_signalled(program: Coroutine[Any, Any, None]) -> None:

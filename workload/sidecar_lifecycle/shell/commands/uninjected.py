@@ -27,7 +27,7 @@ DESCRIPTION = """\
 Lists the pods of the model that should have a sidecar and have none, and pods outside of the mesh
 that have one, each with the reason.
 
-With --restart it asks the acting `sidecar-lifecycle run` to replace those of Deployments,
+With --restart it asks the leader's `sidecar-lifecycle run` to replace those of Deployments,
 StatefulSets and DaemonSets, also while restart-pods is manual: one pod first, the others
 when its replacement is Ready, and never against a PodDisruptionBudget. It lists them and returns.
 It prints one JSON object per pod, and without --restart a last line with the summary.
@@ -167,7 +167,7 @@ async def _restart(
 
 
 async def _request(cluster: hands.Cluster, uids: tuple[str, ...], *, force: bool) -> None:
-    """Write the request where the one who leads finds it."""
+    """Write the request where the leader's service finds it."""
     request = memory.Request(id=uuid.uuid4().hex, at=time.time(), uids=uids, force=force)
     text = msgspec.json.encode(request).decode()
     await cluster.remember_entry(memory.REQUEST, text)

@@ -43,15 +43,6 @@ BUDGET_RETRY = 10.0
 REFUSED_RETRY = 60.0
 
 
-class Leadership(Protocol):
-    """Whether we are the one who acts."""
-
-    @property
-    def is_leader(self) -> bool:
-        """Whether we lead right now."""
-        ...
-
-
 class Clock(Protocol):
     """Time, so that tests need not wait for it."""
 
@@ -99,7 +90,6 @@ class Controller:
     """One look after another; what was decided is written down before it is done."""
 
     cluster: hands.Cluster
-    leadership: Leadership
     recorder: Recorder
     figures: metrics.Metrics
     progress: Callable[[answers.Summary], None]
@@ -117,7 +107,7 @@ class Controller:
         """Decide and, if we lead, act. Return when to look again; None: at the usual time."""
         stored = await self.cluster.recall()
         decided, reading = await self._decide(list(self.pods.values()), stored)
-        acting = self.leadership.is_leader and self._has_work(decided, stored)
+        acting = self.cluster.settings.leader and self._has_work(decided, stored)
         for _ in range(STEPS if acting else 0):
             # The watch may be behind: what is acted on is read now.
             decided, reading = await self._decide(await self.cluster.pods(), stored)
@@ -183,7 +173,7 @@ class Controller:
         self, replica: facts.Replica, reading: hands.Reading, remembered: memory.Memory
     ) -> memory.Memory:
         """Evict a pod whose round is remembered; return what to remember after a refusal."""
-        if not self.leadership.is_leader:
+        if not self.cluster.settings.leader:
             return remembered
         pod = f"{self.cluster.settings.model}/{replica.name}"
         try:
@@ -335,7 +325,6 @@ def _called_off(
 async def run(
     client: Client,
     live: options.Live,
-    leadership: Leadership,
     *,
     registry: prometheus_client.CollectorRegistry,
     progress: Callable[[answers.Summary], None] = lambda _: None,
@@ -347,7 +336,6 @@ async def run(
     Args:
         client: the connection.
         live: the settings.
-        leadership: whether to act.
         registry: where the figures go.
         progress: called with the counts when they change.
         recorder: of Events.
@@ -363,7 +351,6 @@ async def run(
             return
         controller = Controller(
             cluster=hands.Cluster(client, live, clock.now),
-            leadership=leadership,
             recorder=recorder or events.Recorder(client, instance=live.current.application),
             figures=figures,
             progress=progress,

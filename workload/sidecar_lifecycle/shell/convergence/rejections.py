@@ -36,7 +36,6 @@ class Observer:
 
     cluster: hands.Cluster
     trials: trials.Trials
-    leadership: controller.Leadership
     tell: Callable[[], None]
     clock: controller.Clock
     load: Callable[[str], pods.Settings]
@@ -54,7 +53,7 @@ class Observer:
             self.woken.clear()
             try:
                 with self.cluster.fence.around("converge", self.cluster.itself):
-                    if self.leadership.is_leader and self.is_synced:
+                    if self.cluster.settings.leader and self.is_synced:
                         await self.look()
             except errors.KubeError as error:
                 log.warning("rejections are not known", error=str(error))
@@ -151,7 +150,6 @@ def read(data: dict[str, str]) -> rejections.Rejections:
 async def run(
     client: Client,
     live: Live,
-    leadership: controller.Leadership,
     *,
     load: Callable[[str], pods.Settings],
     tell: Callable[[], None],
@@ -162,7 +160,6 @@ async def run(
     Args:
         client: The connection.
         live: The settings.
-        leadership: Whether to look.
         load: Reads the settings of admission; raises ValueError where that is not possible.
         tell: Called when something else is rejected than before.
         clock: Of all delays.
@@ -171,7 +168,6 @@ async def run(
     observer = Observer(
         cluster=hands.Cluster(client, live, clock.now),
         trials=trials.Trials(client, live.current),
-        leadership=leadership,
         load=load,
         tell=tell,
         clock=clock,

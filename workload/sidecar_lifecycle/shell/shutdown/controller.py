@@ -1,4 +1,8 @@
-"""Watch, decide, and have the proxies stopped whose work is done, while this unit leads."""
+"""Watch, decide, and have the proxies stopped whose work is done.
+
+Every unit does so, each a while after the one before it, so that no unit needs to know of another;
+a second stop of a proxy does no harm. Only Juju's leader reports pods, and deletes broken ones.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +13,15 @@ from integrator_contract import namespaces
 from integrator_contract.reasons import Reason
 from sidecar_lifecycle.decide import finished, payload
 from sidecar_lifecycle.model import types
-from sidecar_lifecycle.shell import metrics
-from sidecar_lifecycle.shell.kube import client, events, lease, watch
+from sidecar_lifecycle.shell.kube import client, events, watch
 from sidecar_lifecycle.shell.kube.fence import Fence
 from sidecar_lifecycle.shell.settings import Live, Settings, but_facts
 
 from . import reports, slots, sources, stop, stops
 from .view import Tracked, View
 
+TURN = 5.0
+"""Seconds that each unit leaves to the one with the next lower number to stop a proxy."""
 DRAIN = 2.5
 """Seconds that requests under way get when asked to end: after 5 Pebble kills the process."""
 DRAIN_EVENTS = 1.0
@@ -28,20 +33,18 @@ an old status within seconds; on a node whose clock was set back the status stay
 
 
 class Controller:
-    """Stops the proxies of pods whose payload has ended, while it leads."""
+    """Stops the proxies of pods whose payload has ended."""
 
     def __init__(
         self,
         connection: client.Client,
         live: Live,
-        leadership: lease.Leadership,
         recorder: events.Recorder,
         *,
         stopper: stop.Stopper | None = None,
         limits: slots.Limits | None = None,
     ) -> None:
-        self._live = live
-        self._leadership = leadership
+        self.live = live
         self._recorder = recorder
         self._fence = Fence(self._tell)
         self._reporter = reports.Reporter(connection, recorder, self._fence, live)
@@ -68,20 +71,21 @@ class Controller:
                     self.namespaces.follow(self._client, self._on_namespace), name="namespaces"
                 )
                 tasks.create_task(
-                    self._live.restart(_is_model_only, self._follow_pods), name="pods"
+                    self.live.restart(_is_model_only, self._follow_pods), name="pods"
                 )
                 tasks.create_task(self._follow_settings(), name="settings")
-                tasks.create_task(self._lead(), name="leading")
         finally:
             await self._drain()
 
     async def _follow_settings(self) -> None:
-        async for settings in self._live.changes(but_facts):
+        async for settings in self.live.changes(but_facts):
+            if not settings.leader:
+                self._keep_silent()
             self.namespaces.serve(settings.served())
             self._on_namespace("*")
 
     async def _follow_pods(self, model_only: bool) -> None:
-        model = self._live.current.model
+        model = self.live.current.model
         for tracked in self.view:
             if model_only and tracked.pod.metadata.namespace != model:
                 self._gone(tracked.pod.metadata.uid)
@@ -97,7 +101,7 @@ class Controller:
                 message="the namespace is not served",
             )
         tracked = self.view.get(pod.metadata.uid)
-        policy = self._live.current.policy(
+        policy = self.live.current.policy(
             namespace_enabled=namespace not in self.namespaces.disabled,
             old_ends_count=tracked is not None and tracked.old_end_counts,
         )
@@ -110,8 +114,8 @@ class Controller:
         )
 
     def _tell(self, item: types.Object, why: str) -> None:
-        # Who stands by sees the same, and the pod's owner need not be told by each.
-        if isinstance(item, types.Pod) and self._leadership.is_elected:
+        # Other units see the same, and the pod's owner need not be told by each.
+        if isinstance(item, types.Pod) and self.live.current.leader:
             message = f"The pod can't be dealt with, and its proxy is left alone: {why}"
             self._recorder.post(item, Reason.NOT_UNDERSTOOD, message, "Warning")
 
@@ -120,15 +124,6 @@ class Controller:
         now = asyncio.get_running_loop().time()
         since = [each.need.since for each in self.view if each.need is not None]
         return now - min(since) if since else 0.0
-
-    async def _lead(self) -> None:
-        while True:
-            await self._leadership.wait_elected()
-            metrics.LEADER.set(1)
-            self._for_each(self.view, self._consider)
-            await self._leadership.wait_deposed()
-            metrics.LEADER.set(0)
-            self._leave()
 
     def _for_each(self, pods: Iterable[Tracked], act: Callable[[Tracked], None]) -> None:
         for tracked in pods:
@@ -157,23 +152,31 @@ class Controller:
         # Leaving the watch means that the pod has succeeded, failed or gone: so has its proxy.
         tracked = self.view.remove(uid)
         if tracked is not None:
-            self._stops.over(tracked)
+            self._over(tracked)
             _forget_old_end(tracked)
             reports.end(tracked)
 
     def _consider(self, tracked: Tracked) -> None:
         if tracked not in self.view:
             return
-        is_needed = tracked.decision.action is finished.Action.STOP
-        # A late renewal elects nobody, so what were passed over now would never be looked at
-        # again; and two who stop the same proxy do no harm.
-        if self._leadership.is_elected:
+        if self.live.current.leader:
             self._reporter.considered(tracked)
-            self._time_old_end(tracked)
-            if is_needed:
-                self._stops.needed(tracked)
-        if not is_needed:
-            self._stops.over(tracked)
+        self._time_old_end(tracked)
+        if tracked.decision.action is not finished.Action.STOP:
+            self._over(tracked)
+        elif tracked.turn is None and tracked.need is None:
+            loop = asyncio.get_running_loop()
+            wait = TURN * self.live.current.number
+            tracked.turn = loop.call_later(wait, self._take_turn, tracked)
+
+    def _take_turn(self, tracked: Tracked) -> None:
+        tracked.turn = None
+        with self._fence.around("stop", tracked.pod):
+            self._stops.needed(tracked)
+
+    def _over(self, tracked: Tracked) -> None:
+        _forget_turn(tracked)
+        self._stops.over(tracked)
 
     def _time_old_end(self, tracked: Tracked) -> None:
         if tracked.decision.reason == payload.STALE:
@@ -189,25 +192,28 @@ class Controller:
         tracked.old_end_counts = True
         self._for_each([self.view.again(tracked)], self._consider)
 
-    def _leave(self) -> None:
-        """Leave all pods to the next leader."""
-        self._keep_silent()
-        self._stops.leave(self.view)
-
     def _keep_silent(self) -> None:
         for tracked in self.view:
-            _forget_old_end(tracked)
             reports.end(tracked)
 
     async def _drain(self) -> None:
-        """Let requests under way finish; what waits is left to the next leader."""
+        """Let requests under way finish; what waits is left to other units."""
         self._keep_silent()
+        for tracked in self.view:
+            _forget_turn(tracked)
+            _forget_old_end(tracked)
         await self._stops.drain(self.view, DRAIN)
         await self._recorder.drain(DRAIN_EVENTS)
 
 
 def _is_model_only(settings: Settings) -> bool:
     return settings.lifecycle_namespaces == namespaces.MODEL_ONLY
+
+
+def _forget_turn(tracked: Tracked) -> None:
+    if tracked.turn is not None:
+        tracked.turn.cancel()
+        tracked.turn = None
 
 
 def _forget_old_end(tracked: Tracked) -> None:

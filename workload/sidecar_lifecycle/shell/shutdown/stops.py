@@ -118,14 +118,14 @@ class Stops:
             self._account(tracked)
 
     def leave(self, pods: Iterable[Tracked]) -> None:
-        """Leave pods to the next leader."""
+        """Leave pods to other units."""
         needs = [tracked.need for tracked in pods if tracked.need is not None]
         # Those that wait come first, so that a place given back begins nothing new.
         for need in sorted(needs, key=lambda need: need.request is not None):
-            self._happen(need, Event.DEPOSED)
+            self._happen(need, Event.LEFT)
 
     async def drain(self, pods: Iterable[Tracked], seconds: float) -> None:
-        """Let requests under way end, but not for long; what waits is left to the next leader."""
+        """Let requests under way end, but not for long; what waits is left to other units."""
         pods = list(pods)
         self.leave(each for each in pods if each.need is not None and each.need.request is None)
         if self._requests:

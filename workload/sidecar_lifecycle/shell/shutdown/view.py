@@ -22,13 +22,11 @@ class Tracked:
     pod: types.Pod
     decision: finished.Decision
     need: Need | None = None
-    """To stop its proxy; None for most pods, and wherever this unit does not lead."""
+    """To stop its proxy; None for most pods."""
+    turn: asyncio.TimerHandle | None = None
+    """Runs until this unit, too, may stop the proxy."""
     sent: tuple[finished.Decision, Transport] | None = None
-    """The last stop that this unit sent, until it is told.
-
-    Its answer may be lost, because a busy node is slow, and the Lease with it: who leads then
-    finds the proxy ended, and knows no more.
-    """
+    """The last stop that this unit sent, until it is told; its answer may be lost."""
     report: asyncio.Task[None] | None = None
     old_end: asyncio.TimerHandle | None = None
     """Runs from when a container's end is seen that is older than the pod's start."""
