@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any, NoReturn, cast
 
@@ -30,6 +31,27 @@ def is_shallow(value: object, deepest: int) -> bool:
         if not level:
             return True
     return False
+
+
+# A string without an end goes to the end, not to be tried again at each quote in it.
+_TOKENS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[][{}]', re.DOTALL)
+
+
+def shallow(text: bytes, deepest: int) -> bytes:
+    """Return a JSON document with null in place of what is nested deeper than so many levels."""
+    kept: list[bytes] = []
+    depth = copied = 0
+    for token in _TOKENS.finditer(text):
+        char = token[0]
+        if char in b"[{":
+            depth += 1
+            if depth == deepest + 1:
+                kept += text[copied : token.start()], b"null"
+        elif char in b"]}":
+            depth -= 1
+            if depth == deepest:
+                copied = token.end()
+    return b"".join([*kept, text[copied:]])
 
 
 def _integer(digits: str) -> int:

@@ -15,11 +15,14 @@ import lightkube.generic_resource
 import lightkube.types
 import msgspec
 
+from integrator_contract import bounds
 from istio_integrator.kube import documents, errors, failures, fences, listing
 
 Object = dict[str, Any]
 
 FIELD_MANAGER = "istio-integrator"
+_AROUND_ITEMS = 2
+"""Levels of a list around each of its objects."""
 
 
 class Kind(NamedTuple):
@@ -244,8 +247,11 @@ class Cluster:
                 return []
             raise
         except errors.TooDeepError:
+            # Cut, it can be decoded, and the object that nests too much still does.
             with failures.mapped(f"list {kind.name}"):
-                return self._list_apart(kind, namespace or everywhere, labels)
+                answer = self._answer(kind, namespace or everywhere, labels)
+                text = bounds.shallow(answer, documents.DEEPEST + _AROUND_ITEMS + 1)
+                return list(_all_sound(kind, msgspec.json.decode(text).get("items") or ()))
 
     def events(self, reason: str) -> Iterable[Object]:
         """Read the Events of all namespaces that have a reason."""
@@ -278,19 +284,6 @@ class Cluster:
         answer = generic.send(generic.build_adapter_request(asked))
         generic.raise_for_status(answer)
         return answer.content
-
-    def _list_apart(
-        self, kind: Kind, namespace: str | None, labels: Mapping[str, str | None] | None
-    ) -> list[Object]:
-        """Read the objects of a kind one by one: some nest more than the decoder can follow."""
-        found: list[Any] = []
-        for item in listing.items(self._answer(kind, namespace, labels)):
-            if item.depth > documents.DEEPEST:
-                metadata = {"namespace": item.namespace, "name": item.name}
-                fences.note(reference({"kind": kind.name, "metadata": metadata}), listing.TOO_DEEP)
-            else:
-                found.append(msgspec.json.decode(item.text))
-        return list(_all_sound(kind, found))
 
     def serves(self, kind: Kind, namespace: str | None = None) -> bool:
         """Tell whether the API server knows a kind, which takes the right to list it.

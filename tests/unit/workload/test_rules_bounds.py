@@ -12,6 +12,7 @@ from sidecar_lifecycle.decide import finished, payload, status_port
 from sidecar_lifecycle.model import depth, types
 from sidecar_lifecycle.shell.shutdown import sources
 
+from integrator_contract import bounds
 from integrator_contract.answers import Action
 from tests.unit.workload import pods
 
@@ -136,7 +137,7 @@ TREES = st.recursive(
 @given(TREES)
 def test_document_that_is_not_deep_is_left_as_it_is(tree: object):
     text = json.dumps(tree).encode()
-    assert depth.shallow(text) == text
+    assert bounds.shallow(text, depth.DEPTH) == text
 
 
 @given(TREES, st.integers(depth.DEPTH, 3 * depth.DEPTH))
@@ -145,7 +146,7 @@ def test_what_is_nested_too_deep_is_cut_and_all_else_stays(tree: object, levels:
     for _ in range(levels):
         nested = [nested]
     around = {"before": tree, "deep": nested, "after": tree}
-    found = json.loads(depth.shallow(json.dumps(around).encode()))
+    found = json.loads(bounds.shallow(json.dumps(around).encode(), depth.DEPTH))
 
     assert (found["before"], found["after"]) == (tree, tree)
     inner, height = found["deep"], 0

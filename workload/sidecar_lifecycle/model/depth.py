@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import TypeVar
 
 import msgspec
+
+from integrator_contract import bounds
 
 V = TypeVar("V")
 
@@ -15,26 +16,6 @@ DEPTH = 64
 takes the interpreter's stack, and is never something that anybody here asks for."""
 LARGEST_DEEP = 256 * 1024
 """Bytes of an object that is nested deeper: to cut it takes 0.1 s for so much."""
-# A string without an end goes to the end, not to be tried again at each quote in it.
-_TOKENS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[][{}]', re.DOTALL)
-
-
-def shallow(data: bytes | msgspec.Raw) -> bytes:
-    """Return a JSON document with null in place of what is nested deeper than `DEPTH`."""
-    text = bytes(data)
-    parts: list[bytes] = []
-    depth = copied = 0
-    for token in _TOKENS.finditer(text):
-        char = token[0]
-        if char in b"[{":
-            depth += 1
-            if depth == DEPTH + 1:
-                parts += text[copied : token.start()], b"null"
-        elif char in b"]}":
-            depth -= 1
-            if depth == DEPTH:
-                copied = token.end()
-    return b"".join([*parts, text[copied:]])
 
 
 def cut_if_deep(decode: Callable[[bytes | msgspec.Raw], V], data: bytes | msgspec.Raw) -> V:
@@ -49,4 +30,4 @@ def cut_if_deep(decode: Callable[[bytes | msgspec.Raw], V], data: bytes | msgspe
         text = bytes(data)
         if len(text) > LARGEST_DEEP:
             raise
-        return decode(shallow(text))
+        return decode(bounds.shallow(text, DEPTH))

@@ -1,58 +1,10 @@
-"""Lists of objects are taken apart, whatever is in them, and each is told what it lacks."""
+"""Each object of a list is told what it lacks."""
 
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from istio_integrator.kube import fences, listing
-
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["metadata", "name", "items", "a"]), inner, max_size=3)
-    ),
-    max_leaves=12,
-)
-NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,9}[a-z0-9])?", fullmatch=True)
-
-
-@st.composite
-def objects(draw):
-    """An object with a name, and beside it whatever may be there."""
-    labels = {"name": "label", "namespace": "label"}
-    metadata = {"a": draw(VALUES), "labels": labels, "name": draw(NAMES)}
-    if draw(st.booleans()):
-        metadata["namespace"] = draw(NAMES)
-    return {"spec": draw(VALUES), "metadata": metadata, "status": draw(VALUES)}
-
-
-def depth(value):
-    inner = value.values() if isinstance(value, dict) else value
-    return 1 + max(map(depth, inner), default=0) if isinstance(value, dict | list) else 0
-
-
-@given(st.lists(objects(), max_size=4), VALUES, st.sampled_from([None, 1]))
-def test_every_object_of_a_list_is_found_with_its_name_and_depth(wanted, beside, indent):
-    text = json.dumps(
-        {"kind": "List", "metadata": {"name": "all", "a": beside}, "items": wanted, "name": "x"},
-        indent=indent,
-    )
-    found = [*listing.items(text.encode())]
-
-    assert [json.loads(each.text) for each in found] == wanted
-    for item, obj in zip(found, wanted, strict=True):
-        assert item.name == obj["metadata"]["name"]
-        assert item.namespace == obj["metadata"].get("namespace", "")
-        assert item.depth == depth(obj)
-
-
-@pytest.mark.parametrize("text", [b"", b"{}", b"[]", b"]}", b'{"items": {"a": {}}}', b'"items"'])
-def test_what_is_no_list_has_no_objects(text):
-    assert [*listing.items(text)] == []
-
 
 NAMED = {"name": "a", "namespace": "b"}
 

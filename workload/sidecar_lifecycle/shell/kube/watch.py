@@ -14,6 +14,7 @@ import aiohttp
 import msgspec
 import structlog
 
+from integrator_contract import bounds
 from sidecar_lifecycle.model import depth, types
 
 from . import backoff, errors
@@ -94,7 +95,7 @@ def listed(data: bytes) -> Listing:
         try:
             return msgspec.json.decode(data, type=Listing)
         except RecursionError:
-            return msgspec.json.decode(depth.shallow(data), type=Listing)
+            return msgspec.json.decode(bounds.shallow(data, depth.DEPTH), type=Listing)
 
 
 @dataclass(slots=True)
