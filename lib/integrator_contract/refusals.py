@@ -73,20 +73,12 @@ def is_missing_right(code: int, message: str) -> bool:
     """Tell whether the authorizer refused a request, which is a missing right and no refusal.
 
     The words count only where the authorizer puts them: a policy may quote them.
-
-    Args:
-        code: The HTTP status.
-        message: The message of the API's Status.
     """
     return code == 401 or (code == 403 and _AUTHORIZER.match(message) is not None)
 
 
 def read(code: int, message: str) -> Refusal | None:
     """Read who refused a request.
-
-    Args:
-        code: The HTTP status of the answer.
-        message: The message of the API's Status.
 
     Returns:
         None where admission control did not refuse: a missing right, a schema, a conflict.

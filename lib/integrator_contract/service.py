@@ -40,12 +40,7 @@ def budget(text: str) -> str:
 
 
 def at_most(text: str, total: int) -> int:
-    """Return how many of a total a budget allows: a share of it is rounded up, and never none.
-
-    Args:
-        text: As `budget` returns it.
-        total: Of which it is a share, if it is one.
-    """
+    """Return how many of a total a budget allows: a share of it is rounded up, and never none."""
     if not text.endswith("%"):
         return int(text)
     return max(1, -(-int(text.removesuffix("%")) * total // 100))

@@ -38,12 +38,7 @@ def problems(
 def collected(
     problems: Iterable[charm_facts.Problem], all_parts: order.Parts | None
 ) -> charm_facts.CharmFacts:
-    """Put together what one hook has found.
-
-    Args:
-        problems: That the parts have.
-        all_parts: None where none could be made.
-    """
+    """Put together what one hook has found."""
     if all_parts is None:
         return charm_facts.CharmFacts(looked=time.time(), problems=tuple(problems))
     ingress = all_parts.ingress

@@ -20,14 +20,7 @@ Step = Callable[[], None]
 
 
 class Parts:
-    """Every part of the charm, made anew for each event.
-
-    Args:
-        charm: The charm that they are parts of.
-        context: What every part works in.
-        related: The application's relations.
-        discovered: The search for an Istio, where it was just made.
-    """
+    """Every part of the charm, made anew for each event."""
 
     def __init__(
         self,

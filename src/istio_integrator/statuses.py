@@ -51,12 +51,7 @@ def parts(message: str) -> Parts:
 
 
 def of_error(error: errors.CharmError, *, application: str) -> ops.StatusBase:
-    """Turn an error into a status.
-
-    Args:
-        error: What went wrong.
-        application: This charm's application, for the command that helps.
-    """
+    """Turn an error into a status."""
     if isinstance(error, errors.ForbiddenError):
         right = missing_right(error)
         named = f": {right}" if right else ""
@@ -77,11 +72,6 @@ def refused(refusal: refusals.Refusal, reference: str, consequence: str = "") ->
     """Name who refused an object, and how the operator looks at it.
 
     A webhook that does not answer may be back in a moment; what refuses, somebody has to change.
-
-    Args:
-        refusal: Who refused, and why.
-        reference: Kind and name of the object, with the namespace where there is one.
-        consequence: What follows for the model.
     """
     kind, _, name = refusal.author.partition(" ")
     author = refusal.author if len(refusal.author) <= _LONGEST_AUTHOR else name
@@ -118,10 +108,6 @@ def shown(status: ops.StatusBase, *, application: str) -> ops.StatusBase:
 
     Where the condition is too long for that, the command comes first. A long command is shown by
     the action diagnose.
-
-    Args:
-        status: What is to be said, which may quote what others wrote.
-        application: This charm's application.
     """
     message = texts.plain(status.message)
     said = parts(message)

@@ -54,12 +54,7 @@ class Seen:
 
     @classmethod
     def of(cls, scope: parts.Context, before: Seen | None) -> Seen:
-        """Keep what was seen last as far as the mesh can't be asked: it may be back soon.
-
-        Args:
-            scope: The mesh as it is now.
-            before: What was seen last, None if nothing.
-        """
+        """Keep what was seen last as far as the mesh can't be asked: it may be back soon."""
         mesh = scope.mesh
         seen = before or cls()
         if mesh is not None:

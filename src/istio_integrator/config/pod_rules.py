@@ -68,10 +68,6 @@ def parse_registries(text: str) -> tuple[pods.Registries, ...]:
 def check_selectors(rules: pods.PodRules, *others: str) -> None:
     """See that no selector depends on what is added, or order would matter.
 
-    Args:
-        rules: What pods get.
-        others: Selectors of other options.
-
     Raises:
         ValueError: Naming the label.
     """

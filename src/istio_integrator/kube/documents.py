@@ -35,10 +35,6 @@ _LONGEST_REASON = 200
 def read_yaml(text: str, *, longest: int = LONGEST) -> Any:
     """Read one YAML document; None where there is none.
 
-    Args:
-        text: The document.
-        longest: Characters that it may have.
-
     Raises:
         DocumentError: It is beyond the limits, or no YAML.
     """
@@ -55,10 +51,6 @@ def read_yaml(text: str, *, longest: int = LONGEST) -> Any:
 
 def read_json(text: str, *, longest: int = LONGEST) -> Any:
     """Read one JSON document.
-
-    Args:
-        text: The document.
-        longest: Characters that it may have.
 
     Raises:
         DocumentError: It is beyond the limits, or no JSON.

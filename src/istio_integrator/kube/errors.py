@@ -22,12 +22,7 @@ class ConfigError(CharmError):
 
 
 class ApiError(CharmError):
-    """The API server refused a request.
-
-    Args:
-        code: The HTTP status code.
-        message: The server's own words.
-    """
+    """The API server refused a request."""
 
     def __init__(self, code: int, message: str) -> None:
         self.code = code
@@ -45,14 +40,7 @@ class ForbiddenError(ApiError):
 
 
 class RefusedError(ApiError):
-    """Admission control refused an object: a webhook, a policy, a quota or an admission plugin.
-
-    Args:
-        code: The HTTP status code.
-        message: The server's own words.
-        refusal: Who refused, and why.
-        reference: Kind and name of the object, with the namespace where there is one.
-    """
+    """Admission control refused an object: a webhook, a policy, a quota or an admission plugin."""
 
     def __init__(
         self, code: int, message: str, refusal: refusals.Refusal, reference: str = ""

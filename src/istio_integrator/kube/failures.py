@@ -68,13 +68,7 @@ def _mapped(reference: str) -> Generator[None]:
 
 
 def error_of(code: int, message: str, reference: str = "") -> errors.ApiError:
-    """Choose the error for an answer that is not success.
-
-    Args:
-        code: The HTTP status code.
-        message: The message of the API's Status.
-        reference: Kind and name of the object that is written.
-    """
+    """Choose the error for an answer that is not success."""
     if refusals.is_missing_right(code, message):
         return errors.ForbiddenError(code, message)
     if refusal := refusals.read(code, message):

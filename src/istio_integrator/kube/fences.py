@@ -32,11 +32,7 @@ _noted: dict[str, str] = {}
 
 @contextlib.contextmanager
 def around(reference: str) -> Generator[None]:
-    """Keep what is raised about one object from the others.
-
-    Args:
-        reference: Its kind and name, as `cluster.reference` writes them.
-    """
+    """Keep what is raised about one object from the others."""
     try:
         yield
     except _TROUBLE as error:

@@ -18,10 +18,6 @@ def problem(obj: dict[str, Any], *, is_namespaced: bool) -> str:
 
     Whatever the API server keeps, it has given a name and, as far as there are any, labels and
     annotations that are texts. What else an object says, no schema may have seen.
-
-    Args:
-        obj: As it was answered.
-        is_namespaced: Whether its kind is.
     """
     found = obj.get("metadata")
     metadata = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
@@ -59,11 +55,7 @@ class _Definitions(TypedDict, total=False):
 
 
 def definitions(text: bytes) -> Iterable[_Definition]:
-    """Read CustomResourceDefinitions without their schemas, which are megabytes of a cluster.
-
-    Args:
-        text: The API server's list of them, in JSON.
-    """
+    """Read CustomResourceDefinitions without their schemas, which are megabytes of a cluster."""
     for raw in msgspec.json.decode(text, type=_Definitions).get("items") or ():
         try:
             yield msgspec.json.decode(raw, type=_Definition)

@@ -70,13 +70,7 @@ def render(folder: str, context: Any) -> list[cluster.Object]:
 
 
 class Manifests:
-    """The objects that one application owns in the cluster.
-
-    Args:
-        api: The API server.
-        model: The namespace of the application.
-        application: Its name.
-    """
+    """The objects that one application owns in the cluster."""
 
     def __init__(self, api: cluster.Cluster, *, model: str, application: str) -> None:
         self._cluster = api
@@ -158,11 +152,6 @@ class Manifests:
 
     def refusal(self, folder: str, context: Any, *, name: str) -> errors.ApiError | None:
         """Ask why the API server does not take the one object of a folder; None if it does.
-
-        Args:
-            folder: Below `templates/`.
-            context: As for `apply`.
-            name: As for `tried`.
 
         Raises:
             ApiError: It answers for another reason than what the object says.

@@ -38,12 +38,7 @@ def object_name(application: str, suffix: str) -> str:
 
 
 def models(owner: str, namespaces: Collection[str]) -> list[str]:
-    """List the models that an owner may be of, for its label may be cut and names have dots.
-
-    Args:
-        owner: As `names.owner` names it.
-        namespaces: The names of all there are.
-    """
+    """List the models that an owner may be of, for its label may be cut and names have dots."""
     return [name for name in namespaces if owner.startswith(_beginning(f"{name}."))]
 
 
@@ -57,10 +52,6 @@ def is_gone(api: cluster.Cluster, owner: str) -> bool:
     """Tell whether an application is no more: Juju runs each as a StatefulSet of its name.
 
     One that we may not look for may still be there.
-
-    Args:
-        api: The API server.
-        owner: As `names.owner` names it.
     """
     namespaces = [each["metadata"]["name"] for each in api.list(cluster.NAMESPACE)]
     for model in models(owner, namespaces):

@@ -43,11 +43,7 @@ class Record:
 
     @classmethod
     def read(cls, text: str | None) -> Record | None:
-        """Read what `written` wrote; None where it is nothing of that kind.
-
-        Args:
-            text: The annotation's value, None where there is none.
-        """
+        """Read what `written` wrote; None where it is nothing of that kind."""
         if not text:
             return None
         try:

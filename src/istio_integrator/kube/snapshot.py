@@ -22,9 +22,6 @@ class Snapshot(cluster.Cluster):
     """Reads each object and each list once; a write has its kind be read anew.
 
     It lives no longer than a hook. Where somebody else wrote in between, all is read anew.
-
-    Args:
-        api: The API server.
     """
 
     def __init__(self, api: cluster.Cluster) -> None:
@@ -39,12 +36,7 @@ class Snapshot(cluster.Cluster):
         return api if isinstance(api, Snapshot) else cls(api)
 
     def objects(self, kind: cluster.Kind, namespace: str = "") -> list[cluster.Object]:
-        """List a kind, in one namespace or everywhere.
-
-        Args:
-            kind: The kind.
-            namespace: Where to look; empty: everywhere.
-        """
+        """List a kind, in one namespace or everywhere."""
         return self.list(kind, namespace or None)
 
     def get(

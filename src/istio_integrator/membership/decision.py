@@ -157,14 +157,7 @@ def decide_apart(
 def completed(
     decided: Decision, labels: Mapping[str, str], data_plane: pods.DataPlane, *, owner: str
 ) -> Decision:
-    """Complete what `decide` says by what its labels make of the namespace.
-
-    Args:
-        decided: The decision.
-        labels: All labels that the namespace has.
-        data_plane: What is to take pods into the mesh.
-        owner: This application.
-    """
+    """Complete what `decide` says by what its labels make of the namespace."""
     after = {**labels, **decided.labels}
     is_ambient = data_plane == "ambient" and ambient.is_labelled(after)
     kept = decided.record

@@ -86,11 +86,7 @@ class Membership:
                 self._patch(namespace, {}, wanted)
 
     def decided(self, namespace: cluster.Object) -> decision.Decision:
-        """Decide what the options and the mesh make of the model's namespace; nothing is written.
-
-        Args:
-            namespace: As it is now.
-        """
+        """Decide what the options and the mesh make of the model's namespace; write nothing."""
         context = self._context
         labels = cluster.at(namespace, "metadata", "labels")
         record = self._record(namespace)

@@ -20,12 +20,7 @@ nothing."""
 
 
 def is_chosen(mode: str, labels: Mapping[str, str | None]) -> bool:
-    """Tell whether a model is to be in ambient mode.
-
-    Args:
-        mode: The option `mesh-mode`.
-        labels: Its namespace's.
-    """
+    """Tell whether a model is to be in ambient mode."""
     return mode == "ambient" or (mode != "sidecar" and is_labelled(labels))
 
 

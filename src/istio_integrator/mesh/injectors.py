@@ -84,12 +84,7 @@ def gives_sidecars(labels: Mapping[str, str]) -> bool:
 
 
 def injecting(present: Iterable[Injector], labels: Mapping[str, str]) -> Injector | None:
-    """Find the injector that the API server calls for a pod that asks for nothing itself.
-
-    Args:
-        present: All injectors of the cluster.
-        labels: The labels of the pod's namespace.
-    """
+    """Find the injector that the API server calls for a pod that asks for nothing itself."""
     # The API server calls webhook configurations in the order of their names.
     for injector in sorted(present, key=lambda one: one.configuration):
         for hook in injector.hooks:

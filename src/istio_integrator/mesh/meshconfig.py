@@ -81,10 +81,6 @@ def port(value: Any, default: int) -> int:
 def unserved(selectors: Iterable[cluster.Object], labels: Mapping[str, str]) -> str:
     """Tell by which label istiod would serve a namespace that its discoverySelectors leave out.
 
-    Args:
-        selectors: The mesh's discoverySelectors.
-        labels: All labels of the namespace.
-
     Returns:
         What `kubectl label` takes; empty where istiod serves the namespace.
     """
@@ -113,11 +109,6 @@ def is_registry_only(
 
     A Sidecar for pods comes before one for their namespace, this before one in the root
     namespace, and this before the mesh configuration.
-
-    Args:
-        settings: The mesh configuration.
-        sidecars: Those of the model and of the root namespace.
-        model: The model's namespace.
     """
     default = _mode(settings)
     some: list[str] = []

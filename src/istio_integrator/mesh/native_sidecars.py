@@ -17,13 +17,7 @@ _MINOR = re.compile(r"v?(\d{1,4})\.(\d{1,4})")
 
 
 def depends_on_kubelets(mode: str, *, shown: bool, by_default: bool) -> bool:
-    """Tell whether the nodes have a say: not in what istiod injects, or does not, anyway.
-
-    Args:
-        mode: The option `job-sidecars`.
-        shown: As for `decide`.
-        by_default: Whether a dry-run pod that asked for nothing got a native sidecar.
-    """
+    """Tell whether the nodes have a say: not in what istiod injects, or does not, anyway."""
     return shown and (mode == "native" or (mode == "auto" and not by_default))
 
 

@@ -152,12 +152,7 @@ def _selects(
 
 
 def selects(policy: cluster.Object, labels: Mapping[str, Any]) -> bool:
-    """Tell whether a policy of a pod's namespace, or of the mesh, is about its sidecar.
-
-    Args:
-        policy: An AuthorizationPolicy.
-        labels: The pod's.
-    """
+    """Tell whether a policy of a pod's namespace, or of the mesh, is about its sidecar."""
     spec = cluster.at(policy, "spec")
     # What names its targets is for gateways and waypoints, which a sidecar is not.
     if spec.get("targetRefs") or spec.get("targetRef") or is_only_tried(policy):

@@ -145,13 +145,6 @@ def ask(
 ) -> Answer:
     """Create a pod by dry run, which this charm's admission leaves as it is.
 
-    Args:
-        api: The API server.
-        namespace: The namespace of the pod.
-        labels: Labels that ask for injection.
-        like: The unit's own pod; None where it is not known.
-        annotations: What the pod asks of the injector; by default nothing.
-
     Raises:
         ForbiddenError: The charm may not create pods.
     """

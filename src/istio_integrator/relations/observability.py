@@ -45,12 +45,7 @@ def topology(charm: ops.CharmBase) -> JujuTopology:
 
 
 def scrape_jobs(servers: Mapping[str, str], port: int) -> list[dict[str, Any]]:
-    """List what Prometheus is to scrape: every unit, and the webhook's servers.
-
-    Args:
-        servers: Addresses of the webhook's pods by name.
-        port: Of either's metrics.
-    """
+    """List what Prometheus is to scrape: every unit, and the webhook's servers."""
     jobs = [_job("lifecycle", [{"targets": [f"*:{port}"]}])]
     if servers:
         # Without a label of their own the servers' series could not be told apart: the consumer
@@ -133,12 +128,7 @@ def _dashboard(path: pathlib.Path, topology: JujuTopology) -> dict[str, Any]:
 def log_targets(
     topology: JujuTopology, units: Mapping[str, Mapping[str, str]]
 ) -> dict[str, ops.pebble.LogTargetDict]:
-    """Write where Pebble sends the workload's logs.
-
-    Args:
-        topology: Ours.
-        units: The data bags of Loki's units by their names.
-    """
+    """Write where Pebble sends the workload's logs."""
     own = {"juju_unit": str(topology.unit), "charm": str(topology.charm_name), "product": "Juju"}
     labels = _matchers(topology) | own
     targets: dict[str, ops.pebble.LogTargetDict] = {}

@@ -114,12 +114,7 @@ def services(objects: Iterable[cluster.Object]) -> list[Service]:
 
 
 def calls(objects: Iterable[cluster.Object], *, model: str) -> list[Call]:
-    """Read whom API servers call in the model.
-
-    Args:
-        objects: Of the kinds `CALLING`.
-        model: Whose Services count.
-    """
+    """Read whom API servers call in the model."""
 
     def of(obj: cluster.Object) -> Iterable[Call]:
         for service in _called(obj):

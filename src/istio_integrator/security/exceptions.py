@@ -175,10 +175,6 @@ def kept(standing: Iterable[Opened], members: Iterable[Member]) -> list[Need]:
 
     What only pods say, such as that the injector left their probes alone, would else be closed
     while the only pod of a workload is being replaced.
-
-    Args:
-        standing: What is open now.
-        members: The pods in the mesh, and those to come.
     """
     return sorted(
         {
@@ -193,13 +189,7 @@ def kept(standing: Iterable[Opened], members: Iterable[Member]) -> list[Need]:
 
 
 def victims(scene: Scene, needed: Iterable[Need], *, application: str) -> list[Victim]:
-    """List who is known to be cut off and has nothing that keeps the port open.
-
-    Args:
-        scene: What is there.
-        needed: The ports that stay open.
-        application: Ours, for the commands.
-    """
+    """List who is known to be cut off and has nothing that keeps the port open."""
     is_open = _open(needed)
     found: set[Victim] = set()
     for need in needed:
@@ -227,13 +217,7 @@ def victims(scene: Scene, needed: Iterable[Need], *, application: str) -> list[V
 
 
 def tenants(scene: Scene, needed: Iterable[Need], *, application: str) -> list[Victim]:
-    """List which tenants cut off themselves, which keeps nobody else from being strict.
-
-    Args:
-        scene: What is there.
-        needed: The ports that stay open.
-        application: Ours, for the commands.
-    """
+    """List which tenants cut off themselves, which keeps nobody else from being strict."""
     rules = list(scene.plain_tenants)[:MOST_RULES]
     return sorted(set(_by_rules(rules, scene, _open(needed), application)))
 

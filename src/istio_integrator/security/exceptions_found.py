@@ -51,12 +51,7 @@ def without_pods(model: Model) -> dict[Labels, str]:
 
 
 def outsiders(model: Model, application: str) -> list[str]:
-    """Name the workloads of the model whose pods have no proxy and may call members.
-
-    Args:
-        model: What is there.
-        application: Ours.
-    """
+    """Name the workloads of the model whose pods have no proxy and may call members."""
 
     def named(pod: cluster.Object) -> Iterable[str]:
         if is_caller(pod, application) and not plaintext.is_in_mesh(pod):
@@ -66,12 +61,7 @@ def outsiders(model: Model, application: str) -> list[str]:
 
 
 def is_caller(pod: cluster.Object, application: str) -> bool:
-    """Tell whether a pod may call others: Juju's modeloperator and our own call no member.
-
-    Args:
-        pod: Of the model.
-        application: Ours.
-    """
+    """Tell whether a pod may call others: Juju's modeloperator and our own call no member."""
     marks = cluster.at(pod, "metadata", "labels")
     is_ours = marks.get(names.NAME) == application or names.OWNER in marks
     return not (is_ours or names.is_modeloperator(marks) or _has_ended(pod))
@@ -80,13 +70,7 @@ def is_caller(pod: cluster.Object, application: str) -> bool:
 def plain_clients(
     objects: Iterable[cluster.Object], *, model: str, domain: str
 ) -> list[PlainClients]:
-    """Read the DestinationRules by which Services of the model are called without certificates.
-
-    Args:
-        objects: DestinationRules.
-        model: Whose Services count.
-        domain: What the names of Services end with.
-    """
+    """Read the DestinationRules by which Services of the model are called without certificates."""
 
     def of(obj: cluster.Object) -> Iterable[PlainClients]:
         spec = cluster.at(obj, "spec")

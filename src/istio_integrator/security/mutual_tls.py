@@ -37,13 +37,7 @@ class Context:
 
 
 class MutualTls:
-    """Asks callers for a certificate of the mesh, as far as nobody is known to be cut off.
-
-    Args:
-        context: What every part works in.
-        seen: What is in the cluster.
-        uninjected: Counts the pods that should have a sidecar and have none.
-    """
+    """Asks callers for a certificate of the mesh, as far as nobody is known to be cut off."""
 
     def __init__(
         self, context: parts.Context, seen: snapshot.Snapshot, uninjected: Callable[[], int]

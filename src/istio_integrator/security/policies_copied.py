@@ -29,12 +29,7 @@ def targets(policy: cluster.Object) -> list[str]:
 def copied(
     policies: Iterable[cluster.Object], model: Model
 ) -> Iterator[tuple[Service, list[dict[str, Any]]]]:
-    """Say again whom such policies let in, at the ports of the pods behind their Services.
-
-    Args:
-        policies: AuthorizationPolicies of others in the model.
-        model: What there is in it.
-    """
+    """Say again whom such policies let in, at the ports of the pods behind their Services."""
     for policy in policies:
         with fences.around(cluster.reference(policy)):
             spec = cluster.at(policy, "spec")

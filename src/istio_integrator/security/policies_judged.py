@@ -33,15 +33,7 @@ def judge(
     model: str,
     application: str,
 ) -> Iterable[Finding]:
-    """Judge whether callers are held to what relations say.
-
-    Args:
-        policies: AuthorizationPolicies of the model and of the mesh.
-        pods: The model's.
-        owner: Us, as our policies are labelled.
-        model: The model's name.
-        application: Ours.
-    """
+    """Judge whether callers are held to what relations say."""
     ours: list[cluster.Object] = []
     others: list[cluster.Object] = []
     for each in policies:

@@ -26,14 +26,7 @@ def asked(
     seen: snapshot.Snapshot,
     ingress: exposure.Ingress,
 ) -> policies.Asked:
-    """Read what policies are decided by.
-
-    Args:
-        context: What every part may use.
-        related: The application's relations.
-        seen: What is in the model.
-        ingress: Knows the gateway that leads into it.
-    """
+    """Read what policies are decided by."""
     model = context.model
     stated = context.cluster.list(cluster.AUTHORIZATION_POLICY, model)
     found = policies.Asked(

@@ -60,14 +60,7 @@ class ClosedContext:
 
 
 class Authorization:
-    """Answers applications on `service-mesh`, and holds their callers to what they said.
-
-    Args:
-        context: What every part works in.
-        related: The application's relations.
-        seen: What is in the model.
-        ingress: Knows the gateway that leads into it.
-    """
+    """Answers applications on `service-mesh`, and holds their callers to what they said."""
 
     def __init__(
         self,

@@ -37,12 +37,7 @@ class Subject:
 
 
 def preview(subject: Subject, *options: str) -> list[Finding]:
-    """Ask about each option; what can't be known of one is a line, too.
-
-    Args:
-        subject: What is asked about.
-        options: Which; none: all.
-    """
+    """Ask about each option; what can't be known of one is a line, too."""
     said: list[Finding] = []
     for option in options or PREVIEWS:
         found: list[Finding] = []
@@ -57,10 +52,6 @@ def preview(subject: Subject, *options: str) -> list[Finding]:
 
 def asked_options(own: config.Config, given: Mapping[str, Any]) -> config.Config:
     """Return the application's options with those that are asked about in their place.
-
-    Args:
-        own: The application's.
-        given: Those asked about, as the action got them.
 
     Raises:
         ConfigError: One of them does not follow its grammar.

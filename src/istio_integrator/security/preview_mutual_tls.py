@@ -41,11 +41,7 @@ def judge(situation: mutual_tls_plan.Situation, plan: mutual_tls_plan.Plan) -> I
 
 
 def unknown(application: str) -> Finding:
-    """Name the callers of which no object of the cluster tells.
-
-    Args:
-        application: Ours, for the command.
-    """
+    """Name the callers of which no object of the cluster tells."""
     return findings.doubtful(
         "calls in plain text from outside of the model are not known, such as of a Prometheus",
         'query istio_requests_total{reporter="destination",connection_security_policy="none"} and '

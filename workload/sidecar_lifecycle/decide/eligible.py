@@ -263,13 +263,7 @@ def _by_revision(revision: str, scope: Scope, who: str) -> Wanted:
 
 
 def ownership(pod: types.Pod, scope_disabled: bool, lookup: Lookup) -> Ownership:
-    """Tell whether the pod is ours to evict, so that its workload makes one with a sidecar.
-
-    Args:
-        pod: the pod.
-        scope_disabled: whether convergence is switched off for its namespace.
-        lookup: finds the owners.
-    """
+    """Tell whether the pod is ours to evict, so that its workload makes one with a sidecar."""
     found = _workload(pod, lookup)
     if not found.fixable:
         return found

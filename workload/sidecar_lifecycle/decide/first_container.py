@@ -18,11 +18,6 @@ def addressed(
 ) -> str | None:
     """Return the name of the container that the pod's controller expects to be the first.
 
-    Args:
-        labels: Of the pod.
-        init_containers: The names of its init containers.
-        containers: The names of its containers, in their order.
-
     Returns:
         None where no controller is known to address the first container.
     """

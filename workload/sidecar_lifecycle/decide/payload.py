@@ -122,13 +122,7 @@ def without_status(pod: types.Pod) -> tuple[str, ...]:
 def unfinished(
     pod: types.Pod, containers: tuple[types.Container, ...], *, old_ends_count: bool = False
 ) -> tuple[Unfinished, ...]:
-    """Return which of the containers have not ended for good.
-
-    Args:
-        pod: Whose they are.
-        containers: What to look at.
-        old_ends_count: Whether an end counts that is older than the start of the pod.
-    """
+    """Return which of the containers have not ended for good."""
     known = statuses(pod)
     found = (_unfinished(pod, container, known.get(container.name)) for container in containers)
     return tuple(

@@ -338,10 +338,6 @@ def _decoder(kind: type[R]) -> Callable[[bytes | msgspec.Raw], R]:
 def decode_json(data: bytes | msgspec.Raw, kind: type[R]) -> R:
     """Decode a resource as the API sends it.
 
-    Args:
-        data: one JSON document.
-        kind: the slim type to decode into.
-
     Raises:
         msgspec.ValidationError: if the document does not have that type's shape.
         ValueError: if it is no JSON, or no UTF-8.

@@ -154,14 +154,7 @@ def replica(
     ownership: eligible.Ownership,
     proxy: stale.Proxy = stale.UNKNOWN,
 ) -> Replica:
-    """Return the facts of one pod.
-
-    Args:
-        pod: the pod.
-        scope: what decides about its sidecar.
-        ownership: whether it is ours to replace.
-        proxy: what new pods get.
-    """
+    """Return the facts of one pod."""
     wanted = eligible.wanted(pod, scope)
     fault, reason, message = diagnose(pod, scope, wanted)
     ours = ownership.fixable or not (wanted.wanted or fault)
@@ -258,12 +251,7 @@ def mesh(scope: eligible.Scope) -> str:
 
 
 def fingerprint(scope: eligible.Scope, injectors: tuple[str, ...]) -> str:
-    """Return a digest of what decides about injection.
-
-    Args:
-        scope: the namespace's labels and our settings.
-        injectors: identities of the injector's webhook configurations, as far as known.
-    """
+    """Return a digest of what decides about injection."""
     keys = (names.INJECTION, names.REVISION, names.DATAPLANE_MODE)
     parts = [
         {key: scope.namespace_labels.get(key) for key in keys},

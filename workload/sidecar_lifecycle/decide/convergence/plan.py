@@ -21,15 +21,7 @@ def plan(
     limits: Limits,
     now: float,
 ) -> Plan:
-    """Decide what to do next.
-
-    Args:
-        snapshot: the model as it is now.
-        memory: what was remembered.
-        mode: whether to act without being asked.
-        limits: how far to go.
-        now: seconds since the epoch.
-    """
+    """Decide what to do next."""
     ledger = Ledger(snapshot, memory, mode, limits, now)
     review(ledger)
     choose(ledger)

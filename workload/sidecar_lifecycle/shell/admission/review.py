@@ -94,13 +94,7 @@ _BAD_INPUT = (msgspec.MsgspecError, RecursionError, ValueError)
 
 
 def answer(body: bytes | bytearray, settings: pods.Settings, kind: namespaces.Kind) -> Answer:
-    """Answer a review; a pod that can't be read is allowed as it is, with a warning.
-
-    Args:
-        body: An AdmissionReview in JSON.
-        settings: What new pods get.
-        kind: Of the namespaces that the webhook was asked for.
-    """
+    """Answer a review; a pod that can't be read is allowed as it is, with a warning."""
     try:
         review = _REVIEW.decode(body)
     except _BAD_INPUT as error:

@@ -73,10 +73,6 @@ class Trials:
         pod already has the change, and the label of a mesh probe. A change is forbidden only if
         the pod is refused with it and admitted without it.
 
-        Args:
-            made: The pod as its controller creates it.
-            wanted: All that admission is to do, whatever is left out at present.
-
         Returns:
             Who refuses, by the words of `mutate.CHANGES`.
         """

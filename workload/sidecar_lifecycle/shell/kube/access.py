@@ -28,9 +28,6 @@ class Access:
 def of_pod(account: Path = SERVICE_ACCOUNT) -> Access:
     """Return how a pod gets in: https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/.
 
-    Args:
-        account: The folder in which the kubelet puts the ServiceAccount.
-
     Raises:
         NoAccess: There is none.
     """

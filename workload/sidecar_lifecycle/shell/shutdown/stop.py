@@ -131,15 +131,7 @@ class Stopper:
         decide: Callable[[types.Pod], finished.Decision],
         on_sent: Callable[[], None] = lambda: None,
     ) -> Outcome:
-        """Try once to stop the proxy of a pod.
-
-        Args:
-            pod: as it was when the decision was made.
-            decision: to stop, with port and container ID.
-            transport: the way to go.
-            decide: the rules, for the pod as it is right before sending.
-            on_sent: called when the request has gone out, whatever becomes of its answer.
-        """
+        """Try once to stop the proxy of a pod."""
         attempt = _Attempt(self._client, pod, decision, decide, on_sent)
         try:
             if transport is Transport.PORT_FORWARD:
