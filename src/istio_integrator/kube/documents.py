@@ -1,8 +1,7 @@
 """Text that others wrote, read as YAML or JSON within limits.
 
 What is too long, too deep or too much is refused before it costs time or memory, and so is what
-only bombs need: aliases, merge keys and tags of YAML. Nothing here calls itself, so nothing runs
-out of stack.
+only bombs need: aliases, merge keys and tags of YAML.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ _TAG = "tag:yaml.org,2002:"
 _SCALARS = frozenset(
     f"{_TAG}{name}" for name in ("str", "int", "float", "bool", "null", "timestamp")
 )
-_MISSING: Any = object()
 _LONGEST_REASON = 200
 """Characters of what a parser says, which quotes the document."""
 
@@ -41,7 +39,7 @@ def read_yaml(text: str, *, longest: int = LONGEST) -> Any:
     _check_length(text, longest)
     try:
         # libyaml would be faster and refuses characters that JSON writes as two escapes.
-        return _Builder(yaml.SafeLoader(text)).build()
+        return _Loader(text).get_single_data()
     except DocumentError:
         raise
     except (yaml.YAMLError, ValueError) as error:
@@ -108,70 +106,36 @@ def whole(text: str) -> str:
         raise DocumentError(f"has half a character in {text[:40]!r}") from error
 
 
-class _Builder:
-    """Builds a value from the parser's events, with a stack of its own."""
+class _Loader(yaml.SafeLoader):
+    """Refuses each node that only bombs need, or that is beyond the limits, before it is built."""
 
-    def __init__(self, loader: yaml.SafeLoader) -> None:
-        # The library's own annotations leave most of it unknown.
-        self._loader: Any = loader
-        self._result: Any = _MISSING
-        self._open: list[Any] = []
-        self._keys: list[Any] = []
-        self._count = 0
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = self._count = 0
 
-    def build(self) -> Any:
-        while (event := self._loader.get_event()) is not None:
-            self._take(event)
-        return None if self._result is _MISSING else self._result
-
-    def _take(self, event: yaml.Event) -> None:
-        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event: Any = self.peek_event()
+        if isinstance(event, yaml.AliasEvent) or event.anchor:
             raise DocumentError("has an alias or an anchor: write each value out")
-        if isinstance(event, yaml.ScalarEvent):
-            self._add(self._scalar(event))
-        elif isinstance(event, yaml.CollectionStartEvent):
-            self._start([] if isinstance(event, yaml.SequenceStartEvent) else {}, event)
-        elif isinstance(event, yaml.CollectionEndEvent):
-            self._open.pop()
-            self._keys.pop()
-
-    def _start(self, value: Any, event: yaml.CollectionStartEvent) -> None:
-        if not event.implicit:
-            raise DocumentError(f"has the tag {str(event.tag)[:40]!r}")
-        if len(self._open) >= DEEPEST:
-            raise DocumentError(_TOO_DEEP)
-        if self._open and isinstance(self._open[-1], dict) and self._keys[-1] is _MISSING:
-            raise DocumentError("has a list or a mapping as a key")
-        self._add(value)
-        self._open.append(value)
-        self._keys.append(_MISSING)
-
-    def _scalar(self, event: yaml.ScalarEvent) -> Any:
-        tag: str | None = event.tag
-        if tag is None or tag == "!":
-            tag = self._loader.resolve(yaml.ScalarNode, event.value, event.implicit)
-        elif tag != f"{_TAG}str":
-            raise DocumentError(f"has the tag {tag[:40]!r}")
-        if tag not in _SCALARS:
-            raise DocumentError(f"has {event.value[:40]!r}, which YAML gives a meaning: quote it")
-        if tag == f"{_TAG}str":
-            return whole(event.value)
-        if len(event.value) > bounds.LONGEST_NUMBER:
-            raise DocumentError(f"has a number of {len(event.value)} characters")
-        return self._loader.construct_object(yaml.ScalarNode(str(tag), event.value))
-
-    def _add(self, value: Any) -> None:
+        if event.tag not in (None, "!", f"{_TAG}str"):
+            raise DocumentError(f"has the tag {event.tag[:40]!r}")
         self._count += 1
         if self._count > MOST_VALUES:
             raise DocumentError(_TOO_MANY)
-        if not self._open:
-            if self._result is not _MISSING:
-                raise DocumentError("is more than one document")
-            self._result = value
-        elif isinstance(self._open[-1], list):
-            cast("list[Any]", self._open[-1]).append(value)
-        elif self._keys[-1] is _MISSING:
-            self._keys[-1] = value
-        else:
-            self._open[-1][self._keys[-1]] = value
-            self._keys[-1] = _MISSING
+        self._depth += isinstance(event, yaml.CollectionStartEvent)
+        if self._depth > DEEPEST:
+            raise DocumentError(_TOO_DEEP)
+        node = super().compose_node(parent, index)
+        self._depth -= isinstance(event, yaml.CollectionStartEvent)
+        if isinstance(node, yaml.ScalarNode):
+            _check_scalar(node)
+        return node
+
+
+def _check_scalar(node: yaml.ScalarNode) -> None:
+    if node.tag not in _SCALARS:
+        raise DocumentError(f"has {node.value[:40]!r}, which YAML gives a meaning: quote it")
+    if node.tag == f"{_TAG}str":
+        node.value = whole(node.value)
+    elif len(node.value) > bounds.LONGEST_NUMBER:
+        raise DocumentError(f"has a number of {len(node.value)} characters")
