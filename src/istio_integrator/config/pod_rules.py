@@ -21,33 +21,21 @@ _REGISTRIES = pydantic.TypeAdapter(tuple[pods.Registries, ...], config=_STRICT)
 
 
 def parse_labels(text: str) -> tuple[pods.Entries, ...]:
-    """Read the option `pod-labels`.
-
-    Raises:
-        ValueError: With what is wrong.
-    """
+    """Read the option `pod-labels`; a ValueError says what is wrong."""
     rules = _entries(text)
     pods.check_labels(rules)
     return rules
 
 
 def parse_annotations(text: str) -> tuple[pods.Entries, ...]:
-    """Read the option `pod-annotations`.
-
-    Raises:
-        ValueError: With what is wrong.
-    """
+    """Read the option `pod-annotations`; a ValueError says what is wrong."""
     rules = _entries(text)
     pods.check_annotations(rules)
     return rules
 
 
 def parse_ports(text: str) -> tuple[pods.Ports, ...]:
-    """Read the option `excluded-outbound-ports`.
-
-    Raises:
-        ValueError: With what is wrong.
-    """
+    """Read the option `excluded-outbound-ports`; a ValueError says what is wrong."""
     if re.fullmatch(r"[0-9,\s]*", text):
         numbers = [int(port) for port in re.findall(r"[0-9]+", text)]
         return _rules(_PORTS, [{"ports": numbers}] if numbers else None)
@@ -55,11 +43,7 @@ def parse_ports(text: str) -> tuple[pods.Ports, ...]:
 
 
 def parse_registries(text: str) -> tuple[pods.Registries, ...]:
-    """Read the option `image-registries`.
-
-    Raises:
-        ValueError: With what is wrong.
-    """
+    """Read the option `image-registries`; a ValueError says what is wrong."""
     rules = _rules(_REGISTRIES, _yaml(text))
     pods.check_registries(rules)
     return rules

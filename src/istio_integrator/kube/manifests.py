@@ -12,10 +12,11 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
+import jinja2
 import yaml
 
 from integrator_contract import names
-from istio_integrator.kube import cluster, errors, owners, templates
+from istio_integrator.kube import cluster, errors, owners
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +33,31 @@ WORKLOAD_COMPONENT = "convergence"
 _ELSEWHERE = ("EnvoyFilter", "AuthorizationPolicy")
 """Kinds of ours that lie where the gateway is; all others lie in the model or in no namespace."""
 _KIND_LINES = re.compile(r"^apiVersion: (\S+)\nkind: (\S+)$", re.MULTILINE)
+
+
+def _to_yaml(value: Any) -> str:
+    """Write a value so that YAML reads it back as it was.
+
+    JSON's own escapes are surrogate pairs beyond the basic plane, which YAML takes for two
+    characters.
+    """
+    text = json.dumps(value, ensure_ascii=False)
+    return re.sub(r"[^ -~]", lambda match: f"\\U{ord(match[0]):08x}", text)
+
+
+@functools.cache
+def environment(folder: pathlib.Path) -> jinja2.Environment:
+    """Return what compiles the templates of a folder, and knows the filter `tojson`."""
+    # The templates are YAML: values pass through `tojson`, so nothing is escaped as HTML.
+    environment = jinja2.Environment(  # noqa: S701
+        loader=jinja2.FileSystemLoader(folder),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["tojson"] = _to_yaml  # pyright: ignore[reportUnknownMemberType]
+    return environment
 
 
 def _folders() -> list[str]:
@@ -64,7 +90,7 @@ def render(folder: str, context: Any) -> list[cluster.Object]:
     values = {field.name: getattr(context, field.name) for field in dataclasses.fields(context)}
     objects: list[cluster.Object] = []
     for path in _sources(folder):
-        template = templates.environment(TEMPLATES).get_template(f"{folder}/{path.name}")
+        template = environment(TEMPLATES).get_template(f"{folder}/{path.name}")
         objects += [obj for obj in yaml.load_all(template.render(values), Loader=_LOADER) if obj]
     return objects
 

@@ -7,14 +7,9 @@ import logging
 from collections.abc import Iterable, Iterator
 
 from istio_integrator import parts
-from istio_integrator.ingress import (
-    authorization,
-    exposure,
-    gateway,
-    routing,
-)
+from istio_integrator.ingress import exposure, gateway, routing
 from istio_integrator.kube import cluster, errors, snapshot
-from istio_integrator.relations import endpoints, forward_auth, kubeflow, service_mesh
+from istio_integrator.relations import endpoints, service_mesh
 from istio_integrator.security import called, policies, policies_book, policies_workloads
 
 logger = logging.getLogger(__name__)
@@ -59,6 +54,8 @@ def _with_gateway(
     # A gateway that is still to come leads to the same Services.
     plan = routing.Routing(context, related).plan(token="")
     hosts = {(each.host, each.port) for route in plan.routes for each in route.backends}
+    guard = ingress.decided().guard
+    service = guard.service if guard else None
     served = [choice] if isinstance(choice, gateway.Target) else []
     return dataclasses.replace(
         found,
@@ -67,24 +64,8 @@ def _with_gateway(
         ),
         gateway_pods=tuple(called.selector(one.selector) for one in served if one.is_own),
         routed=frozenset(_of_model(hosts, context)),
-        guards=frozenset(_of_model(_asked_hosts(found, context, related), context)),
+        guards=frozenset(_of_model([(service.host, service.port)] if service else [], context)),
     )
-
-
-def _asked_hosts(
-    found: policies.Asked, context: parts.Context, related: endpoints.Relations
-) -> Iterator[tuple[str, int]]:
-    decision = authorization.decide(
-        kubeflow.ingress_auth(related),
-        forward_auth.received(related),
-        strict=context.config.require_authentication,
-        application=context.application,
-        model=context.model,
-        domain=context.cluster_domain,
-        services={f"{context.model}/{each.name}" for each in found.model.services},
-    )
-    if decision.guard and decision.guard.service:
-        yield decision.guard.service.host, decision.guard.service.port
 
 
 def _of_model(

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from integrator_contract import names
 from istio_integrator.ingress import certificate
-from istio_integrator.kube import cluster, errors, manifests, templates
+from istio_integrator.kube import cluster, errors, manifests
 
 TEMPLATE = """\
 apiVersion: v1
@@ -41,9 +41,9 @@ def own(fake, tmp_path, monkeypatch) -> manifests.Manifests:
     (tmp_path / "thing").mkdir()
     (tmp_path / "thing" / "all.yaml.j2").write_text(TEMPLATE)
     monkeypatch.setattr(manifests, "TEMPLATES", tmp_path)
-    templates.environment.cache_clear()
+    manifests.environment.cache_clear()
     yield manifests.Manifests(fake.api(), model="kubeflow", application="istio-integrator")
-    templates.environment.cache_clear()
+    manifests.environment.cache_clear()
 
 
 def test_apply_creates_what_is_rendered_with_the_marks_of_its_owner(fake, own):
@@ -209,7 +209,7 @@ def test_prune_without_cluster_wide_rights_looks_in_the_model(fake, own, monkeyp
 @given(st.text())
 def test_rendered_text_is_what_was_given(text):
     rendered = (
-        templates.environment(manifests.TEMPLATES)
+        manifests.environment(manifests.TEMPLATES)
         .from_string("x: {{ text | tojson }}")
         .render(text=text)
     )
