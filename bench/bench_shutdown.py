@@ -142,6 +142,7 @@ async def measure(count: int, others: int = 0) -> dict[str, float]:
         Client(Access(server=server, token="t")),
         options.Live(settings),
         listen="127.0.0.1:0",
+        port=0,
         registry=prometheus_client.CollectorRegistry(),
     )
     task = asyncio.create_task(program.run())
@@ -219,7 +220,7 @@ def unit(
     settings.write_text(told.document())
     command = [sys.executable, "-m", "tests.workload_access", str(kubeconfig), "run"]
     return subprocess.Popen(
-        [*command, "--settings", str(settings), f"--listen=127.0.0.1:{port}"],
+        [*command, "--settings", str(settings), f"--listen=127.0.0.1:{port}", "--port=0"],
         env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'workload'}:{ROOT / 'lib'}"},
     )
 

@@ -85,6 +85,7 @@ async def reconciler(kubeconfig: str, per_node: int) -> None:
         workload_access.connect(kubeconfig),
         live,
         listen="127.0.0.1:0",
+        port=0,
         registry=prometheus_client.CollectorRegistry(),
     )
     limits = slots.Limits()

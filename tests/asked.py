@@ -1,13 +1,66 @@
-"""What the workload answers when the charm asks it."""
+"""What the workload answers when the charm asks it, by HTTP and by exec."""
 
 import dataclasses
+import http.server
+import json
+import threading
 from typing import Any
 
 from ops import testing
 
 from integrator_contract import answers, schema
+from istio_integrator.lifecycle import workload
 
 PROGRAM = "/usr/bin/sidecar-lifecycle"
+SUMMARY = {
+    **dict.fromkeys(("eligible", "in_mesh", "converging", "proposed", "reported"), 0),
+    "troubles": [],
+}
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        server = self.server
+        assert isinstance(server, Service)
+        server.requests.append((self.command, self.path, self.headers["Authorization"]))
+        status, text = server.answer
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    do_POST = do_GET  # noqa: N815
+
+    def log_message(self, *_: object) -> None: ...
+
+
+class Service(http.server.ThreadingHTTPServer):
+    """The listener of the workload's service, with the answer that a test gives."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.requests: list[tuple[str, str, str]] = []
+        """Method, path and authorization of each, since the last answer was given."""
+        self.says()
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def says(self, *pods: dict[str, Any], contract: str = schema.SCHEMA, **summary: Any) -> None:
+        """Answer with some pods, and a summary."""
+        told = {"contract": contract, "pods": pods, "summary": {**SUMMARY, **summary}}
+        self.fails(200, json.dumps(told))
+
+    def fails(self, status: int, text: str) -> None:
+        """Answer with a status and a text."""
+        self.requests.clear()
+        self.answer = status, text.encode()
+
+
+SERVICE = Service()
+workload.PORT = SERVICE.server_address[1]
 
 
 def version(contract: str | None = schema.SCHEMA) -> testing.Exec:

@@ -62,7 +62,7 @@ class ProxyAnswer:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PodAnswer:
-    """What `uninjected` says about a pod without its sidecar, or with an old one."""
+    """What the service says about a pod without its sidecar, or with an old one."""
 
     namespace: str
     name: str
@@ -90,7 +90,7 @@ class Trouble:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """How far the model is in the mesh: the last line of `uninjected`, under `summary`."""
+    """How far the model is in the mesh."""
 
     eligible: int
     """Pods in the mesh, and those that are to be brought there, also while they are replaced."""
@@ -115,3 +115,13 @@ class Summary:
         """Return a word for what the service looks at, which no other summary has."""
         values = {**dataclasses.asdict(self), "stale": 0, "word": ""}
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """What the service answers about pods, and how far the model is."""
+
+    contract: str
+    """The word of the contract that the service keeps to."""
+    pods: tuple[PodAnswer, ...]
+    summary: Summary

@@ -14,6 +14,8 @@ from . import charm_facts, names, namespaces, pods, selectors
 
 Convergence = Literal["auto", "manual", "off"]
 """Whether pods without their sidecar are replaced: unasked, when asked for, or never."""
+LISTENER_PORT = 15081
+"""On 127.0.0.1, where the service answers the charm, which is in the same pod."""
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 DRAINED_AFTER = 60.0
@@ -101,6 +103,8 @@ class Options(Rules, Eligibility):
 
     unit: str
     """This unit, as Juju names it."""
+    token: str = dataclasses.field(default="", repr=False)
+    """That the listener wants: whoever may port-forward into the pod reaches it, too."""
     leader: bool = False
     """Whether this unit is Juju's leader, which alone evicts and deletes pods."""
     log_level: LogLevel = "info"

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import yaml
 
-from integrator_contract.answers import ACKNOWLEDGED, PodAnswer
+from integrator_contract.answers import ACKNOWLEDGED, Listing, PodAnswer
 from istio_integrator import order, texts
 from istio_integrator.diagnosis import report
 from istio_integrator.kube import cluster, errors, fences
-from istio_integrator.lifecycle import answers
 from istio_integrator.security import preview
 
 Parameters = Mapping[str, Any]
@@ -75,7 +74,7 @@ ANSWERS: dict[str, Answer] = {
 """By the action's name; each may raise a CharmError, which fails the action."""
 
 
-def listed(answer: answers.Answer) -> dict[str, str]:
+def listed(answer: Listing) -> dict[str, str]:
     """Answer `list-uninjected`."""
     summary = answer.summary
     return {
@@ -84,7 +83,7 @@ def listed(answer: answers.Answer) -> dict[str, str]:
     }
 
 
-def restarted(pods: list[PodAnswer], *, dry_run: bool) -> dict[str, str]:
+def restarted(pods: Sequence[PodAnswer], *, dry_run: bool) -> dict[str, str]:
     """Answer `restart-uninjected` and `restart-stale`."""
     ours = [pod for pod in pods if pod.fixable]
     others = [pod for pod in pods if not pod.fixable]

@@ -57,7 +57,7 @@ class Unit:
         )
         settings = self.log.with_suffix(".json")
         settings.write_text(told.document())
-        words = ["--settings", settings, "--listen", f"127.0.0.1:{self.port}"]
+        words = ["--settings", settings, "--listen", f"127.0.0.1:{self.port}", "--port", "0"]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.workload_access", self.kubeconfig, "run", *words],

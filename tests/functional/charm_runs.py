@@ -1,7 +1,6 @@
 """Run the charm for one event, with a workload that has nothing to say."""
 
 import contextlib
-import json
 import pathlib
 from collections.abc import Iterable, Iterator
 from unittest import mock
@@ -25,10 +24,8 @@ def run(
     is_prepared: bool = True,
     **options: str,
 ) -> testing.State:
-    summary = {"eligible": 0, "in_mesh": 0, "converging": 0, "proposed": 0, "troubles": []}
-    line = json.dumps({"summary": {**summary, "reported": 0}})
-    answer = testing.Exec(("/usr/bin/sidecar-lifecycle", "uninjected"), stdout=line)
-    container = testing.Container("lifecycle", can_connect=True, execs={answer, asked.version()})
+    asked.SERVICE.says()
+    container = testing.Container("lifecycle", can_connect=True, execs={asked.version()})
     given = testing.State(
         leader=True,
         planned_units=units,

@@ -284,7 +284,9 @@ class Reconciler:
             connection = workload_access.connect(self._kubeconfig)
             registry = prometheus_client.CollectorRegistry()
             live = Live(settings)
-            self.program = run.Program(connection, live, listen="127.0.0.1:0", registry=registry)
+            self.program = run.Program(
+                connection, live, listen="127.0.0.1:0", port=0, registry=registry
+            )
             self.program.shutdown = controller.Controller(
                 connection,
                 live,
@@ -313,11 +315,9 @@ class Charm:
 
     def hook(self, event="config_changed", *, units=1):
         """Run one; what it says about everything comes back, the worst and the rest."""
-        summary = {"eligible": 0, "in_mesh": 0, "converging": 0, "proposed": 0, "troubles": []}
-        line = json.dumps({"summary": {**summary, "reported": 0}})
+        asked.SERVICE.says()
         program = "/usr/bin/sidecar-lifecycle"
         answers = {
-            testing.Exec((program, "uninjected"), stdout=line),
             testing.Exec((program, "explain"), stdout=""),
             asked.version(),
         }

@@ -3,18 +3,17 @@
 import argparse
 import asyncio
 import contextlib
-import json
+import dataclasses
 import time
 
 import pytest
 from sidecar_lifecycle.decide.convergence import memory
 from sidecar_lifecycle.model import types
-from sidecar_lifecycle.shell.commands import uninjected
+from sidecar_lifecycle.shell.convergence import listing
 from sidecar_lifecycle.shell.kube import errors
 from sidecar_lifecycle.shell.kube.client import path
 
-from integrator_contract import names
-from tests import workload_access
+from integrator_contract import answers, names
 from tests.functional import convergence_world
 from tests.functional.convergence_world import World
 
@@ -64,7 +63,7 @@ async def test_what_missed_its_sidecar_is_replaced_and_nothing_else_is(world):
     assert sum(each["reason"] == "SidecarMissing" for each in events["items"]) == 6
 
 
-async def test_a_disruption_budget_is_waited_for(world, kubeconfig, capsys, tmp_path):
+async def test_a_disruption_budget_is_waited_for(world):
     await world.workload("Deployment", "web", replicas=2)
     await world.workload("StatefulSet", "other")
     await world.budget("web", 2)
@@ -86,20 +85,19 @@ async def test_a_disruption_budget_is_waited_for(world, kubeconfig, capsys, tmp_
         assert sum((await world.injected()).values()) == 1
         stored = memory.decode((await world.remembered())["data"])
         assert stored.holds["Deployment/web"].reason == "DisruptionBudget"
-        command = ["uninjected", *world.told(tmp_path, restart_max_unavailable="1")]
-        summary = {}
+        lister = world.lister(restart_max_unavailable="1")
+        summary = None
 
         async def other_counts():
             nonlocal summary
-            assert await asyncio.to_thread(workload_access.main, kubeconfig, command) == 0
-            summary = json.loads(capsys.readouterr().out.splitlines()[-1])["summary"]
-            return summary["in_mesh"]
+            summary = (await lister.uninjected({})).summary
+            return summary.in_mesh
 
         await world.until(other_counts)
-        assert (summary["in_mesh"], summary["eligible"], summary["converging"]) == (1, 3, 0)
-        (paused,) = summary["troubles"]
-        assert paused["reason"] == "DisruptionBudget"
-        assert "disruption budget" in paused["message"]
+        assert (summary.in_mesh, summary.eligible, summary.converging) == (1, 3, 0)
+        (paused,) = summary.troubles
+        assert paused.reason == "DisruptionBudget"
+        assert "disruption budget" in paused.message
 
         await world.budget("web", 1)
 
@@ -150,38 +148,26 @@ async def test_nothing_is_evicted_while_the_mesh_is_away(world):
         await world.until(converged)
 
 
-async def test_a_restart_by_hand_is_done_by_the_leader(world, kubeconfig, capsys, tmp_path):
+async def test_a_restart_by_hand_is_done_by_the_leader(world):
     await world.workload("StatefulSet", "one")
     await world.workload("StatefulSet", "two")
     await world.join()
-    command = ["uninjected", *world.told(tmp_path, convergence="manual")]
+    lister = world.lister(convergence="manual")
 
     async with world.converging(convergence="manual"):
         await world.goes_on_with(NotAsked=2)
         assert not any((await world.injected()).values())
-        assert await asyncio.to_thread(workload_access.main, kubeconfig, command) == 0
-        *rows, last = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-        assert [(row["name"], row["reason"]) for row in rows] == [
+        found = await lister.uninjected({})
+        assert [(pod.name, pod.reason) for pod in found.pods] == [
             ("one-0", "NotAsked"),
             ("two-0", "NotAsked"),
         ]
-        assert last["summary"] | {"word": ""} == {
-            "eligible": 2,
-            "in_mesh": 0,
-            "converging": 0,
-            "proposed": 2,
-            "troubles": [],
-            "reported": 0,
-            "unwanted": 0,
-            "stale": 0,
-            "word": "",
-        }
-
-        assert (
-            await asyncio.to_thread(workload_access.main, kubeconfig, [*command, "--restart"]) == 0
+        assert dataclasses.replace(found.summary, word="") == answers.Summary(
+            eligible=2, in_mesh=0, converging=0, proposed=2, troubles=(), reported=0
         )
-        rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-        assert [(row["name"], row["fixable"]) for row in rows] == [
+
+        asked = await lister.restart({})
+        assert [(pod.name, pod.fixable) for pod in asked.pods] == [
             ("one-0", True),
             ("two-0", True),
         ]
@@ -192,42 +178,28 @@ async def test_a_restart_by_hand_is_done_by_the_leader(world, kubeconfig, capsys
         await world.until(converged)
 
 
-async def test_pods_with_an_old_proxy_are_renewed_when_it_is_asked_for(
-    world, kubeconfig, capsys, tmp_path
-):
+async def test_pods_with_an_old_proxy_are_renewed_when_it_is_asked_for(world):
     await world.join()
     await world.workload("StatefulSet", "one")
     await world.upgrade("1.31.1")
     await world.workload("StatefulSet", "two")
-    command = ["uninjected", *world.told(tmp_path, proxy_version="1.31.1")]
+    lister, stale = world.lister(proxy_version="1.31.1"), {"stale": ""}
 
     async with world.converging():
-        assert await asyncio.to_thread(workload_access.main, kubeconfig, command) == 0
-        (last,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-        counts = last["summary"]
-        assert (counts["in_mesh"], counts["eligible"], counts["stale"]) == (2, 2, 1)
-        assert (
-            await asyncio.to_thread(workload_access.main, kubeconfig, [*command, "--stale"]) == 0
-        )
-        row, last = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-        assert (row["name"], row["fixable"]) == ("one-0", True)
-        assert row["message"] == "its proxy is 1.30.4, istiod is 1.31.1"
+        found = await lister.uninjected({})
+        assert found.pods == ()
+        counts = found.summary
+        assert (counts.in_mesh, counts.eligible, counts.stale) == (2, 2, 1)
+        (pod,) = (await lister.uninjected(stale)).pods
+        assert (pod.name, pod.fixable) == ("one-0", True)
+        assert pod.message == "its proxy is 1.30.4, istiod is 1.31.1"
 
-        assert (
-            await asyncio.to_thread(
-                workload_access.main, kubeconfig, [*command, "--restart", "--stale"]
-            )
-            == 0
-        )
-        assert json.loads(capsys.readouterr().out)["name"] == "one-0"
+        (asked,) = (await lister.restart(stale)).pods
+        assert asked.name == "one-0"
 
         async def renewed():
-            assert (
-                await asyncio.to_thread(workload_access.main, kubeconfig, [*command, "--stale"])
-                == 0
-            )
-            last = json.loads(capsys.readouterr().out.splitlines()[-1])["summary"]
-            return (last["in_mesh"], last["stale"]) == (2, 0)
+            counts = (await lister.uninjected(stale)).summary
+            return (counts.in_mesh, counts.stale) == (2, 0)
 
         await world.until(renewed)
 
@@ -262,7 +234,7 @@ async def test_two_that_both_believe_to_lead_keep_the_limits_together(world):
         assert await evictions(first) + await evictions(second) == 3
 
 
-async def test_pods_of_other_namespaces_are_only_listed(world, kubeconfig, capsys, tmp_path):
+async def test_pods_of_other_namespaces_are_only_listed(world):
     profile = {
         "apiVersion": "v1",
         "kind": "Namespace",
@@ -274,18 +246,15 @@ async def test_pods_of_other_namespaces_are_only_listed(world, kubeconfig, capsy
     await world.request("POST", path(types.Namespace), profile)
     theirs = World(world.client, f"{world.namespace}-profile")
     await theirs.bare_pod("theirs")
-    command = ["uninjected", *world.told(tmp_path)]
-    assert await asyncio.to_thread(workload_access.main, kubeconfig, command) == 0
-    row, last = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert (row["namespace"], row["name"]) == (theirs.namespace, "theirs")
-    assert (row["fixable"], row["reason"]) == (False, "OtherNamespace")
-    assert last["summary"]["reported"] == 1
+    found = await world.lister().uninjected({})
+    (pod,) = found.pods
+    assert (pod.namespace, pod.name) == (theirs.namespace, "theirs")
+    assert (pod.fixable, pod.reason) == (False, "OtherNamespace")
+    assert found.summary.reported == 1
     await world.request("DELETE", path(types.Namespace, name=theirs.namespace))
 
 
-async def test_pod_that_does_not_go_is_named_and_nothing_is_forced(
-    world, kubeconfig, capsys, monkeypatch, tmp_path
-):
+async def test_pod_that_does_not_go_is_named_and_nothing_is_forced(world, monkeypatch):
     await world.workload("StatefulSet", "web")
     where = path(types.Pod, world.namespace, "web-0")
     held = {"metadata": {"finalizers": ["example.com/somebody-elses"]}}
@@ -302,10 +271,9 @@ async def test_pod_that_does_not_go_is_named_and_nothing_is_forced(
     await world.request("PATCH", f"{where}/status", {"status": {"phase": "Failed"}}, **merge)
     # What an operator is told a quarter of an hour later.
     later = argparse.Namespace(time=lambda: time.time() + 900)
-    monkeypatch.setattr(uninjected, "time", later)
-    command = ["uninjected", *world.told(tmp_path)]
-    assert await asyncio.to_thread(workload_access.main, kubeconfig, command) == 0
-    assert "the evicted pod web-0 is still terminating after 10 minutes" in capsys.readouterr().out
+    monkeypatch.setattr(listing, "time", later)
+    said = str(await world.lister().uninjected({}))
+    assert "the evicted pod web-0 is still terminating after 10 minutes" in said
     left = (await world.request("GET", where))["metadata"]
     assert left["finalizers"] == held["metadata"]["finalizers"]
     await world.request("PATCH", where, {"metadata": {"finalizers": None}}, **merge)

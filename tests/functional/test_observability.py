@@ -146,7 +146,7 @@ def reconciler(folder, kubeconfig, model):
     (folder / "settings.json").write_text(settings.document())
     command = [
         *(sys.executable, "-m", "tests.workload_access", kubeconfig, "run"),
-        *("--settings", folder / "settings.json", "--listen", f"127.0.0.1:{port}"),
+        *("--settings", folder / "settings.json", "--listen", f"127.0.0.1:{port}", "--port", "0"),
     ]
     env = {**os.environ, "PYTHONPATH": loopback_webhook.WORKLOAD}
     with (folder / "run.log").open("wb") as log:

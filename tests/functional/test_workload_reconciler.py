@@ -88,6 +88,7 @@ async def program(connection: kube.Client, model: str, **extra: Any) -> AsyncIte
         connection,
         options.Live(settings),
         listen="127.0.0.1:0",
+        port=0,
         registry=prometheus_client.CollectorRegistry(),
     )
     task = asyncio.create_task(subject.run())

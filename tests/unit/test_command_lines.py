@@ -26,7 +26,7 @@ PROGRAMS = [
     ("docs/pictures.py",),
     *((f"bench/{path.name}",) for path in sorted((ROOT / "bench").glob("bench_*.py"))),
 ]
-COMMANDS = [(*WORKLOAD, each) for each in ("run", "admission", "explain", "uninjected", "stop")]
+COMMANDS = [(*WORKLOAD, each) for each in ("run", "admission", "explain", "stop")]
 
 
 @pytest.fixture

@@ -2,52 +2,37 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from typing import Any, TypeVar, cast
 
 import ops
 import pydantic
 
-from integrator_contract.answers import PodAnswer, ProxyAnswer, Summary, Trouble
+from integrator_contract import schema
+from integrator_contract.answers import Listing, ProxyAnswer, Summary, Trouble
 from integrator_contract.reasons import Reason
 from istio_integrator import statuses
 from istio_integrator.kube import documents, errors
 
 _T = TypeVar("_T")
-_PODS = pydantic.TypeAdapter(list[PodAnswer])
+_LISTING = pydantic.TypeAdapter(Listing)
 _PROXIES = pydantic.TypeAdapter(list[ProxyAnswer])
-_SUMMARY = pydantic.TypeAdapter(Summary)
 _LONGEST_ERROR = 500
 """Characters of what is wrong with an answer, which quotes it."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Answer:
-    """The workload's answer about pods without the sidecar that they should have."""
-
-    pods: list[PodAnswer]
-    summary: Summary
-
-
-def parse(output: str) -> Answer:
-    """Read what `uninjected` printed.
+def of_listing(document: str) -> Listing:
+    """Read what the service answered about pods.
 
     Raises:
-        LifecycleError: It is not what the command line promises.
+        LifecycleError: It is not what the contract promises.
     """
-    *rows, last = _lines(output) or [None]
-    summary = cast("dict[str, Any]", last).get("summary") if isinstance(last, dict) else None
-    return Answer(_read(_PODS, rows), _read(_SUMMARY, summary))
-
-
-def of_pods(output: str) -> list[PodAnswer]:
-    """Read what `uninjected --restart` printed.
-
-    Raises:
-        LifecycleError: It is not what the command line promises.
-    """
-    return _read(_PODS, _lines(output))
+    value = _parsed(document)
+    fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    said = fields.get("contract")
+    if said != schema.SCHEMA:
+        raise errors.LifecycleError(f"the workload answers by contract {str(said)[:16]}")
+    return _read(_LISTING, fields)
 
 
 def of_proxies(output: str) -> list[ProxyAnswer]:
@@ -61,10 +46,12 @@ def of_proxies(output: str) -> list[ProxyAnswer]:
 
 def _lines(output: str) -> list[Any]:
     """Read what the workload printed, one document a line."""
-    longest = documents.LONGEST_OBJECT
-    lines = [line for line in output.split("\n") if line.strip()]
+    return [_parsed(line) for line in output.split("\n") if line.strip()]
+
+
+def _parsed(document: str) -> Any:
     try:
-        return [documents.read_json(line, longest=longest) for line in lines]
+        return documents.read_json(document, longest=documents.LONGEST_OBJECT)
     except documents.DocumentError as error:
         raise errors.LifecycleError(f"the workload's answer {error}") from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import secrets
 
 import msgspec
 import ops
@@ -68,8 +69,8 @@ def make(context: parts.Context, told: service.Options | None, *, joined: bool) 
         ),
     )
     if told is None:
-        return settings
+        return dataclasses.replace(settings, token=secrets.token_hex(16))
     if mesh is not None and not (mesh.probed or mesh.has_settings):
         # The mesh can't be asked for its port.
         settings = dataclasses.replace(settings, status_port=told.status_port)
-    return dataclasses.replace(settings, facts=told.facts)
+    return dataclasses.replace(settings, token=told.token, facts=told.facts)

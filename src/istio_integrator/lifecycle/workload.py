@@ -1,19 +1,32 @@
-"""The workload, asked by exec: which pods lack a sidecar, and what becomes of their proxies."""
+"""The workload, asked which pods lack a sidecar, and what becomes of their proxies.
+
+The service answers on 127.0.0.1, as both containers are in one pod. What it has no answer for is
+asked by exec.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
 from typing import Any, cast
 
 import ops
+import tenacity
 
-from integrator_contract.answers import PodAnswer, ProxyAnswer
-from istio_integrator.kube import cluster, errors
+from integrator_contract import service
+from integrator_contract.answers import Listing, PodAnswer, ProxyAnswer
+from istio_integrator.kube import cluster, documents, errors
 from istio_integrator.lifecycle import answers, layer, settings
 
 CONTAINER = "lifecycle"
 
-_ANSWER_SECONDS = 30
+PORT = service.LISTENER_PORT
+_ANSWER_SECONDS = 12
+"""The service itself gives up after 10."""
+_COMMAND_SECONDS = 30
+_START_SECONDS = 3.0
+"""For a service that was just started to listen."""
 
 
 class Workload:
@@ -22,23 +35,23 @@ class Workload:
     def __init__(self, container: ops.Container) -> None:
         self._container = container
 
-    def uninjected(self) -> answers.Answer:
+    def uninjected(self) -> Listing:
         """Ask which pods lack the sidecar that they should have.
 
         Raises:
             LifecycleError: There is no answer.
         """
-        return answers.parse(self._ask())
+        return self._ask("GET", "/uninjected")
 
-    def stale(self) -> list[PodAnswer]:
+    def stale(self) -> tuple[PodAnswer, ...]:
         """Ask which pods of the model have an old sidecar.
 
         Raises:
             LifecycleError: There is no answer.
         """
-        return answers.parse(self._ask("--stale")).pods
+        return self._ask("GET", "/uninjected", "stale").pods
 
-    def restart(self, *, dry_run: bool, stale: bool, force: bool = False) -> list[PodAnswer]:
+    def restart(self, *, dry_run: bool, stale: bool, force: bool = False) -> tuple[PodAnswer, ...]:
         """Have the leader's workload replace what may be replaced, without waiting for it.
 
         Args:
@@ -52,9 +65,8 @@ class Workload:
         Raises:
             LifecycleError: There is no answer.
         """
-        which = ("--stale",) if stale else ()
-        how = [*(("--dry-run",) if dry_run else ()), *(("--force",) if force else ())]
-        return answers.of_pods(self._ask(*which, "--restart", *how))
+        how = {"stale": stale, "dry-run": dry_run, "force": force}
+        return self._ask("POST", "/restart", *(word for word, is_so in how.items() if is_so)).pods
 
     def explain(self, pods: list[cluster.Object]) -> list[ProxyAnswer]:
         """Ask what would be done about the proxies of some pods.
@@ -78,8 +90,33 @@ class Workload:
         (answer,) = answers.of_proxies(execute(self._container, argv))
         return answer
 
-    def _ask(self, *more: str) -> str:
-        return execute(self._container, [*_command("uninjected"), *more])
+    def _ask(self, method: str, path: str, *parameters: str) -> Listing:
+        told = settings.read(self._container)
+        if told is None:
+            raise errors.LifecycleError("the workload does not answer: it has no settings")
+        query = "&".join(f"{word}=" for word in parameters)
+        try:
+            status, text = _answer(method, f"{path}?{query}", told.token)
+        except (OSError, http.client.HTTPException) as error:
+            raise errors.LifecycleError(f"the workload does not answer: {error}") from error
+        if status != http.HTTPStatus.OK:
+            raise errors.LifecycleError(f"the workload can't tell: {text[:200]}")
+        return answers.of_listing(text)
+
+
+@tenacity.retry(
+    retry=tenacity.retry_if_exception_type(ConnectionRefusedError),
+    stop=tenacity.stop_after_delay(_START_SECONDS),
+    wait=tenacity.wait_fixed(0.2),
+    reraise=True,
+)
+def _answer(method: str, path: str, token: str) -> tuple[int, str]:
+    """Return the status and the body of the service's answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=_ANSWER_SECONDS)
+    with contextlib.closing(connection):
+        connection.request(method, path, headers={"Authorization": f"Bearer {token}"})
+        answer = connection.getresponse()
+        return answer.status, answer.read(documents.LONGEST_OBJECT + 1).decode(errors="replace")
 
 
 def _command(name: str) -> list[str]:
@@ -94,7 +131,7 @@ def execute(container: ops.Container, argv: list[str], stdin: str | None = None)
     """
     # The image's user has no home, in which Pebble would start commands.
     try:
-        process = container.exec(argv, timeout=_ANSWER_SECONDS, stdin=stdin, working_dir="/")
+        process = container.exec(argv, timeout=_COMMAND_SECONDS, stdin=stdin, working_dir="/")
         output, _ = process.wait_output()
     except ops.pebble.ExecError as error:  # pyright: ignore[reportUnknownVariableType]
         # The program's last line says why it fails. What comes before may be warnings.

@@ -21,14 +21,7 @@ IMAGE = "registry.example/juju/charm-base:24.04"
 PROGRAM = "/usr/bin/sidecar-lifecycle"
 
 
-SUMMARY = {
-    "eligible": 14,
-    "in_mesh": 14,
-    "converging": 0,
-    "proposed": 0,
-    "troubles": [],
-    "reported": 0,
-}
+SUMMARY = {"eligible": 14, "in_mesh": 14}
 
 
 POD = {
@@ -42,19 +35,17 @@ POD = {
 
 
 def workload(
-    *pods, can_connect=True, code=0, stderr="", files: pathlib.Path | None = None, **summary
+    *pods, can_connect=True, code=0, text="", files: pathlib.Path | None = None, **summary
 ) -> testing.Container:
     """Make the workload's container; its /tmp stays from hook to hook in a folder, if given."""
-    lines = [*pods, {"summary": {**SUMMARY, **summary}}]
-    answer = testing.Exec(
-        (PROGRAM, "uninjected"),
-        return_code=code,
-        stdout="" if code else "".join(f"{json.dumps(line)}\n" for line in lines),
-        stderr=stderr,
-    )
-    execs = {answer, asked.version()}
+    if code:
+        asked.SERVICE.fails(code, text)
+    else:
+        asked.SERVICE.says(*pods, **{**SUMMARY, **summary})
     mounts = {"tmp": testing.Mount(location="/tmp", source=files)} if files else {}
-    return testing.Container("lifecycle", can_connect=can_connect, execs=execs, mounts=mounts)
+    return testing.Container(
+        "lifecycle", can_connect=can_connect, execs={asked.version()}, mounts=mounts
+    )
 
 
 def state(container=None, *, leader=True, units=1, **config) -> testing.State:

@@ -175,12 +175,8 @@ class World:
         return other
 
     def run(self, event=None, units=1, *, leader=True):
-        summary = {"eligible": 1, "in_mesh": 1, "converging": 0, "proposed": 0, "troubles": []}
-        line = json.dumps({"summary": {**summary, "reported": 0}})
-        answer = testing.Exec(("/usr/bin/sidecar-lifecycle", "uninjected"), stdout=line)
-        container = testing.Container(
-            "lifecycle", can_connect=True, execs={answer, asked.version()}
-        )
+        asked.SERVICE.says(eligible=1, in_mesh=1)
+        container = testing.Container("lifecycle", can_connect=True, execs={asked.version()})
         state = testing.State(
             leader=leader,
             planned_units=units,

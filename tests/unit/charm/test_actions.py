@@ -8,7 +8,7 @@ from ops import testing
 
 from tests import asked
 from tests.unit.charm import fake_cluster
-from tests.unit.charm.charm_world import POD, PROGRAM, listing, state, workload
+from tests.unit.charm.charm_world import POD, PROGRAM, listing, state, told, workload
 
 
 def test_list_uninjected_names_each_pod_and_why(ctx, fake):
@@ -21,41 +21,39 @@ def test_list_uninjected_names_each_pod_and_why(ctx, fake):
 
 
 @pytest.mark.parametrize(
-    ("dry_run", "result", "last"),
+    ("dry_run", "result"),
     [
-        pytest.param(False, "restarting", "--restart", id="for real"),
-        pytest.param(True, "would-restart", "--dry-run", id="dry run"),
+        pytest.param(False, "restarting", id="for real"),
+        pytest.param(True, "would-restart", id="dry run"),
     ],
 )
 @pytest.mark.parametrize("stale", [False, True])
-def test_restart_asks_the_workload(ctx, fake, *, stale, dry_run, result, last):
+def test_restart_asks_the_workload(ctx, fake, *, stale, dry_run, result):
     fake_cluster.install_istio(fake)
     job = {**POD, "name": "job-x", "workload": "", "fixable": False, "message": "a Job's"}
-    answer = testing.Exec((PROGRAM, "uninjected"), stdout=listing(POD, job))
-    container = dataclasses.replace(workload(), execs={answer, asked.version()})
+    container = workload(POD, job)
     action = "restart-stale" if stale else "restart-uninjected"
-    ctx.run(ctx.on.action(action, params={"dry-run": dry_run}), state(container))
-    command = [one.command for one in ctx.exec_history["lifecycle"]][-1]
-    assert command[-1] == last
-    assert "--restart" in command
-    assert ("--stale" in command) is stale
+    out = ctx.run(ctx.on.action(action, params={"dry-run": dry_run}), state(container))
+    method, path, authorization = asked.SERVICE.requests[-1]
+    assert (method, path.partition("?")[0]) == ("POST", "/restart")
+    assert ("stale=" in path, "dry-run=" in path, "force=" in path) == (stale, dry_run, False)
+    token = told(ctx, out).token
+    assert len(token) == 32
+    assert authorization == f"Bearer {token}"
     assert "kubeflow/minio-0" in ctx.action_results[result]
     assert ctx.action_results["not-ours-to-restart"] == "kubeflow/job-x: a Job's"
 
 
 def test_restart_by_force_says_so_to_the_workload(ctx, fake):
     fake_cluster.install_istio(fake)
-    answer = testing.Exec((PROGRAM, "uninjected"), stdout=listing(POD))
-    container = dataclasses.replace(workload(), execs={answer, asked.version()})
-    ctx.run(ctx.on.action("restart-uninjected", params={"force": True}), state(container))
-    command = [one.command for one in ctx.exec_history["lifecycle"]][-1]
-    assert command[-2:] == ["--restart", "--force"]
+    ctx.run(ctx.on.action("restart-uninjected", params={"force": True}), state(workload(POD)))
+    assert asked.SERVICE.requests[-1][1] == "/restart?force="
 
 
 def test_action_without_an_answer_fails_with_the_reason(ctx, fake):
     fake_cluster.install_istio(fake)
     with pytest.raises(testing.ActionFailed, match="no connection"):
-        ctx.run(ctx.on.action("list-uninjected"), state(workload(code=1, stderr="no connection")))
+        ctx.run(ctx.on.action("list-uninjected"), state(workload(code=502, text="no connection")))
 
 
 def test_action_with_wrong_options_fails_with_them(ctx, fake):

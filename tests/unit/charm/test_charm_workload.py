@@ -116,7 +116,7 @@ def test_workload_that_again_has_no_sidecar_blocks_with_the_reason(ctx, fake):
 
 def test_workload_without_an_answer_is_waited_for(ctx, fake):
     fake_cluster.install_istio(fake)
-    said = status(ctx, state(workload(code=1, stderr="no connection")))
+    said = status(ctx, state(workload(code=502, text="no connection")))
     assert said == testing.WaitingStatus("the workload can't tell: no connection")
 
 

@@ -80,7 +80,7 @@ def test_workload_hears_which_of_its_summaries_the_status_was_made_of(ctx, fake)
 
 def test_workload_that_does_not_answer_leaves_their_number_open(ctx, fake):
     fake_cluster.install_istio(fake)
-    found = facts(ctx, ctx.run(ctx.on.update_status(), state(workload(code=1))))
+    found = facts(ctx, ctx.run(ctx.on.update_status(), state(workload(code=502))))
     assert found.old_proxies is None
     assert ("lifecycle", "waiting") in said(found)
 

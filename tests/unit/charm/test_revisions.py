@@ -1,7 +1,6 @@
 """A charm and an image of different revisions notice each other, and break nothing."""
 
 import dataclasses
-import json
 
 import ops
 import pytest
@@ -15,11 +14,6 @@ from istio_integrator.lifecycle import layer
 from tests import asked
 from tests.unit.charm import fake_cluster
 
-SUMMARY = {
-    **dict.fromkeys(("eligible", "in_mesh", "converging", "proposed", "reported"), 0),
-    "troubles": [],
-}
-ANSWER = testing.Exec((asked.PROGRAM, "uninjected"), stdout=json.dumps({"summary": SUMMARY}))
 OURS = schema.SCHEMA
 OTHERS = [
     pytest.param(None, id="before there was one"),
@@ -29,7 +23,8 @@ OTHERS = [
 
 
 def container(contract, service="", **layers):
-    execs = {ANSWER, asked.version(contract)}
+    asked.SERVICE.says()
+    execs = {asked.version(contract)}
     if service:
         plan = {"override": "replace", "command": service, "startup": "enabled"}
         layers = {layer.SERVICE: ops.pebble.Layer({"services": {layer.SERVICE: plan}})}
@@ -110,9 +105,21 @@ def test_image_is_asked_once_until_the_service_is_told(fake):
     second, _ = hook(out.get_container("lifecycle"))
 
     commands = [
-        [one.command[1] for one in ctx.exec_history["lifecycle"]] for ctx in (first, second)
+        [one.command[1] for one in ctx.exec_history.get("lifecycle", ())]
+        for ctx in (first, second)
     ]
-    assert commands == [["--version", "uninjected"], ["uninjected"]]
+    assert commands == [["--version"], []]
+
+
+def test_answer_by_another_contract_is_waited_for(fake, monkeypatch):
+    def settled():
+        return hook(container(OURS))[1].unit_status
+
+    fake_cluster.install_istio(fake)
+    monkeypatch.setattr(asked.SERVICE, "says", lambda: None)
+    asked.Service.says(asked.SERVICE, contract="0" * 8)
+
+    assert "the workload answers by contract 00000000" in settled().message
 
 
 def test_refreshed_image_is_put_to_work(fake):
@@ -127,7 +134,7 @@ def test_refreshed_image_is_put_to_work(fake):
 def test_image_that_does_not_answer_is_waited_for(fake):
     broken = testing.Exec((asked.PROGRAM, "--version"), return_code=1, stderr="no python")
 
-    silent = dataclasses.replace(container(OURS), execs={ANSWER, broken})
+    silent = dataclasses.replace(container(OURS), execs={broken})
     _, out = hook(silent, **{"mesh-mode": "none"})
 
     assert out.unit_status == ops.WaitingStatus("the workload can't tell: no python")

@@ -11,8 +11,8 @@ import prometheus_client
 import pytest
 import structlog
 from sidecar_lifecycle.shell import cli
-from sidecar_lifecycle.shell.commands import run, uninjected
-from sidecar_lifecycle.shell.convergence import cluster as hands
+from sidecar_lifecycle.shell.commands import run
+from sidecar_lifecycle.shell.convergence import listing
 from sidecar_lifecycle.shell.settings import Live, Settings
 
 from integrator_contract import charm_facts, names, namespaces, schema, service
@@ -30,7 +30,7 @@ def settings(**values: Any) -> Settings:
 def program_of(cluster: FakeApiserver, path: Path | None = None, **values: Any) -> run.Program:
     live = Live(settings(**values), path)
     registry = prometheus_client.CollectorRegistry()
-    return run.Program(cluster.client, live, listen="127.0.0.1:0", registry=registry)
+    return run.Program(cluster.client, live, listen="127.0.0.1:0", port=0, registry=registry)
 
 
 async def test_program_stops_a_proxy(cluster: FakeApiserver):
@@ -177,9 +177,9 @@ async def test_settings_file_is_followed_and_what_can_not_be_read_changes_nothin
 
 
 async def test_progress_that_the_charm_has_seen_already_is_no_news(
-    cluster: FakeApiserver, capsys: pytest.CaptureFixture[str]
+    cluster: FakeApiserver,
 ):
-    """A hook that starts the service anew asks it by a command, and so knows what it counts."""
+    """A hook that asks the service knows what it counts."""
     cluster.namespace("kubeflow", labels={"istio-injection": "enabled"})
     # A pod that runs on: stopping a proxy would be progress, too.
     cluster.put("pods", pods.pod_json(RUNS, name="web-0"))
@@ -190,9 +190,8 @@ async def test_progress_that_the_charm_has_seen_already_is_no_news(
     async with running_task(program.run()):
         await until(lambda: told)
         ((key, is_news),) = told
-        decided, _ = await uninjected._look(hands.Cluster(cluster.client, program.live))
-        uninjected._list(decided.summary, [], [], "kubeflow")
-        word = json.loads(capsys.readouterr().out.splitlines()[-1])["summary"]["word"]
+        lister = listing.Lister(cluster.client, program.live)
+        word = (await lister.uninjected({})).summary.word
         assert key == names.PROGRESS_NOTICE
         assert is_news()
         before = charm_facts.CharmFacts(looked=1.0, progress="of before")

@@ -20,7 +20,6 @@ COMMANDS = {
     "admission": f"{_PACKAGE}.admission",
     "explain": f"{_PACKAGE}.explain",
     "stop": f"{_PACKAGE}.stop",
-    "uninjected": f"{_PACKAGE}.uninjected",
 }
 """The module that brings each command; only the one asked for is imported, to start quickly."""
 _AUTHORITIES = "SSL_CERT_FILE"

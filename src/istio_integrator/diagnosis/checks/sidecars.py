@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from integrator_contract.answers import PodAnswer
+from integrator_contract.answers import Listing, PodAnswer
 from integrator_contract.reasons import Reason
 from istio_integrator import findings
 from istio_integrator.diagnosis import registry, report
@@ -29,7 +29,7 @@ def sidecars(facts: Facts) -> Iterable[Finding]:
 
 
 def judge(
-    answer: answers.Answer, old: Iterable[PodAnswer], *, application: str, model: str
+    answer: Listing, old: Iterable[PodAnswer], *, application: str, model: str
 ) -> Iterable[Finding]:
     """Judge the pods that are not in the mesh as they should be, by what keeps them from it."""
     show = f"juju run {application}/leader list-uninjected"

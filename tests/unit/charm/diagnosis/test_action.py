@@ -125,7 +125,7 @@ def test_without_any_right_each_check_says_what_it_may_not(fake):
 
 def test_workload_that_does_not_answer_is_said(fake):
     fake_cluster.install_istio(fake)
-    findings, _ = diagnose(state(workload(code=1, stderr="no API")))
+    findings, _ = diagnose(state(workload(code=502, text="no API")))
     assert findings["sidecars"] == [("doubtful", "not known: the workload can't tell: no API")]
     assert findings["rights"][0][0] == "fine"
 

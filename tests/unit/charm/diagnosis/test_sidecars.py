@@ -4,9 +4,8 @@ import dataclasses
 
 import pytest
 
-from integrator_contract.answers import PodAnswer, Summary, Trouble
+from integrator_contract.answers import Listing, PodAnswer, Summary, Trouble
 from istio_integrator.diagnosis.checks import sidecars
-from istio_integrator.lifecycle import answers
 
 SUMMARY = {
     "eligible": 3,
@@ -33,7 +32,7 @@ DESCRIBE = "kubectl -n m describe pod web-1"
 
 
 def judged(*pods, old=(), **summary):
-    answer = answers.Answer(list(pods), Summary(**{**SUMMARY, **summary}))
+    answer = Listing(contract="", pods=tuple(pods), summary=Summary(**{**SUMMARY, **summary}))
     return list(sidecars.judge(answer, old, application="app", model="m"))
 
 

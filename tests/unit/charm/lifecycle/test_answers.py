@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from integrator_contract import schema
 from integrator_contract.answers import PodAnswer, Trouble
 from istio_integrator.kube import errors
 from istio_integrator.lifecycle import answers
 
 
-def answer(**summary) -> str:
+def answer(*pods, contract=schema.SCHEMA, **summary) -> str:
     values = {
         "eligible": 3,
         "in_mesh": 3,
@@ -22,7 +23,7 @@ def answer(**summary) -> str:
         "reported": 0,
         **summary,
     }
-    return json.dumps({"summary": values})
+    return json.dumps({"contract": contract, "pods": pods, "summary": values})
 
 
 def test_answer_is_read():
@@ -35,8 +36,8 @@ def test_answer_is_read():
         "message": "it should have one",
     }
     troubles = [{"workload": "Deployment/b", "reason": "AgainUninjected", "message": "no sidecar"}]
-    read = answers.parse(f"{json.dumps(pod)}\n{answer(troubles=troubles)}\n")
-    assert read.pods == [PodAnswer(**pod)]
+    read = answers.of_listing(answer(pod, troubles=troubles))
+    assert read.pods == (PodAnswer(**pod),)
     assert read.summary.troubles == (Trouble("Deployment/b", "AgainUninjected", "no sidecar"),)
 
 
@@ -46,16 +47,19 @@ def test_answer_is_read():
         "",
         "x",
         "{}",
-        '{"summary": {}}',
-        '{"summary": 3}',
         "[1]",
-        f"1\n{answer()}",
-        f"{{}}\n{answer()}",
+        "[" * 9999,
+        answer(eligible="many"),
+        answer(1),
+        answer({}),
+        answer(contract="another"),
+        answer() * 2,
+        f"{answer()}\n{answer()}",
     ],
 )
 def test_answer_that_is_none_is_an_error(output):
     with pytest.raises(errors.LifecycleError):
-        answers.parse(output)
+        answers.of_listing(output)
 
 
 NO_EVICTION = (
@@ -71,7 +75,7 @@ def trouble(reason, message, pod="", workload="StatefulSet/db", *, passing=False
 
 
 def progress(*, is_automatic=True, **values) -> list[ops.StatusBase]:
-    summary = answers.parse(answer(**values)).summary
+    summary = answers.of_listing(answer(**values)).summary
     said = answers.progress(summary, application="app", model="m", is_automatic=is_automatic)
     return list(said)
 

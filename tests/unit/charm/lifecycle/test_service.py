@@ -2,13 +2,16 @@
 
 import datetime
 import io
+import socket
 
 import ops
 import pytest
+import tenacity
 import yaml
 
 from integrator_contract import schema
-from istio_integrator.lifecycle import image, layer, service
+from istio_integrator.lifecycle import image, layer, service, workload
+from tests import asked
 from tests.unit.charm.lifecycle.world import context
 
 
@@ -28,19 +31,20 @@ def test_image_is_that_of_our_own_pod(fake):
 class Container:
     """A workload container with our image, in which something goes wrong."""
 
-    def __init__(self, *, replan=None, process=None, stop=None, checks=None, plan=None) -> None:
-        self.trouble = {"replan": replan, "process": process, "stop": stop, "checks": checks}
-        self.trouble["plan"] = plan
+    def __init__(self, *, replan=None, stop=None, checks=None, plan=None) -> None:
+        self.trouble = {"replan": replan, "stop": stop, "checks": checks, "plan": plan}
+        self.settings = b""
 
     def can_connect(self) -> bool:
         return True
 
     def add_layer(self, *_, **__) -> None: ...
 
-    def push(self, *_, **__) -> None: ...
+    def push(self, _, content, **__) -> None:
+        self.settings = content.encode()
 
     def pull(self, *_, **__) -> io.BytesIO:
-        return io.BytesIO()
+        return io.BytesIO(self.settings)
 
     def replan(self) -> None:
         self._raise("replan")
@@ -56,15 +60,11 @@ class Container:
         self._raise("checks")
         return {}
 
-    def exec(self, *_, **__) -> None:
-        self._raise("process")
-
     def _raise(self, what) -> None:
         if self.trouble[what]:
             raise self.trouble[what]
 
 
-SLOW = 'Execute command "sidecar-lifecycle" (timed out after 30s)'
 CHANGE = ops.pebble.Change(
     id=ops.pebble.ChangeID("1"),
     kind="replan",
@@ -96,17 +96,6 @@ GONE = ops.pebble.ConnectionError("no socket")
         pytest.param(
             Container(plan=GONE), "waiting for Pebble in lifecycle", id="gone from the start"
         ),
-        pytest.param(
-            Container(process=GONE), "the workload does not answer: no socket", id="no answer"
-        ),
-        pytest.param(
-            Container(process=TimeoutError("30s")), "the workload does not answer", id="slow"
-        ),
-        pytest.param(
-            Container(process=ops.pebble.ChangeError(f"can't do:\n- {SLOW}", CHANGE)),
-            f"the workload does not answer: {SLOW}",
-            id="too slow",
-        ),
     ],
 )
 def test_workload_in_trouble_is_waited_for(fake, container, words):
@@ -117,6 +106,32 @@ def test_workload_in_trouble_is_waited_for(fake, container, words):
     assert isinstance(status, ops.WaitingStatus)
     assert words in status.message
     assert "\n" not in status.message
+
+
+def waiting(fake) -> str:
+    subject = service.Lifecycle(context(fake), Container(), lambda: True)
+    subject.reconcile()
+    _, status = subject.statuses()
+    assert isinstance(status, ops.WaitingStatus)
+    return status.message
+
+
+def test_service_that_does_not_listen_is_waited_for(fake, monkeypatch):
+    monkeypatch.setattr(workload, "PORT", 1)
+    monkeypatch.setattr(workload._answer.retry, "stop", tenacity.stop_after_attempt(2))
+    assert waiting(fake).startswith("the workload does not answer: ")
+
+
+def test_service_that_is_silent_is_waited_for(fake, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setattr(workload, "PORT", silent.getsockname()[1])
+        monkeypatch.setattr(workload, "_ANSWER_SECONDS", 0.1)
+        assert waiting(fake) == "the workload does not answer: timed out"
+
+
+def test_service_that_can_not_tell_is_waited_for(fake):
+    asked.SERVICE.fails(502, "pods is forbidden")
+    assert waiting(fake) == "the workload can't tell: pods is forbidden"
 
 
 def test_removal_goes_on_without_the_container(fake):

@@ -18,7 +18,16 @@ MEMBER = service.Options(
 
 
 def test_settings_of_a_member(fake):
-    assert settings.make(context(fake), None, joined=True) == MEMBER
+    made = settings.make(context(fake), None, joined=True)
+    assert len(made.token) == 32
+    assert made == dataclasses.replace(MEMBER, token=made.token)
+
+
+def test_token_stays_and_is_written_nowhere_else(fake):
+    told = dataclasses.replace(MEMBER, token="secret")
+    made = settings.make(context(fake), told, joined=False)
+    assert made.token == "secret"
+    assert "secret" not in repr(made)
 
 
 def test_only_members_converge(fake):

@@ -12,16 +12,17 @@ from typing import Any
 
 import prometheus_client
 import structlog
+from aiohttp import web
 
 from integrator_contract import answers, names, schema, service
 from sidecar_lifecycle.shell import charm_facts, logs, metrics
 from sidecar_lifecycle.shell import settings as options
 from sidecar_lifecycle.shell.admission import settings as admission_settings
 from sidecar_lifecycle.shell.convergence import controller as convergence
-from sidecar_lifecycle.shell.convergence import rejections
+from sidecar_lifecycle.shell.convergence import listing, rejections
 from sidecar_lifecycle.shell.kube import client, errors, events
 from sidecar_lifecycle.shell.observers import gateways, notices, observe
-from sidecar_lifecycle.shell.serving import health
+from sidecar_lifecycle.shell.serving import health, local
 from sidecar_lifecycle.shell.shutdown import controller as shutdown
 
 from . import command
@@ -56,6 +57,13 @@ def add_parser(subparsers: command.Subparsers) -> None:
         metavar="[HOST]:PORT",
         help="for metrics and health; without a host on every address (default: %(default)s)",
     )
+    parser.add_argument(
+        "--port",
+        type=int,
+        default=service.LISTENER_PORT,
+        metavar="PORT",
+        help="on 127.0.0.1, where the charm asks (default: %(default)s)",
+    )
     parser.set_defaults(main=main)
 
 
@@ -77,7 +85,11 @@ def main(arguments: argparse.Namespace) -> int:
     except errors.NoAccess as error:
         raise command.InputError(f"no cluster to connect to: {error}") from error
     tune_garbage_collection()
-    asyncio.run(_until_signalled(Program(connection, live, listen=arguments.listen).run()))
+    asyncio.run(
+        _until_signalled(
+            Program(connection, live, listen=arguments.listen, port=arguments.port).run()
+        )
+    )
     return 0
 
 
@@ -101,12 +113,14 @@ class Program:
         live: options.Live,
         *,
         listen: str,
+        port: int = service.LISTENER_PORT,
         registry: prometheus_client.CollectorRegistry = metrics.REGISTRY,
     ) -> None:
         self.registry = registry
         self.client = connection
         self.live = live
         self.listen = listen
+        self.port = port
         self.notifier = notices.Notifier()
         self.recorder = events.Recorder(connection, instance=live.current.unit)
         self.shutdown = shutdown.Controller(connection, live, self.recorder)
@@ -123,12 +137,21 @@ class Program:
         try:
             async with (
                 health.serve(self.listen, self.ready, self.registry),
+                local.serve(self._answers(), self.port) as self.port,
                 asyncio.TaskGroup() as tasks,
             ):
                 for name, part in self._parts().items():
                     tasks.create_task(part, name=name)
         finally:
             await self.client.close()
+
+    def _answers(self) -> web.Application:
+        lister = listing.Lister(self.client, self.live)
+        return local.application(
+            lambda: self.live.current.token,
+            reads={"/uninjected": lister.uninjected},
+            acts={"/restart": lister.restart},
+        )
 
     def _parts(self) -> dict[str, Coroutine[Any, Any, None]]:
         settings = self.live.current

@@ -26,6 +26,8 @@ from . import trials
 
 T = TypeVar("T", bound=types.Object)
 
+LISTED_AT_ONCE = 8
+"""Namespaces whose pods are listed at the same time."""
 CLUSTER_TTL = 10.0
 """Seconds for which what rarely changes outside of the model is not read again."""
 
@@ -158,23 +160,33 @@ class Cluster:
         served = self.settings.served()
         if served.kinds <= namespaces.MODEL_ONLY:
             return []
+        theirs = [
+            each
+            for each in await self._list(types.Namespace)
+            if served.kind_of(each.metadata.name, each.metadata.labels) not in (None, "model")
+        ]
         found: list[Elsewhere] = []
-        for each in await self._list(types.Namespace):
-            name = each.metadata.name
-            if served.kind_of(name, each.metadata.labels) in (None, "model"):
-                continue
-            around = eligible.Scope(
-                model="",
-                application="",
-                namespace_labels=each.metadata.labels,
-                mesh_revision=self.settings.mesh_revision,
-                membership="none",
-            )
-            for pod in await self._list(types.Pod, namespace=name):
-                with self.fence.around("converge", pod):
-                    said = eligible.wanted(pod, around)
-                    if said.wanted and eligible.alive(pod) and not eligible.injected(pod):
-                        found.append(Elsewhere(name, pod.metadata.name, said.message))
+        for first in range(0, len(theirs), LISTED_AT_ONCE):
+            some = theirs[first : first + LISTED_AT_ONCE]
+            for lacking in await asyncio.gather(*map(self._lacking, some)):
+                found += lacking
+        return found
+
+    async def _lacking(self, namespace: types.Namespace) -> list[Elsewhere]:
+        name = namespace.metadata.name
+        around = eligible.Scope(
+            model="",
+            application="",
+            namespace_labels=namespace.metadata.labels,
+            mesh_revision=self.settings.mesh_revision,
+            membership="none",
+        )
+        found: list[Elsewhere] = []
+        for pod in await self._list(types.Pod, namespace=name):
+            with self.fence.around("converge", pod):
+                said = eligible.wanted(pod, around)
+                if said.wanted and eligible.alive(pod) and not eligible.injected(pod):
+                    found.append(Elsewhere(name, pod.metadata.name, said.message))
         return found
 
     async def around(self) -> Around:

@@ -1,0 +1,147 @@
+"""The listener on 127.0.0.1, as the charm asks it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import prometheus_client
+import pytest
+from sidecar_lifecycle.decide.convergence import memory
+from sidecar_lifecycle.shell.commands import run
+from sidecar_lifecycle.shell.serving import local
+from sidecar_lifecycle.shell.settings import Live
+
+from integrator_contract import schema
+from tests.unit.workload.convergence import test_acting as acting
+from tests.unit.workload.convergence.test_acting import MEMORY, MODEL, STAND_BY, Apiserver
+from tests.unit.workload.fake_apiserver import running_task, until
+
+VIRTUAL_TIME = True
+TOKEN = "a-token"
+ASKED = {"Authorization": f"Bearer {TOKEN}"}
+SETTINGS = dataclasses.replace(
+    STAND_BY, token=TOKEN, proxy_revision="default", proxy_version="1.31.1"
+)
+
+cluster = acting.cluster
+
+
+@contextlib.asynccontextmanager
+async def served(
+    cluster: Apiserver, settings: Any = SETTINGS
+) -> AsyncIterator[tuple[aiohttp.ClientSession, run.Program]]:
+    program = run.Program(
+        cluster.client,
+        Live(settings),
+        listen="127.0.0.1:0",
+        port=0,
+        registry=prometheus_client.CollectorRegistry(),
+    )
+    async with running_task(program.run()):
+        await until(lambda: program.port)
+        async with aiohttp.ClientSession(
+            f"http://127.0.0.1:{program.port}", headers=ASKED
+        ) as session:
+            yield session, program
+
+
+async def test_pods_without_their_sidecar_are_listed_with_the_word_of_the_contract(
+    cluster: Apiserver,
+):
+    async with served(cluster) as (session, _), session.get("/uninjected?") as answer:
+        found = await answer.json()
+
+    assert found["contract"] == schema.SCHEMA
+    (pod,) = found["pods"]
+    assert (pod["namespace"], pod["name"], pod["fixable"]) == (MODEL, "web-0", True)
+    assert pod["workload"] == "StatefulSet/web"
+    assert (found["summary"]["eligible"], found["summary"]["in_mesh"]) == (1, 0)
+
+
+async def test_pods_with_an_old_sidecar_are_listed_where_they_are_asked_for(cluster: Apiserver):
+    old = acting.injected(acting.without_sidecar())
+    old["metadata"]["labels"]["service.istio.io/canonical-name"] = "web"
+    status = {"revision": "default", "containers": ["istio-proxy"]}
+    old["metadata"]["annotations"] = {"sidecar.istio.io/status": json.dumps(status)}
+    old["spec"]["containers"][-1]["image"] = "istio/proxyv2:1.30.0"
+    cluster.put("pods", old)
+    async with served(cluster) as (session, _):
+        async with session.get("/uninjected?stale=") as answer:
+            stale = await answer.json()
+        async with session.get("/uninjected") as answer:
+            lacking = await answer.json()
+
+    assert [pod["name"] for pod in stale["pods"]] == ["web-0"]
+    assert lacking["pods"] == []
+    assert lacking["summary"]["stale"] == stale["summary"]["stale"] == 1
+
+
+@pytest.mark.parametrize(("how", "forced"), [("", False), ("force=", True)])
+async def test_restart_is_left_to_the_leader(cluster: Apiserver, how: str, forced: bool):
+    async with served(cluster) as (session, _):
+        async with session.post("/restart?dry-run=") as answer:
+            assert [pod["name"] for pod in (await answer.json())["pods"]] == ["web-0"]
+        assert not [each for each in cluster.all("configmaps") if _name(each) == MEMORY]
+        async with session.post(f"/restart?{how}") as answer:
+            assert answer.status == 200
+        stored = memory.decode(cluster.get("configmaps", MODEL, MEMORY)["data"])
+        await asyncio.sleep(60)
+
+    assert stored.request is not None
+    assert (stored.request.uids, stored.request.force) == (("uid-1",), forced)
+    assert cluster.evicted == []
+
+
+@pytest.mark.parametrize("given", [None, "Bearer another", f"Basic {TOKEN}", "Bearer "])
+async def test_who_does_not_know_the_token_is_told_nothing(cluster: Apiserver, given: str | None):
+    headers = {} if given is None else {"Authorization": given}
+    async with served(cluster) as (_, program):
+        address = f"http://127.0.0.1:{program.port}"
+        async with aiohttp.ClientSession(address) as session:
+            for method, path in (("GET", "/uninjected"), ("POST", "/restart"), ("GET", "/x")):
+                async with session.request(method, path, headers=headers) as answer:
+                    assert answer.status == 401
+        program.live.change(dataclasses.replace(SETTINGS, token=""))
+        async with (
+            aiohttp.ClientSession(address) as session,
+            session.get("/uninjected", headers={"Authorization": "Bearer "}) as answer,
+        ):
+            assert answer.status == 401
+
+
+async def test_reading_does_not_act(cluster: Apiserver):
+    async with served(cluster) as (session, _), session.get("/restart") as answer:
+        assert answer.status == 405
+
+
+async def test_refusal_of_the_apiserver_is_told_in_its_words(cluster: Apiserver):
+    async with served(cluster) as (session, _):
+        cluster.denied = lambda method, path: path.endswith("/pods")
+        async with session.get("/uninjected") as answer:
+            assert answer.status == 502
+            assert "403" in await answer.text()
+
+
+async def test_answer_that_takes_too_long_is_given_up(
+    cluster: Apiserver, monkeypatch: pytest.MonkeyPatch
+):
+    async def never(_: object) -> None:
+        await asyncio.Event().wait()
+
+    app = local.application(lambda: TOKEN, {"/never": never}, {})
+    async with (
+        local.serve(app, 0) as port,
+        aiohttp.ClientSession(f"http://127.0.0.1:{port}", headers=ASKED) as session,
+        session.get("/never") as answer,
+    ):
+        assert answer.status == 504
+
+
+def _name(found: dict[str, Any]) -> str:
+    return found["metadata"]["name"]
