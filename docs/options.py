@@ -59,7 +59,7 @@ _ALSO = {
 """What the code does not say by its names."""
 _OBJECTS = (
     *("gateway-service-annotations", "gateway-service-type", "routing", "hosts"),
-    *("https-redirect", "tls-secret", "require-authentication"),
+    *("https-redirect", "tls-secret", "require-authentication", "tenant-policy"),
 )
 
 

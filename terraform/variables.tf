@@ -95,6 +95,7 @@ variable "config" {
       "revision",
       "routing",
       "served-namespaces",
+      "tenant-policy",
       "tls-secret",
       "wait-for-containers",
     ], name)])

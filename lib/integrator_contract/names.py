@@ -52,6 +52,10 @@ MESH_PROBE = f"{PREFIX}mesh-probe"
 SETTINGS = f"{PREFIX}settings"
 """By which settings admission answered."""
 
+# What is found on dry-run copies of objects in profile namespaces.
+TENANT = f"{PREFIX}tenant"
+"""The namespace of the object that was copied."""
+
 # Keys of the notices by which the workload wakes the charm.
 MESH_NOTICE = f"{PREFIX}mesh"
 """istiod, its injector, the model's namespace, the ingress gateway or rejections changed."""

@@ -8,7 +8,7 @@ import ops
 
 from istio_integrator import diagnosis, observability, parts
 from istio_integrator.admission import admission
-from istio_integrator.ingress import exposure
+from istio_integrator.ingress import exposure, tenant_policy
 from istio_integrator.kube import snapshot
 from istio_integrator.lifecycle import service, workload
 from istio_integrator.membership import claims, model_namespace, unserved
@@ -41,6 +41,7 @@ class Parts:
         self.lifecycle = service.Lifecycle(context, container, lambda: self.membership.joined)
         self.admission = admission.Admission(context, self.lifecycle.image.serving)
         self.ingress = exposure.Ingress(context, related)
+        self.tenant_policy = tenant_policy.TenantPolicy(context, self.ingress.resolved)
         self.authorization = policies_upkeep.Authorization(context, related, seen, self.ingress)
         self.unserved = unserved.UnservedNamespaces(context, self._authorization_service)
         self.mutual_tls = mutual_tls.MutualTls(context, seen, self._uninjected)
@@ -63,6 +64,7 @@ class Parts:
             *places,
             self.lifecycle,
             self.authorization,
+            self.tenant_policy,
             self.ingress,
             self.unserved,
             self.mutual_tls,
@@ -83,6 +85,7 @@ class Parts:
             self.lifecycle.give_notice,
             self.mutual_tls.remove,
             self.ingress.remove,
+            self.tenant_policy.remove,
             self.authorization.remove,
             self.membership.remove,
             self.admission.remove,

@@ -105,7 +105,15 @@ def test_without_the_optional_roles_nothing_is_executed_and_no_other_pod_is_chan
         role
         for role in shipped
         if not role["metadata"]["name"].endswith(
-            ("-exec", "-replace", "-own-gateway", "-httproutes", "-authorization", "-mtls")
+            (
+                "-exec",
+                "-replace",
+                "-own-gateway",
+                "-httproutes",
+                "-tenants",
+                "-authorization",
+                "-mtls",
+            )
         )
     ]
     text = yaml.safe_dump_all(needed)

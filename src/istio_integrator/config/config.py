@@ -187,6 +187,8 @@ class Config(pydantic.BaseModel):
     """A Secret in the gateway's namespace."""
     require_authentication: bool = True
     """Whether nothing is reachable without ingress-auth or forward-auth."""
+    tenant_policy: Literal["auto", "enforce", "warn", "off"] = "auto"
+    """What becomes of routes and Gateways in profile namespaces that reach beyond them."""
     authorization: Literal["off", "related", "closed"] = "off"
     """Whose callers are held to what relations say."""
     mtls: Literal["inherit", "strict"] = "inherit"

@@ -7,7 +7,7 @@ know is neither lost on reading nor dropped on writing.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, cast
 
 import lightkube
@@ -23,6 +23,8 @@ Object = dict[str, Any]
 FIELD_MANAGER = "istio-integrator"
 _AROUND_ITEMS = 2
 """Levels of a list around each of its objects."""
+_PAGE = 20
+"""Objects of one answer, where all of a kind are only looked through: each may have 1.5 MB."""
 
 
 class Kind(NamedTuple):
@@ -75,6 +77,8 @@ KINDS: dict[tuple[str, str], Kind] = {
             ValidatingWebhookConfiguration="validatingwebhookconfigurations",
             MutatingAdmissionPolicy="mutatingadmissionpolicies",
             MutatingAdmissionPolicyBinding="mutatingadmissionpolicybindings",
+            ValidatingAdmissionPolicy="validatingadmissionpolicies",
+            ValidatingAdmissionPolicyBinding="validatingadmissionpolicybindings",
         ),
         *_kinds(
             "admissionregistration.k8s.io/v1beta1",
@@ -144,6 +148,7 @@ GRPC_ROUTE = kind(_GATEWAY_API, "GRPCRoute")
 ENDPOINT_SLICE = kind("discovery.k8s.io/v1", "EndpointSlice")
 MUTATING_WEBHOOK = kind(_ADMISSION, "MutatingWebhookConfiguration")
 VALIDATING_WEBHOOK = kind(_ADMISSION, "ValidatingWebhookConfiguration")
+VALIDATING_POLICY = kind(_ADMISSION, "ValidatingAdmissionPolicy")
 CUSTOM_RESOURCE_DEFINITION = kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 API_SERVICE = kind("apiregistration.k8s.io/v1", "APIService")
 VIRTUAL_SERVICE = kind("networking.istio.io/v1", "VirtualService")
@@ -284,6 +289,19 @@ class Cluster:
         answer = generic.send(generic.build_adapter_request(asked))
         generic.raise_for_status(answer)
         return answer.content
+
+    def each(self, kind: Kind) -> Iterator[Object]:
+        """Read the objects of a kind everywhere, in pages that are not kept.
+
+        An object that can't be read is passed over. Nothing comes where the kind does not exist.
+        """
+        try:
+            with failures.mapped(f"list {kind.name}"):
+                found = self.client.list(_resource(kind), namespace="*", chunk_size=_PAGE)
+                yield from _all_sound(kind, found)
+        except errors.ApiError as error:
+            if error.code != 404:
+                raise
 
     def serves(self, kind: Kind, namespace: str | None = None) -> bool:
         """Tell whether the API server knows a kind, which takes the right to list it.

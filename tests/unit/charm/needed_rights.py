@@ -17,6 +17,7 @@ INGRESS = (
     "http-routes",
     "managed-gateway",
     "routes",
+    "tenant-policy",
 )
 
 

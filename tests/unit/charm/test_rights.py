@@ -6,10 +6,10 @@ import pathlib
 import pytest
 import yaml
 
-from integrator_contract import names
+from integrator_contract import names, namespaces
 from istio_integrator.admission import webhook
 from istio_integrator.diagnosis.checks import rights as needed_rights
-from istio_integrator.ingress import gateway, own_gateway
+from istio_integrator.ingress import gateway, own_gateway, tenant_policy
 from istio_integrator.kube import manifests, owners
 from tests import rights
 
@@ -27,10 +27,14 @@ def own_names() -> set[str]:
     own = manifests.Manifests(Nobody(), model=MODEL, application=APP)
     name = f"istio-integrator.{OWNER}"
     made = ("admission", "gateway", "gateway-place", "gateway-service", "route-token")
+    served = namespaces.Served(model=MODEL, owner=OWNER)
     kept = ("convergence",)
     return {
         name,
         f"{name}.https",
+        f"{name}.tenants",
+        *(f"{name}.tenants.{kind}" for kind, _ in served.as_selectors()),
+        owners.object_name(APP, tenant_policy.FOLDER),
         webhook.configuration_name(OWNER),
         *own.secrets.values(),
         *(owners.object_name(APP, suffix) for suffix in (*made, *kept)),
@@ -69,6 +73,9 @@ WITHOUT_NAMES = {
     "patch pods",
     "delete pods",
     "patch namespaces",
+    # Copies of what tenants have, by dry run.
+    "create gateways.networking.istio.io",
+    "create gateways.gateway.networking.k8s.io",
     # Named after relations, by earlier revisions.
     "create virtualservices.networking.istio.io",
     "patch virtualservices.networking.istio.io",
@@ -111,8 +118,10 @@ def test_policy_and_roles_speak_of_the_same_names():
         if need.name and need.verb in ("create", "update", "patch", "delete"):
             kind = f"{need.resource}.{need.group}" if need.group else need.resource
             named.setdefault(kind, set()).add(need.name)
-    # Namespaces are not ours.
-    named.pop("namespaces", None)
+    # Namespaces are not ours, and Kubernetes lets no policy be about policies.
+    policies = ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
+    for kind in ("namespaces", *(f"{each}.admissionregistration.k8s.io" for each in policies)):
+        named.pop(kind, None)
     said = {kind: set(names) for kind, names in json.loads(limits()["own"]).items()}
     said["services"] = set(json.loads(limits()["ownServices"]))
     assert said == named

@@ -26,6 +26,7 @@ OPTIONAL: Mapping[str, Callable[[config.Config], bool]] = {
         options.routing == "virtualservice" and not options.gateway_service
     ),
     "-httproutes": lambda options: options.routing == "gateway-api",
+    "-tenants": lambda options: options.tenant_policy != "off",
     "-authorization": lambda options: options.authorization != "off",
     "-mtls": lambda options: options.mtls == "strict",
 }
@@ -101,7 +102,7 @@ def _is_given(facts: Facts, need: Need) -> bool:
 def is_for_ingress(need: Need) -> bool:
     """Tell whether a right is used only where an application is related to ingress."""
     if not need.role.endswith(("-mesh", "-model")):
-        return need.role.endswith("-own-gateway")
+        return need.role.endswith(("-own-gateway", "-tenants"))
     is_seen = need.role.endswith("-mesh") and need.verb in ("list", "watch")
     return (
         (need.group == "networking.istio.io" and need.resource != "sidecars")

@@ -48,7 +48,7 @@ def judged(missing):
         cluster=types.SimpleNamespace(create=create),
         model="ai",
         application="mesh",
-        config=config.Config(gateway_service="a/b", hosts="x.example.com"),
+        config=config.Config(gateway_service="a/b", hosts="x.example.com", tenant_policy="off"),
         exposes=True,
     )
     return list(rights.rights(facts))

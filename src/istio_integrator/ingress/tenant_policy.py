@@ -1,0 +1,160 @@
+"""The ValidatingAdmissionPolicy for routes, Gateways and pods in the namespaces of tenants."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import ops
+
+from integrator_contract import names
+from istio_integrator import parts
+from istio_integrator.admission import webhook
+from istio_integrator.ingress import gateway
+from istio_integrator.kube import cluster, errors, fences, owners
+from istio_integrator.membership import claims
+
+FOLDER = "tenant-policy"
+_KINDS = (
+    cluster.VIRTUAL_SERVICE,
+    cluster.GATEWAY,
+    cluster.HTTP_ROUTE,
+    cluster.GRPC_ROUTE,
+    cluster.KUBERNETES_GATEWAY,
+)
+_MOST_TRIED = 200
+"""Existing objects that one hook tries, each by a request."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Context:
+    """The variables of the templates in tenant-policy; labels are written as `key=value`."""
+
+    name: str
+    params: str
+    model: str
+    is_warning: bool
+    namespace_selectors: webhook.Namespaces
+    hosts: Sequence[str]
+    selector: Sequence[str]
+    labels: Sequence[str]
+    service: str
+
+
+class TenantPolicy:
+    """Applies the policy, and names existing objects that it rejects.
+
+    Args:
+        scope: What every part may use.
+        resolve: Returns the gateway that serves the model.
+    """
+
+    def __init__(
+        self, scope: parts.Context, resolve: Callable[[], gateway.Target | gateway.Refusal]
+    ) -> None:
+        self._scope = scope
+        self._resolve = resolve
+        self._name = f"istio-integrator.{scope.manifests.owner}.tenants".lower()
+        self._params = owners.object_name(scope.application, FOLDER)
+        self._statuses: list[ops.StatusBase] = []
+
+    def reconcile(self) -> None:
+        """Apply the policy while the model is reachable, unless the option switches it off."""
+        self._statuses = []
+        scope, mode = self._scope, self._scope.config.tenant_policy
+        if not scope.leader or scope.mesh is None:
+            return
+        if mode == "off" or not scope.exposes:
+            if scope.manifests.own(cluster.CONFIG_MAP, self._params) is not None:
+                self.remove()
+        elif isinstance(target := self._resolve(), gateway.Target):
+            try:
+                scope.manifests.apply(FOLDER, self._context(target))
+            except errors.KindAbsentError:
+                self._statuses = [self._absent()]
+            else:
+                make = ops.ActiveStatus if mode == "warn" else ops.BlockedStatus
+                self._statuses = [make(_message(each)) for each in self._rejected()]
+
+    def remove(self) -> None:
+        """Delete the policy; without the right to list policies none was created."""
+        with contextlib.suppress(errors.ForbiddenError):
+            self._scope.manifests.remove(FOLDER)
+
+    def statuses(self) -> Iterable[ops.StatusBase]:
+        """Name existing objects that break the policy, each with the command that deletes it."""
+        return tuple(self._statuses)
+
+    def _absent(self) -> ops.StatusBase:
+        """Say that the API server has no such policies, and what the operator may do."""
+        mode, need = self._scope.config.tenant_policy, "needs Kubernetes 1.30"
+        if mode == "auto":
+            return ops.ActiveStatus(f"tenant-policy is off: it {need}")
+        command = f"juju config {self._scope.application} tenant-policy=off"
+        return ops.BlockedStatus(f"tenant-policy={mode} {need}; run: {command}")
+
+    def _context(self, target: gateway.Target) -> Context:
+        pods = self._scope.cluster.list(cluster.POD, target.namespace, dict(target.selector))
+        found = (_pairs(cluster.at(pod, "metadata", "labels")) for pod in pods)
+        selector = _pairs(target.selector)
+        return Context(
+            name=self._name,
+            params=self._params,
+            model=self._scope.model,
+            is_warning=self._scope.config.tenant_policy == "warn",
+            namespace_selectors=webhook.namespace_selectors(self._scope.served),
+            hosts=target.hosts,
+            selector=sorted(selector),
+            labels=sorted(selector.union(*found)),
+            service=f"{target.service}.{target.namespace}",
+        )
+
+    def _rejected(self) -> Iterator[cluster.Object]:
+        """List what people wrote in the namespaces before, and what the policy rejects now."""
+        served = {*claims.served(self._scope)} - {self._scope.model}
+        every = (obj for kind in _KINDS if served for obj in self._scope.cluster.each(kind))
+        written = (obj for obj in every if _is_written_in(obj, served))
+        for obj in itertools.islice(written, _MOST_TRIED):
+            with fences.around(cluster.reference(obj)):
+                if self._is_rejected(obj):
+                    yield obj
+
+    def _is_rejected(self, obj: cluster.Object) -> bool:
+        """Ask the API server by the dry run of a copy in the model, where the charm has rights."""
+        metadata: dict[str, Any] = {
+            "generateName": f"{FOLDER}-",
+            "namespace": self._scope.model,
+            "labels": {names.TENANT: obj["metadata"]["namespace"]},
+            "annotations": cluster.at(obj, "metadata", "annotations"),
+        }
+        copy = {key: obj.get(key) for key in ("apiVersion", "kind", "spec")}
+        try:
+            self._scope.cluster.create({**copy, "metadata": metadata}, dry_run=True)
+        except errors.RefusedError as error:
+            # Webhooks of other teams are called after policies.
+            return error.refusal.author.endswith(f" {self._name}")
+        except errors.InvalidError:
+            return False
+        return False
+
+
+def _is_written_in(obj: cluster.Object, namespaces: set[str]) -> bool:
+    """Tell whether no controller owns an object; requests of controllers are exempt."""
+    metadata = obj["metadata"]
+    is_owned = any(each.get("controller") for each in cluster.parts(metadata, "ownerReferences"))
+    return metadata["namespace"] in namespaces and not is_owned
+
+
+def _pairs(labels: Mapping[str, Any]) -> set[str]:
+    return {f"{key}={value}" for key, value in labels.items()}
+
+
+def _message(obj: cluster.Object) -> str:
+    kind = cluster.KINDS[obj["apiVersion"], obj["kind"]]
+    namespace, name = obj["metadata"]["namespace"], obj["metadata"]["name"]
+    resource = f"{kind.plural}.{kind.api_version.rpartition('/')[0]}"
+    command = f"kubectl -n {namespace} delete {resource} {name}"
+    return f"{cluster.reference(obj)} breaks tenant-policy; run: {command}"

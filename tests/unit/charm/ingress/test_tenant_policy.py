@@ -1,0 +1,73 @@
+"""The tenant policy in the life of an application, also where Kubernetes has no such policies.
+
+What it rejects is tested on a real API server in tests/functional/test_tenant_policy.py.
+"""
+
+import pytest
+
+from tests.unit.charm import ingress_world
+from tests.unit.charm.ingress_world import World, auth, route
+
+NAME = "istio-integrator.kubeflow.istio-integrator.tenants"
+
+
+@pytest.fixture
+def world(fake, monkeypatch):
+    ingress_world.connect(fake, monkeypatch)
+    return World(fake, route(), auth())
+
+
+def policies(world):
+    return [
+        name
+        for _, plural, _, name in world.fake.objects
+        if plural.startswith("validatingadmissionpolic")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "actions"),
+    [("auto", ["Deny"]), ("enforce", ["Deny"]), ("warn", ["Warn", "Audit"])],
+)
+def test_policy_comes_with_the_ingress_and_goes_with_it(world, given, actions):
+    world.config["tenant_policy"] = given
+    world.run()
+    kind = "ValidatingAdmissionPolicyBinding"
+    profiles = world.fake.find(kind, f"{NAME}.profiles")
+    assert profiles["spec"]["validationActions"] == actions
+    assert NAME in policies(world)
+    world.related = []
+    world.run()
+    assert policies(world) == []
+
+
+def test_policy_goes_when_it_is_switched_off_and_when_the_application_is_removed(world):
+    world.run()
+    world.config["tenant_policy"] = "off"
+    world.run()
+    assert policies(world) == []
+    world.config["tenant_policy"] = "enforce"
+    world.run()
+    assert policies(world)
+    world.remove()
+    assert policies(world) == []
+
+
+def test_kubernetes_without_such_policies_is_a_note_unless_it_was_asked_for(world):
+    world.fake.absent.update(("validatingadmissionpolicies", "validatingadmissionpolicybindings"))
+    said = world.status()
+    assert said.name == "active"
+    assert "tenant-policy is off: it needs Kubernetes 1.30" in said.message
+    assert world.routes()
+    world.config["tenant_policy"] = "enforce"
+    said = world.status()
+    assert said.name == "blocked"
+    command = "juju config istio-integrator tenant-policy=off"
+    assert said.message == f"tenant-policy=enforce needs Kubernetes 1.30; run: {command}"
+    assert world.routes()
+
+
+def test_missing_right_is_named_and_everything_else_is_served(world):
+    world.fake.forbidden.add(("list", "validatingadmissionpolicies"))
+    assert "missing permission: list validatingadmissionpolicies" in world.status().message
+    assert world.routes()
