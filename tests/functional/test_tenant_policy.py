@@ -19,7 +19,7 @@ from istio_integrator.ingress import gateway, tenant_policy
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import errors, manifests
 from istio_integrator.mesh import installation
-from tests.functional import gateway_api_world, istiod_world
+from tests.functional import gateway_api_world, istiod_world, limits_world
 from tests.functional.tenant_parts import made
 from tests.waiting import eventually
 
@@ -38,13 +38,15 @@ class World:
     Args:
         kubeconfig: Of the administrator.
         api: As the administrator.
+        model: Its name, where it is there already.
     """
 
-    def __init__(self, kubeconfig, api):
+    def __init__(self, kubeconfig, api, model=""):
         end = uuid.uuid4().hex[:6]
-        self.model, self.profile, self.foreign = f"kf-{end}", f"alice-{end}", f"bob-{end}"
+        self.model, self.profile, self.foreign = model or f"kf-{end}", f"alice-{end}", f"bob-{end}"
         self.edge = f"edge-{end}"
         self.api = api
+        self.app = api
         self._kubeconfig = kubeconfig
 
     def furnish(self):
@@ -58,7 +60,8 @@ class World:
         }
         for name, labels in marks.items():
             metadata = {"name": name, "labels": labels}
-            self.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+            with contextlib.suppress(errors.ConflictError):
+                self.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
             with contextlib.suppress(errors.ConflictError):
                 self.api.create(made("v1", "ServiceAccount", "default", name))
         self.api.create(pod(self, namespace=self.edge, labels={**LABELS, **MORE}))
@@ -66,8 +69,8 @@ class World:
     def component(self, *, mode="enforce", hosts=(HOST,), **changes):
         """Return the part of the charm."""
         scope = parts.Context(
-            cluster=self.api,
-            manifests=manifests.Manifests(self.api, model=self.model, application=APP),
+            cluster=self.app,
+            manifests=manifests.Manifests(self.app, model=self.model, application=APP),
             config=config.Config(tenant_policy=mode),
             mesh=installation.Mesh(namespace="istio-system", revision="default", is_default=True),
             model=self.model,
@@ -638,6 +641,25 @@ def test_what_was_there_before_is_named_until_it_goes_and_can_still_be_deleted(o
                 # A controller removes its finalizer from what stays as it was.
                 alice.merge_patch(left, {"metadata": {"finalizers": None}})
     assert named(world, 0) == []
+
+
+def test_application_without_trust_applies_the_policy_names_what_was_there_and_leaves(
+    api, kubeconfig, control_plane, namespace, untrusted
+):
+    world = World(kubeconfig, api, namespace)
+    world.furnish()
+    with lightkube.Client(config=untrusted) as client, contextlib.ExitStack() as stack:
+        world.app = charm_cluster.Cluster(client)
+        held = limits_world.World(namespace, api, world.app)
+        stack.enter_context(limits_world.limited(control_plane, held))
+        for obj in (virtual_service(world, path("prefix", "/")), gateway_of(world)):
+            api.create(obj)
+        api.create(kubernetes_gateway(world, "edge.EDGE.svc.cluster.local"))
+        api.create(http_route(world, {"matches": [at("PathPrefix", "/")]}))
+        api.create(http_route(world, kind="GRPCRoute"))
+        named(world, 5)
+        world.clean()
+        assert world.component()._scope.manifests.owned_in(tenant_policy.FOLDER) == []
 
 
 def named(world, count):
