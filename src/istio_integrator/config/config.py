@@ -75,6 +75,9 @@ def _hosts(values: tuple[str, ...]) -> tuple[str, ...]:
     for value in values:
         if len(value) > 253 or not _HOST.fullmatch(value):
             raise ValueError(f"'{value}' is not a host name such as kubeflow.example.com")
+        if value.rpartition(".")[2].isdecimal():
+            # Clients send no name of an address with TLS, so HTTPS would not work.
+            raise ValueError(f"'{value}' is an address; use a host name, or none for every host")
     return tuple(dict.fromkeys(value.lower() for value in values))
 
 

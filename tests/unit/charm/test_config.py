@@ -31,6 +31,8 @@ WRONG = [
     pytest.param({"hosts": LONGEST_HOST + "m"}, "is not a host name", id="host too long"),
     pytest.param({"hosts": "a.example:8080"}, "is not a host name", id="host with a port"),
     pytest.param({"hosts": "a.example/b"}, "is not a host name", id="host with a path"),
+    pytest.param({"hosts": "10.64.140.43"}, "'10.64.140.43' is an address", id="host's address"),
+    pytest.param({"hosts": "a.example,*.10.1"}, "'*.10.1' is an address", id="hosts' addresses"),
     pytest.param({"istiod-namespace": "istio/system"}, "istiod-namespace=", id="ns with a tail"),
     pytest.param({"wait-for-containers": "main_b"}, "is not the name", id="container's tail"),
     pytest.param({"gateway-service": "a_b/c"}, "as NAMESPACE/NAME", id="gateway's namespace"),
