@@ -177,7 +177,9 @@ def _unserved(asked: _HTTP_OR_GRPC) -> str:
     matches = asked.matches or ()
     of_http = [each for each in matches if isinstance(each, ingress_route.HTTPRouteMatch)]
     paths = [each.path for each in of_http if each.path]
+    unknown = [name for each in (asked, *matches, *rewrites) for name in each.unknown]
     named = {
+        **{texts.plain(name, _LONGEST_TITLE): True for name in unknown[:1]},
         f"port {asked.listener.port}": asked.listener.port not in _PORTS,
         "hostnames": asked.hostnames,
         "no Service": not asked.backends,

@@ -54,6 +54,17 @@ class _Wire(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
 
+class _Complete(_Wire):
+    """What is served as a whole or not at all, so that fields of newer libraries are noticed."""
+
+    model_config = pydantic.ConfigDict(extra="allow")
+
+    @property
+    def unknown(self) -> list[str]:
+        """The names of fields with a value that this version does not know."""
+        return [name for name, value in (self.model_extra or {}).items() if value]
+
+
 class Listener(_Wire):
     """The gateway's port that a route is asked for at."""
 
@@ -86,7 +97,7 @@ class HTTPPathMatch(_Wire):
         return self
 
 
-class HTTPRouteMatch(_Wire):
+class HTTPRouteMatch(_Complete):
     """What a request has to have; all of it."""
 
     path: HTTPPathMatch | None = None
@@ -101,7 +112,7 @@ class GRPCMethodMatch(_Wire):
     method: GrpcName | None = None
 
 
-class GRPCRouteMatch(_Wire):
+class GRPCRouteMatch(_Complete):
     """What a gRPC request has to have; all of it."""
 
     method: GRPCMethodMatch | None = None
@@ -117,7 +128,7 @@ class PathModifier(_Wire):
     )
 
 
-class URLRewriteSpec(_Wire):
+class URLRewriteSpec(_Complete):
     """What becomes of a request on its way to the backend."""
 
     hostname: Unserved = None
@@ -130,7 +141,7 @@ class HTTPRouteFilter(_Wire):
     url_rewrite: Annotated[URLRewriteSpec | None, pydantic.Field(alias="urlRewrite")] = None
 
 
-class _Route(_Wire):
+class _Route(_Complete):
     name: Name
     """For people; nothing is named after it."""
     listener: Listener

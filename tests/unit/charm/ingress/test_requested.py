@@ -149,6 +149,12 @@ def test_grpc_methods_are_paths():
             wishes.route(match("/a"), filters=[rewrite("ReplacePrefixMatch", "/b")] * 2),
             "asks for several filters",
         ),
+        (wishes.route(match("/a"), corsPolicy={"allowOrigins": ["*"]}), "asks for corsPolicy"),
+        (wishes.route({**match("/a"), "queryParams": [{"name": "a"}]}), "asks for queryParams"),
+        (
+            wishes.route(match("/a"), filters=[{"urlRewrite": {"regex": {"pattern": "a"}}}]),
+            "asks for regex",
+        ),
     ],
 )
 def test_route_that_cannot_be_served_is_named_and_the_others_are(asked, words):
