@@ -116,7 +116,9 @@ KINDS: dict[tuple[str, str], Kind] = {
             True,
             AuthorizationPolicy="authorizationpolicies",
             PeerAuthentication="peerauthentications",
+            RequestAuthentication="requestauthentications",
         ),
+        *_kinds("extensions.istio.io/v1alpha1", True, WasmPlugin="wasmplugins"),
         *_kinds(
             "authorization.k8s.io/v1", False, SelfSubjectAccessReview="selfsubjectaccessreviews"
         ),
@@ -156,6 +158,8 @@ DESTINATION_RULE = kind("networking.istio.io/v1", "DestinationRule")
 SIDECAR = kind("networking.istio.io/v1", "Sidecar")
 AUTHORIZATION_POLICY = kind("security.istio.io/v1", "AuthorizationPolicy")
 PEER_AUTHENTICATION = kind("security.istio.io/v1", "PeerAuthentication")
+REQUEST_AUTHENTICATION = kind("security.istio.io/v1", "RequestAuthentication")
+WASM_PLUGIN = kind("extensions.istio.io/v1alpha1", "WasmPlugin")
 
 
 @functools.cache

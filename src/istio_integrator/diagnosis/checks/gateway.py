@@ -1,8 +1,9 @@
-"""Can the ingress gateway be reached, and does it listen at our ports?"""
+"""Can the gateway be reached, and what is applied there before authentication?"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import dataclasses
+from collections.abc import Collection, Iterable, Sequence
 
 import ops
 
@@ -11,13 +12,14 @@ from istio_integrator.diagnosis import registry, report
 from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.findings import Finding
 from istio_integrator.ingress import gateway as places
-from istio_integrator.kube import cluster
+from istio_integrator.kube import cluster, fences
+from istio_integrator.mesh import plaintext
 from istio_integrator.security import called
 
 
 @registry.check("gateway", place=100, symptoms=("connection-refused-at-the-gateway",))
 def gateway(facts: Facts) -> Iterable[Finding]:
-    """Show the gateway's address, and whether it listens at the ports of our Gateway."""
+    """Show the gateway's address, whether it listens, and what other teams apply there first."""
     if not facts.exposes:
         yield findings.fine("not in use: nothing is related to ingress")
         return
@@ -49,6 +51,52 @@ def gateway(facts: Facts) -> Iterable[Finding]:
                 int(end) for each in lines if (end := each.rpartition(":")[2]).isdecimal()
             }
             yield from judge_listeners(facts.own_gateway, service, pod, listening)
+    kinds = (
+        cluster.REQUEST_AUTHENTICATION,
+        cluster.WASM_PLUGIN,
+        cluster.AUTHORIZATION_POLICY,
+    )
+    yield from judge_filters(
+        (each for kind in kinds for each in facts.objects(kind)),
+        target,
+        facts.gateway_pods,
+        root=facts.mesh.root_namespace,
+    )
+
+
+def judge_filters(
+    objects: Iterable[cluster.Object],
+    target: places.Target,
+    pods: Sequence[cluster.Object],
+    *,
+    root: str,
+) -> Iterable[Finding]:
+    """Name what other teams have the gateway apply to requests before this charm's authentication.
+
+    Args:
+        objects: RequestAuthentications, WasmPlugins and AuthorizationPolicies of any namespace.
+        target: The gateway.
+        pods: Of the gateway.
+        root: The namespace whose objects apply everywhere.
+    """
+    referenced = {("Gateway", places.NAME), ("Service", target.service)}
+    labels = [cluster.at(pod, "metadata", "labels") for pod in pods] or [dict(target.selector)]
+    for each in objects:
+        with fences.around(cluster.reference(each)):
+            spec, namespace = cluster.at(each, "spec"), each["metadata"]["namespace"]
+            is_other = each["kind"] == "AuthorizationPolicy" and spec.get("action") != "CUSTOM"
+            if is_other or namespace not in (target.namespace, root):
+                continue
+            references = [*cluster.parts(spec, "targetRefs"), cluster.at(spec, "targetRef")]
+            named = {(str(one.get("kind")), str(one.get("name"))) for one in references}
+            if named & referenced or any(plaintext.selects(each, one) for one in labels):
+                kind, name = each["kind"].lower(), each["metadata"]["name"]
+                found = findings.doubtful(
+                    f"{cluster.reference(each)} is applied at the gateway before "
+                    "authentication, and may reject requests",
+                    f"kubectl -n {namespace} get {kind} {name} -o yaml",
+                )
+                yield dataclasses.replace(found, symptoms=("403-at-the-gateway",))
 
 
 def judge_address(service: cluster.Object, target: places.Target) -> Finding:

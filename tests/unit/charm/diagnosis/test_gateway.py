@@ -52,3 +52,46 @@ def test_gateway_listens_at_the_ports_behind_its_services(listening, deaf):
     ports = [port for port in (80, 443) if any(f"port {port}," in each.seen for each in found)]
     assert ports == deaf
     assert all(each.level.value == ("✗" if deaf else "✓") for each in found)
+
+
+def filtering(kind, namespace="istio-ingress", **spec):
+    return {"kind": kind, "metadata": {"name": "theirs", "namespace": namespace}, "spec": spec}
+
+
+OURS = {"selector": {"matchLabels": {"istio": "ingressgateway"}}}
+OTHERS = {"selector": {"matchLabels": {"istio": "shop"}}}
+
+
+@pytest.mark.parametrize(
+    ("obj", "is_named"),
+    [
+        (filtering("RequestAuthentication", **OURS), True),
+        (filtering("RequestAuthentication"), True),
+        (filtering("RequestAuthentication", "istio-system"), True),
+        (filtering("RequestAuthentication", **OTHERS), False),
+        (filtering("RequestAuthentication", "shop", **OURS), False),
+        (filtering("WasmPlugin", **OURS, phase="AUTHN"), True),
+        (filtering("WasmPlugin", **OTHERS), False),
+        (filtering("WasmPlugin", targetRefs=[{"kind": "Service", "name": "gw"}]), True),
+        (filtering("WasmPlugin", targetRefs=[{"kind": "Service", "name": "web"}]), False),
+        (
+            filtering(
+                "RequestAuthentication", targetRef={"kind": "Gateway", "name": "kubeflow-gateway"}
+            ),
+            True,
+        ),
+        (filtering("AuthorizationPolicy", action="CUSTOM", **OURS), True),
+        (filtering("AuthorizationPolicy", action="ALLOW", **OURS), False),
+        (filtering("AuthorizationPolicy", **OURS), False),
+    ],
+)
+def test_what_other_teams_apply_before_our_authentication_is_named(obj, is_named):
+    pod = {**POD, "metadata": {**POD["metadata"], "labels": {"istio": "ingressgateway"}}}
+    for pods in ([pod], []):
+        found = list(gateway.judge_filters([obj], TARGET, pods, root="istio-system"))
+        assert bool(found) == is_named
+        for each in found:
+            reference = f"{obj['kind']} {obj['metadata']['namespace']}/theirs"
+            assert each.seen.startswith(f"{reference} is applied at the gateway before")
+            where = obj["metadata"]["namespace"]
+            assert each.next == f"kubectl -n {where} get {obj['kind'].lower()} theirs -o yaml"
