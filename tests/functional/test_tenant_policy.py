@@ -17,7 +17,7 @@ from istio_integrator import parts
 from istio_integrator.config import config
 from istio_integrator.ingress import gateway, tenant_policy
 from istio_integrator.kube import cluster as charm_cluster
-from istio_integrator.kube import errors, manifests
+from istio_integrator.kube import errors, fences, manifests
 from istio_integrator.mesh import installation
 from tests.functional import gateway_api_world, istiod_world, limits_world
 from tests.functional.tenant_parts import made
@@ -384,6 +384,10 @@ CASES = {
     ),
     "an HTTPRoute at another host": (False, lambda w: http_route(w, hostnames=["a.example"])),
     "an HTTPRoute without a match": (False, lambda w: http_route(w, {"matches": None})),
+    "an HTTPRoute with an empty list of matches": (
+        False,
+        lambda w: http_route(w, {"matches": []}),
+    ),
     "an HTTPRoute for the root": (
         False,
         lambda w: http_route(w, {"matches": [at("PathPrefix", "/")]}),
@@ -666,6 +670,18 @@ def named(world, count):
     """The statuses, once they are that many: an API server notices a policy after a while."""
     assert eventually(lambda: len(world.reconcile()) == count), world.reconcile()
     return world.reconcile()
+
+
+def test_many_are_named_and_more_than_one_hook_tries_are_said(own_world):
+    for _ in range(45):
+        own_world.api.create(gateway_of(own_world))
+    named(own_world, 45)
+    fences.forget()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tenant_policy, "_MOST_TRIED", 21)
+        assert len(own_world.reconcile()) == 21
+    (reason,) = fences.noted().values()
+    assert "more than 21" in reason
 
 
 def test_object_that_was_there_may_be_changed_to_what_is_allowed_only(own_world):

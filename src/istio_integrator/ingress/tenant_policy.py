@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -117,8 +116,12 @@ class TenantPolicy:
         served = {*claims.served(self._scope)} - {self._scope.model}
         every = (obj for kind in _KINDS if served for obj in self._scope.cluster.each(kind))
         written = (obj for obj in every if _is_written_in(obj, served))
-        for obj in itertools.islice(written, _MOST_TRIED):
-            with fences.around(cluster.reference(obj)):
+        for number, obj in enumerate(written):
+            reference = cluster.reference(obj)
+            if number == _MOST_TRIED:
+                fences.note(reference, f"it and others: tenants have more than {_MOST_TRIED}")
+                return
+            with fences.around(reference):
                 if self._is_rejected(obj):
                     yield obj
 
