@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-_VALUES = dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True) | dict.fromkeys(
-    ("0", "f", "F", "FALSE", "false", "False"), False
-)
+_TRUE = ("1", "t", "T", "TRUE", "true", "True")
+_FALSE = ("0", "f", "F", "FALSE", "false", "False")
 
 
 def parse(text: str | None, *, default: bool) -> bool:
@@ -12,4 +11,4 @@ def parse(text: str | None, *, default: bool) -> bool:
 
     Istio reads its environment variables (pkg/env/var.go) and its annotations so.
     """
-    return _VALUES.get(text or "", default)
+    return text in _TRUE if text in (*_TRUE, *_FALSE) else default

@@ -114,7 +114,8 @@ class _Loader(yaml.SafeLoader):
         self._depth = self._count = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        event: Any = self.peek_event()
+        # The library's own annotations leave it unknown.
+        event: Any = cast("Any", self).peek_event()
         if isinstance(event, yaml.AliasEvent) or event.anchor:
             raise DocumentError("has an alias or an anchor: write each value out")
         if event.tag not in (None, "!", f"{_TAG}str"):
