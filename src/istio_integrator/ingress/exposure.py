@@ -103,6 +103,8 @@ class Ingress:
 
     def resolved(self) -> gateway.Target | gateway.Refusal:
         """Say which gateway serves the model; nothing is written."""
+        if self._foreseen is not None:
+            return self._foreseen
         only_https = self._scope.config.https_redirect and self.certificate.is_wanted
         self._foreseen = gateways.resolve(
             self._scope, self._own_gateway, self._managed, only_https=only_https
