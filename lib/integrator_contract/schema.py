@@ -15,7 +15,7 @@ import types
 from collections.abc import Iterable, Iterator
 from typing import Literal, get_args, get_origin
 
-from . import answers, charm_facts, namespaces, pods, service
+from . import answers, charm_facts, namespaces, pods, seen, service
 
 
 def digest(modules: Iterable[types.ModuleType]) -> str:
@@ -40,5 +40,5 @@ def _is_optional(field: dataclasses.Field[object]) -> bool:
     return field.default is not missing or field.default_factory is not missing
 
 
-SCHEMA = digest((answers, charm_facts, namespaces, pods, service))
+SCHEMA = digest((answers, charm_facts, namespaces, pods, seen, service))
 """Of this program; the charm and its image need the same."""

@@ -43,6 +43,10 @@ class StreamEnded(StreamError):  # noqa: N818 - names a condition, as the rest o
     """The other side ended the stream before all was said."""
 
 
+class TooLarge(StreamError):  # noqa: N818 - names a condition, as the rest of this family
+    """The other side sends more than is read."""
+
+
 class _Status(msgspec.Struct):
     code: int = 0
     reason: str = ""

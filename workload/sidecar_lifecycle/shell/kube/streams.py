@@ -24,6 +24,7 @@ EXEC_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _DATA, _ERROR = 0, 1
 _STDOUT, _STDERR, _EXEC_ERROR = 1, 2, 3
 _LONGEST_HEAD = 16 * 1024
+_LONGEST_NUMBER = 20
 _LONGEST_OUTPUT = 64 * 1024
 """Bytes that a command may say before it is given up: pilot-agent says two, but the container is
 its owner's, and what talks for ever would keep us busy until the deadline."""
@@ -46,6 +47,7 @@ class PortForward:
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket
         self._greeted: set[int] = set()
+        self._received = bytearray()
 
     async def ready(self) -> None:
         """Wait until the kubelet has announced the port on both channels."""
@@ -58,20 +60,61 @@ class PortForward:
         Raises:
             StreamError: if the port does not answer with HTTP.
         """
-        request = f"POST {target} HTTP/1.1\r\nHost: localhost\r\n"
-        request += "Content-Length: 0\r\nConnection: close\r\n\r\n"
+        await self._send(f"POST {target}", "Content-Length: 0\r\n")
+        return await self._status()
+
+    async def get(self, target: str, *, largest: int) -> bytes:
+        """Send `GET target` from inside the pod and return the body of a 200.
+
+        Raises:
+            StreamError: if the port answers otherwise, or not with HTTP.
+            TooLarge: if the body has more than so many bytes.
+        """
+        await self._send(f"GET {target}")
+        if (code := await self._status()) != 200:
+            raise errors.StreamError(f"the port answers {code}")
+        length = None
+        while header := await self._line():
+            name, _, value = header.lower().partition(b":")
+            if name == b"content-length":
+                length = _number(value)
+        # Without a length Envoy sends chunks.
+        body = bytearray()
+        while size := length if length is not None else _number(await self._line(), base=16):
+            if not 0 < size <= largest - len(body):
+                raise errors.TooLarge(f"more than {largest} bytes")
+            body += await self._exactly(size)
+            if length is not None:
+                break
+            await self._line()
+        return bytes(body)
+
+    async def _send(self, request: str, headers: str = "") -> None:
+        request = f"{request} HTTP/1.1\r\nHost: localhost\r\n{headers}Connection: close\r\n\r\n"
         with errors.mapped():
             await self._socket.send_bytes(bytes([_DATA]) + request.encode())
-        head = b""
-        while b"\r\n" not in head:
-            head += await self._frame()
-            if len(head) > _LONGEST_HEAD:
-                break
-        protocol, _, rest = head.split(b"\r\n", 1)[0].partition(b" ")
+
+    async def _status(self) -> int:
+        head = await self._line()
+        protocol, _, rest = head.partition(b" ")
         code = rest.split(b" ", 1)[0]
         if not protocol.startswith(b"HTTP/") or not (code.isdigit() and len(code) == 3):
             raise errors.StreamError(f"the port does not speak HTTP: {head[:60]!r}")
         return int(code)
+
+    async def _line(self) -> bytes:
+        while (end := self._received.find(b"\r\n")) < 0 and len(self._received) <= _LONGEST_HEAD:
+            self._received += await self._frame()
+        line = bytes(self._received[: end if end >= 0 else None])
+        del self._received[: len(line) + 2]
+        return line
+
+    async def _exactly(self, size: int) -> bytes:
+        while len(self._received) < size:
+            self._received += await self._frame()
+        part = bytes(self._received[:size])
+        del self._received[:size]
+        return part
 
     async def _frame(self) -> bytes:
         """Return the payload of the next data frame, b"" for the two announcements."""
@@ -89,6 +132,13 @@ class PortForward:
         if channel == _ERROR:
             raise errors.StreamError(payload.decode(errors="replace")[:300])
         return payload
+
+
+def _number(text: bytes, base: int = 10) -> int:
+    try:
+        return int(text[:_LONGEST_NUMBER], base)
+    except ValueError:
+        raise errors.StreamError(f"the port does not speak HTTP: {text[:60]!r}") from None
 
 
 def _why(socket: aiohttp.ClientWebSocketResponse, message: aiohttp.WSMessage) -> str:

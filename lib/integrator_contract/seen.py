@@ -1,0 +1,122 @@
+"""What the charm expects the gateway's Envoy to have, and what the workload sees there."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Literal
+
+Protocol = Literal["HTTP", "HTTPS"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """A server of our Gateway."""
+
+    port: int
+    """As the Gateway names it, which is the Service's."""
+    protocol: Protocol
+    hosts: tuple[str, ...] = ()
+    """Those of ours that the Gateway has; none while it has only its random name."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    """What the charm has written about the gateway, as Envoy should have it."""
+
+    namespace: str
+    """Of the gateway's pods."""
+    selector: Mapping[str, str]
+    """The labels of these pods."""
+    gateway: str
+    """Our Gateway, NAMESPACE/NAME."""
+    servers: tuple[Server, ...]
+    filters: tuple[str, ...]
+    """The names of our HTTP filters, all of which a filter chain must have."""
+    routes: tuple[str, ...] = ()
+    """The names of our open routes."""
+    marks: tuple[str, ...] = ()
+    """The header values that these routes demand; a route with another value is out of date."""
+    clusters: tuple[str, ...] = ()
+    """Envoy's names for the authorization service and for the routes' Services."""
+
+    def word(self) -> str:
+        """Return a word that no other expectation has, by which an answer names this one."""
+        values = json.dumps(dataclasses.asdict(self), sort_keys=True)
+        return hashlib.sha256(values.encode()).hexdigest()[:16]
+
+
+class Unseen(enum.StrEnum):
+    """Why the workload has not seen what the gateway has."""
+
+    NOT_YET = "not yet"
+    """It has not looked since the expectation changed."""
+    NO_PODS = "no pods"
+    """No gateway pod is Ready."""
+    FORBIDDEN = "forbidden"
+    """Kubernetes refuses the request; the detail names the right."""
+    UNREACHABLE = "unreachable"
+    """A pod's Envoy does not answer, or not with what Envoy answers."""
+    TOO_LARGE = "too large"
+    """Envoy's configuration is larger than the workload reads."""
+
+
+class Cause(enum.StrEnum):
+    """The usual cause of something that the gateway's Envoy lacks."""
+
+    UPDATE_REFUSED = "update refused"
+    """Envoy refuses a listener of ours: `port`, `words`."""
+    WARMING = "warming"
+    """A new listener waits for certificates, the earlier one serves: `port`, `secrets`."""
+    FILTERS_IGNORED = "filters ignored"
+    """No filter chain of the gateway has a filter of ours: istiod ignores EnvoyFilters."""
+    FILTERS_MISSING = "filters missing"
+    """A filter chain lacks one: `port`."""
+    HOST_TAKEN = "host taken"
+    """Another team's Gateway serves our host: `host`, `port`, `by`."""
+    SERVER_MISSING = "server missing"
+    """Istiod dropped our server: `port`, `protocol`."""
+    ROUTES_MISSING = "routes missing"
+    """Envoy has earlier routes, which another team's VirtualService can freeze: `host`, `port`."""
+    OTHER_DOMAIN = "other domain"
+    """Istiod uses another DNS domain than the charm: `domain`."""
+    CLUSTER_MISSING = "cluster missing"
+    """The gateway does not know a Service, which is usually not exported to it: `service`."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """One thing that the gateway's Envoy lacks."""
+
+    cause: Cause
+    about: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
+    """What the cause's description names."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What the gateway's Envoy has."""
+
+    of: str
+    """The word of the expectation that this is about."""
+    unseen: Unseen | None = Unseen.NOT_YET
+    """Why the gateway was not looked at; None where it was."""
+    detail: str = ""
+    """Of the reason: a right, or an error's words."""
+    pods: int = 0
+    """Gateway pods that were looked at."""
+    ready: int = 0
+    """Gateway pods that are Ready; of many, some are looked at."""
+    guarded: tuple[int, ...] = ()
+    """Ports whose filter chains have all our filters, in every pod that was looked at."""
+    unguarded: tuple[int, ...] = ()
+    """Ports of which a filter chain lacks a filter of ours, in some pod."""
+    routes: int = 0
+    """Our routes that every pod serves with our filters, at every host that our Gateway has."""
+    missing: tuple[Missing, ...] = ()
+    """The cause that comes before others first."""
+    settled: bool = False
+    """Whether the gateway has had the time that a change usually takes to arrive."""

@@ -1,0 +1,309 @@
+"""What the workload sees in a real Envoy that a real istiod configures, whole and broken."""
+
+import asyncio
+import contextlib
+import time
+
+import pytest
+from sidecar_lifecycle.shell.observers import seen as looking
+
+from integrator_contract import seen
+from integrator_contract.seen import Cause, Unseen
+from istio_integrator.ingress import gateway, guards
+from istio_integrator.kube import cluster
+from tests import gateway_client
+from tests.functional import ingress_world, istiod_world
+from tests.functional.ingress_world import DOMAIN, HTTPS, MODEL, lead, server, virtual_service
+from tests.unit.workload.fake_apiserver import FakeApiserver, running_task
+from tests.unit.workload.fake_apiserver import until as waiting_until
+
+HOST = gateway_client.HOST
+BOTH = (80, 443)
+WHERE = istiod_world.GATEWAY_NAMESPACE
+ENVOY_FILTER = cluster.kind("networking.istio.io/v1alpha3", "EnvoyFilter")
+
+
+class Kubelet:
+    """Forwards a port to the Envoy's administration."""
+
+    def __init__(self, admin):
+        self.admin = admin
+        self.release = asyncio.Event()
+
+    async def port_forward(self, request, socket, _):
+        assert request.query["ports"] == "15000"
+        port = (15000).to_bytes(2, "little")
+        await socket.send_bytes(b"\0" + port)
+        await socket.send_bytes(b"\1" + port)
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.admin)
+        except ConnectionRefusedError as error:
+            await socket.send_bytes(b"\1" + str(error).encode())
+            return
+        writer.write((await socket.receive_bytes())[1:])
+        while data := await reader.read(32768):
+            await socket.send_bytes(b"\0" + data)
+        writer.close()
+
+
+def pod(name, status="True"):
+    return {
+        "metadata": {"name": name, "namespace": WHERE, "labels": istiod_world.LABELS},
+        "status": {"conditions": [{"type": "Ready", "status": status}]},
+    }
+
+
+def look(expected, until, *, admins=(), denied=lambda method, path: False):
+    """Look at a gateway whose pods' Envoys have those ports, until the answer is as wanted."""
+
+    async def run():
+        fake = FakeApiserver()
+        fake.denied = denied
+        async with fake as client:
+            for number, admin in enumerate(admins):
+                fake.put("pods", pod(f"gateway-{number}"))
+                fake.proxies[f"gateway-{number}"] = Kubelet(admin)
+            fake.put("pods", pod("starting", "False"))
+            told = []
+            looker = looking.Looker(client, lambda: told.append(looker.answer))
+            looker.expect(expected)
+            assert looker.answer.unseen is Unseen.NOT_YET
+            async with running_task(looker.run()):
+                with contextlib.suppress(TimeoutError):
+                    await waiting_until(lambda: until(looker.answer), 20)
+            assert until(looker.answer), looker.answer
+            assert told[-1] == looker.answer
+            return looker.answer
+
+    return asyncio.run(run())
+
+
+def names_in(obj, *path, kind=""):
+    found = cluster.parts(cluster.at(obj, *path[:-1]), path[-1])
+    if kind:
+        values = (cluster.at(each, "patch", "value") for each in found if each["applyTo"] == kind)
+        return tuple(each["name"] for each in values)
+    return tuple(each["name"] for each in found)
+
+
+@pytest.fixture(scope="module")
+def served(place):
+    """A model that is served by HTTP and HTTPS."""
+    place.options = {"hosts": HOST, "tls_secret": ingress_world.SECRET}
+    place.reconcile()
+    place.eventually(302)
+    place.eventually(302, tls=HOST)
+    return place
+
+
+def expectation(place, *, hosts=(HOST,), **changes):
+    """What the objects that the charm wrote come to."""
+    (guard,) = place.part()._scope.manifests.owned_in(guards.FOLDER)
+    (routes,) = [
+        each
+        for each in place.api.list(cluster.VIRTUAL_SERVICE, MODEL)
+        if each["metadata"]["name"].startswith("istio-integrator")
+    ]
+    clusters = [f"outbound|80||{name}.{MODEL}.svc.{DOMAIN}" for name in ("oidc", "kfp")]
+    values = {
+        "namespace": WHERE,
+        "selector": istiod_world.LABELS,
+        "gateway": f"{MODEL}/{gateway.NAME}",
+        "servers": (
+            seen.Server(port=80, protocol="HTTP", hosts=hosts),
+            seen.Server(port=443, protocol="HTTPS", hosts=hosts),
+        ),
+        "filters": names_in(guard, "spec", "configPatches", kind="HTTP_FILTER"),
+        "routes": names_in(routes, "spec", "http"),
+        "clusters": tuple(clusters),
+    }
+    return seen.Expectation(**{**values, **changes})
+
+
+def causes(answer):
+    return [each.cause for each in answer.missing]
+
+
+def about(answer, cause):
+    return [dict(each.about) for each in answer.missing if each.cause is cause]
+
+
+def test_whole_gateway_is_seen_as_it_is_expected(served):
+    expected = expectation(served)
+    assert len(expected.filters) >= 2
+    answer = look(expected, lambda answer: answer.settled, admins=[served.admin])
+    assert answer == seen.Seen(
+        of=expected.word(),
+        unseen=None,
+        pods=1,
+        ready=1,
+        guarded=BOTH,
+        routes=len(expected.routes),
+        settled=True,
+    )
+
+
+def test_gateway_with_only_a_random_name_is_guarded_before_it_serves(served):
+    opened = served.part()._scope.manifests.own(cluster.GATEWAY, gateway.NAME)
+    expected = expectation(served, hosts=(), routes=())
+    hidden = [{**each, "hosts": ["x1.invalid"]} for each in opened["spec"]["servers"]]
+    write(served, opened, servers=hidden)
+    served.eventually(404)
+    answer = look(expected, lambda answer: answer.unseen is None, admins=[served.admin])
+    write(served, opened)
+    assert (answer.guarded, answer.unguarded, answer.missing) == (BOTH, (), ())
+
+
+def write(place, obj, **spec):
+    """Write an object with another specification."""
+    metadata = {
+        key: obj["metadata"][key] for key in ("name", "namespace", "labels", "annotations")
+    }
+    place.api.apply({**obj, "metadata": metadata, "spec": {**obj["spec"], **spec}})
+
+
+@contextlib.contextmanager
+def without(place, obj):
+    """Delete an object for the time of the block."""
+    place.api.delete(obj)
+    yield
+    place.part().reconcile()
+
+
+def test_filters_that_no_filter_chain_has_are_ignored_by_istiod(served):
+    expected = expectation(served)
+    (guard,) = served.part()._scope.manifests.owned_in(guards.FOLDER)
+    with without(served, guard):
+        answer = look(expected, lambda answer: answer.unguarded == BOTH, admins=[served.admin])
+    assert causes(answer) == [Cause.FILTERS_IGNORED] * 2
+    assert (answer.guarded, answer.routes) == ((), 0)
+
+
+def test_listener_that_waits_for_a_certificate_serves_without_new_filters(served):
+    expected = expectation(served)
+    (guard,) = served.part()._scope.manifests.owned_in(guards.FOLDER)
+    absent = {"mode": "SIMPLE", "credentialName": "absent"}
+    bad = ingress_world.gateway("shop", "bad", server(443, ["bad.example.com"], **absent))
+    look(expected, lambda answer: answer.guarded == BOTH, admins=[served.admin])
+    with contextlib.ExitStack() as stack:
+        with without(served, guard):
+            look(expected, lambda answer: answer.unguarded == BOTH, admins=[served.admin])
+            stack.enter_context(served.there(bad))
+            look(
+                expected,
+                lambda answer: Cause.WARMING in causes(answer),
+                admins=[served.admin],
+            )
+        answer = look(expected, lambda answer: answer.guarded == (80,), admins=[served.admin])
+    assert answer.unguarded == (443,)
+    assert about(answer, Cause.WARMING) == [{"port": "443", "secrets": "absent"}]
+    assert about(answer, Cause.FILTERS_MISSING) == [{"port": "443"}]
+    look(expected, lambda answer: answer.guarded == BOTH, admins=[served.admin])
+
+
+def test_routes_that_envoy_refuses_to_change_are_named(served):
+    frozen = virtual_service(
+        "shop",
+        "frozen",
+        ["shop/web"],
+        [gateway_client.TENANT],
+        {"match": [{"uri": {"regex": r"/x\x{100}"}}], "route": lead(ingress_world.WEB)},
+    )
+    before = served.requests
+    with served.there(frozen):
+        served.requests = [*before, ingress_world.request(9, "kfp", "/late", None)]
+        served.reconcile()
+        expected = expectation(served)
+        answer = look(
+            expected,
+            lambda answer: (
+                {each["port"] for each in about(answer, Cause.ROUTES_MISSING)} == {"80"}
+            ),
+            admins=[served.admin],
+        )
+        assert about(answer, Cause.ROUTES_MISSING)[0]["host"] == HOST
+        assert answer.routes == len(expected.routes) - 1
+    look(expected, lambda answer: answer.routes == len(expected.routes), admins=[served.admin])
+    served.requests = before
+    served.reconcile()
+
+
+def test_service_that_is_not_exported_to_the_gateway_is_named(served):
+    metadata = {"name": "oidc", "namespace": MODEL}
+    private = {**metadata, "annotations": {"networking.istio.io/exportTo": "."}}
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": metadata}
+    served.api.apply({**service, "metadata": private})
+    answer = look(expectation(served), lambda answer: answer.missing, admins=[served.admin])
+    served.api.apply(service)
+    assert about(answer, Cause.CLUSTER_MISSING) == [{"service": f"{MODEL}/oidc"}]
+    look(
+        expectation(served),
+        lambda answer: not (answer.unseen or answer.missing),
+        admins=[served.admin],
+    )
+
+
+def test_dns_domain_that_istiod_does_not_use_is_named(served):
+    expected = expectation(served, clusters=(f"outbound|80||oidc.{MODEL}.svc.corp.example",))
+    answer = look(expected, lambda answer: answer.missing, admins=[served.admin])
+    assert about(answer, Cause.OTHER_DOMAIN) == [{"domain": DOMAIN}]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "named"),
+    [
+        pytest.param(
+            server(443, [HOST], **HTTPS),
+            {"host": HOST, "port": "443", "by": "shop/older"},
+            id="host",
+        ),
+        pytest.param(
+            {"port": {"number": 443, "name": "tcp", "protocol": "TCP"}, "hosts": ["*"]},
+            {},
+            id="protocol",
+        ),
+    ],
+)
+def test_server_that_istiod_drops_for_an_older_one_is_named(served, theirs, named):
+    expected = expectation(served)
+    opened = served.part()._scope.manifests.own(cluster.GATEWAY, gateway.NAME)
+    with contextlib.ExitStack() as stack:
+        with without(served, opened):
+            older = ingress_world.gateway("shop", "older", theirs)
+            stack.enter_context(served.there(older))
+            # Kubernetes knows the age of an object in whole seconds.
+            time.sleep(1.1)
+        answer = look(expected, lambda answer: answer.guarded == (80,), admins=[served.admin])
+    assert about(answer, Cause.SERVER_MISSING) == [{"port": "443", "protocol": "HTTPS"}]
+    assert about(answer, Cause.HOST_TAKEN) == [each for each in [named] if each]
+    assert answer.unguarded == ()
+    look(expected, lambda answer: answer.guarded == BOTH, admins=[served.admin])
+
+
+def test_listener_that_envoy_refuses_is_told_in_its_words(served):
+    lua = "type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua"
+    manager = "envoy.filters.network.http_connection_manager"
+    config = {"@type": lua, "default_source_code": {"inline_string": "function ("}}
+    patch = {"operation": "INSERT_BEFORE", "value": {"name": "bad", "typed_config": config}}
+    where = {"context": "GATEWAY", "listener": {"filterChain": {"filter": {"name": manager}}}}
+    broken = {
+        "apiVersion": "networking.istio.io/v1alpha3",
+        "kind": "EnvoyFilter",
+        "metadata": {"name": "broken", "namespace": WHERE},
+        "spec": {"configPatches": [{"applyTo": "HTTP_FILTER", "match": where, "patch": patch}]},
+    }
+    with served.there(broken):
+        answer = look(expectation(served), lambda answer: answer.missing, admins=[served.admin])
+    assert causes(answer) == [Cause.UPDATE_REFUSED] * 2
+    assert "script load error" in about(answer, Cause.UPDATE_REFUSED)[0]["words"]
+    assert answer.guarded == BOTH
+
+
+def test_pod_whose_envoy_does_not_answer_leaves_the_gateway_unseen(served):
+    answer = look(
+        expectation(served),
+        lambda answer: answer.unseen is not Unseen.NOT_YET,
+        admins=[served.admin, 1],
+    )
+    assert (answer.unseen, answer.ready) == (Unseen.UNREACHABLE, 2)
+    assert "Connect call failed" in answer.detail

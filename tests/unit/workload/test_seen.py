@@ -1,0 +1,196 @@
+"""When the gateway is looked at, and what comes of a look that is not possible."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from sidecar_lifecycle.shell.observers import seen as looking
+
+from integrator_contract.seen import Expectation, Seen, Server, Unseen
+from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
+from tests.unit.workload.fake_proxy import Proxy
+
+VIRTUAL_TIME = True
+EXPECTED = Expectation(
+    namespace="ingress",
+    selector={"istio": "gw"},
+    gateway="kubeflow/kubeflow-gateway",
+    servers=(Server(port=80, protocol="HTTP"),),
+    filters=("guard",),
+)
+MANAGER = {"rds": {"route_config_name": "http.80"}, "http_filters": [{"name": "guard"}]}
+LISTENER = {"filter_chains": [{"filters": [{"typed_config": MANAGER}]}]}
+HOST = {"name": "blackhole:80", "domains": ["*"]}
+DUMPS: dict[str, list[Any]] = {
+    "dynamic_listeners": [{"active_state": {"listener": LISTENER}}],
+    "dynamic_route_configs": [{"route_config": {"name": "http.80", "virtual_hosts": [HOST]}}],
+}
+
+
+class Envoy(Proxy):
+    """A proxy whose administration answers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.raw: bytes | None = None
+        """What it answers instead."""
+
+    async def port_forward(self, request: Any, socket: Any, quits: Any) -> None:
+        assert request.query["ports"] == "15000"
+        for channel in (b"\0", b"\1"):
+            await socket.send_bytes(channel + (15000).to_bytes(2, "little"))
+        if self.mode == "hang":
+            await self.release.wait()
+        wanted = (await socket.receive_bytes())[1:].split(b" ")[1].decode()
+        self.requests.append(wanted)
+        resource = wanted.partition("resource=")[2].partition("&")[0]
+        body = json.dumps({"configs": DUMPS[resource]} if resource in DUMPS else {}).encode()
+        half = len(body) // 2
+        chunks = b"".join(b"%x\r\n%s\r\n" % (len(x), x) for x in (body[:half], body[half:]) if x)
+        head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+        answer = self.raw or head + chunks + b"0\r\n\r\n"
+        for at in range(0, len(answer), 50):
+            await socket.send_bytes(b"\0" + answer[at : at + 50])
+        # The stream may stay open behind the answer.
+        await self.release.wait()
+
+
+@pytest.fixture
+async def envoy(cluster: FakeApiserver) -> Envoy:
+    add(cluster, "gw-0")
+    return cluster.proxies["gw-0"]  # pyright: ignore[reportReturnType]
+
+
+def add(cluster: FakeApiserver, name: str, **metadata: Any) -> None:
+    conditions = [{"type": "Ready", "status": "True"}]
+    meta = {"name": name, "namespace": "ingress", "labels": {"istio": "gw"}, **metadata}
+    cluster.put("pods", {"metadata": meta, "status": {"conditions": conditions}})
+    cluster.proxies[name] = Envoy()
+
+
+@contextlib.asynccontextmanager
+async def running(cluster: FakeApiserver) -> AsyncIterator[looking.Looker]:
+    told: list[Seen | None] = []
+    looker = looking.Looker(cluster.client, lambda: told.append(looker.answer))
+    looker.told = told  # pyright: ignore[reportAttributeAccessIssue]
+    async with running_task(looker.run()):
+        yield looker
+
+
+async def look(cluster: FakeApiserver) -> Seen:
+    async with running(cluster) as looker:
+        looker.expect(EXPECTED)
+        await until(lambda: looker.answer and looker.answer.unseen is not Unseen.NOT_YET)
+        assert looker.answer
+        return looker.answer
+
+
+async def test_gateway_is_seen_through_a_port_forward(cluster: FakeApiserver, envoy: Envoy):
+    answer = await look(cluster)
+    assert (answer.unseen, answer.guarded, answer.pods, answer.ready) == (None, (80,), 1, 1)
+
+
+async def test_looks_come_each_second_after_a_change_and_each_half_minute_later(
+    cluster: FakeApiserver, envoy: Envoy
+):
+    async with running(cluster) as looker:
+        looker.expect(EXPECTED)
+        await asyncio.sleep(29)
+        early = len(envoy.requests) // 4
+        assert 20 <= early <= 30
+        await asyncio.sleep(300)
+        assert 8 <= len(envoy.requests) // 4 - early <= 13
+        looker.expect(dataclasses.replace(EXPECTED, routes=("kfp",)))
+        before = len(envoy.requests)
+        await asyncio.sleep(3)
+        assert len(envoy.requests) >= before + 8
+
+
+async def test_charm_is_told_once_of_each_answer(cluster: FakeApiserver, envoy: Envoy):
+    async with running(cluster) as looker:
+        looker.expect(EXPECTED)
+        await asyncio.sleep(100)
+        first, settled = looker.told  # pyright: ignore[reportAttributeAccessIssue]
+        assert not first.settled
+        assert settled == dataclasses.replace(first, settled=True)
+        looker.expect(dataclasses.replace(EXPECTED))
+        assert looker.answer == settled
+
+
+async def test_nothing_is_looked_at_while_nothing_is_expected(
+    cluster: FakeApiserver, envoy: Envoy
+):
+    async with running(cluster) as looker:
+        await asyncio.sleep(60)
+        looker.expect(EXPECTED)
+        await until(lambda: looker.answer and looker.answer.unseen is None)
+        looker.expect(None)
+        assert looker.answer is None
+        before = len(cluster.requests)
+        await asyncio.sleep(100)
+        # A look that was under way ends.
+        assert len(cluster.requests) <= before + 4
+
+
+async def test_of_many_pods_some_are_looked_at(cluster: FakeApiserver):
+    for number in range(8):
+        add(cluster, f"gw-{number}")
+    add(cluster, "going", deletionTimestamp="2026-01-01T00:00:00Z")
+    answer = await look(cluster)
+    assert (answer.unseen, answer.pods, answer.ready) == (None, 5, 8)
+
+
+@pytest.mark.parametrize(
+    ("part", "right"),
+    [("/portforward", "create pods/portforward in ingress"), ("/pods", "list pods in ingress")],
+)
+async def test_missing_right_is_named(cluster: FakeApiserver, envoy: Envoy, part: str, right: str):
+    cluster.denied = lambda _, path: path.endswith(part)
+    answer = await look(cluster)
+    assert (answer.unseen, answer.detail) == (Unseen.FORBIDDEN, right)
+
+
+async def test_gateway_without_a_ready_pod_is_not_seen(cluster: FakeApiserver):
+    assert (await look(cluster)).unseen is Unseen.NO_PODS
+
+
+@pytest.mark.parametrize(
+    ("raw", "unseen"),
+    [
+        pytest.param(b"HTTP/1.1 404 Not Found\r\n\r\n", Unseen.UNREACHABLE, id="no-envoy"),
+        pytest.param(b"SSH-2.0\r\n", Unseen.UNREACHABLE, id="no-http"),
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n[42]", Unseen.UNREACHABLE, id="no-dump"
+        ),
+        pytest.param(b"HTTP/1.1 200 OK\r\n\r\nzz\r\n", Unseen.UNREACHABLE, id="no-length"),
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\n\r\n2000001\r\n", Unseen.TOO_LARGE, id="chunk-too-large"
+        ),
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\ncontent-length: 33554433\r\n\r\n",
+            Unseen.TOO_LARGE,
+            id="too-large",
+        ),
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n", Unseen.TOO_LARGE, id="negative"
+        ),
+    ],
+)
+async def test_answer_that_is_no_dump_is_not_read(
+    cluster: FakeApiserver, envoy: Envoy, raw: bytes, unseen: Unseen
+):
+    envoy.raw = raw
+    assert (await look(cluster)).unseen is unseen
+
+
+async def test_envoy_that_does_not_answer_is_given_up(cluster: FakeApiserver, envoy: Envoy):
+    envoy.mode = "hang"
+    began = asyncio.get_running_loop().time()
+    assert (await look(cluster)).unseen is Unseen.UNREACHABLE
+    assert asyncio.get_running_loop().time() - began < 7

@@ -1,0 +1,141 @@
+"""Look at what the gateway's Envoys have, and have the charm told when that changes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+import structlog
+
+from integrator_contract import names, seen
+from sidecar_lifecycle.decide import seen as rules
+from sidecar_lifecycle.model import envoy, types
+from sidecar_lifecycle.shell.kube import client, errors, streams
+
+log = structlog.get_logger(__name__)
+
+SOON, LATER = 1.0, 30.0
+"""Seconds between two looks: for a while after the expectation changed, and from then on."""
+WHILE = 30.0
+SETTLED = 15.0
+"""Seconds after which a change has usually arrived at Envoy."""
+MOST_PODS = 5
+"""Gateway pods that are looked at; the others have their configuration from the same istiod."""
+LARGEST = 32 << 20
+"""Bytes of an answer: 200 routes of ours are 1 MB."""
+TIMEOUT = 5.0
+
+LONGEST = 200
+"""Characters of an error that are told."""
+
+_T = TypeVar("_T")
+
+
+class _PodList(types.Model):
+    items: list[types.Pod] = []  # noqa: RUF012 - msgspec copies it
+
+
+class Looker:
+    """Looks at the gateway's Envoys again and again.
+
+    Args:
+        connection: To the API server.
+        changed: Called when the answer is another one.
+    """
+
+    def __init__(self, connection: client.Client, changed: Callable[[], None]) -> None:
+        self._client = connection
+        self._changed = changed
+        self._expected: seen.Expectation | None = None
+        self._since = 0.0
+        self._news = asyncio.Event()
+        self.answer: seen.Seen | None = None
+        """What the gateway has; None where nothing is expected of one."""
+
+    def expect(self, expected: seen.Expectation | None) -> None:
+        """Look at another gateway, or for something else; None: at none."""
+        if expected != self._expected:
+            self._expected = expected
+            self.answer = seen.Seen(of=expected.word()) if expected else None
+            self._since = asyncio.get_running_loop().time()
+            self._news.set()
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            self._news.clear()
+            if expected := self._expected:
+                answer = await self._look(expected)
+                age = asyncio.get_running_loop().time() - self._since
+                answer = dataclasses.replace(answer, settled=age >= SETTLED)
+                if expected is self._expected and answer != self.answer:
+                    log.info("gateway seen", answer=answer)
+                    self.answer = answer
+                    self._changed()
+                pause = SOON if age < WHILE else LATER
+            else:
+                pause = None
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), pause)
+
+    async def _look(self, expected: seen.Expectation) -> seen.Seen:
+        ready: list[str] = []
+        try:
+            ready = await self._ready_pods(expected)
+            views = [
+                rules.view(expected, await self._proxy(expected.namespace, pod))
+                for pod in ready[:MOST_PODS]
+            ]
+        except errors.KubeError as error:
+            unseen, detail = _reason(error)
+            if unseen is seen.Unseen.FORBIDDEN:
+                right = "create pods/portforward" if ready else "list pods"
+                detail = f"{right} in {expected.namespace}"
+            return seen.Seen(of=expected.word(), unseen=unseen, detail=detail, ready=len(ready))
+        if not views:
+            return seen.Seen(of=expected.word(), unseen=seen.Unseen.NO_PODS)
+        return rules.judge(expected, views, ready=len(ready))
+
+    async def _ready_pods(self, expected: seen.Expectation) -> list[str]:
+        labels = ",".join(f"{key}={value}" for key, value in expected.selector.items())
+        path = client.path(types.Pod, expected.namespace)
+        data = await self._client.request("GET", path, params={"labelSelector": labels})
+        with errors.understood():
+            pods = msgspec.json.decode(data, type=_PodList).items
+        return sorted(pod.metadata.name for pod in pods if _is_ready(pod))
+
+    async def _proxy(self, namespace: str, pod: str) -> envoy.Proxy:
+        async def get(resource: str, kind: type[_T]) -> list[_T]:
+            # A port-forward carries one connection.
+            async with streams.port_forward(
+                self._client, namespace, pod, names.PROXY_ADMIN_PORT, deadline=TIMEOUT
+            ) as forward:
+                data = await forward.get(f"/config_dump?resource={resource}", largest=LARGEST)
+            with errors.understood():
+                return msgspec.json.decode(data, type=envoy.Dump[kind]).configs
+
+        return envoy.Proxy(
+            listeners=await get("dynamic_listeners", envoy.Listener),
+            routes=await get("dynamic_route_configs", envoy.Routes),
+            clusters=await get("dynamic_active_clusters&mask=cluster.name", envoy.Cluster),
+            warming_secrets=await get("dynamic_warming_secrets&mask=name", envoy.Named),
+        )
+
+
+def _reason(error: errors.KubeError) -> tuple[seen.Unseen, str]:
+    if isinstance(error, errors.TooLarge):
+        return seen.Unseen.TOO_LARGE, str(error)
+    if isinstance(error, errors.StatusError) and error.code == 403:
+        return seen.Unseen.FORBIDDEN, ""
+    return seen.Unseen.UNREACHABLE, str(error)[:LONGEST]
+
+
+def _is_ready(pod: types.Pod) -> bool:
+    return pod.metadata.deletionTimestamp is None and any(
+        (condition.type, condition.status) == ("Ready", "True")
+        for condition in pod.status.conditions
+    )
