@@ -36,10 +36,10 @@ class Expectation:
     servers: tuple[Server, ...]
     filters: tuple[str, ...]
     """The names of our HTTP filters, all of which a filter chain must have."""
-    routes: tuple[str, ...] = ()
-    """The names of our open routes."""
+    routes: int = 0
+    """Routes of Envoy that demand one of `marks`, at each host that our Gateway has."""
     marks: tuple[str, ...] = ()
-    """The header values that these routes demand; a route with another value is out of date."""
+    """Header values that only our routes demand; routes with earlier values are out of date."""
     clusters: tuple[str, ...] = ()
     """Envoy's names for the authorization service and for the routes' Services."""
 
@@ -80,7 +80,8 @@ class Cause(enum.StrEnum):
     SERVER_MISSING = "server missing"
     """Istiod dropped our server: `port`, `protocol`."""
     ROUTES_MISSING = "routes missing"
-    """Envoy has earlier routes, which another team's VirtualService can freeze: `host`, `port`."""
+    """Envoy has earlier routes, which another team's VirtualService can freeze: `host`, `port`,
+    `routes`."""
     OTHER_DOMAIN = "other domain"
     """Istiod uses another DNS domain than the charm: `domain`."""
     CLUSTER_MISSING = "cluster missing"
@@ -115,7 +116,7 @@ class Seen:
     unguarded: tuple[int, ...] = ()
     """Ports of which a filter chain lacks a filter of ours, in some pod."""
     routes: int = 0
-    """Our routes that every pod serves with our filters, at every host that our Gateway has."""
+    """Of those expected, how many every pod serves with our filters at every host."""
     missing: tuple[Missing, ...] = ()
     """The cause that comes before others first."""
     settled: bool = False

@@ -24,7 +24,7 @@ EXPECTED = Expectation(
     gateway="kubeflow/kubeflow-gateway",
     servers=(HTTP, TLS),
     filters=FILTERS,
-    routes=("kfp", "dex"),
+    routes=2,
     marks=("V", "U"),
     clusters=(OIDC,),
 )
@@ -189,7 +189,7 @@ HOST = {"host": "kf.example.com", "port": "443"}
             (80, 443),
             (),
             0,
-            [missing(Cause.ROUTES_MISSING, **HOST, routes="2 of 2")],
+            [missing(Cause.ROUTES_MISSING, **HOST, routes="0 of 2")],
             id="host-not-there",
         ),
         pytest.param(
@@ -266,8 +266,8 @@ def test_https_server_is_known_by_gateway_and_port(name: str, guarded: tuple[int
 
 
 def test_every_pod_that_is_looked_at_counts():
-    whole = rules.View(guarded={80, 443}, routes={"kfp", "dex"})
-    half = rules.View(guarded={80}, unguarded={443}, routes={"kfp"})
+    whole = rules.View(guarded={80, 443}, routes=2)
+    half = rules.View(guarded={80}, unguarded={443}, routes=1)
     half.lack(Cause.CLUSTER_MISSING, service="kubeflow/oidc")
     half.lack(Cause.FILTERS_MISSING, port=443)
     answer = rules.judge(EXPECTED, [whole, half, half], ready=9)

@@ -29,7 +29,7 @@ class View:
 
     guarded: set[int] = field(default_factory=set[int])
     unguarded: set[int] = field(default_factory=set[int])
-    routes: set[str] = field(default_factory=set[str])
+    routes: int = 0
     missing: list[Missing] = field(default_factory=list[Missing])
 
     def lack(self, cause: Cause, **about: object) -> None:
@@ -58,7 +58,7 @@ def judge(expected: Expectation, views: Sequence[View], *, ready: int) -> Seen:
         ready=ready,
         guarded=tuple(sorted(guarded)),
         unguarded=tuple(sorted(unguarded)),
-        routes=len(first.routes.intersection(*(view.routes for view in others))),
+        routes=min(view.routes for view in views),
         missing=tuple(sorted(missing.values(), key=lambda each: order.index(each.cause))[:_MOST]),
     )
 
@@ -66,7 +66,7 @@ def judge(expected: Expectation, views: Sequence[View], *, ready: int) -> Seen:
 def view(expected: Expectation, proxy: envoy.Proxy) -> View:
     """Compare one Envoy with what it should have."""
     has_hosts = any(server.hosts for server in expected.servers)
-    found = View(routes=set(expected.routes) if has_hosts else set())
+    found = View(routes=expected.routes if has_hosts else 0)
     for server in expected.servers:
         configurations = [
             each.route_config
@@ -116,20 +116,20 @@ def _compare_routes(
     found: View,
 ) -> None:
     if server.port not in found.guarded | found.unguarded:
-        found.routes.clear()
+        found.routes = 0
         return
-    current = {
-        route.name
+    current = [
+        route
         for configuration in configurations
         for each in configuration.virtual_hosts
         if host in each.domains
         for route in each.routes
-        if _is_current(route, expected.marks)
-    }
-    if late := set(expected.routes) - current:
-        number = f"{len(late)} of {len(expected.routes)}"
+        if any(header.string_match.exact in expected.marks for header in route.match.headers)
+    ]
+    if len(current) < expected.routes:
+        number = f"{len(current)} of {expected.routes}"
         found.lack(Cause.ROUTES_MISSING, host=host, port=server.port, routes=number)
-    found.routes &= current if server.port in found.guarded else set()
+    found.routes = min(found.routes, len(current) if server.port in found.guarded else 0)
 
 
 def _compare_clusters(expected: Expectation, known: set[str], found: View) -> None:
@@ -163,11 +163,6 @@ def _is_named(name: str, port: int, gateway: str) -> bool:
     return rest != name and (
         rest.endswith(f".{gateway}") or f".{gateway}{_FOR_GATEWAY_API}" in rest
     )
-
-
-def _is_current(route: envoy.Route, marks: Sequence[str]) -> bool:
-    values = {header.string_match.exact for header in route.match.headers}
-    return not marks or not values.isdisjoint(marks)
 
 
 def _taken_by(server: Server, host: str, gateway: str, proxy: envoy.Proxy) -> str:
