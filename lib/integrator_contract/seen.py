@@ -85,7 +85,8 @@ class Cause(enum.StrEnum):
     OTHER_DOMAIN = "other domain"
     """Istiod uses another DNS domain than the charm: `domain`."""
     CLUSTER_MISSING = "cluster missing"
-    """The gateway does not know a Service, which is usually not exported to it: `service`."""
+    """The gateway does not know a Service, which is usually not exported to it: `service`, its
+    namespace `home`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -240,7 +240,7 @@ def test_service_that_is_not_exported_to_the_gateway_is_named(served):
     served.api.apply({**service, "metadata": private})
     answer = look(expectation(served), lambda answer: answer.missing, admins=[served.admin])
     served.api.apply(service)
-    assert about(answer, Cause.CLUSTER_MISSING) == [{"service": f"{MODEL}/oidc"}]
+    assert about(answer, Cause.CLUSTER_MISSING) == [{"home": MODEL, "service": "oidc"}]
     look(
         expectation(served),
         lambda answer: not (answer.unseen or answer.missing),

@@ -197,7 +197,7 @@ HOST = {"host": "kf.example.com", "port": "443"}
             (80, 443),
             (),
             2,
-            [missing(Cause.CLUSTER_MISSING, service="kubeflow/oidc")],
+            [missing(Cause.CLUSTER_MISSING, home="kubeflow", service="oidc")],
             id="cluster-missing",
         ),
         pytest.param(
@@ -268,7 +268,7 @@ def test_https_server_is_known_by_gateway_and_port(name: str, guarded: tuple[int
 def test_every_pod_that_is_looked_at_counts():
     whole = rules.View(guarded={80, 443}, routes=2)
     half = rules.View(guarded={80}, unguarded={443}, routes=1)
-    half.lack(Cause.CLUSTER_MISSING, service="kubeflow/oidc")
+    half.lack(Cause.CLUSTER_MISSING, home="kubeflow", service="oidc")
     half.lack(Cause.FILTERS_MISSING, port=443)
     answer = rules.judge(EXPECTED, [whole, half, half], ready=9)
     assert (answer.pods, answer.ready) == (3, 9)

@@ -148,7 +148,7 @@ async def test_of_many_pods_some_are_looked_at(cluster: FakeApiserver):
 
 @pytest.mark.parametrize(
     ("part", "right"),
-    [("/portforward", "create pods/portforward in ingress"), ("/pods", "list pods in ingress")],
+    [("/portforward", "get and create pods/portforward in ingress"), ("/pods", "list pods in ingress")],
 )
 async def test_missing_right_is_named(cluster: FakeApiserver, envoy: Envoy, part: str, right: str):
     cluster.denied = lambda _, path: path.endswith(part)

@@ -143,7 +143,7 @@ def _compare_clusters(expected: Expectation, known: set[str], found: View) -> No
         if domain := next((each for each in known if each.startswith(begin)), ""):
             found.lack(Cause.OTHER_DOMAIN, domain=domain.removeprefix(begin))
         else:
-            found.lack(Cause.CLUSTER_MISSING, service=f"{namespace}/{service}")
+            found.lack(Cause.CLUSTER_MISSING, home=namespace, service=service)
 
 
 def _is_of(server: Server, gateway: str, configuration: envoy.RouteConfiguration) -> bool:

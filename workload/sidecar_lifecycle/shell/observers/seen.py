@@ -93,7 +93,7 @@ class Looker:
         except errors.KubeError as error:
             unseen, detail = _reason(error)
             if unseen is seen.Unseen.FORBIDDEN:
-                right = "create pods/portforward" if ready else "list pods"
+                right = "get and create pods/portforward" if ready else "list pods"
                 detail = f"{right} in {expected.namespace}"
             return seen.Seen(of=expected.word(), unseen=unseen, detail=detail, ready=len(ready))
         if not views:

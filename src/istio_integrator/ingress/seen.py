@@ -1,0 +1,154 @@
+"""What the gateway's Envoys have, as the workload saw it: which hosts open, and the statuses."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+
+import ops
+
+from integrator_contract.seen import Cause, Expectation, Protocol, Seen, Server, Unseen
+from istio_integrator.ingress import gateway
+from istio_integrator.kube import cluster
+
+_HIDDEN = ".invalid"
+"""The end of the name that our Gateway has before a host is opened; no client asks for it."""
+
+_MESSAGES: Mapping[Cause, str] = {
+    Cause.UPDATE_REFUSED: "Envoy refuses port {port} of {gateway}; "
+    "run: kubectl -n {namespace} get envoyfilter; {words}",
+    Cause.WARMING: "port {port} of {gateway} waits for Secret {secrets}; "
+    "run: kubectl -n {namespace} get secret {secrets}; a Gateway names it as credentialName",
+    Cause.FILTERS_IGNORED: "istiod sends no EnvoyFilter to {gateway}; "
+    "run: kubectl -n {istiod} describe deploy; PILOT_IGNORE_RESOURCES or a managed control plane "
+    "ignores them",
+    Cause.FILTERS_MISSING: "port {port} of {gateway} lacks our filters; "
+    "run: kubectl -n {namespace} get envoyfilter",
+    Cause.HOST_TAKEN: "Gateway {by} has {host} on port {port}; "
+    "run: kubectl get gateways.networking.istio.io -A; istiod serves the older one",
+    Cause.SERVER_MISSING: "istiod leaves out {protocol} on port {port}; "
+    "run: kubectl get gateways.networking.istio.io -A; an older Gateway at {gateway} has the port "
+    "with another protocol",
+    Cause.ROUTES_MISSING: "{gateway} has {routes} routes of {host}; "
+    "run: kubectl -n {istiod} logs -l app=istiod; for one VirtualService with an error Envoy "
+    "refuses all routes: look for ACK ERROR",
+    Cause.OTHER_DOMAIN: "istiod uses the DNS domain {domain}; "
+    "run: kubectl -n {istiod} describe deploy; our routes name Services in another one",
+    Cause.CLUSTER_MISSING: "{gateway} does not see Service {home}/{service}; "
+    "run: kubectl -n {home} get service {service} -o yaml; exportTo, defaultServiceExportTo or a "
+    "Sidecar hides it",
+}
+
+
+def servers(
+    target: gateway.Target, opened: cluster.Object | None, *, has_tls: bool
+) -> tuple[Server, ...]:
+    """List the servers of our Gateway, with the hosts that it has now.
+
+    Args:
+        target: The gateway workload.
+        opened: Our Gateway; None before it exists.
+        has_tls: Whether it serves HTTPS.
+    """
+    https = target.https_port if has_tls else None
+    ports: list[tuple[int | None, Protocol]] = [(target.http_port, "HTTP"), (https, "HTTPS")]
+    return tuple(
+        Server(port=port, protocol=protocol, hosts=_hosts(opened, port))
+        for port, protocol in ports
+        if port
+    )
+
+
+def open_hosts(
+    expected: Expectation, answer: Seen | None, wanted: Sequence[str], hidden: str
+) -> dict[int, list[str]]:
+    """Decide which hosts our Gateway has, by port.
+
+    All are added where every filter chain of the port has our filters, and removed where one is
+    seen without. While the gateway is not seen, hosts stay and none is added.
+
+    Args:
+        expected: With the hosts that our Gateway has now.
+        answer: What the workload saw; None where it does not answer.
+        wanted: All hosts of the model.
+        hidden: The host of a server that has no other.
+    """
+    seen = answer if answer and answer.unseen is None and answer.of == expected.word() else None
+    result: dict[int, list[str]] = {}
+    for server in expected.servers:
+        hosts = [host for host in wanted if host in server.hosts]
+        if seen and server.port in seen.guarded:
+            hosts = list(wanted)
+        elif seen and server.port in seen.unguarded:
+            hosts = []
+        result[server.port] = hosts or [hidden]
+    return result
+
+
+def hidden_host(opened: cluster.Object | None) -> str:
+    """Return the name that our Gateway has instead of hosts, a new one unless it has one."""
+    found = (host for _, hosts in _servers(opened) for host in hosts if host.endswith(_HIDDEN))
+    return next(found, f"{secrets.token_hex(16)}{_HIDDEN}")
+
+
+def statuses(
+    expected: Expectation,
+    answer: Seen | None,
+    target: gateway.Target,
+    *,
+    count: int,
+    application: str,
+    istiod: str,
+) -> Iterable[ops.StatusBase]:
+    """Say what the gateway serves, or the first thing that it lacks.
+
+    Args:
+        expected: What it should have.
+        answer: What the workload saw; None where it does not answer.
+        target: The gateway workload.
+        count: Routes that are written.
+        application: This charm's application.
+        istiod: Its namespace.
+    """
+    where = target.reference
+    if answer is None:
+        yield ops.WaitingStatus(f"gateway {where} is not seen: the workload does not answer")
+    elif answer.unseen is Unseen.FORBIDDEN:
+        trust = f"juju trust {application} --scope=cluster"
+        yield ops.BlockedStatus(f"missing permission: {answer.detail}; run: {trust}")
+    elif answer.unseen in (Unseen.UNREACHABLE, Unseen.TOO_LARGE):
+        show = f"kubectl -n {target.namespace} get pods"
+        yield ops.WaitingStatus(
+            f"Envoy of {where} is {answer.unseen}; run: {show}; {answer.detail}"
+        )
+    elif answer.missing and answer.settled and answer.of == expected.word():
+        yield _lacking(answer, target, istiod)
+    elif answer.missing or answer.routes < expected.routes or answer.of != expected.word():
+        # A gateway without a Ready pod is reported as such.
+        if answer.unseen is not Unseen.NO_PODS:
+            yield ops.WaitingStatus(f"looking whether gateway {where} serves the routes")
+    elif count:
+        routes = f"{count} route{'s' if count > 1 else ''} served by {where}"
+        some = f" ({answer.pods}/{answer.ready} pods seen)" if answer.pods < answer.ready else ""
+        yield ops.ActiveStatus(f"{routes}{some}")
+
+
+def _lacking(answer: Seen, target: gateway.Target, istiod: str) -> ops.StatusBase:
+    first, *others = answer.missing
+    names = {"gateway": target.reference, "namespace": target.namespace, "istiod": istiod}
+    more = f"; and {len(others)} more" if others else ""
+    return ops.BlockedStatus(_MESSAGES[first.cause].format(**first.about, **names) + more)
+
+
+def _servers(opened: cluster.Object | None) -> Iterable[tuple[object, Sequence[str]]]:
+    """List ports and hosts of our Gateway, which is Istio's or of the Gateway API."""
+    spec = cluster.at(opened, "spec")
+    for each in cluster.parts(spec, "servers"):
+        yield cluster.at(each, "port").get("number"), each["hosts"]
+    for each in cluster.parts(spec, "listeners"):
+        yield each.get("port"), [each.get("hostname", "*")]
+
+
+def _hosts(opened: cluster.Object | None, port: int) -> tuple[str, ...]:
+    found = (host for number, hosts in _servers(opened) if number == port for host in hosts)
+    return tuple(dict.fromkeys(host for host in found if not host.endswith(_HIDDEN)))
