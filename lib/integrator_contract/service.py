@@ -10,7 +10,7 @@ import functools
 import json
 from typing import Any, Literal
 
-from . import charm_facts, names, namespaces, pods, selectors
+from . import charm_facts, names, namespaces, pods, seen, selectors
 
 Convergence = Literal["auto", "manual", "off"]
 """Whether pods without their sidecar are replaced: unasked, when asked for, or never."""
@@ -121,6 +121,8 @@ class Options(Rules, Eligibility):
     restart_max_unavailable: str = "2"
     """Workloads that may have a pod being replaced at once, as `budget` returns it."""
     gateway: Gateway | None = None
+    expected: seen.Expectation | None = None
+    """What the gateway should have; None where this unit does not lead or writes no routes."""
     facts: charm_facts.CharmFacts | None = None
     """What the unit's last hook found, to be served as metrics; None before it ends."""
 

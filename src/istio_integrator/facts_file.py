@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import ops
 from cryptography import exceptions, x509
 
-from integrator_contract import charm_facts
+from integrator_contract import charm_facts, seen
 from istio_integrator import order
 from istio_integrator.lifecycle import settings
 
@@ -67,12 +67,23 @@ def _life(owner: charm_facts.Owner, pem: str) -> Iterable[charm_facts.Certificat
     )
 
 
-def write(container: ops.Container, facts: charm_facts.CharmFacts) -> None:
-    """Write them into the settings file; what can't be written now, the next hook writes."""
+def write(
+    container: ops.Container,
+    facts: charm_facts.CharmFacts,
+    expected: seen.Expectation | None = None,
+) -> None:
+    """Write them into the settings file; what can't be written now, the next hook writes.
+
+    Args:
+        container: The workload's.
+        facts: What the hook has found.
+        expected: What the gateway should have; None leaves it as it was told.
+    """
     told = settings.read(container)
     if told is None:
         return
+    told = dataclasses.replace(told, facts=facts, expected=expected or told.expected)
     try:
-        settings.write(container, dataclasses.replace(told, facts=facts))
+        settings.write(container, told)
     except (ops.pebble.Error, TimeoutError) as error:
         logger.warning("What this hook found is not in the metrics: %s", error)

@@ -67,9 +67,9 @@ def look(expected, until, *, admins=(), denied=lambda method, path: False):
             fake.put("pods", pod("starting", "False"))
             told = []
             looker = looking.Looker(client, lambda: told.append(looker.answer))
-            looker.expect(expected)
-            assert looker.answer.unseen is Unseen.NOT_YET
-            async with running_task(looker.run()):
+            async with running_task(looker.run(expected)):
+                await asyncio.sleep(0)
+                assert looker.answer.unseen is Unseen.NOT_YET
                 with contextlib.suppress(TimeoutError):
                     await waiting_until(lambda: until(looker.answer), 20)
             assert until(looker.answer), looker.answer

@@ -73,4 +73,5 @@ def make(context: parts.Context, told: service.Options | None, *, joined: bool) 
     if mesh is not None and not (mesh.probed or mesh.has_settings):
         # The mesh can't be asked for its port.
         settings = dataclasses.replace(settings, status_port=told.status_port)
-    return dataclasses.replace(settings, token=told.token, facts=told.facts)
+    expected = told.expected if context.leader and context.exposes else None
+    return dataclasses.replace(settings, token=told.token, facts=told.facts, expected=expected)

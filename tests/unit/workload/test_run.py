@@ -15,7 +15,7 @@ from sidecar_lifecycle.shell.commands import run
 from sidecar_lifecycle.shell.convergence import listing
 from sidecar_lifecycle.shell.settings import Live, Settings
 
-from integrator_contract import charm_facts, names, namespaces, schema, service
+from integrator_contract import charm_facts, names, namespaces, schema, seen, service
 from tests.unit.workload import pods
 from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
 
@@ -100,6 +100,28 @@ async def test_gateways_are_watched_only_while_somebody_is_to_be_reached(cluster
         await until(lambda: watched() == {"gateways", "services"})
         program.live.change(settings())
         await until(lambda: watched() == set())
+
+
+async def test_gateway_is_looked_at_while_something_is_expected_of_it(cluster: FakeApiserver):
+    def looks() -> int:
+        return cluster.requests.count(("GET", "/api/v1/namespaces/ingress/pods"))
+
+    expected = seen.Expectation(
+        namespace="ingress", selector={"a": "b"}, gateway="kubeflow/gw", servers=(), filters=()
+    )
+    program = program_of(cluster)
+    async with running_task(program.run()):
+        await until(lambda: all(program.ready().values()))
+        assert program.looker.answer is None
+        program.live.change(settings(expected=expected))
+        await until(lambda: program.looker.answer and program.looker.answer.unseen == "no pods")
+        assert program.looker.answer
+        assert program.looker.answer.of == expected.word()
+        program.live.change(settings())
+        await until(lambda: program.looker.answer is None)
+        before = looks()
+        await asyncio.sleep(60)
+        assert looks() == before
 
 
 async def test_model_that_joins_and_leaves_is_converged_in_between(cluster: FakeApiserver):

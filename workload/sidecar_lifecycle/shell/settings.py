@@ -150,5 +150,5 @@ class Live:
 
 
 def but_facts(settings: Settings) -> Settings:
-    """Return settings without what each hook finds anew."""
-    return dataclasses.replace(settings, facts=None)
+    """Return settings without what hooks find anew and what is expected of the gateway."""
+    return dataclasses.replace(settings, facts=None, expected=None)

@@ -2,7 +2,9 @@
 
 import dataclasses
 
-from integrator_contract import service
+import pytest
+
+from integrator_contract import seen, service
 from istio_integrator.lifecycle import layer, settings
 from tests.unit.charm.lifecycle.world import context
 
@@ -39,6 +41,20 @@ def test_only_members_converge(fake):
 def test_gateways_are_observed_where_somebody_is_to_be_reached(fake):
     exposing = dataclasses.replace(context(fake), exposes=True)
     assert settings.make(exposing, None, joined=True).gateway == service.Gateway()
+
+
+@pytest.mark.parametrize(
+    ("leader", "exposes", "stays"),
+    [(True, True, True), (False, True, False), (True, False, False)],
+    ids=["leader", "other-unit", "no-ingress"],
+)
+def test_leader_that_writes_routes_goes_on_expecting_them(fake, leader, exposes, stays):
+    expected = seen.Expectation(
+        namespace="ingress", selector={}, gateway="kubeflow/gw", servers=(), filters=()
+    )
+    told = dataclasses.replace(MEMBER, expected=expected)
+    now = dataclasses.replace(context(fake), leader=leader, exposes=exposes)
+    assert settings.make(now, told, joined=True).expected == (expected if stays else None)
 
 
 def test_layer_has_no_check_that_kills_the_container():

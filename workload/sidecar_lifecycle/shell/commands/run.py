@@ -21,7 +21,7 @@ from sidecar_lifecycle.shell.admission import settings as admission_settings
 from sidecar_lifecycle.shell.convergence import controller as convergence
 from sidecar_lifecycle.shell.convergence import listing, rejections
 from sidecar_lifecycle.shell.kube import client, errors, events
-from sidecar_lifecycle.shell.observers import gateways, notices, observe
+from sidecar_lifecycle.shell.observers import gateways, notices, observe, seen
 from sidecar_lifecycle.shell.serving import health, local
 from sidecar_lifecycle.shell.shutdown import controller as shutdown
 
@@ -122,6 +122,7 @@ class Program:
         self.listen = listen
         self.port = port
         self.notifier = notices.Notifier()
+        self.looker = seen.Looker(connection, self._tell)
         self.recorder = events.Recorder(connection, instance=live.current.unit)
         self.shutdown = shutdown.Controller(connection, live, self.recorder)
 
@@ -175,6 +176,7 @@ class Program:
             ),
             "observer": observer.run(),
             "gateways": self.live.restart(lambda now: now.gateway, self._observe_gateway),
+            "seen": self.live.restart(lambda now: now.expected, self.looker.run),
             "notices": self.notifier.run(),
             "gauges": self._sample(),
             "settings": self.live.follow(),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 from collections.abc import Callable
 from typing import TypeVar
@@ -50,37 +49,22 @@ class Looker:
     def __init__(self, connection: client.Client, changed: Callable[[], None]) -> None:
         self._client = connection
         self._changed = changed
-        self._expected: seen.Expectation | None = None
-        self._since = 0.0
-        self._news = asyncio.Event()
         self.answer: seen.Seen | None = None
         """What the gateway has; None where nothing is expected of one."""
 
-    def expect(self, expected: seen.Expectation | None) -> None:
-        """Look at another gateway, or for something else; None: at none."""
-        if expected != self._expected:
-            self._expected = expected
-            self.answer = seen.Seen(of=expected.word()) if expected else None
-            self._since = asyncio.get_running_loop().time()
-            self._news.set()
-
-    async def run(self) -> None:
-        """Look until cancelled."""
-        while True:
-            self._news.clear()
-            if expected := self._expected:
-                answer = await self._look(expected)
-                age = asyncio.get_running_loop().time() - self._since
-                answer = dataclasses.replace(answer, settled=age >= SETTLED)
-                if expected is self._expected and answer != self.answer:
-                    log.info("gateway seen", answer=answer)
-                    self.answer = answer
-                    self._changed()
-                pause = SOON if age < WHILE else LATER
-            else:
-                pause = None
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), pause)
+    async def run(self, expected: seen.Expectation | None) -> None:
+        """Compare the gateway with what is expected, until cancelled."""
+        self.answer = seen.Seen(of=expected.word()) if expected else None
+        time = asyncio.get_running_loop().time
+        began = time()
+        while expected:
+            answer = await self._look(expected)
+            answer = dataclasses.replace(answer, settled=time() - began >= SETTLED)
+            if answer != self.answer:
+                log.info("gateway seen", answer=answer)
+                self.answer = answer
+                self._changed()
+            await asyncio.sleep(SOON if time() - began < WHILE else LATER)
 
     async def _look(self, expected: seen.Expectation) -> seen.Seen:
         ready: list[str] = []
