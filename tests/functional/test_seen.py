@@ -41,10 +41,15 @@ class Kubelet:
         except ConnectionRefusedError as error:
             await socket.send_bytes(b"\1" + str(error).encode())
             return
-        writer.write((await socket.receive_bytes())[1:])
-        while data := await reader.read(32768):
-            await socket.send_bytes(b"\0" + data)
-        writer.close()
+
+        async def back():
+            while data := await reader.read(32768):
+                await socket.send_bytes(b"\0" + data)
+
+        with contextlib.closing(writer):
+            async with running_task(back()):
+                async for message in socket:
+                    writer.write(message.data[1:])
 
 
 def pod(name, status="True"):

@@ -45,18 +45,19 @@ class Envoy(Proxy):
             await socket.send_bytes(channel + (15000).to_bytes(2, "little"))
         if self.mode == "hang":
             await self.release.wait()
-        wanted = (await socket.receive_bytes())[1:].split(b" ")[1].decode()
-        self.requests.append(wanted)
-        resource = wanted.partition("resource=")[2].partition("&")[0]
-        body = json.dumps({"configs": DUMPS[resource]} if resource in DUMPS else {}).encode()
-        half = len(body) // 2
-        chunks = b"".join(b"%x\r\n%s\r\n" % (len(x), x) for x in (body[:half], body[half:]) if x)
-        head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
-        answer = self.raw or head + chunks + b"0\r\n\r\n"
-        for at in range(0, len(answer), 50):
-            await socket.send_bytes(b"\0" + answer[at : at + 50])
-        # The stream may stay open behind the answer.
-        await self.release.wait()
+        async for message in socket:
+            wanted = message.data[1:].split(b" ")[1].decode()
+            self.requests.append(wanted)
+            answer = self.raw or answer_to(wanted.partition("resource=")[2].partition("&")[0])
+            for at in range(0, len(answer), 50):
+                await socket.send_bytes(b"\0" + answer[at : at + 50])
+
+
+def answer_to(resource: str) -> bytes:
+    body = json.dumps({"configs": DUMPS[resource]} if resource in DUMPS else {}).encode()
+    half = len(body) // 2
+    chunks = b"".join(b"%x\r\n%s\r\n" % (len(x), x) for x in (body[:half], body[half:]))
+    return b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ class ExecResult:
 
 
 class PortForward:
-    """One forwarded port, ready to carry one HTTP request."""
+    """One forwarded port, ready to carry HTTP requests, each after the answer to the last one."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket
@@ -60,7 +60,7 @@ class PortForward:
         Raises:
             StreamError: if the port does not answer with HTTP.
         """
-        await self._send(f"POST {target}", "Content-Length: 0\r\n")
+        await self._send(f"POST {target}", "Content-Length: 0", "Connection: close")
         return await self._status()
 
     async def get(self, target: str, *, largest: int) -> bytes:
@@ -80,19 +80,20 @@ class PortForward:
                 length = _number(value)
         # Without a length Envoy sends chunks.
         body = bytearray()
-        while size := length if length is not None else _number(await self._line(), base=16):
-            if not 0 < size <= largest - len(body):
+        while True:
+            size = _number(await self._line(), base=16) if length is None else length
+            if not 0 <= size <= largest - len(body):
                 raise errors.TooLarge(f"more than {largest} bytes")
             body += await self._exactly(size)
-            if length is not None:
-                break
-            await self._line()
-        return bytes(body)
+            if length is None:
+                await self._line()
+            if length is not None or not size:
+                return bytes(body)
 
-    async def _send(self, request: str, headers: str = "") -> None:
-        request = f"{request} HTTP/1.1\r\nHost: localhost\r\n{headers}Connection: close\r\n\r\n"
+    async def _send(self, request: str, *headers: str) -> None:
+        lines = (f"{request} HTTP/1.1", "Host: localhost", *headers, "", "")
         with errors.mapped():
-            await self._socket.send_bytes(bytes([_DATA]) + request.encode())
+            await self._socket.send_bytes(bytes([_DATA]) + "\r\n".join(lines).encode())
 
     async def _status(self) -> int:
         head = await self._line()

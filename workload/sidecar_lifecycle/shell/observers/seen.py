@@ -27,6 +27,7 @@ MOST_PODS = 5
 LARGEST = 32 << 20
 """Bytes of an answer: 200 routes of ours are 1 MB."""
 TIMEOUT = 5.0
+"""Seconds for all answers of a pod."""
 
 LONGEST = 200
 """Characters of an error that are told."""
@@ -93,21 +94,21 @@ class Looker:
         return sorted(pod.metadata.name for pod in pods if _is_ready(pod))
 
     async def _proxy(self, namespace: str, pod: str) -> envoy.Proxy:
-        async def get(resource: str, kind: type[_T]) -> list[_T]:
-            # A port-forward carries one connection.
-            async with streams.port_forward(
-                self._client, namespace, pod, names.PROXY_ADMIN_PORT, deadline=TIMEOUT
-            ) as forward:
-                data = await forward.get(f"/config_dump?resource={resource}", largest=LARGEST)
-            with errors.understood():
-                return msgspec.json.decode(data, type=envoy.Dump[kind]).configs
+        async with streams.port_forward(
+            self._client, namespace, pod, names.PROXY_ADMIN_PORT, deadline=TIMEOUT
+        ) as forward:
 
-        return envoy.Proxy(
-            listeners=await get("dynamic_listeners", envoy.Listener),
-            routes=await get("dynamic_route_configs", envoy.Routes),
-            clusters=await get("dynamic_active_clusters&mask=cluster.name", envoy.Cluster),
-            warming_secrets=await get("dynamic_warming_secrets&mask=name", envoy.Named),
-        )
+            async def get(resource: str, kind: type[_T]) -> list[_T]:
+                data = await forward.get(f"/config_dump?resource={resource}", largest=LARGEST)
+                with errors.understood():
+                    return msgspec.json.decode(data, type=envoy.Dump[kind]).configs
+
+            return envoy.Proxy(
+                listeners=await get("dynamic_listeners", envoy.Listener),
+                routes=await get("dynamic_route_configs", envoy.Routes),
+                clusters=await get("dynamic_active_clusters&mask=cluster.name", envoy.Cluster),
+                warming_secrets=await get("dynamic_warming_secrets&mask=name", envoy.Named),
+            )
 
 
 def _reason(error: errors.KubeError) -> tuple[seen.Unseen, str]:
