@@ -1,87 +1,24 @@
 """What the workload sees in a real Envoy that a real istiod configures, whole and broken."""
 
-import asyncio
 import contextlib
+import dataclasses
 import time
 
 import pytest
-from sidecar_lifecycle.shell.observers import seen as looking
 
 from integrator_contract import seen
 from integrator_contract.seen import Cause, Unseen
 from istio_integrator.ingress import gateway, guards
+from istio_integrator.ingress import seen as judging
 from istio_integrator.kube import cluster
-from tests import gateway_client
+from tests import gateway_client, waiting
 from tests.functional import ingress_world, istiod_world
+from tests.functional.gateway_looks import WHERE, look
 from tests.functional.ingress_world import DOMAIN, HTTPS, MODEL, lead, server, virtual_service
-from tests.unit.workload.fake_apiserver import FakeApiserver, running_task
-from tests.unit.workload.fake_apiserver import until as waiting_until
 
 HOST = gateway_client.HOST
 BOTH = (80, 443)
 MARKS = ("V", "U")
-WHERE = istiod_world.GATEWAY_NAMESPACE
-ENVOY_FILTER = cluster.kind("networking.istio.io/v1alpha3", "EnvoyFilter")
-
-
-class Kubelet:
-    """Forwards a port to the Envoy's administration."""
-
-    def __init__(self, admin):
-        self.admin = admin
-        self.release = asyncio.Event()
-
-    async def port_forward(self, request, socket, _):
-        assert request.query["ports"] == "15000"
-        port = (15000).to_bytes(2, "little")
-        await socket.send_bytes(b"\0" + port)
-        await socket.send_bytes(b"\1" + port)
-        try:
-            reader, writer = await asyncio.open_connection("127.0.0.1", self.admin)
-        except ConnectionRefusedError as error:
-            await socket.send_bytes(b"\1" + str(error).encode())
-            return
-
-        async def back():
-            while data := await reader.read(32768):
-                await socket.send_bytes(b"\0" + data)
-
-        with contextlib.closing(writer):
-            async with running_task(back()):
-                async for message in socket:
-                    writer.write(message.data[1:])
-
-
-def pod(name, status="True"):
-    return {
-        "metadata": {"name": name, "namespace": WHERE, "labels": istiod_world.LABELS},
-        "status": {"conditions": [{"type": "Ready", "status": status}]},
-    }
-
-
-def look(expected, until, *, admins=(), denied=lambda method, path: False):
-    """Look at a gateway whose pods' Envoys have those ports, until the answer is as wanted."""
-
-    async def run():
-        fake = FakeApiserver()
-        fake.denied = denied
-        async with fake as client:
-            for number, admin in enumerate(admins):
-                fake.put("pods", pod(f"gateway-{number}"))
-                fake.proxies[f"gateway-{number}"] = Kubelet(admin)
-            fake.put("pods", pod("starting", "False"))
-            told = []
-            looker = looking.Looker(client, lambda: told.append(looker.answer))
-            async with running_task(looker.run(expected)):
-                await asyncio.sleep(0)
-                assert looker.answer.unseen is Unseen.NOT_YET
-                with contextlib.suppress(TimeoutError):
-                    await waiting_until(lambda: until(looker.answer), 20)
-            assert until(looker.answer), looker.answer
-            assert told[-1] == looker.answer
-            return looker.answer
-
-    return asyncio.run(run())
 
 
 def marked(*paths):
@@ -317,3 +254,40 @@ def test_pod_whose_envoy_does_not_answer_leaves_the_gateway_unseen(served):
     )
     assert (answer.unseen, answer.ready) == (Unseen.UNREACHABLE, 2)
     assert "Connect call failed" in answer.detail
+
+
+def test_hosts_open_once_filters_are_seen_and_close_without_them(served):
+    """A stranger gets no route of another team on our Gateway while it opens."""
+    expected = expectation(served)
+    manifests = served.part()._scope.manifests
+    (guard,) = manifests.owned_in(guards.FOLDER)
+    target = served.part().resolved()
+
+    def hook():
+        """Open or close hosts by what the workload sees; tell which ports are open."""
+        own = manifests.own(cluster.GATEWAY, gateway.NAME)
+        now = dataclasses.replace(expected, servers=judging.servers(target, own, has_tls=True))
+        answer = look(now, lambda answer: answer.unseen is None, admins=[served.admin])
+        hosts = judging.open_hosts(now, answer, [HOST], judging.hidden_host(own))
+        servers = own["spec"]["servers"]
+        wanted = [{**each, "hosts": hosts[each["port"]["number"]]} for each in servers]
+        if wanted != servers:
+            write(served, own, servers=wanted)
+        return {port for port in BOTH if hosts[port] == [HOST]}
+
+    served.api.delete(guard)
+    assert waiting.eventually(lambda: not hook())
+    served.eventually(404, "/a", **{"x-mark": "V"})
+    with contextlib.ExitStack() as stack:
+        strangers = [
+            stack.enter_context(
+                gateway_client.Hammer(
+                    served.visitor(tls=tls), fresh=True, path="/a", **{"x-mark": "V"}
+                )
+            )
+            for tls in ("", HOST)
+        ]
+        write(served, guard)
+        assert waiting.eventually(lambda: hook() == set(BOTH))
+        assert waiting.eventually(lambda: all(each.answers.get(302) for each in strangers))
+    assert [each.answers.get(200, 0) for each in strangers] == [0, 0]

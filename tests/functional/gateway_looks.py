@@ -1,0 +1,73 @@
+"""The workload looks at a real Envoy: an API server forwards ports to its administration."""
+
+import asyncio
+import contextlib
+
+from sidecar_lifecycle.shell.observers import seen as looking
+
+from integrator_contract.seen import Unseen
+from tests.functional import istiod_world
+from tests.unit.workload.fake_apiserver import FakeApiserver, running_task
+from tests.unit.workload.fake_apiserver import until as waiting_until
+
+WHERE = istiod_world.GATEWAY_NAMESPACE
+
+
+class Kubelet:
+    """Forwards a port to the Envoy's administration."""
+
+    def __init__(self, admin):
+        self.admin = admin
+        self.release = asyncio.Event()
+
+    async def port_forward(self, request, socket, _):
+        assert request.query["ports"] == "15000"
+        port = (15000).to_bytes(2, "little")
+        await socket.send_bytes(b"\0" + port)
+        await socket.send_bytes(b"\1" + port)
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.admin)
+        except ConnectionRefusedError as error:
+            await socket.send_bytes(b"\1" + str(error).encode())
+            return
+
+        async def back():
+            while data := await reader.read(32768):
+                await socket.send_bytes(b"\0" + data)
+
+        with contextlib.closing(writer):
+            async with running_task(back()):
+                async for message in socket:
+                    writer.write(message.data[1:])
+
+
+def pod(name, status="True"):
+    return {
+        "metadata": {"name": name, "namespace": WHERE, "labels": istiod_world.LABELS},
+        "status": {"conditions": [{"type": "Ready", "status": status}]},
+    }
+
+
+def look(expected, until, *, admins=(), denied=lambda method, path: False):
+    """Look at a gateway whose pods' Envoys have those ports, until the answer is as wanted."""
+
+    async def run():
+        fake = FakeApiserver()
+        fake.denied = denied
+        async with fake as client:
+            for number, admin in enumerate(admins):
+                fake.put("pods", pod(f"gateway-{number}"))
+                fake.proxies[f"gateway-{number}"] = Kubelet(admin)
+            fake.put("pods", pod("starting", "False"))
+            told = []
+            looker = looking.Looker(client, lambda: told.append(looker.answer))
+            async with running_task(looker.run(expected)):
+                await asyncio.sleep(0)
+                assert looker.answer.unseen is Unseen.NOT_YET
+                with contextlib.suppress(TimeoutError):
+                    await waiting_until(lambda: until(looker.answer), 20)
+            assert until(looker.answer), looker.answer
+            assert told[-1] == looker.answer
+            return looker.answer
+
+    return asyncio.run(run())
