@@ -6,11 +6,8 @@ import contextlib
 from sidecar_lifecycle.shell.observers import seen as looking
 
 from integrator_contract.seen import Unseen
-from tests.functional import istiod_world
 from tests.unit.workload.fake_apiserver import FakeApiserver, running_task
 from tests.unit.workload.fake_apiserver import until as waiting_until
-
-WHERE = istiod_world.GATEWAY_NAMESPACE
 
 
 class Kubelet:
@@ -41,24 +38,24 @@ class Kubelet:
                     writer.write(message.data[1:])
 
 
-def pod(name, status="True"):
+def pod(expected, name, status="True"):
+    labels = dict(expected.selector)
     return {
-        "metadata": {"name": name, "namespace": WHERE, "labels": istiod_world.LABELS},
+        "metadata": {"name": name, "namespace": expected.namespace, "labels": labels},
         "status": {"conditions": [{"type": "Ready", "status": status}]},
     }
 
 
-def look(expected, until, *, admins=(), denied=lambda method, path: False):
+def look(expected, until, *, admins=()):
     """Look at a gateway whose pods' Envoys have those ports, until the answer is as wanted."""
 
     async def run():
         fake = FakeApiserver()
-        fake.denied = denied
         async with fake as client:
             for number, admin in enumerate(admins):
-                fake.put("pods", pod(f"gateway-{number}"))
+                fake.put("pods", pod(expected, f"gateway-{number}"))
                 fake.proxies[f"gateway-{number}"] = Kubelet(admin)
-            fake.put("pods", pod("starting", "False"))
+            fake.put("pods", pod(expected, "starting", "False"))
             told = []
             looker = looking.Looker(client, lambda: told.append(looker.answer))
             async with running_task(looker.run(expected)):

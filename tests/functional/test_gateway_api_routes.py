@@ -4,11 +4,13 @@ import json
 
 import pytest
 
-from istio_integrator.ingress import gateway
+from integrator_contract.seen import Expectation
+from istio_integrator.ingress import gateway, seen
 from istio_integrator.kube import cluster as charm_cluster
 from tests import echo, gateway_client, waiting
 from tests.functional import gateway_api_world as world
 from tests.functional import ingress_world, istiod_world
+from tests.functional.gateway_looks import look
 
 MODEL = ingress_world.MODEL
 
@@ -93,6 +95,16 @@ def test_https_is_served_with_the_certificate_and_http_leads_there(served, clien
         answer = served.asked_once(**asked)
         assert answer.echo["headers"]["kubeflow-userid"] == echo.USER
         assert served.asked_once(tls=gateway_client.HOST).status == 302
+        target = served.part().resolved()
+        expected = Expectation(
+            namespace=target.namespace,
+            selector=target.selector,
+            gateway=f"{MODEL}/{gateway.NAME}",
+            servers=seen.servers(target, served.part()._find_gateway(), has_tls=True),
+            filters=("envoy.filters.http.router",),
+        )
+        answer = look(expected, lambda answer: answer.unseen is None, admins=[served.admin])
+        assert (answer.guarded, answer.missing) == ((80, 443), ())
         served.asked.clear()
         answer = served.eventually(301, Cookie=echo.COOKIE)
         assert answer.headers["location"] == f"https://{gateway_client.HOST}/kfp/x"

@@ -13,11 +13,12 @@ from istio_integrator.ingress import seen as judging
 from istio_integrator.kube import cluster
 from tests import gateway_client, waiting
 from tests.functional import ingress_world, istiod_world
-from tests.functional.gateway_looks import WHERE, look
+from tests.functional.gateway_looks import look
 from tests.functional.ingress_world import DOMAIN, HTTPS, MODEL, lead, server, virtual_service
 
 HOST = gateway_client.HOST
 BOTH = (80, 443)
+WHERE = istiod_world.GATEWAY_NAMESPACE
 MARKS = ("V", "U")
 
 
