@@ -103,6 +103,21 @@ def test_gateway_with_only_a_random_name_is_guarded_before_it_serves(served):
     assert (answer.guarded, answer.unguarded, answer.missing) == (BOTH, (), ())
 
 
+def test_port_that_only_redirects_has_the_routes_too(served):
+    opened = served.part()._scope.manifests.own(cluster.GATEWAY, gateway.NAME)
+    http = {"tls": {"httpsRedirect": True}}
+    redirecting = [
+        {**each, **(http if each["port"]["number"] == 80 else {})}
+        for each in opened["spec"]["servers"]
+    ]
+    write(served, opened, servers=redirecting)
+    served.eventually(301)
+    answer = look(expectation(served), lambda answer: answer.routes, admins=[served.admin])
+    write(served, opened)
+    assert (answer.guarded, answer.routes, answer.missing) == (BOTH, 2, ())
+    served.eventually(302)
+
+
 def write(place, obj, **spec):
     """Write an object with another specification."""
     metadata = {
