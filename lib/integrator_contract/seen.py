@@ -120,5 +120,5 @@ class Seen:
     """Of those expected, how many every pod serves with our filters at every host."""
     missing: tuple[Missing, ...] = ()
     """The cause that comes before others first."""
-    settled: bool = False
-    """Whether the gateway has had the time that a change usually takes to arrive."""
+    is_late: bool = False
+    """Whether what is missing has had the time that a change usually takes to arrive."""

@@ -121,7 +121,7 @@ def statuses(
         yield ops.WaitingStatus(
             f"Envoy of {where} is {answer.unseen}; run: {show}; {answer.detail}"
         )
-    elif answer.missing and answer.settled and answer.of == expected.word():
+    elif answer.missing and answer.is_late and answer.of == expected.word():
         yield _lacking(answer, target, istiod)
     elif answer.missing or answer.routes < expected.routes or answer.of != expected.word():
         # A gateway without a Ready pod is reported as such.

@@ -105,15 +105,25 @@ async def test_looks_come_each_second_for_a_while_and_each_half_minute_later(
         assert 8 <= len(envoy.requests) // 4 - early <= 13
 
 
-async def test_charm_is_told_once_of_each_answer(cluster: FakeApiserver, envoy: Envoy):
+async def test_charm_is_told_once_of_an_answer(cluster: FakeApiserver, envoy: Envoy):
     recorder = Recorder(cluster)
     async with running_task(recorder.looker.run(EXPECTED)):
-        assert recorder.looker.answer is None
         await asyncio.sleep(100)
-    first, settled = recorder.told
-    assert first
-    assert not first.settled
-    assert settled == dataclasses.replace(first, settled=True)
+    (only,) = recorder.told
+    assert only
+    assert not only.missing
+
+
+async def test_charm_is_told_again_when_something_is_late(cluster: FakeApiserver, envoy: Envoy):
+    recorder = Recorder(cluster)
+    expected = dataclasses.replace(EXPECTED, clusters=("outbound|80||a.b.svc.c",))
+    async with running_task(recorder.looker.run(expected)):
+        await asyncio.sleep(10)
+        (early,) = recorder.told
+        await asyncio.sleep(90)
+    assert early
+    assert not early.is_late
+    assert recorder.told == [early, dataclasses.replace(early, is_late=True)]
 
 
 async def test_nothing_is_looked_at_while_nothing_is_expected(

@@ -46,7 +46,7 @@ AFTER = opened(WANTED, WANTED)
 
 
 def answer(found, **values):
-    return Seen(**{"of": expected(found).word(), "unseen": None, "settled": True, **values})
+    return Seen(**{"of": expected(found).word(), "unseen": None, "is_late": True, **values})
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_cause_and_command_are_visible(cause):
     visible = status.message[: statuses.VISIBLE]
     assert statuses.parts(status.message).command in visible
     assert "{" not in status.message
-    (early,) = said(dataclasses.replace(lacking, settled=False))
+    (early,) = said(dataclasses.replace(lacking, is_late=False))
     assert early == LOOKING
 
 

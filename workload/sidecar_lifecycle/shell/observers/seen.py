@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 SOON, LATER = 1.0, 30.0
 """Seconds between two looks: for a while after the expectation changed, and from then on."""
 WHILE = 30.0
-SETTLED = 15.0
+LATE = 15.0
 """Seconds after which a change has usually arrived at Envoy."""
 MOST_PODS = 5
 """Gateway pods that are looked at; the others have their configuration from the same istiod."""
@@ -60,7 +60,8 @@ class Looker:
         began = time()
         while expected:
             answer = await self._look(expected)
-            answer = dataclasses.replace(answer, settled=time() - began >= SETTLED)
+            is_late = bool(answer.missing) and time() - began >= LATE
+            answer = dataclasses.replace(answer, is_late=is_late)
             if answer != self.answer:
                 log.info("gateway seen", answer=answer)
                 self.answer = answer
