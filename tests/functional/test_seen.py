@@ -46,12 +46,6 @@ def served(place):
 def expectation(place, *, hosts=(HOST,), **changes):
     """What the objects that the charm wrote come to."""
     (guard,) = place.part()._scope.manifests.owned_in(guards.FOLDER)
-    patches = cluster.parts(cluster.at(guard, "spec"), "configPatches")
-    filters = tuple(
-        cluster.at(each, "patch", "value")["name"]
-        for each in patches
-        if each["applyTo"] == "HTTP_FILTER"
-    )
     clusters = [f"outbound|80||{name}.{MODEL}.svc.{DOMAIN}" for name in ("oidc", "kfp")]
     values = {
         "namespace": WHERE,
@@ -61,7 +55,7 @@ def expectation(place, *, hosts=(HOST,), **changes):
             seen.Server(port=80, protocol="HTTP", hosts=hosts),
             seen.Server(port=443, protocol="HTTPS", hosts=hosts),
         ),
-        "filters": filters,
+        "filters": judging.filters_of([guard]),
         "routes": 2,
         "marks": MARKS,
         "clusters": tuple(clusters),
