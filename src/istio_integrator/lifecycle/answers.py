@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 import ops
 import pydantic
 
-from integrator_contract import schema
+from integrator_contract import schema, seen
 from integrator_contract.answers import Listing, ProxyAnswer, Summary, Trouble
 from integrator_contract.reasons import Reason
 from istio_integrator import statuses
@@ -16,6 +16,7 @@ from istio_integrator.kube import documents, errors
 
 _T = TypeVar("_T")
 _LISTING = pydantic.TypeAdapter(Listing)
+_GATEWAY = pydantic.TypeAdapter(seen.Answer)
 _PROXIES = pydantic.TypeAdapter(list[ProxyAnswer])
 _LONGEST_ERROR = 500
 """Characters of what is wrong with an answer, which quotes it."""
@@ -27,12 +28,16 @@ def of_listing(document: str) -> Listing:
     Raises:
         LifecycleError: It is not what the contract promises.
     """
-    value = _parsed(document)
-    fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-    said = fields.get("contract")
-    if said != schema.SCHEMA:
-        raise errors.LifecycleError(f"the workload answers by contract {str(said)[:16]}")
-    return _read(_LISTING, fields)
+    return _read_answer(_LISTING, document)
+
+
+def of_gateway(document: str) -> seen.Seen:
+    """Read what the service answered about the gateway.
+
+    Raises:
+        LifecycleError: It is not what the contract promises.
+    """
+    return _read_answer(_GATEWAY, document).seen or seen.Seen(of="")
 
 
 def of_proxies(output: str) -> list[ProxyAnswer]:
@@ -54,6 +59,15 @@ def _parsed(document: str) -> Any:
         return documents.read_json(document, longest=documents.LONGEST_OBJECT)
     except documents.DocumentError as error:
         raise errors.LifecycleError(f"the workload's answer {error}") from error
+
+
+def _read_answer(adapter: pydantic.TypeAdapter[_T], document: str) -> _T:
+    value = _parsed(document)
+    fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    said = fields.get("contract")
+    if said != schema.SCHEMA:
+        raise errors.LifecycleError(f"the workload answers by contract {str(said)[:16]}")
+    return _read(adapter, fields)
 
 
 def _read(adapter: pydantic.TypeAdapter[_T], value: object) -> _T:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 import ops
 
 from integrator_contract import rejections
+from integrator_contract.seen import Seen
 from istio_integrator import parts
 from istio_integrator.kube import cluster, errors
 from istio_integrator.lifecycle import (
@@ -88,6 +89,14 @@ class Lifecycle:
                 is_automatic=self._context.config.restart_pods == "auto",
             )
             self._statuses += map(self._shown, progress)
+
+    def seen(self) -> Seen | None:
+        """Return what the gateway's Envoys have; None where the service does not answer."""
+        try:
+            return self.workload.seen()
+        except errors.LifecycleError as error:
+            logger.warning("%s", error)
+            return None
 
     def _shown(self, status: ops.StatusBase) -> ops.StatusBase:
         """Call replacing what it is where no successor would be created: it waits for istiod.

@@ -16,6 +16,7 @@ import tenacity
 
 from integrator_contract import service
 from integrator_contract.answers import Listing, PodAnswer, ProxyAnswer
+from integrator_contract.seen import Seen
 from istio_integrator.kube import cluster, documents, errors
 from istio_integrator.lifecycle import answers, layer, settings
 
@@ -41,7 +42,7 @@ class Workload:
         Raises:
             LifecycleError: There is no answer.
         """
-        return self._ask("GET", "/uninjected")
+        return answers.of_listing(self._ask("GET", "/uninjected"))
 
     def stale(self) -> tuple[PodAnswer, ...]:
         """Ask which pods of the model have an old sidecar.
@@ -49,7 +50,7 @@ class Workload:
         Raises:
             LifecycleError: There is no answer.
         """
-        return self._ask("GET", "/uninjected", "stale").pods
+        return answers.of_listing(self._ask("GET", "/uninjected", "stale")).pods
 
     def restart(self, *, dry_run: bool, stale: bool, force: bool = False) -> tuple[PodAnswer, ...]:
         """Have the leader's workload replace what may be replaced, without waiting for it.
@@ -66,7 +67,16 @@ class Workload:
             LifecycleError: There is no answer.
         """
         how = {"stale": stale, "dry-run": dry_run, "force": force}
-        return self._ask("POST", "/restart", *(word for word, is_so in how.items() if is_so)).pods
+        words = (word for word, is_so in how.items() if is_so)
+        return answers.of_listing(self._ask("POST", "/restart", *words)).pods
+
+    def seen(self) -> Seen:
+        """Ask what the gateway's Envoys have.
+
+        Raises:
+            LifecycleError: There is no answer.
+        """
+        return answers.of_gateway(self._ask("GET", "/seen"))
 
     def explain(self, pods: list[cluster.Object]) -> list[ProxyAnswer]:
         """Ask what would be done about the proxies of some pods.
@@ -90,7 +100,7 @@ class Workload:
         (answer,) = answers.of_proxies(execute(self._container, argv))
         return answer
 
-    def _ask(self, method: str, path: str, *parameters: str) -> Listing:
+    def _ask(self, method: str, path: str, *parameters: str) -> str:
         told = settings.read(self._container)
         if told is None:
             raise errors.LifecycleError("the workload does not answer: it has no settings")
@@ -101,7 +111,7 @@ class Workload:
             raise errors.LifecycleError(f"the workload does not answer: {error}") from error
         if status != http.HTTPStatus.OK:
             raise errors.LifecycleError(f"the workload can't tell: {text[:200]}")
-        return answers.of_listing(text)
+        return text
 
 
 @tenacity.retry(

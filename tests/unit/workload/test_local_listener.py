@@ -17,7 +17,7 @@ from sidecar_lifecycle.shell.commands import run
 from sidecar_lifecycle.shell.serving import local
 from sidecar_lifecycle.shell.settings import Live
 
-from integrator_contract import schema
+from integrator_contract import schema, seen
 from tests.unit.workload.convergence import test_acting as acting
 from tests.unit.workload.convergence.test_acting import MEMORY, MODEL, STAND_BY, Apiserver
 from tests.unit.workload.fake_apiserver import running_task, until
@@ -80,6 +80,26 @@ async def test_pods_with_an_old_sidecar_are_listed_where_they_are_asked_for(clus
     assert [pod["name"] for pod in stale["pods"]] == ["web-0"]
     assert lacking["pods"] == []
     assert lacking["summary"]["stale"] == stale["summary"]["stale"] == 1
+
+
+async def test_what_the_gateway_has_is_told_while_something_is_expected(cluster: Apiserver):
+    expected = seen.Expectation(
+        namespace="ingress", selector={"a": "b"}, gateway="kubeflow/gw", servers=(), filters=()
+    )
+
+    async def told(session: aiohttp.ClientSession) -> Any:
+        async with session.get("/seen") as answer:
+            found = await answer.json()
+        assert found["contract"] == schema.SCHEMA
+        return found["seen"]
+
+    async with served(cluster) as (session, program):
+        assert await told(session) is None
+        program.live.change(dataclasses.replace(SETTINGS, expected=expected))
+        await asyncio.sleep(5)
+        found = await told(session)
+
+    assert (found["of"], found["unseen"]) == (expected.word(), "no pods")
 
 
 @pytest.mark.parametrize(("how", "forced"), [("", False), ("force=", True)])

@@ -2,6 +2,7 @@
 
 import datetime
 import io
+import json
 import socket
 
 import ops
@@ -9,7 +10,7 @@ import pytest
 import tenacity
 import yaml
 
-from integrator_contract import schema
+from integrator_contract import schema, seen
 from istio_integrator.lifecycle import image, layer, service, workload
 from tests import asked
 from tests.unit.charm.lifecycle.world import context
@@ -132,6 +133,33 @@ def test_service_that_is_silent_is_waited_for(fake, monkeypatch):
 def test_service_that_can_not_tell_is_waited_for(fake):
     asked.SERVICE.fails(502, "pods is forbidden")
     assert waiting(fake) == "the workload can't tell: pods is forbidden"
+
+
+@pytest.mark.parametrize(
+    ("told", "want"),
+    [
+        (
+            {"of": "x", "unseen": None, "guarded": [80]},
+            seen.Seen(of="x", unseen=None, guarded=(80,)),
+        ),
+        (
+            {"of": "x", "missing": [{"cause": "warming", "about": {"port": "443"}}]},
+            seen.Seen(
+                of="x", missing=(seen.Missing(cause=seen.Cause.WARMING, about={"port": "443"}),)
+            ),
+        ),
+        (None, seen.Seen(of="")),
+        ({"of": 1}, None),
+    ],
+    ids=["seen", "missing", "not-told-what-to-expect", "garbage"],
+)
+def test_gateway_is_told_as_the_service_saw_it(fake, told, want):
+    subject = service.Lifecycle(context(fake), Container(), lambda: True)
+    subject.reconcile()
+    asked.SERVICE.fails(200, json.dumps({"contract": schema.SCHEMA, "seen": told}))
+    assert subject.seen() == want
+    asked.SERVICE.fails(200, json.dumps({"contract": "another", "seen": told}))
+    assert subject.seen() is None
 
 
 def test_removal_goes_on_without_the_container(fake):

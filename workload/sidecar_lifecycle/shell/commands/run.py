@@ -150,7 +150,7 @@ class Program:
         lister = listing.Lister(self.client, self.live)
         return local.application(
             lambda: self.live.current.token,
-            reads={"/uninjected": lister.uninjected},
+            reads={"/uninjected": lister.uninjected, "/seen": self.looker.tell},
             acts={"/restart": lister.restart},
         )
 

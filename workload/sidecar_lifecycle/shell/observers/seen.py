@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import msgspec
 import structlog
 
-from integrator_contract import names, seen
+from integrator_contract import names, schema, seen
 from sidecar_lifecycle.decide import seen as rules
 from sidecar_lifecycle.model import envoy, types
 from sidecar_lifecycle.shell.kube import client, errors, streams
@@ -67,6 +67,10 @@ class Looker:
                 self.answer = answer
                 self._changed()
             await asyncio.sleep(SOON if time() - began < WHILE else LATER)
+
+    async def tell(self, _: Mapping[str, str]) -> seen.Answer:
+        """Answer the charm."""
+        return seen.Answer(contract=schema.SCHEMA, seen=self.answer)
 
     async def _look(self, expected: seen.Expectation) -> seen.Seen:
         ready: list[str] = []
