@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import ops
 
 from integrator_contract.seen import Cause, Expectation, Protocol, Seen, Server, Unseen
-from istio_integrator.ingress import gateway
+from istio_integrator.ingress import authorization, gateway, routes
 from istio_integrator.kube import cluster
 
 _HIDDEN = ".invalid"
@@ -38,6 +38,45 @@ _MESSAGES: Mapping[Cause, str] = {
     "run: kubectl -n {home} get service {service} -o yaml; exportTo, defaultServiceExportTo or a "
     "Sidecar hides it",
 }
+
+
+def expect(
+    target: gateway.Target,
+    opened: cluster.Object | None,
+    served: Sequence[routes.Route],
+    service: authorization.Service | None,
+    *,
+    model: str,
+    has_tls: bool,
+    has_http_routes: bool,
+    filters: tuple[str, ...],
+    marks: tuple[str, ...],
+) -> Expectation:
+    """Describe what the gateway's Envoys should have.
+
+    Args:
+        target: The gateway workload.
+        opened: Our Gateway, with the hosts that it has now; None before it exists.
+        served: The routes that are written.
+        service: The authorization service; None where requests are not authenticated.
+        model: The namespace of our Gateway.
+        has_tls: Whether our Gateway serves HTTPS.
+        has_http_routes: Whether the routes are HTTPRoutes, each with one match.
+        filters: The names of our HTTP filters.
+        marks: The values that the routes demand of a header.
+    """
+    matches = sum(len(entry.uris) for route in served for entry in route.entries)
+    clusters = {f"outbound|{to.port}||{to.host}" for route in served for to in route.backends}
+    return Expectation(
+        namespace=target.namespace,
+        selector=dict(target.selector),
+        gateway=f"{model}/{gateway.NAME}",
+        servers=servers(target, opened, has_tls=has_tls),
+        filters=filters,
+        routes=len(served) if has_http_routes else matches,
+        marks=marks,
+        clusters=tuple(sorted(clusters | ({service.cluster} if service else set()))),
+    )
 
 
 def servers(

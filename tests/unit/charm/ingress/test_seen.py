@@ -7,7 +7,7 @@ import pytest
 
 from integrator_contract.seen import Cause, Expectation, Missing, Seen, Unseen
 from istio_integrator import statuses
-from istio_integrator.ingress import gateway, seen
+from istio_integrator.ingress import authorization, gateway, routes, seen
 
 WANTED = ["kf.example.com", "ml.example.com"]
 TARGET = gateway.Target(
@@ -83,6 +83,46 @@ def test_hosts_open_where_the_filters_were_seen(found, values, http, https):
 def test_without_an_answer_hosts_stay(found, hosts):
     result = seen.open_hosts(expected(found), None, WANTED, "x.invalid")
     assert result == {80: hosts or ["x.invalid"], 443: ["x.invalid"]}
+
+
+def test_expectation_names_clusters_and_counts_matches():
+    uris = (routes.Uri("exact", "/kfp"), routes.Uri("prefix", "/kfp/"))
+    backend = routes.Backend("kfp.kubeflow.svc.cluster.local", 8080)
+    route = routes.Route(
+        name="kfp",
+        source="ingress:1 kfp",
+        application="kfp",
+        relation=1,
+        place=0,
+        kind=routes.Kind.PREFIX,
+        path="/kfp",
+        entries=(routes.Entry(uris=uris), routes.Entry(uris=uris[:1])),
+        backends=(backend,),
+    )
+    service = authorization.Service(host="oidc.kubeflow.svc.cluster.local", port=80)
+
+    def expectation(service, *, has_http_routes):
+        return seen.expect(
+            TARGET,
+            None,
+            [route],
+            service,
+            model="kubeflow",
+            has_tls=True,
+            has_http_routes=has_http_routes,
+            filters=("guard",),
+            marks=("V",),
+        )
+
+    found = expectation(service, has_http_routes=False)
+    assert found.routes == 3
+    assert set(found.clusters) == {
+        "outbound|80||oidc.kubeflow.svc.cluster.local",
+        "outbound|8080||kfp.kubeflow.svc.cluster.local",
+    }
+    assert [server.port for server in found.servers] == [80, 443]
+    found = expectation(None, has_http_routes=True)
+    assert (found.routes, len(found.clusters)) == (1, 1)
 
 
 def test_hidden_host_is_random_and_stays():
