@@ -10,6 +10,7 @@ import yaml
 from integrator_contract.answers import ACKNOWLEDGED, Listing, PodAnswer
 from istio_integrator import order, texts
 from istio_integrator.diagnosis import report
+from istio_integrator.ingress import record
 from istio_integrator.kube import cluster, errors, fences
 from istio_integrator.security import preview
 
@@ -104,7 +105,8 @@ def shown(objects: list[cluster.Object]) -> dict[str, str]:
         if obj["kind"] == "Secret":
             rest["data"] = dict.fromkeys(cluster.at(obj, "data"), "(not shown)")
         cleaned.append({**head, **rest})
-    return {"manifests": yaml.safe_dump_all(cleaned, sort_keys=False) if cleaned else "none"}
+    text = yaml.safe_dump_all(cleaned, sort_keys=False) if cleaned else "none"
+    return {"manifests": record.hide(text)}
 
 
 def _line(pod: PodAnswer) -> str:

@@ -45,8 +45,8 @@ def collected(
     return charm_facts.CharmFacts(
         looked=time.time(),
         problems=tuple(problems),
-        gateway_ready=ingress.is_up if ingress.decision else None,
-        guard=ingress.decision.word if ingress.decision else None,
+        gateway_ready=ingress.is_up,
+        guard=ingress.decision.word if ingress.is_up is not None else None,
         certificates=(
             *_life("gateway", ingress.certificate.shown),
             *_life("webhook", all_parts.admission.certificate),

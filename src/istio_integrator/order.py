@@ -41,7 +41,7 @@ class Parts:
         self.lifecycle = service.Lifecycle(context, container, lambda: self.membership.joined)
         self.admission = admission.Admission(context, self.lifecycle.image.serving)
         self.ingress = exposure.Ingress(context, related)
-        self.tenant_policy = tenant_policy.TenantPolicy(context, self.ingress.resolved)
+        self.tenant_policy = tenant_policy.TenantPolicy(context, lambda: self.ingress.target)
         self.authorization = policies_upkeep.Authorization(context, related, seen, self.ingress)
         self.unserved = unserved.UnservedNamespaces(context, self._authorization_service)
         self.mutual_tls = mutual_tls.MutualTls(context, seen, self._uninjected)
@@ -104,7 +104,7 @@ class Parts:
         return (self.lifecycle.stop, *(shared if self.context.leader else ()))
 
     def _authorization_service(self) -> str:
-        guard = self.ingress.decided().guard
+        guard = self.ingress.decision.guard
         return guard.service.reference if guard and guard.service else ""
 
     def _uninjected(self) -> int:

@@ -20,7 +20,6 @@ from tests.functional import ingress_world
 pytest.register_assert_rewrite(
     "tests.functional.tenant_world",
     "tests.functional.tenant_envoy",
-    "tests.functional.unasked_cases",
 )
 
 parsed_once.install()

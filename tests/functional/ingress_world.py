@@ -2,15 +2,13 @@
 
 import base64
 import contextlib
-import dataclasses
-import datetime
 import time
 
 import yaml
 
 from istio_integrator import parts
 from istio_integrator.config import config
-from istio_integrator.ingress import exposure, guards
+from istio_integrator.ingress import exposure
 from istio_integrator.ingress import gateway as gateways
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import errors, manifests
@@ -218,7 +216,6 @@ class Place(Related):
         self.application = application
         self.asked = asked
         self.options = {"hosts": gateway_client.HOST}
-        self.later = datetime.timedelta(hours=1)
 
     def part(self):
         """The part of the charm that serves the model."""
@@ -243,8 +240,7 @@ class Place(Related):
             unit="istio-integrator/0",
             leader=True,
         )
-        now = datetime.datetime.now(datetime.UTC) + self.later
-        made = exposure.Ingress(scope, self, now=lambda: now)
+        made = exposure.Ingress(scope, self)
         if not options["gateway_service"]:
             made._own_gateway = Standing(scope)
         return made
@@ -254,26 +250,6 @@ class Place(Related):
         tried = self.part()
         tried.reconcile()
         return [status.message for status in tried.statuses()]
-
-    def guard(self, *, own=False, hosts=(gateway_client.HOST,), unasked=()):
-        """Put up the guard as it is on a workload of the model's own, or of others.
-
-        Args:
-            own: Whether it is the model's.
-            hosts: Of the model.
-            unasked: The names of routes about which nobody is asked.
-        """
-        part = self.part()
-        found = part.resolved()
-        context = guards.context(
-            part.decided().guard,
-            dataclasses.replace(found, hosts=tuple(hosts), is_own=own),
-            owner=part._scope.manifests.owner,
-            model=self.model,
-            domain=DOMAIN,
-            unasked=unasked,
-        )
-        part._scope.manifests.apply(guards.FOLDER, context)
 
     def visitor(self, *, tls=""):
         """Somebody who asks; with `tls` by HTTPS, at that name."""

@@ -112,7 +112,7 @@ def _ours(world, name, folder, **more):
 def _claimed(world):
     """Objects that say that they are ours, of every folder that has namespaced objects."""
     names = itertools.count(1)
-    for folder in ("gateway-key", "gateway-tls", "admission-certificates", "retired"):
+    for folder in ("record", "gateway-tls", "admission-certificates", "retired"):
         data = {"metadata": _ours(world, f"ours-{next(names)}", folder), "data": {}}
         yield {"apiVersion": "v1", "kind": "Secret", **data}
     for name, folder in {"istio-integrator-convergence": "convergence", "more": "x"}.items():

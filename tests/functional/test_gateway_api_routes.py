@@ -77,9 +77,7 @@ def test_routes_of_others_on_the_gateway_are_asked_about_too(served):
 def test_nothing_passes_while_there_is_nobody_to_ask(served):
     served.auths = []
     assert any("ingress is closed" in said for said in served.reconcile())
-    served.eventually(404, Cookie=echo.COOKIE)
-    listed = served.api.list(charm_cluster.HTTP_ROUTE, MODEL)
-    assert listed == []
+    served.eventually(403, Cookie=echo.COOKIE)
 
 
 def test_https_is_served_with_the_certificate_and_http_leads_there(served, client):

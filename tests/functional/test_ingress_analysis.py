@@ -7,7 +7,15 @@ import pytest
 import yaml
 
 from istio_integrator.config import config
-from istio_integrator.ingress import authorization, gateway, guards, own_gateway, requested, routes
+from istio_integrator.ingress import (
+    authorization,
+    gateway,
+    guards,
+    own_gateway,
+    record,
+    requested,
+    routes,
+)
 from istio_integrator.kube import manifests
 from istio_integrator.relations import ingress_route, kubeflow
 from testbed import programs
@@ -100,14 +108,6 @@ def ours(guard, hosts):
         kubeflow.Received(number, app, kubeflow.IngressRequest(service=app, port=80, **request))
         for number, (app, request) in enumerate(REQUESTS.items())
     ]
-    context = guards.context(
-        guard,
-        dataclasses.replace(TARGET, hosts=tuple(hosts)),
-        owner="kubeflow.istio-integrator",
-        model="kubeflow",
-        domain="cluster.local",
-    )
-    yield from manifests.render(guards.FOLDER, context)
     yield from manifests.render(
         gateway.FOLDER,
         gateway.Context(
@@ -137,8 +137,19 @@ def ours(guard, hosts):
     )
     assert plan.problems == ()
     target = dataclasses.replace(TARGET, hosts=tuple(hosts))
+    values = record.Values()
+    context = guards.context(
+        guard,
+        target,
+        values,
+        plan.routes,
+        owner="kubeflow.istio-integrator",
+        model="kubeflow",
+        domain="cluster.local",
+    )
+    yield from manifests.render(guards.FOLDER, context)
     context = routes.Context.of(
-        plan.routes, target, model="kubeflow", application="istio-integrator"
+        plan.routes, target, values, model="kubeflow", application="istio-integrator"
     )
     yield from manifests.render(routes.FOLDER, context)
 

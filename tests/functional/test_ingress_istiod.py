@@ -1,7 +1,7 @@
 """A shared gateway under fire: a real istiod configures a real Envoy from what we apply."""
 
 import contextlib
-import datetime
+import itertools
 import json
 import time
 import urllib.request
@@ -12,9 +12,11 @@ import pytest
 from istio_integrator.relations import kubeflow
 from tests import echo, envoy_dump, forged_requests, gateway_client, oidc, waiting
 from tests.functional import ingress_world
-from tests.functional.ingress_world import AUTH, COMPLETE, MODEL, request
+from tests.functional.ingress_world import AUTH, COMPLETE, MODEL, WEB, lead, request, server
 
 COOKIE = echo.COOKIE
+TLS = gateway_client.HOST
+HTTPS = {"hosts": gateway_client.HOST, "tls_secret": ingress_world.SECRET}
 
 
 @pytest.fixture(scope="module")
@@ -98,31 +100,81 @@ def test_visitor_logs_in_is_known_to_the_page_and_logs_out(place):
         place.requests = routes
 
 
-def test_connection_from_before_the_guard_is_not_served_past_it(place):
+def warming():
+    """A tenant's Gateway whose certificate never comes: the port's new listener waits for it."""
+    tls = {"mode": "SIMPLE", "credentialName": "missing"}
+    return ingress_world.gateway("shop", "warming", server(443, ["w.example.com"], **tls))
+
+
+def freezing():
+    """A tenant's route that Envoy refuses, and all routes of the port with it."""
+    route = {"match": [{"uri": {"regex": r"/x\x{100}"}}], "route": lead(WEB)}
+    hosts = [gateway_client.TENANT]
+    return ingress_world.virtual_service("shop", "freezing", ["shop/web"], hosts, route)
+
+
+def has_warming(place):
+    return "warming_state" in dumped(place, "config_dump?resource=dynamic_listeners")
+
+
+def has_frozen(place):
+    found = dumped(place, "stats?filter=http.*rds.*update_rejected&usedonly")
+    return any(not line.endswith(": 0") for line in found.splitlines())
+
+
+def dumped(place, what):
+    with urllib.request.urlopen(f"http://127.0.0.1:{place.admin}/{what}") as answer:
+        return answer.read().decode()
+
+
+@pytest.mark.parametrize(
+    ("obstacle", "is_there", "statuses"),
+    [
+        pytest.param(warming, has_warming, {"": {302}, TLS: {403}}, id="listener kept warming"),
+        pytest.param(freezing, has_frozen, {"": {403}, TLS: {302}}, id="routes frozen"),
+    ],
+)
+def test_authentication_that_a_tenant_holds_up_leaves_routes_closed(
+    place, obstacle, is_there, statuses
+):
     place.part().remove()
-    place.later = datetime.timedelta()
-    place.options = {"hosts": gateway_client.HOST, "require_authentication": False}
+    place.options = {**HTTPS, "require_authentication": False}
     place.auths = []
     place.reconcile()
-    place.eventually(200)
-    early = place.visitor()
-    assert early.get("/kfp/x").status == 200
-    try:
+    for tls in statuses:
+        place.eventually(200, tls=tls)
+    with place.there(obstacle()):
+        assert waiting.eventually(lambda: is_there(place))
         place.auths = [COMPLETE]
-        assert any("earlier connections" in message for message in place.reconcile())
-        assert waiting.eventually(lambda: early.get("/kfp/x").status != 200)
-        late = place.visitor()
-        assert late.get("/kfp/x", Cookie=COOKIE).status != 200
-        # A minute later it is somebody else's turn to ask, on new connections.
-        place.later = datetime.timedelta(hours=1)
         place.reconcile()
-        place.eventually(200, Cookie=COOKIE)
-        place.eventually(302)
-        late.close()
-    finally:
-        early.close()
-        place.later = datetime.timedelta(hours=1)
-        place.options = {"hosts": gateway_client.HOST}
+        for tls, want in statuses.items():
+            assert waiting.eventually(
+                lambda tls=tls, want=want: place.asked_once(tls=tls).status in want
+            )
+            assert {place.asked_once(tls=tls).status for _ in range(20)} <= want
+    for tls in statuses:
+        place.eventually(302, tls=tls)
+        place.eventually(200, tls=tls, Cookie=COOKIE)
+
+
+def test_every_host_of_several_is_authenticated_and_no_host_of_a_neighbour(asking):
+    """Within a wildcard, a host of another team's Gateway is theirs."""
+    inner = "theirs.kf.example.org"
+    route = {"match": [{"uri": {"prefix": "/kfp"}}], "route": lead(WEB)}
+    theirs = (
+        ingress_world.gateway("shop", "inner", server(80, [inner])),
+        ingress_world.virtual_service("shop", "inner", ["shop/inner"], [inner], route),
+    )
+    hosts = [gateway_client.HOST, "second.example.com", "*.kf.example.org"]
+    asking.options = {**HTTPS, "hosts": ",".join(hosts)}
+    asking.reconcile()
+    with asking.there(*theirs):
+        for host, tls in itertools.product([*hosts[:2], "a.kf.example.org"], (False, True)):
+            asked = {"host": host, "tls": host if tls else ""}
+            asking.eventually(200, **asked, Cookie=COOKIE)
+            asking.eventually(302, **asked)
+        assert asking.eventually(200, host=inner).status == 200
+        assert asking.asked_once("/", host=gateway_client.TENANT).status == 200
 
 
 def test_gateway_holds_each_route_in_the_order_of_precedence_and_without_a_timeout(asking):
@@ -143,7 +195,7 @@ def test_gateway_holds_each_route_in_the_order_of_precedence_and_without_a_timeo
         "/kfp/nested/x": "dashboard",
     }
     # Nothing ends a request that takes long.
-    assert {route["route"]["timeout"] for route in routes} == {"0s"}
+    assert {route["route"]["timeout"] for route in routes if "route" in route} == {"0s"}
 
 
 def test_route_of_somebody_else_on_our_gateway_is_guarded(asking):

@@ -41,7 +41,7 @@ def shared(client, kubeconfig, tmp_path_factory):
 
 def diagnosed(found):
     """What diagnose says about the routes that are there."""
-    served = found.place.part().resolved().written_hosts
+    served = found.place.part().target.written_hosts
     routes = found.place.api.list(cluster.VIRTUAL_SERVICE)
     ours = [each for each in routes if each["metadata"]["namespace"].startswith("team-")]
     return [(each.seen, each.level.value) for each in checked.judge_hosts(ours, OURS, served)]

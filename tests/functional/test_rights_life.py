@@ -97,16 +97,12 @@ def test_gateway_routes_certificate_and_annotations_come_and_go(
     shared.reconcile()
     service = held.api.get(charm_cluster.SERVICE, "gateway", gateway_namespace)
     assert service["metadata"]["annotations"]["example.com/name"] == "kf"
-    key = certificate.KeyContext(
-        name=own.secrets[certificate.KEY_FOLDER],
-        annotations={names.CERTIFICATE_IN: gateway_namespace},
-    )
+    shared._record.certificate_in = gateway_namespace
     shown = certificate.SecretContext(
         name=own.secrets[certificate.SECRET_FOLDER],
         namespace=gateway_namespace,
         data={"tls.crt": "", "tls.key": ""},
     )
-    own.apply(certificate.KEY_FOLDER, key)
     own.apply(certificate.SECRET_FOLDER, shown)
     assert held.api.get(charm_cluster.SECRET, shown.name, gateway_namespace)
     shared.remove()

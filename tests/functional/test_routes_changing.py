@@ -7,7 +7,6 @@ without a pause; the applications keep what reached them, and the end of the tes
 import base64
 import contextlib
 import copy
-import datetime
 import json
 import sys
 
@@ -39,8 +38,6 @@ LATE = bag(14, "volumes", wish("kfp", matched("/katib/late"), filters=[rewritten
 MOVING = wish("kfp", matched("/moves/"))
 MOVED = wish("login", matched("/moves/"))
 REQUESTS = 10_000
-WAITS = "earlier connections"
-"""In a status, while the guard is up and the routes are not."""
 
 
 class Mortal:
@@ -235,22 +232,9 @@ class Managed:
             ]
         assert waiting.eventually(self._serves, 90)
         crowd.go_on()
-        self._go_back(crowd, options)
+        change(self._shared, crowd, options=options)
         self._shared.eventually(200, Cookie=echo.COOKIE)
         crowd.go_on()
-
-    def _go_back(self, crowd, options):
-        """Have the guard up again before the routes, for as long as it really takes.
-
-        Connections from before it end after 45 s, Istio's drainDuration.
-        """
-        place = self._shared
-        before, place.later = place.later, datetime.timedelta()
-        change(place, crowd, options=options)
-        assert waiting.eventually(
-            lambda: not any(WAITS in said for said in place.reconcile()), timeout=120
-        )
-        place.later = before
 
     def _serves(self):
         known = {"path": "/katib/x", "Cookie": echo.COOKIE, "x_who": "known"}

@@ -135,7 +135,7 @@ class Facts:
     @functools.cached_property
     def gateway_choice(self) -> gateway.Target | gateway.Refusal:
         """The gateway workload that serves the model, or why none does."""
-        return self.ingress.resolved()
+        return self.ingress.target
 
     @property
     def gateway(self) -> gateway.Target | None:
@@ -161,7 +161,7 @@ class Facts:
     @functools.cached_property
     def authentication(self) -> authorization.Decision:
         """Who should be asked about requests."""
-        return self.ingress.decided()
+        return self.ingress.decision
 
     def envoy(self, pod: cluster.Object, path: str) -> str:
         """Ask the administration of a pod's Envoy."""

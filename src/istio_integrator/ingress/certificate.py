@@ -10,30 +10,20 @@ from typing import TYPE_CHECKING, Any
 import ops
 import pydantic
 
-from integrator_contract import names
 from istio_integrator import parts, texts
 from istio_integrator.config import config
-from istio_integrator.ingress import gateway
+from istio_integrator.ingress import gateway, record
 from istio_integrator.kube import cluster, documents, errors
 from istio_integrator.relations import endpoints
 
 if TYPE_CHECKING:
     from charmlibs.interfaces import tls_certificates
 
-KEY_FOLDER = "gateway-key"
 SECRET_FOLDER = "gateway-tls"  # noqa: S105
 _RENEW_AT = 2 / 3
 """The part of a certificate's life after which Juju asks for another one."""
 _LONGEST_COMMON_NAME = 64
 _LONGEST_REASON = 300
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class KeyContext:
-    """The variables of the templates in gateway-key."""
-
-    name: str
-    annotations: dict[str, str]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -132,9 +122,12 @@ def _request(hosts: tuple[str, ...]) -> tls_certificates.CertificateRequestAttri
 class GatewayCertificate:
     """Hands the certificate to the gateway."""
 
-    def __init__(self, scope: parts.Context, related: endpoints.Relations) -> None:
+    def __init__(
+        self, scope: parts.Context, related: endpoints.Relations, kept: record.Record
+    ) -> None:
         self._scope = scope
         self._related = related
+        self._record = kept
         self._statuses: list[ops.StatusBase] = []
         self._name = scope.manifests.secrets[SECRET_FOLDER]
         self.shown = ""
@@ -176,7 +169,7 @@ class GatewayCertificate:
     def remove(self) -> None:
         """Remove the certificate, and then the record of its namespace."""
         self._scope.manifests.remove(SECRET_FOLDER)
-        self._scope.manifests.remove(KEY_FOLDER)
+        self._record.certificate_in = ""
 
     def statuses(self) -> Iterable[ops.StatusBase]:
         """Say what is missing for HTTPS."""
@@ -199,7 +192,8 @@ class GatewayCertificate:
 
     def _issued(self, target: gateway.Target, shown: dict[str, str]) -> dict[str, str] | None:
         """Return the data of the certificate's Secret; None until it has been issued."""
-        self._leave(target.namespace)
+        if self._record.certificate_in not in ("", target.namespace):
+            self._scope.manifests.remove(SECRET_FOLDER)
         self.shown = _decoded(shown, "tls.crt")
         problems = filter(None, map(problem, self._related.bags(endpoints.CERTIFICATES)))
         self._statuses.extend(map(ops.BlockedStatus, problems))
@@ -218,24 +212,8 @@ class GatewayCertificate:
         self.shown = str(found.certificate)
         above = [str(one) for one in found.chain if one != found.certificate]
         bundle = "".join(f"{one.strip()}\n" for one in (self.shown, *above))
-        context = KeyContext(
-            name=self._key_name, annotations={names.CERTIFICATE_IN: target.namespace}
-        )
-        self._scope.manifests.apply(KEY_FOLDER, context)
+        self._record.certificate_in = target.namespace
         return {"tls.crt": _encoded(bundle), "tls.key": _encoded(f"{key}\n")}
-
-    @property
-    def _key_name(self) -> str:
-        return self._scope.manifests.secrets[KEY_FOLDER]
-
-    def _kept_key(self) -> cluster.Object | None:
-        return self._scope.manifests.own(cluster.SECRET, self._key_name)
-
-    def _leave(self, place: str) -> None:
-        """Take the certificate away from where it was put, unless that is where it belongs."""
-        annotations = cluster.at(self._kept_key(), "metadata", "annotations")
-        if annotations.get(names.CERTIFICATE_IN, place) != place:
-            self._scope.manifests.remove(SECRET_FOLDER)
 
 
 def _encoded(text: str) -> str:

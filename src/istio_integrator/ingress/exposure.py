@@ -1,15 +1,14 @@
-"""The routes of the model: what related applications ask for, behind the gateway and its guard."""
+"""The routes of the model: the gateway serves what related applications request."""
 
 from __future__ import annotations
 
-import datetime
+import functools
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import ops
 
-from integrator_contract import service
 from istio_integrator import parts
 from istio_integrator.ingress import (
     announced,
@@ -18,14 +17,13 @@ from istio_integrator.ingress import (
     gateway,
     gateway_api,
     gateways,
-    guard_change,
     guards,
     http_routing,
     managed_gateway,
     observed,
     offered,
     own_gateway,
-    route_token,
+    record,
     routes,
     routing,
     service_annotations,
@@ -35,13 +33,13 @@ from istio_integrator.relations import endpoints, forward_auth, kubeflow
 
 logger = logging.getLogger(__name__)
 
-DRAINED_AFTER = datetime.timedelta(seconds=service.DRAINED_AFTER)
 SETTLE = 2.0
-"""Seconds in which istiod tells a gateway about removed routes, before their guard may go."""
+"""Seconds until istiod has told a gateway of a new EnvoyFilter, or that our Gateway is gone. Only
+routes of other teams on our Gateway depend on it; ours match nothing without the EnvoyFilter."""
 
 
 class Ingress:
-    """Guard, Gateway and routes, in an order that keeps the routes closed at every instant."""
+    """EnvoyFilter, Gateway and routes, in this order, and removed in the reverse one."""
 
     def __init__(
         self,
@@ -49,13 +47,12 @@ class Ingress:
         related: endpoints.Relations,
         *,
         sleep: Callable[[float], None] = time.sleep,
-        now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
     ) -> None:
         self._scope = scope
         self._related = related
         self._sleep = sleep
-        self._now = now
-        self.certificate = certificate.GatewayCertificate(scope, related)
+        self._record = record.Record(scope)
+        self.certificate = certificate.GatewayCertificate(scope, related, self._record)
         self._own_gateway = own_gateway.OwnGateway(scope)
         self._http = http_routing.HttpRouting(scope)
         offer = offered.Offered(scope, self._http)
@@ -63,12 +60,9 @@ class Ingress:
         self.announced = announced.Announced(scope, related, self._managed)
         self._annotations = service_annotations.ServiceAnnotations(scope)
         self._statuses: list[ops.StatusBase] = []
-        self.is_up = False
-        """Whether the Gateway of the model is there and a pod of the gateway is ready."""
-        self.decision: authorization.Decision | None = None
-        """Who is asked about requests; None where no application is to be reached."""
-        self._foreseen: gateway.Target | gateway.Refusal | None = None
-        """What another part was told that asked before."""
+        self.is_up: bool | None = None
+        """Whether the Gateway of the model is there and a pod of the gateway is ready; None where
+        no application is to be reached."""
 
     def reconcile(self) -> None:
         """Make the model reachable as related applications ask for, or unreachable."""
@@ -80,36 +74,57 @@ class Ingress:
         if found is not None and found.pilot is not None:
             service, port = found.pilot
             kubeflow.publish_pilot(self._related, service=service, port=port)
-        if not self._related.is_related(*kubeflow.EXPOSING):
+        if not self.is_wanted:
             self._withdraw()
         elif found is not None:
-            target = self._foreseen or self.resolved()
-            self._foreseen = None
+            logger.debug("Authentication: %s.", self.decision.word)
+            self.is_up = False
+            target = self.target
             if self._is_own(target):
                 target = self._own_gateway.apply() or target
             self._expose(target)
             self._announce(target)
 
     def remove(self) -> None:
-        """Take everything away, the guard last and not before the gateway forgot the routes."""
+        """Remove everything, the EnvoyFilter once the gateway has no routes."""
         self._statuses = []
         if self._remove_routes():
             self._sleep(SETTLE)
-        self._remove_rest()
+        self._scope.manifests.remove(guards.FOLDER)
+        self.certificate.remove()
+        self._annotations.remove()
+        self._own_gateway.remove()
+        self._record.remove()
 
     def statuses(self) -> Iterable[ops.StatusBase]:
         """Say how the model is reached, or what it takes."""
         return tuple(self._statuses)
 
-    def resolved(self) -> gateway.Target | gateway.Refusal:
-        """Say which gateway serves the model; nothing is written."""
-        if self._foreseen is not None:
-            return self._foreseen
+    @property
+    def is_wanted(self) -> bool:
+        """Whether an application is related that has the model reached."""
+        return self._related.is_related(*kubeflow.EXPOSING)
+
+    @functools.cached_property
+    def target(self) -> gateway.Target | gateway.Refusal:
+        """The gateway that serves the model; looking for it writes nothing."""
         only_https = self._scope.config.https_redirect and self.certificate.is_wanted
-        self._foreseen = gateways.resolve(
+        return gateways.resolve(
             self._scope, self._own_gateway, self._managed, only_https=only_https
         )
-        return self._foreseen
+
+    @functools.cached_property
+    def decision(self) -> authorization.Decision:
+        """What authenticates requests."""
+        return authorization.decide(
+            kubeflow.ingress_auth(self._related),
+            forward_auth.received(self._related),
+            strict=self._scope.config.require_authentication,
+            application=self._scope.application,
+            model=self._scope.model,
+            domain=self._scope.cluster_domain,
+            services={observed.reference(each) for each in self._services},
+        )
 
     def _is_own(self, target: gateway.Target | gateway.Refusal) -> bool:
         """Tell whether a gateway is the workload that this charm itself deploys."""
@@ -118,26 +133,25 @@ class Ingress:
         return not self._managed.is_at(target)
 
     def _expose(self, target: gateway.Target | gateway.Refusal) -> None:
-        decision = self.decision = self.decided()
-        if decision.is_closed:
-            self._close()
         if not isinstance(target, gateway.Target):
             self._statuses.append(_status(target))
             self._remove_routes()
             return
         self._statuses += map(_status, target.problems)
         asked = routing.Routing(self._scope, self._related)
-        plan = asked.plan(token=route_token.token(self._scope) if asked.needs_token else "")
-        self._report(decision, asked, plan)
-        self._leave_what_moved(target)
-        unasked = routes.unasked(plan.routes)
-        if decision.guard and not self._guard(decision.guard, target, unasked):
-            return
-        self._open_ours(target)
-        if not decision.is_closed:
-            self._route(target, asked, plan)
-        if decision.guard is None:
-            self._scope.manifests.remove(guards.FOLDER)
+        plan = asked.plan()
+        self._report(asked, plan)
+        opened = self._find_gateway()
+        if opened is not None and not self._is_at(opened, target):
+            logger.info("The gateway changes: routes come back at the next one.")
+            self._remove_routes()
+            self._sleep(SETTLE)
+            opened = None
+        values = self._guard(target, plan.routes)
+        if opened is None:
+            self._sleep(SETTLE)
+        self._open(target, opened)
+        self._route(target, asked, plan, values)
         if not self._is_own(target):
             self._own_gateway.remove()
         if problem := self._annotations.reconcile(target):
@@ -145,6 +159,10 @@ class Ingress:
         if not target.ready:
             self._statuses.append(ops.WaitingStatus(f"gateway {target.reference} is not ready"))
         self._statuses += map(ops.ActiveStatus, target.notes)
+        wildcards = [host for host in target.hosts if host.startswith("*")]
+        if wildcards and not (target.is_own or target.only_https):
+            note = f"other teams' hosts within {wildcards[0]} are not authenticated in plain HTTP"
+            self._statuses.append(ops.ActiveStatus(f"{note}; set https-redirect=true"))
 
     def _announce(self, target: gateway.Target | gateway.Refusal) -> None:
         """Tell related applications which Gateway there is, and how the model is reached."""
@@ -163,77 +181,30 @@ class Ingress:
     def _services(self) -> list[cluster.Object]:
         return self._scope.cluster.list(cluster.SERVICE)
 
-    def decided(self) -> authorization.Decision:
-        """Decide which authorization service is asked; nothing is written."""
-        return authorization.decide(
-            kubeflow.ingress_auth(self._related),
-            forward_auth.received(self._related),
-            strict=self._scope.config.require_authentication,
-            application=self._scope.application,
-            model=self._scope.model,
-            domain=self._scope.cluster_domain,
-            services={observed.reference(each) for each in self._services},
-        )
-
-    def _leave_what_moved(self, target: gateway.Target) -> None:
-        """Have a gateway forget routes at hosts and ports that will not be guarded any more."""
-        opened = self._find_gateway()
-        found = self._scope.manifests.owned_in(guards.FOLDER)
-        is_guarded_here = all(map(target.has_guard, found))
-        if opened is not None and not (is_guarded_here and self._is_served(opened, target)):
-            logger.info("The gateway, its hosts or its ports change: routes come back with them.")
-            self._remove_routes()
-            self._sleep(SETTLE)
-        if not is_guarded_here:
-            # At another workload it is a new guard, which does not see earlier connections.
-            self._scope.manifests.remove(guards.FOLDER)
-
-    def _is_served(self, opened: cluster.Object, target: gateway.Target) -> bool:
-        """Tell whether whatever a Gateway of ours serves stays served, and guarded."""
+    def _is_at(self, opened: cluster.Object, target: gateway.Target) -> bool:
+        """Tell whether our Gateway is that of a gateway workload."""
         if gateway_api.is_ours_alone(opened):
-            # There everything is guarded, whatever its hosts are.
             return self._managed.is_at(target)
-        return gateway.is_served(opened, target)
+        return cluster.at(opened, "spec").get("selector") == dict(target.selector)
 
-    def _guard(
-        self, guard: authorization.Guard, target: gateway.Target, unasked: Sequence[str] = ()
-    ) -> bool:
-        """Put up the guard; tell whether every connection of the gateway passes it.
-
-        Args:
-            guard: Who is asked.
-            target: Where.
-            unasked: The names of routes about which nobody is.
-        """
-        served = self._find_gateway()
+    def _guard(self, target: gateway.Target, served: Iterable[routes.Route]) -> record.Values:
+        """Apply the EnvoyFilter; return the values that routes need."""
+        guard = self.decision.guard
+        values = self._record.values_for(guards.access(guard, target, served))
         context = guards.context(
             guard,
             target,
+            values,
+            served,
             owner=self._scope.manifests.owner,
             model=self._scope.model,
             domain=self._scope.cluster_domain,
-            redirects=served is None or gateway.redirects(served),
-            unasked=unasked,
         )
-        if guard.service and (left := set(unasked) - set(context.unasked)):
-            self._statuses.append(ops.BlockedStatus(guards.too_many(len(left))))
-        steps = guard_change.filters_first(lambda: self._sleep(SETTLE))
-        put_up = _created(self._scope.manifests.apply(guards.FOLDER, context, steps)[0])
-        if served is None and target.is_own:
-            # No client is connected yet; but istiod hears of each kind of object by itself.
-            self._sleep(SETTLE)
-            return True
-        is_first = served is not None and _created(served) > put_up
-        if is_first or self._now() - put_up >= DRAINED_AFTER:
-            return True
-        self._close()
-        self._statuses.append(
-            ops.WaitingStatus("ingress: waiting a minute for the gateway's earlier connections")
-        )
-        return False
+        self._scope.manifests.apply(guards.FOLDER, context)
+        return values
 
-    def _open_ours(self, target: gateway.Target) -> None:
-        opened = self._find_gateway()
+    def _open(self, target: gateway.Target, opened: cluster.Object | None) -> None:
+        """Apply our Gateway with its certificate."""
         shown = gateway.credential(opened) or gateway_api.credential(opened)
         credential = self.certificate.credential(target, shown=shown)
         self._statuses += self.certificate.statuses()
@@ -258,37 +229,39 @@ class Ingress:
         else:
             self._scope.manifests.apply(gateway.FOLDER, context)
 
-    def _route(self, target: gateway.Target, asked: routing.Routing, plan: routes.Plan) -> None:
+    def _route(
+        self,
+        target: gateway.Target,
+        asked: routing.Routing,
+        plan: routes.Plan,
+        values: record.Values,
+    ) -> None:
         if self._managed.is_at(target):
             said = asked.write_grpc(plan.routes, target)
-            served, problems = self._http.route(plan.routes)
+            served, problems = self._http.route(plan.routes, values)
             problems = [*problems, *([said] if said else [])]
         else:
-            served, problems = asked.apply(plan, target)
+            served, problems = asked.apply(plan, target, values)
         self._statuses += map(ops.BlockedStatus, problems)
-        self._statuses += map(ops.ActiveStatus, plan.notes)
-        if served:
+        if served and not self.decision.is_closed:
             count = f"{len(served)} route{'s' if len(served) > 1 else ''}"
             self._statuses.append(ops.ActiveStatus(f"{count} by {target.reference}"))
 
-    def _report(
-        self, decision: authorization.Decision, asked: routing.Routing, plan: routes.Plan
-    ) -> None:
+    def _report(self, asked: routing.Routing, plan: routes.Plan) -> None:
         for problem in plan.problems:
             logger.warning("%s.", problem)
             self._statuses.append(ops.BlockedStatus(problem))
         for endpoint, names in asked.silent.items():
             self._statuses.append(ops.WaitingStatus(f"waiting for {names} on {endpoint}"))
-        if decision.blocked:
-            self._statuses.append(ops.BlockedStatus(decision.blocked))
-        if decision.waiting:
-            self._statuses.append(ops.WaitingStatus(decision.waiting))
+        if self.decision.blocked:
+            self._statuses.append(ops.BlockedStatus(self.decision.blocked))
+        if self.decision.waiting:
+            self._statuses.append(ops.WaitingStatus(self.decision.waiting))
 
     def _withdraw(self) -> None:
-        """Take away what nobody is related for any more; the guard outlives the routes."""
+        """Remove everything when no application is related any more."""
         try:
-            if not self._remove_routes():
-                self._remove_rest()
+            self.remove()
         except errors.ForbiddenError:
             # Nothing was ever made without the right to see it.
             logger.debug("The ingress can't be listed, so none of it was made here.")
@@ -301,26 +274,11 @@ class Ingress:
         was_routed = self._http.close()
         return self._managed.remove() or there or was_routed
 
-    def _close(self) -> None:
-        routing.remove(self._scope)
-        self._http.close()
-
-    def _remove_rest(self) -> None:
-        self._scope.manifests.remove(guards.FOLDER)
-        self.certificate.remove()
-        self._annotations.remove()
-        self._own_gateway.remove()
-        self._scope.manifests.remove(route_token.FOLDER)
-
     def _find_gateway(self) -> cluster.Object | None:
         return self._find_istio_gateway() or self._managed.find()
 
     def _find_istio_gateway(self) -> cluster.Object | None:
         return self._scope.manifests.own(cluster.GATEWAY, gateway.NAME)
-
-
-def _created(obj: cluster.Object) -> datetime.datetime:
-    return datetime.datetime.fromisoformat(obj["metadata"]["creationTimestamp"])
 
 
 def _status(problem: gateway.Missing | gateway.Refusal) -> ops.StatusBase:

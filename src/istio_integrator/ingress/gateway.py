@@ -91,35 +91,9 @@ class Target:
         """The hosts as Gateways and VirtualServices have them."""
         return list(self.hosts) or ["*"]
 
-    @property
-    def ports(self) -> tuple[int, ...]:
-        """The ports of the Service, as a Gateway names them."""
-        return tuple(port for port in (self.http_port, self.https_port) if port)
-
     def seen_from(self, model: str) -> tuple[str, ...]:
         """List where what is in the model has to be exported to, for the workload to see it."""
         return (".",) if self.namespace == model else (".", self.namespace)
-
-    def has_guard(self, guard: cluster.Object) -> bool:
-        """Tell whether an EnvoyFilter applies to every pod of this gateway workload."""
-        selector = cluster.at(guard, "spec", "workloadSelector", "labels")
-        is_here = cluster.at(guard, "metadata").get("namespace") == self.namespace
-        return is_here and bool(selector) and selector.items() <= self.selector.items()
-
-
-def redirects(opened: cluster.Object) -> bool:
-    """Tell whether our Gateway answers plain HTTP with nothing but redirects."""
-    servers = cluster.parts(cluster.at(opened, "spec"), "servers")
-    return any(cluster.at(one, "tls").get("httpsRedirect") for one in servers)
-
-
-def is_served(opened: cluster.Object, target: Target) -> bool:
-    """Tell whether whatever our Gateway serves stays served: by this gateway, host and port."""
-    spec = cluster.at(opened, "spec")
-    return spec.get("selector") == dict(target.selector) and all(
-        server["port"]["number"] in target.ports and server["hosts"] == target.written_hosts
-        for server in cluster.parts(spec, "servers")
-    )
 
 
 def credential(opened: cluster.Object | None) -> str:

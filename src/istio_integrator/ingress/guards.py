@@ -1,26 +1,40 @@
-"""The guard before the routes of the model, in the words of its EnvoyFilter."""
+"""The EnvoyFilter that authenticates requests before routes match.
+
+A route of the gateway's Envoy matches only requests with a mark: a value in the dynamic metadata,
+and, for the routes of the model, a header. A request without it matches one of the entries that
+are added here, which have no backend. The filters that such an entry enables ask the authorization
+service, write the mark, and Envoy chooses the route again.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 from istio_integrator.ingress import authorization, gateway
-from istio_integrator.kube import cluster
+from istio_integrator.ingress.record import Values
+from istio_integrator.ingress.routes import Kind, Route
 
 FOLDER = "authentication"
 
-MOST_UNASKED = 64
-"""Routes about which nobody is asked, each a patch of half a KB in the same EnvoyFilter."""
-_SECRET = re.compile(r"[!-~]{16,253}")
-"""A name that nobody guesses. One that is empty would stand for every route of the gateway."""
 _MOST_DASHES = 4
 """Dashes of a header's name up to which each may be an underscore in a spelling of its own: 16
 spellings; `x-goog-authenticated-user-email` has four."""
 _ANSWER = "envoy.filters.http.ext_authz"
 """Where Envoy's filter leaves what the service said, whatever the filter's own name."""
+Script = Literal["ask", "pass"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """An entry without a backend, which enables the filters."""
+
+    match: Mapping[str, str]
+    script: Script
+    """Whether the request is authenticated or passes to a route without authentication."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,116 +44,104 @@ class Context:
     name: str
     namespace: str
     selector: Mapping[str, str]
-    everywhere: bool
-    """Whether the filters stand before every host of the workload whatever its routes say."""
-    own_hosts: tuple[str, ...] | None
-    """Hosts before which routes have them stand; None: all."""
-    own_endings: tuple[str, ...]
-    """What hosts within our wildcards end with; before those they stand in plain HTTP."""
-    redirects: bool
-    """Whether our Gateway answers plain HTTP with nothing but redirects."""
-    gateway: str
-    """Our Gateway, all of whose HTTPS hosts are guarded."""
+    values: Values
+    places: Sequence[Mapping[str, Any]]
+    """Virtual hosts that are guarded, each a match of a routeConfiguration; empty: every one."""
+    entries: Sequence[Entry]
+    is_closed: bool
+    """Whether no request gets the mark."""
     service: authorization.Service | None
-    identity_headers: tuple[str, ...]
-    kept: tuple[str, ...]
-    """Those of them that the service says, until the request leaves."""
-    leaving: tuple[authorization.Header, ...]
-    """What a request that has an identity leaves with, in every spelling."""
-    unasked: tuple[str, ...]
-    """The names of routes about which nobody is asked."""
+    """The authorization service; None: none is asked."""
+    identity_headers: Sequence[str]
+    kept: Sequence[str]
+    """Identity headers that the service sets, kept until the request leaves."""
+    leaving: Sequence[authorization.Header]
+    """Identity headers of a request that leaves, in every spelling."""
 
 
 def context(
-    guard: authorization.Guard,
+    guard: authorization.Guard | None,
     target: gateway.Target,
+    values: Values,
+    routes: Iterable[Route],
     *,
     owner: str,
     model: str,
     domain: str,
-    redirects: bool = False,
-    unasked: Iterable[str] = (),
 ) -> Context:
-    """Put a guard into the words of its template.
+    """Describe the EnvoyFilter of a gateway.
 
-    Without hosts of our own the gateway is ours alone, and everything on it is guarded, also
-    routes that others bind to our Gateway with hosts of their own. Otherwise the gateway is
-    shared, and what is guarded is told by the host that a request names: the name of a virtual
-    host is up to whoever came first. HTTPS is known to be our Gateway's or not.
-
-    A host within a wildcard of ours may be in a Gateway of others, too, and in plain HTTP its
-    routes and those that are bound to our Gateway are in one virtual host. Somebody is asked about
-    all of them, unless our Gateway only redirects, and with it whatever is in that virtual host.
-    Envoy takes the word of a proxy before it for whether a request came by TLS, where it is told
-    that there is one; such a request is not redirected.
-
-    A route about which nobody is asked is told by its name alone (istio
-    pilot/pkg/networking/core/envoyfilter, rc_patch.go), which whoever may bind routes to our
-    Gateway could use, too, if it could be guessed. A closed guard makes no exception.
+    On a gateway of the model's own every virtual host is guarded, also those of other teams'
+    routes with a host of their own. On a named gateway these are the virtual hosts of our HTTPS,
+    and in plain HTTP, which all Gateways of the port share, those of our hosts by name.
 
     Args:
-        guard: What is to stand before the routes.
+        guard: What authenticates; None: nothing does, and every request gets the mark.
         target: The gateway workload, and what is served by it.
+        values: Those that the routes match.
+        routes: All of the model.
         owner: Us.
-        model: Where our Gateway is, and the Services that an identity is for.
+        model: The namespace of our Gateway, and of the Services that an identity is for.
         domain: The cluster's, which ends the names of Services.
-        redirects: Whether nothing but redirects is served without TLS, by the Gateway that stands.
-        unasked: The names of routes (`spec.http[].name`) about which nobody is asked, with random
-            bits in each; the first `MOST_UNASKED` that nobody can guess count.
     """
-    hosts, own = target.hosts, target.is_own
-    name = f"istio-integrator.{owner}".lower()
+    service = guard.service if guard else None
+    identity = service.identity_headers if service else authorization.IDENTITIES
     services = f".{model}.svc.{domain}"
-    wildcards = [host for host in hosts if host.startswith("*")]
-    everywhere = not hosts
-    identity = guard.service.identity_headers if guard.service else ()
     return Context(
-        name=name,
+        name=f"istio-integrator.{owner}".lower(),
         namespace=target.namespace,
         selector=target.selector,
-        everywhere=everywhere,
-        own_hosts=(
-            None if own or everywhere else tuple(host for host in hosts if host not in wildcards)
-        ),
-        own_endings=tuple(host[1:] for host in wildcards),
-        redirects=redirects and target.only_https,
-        gateway=f"{model}/{gateway.NAME}",
-        service=guard.service,
+        values=values,
+        places=[{}] if target.is_own else list(_places(target, model)),
+        entries=[*_exceptions(list(routes)), Entry({"prefix": "/"}, "ask")],
+        is_closed=guard is not None and service is None,
+        service=service,
         identity_headers=identity,
-        kept=tuple(
-            header
-            for header in identity
-            if guard.service and header in guard.service.response_headers
-        ),
-        leaving=tuple(
-            authorization.Header(spelling, _as_said(spelling, name, services))
+        kept=[each for each in identity if service and each in service.response_headers],
+        leaving=[
+            authorization.Header(spelling, _leaving(spelling, values.metadata, services))
             for header in identity
             for spelling in _spellings(header)
-        ),
-        unasked=_exempt(unasked) if guard.service else (),
+        ],
     )
 
 
-def _exempt(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(filter(_SECRET.fullmatch, names)))[:MOST_UNASKED]
+def access(
+    guard: authorization.Guard | None, target: gateway.Target, routes: Iterable[Route]
+) -> set[str]:
+    """List what is granted, each as a text: if one goes, access narrows. Closed, nothing is."""
+    if guard is not None and guard.service is None:
+        return set()
+    granted = ((one.is_asked, one.kind, one.path, one.backends) for one in routes)
+    where = (target.namespace, sorted(target.selector.items()))
+    return {repr(each) for each in (guard, where, *target.written_hosts, *granted)}
 
 
-def too_many(left: int) -> str:
-    """Say that about some routes somebody is asked though nobody is to be."""
-    return (
-        f"{left} more than {MOST_UNASKED} routes without authentication: these need a login; "
-        "remove relations to istio-ingress-route-unauthenticated"
-    )
+def ask_entry(owner: str) -> str:
+    """Name the entry of each guarded virtual host that authenticates requests."""
+    return f"istio-integrator.{owner}.ask".lower()
 
 
-def exempted(guard: cluster.Object) -> tuple[str, ...]:
-    """Read from our EnvoyFilter the names of routes about which nobody is asked."""
-    found = (
-        cluster.at(patch, "match", "routeConfiguration", "vhost", "route").get("name")
-        for patch in cluster.parts(cluster.at(guard, "spec"), "configPatches")
-        if patch.get("applyTo") == "HTTP_ROUTE"
-    )
-    return tuple(name for name in found if isinstance(name, str) and name)
+def _places(target: gateway.Target, model: str) -> Iterable[Mapping[str, Any]]:
+    if target.https_port:
+        yield {"gateway": f"{model}/{gateway.NAME}"}
+    for host in target.written_hosts if target.http_port else ():
+        yield {"vhost": {"name": f"{host}:{target.http_port}"}}
+
+
+def _exceptions(routes: Sequence[Route]) -> Iterable[Entry]:
+    """List entries for routes without authentication, and for others within their prefixes."""
+    free = [one for one in routes if not one.is_asked]
+    prefixes = tuple(f"{one.path}/" for one in free if one.kind is Kind.PREFIX)
+    for route in routes:
+        if route in free or f"{route.path}/".startswith(prefixes):
+            yield Entry(_match(route), "ask" if route.is_asked else "pass")
+
+
+def _match(route: Route) -> Mapping[str, str]:
+    if route.kind is Kind.EXACT:
+        return {"path": route.path}
+    return {"path_separated_prefix" if route.is_parted else "prefix": route.path}
 
 
 def _spellings(header: str) -> Iterable[str]:
@@ -151,22 +153,23 @@ def _spellings(header: str) -> Iterable[str]:
     return ["".join(map("".join, zip(parts, (*each, ""), strict=True))) for each in signs]
 
 
-def _as_said(header: str, name: str, services: str) -> str:
+def _leaving(header: str, metadata: str, services: str) -> str:
     """Write what a header is replaced by after everything that a route may do to it.
 
-    Where we asked, it is what the service said. Elsewhere it is nothing on the way to a Service
-    of the model, and stays as it is on the way to others. What can't be told is nothing.
+    Where the request has the mark, it is what the authorization service said. Elsewhere it is
+    empty on the way to a Service of the model, and stays as it is on the way to other Services.
+    What can't be evaluated is empty.
 
     Args:
         header: Its name in one spelling.
-        name: The metadata by which it is known that we asked.
+        metadata: The namespace of the mark.
         services: The end of the names of the model's Services.
     """
     key = _quoted(header)
     said = f"metadata.filter_metadata[{_quoted(_ANSWER)}][{key}]"
-    asked = f"{_quoted(name)} in metadata.filter_metadata"
+    marked = f"{_quoted(metadata)} in metadata.filter_metadata"
     leads_here = f"xds.cluster_name.endsWith({_quoted(services)})"
-    return f"%CEL({asked} ? {said} : {leads_here} ? '' : request.headers[{key}])%"
+    return f"%CEL({marked} ? {said} : {leads_here} ? '' : request.headers[{key}])%"
 
 
 def _quoted(text: str) -> str:

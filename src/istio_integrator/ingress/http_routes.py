@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from istio_integrator.ingress import gateway, routes
+from istio_integrator.ingress.record import Values
 from istio_integrator.ingress.routes import Kind, Route
 from istio_integrator.kube import owners
 
@@ -42,9 +43,8 @@ class Written:
     relation: str
     """`ingress:3 kfp-ui`, for people."""
     rule: str
-    """The name of the rule; empty where nobody has to know it."""
+    """The name of the rule; empty where the EnvoyFilter need not know it."""
     match: Mapping[str, Any]
-    """Empty: every request."""
     filters: Sequence[Mapping[str, Any]]
     backends: Sequence[Mapping[str, Any]]
 
@@ -62,6 +62,7 @@ class Context:
     def of(
         cls,
         found: Sequence[Route],
+        values: Values,
         *,
         application: str,
         model: str,
@@ -72,6 +73,7 @@ class Context:
 
         Args:
             found: Those that an HTTPRoute can have.
+            values: Those that the EnvoyFilter writes.
             application: Ours.
             model: Where the routes will be.
             domain: The cluster's, which ends the names of Services.
@@ -83,9 +85,8 @@ class Context:
             one: Written(
                 name=owners.object_name(application, f"route-{one.relation}-{one.place}"),
                 relation=one.source,
-                # The guard knows by it what is served without authentication.
-                rule="" if one.is_asked else one.name,
-                match=_call(one) if one in calls else _match(one),
+                rule="" if one.is_asked else values.free_route,
+                match={**(_call(one) if one in calls else _match(one)), **_mark(one, values)},
                 filters=_filters(one),
                 backends=[_backend(each, suffix) for each in one.backends],
             )
@@ -146,6 +147,11 @@ def _call(route: Route) -> dict[str, Any]:
         return {}
     named = {name: value for name, value in called.groupdict().items() if value}
     return {"method": {"type": "Exact", **named}}
+
+
+def _mark(route: Route, values: Values) -> dict[str, Any]:
+    value = values.asked if route.is_asked else values.free
+    return {"headers": [{"name": values.header, "value": value}]}
 
 
 def _parts(prefix: str) -> str:

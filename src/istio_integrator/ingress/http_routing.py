@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from istio_integrator import parts, statuses, texts
 from istio_integrator.ingress import gateway, http_routes, routes
+from istio_integrator.ingress.record import Values
 from istio_integrator.kube import cluster, errors, owners
 
 logger = logging.getLogger(__name__)
@@ -20,58 +21,64 @@ class HttpRouting:
         self._has_calls = http_routes.has_calls(scope.mesh.version if scope.mesh else "")
         """Whether routes for gRPC are GRPCRoutes."""
 
-    def route(self, found: Sequence[routes.Route]) -> tuple[Sequence[routes.Route], list[str]]:
+    def route(
+        self, found: Sequence[routes.Route], values: Values
+    ) -> tuple[Sequence[routes.Route], list[str]]:
         """Have routes be served.
 
         Of those that the API server does not take, each goes alone.
 
         Args:
             found: What is asked for.
+            values: Those that the EnvoyFilter writes.
 
         Returns:
             What is served, and what is wrong with the rest.
         """
         try:
-            fit, problems = self._write(found)
+            fit, problems = self._write(found, values)
         except errors.ForbiddenError as error:
             if not self._has_calls:
                 raise
             # Roles that are older than the charm; HTTPRoutes lead the same requests.
             logger.warning("GRPCRoutes: %s", error)
             self._has_calls = False
-            fit, problems = self._write(found)
+            fit, problems = self._write(found, values)
         for problem in problems:
             logger.warning("%s.", problem)
         return fit, [texts.plain(each, texts.LONGEST_PROBLEM) for each in problems]
 
-    def _write(self, found: Sequence[routes.Route]) -> tuple[Sequence[routes.Route], list[str]]:
+    def _write(
+        self, found: Sequence[routes.Route], values: Values
+    ) -> tuple[Sequence[routes.Route], list[str]]:
         fit, problems = http_routes.fit(found)
         try:
-            self._scope.manifests.apply(http_routes.FOLDER, self._context(fit))
+            self._scope.manifests.apply(http_routes.FOLDER, self._context(fit, values))
         except errors.ApiError as error:
             if not error.is_about_the_object:
                 raise
-            refused = {route: said for route in fit if (said := self._refusal(route))}
+            refused = {route: said for route in fit if (said := self._refusal(route, values))}
             if not refused:
                 raise
             fit = [route for route in fit if route not in refused]
             problems += refused.values()
-            self._scope.manifests.apply(http_routes.FOLDER, self._context(fit))
+            self._scope.manifests.apply(http_routes.FOLDER, self._context(fit, values))
         return fit, problems
 
-    def _context(self, found: Sequence[routes.Route]) -> http_routes.Context:
+    def _context(self, found: Sequence[routes.Route], values: Values) -> http_routes.Context:
         scope = self._scope
         return http_routes.Context.of(
             found,
+            values,
             application=scope.application,
             model=scope.model,
             domain=scope.cluster_domain,
             has_calls=self._has_calls,
         )
 
-    def _refusal(self, route: routes.Route) -> str:
+    def _refusal(self, route: routes.Route, values: Values) -> str:
         """Ask what the API server says of one route, without making anything."""
-        context = self._context([route])
+        context = self._context([route], values)
         error = self._scope.manifests.refusal(http_routes.FOLDER, context, name=self._trial)
         what = f"a route of {route.source} in {self._scope.model}"
         return statuses.about(error, what) if error else ""

@@ -29,8 +29,6 @@ class Terms:
     """Ours."""
     domain: str
     """The cluster's, which ends the names of Services."""
-    token: str = ""
-    """What nobody else can know, for the names of what is served without authentication."""
 
 
 class _RefusedError(ValueError):
@@ -143,10 +141,8 @@ def _routes(one: ingress_route.Received, asked: _HTTP_OR_GRPC, terms: Terms) -> 
             "path, gRPC methods, one Service, and ports 80 and 443"
         )
     (backend,) = asked.backends
-    is_asked = one.is_asked or not terms.token
-    name = owners.object_name(terms.application, f"{one.endpoint}-{one.relation}")
     base = Route(
-        name=name if is_asked else f"{name}-{terms.token}",
+        name=owners.object_name(terms.application, f"{one.endpoint}-{one.relation}"),
         source=one.reference,
         application=one.application,
         relation=one.relation,
@@ -156,13 +152,17 @@ def _routes(one: ingress_route.Received, asked: _HTTP_OR_GRPC, terms: Terms) -> 
         path="/",
         entries=(),
         backends=(_backend(backend.service, backend.port, terms),),
-        is_asked=is_asked,
+        is_asked=one.is_asked,
         is_grpc=isinstance(asked, ingress_route.GRPCRoute),
     )
     rewrites = [each.url_rewrite for each in asked.filters or () if each.url_rewrite]
     modifier = rewrites[0].path if rewrites else None
     for match in asked.matches or (ingress_route.HTTPRouteMatch(),):
-        yield _changed(_matched(base, match), modifier)
+        route = _matched(base, match)
+        if route.is_root and not route.is_asked:
+            # Requests for notebooks would match it first, and be rejected.
+            raise _RefusedError("asks for / without authentication; ask for a longer path")
+        yield _changed(route, modifier)
 
 
 def _title(asked: _HTTP_OR_GRPC) -> str:

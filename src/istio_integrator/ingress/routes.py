@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from istio_integrator.ingress import gateway
+from istio_integrator.ingress.record import Values
 from istio_integrator.kube import owners
 
 FOLDER = "routes"
@@ -85,6 +86,11 @@ class Route:
     is_grpc: bool = False
 
     @property
+    def is_root(self) -> bool:
+        """Whether it matches every request."""
+        return self.kind is Kind.ALL
+
+    @property
     def claims(self) -> frozenset[tuple[object, ...]]:
         """What only one application can have; a prefix has its own path with and without `/`."""
         paths = {self.path}
@@ -106,19 +112,27 @@ class Context:
     sources: str
     """The relations that are served, for people."""
     routes: Sequence[Route]
+    values: Values
     gateway: str
     hosts: Sequence[str]
     export_to: Sequence[str]
 
     @classmethod
     def of(
-        cls, routes: Sequence[Route], target: gateway.Target, *, model: str, application: str
+        cls,
+        routes: Sequence[Route],
+        target: gateway.Target,
+        values: Values,
+        *,
+        model: str,
+        application: str,
     ) -> Context:
         """Put routes into the words of the template.
 
         Args:
             routes: In their order.
             target: The gateway workload that is to serve them.
+            values: Those that the EnvoyFilter writes.
             model: Where our Gateway is.
             application: Ours.
         """
@@ -126,6 +140,7 @@ class Context:
             name=owners.object_name(application, FOLDER),
             sources=sources(routes),
             routes=routes,
+            values=values,
             gateway=f"{model}/{gateway.NAME}",
             hosts=target.written_hosts,
             export_to=target.seen_from(model),
@@ -151,15 +166,6 @@ class Plan:
 
     routes: tuple[Route, ...] = ()
     problems: tuple[str, ...] = ()
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What is as it was asked for, and may surprise."""
-        return tuple(
-            f"{route.source} has /, to which all leads that no other route claims"
-            for route in self.routes
-            if route.kind is Kind.ALL and not route.is_asked
-        )
 
     def without(self, refused: Iterable[str]) -> tuple[Route, ...]:
         """List the routes of other relations than these."""
@@ -193,14 +199,6 @@ def plan(requested: Iterable[Requested]) -> Plan:
 def in_order(routes: Iterable[Route]) -> list[Route]:
     """Sort routes so that the first that matches a request is the one to serve it."""
     return sorted(routes, key=_precedence)
-
-
-def unasked(routes: Iterable[Route]) -> tuple[str, ...]:
-    """Name the entries of `spec.http` that are served without authentication.
-
-    The names are nobody else's: they end with what is random and only ours.
-    """
-    return tuple(sorted({route.name for route in routes if not route.is_asked}))
 
 
 def sources(routes: Iterable[Route]) -> str:

@@ -6,6 +6,7 @@ import logging
 
 from istio_integrator import parts, statuses, texts
 from istio_integrator.ingress import gateway, grpc, requested, routes
+from istio_integrator.ingress.record import Values
 from istio_integrator.ingress.routes import Route
 from istio_integrator.kube import cluster, errors, owners
 from istio_integrator.relations import endpoints, ingress_route, kubeflow
@@ -22,11 +23,6 @@ class Routing:
         self._newer = ingress_route.received(related)
 
     @property
-    def needs_token(self) -> bool:
-        """Whether anything is to be served without authentication."""
-        return any(not one.is_asked for one in self._newer)
-
-    @property
     def silent(self) -> dict[str, str]:
         """The applications that have not said yet what they ask for, by endpoint."""
         said = [
@@ -39,17 +35,12 @@ class Routing:
                 found.setdefault(endpoint, []).append(one)
         return {endpoint: kubeflow.names(silent) for endpoint, silent in found.items()}
 
-    def plan(self, *, token: str) -> routes.Plan:
-        """Decide what is served.
-
-        Args:
-            token: For the names of what is served without authentication.
-        """
+    def plan(self) -> routes.Plan:
+        """Decide what is served."""
         terms = requested.Terms(
             model=self._scope.model,
             application=self._scope.application,
             domain=self._scope.cluster_domain,
-            token=token,
         )
         return routes.plan(
             [
@@ -59,11 +50,16 @@ class Routing:
         )
 
     def apply(
-        self, plan: routes.Plan, target: gateway.Target
+        self, plan: routes.Plan, target: gateway.Target, values: Values
     ) -> tuple[tuple[Route, ...], list[str]]:
         """Have the gateway serve a plan.
 
         Of a plan that the API server does not take, the relations go without that are the reason.
+
+        Args:
+            plan: What is to be served.
+            target: Where.
+            values: Those that the EnvoyFilter writes.
 
         Returns:
             What is served, and what is wrong with the rest.
@@ -74,28 +70,34 @@ class Routing:
         served, refused = plan.routes, dict[str, str]()
         said = self.write_grpc(served, target)
         try:
-            self._scope.manifests.apply(routes.FOLDER, self._context(served, target))
+            self._scope.manifests.apply(routes.FOLDER, self._context(served, target, values))
         except errors.ApiError as error:
             if not error.is_about_the_object:
                 raise
-            refused = self._refused(plan, target)
+            refused = self._refused(plan, target, values)
             served = plan.without(refused)
             if not refused or not served:
                 raise
-            self._scope.manifests.apply(routes.FOLDER, self._context(served, target))
+            self._scope.manifests.apply(routes.FOLDER, self._context(served, target, values))
         problems = [*refused.values(), *([said] if said else [])]
         return served, [texts.plain(each, texts.LONGEST_PROBLEM) for each in problems]
 
-    def _context(self, served: tuple[Route, ...], target: gateway.Target) -> routes.Context:
+    def _context(
+        self, served: tuple[Route, ...], target: gateway.Target, values: Values
+    ) -> routes.Context:
         scope = self._scope
-        return routes.Context.of(served, target, model=scope.model, application=scope.application)
+        return routes.Context.of(
+            served, target, values, model=scope.model, application=scope.application
+        )
 
-    def _refused(self, plan: routes.Plan, target: gateway.Target) -> dict[str, str]:
+    def _refused(
+        self, plan: routes.Plan, target: gateway.Target, values: Values
+    ) -> dict[str, str]:
         """Find the relations whose routes are not taken even alone, and why."""
         found: dict[str, str] = {}
         for source in dict.fromkeys(route.source for route in plan.routes):
             alone = tuple(route for route in plan.routes if route.source == source)
-            context = self._context(alone, target)
+            context = self._context(alone, target, values)
             error = self._scope.manifests.refusal(routes.FOLDER, context, name=self._trial)
             if error is not None:
                 logger.warning("%s: %s", source, error)

@@ -9,7 +9,7 @@ import json
 import logging
 import pathlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, cast
 
 import jinja2
@@ -24,8 +24,6 @@ TEMPLATES = pathlib.Path(__file__).parents[3] / "templates"
 
 _LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """A hook renders dozens of templates; libyaml reads them seven times as fast."""
-
-Steps = Callable[[cluster.Object, cluster.Object], Iterable[cluster.Object]]
 
 WORKLOAD_COMPONENT = "convergence"
 """What the workload labels its own object with; it is not ours to prune."""
@@ -109,8 +107,8 @@ class Manifests:
         """The names of the application's Secrets, by the folder that makes each."""
         return {
             "admission-certificates": owners.object_name(self._application, "admission-tls"),
-            "gateway-key": owners.object_name(self._application, "gateway-key"),
             "gateway-tls": f"istio-integrator.{self.owner}".lower(),
+            "record": owners.object_name(self._application, "record"),
         }
 
     def is_ours(self, obj: cluster.Object | None) -> bool:
@@ -127,7 +125,7 @@ class Manifests:
             each.get("uid") in self._anchors for each in cluster.parts(metadata, "ownerReferences")
         )
 
-    def apply(self, folder: str, context: Any, steps: Steps | None = None) -> list[cluster.Object]:
+    def apply(self, folder: str, context: Any) -> list[cluster.Object]:
         """Make the cluster hold exactly what a folder renders to.
 
         Every object is checked before the first is written: where one is foreign, nothing
@@ -136,8 +134,6 @@ class Manifests:
         Args:
             folder: Below `templates/`.
             context: The variables of its templates.
-            steps: What an object is to be on its way, given how it stands and how it is wanted;
-                each is written before the next is asked for.
 
         Returns:
             The live objects, in the order of the templates.
@@ -151,9 +147,6 @@ class Manifests:
         # A list for each kind tells of all that is there already, however many there are.
         listed = {_identity(obj): obj for obj in owned}
         live = [listed.get(_identity(obj)) or self._live(obj) for obj in wanted]
-        for found, obj in zip(live, wanted, strict=True):
-            for step in steps(found, obj) if steps and found is not None else ():
-                self._cluster.apply(self.prepared(folder, step))
         applied = [
             found if found is not None and is_current(found, obj) else self._cluster.apply(obj)
             for found, obj in zip(live, wanted, strict=True)
@@ -334,8 +327,8 @@ class Manifests:
         """Return the namespace of a Secret: the gateway's certificate is where its pods are."""
         if folder != "gateway-tls":
             return self._model
-        key = self._own_secret(self.secrets["gateway-key"], self._model)
-        annotations = cluster.at(key, "metadata", "annotations")
+        record = self._own_secret(self.secrets["record"], self._model)
+        annotations = cluster.at(record, "metadata", "annotations")
         return str(annotations.get(names.CERTIFICATE_IN) or self._model)
 
     def _own_secret(self, name: str, namespace: str) -> cluster.Object | None:

@@ -50,11 +50,11 @@ def _with_gateway(
     ingress: exposure.Ingress,
 ) -> policies.Asked:
     """Add what the gateway leads to, and who it is."""
-    choice = ingress.resolved()
+    choice = ingress.target
     # A gateway that is still to come leads to the same Services.
-    plan = routing.Routing(context, related).plan(token="")
+    plan = routing.Routing(context, related).plan()
     hosts = {(each.host, each.port) for route in plan.routes for each in route.backends}
-    guard = ingress.decided().guard
+    guard = ingress.decision.guard
     service = guard.service if guard else None
     served = [choice] if isinstance(choice, gateway.Target) else []
     return dataclasses.replace(

@@ -38,8 +38,6 @@ def reach(fake, monkeypatch):
     """Have the charm find a cluster as it is."""
     monkeypatch.setattr(admission, "PROBE_DELAYS", ())
     monkeypatch.setattr(exposure, "SETTLE", 0)
-    # The fake clock may be ahead.
-    monkeypatch.setattr(exposure, "DRAINED_AFTER", datetime.timedelta(days=-1))
     monkeypatch.setattr(charm_cluster, "connect", fake.api)
 
 
@@ -215,7 +213,7 @@ class World:
 
     def routes(self):
         """The names of what is served, one for each relation."""
-        return sorted({entry["name"] for entry in self.http()})
+        return sorted({entry["name"] for entry in self.http() if "route" in entry})
 
     def http(self):
         """What VirtualServices say, in their order."""
@@ -232,6 +230,16 @@ class World:
     def guard(self, namespace="istio-ingress"):
         name = "istio-integrator.kubeflow.istio-integrator"
         return self.fake.find("EnvoyFilter", name, namespace)
+
+
+def is_closed(guard):
+    """Tell whether an EnvoyFilter lets no request reach a route."""
+    filters = [
+        each["patch"]["value"]["name"]
+        for each in guard["spec"]["configPatches"]
+        if each["applyTo"] == "HTTP_FILTER"
+    ]
+    return [name.rpartition(".")[2] for name in filters] == ["guard"]
 
 
 class Authority(ops.CharmBase):
@@ -290,11 +298,12 @@ def renew(world):
 
 
 def secrets(world):
-    """Namespaces with a Secret, but for that of the admission webhook."""
+    """Namespaces with a Secret, but for that of the admission webhook and the record."""
     return sorted(
         obj["metadata"]["namespace"]
         for obj in world.fake.objects.values()
-        if obj["kind"] == "Secret" and obj["metadata"]["name"] != f"{OURS}-admission-tls"
+        if obj["kind"] == "Secret"
+        and obj["metadata"]["name"] not in (f"{OURS}-admission-tls", f"{OURS}-record")
     )
 
 

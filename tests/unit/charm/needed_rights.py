@@ -10,12 +10,12 @@ ADMISSION = (
 INGRESS = (
     "authentication",
     "gateway",
-    "gateway-key",
     "gateway-tls",
     "gateway-workload",
     "grpc",
     "http-routes",
     "managed-gateway",
+    "record",
     "routes",
     "tenant-policy",
 )

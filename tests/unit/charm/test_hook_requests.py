@@ -15,7 +15,7 @@ OFTEN = {
     "list pods kubeflow": "the webhook's own pods, and those of the model",
     "list services kubeflow": "the webhook's own Service, and those of the model",
     "list gateways kubeflow": "Istio's kind, and that of the Gateway API",
-    "get secrets kubeflow istio-integrator-gateway-key": "it names the other Secret's namespace",
+    "get secrets kubeflow istio-integrator-record": "it names the other Secret's namespace",
 }
 MOST = 40
 MOST_WITH_ROUTES = 39

@@ -143,7 +143,7 @@ def test_longest_names_that_are_not_cut_are_those_that_the_page_says(model, appl
     assert owner == f"{model}.{application}"
     assert objects == {
         f"istio-integrator.{owner}",
-        f"{application}-gateway-key",
+        f"{application}-record",
         f"{application}-admission-tls",
     }
 

@@ -45,17 +45,11 @@ def authentication(facts: Facts) -> Iterable[Finding]:
         if facts.manifests.is_ours(route)
         for entry in cluster.parts(cluster.at(route, "spec"), "http")
     ]
-    unasked = [
-        name
-        for found in facts.objects(cluster.ENVOY_FILTER)
-        if facts.manifests.is_ours(found)
-        for name in guards.exempted(found)
-    ]
     for pod in facts.gateway_pods[:1]:
         listeners = facts.envoy(pod, "/config_dump?resource=dynamic_listeners")
         routes = facts.envoy(pod, "/config_dump?resource=dynamic_route_configs")
         yield from judge(
-            virtual_hosts(listeners, routes, unasked=unasked),
+            virtual_hosts(listeners, routes, entry=guards.ask_entry(facts.manifests.owner)),
             guard.service,
             ours=ours,
             domains=facts.config.hosts,
@@ -75,10 +69,8 @@ class VirtualHost(NamedTuple):
     """Envoy's clusters of the authorization services that are asked before all its routes."""
 
 
-def virtual_hosts(
-    listeners: str, routes: str, *, unasked: Collection[str] = ()
-) -> list[VirtualHost]:
-    """Read two parts of an Envoy's `/config_dump`; `unasked` names routes without a guard."""
+def virtual_hosts(listeners: str, routes: str, *, entry: str) -> list[VirtualHost]:
+    """Read two parts of an Envoy's `/config_dump`; `entry` names the one that authenticates."""
     read = [cluster.at(each, "route_config") for each in _configs(routes)]
     configurations = {each.get("name"): each for each in read}
     found: dict[str, VirtualHost] = {}
@@ -86,13 +78,11 @@ def virtual_hosts(
         configuration = configurations.get(cluster.at(manager, "rds").get("route_config_name"), {})
         for host in cluster.parts(configuration, "virtual_hosts"):
             entries = cluster.parts(host, "routes")
-            # Where no route needs authentication, the host itself tells which service is asked.
-            guarded = [each for each in entries if each.get("name") not in unasked] or [{}]
+            asks = next((each for each in entries if each.get("name") == entry), {})
             asked = tuple(
                 to
                 for each in cluster.parts(manager, "http_filters")
-                if (to := _asks(each))
-                and all(_is_in_force(each, configuration, host, route) for route in guarded)
+                if (to := _asks(each)) and _is_in_force(each, configuration, host, asks)
             )
             if entries:
                 known = tuple(str(each.get("name", "")) for each in entries)

@@ -12,6 +12,7 @@ from istio_integrator.ingress import authorization
 SERVICE = authorization.Service(host="oidc.a.svc.cluster.local", port=8080)
 
 OURS = "app-ingress-1"
+ASK = "ours.ask"
 
 TYPE = "type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthz"
 
@@ -31,8 +32,8 @@ def authorizes(name="ours", cluster=SERVICE.cluster, **fields):
     return {"name": name, "typed_config": {"@type": TYPE, "http_service": server}, **fields}
 
 
-def routes(host, *, everywhere=None, on_host=None, on_route=None, name=OURS):
-    virtual_host = {"name": host, "routes": [{"name": name}]}
+def routes(host, *, everywhere=None, on_host=None, on_route=None):
+    virtual_host = {"name": host, "routes": [{"name": ASK}, {"name": OURS}]}
     if on_host is not None:
         virtual_host["typed_per_filter_config"] = {"ours": on_host}
     if on_route is not None:
@@ -64,6 +65,7 @@ def test_the_nearest_switch_decides_whether_a_filter_is_in_force(
             on_host=setting(host),
             on_route=setting(route),
         ),
+        entry=ASK,
     )
     switches = (route, host, everywhere, default)
     nearest = next((each for each in switches if each is not None), default)
@@ -107,41 +109,4 @@ def test_gateway_is_judged_by_whom_it_asks_before_our_routes(hosts, domains, lev
 
 
 def test_configuration_that_can_not_be_read_has_no_virtual_hosts():
-    assert authentication.virtual_hosts("no JSON", "{}") == []
-
-
-OPEN = "open-0123456789abcdef"
-OFF = {"config": {"disabled": True}}
-
-
-def two_routes(**opened):
-    """Our virtual host with a guarded route, and another that has its own switch."""
-    dump = json.loads(routes("*:80"))
-    (virtual_host,) = dump["configs"][0]["route_config"]["virtual_hosts"]
-    off = {"typed_per_filter_config": {"ours": OFF}}
-    virtual_host["routes"].append({**off, "name": OPEN, **opened})
-    return json.dumps(dump)
-
-
-@pytest.mark.parametrize(
-    ("unasked", "level", "words"),
-    [
-        pytest.param([OPEN], "✓", "before *:80", id="ours"),
-        pytest.param([], "✗", "asks nobody before *:80", id="nobody's"),
-        pytest.param(["open-another"], "✗", "asks nobody before *:80", id="another"),
-    ],
-)
-def test_route_about_which_nobody_is_asked_is_right_only_where_we_made_it(unasked, level, words):
-    hosts = authentication.virtual_hosts(listeners(authorizes()), two_routes(), unasked=unasked)
-    (found,) = judged(hosts)
-    assert (found.level.value, words in found.seen) == (level, True)
-
-
-def test_host_of_unauthenticated_routes_alone_is_judged_by_who_would_be_asked():
-    dump = routes("*:80", on_route=OFF, name=OPEN)
-    (host,) = authentication.virtual_hosts(listeners(authorizes()), dump, unasked=[OPEN])
-    assert host.asked == (SERVICE.cluster,)
-    (host,) = authentication.virtual_hosts(
-        listeners(authorizes(disabled=True)), dump, unasked=[OPEN]
-    )
-    assert host.asked == ()
+    assert authentication.virtual_hosts("no JSON", "{}", entry=ASK) == []

@@ -159,17 +159,17 @@ def test_certificate_in_another_namespace_is_shown_as_ours(certified):
     }
     assert shown_secrets >= {
         ("istio-ingress", "istio-integrator.kubeflow.istio-integrator"),
-        ("kubeflow", "istio-integrator-gateway-key"),
+        ("kubeflow", "istio-integrator-record"),
     }
 
 
 def test_certificate_follows_the_gateway_also_without_a_look_into_every_namespace(certified):
     certified.fake.forbidden.add(("list", "secrets", ""))
     certified.run()
-    assert secrets(certified) == ["istio-ingress", "kubeflow"]
+    assert secrets(certified) == ["istio-ingress"]
     certified.config |= OWN
     certified.run()
-    assert secrets(certified) == ["kubeflow", "kubeflow"]
+    assert secrets(certified) == ["kubeflow"]
     del certified.config["gateway_service"]
     certified.run()
     certified.remove()
@@ -183,7 +183,7 @@ def test_secret_of_somebody_else_where_the_certificate_was_stays(certified):
     secret(certified.fake, name, "istio-ingress")
     certified.config |= OWN
     certified.run()
-    assert secrets(certified) == ["istio-ingress", "kubeflow", "kubeflow"]
+    assert secrets(certified) == ["istio-ingress", "kubeflow"]
     certified.remove()
     assert secrets(certified) == ["istio-ingress"]
 

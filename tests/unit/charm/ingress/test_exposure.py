@@ -1,6 +1,6 @@
 """The whole charm with ingress relations, on a small API server."""
 
-import dataclasses
+import base64
 import itertools
 import json
 
@@ -16,6 +16,7 @@ from tests.unit.charm.ingress_world import (
     auth,
     authority,
     connect,
+    is_closed,
     neighbour,
     route,
     sdi,
@@ -71,13 +72,12 @@ def test_guard_is_there_before_the_gateway_and_the_gateway_before_the_routes(wor
 @pytest.mark.parametrize(
     "others", [[], [sdi("ingress-auth", "oidc-gatekeeper")], [auth(port="no")]]
 )
-def test_no_route_without_somebody_to_ask(world, others):
+def test_gateway_is_closed_without_an_authorization_service(world, others):
     world.related = [route(), *others]
     status = world.status()
     assert not isinstance(status, testing.ActiveStatus)
     assert "ingress is closed" in status.message
-    assert world.routes() == []
-    assert "istio-integrator-closed" in json.dumps(world.guard())
+    assert is_closed(world.guard())
 
 
 def test_closed_gateway_is_said_also_without_routes_of_our_own(world):
@@ -90,15 +90,14 @@ def test_closed_gateway_is_said_also_without_routes_of_our_own(world):
     assert world.gateway() is not None
 
 
-def test_routes_go_when_ingress_auth_is_broken(world):
+def test_gateway_is_closed_when_ingress_auth_is_broken(world):
     complete = auth()
     world.related = [route(), complete]
     world.run()
     assert len(world.routes()) == 1
     gone = world.related[1]
     world.run(lambda ctx: ctx.on.relation_broken(gone))
-    assert world.routes() == []
-    assert "istio-integrator-closed" in json.dumps(world.guard())
+    assert is_closed(world.guard())
 
 
 def test_operator_may_leave_the_ingress_open(world):
@@ -106,21 +105,22 @@ def test_operator_may_leave_the_ingress_open(world):
     world.related = [route()]
     assert isinstance(world.status(), testing.ActiveStatus)
     assert len(world.routes()) == 1
-    assert world.guard() is None
+    assert not is_closed(world.guard())
     world.related.append(sdi("ingress-auth", "oidc-gatekeeper"))
     world.run()
-    assert world.routes() == []
+    assert is_closed(world.guard())
 
 
-def test_change_of_a_relation_writes_the_routes_only(world):
+def test_another_route_writes_the_routes_and_the_record_only(world):
     world.related = [route("a"), route("b"), auth()]
     world.run()
     world.fake.writes.clear()
-    bag = {**world.related[0].remote_app_data}
-    bag["data"] = bag["data"].replace("3000", "3001")
-    world.related[0] = dataclasses.replace(world.related[0], remote_app_data=bag)
+    world.related.append(route("c"))
     world.run()
-    assert world.fake.writes == ["patch virtualservices istio-integrator-routes"]
+    assert world.fake.writes == [
+        "patch secrets istio-integrator-record",
+        "patch virtualservices istio-integrator-routes",
+    ]
 
 
 def test_malformed_application_is_named_and_the_others_served(world):
@@ -216,15 +216,58 @@ def test_removal_takes_the_guard_last(world):
     assert kinds == ["virtualservices", "gateways", "envoyfilters"]
 
 
-def test_guard_outlives_the_last_relation_by_one_event(world):
+def test_nothing_is_left_after_the_last_relation(world):
     world.related = [route(), auth()]
     world.run()
     world.related = []
     world.run()
-    assert (world.routes(), world.gateway()) == ([], None)
-    assert world.guard() is not None
+    assert (world.routes(), world.gateway(), world.guard()) == ([], None, None)
+    assert world.fake.find("Secret", "istio-integrator-record", "kubeflow") is None
+
+
+def values(world):
+    """What the requests of the gateway need to match its routes."""
+    found = world.fake.find("Secret", "istio-integrator-record", "kubeflow")
+    return json.loads(base64.b64decode(found["data"]["record"]))["values"]
+
+
+def test_values_of_routes_are_new_whenever_access_narrows_and_only_then(world):
+    world.related = [route("a"), auth()]
     world.run()
-    assert world.guard() is None
+    first = values(world)
+    world.related.append(route("b"))
+    world.run()
+    assert values(world) == first
+    seen = [first]
+    for narrower in (
+        [route("b"), auth()],
+        [route("b", port=1), auth()],
+        [route("b", port=1), auth(port=1)],
+        [route("b", port=1)],
+    ):
+        world.related = narrower
+        world.run()
+        assert values(world) not in seen
+        seen.append(values(world))
+    world.config = {"require_authentication": False}
+    world.run()
+    assert values(world) == seen[-1]
+    world.config["hosts"] = "other.example.com"
+    world.run()
+    assert values(world) not in seen
+
+
+def test_values_are_kept_before_they_are_used_and_shown_to_nobody(world):
+    world.related = [route(), auth()]
+    world.run()
+    written = [write.split()[1] for write in world.fake.writes]
+    kinds = ("secrets", "envoyfilters", "gateways", "virtualservices")
+    record = written[written.index("envoyfilters") - 1 :]
+    assert [kind for kind in record if kind in kinds] == [*kinds]
+    world.run(lambda ctx: ctx.on.action("show-manifests"))
+    told = world.ctx.action_results["manifests"]
+    assert "VirtualService" in told
+    assert not [one for one in values(world).values() if one in told]
 
 
 def test_istiod_is_told(world):

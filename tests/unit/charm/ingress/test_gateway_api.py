@@ -13,6 +13,7 @@ from istio_integrator.ingress import (
     gateway_api,
     http_routes,
     managed_gateway,
+    record,
     requested,
 )
 from istio_integrator.kube import manifests
@@ -162,7 +163,7 @@ def test_certificate_is_read_from_our_gateway_again(credential):
     assert gateway_api.credential(None) == ""
 
 
-TERMS = requested.Terms(model="kubeflow", application="us", domain="cluster.local", token="secret")
+TERMS = requested.Terms(model="kubeflow", application="us", domain="cluster.local")
 
 
 def older(number, prefix, rewrite=None, namespace=None):
@@ -197,6 +198,7 @@ def newer(number=1, endpoint="istio-ingress-route", kind="http_routes", **asked)
 def objects(*found, has_calls=True):
     context = http_routes.Context.of(
         http_routes.fit(found)[0],
+        record.Values(),
         application="us",
         model="kubeflow",
         domain="cluster.local",

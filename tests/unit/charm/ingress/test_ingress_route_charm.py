@@ -11,7 +11,7 @@ from istio_integrator import statuses
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import failures
 from tests.unit.charm.ingress import wishes
-from tests.unit.charm.ingress_world import auth, authority, route, sign
+from tests.unit.charm.ingress_world import auth, authority, is_closed, route, sign
 
 REFUSAL = 'admission webhook "validation.istio.io" denied the request: no such path'
 SERVICE = "istio-ingressgateway"
@@ -91,30 +91,6 @@ def test_routes_of_both_generations_are_one_object_and_each_trouble_its_own(worl
     world.fake.writes.clear()
     world.run()
     assert world.fake.writes == []
-
-
-def test_names_of_unauthenticated_routes_stay_and_are_no_secret_of_others(world):
-    world.related = [
-        asks("dex-auth", path("/dex/"), endpoint=wishes.OPEN),
-        asks("kfp-ui", path("/pipeline")),
-        auth(),
-    ]
-    world.run()
-    (dex, kfp) = (entry["name"] for entry in world.http()[::-1])
-    remembered = world.fake.find("ConfigMap", "istio-integrator-route-token", "kubeflow")
-    token = remembered["data"]["token"]
-    assert len(token) == 32
-    assert dex.endswith(token)
-    assert token not in kfp
-    # A hook of another process, and a change.
-    world.related.append(asks("new", path("/new"), endpoint=wishes.OPEN))
-    world.run()
-    assert dex in [entry["name"] for entry in world.http()]
-    remembered = world.fake.find("ConfigMap", "istio-integrator-route-token", "kubeflow")
-    assert remembered["data"]["token"] == token
-    # It is kept before it is used.
-    writes = [write.rpartition(" ")[2] for write in world.fake.writes]
-    assert writes.index("istio-integrator-route-token") < writes.index("istio-integrator-routes")
 
 
 @pytest.mark.parametrize("code", [400, 422])
@@ -202,10 +178,10 @@ def test_gateway_speaks_http2_with_grpc_where_nobody_else_says_how(world):
 def test_related_only_by_the_newer_interface_is_exposed(world):
     world.related = [asks("kfp-ui", path("/pipeline"))]
     status = world.status()
-    # Nobody is there to ask, so nothing is served, but the Gateway is there.
+    # No authorization service is there, so nothing is served, but the Gateway is there.
     assert "ingress is closed" in status.message
     assert world.gateway() is not None
-    assert world.routes() == []
+    assert is_closed(world.guard())
     world.related = []
     world.run()
     assert world.gateway() is None

@@ -12,7 +12,7 @@ REMOTE = "remote-0123456789abcdef0123456789abcdef"
 def newer(model, application, endpoint):
     asked = wishes.route(wishes.match("/a"))
     received = wishes.received(1, asked, model=model, application=application, endpoint=endpoint)
-    return wishes.plan(received, token=wishes.TOKEN)
+    return wishes.plan(received)
 
 
 def older(model, application, endpoint):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from istio_integrator.ingress import gateway, routes
+from istio_integrator.ingress import gateway, record, routes
 from istio_integrator.kube import manifests
 from istio_integrator.relations import kubeflow
 from tests.unit.charm.ingress import envoy, wishes
@@ -11,15 +11,25 @@ from tests.unit.charm.ingress.wishes import match, served
 TARGET = gateway.Target(
     namespace="istio-ingress", selector={"a": "b"}, service="gw", http_port=80, https_port=443
 )
+VALUES = record.Values()
 
 
 def http(*asked, **terms):
     """The entries of the VirtualService."""
     context = routes.Context.of(
-        served(*asked, **terms), TARGET, model="kubeflow", application="istio-integrator"
+        served(*asked, **terms),
+        TARGET,
+        VALUES,
+        model="kubeflow",
+        application="istio-integrator",
     )
     (obj,) = manifests.render(routes.FOLDER, context)
-    return obj["spec"]["http"]
+    *entries, last = obj["spec"]["http"]
+    assert last["directResponse"] == {"status": 403}
+    for entry in entries:
+        for each in entry["match"]:
+            assert each.pop("headers").keys() == {VALUES.header}
+    return entries
 
 
 def to(service="app", port=80, **more):
@@ -198,30 +208,13 @@ def test_application_of_both_generations_is_served_by_the_older():
     newer = wishes.received(
         1, wishes.route(match("/new")), application="dex", endpoint=wishes.OPEN
     )
-    found = wishes.plan(newer, older=[older(2, "/dex", "dex")], token=wishes.TOKEN)
+    found = wishes.plan(newer, older=[older(2, "/dex", "dex")])
     assert [route.path for route in found.routes] == ["/dex"]
     (problem,) = found.problems
     assert problem == (
         f"{wishes.OPEN}:1 dex: dex is served by its relation to ingress; "
         f"run: juju remove-relation istio-integrator:{wishes.OPEN} dex"
     )
-
-
-def test_names_of_unauthenticated_routes_are_nobody_elses():
-    both = [
-        wishes.received(relation, wishes.route(match(f"/{relation}")), endpoint=endpoint)
-        for relation, endpoint in enumerate((wishes.OPEN, wishes.ASKED, wishes.OPEN))
-    ]
-    found = wishes.plan(*both, older=[older(9, "/old")], token=wishes.TOKEN).routes
-    unasked = routes.unasked(found)
-    assert len(unasked) == 2
-    assert all(name.endswith(wishes.TOKEN) for name in unasked)
-    asked = {route.name for route in found if route.relation in (1, 9)}
-    assert len(asked) == 2
-    assert not asked & set(unasked)
-    assert not any(wishes.TOKEN in name for name in asked)
-    # Without what is random nobody passes unasked.
-    assert routes.unasked(wishes.plan(*both).routes) == ()
 
 
 def test_many_problems_of_one_application_are_few_lines():
@@ -232,11 +225,14 @@ def test_many_problems_of_one_application_are_few_lines():
     assert last == "istio-ingress-route:1 app-1: 125 more routes can't be served"
 
 
-def test_root_without_authentication_is_said():
-    asked = wishes.received(1, wishes.route(match("/")), endpoint=wishes.OPEN)
-    (note,) = wishes.plan(asked, token=wishes.TOKEN).notes
-    assert note.startswith(f"{wishes.OPEN}:1 app-1 has /")
-    assert wishes.plan(wishes.received(1, wishes.route(match("/")))).notes == ()
+def test_root_without_authentication_is_refused():
+    """Requests for notebooks would match it first, and be rejected."""
+    root, dex = wishes.route(match("/"), name="root"), wishes.route(match("/dex"), name="dex")
+    found = wishes.plan(wishes.received(1, root, dex, endpoint=wishes.OPEN))
+    assert [route.path for route in found.routes] == ["/dex"]
+    (problem,) = found.problems
+    assert "route root asks for / without authentication" in problem
+    assert wishes.plan(wishes.received(1, root)).problems == ()
 
 
 def test_one_application_cannot_take_the_room_of_all():
@@ -259,7 +255,7 @@ def test_all_routes_together_have_room_in_one_object():
     ]
     found = wishes.plan(*many)
     assert found.problems
-    context = routes.Context.of(found.routes, TARGET, model="kubeflow", application="a")
+    context = routes.Context.of(found.routes, TARGET, VALUES, model="kubeflow", application="a")
     (obj,) = manifests.render(routes.FOLDER, context)
     assert len(str(obj)) < routes.MOST_OF_ALL
     assert {0, 1, 2} <= {route.relation for route in found.routes}

@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from integrator_contract import names
-from istio_integrator.ingress import gateway, requested, routes
+from istio_integrator.ingress import gateway, record, requested, routes
 from istio_integrator.kube import manifests
 from istio_integrator.relations import kubeflow
 from tests.unit.charm.ingress import envoy
@@ -76,9 +76,13 @@ TARGET = gateway.Target(
 )
 
 
+VALUES = record.Values()
+MARK = {VALUES.header: {"exact": VALUES.asked}}
+
+
 def render(*received):
     context = routes.Context.of(
-        served(*received), TARGET, model="kubeflow", application="istio-integrator"
+        served(*received), TARGET, VALUES, model="kubeflow", application="istio-integrator"
     )
     return manifests.render(routes.FOLDER, context)
 
@@ -94,15 +98,20 @@ def test_virtual_service_is_exported_to_the_gateway_and_never_to_all():
         "http": [
             {
                 "name": "istio-integrator-ingress-1",
-                "match": [{"uri": {"prefix": "/pipeline/"}}],
+                "match": [{"uri": {"prefix": "/pipeline/"}, "headers": MARK}],
                 "rewrite": {"uri": "/"},
                 "route": [_to("kfp-ui")],
             },
             {
                 "name": "istio-integrator-ingress-1",
-                "match": [{"uri": {"prefix": "/pipeline"}}],
+                "match": [{"uri": {"prefix": "/pipeline"}, "headers": MARK}],
                 "rewrite": {"uri": "/"},
                 "route": [_to("kfp-ui")],
+            },
+            {
+                "name": VALUES.last_route,
+                "match": [{"uri": {"prefix": "/"}}],
+                "directResponse": {"status": 403},
             },
         ],
     }

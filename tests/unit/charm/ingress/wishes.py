@@ -6,7 +6,6 @@ from istio_integrator.relations import ingress_route
 ASKED = "istio-ingress-route"
 OPEN = "istio-ingress-route-unauthenticated"
 TERMS = {"model": "kubeflow", "application": "istio-integrator", "domain": "cluster.local"}
-TOKEN = "0123456789abcdef0123456789abcdef"
 
 
 def match(path=None, kind="PathPrefix", **more):

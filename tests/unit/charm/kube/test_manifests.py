@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from integrator_contract import names
-from istio_integrator.ingress import certificate
+from istio_integrator.ingress import record
 from istio_integrator.kube import cluster, errors, manifests
 
 TEMPLATE = """\
@@ -258,22 +258,22 @@ def shipped(fake) -> manifests.Manifests:
 
 def test_secrets_are_found_and_removed_by_name_and_never_listed(fake, shipped):
     fake.forbidden.add(("list", "secrets"))
-    context = certificate.KeyContext(name=shipped.secrets[certificate.KEY_FOLDER], annotations={})
-    shipped.apply(certificate.KEY_FOLDER, context)
+    context = record.Context(name=shipped.secrets[record.FOLDER], annotations={}, data={})
+    shipped.apply(record.FOLDER, context)
     assert [cluster.reference(obj) for obj in shipped.owned()] == [
-        "Secret kubeflow/istio-integrator-gateway-key"
+        "Secret kubeflow/istio-integrator-record"
     ]
     shipped.prune_retired()
     assert fake.find("Secret", context.name, "kubeflow")
-    shipped.remove(certificate.KEY_FOLDER)
+    shipped.remove(record.FOLDER)
     assert fake.find("Secret", context.name, "kubeflow") is None
 
 
 def test_secret_of_our_name_that_is_somebody_elses_is_left_alone(fake, shipped):
-    name = shipped.secrets[certificate.KEY_FOLDER]
+    name = shipped.secrets[record.FOLDER]
     metadata = {"name": name, "namespace": "kubeflow"}
     fake.add({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
-    shipped.remove(certificate.KEY_FOLDER)
+    shipped.remove(record.FOLDER)
     assert fake.find("Secret", name, "kubeflow")
     assert shipped.owned() == []
 

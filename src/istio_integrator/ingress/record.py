@@ -1,0 +1,129 @@
+"""What the ingress keeps between hooks, in the Secret `APP-record`.
+
+These are the values that routes and filters share, the access that was granted with them, and the
+namespace of the gateway's certificate.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import functools
+import hashlib
+import re
+import secrets
+from collections.abc import Iterable
+
+import pydantic
+
+from integrator_contract import names
+from istio_integrator import parts
+from istio_integrator.kube import cluster
+
+FOLDER = "record"
+_KEY = "record"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Context:
+    """The variables of the templates in record."""
+
+    name: str
+    annotations: dict[str, str]
+    data: dict[str, str]
+
+
+def _random() -> str:
+    """Return a value that is a header's name, a key of metadata and a name of a route alike."""
+    return f"x-{secrets.token_hex(16)}"
+
+
+def hide(text: str) -> str:
+    """Replace the values in a text that is shown to people."""
+    return re.sub(r"x-[0-9a-f]{32}", "(not shown)", text)
+
+
+class Values(pydantic.BaseModel, frozen=True):
+    """Random values that open the routes; clients and other teams know none of them."""
+
+    header: str = pydantic.Field(default_factory=_random)
+    """The request header that our routes match."""
+    asked: str = pydantic.Field(default_factory=_random)
+    """Its value once a request is authenticated."""
+    free: str = pydantic.Field(default_factory=_random)
+    """Its value for routes without authentication."""
+    root: str = pydantic.Field(default_factory=_random)
+    """Its value once a request is authenticated and no other route matches but `/`."""
+    metadata: str = pydantic.Field(default_factory=_random)
+    """The namespace of the dynamic metadata that every route matches."""
+    seen: str = pydantic.Field(default_factory=_random)
+    """The value there."""
+    routes: str = pydantic.Field(default_factory=_random)
+    """What the names of entries begin with that the EnvoyFilter changes."""
+
+    @property
+    def free_route(self) -> str:
+        """The name of entries without authentication."""
+        return f"{self.routes}-free"
+
+    @property
+    def last_route(self) -> str:
+        """The name of the last entry, which rejects what no other entry matches."""
+        return f"{self.routes}-end"
+
+
+class _Kept(pydantic.BaseModel, frozen=True):
+    values: Values = pydantic.Field(default_factory=Values)
+    access: tuple[str, ...] = ()
+
+
+class Record:
+    """Reads and writes the Secret."""
+
+    def __init__(self, scope: parts.Context) -> None:
+        self._manifests = scope.manifests
+        self._name = scope.manifests.secrets[FOLDER]
+
+    def values_for(self, access: Iterable[str]) -> Values:
+        """Return the values for an access: new ones if what was granted is granted no longer.
+
+        A gateway may still use former configuration: routes that Envoy could not replace, a
+        listener that warms, an older connection. With new values none of it matches the rest.
+
+        Args:
+            access: What is granted: a text for each gateway, service, host and route.
+        """
+        try:
+            text = base64.b64decode(cluster.at(self._secret, "data").get(_KEY, ""))
+            kept = _Kept.model_validate_json(text)
+        except ValueError:
+            kept = _Kept()
+        granted = sorted({hashlib.sha256(each.encode()).hexdigest()[:12] for each in access})
+        values = kept.values if set(kept.access) <= set(granted) else Values()
+        said = _Kept(values=values, access=tuple(granted)).model_dump_json()
+        self._write({_KEY: base64.b64encode(said.encode()).decode()}, self.certificate_in)
+        return values
+
+    @property
+    def certificate_in(self) -> str:
+        """The namespace of the gateway's certificate; empty while there is none."""
+        annotations = cluster.at(self._secret, "metadata", "annotations")
+        return str(annotations.get(names.CERTIFICATE_IN, ""))
+
+    @certificate_in.setter
+    def certificate_in(self, namespace: str) -> None:
+        if namespace != self.certificate_in:
+            self._write(dict(cluster.at(self._secret, "data")), namespace)
+
+    def remove(self) -> None:
+        """Remove the Secret."""
+        self._manifests.remove(FOLDER)
+
+    @functools.cached_property
+    def _secret(self) -> cluster.Object | None:
+        return self._manifests.own(cluster.SECRET, self._name)
+
+    def _write(self, data: dict[str, str], certificate_in: str) -> None:
+        annotations = {names.CERTIFICATE_IN: certificate_in} if certificate_in else {}
+        context = Context(name=self._name, annotations=annotations, data=data)
+        (self._secret,) = self._manifests.apply(FOLDER, context)
