@@ -18,10 +18,6 @@ LISTENER_PORT = 15081
 """On 127.0.0.1, where the service answers the charm, which is in the same pod."""
 LogLevel = Literal["debug", "info", "warning", "error"]
 
-DRAINED_AFTER = 60.0
-"""Seconds until connections from before a change of the gateway's filters have ended (Istio's
-default is 45): they would be served our routes without our guard. The charm opens then, and the
-workload tells it that the time has come."""
 
 
 def words(text: str) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -255,38 +254,3 @@ async def test_charm_is_told_of_a_second_gateway_in_another_namespace():
     async with observing(("deployments", workload())) as (cluster, told):
         cluster.put("deployments", other)
         await until(lambda: told)
-
-
-def guard(age: float, owner: str) -> dict[str, Any]:
-    since = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=age)
-    labels = {"istio-integrator.charmhub.io/owner": owner}
-    metadata = {"name": "guard", "namespace": SPACE, "generation": 1, "labels": labels}
-    return {"metadata": {**metadata, "creationTimestamp": since.isoformat()}}
-
-
-@pytest.mark.parametrize(
-    ("age", "owner", "want"),
-    [
-        pytest.param(20, OWNER, True, id="young"),
-        pytest.param(90, OWNER, False, id="old"),
-        pytest.param(20, "somebody.else", False, id="of-somebody-else"),
-    ],
-)
-async def test_charm_is_told_when_the_connections_from_before_its_guard_have_ended(
-    age: float, owner: str, want: bool
-):
-    async with observing(("envoyfilters", guard(age, owner))) as (_, told):
-        began = asyncio.get_running_loop().time()
-        await asyncio.sleep(120)
-        assert bool(told) is want
-        assert all(30 < time - began < 45 for time in told)
-        assert len(told) <= 1
-
-
-async def test_guard_that_went_wakes_nobody():
-    async with observing(("envoyfilters", guard(0, OWNER))) as (cluster, told):
-        cluster.delete("envoyfilters", SPACE, "guard")
-        await until(lambda: told)
-        told.clear()
-        await asyncio.sleep(120)
-        assert told == []

@@ -2,26 +2,21 @@
 # ruff: noqa: N815, RUF012
 """Watch the objects of the model's ingress, and have the charm told when they change.
 
-They are the gateway's workload and Service, our own Gateway, and our own guard with its age.
+They are the gateway's workload and Service, our own Gateway, and our own EnvoyFilter.
 """
 
 from __future__ import annotations
 
-import asyncio
-import datetime
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from integrator_contract import names, service
+from integrator_contract import names
 from sidecar_lifecycle.model import types
-from sidecar_lifecycle.shell.kube import client, watch
+from sidecar_lifecycle.shell.kube import client
 
 from . import observe
-
-GUARDED_AFTER = service.DRAINED_AFTER + 1.0
-"""Seconds after which the charm is told: the age that it reads is in whole seconds."""
 
 
 class Container(types.Model):
@@ -133,15 +128,10 @@ class Observer:
         self._named = named
         self._changed = changed
         self._edits = observe.Edits()
-        self._alarms: dict[str, asyncio.TimerHandle] = {}
 
     async def run(self) -> None:
         """Observe until cancelled."""
-        try:
-            await observe.follow_all(self._client, self._rows(), self._changed)
-        finally:
-            for alarm in self._alarms.values():
-                alarm.cancel()
+        await observe.follow_all(self._client, self._rows(), self._changed)
 
     def _rows(self) -> list[observe.Row[Any]]:
         home, _, name = self._named.partition("/")
@@ -173,7 +163,7 @@ class Observer:
                 edited,
                 namespace=home,
                 labels=ours,
-                noted=self._note_guard,
+                noted=self._edits.note,
                 is_ours=lambda _: True,
             ),
         ]
@@ -195,21 +185,6 @@ class Observer:
             # A Service has no version of its specification.
             return (service.metadata.uid, self._edits.of(service.metadata, now))
         return None
-
-    def _note_guard(self, change: watch.Change[EnvoyFilter]) -> None:
-        """Have the charm look again when connections from before a new guard have ended."""
-        self._edits.note(change)
-        assert change.object is not None
-        meta = change.object.metadata
-        if alarm := self._alarms.pop(meta.uid, None):
-            alarm.cancel()
-        if change.kind == "deleted" or not meta.creationTimestamp:
-            return
-        since = datetime.datetime.fromisoformat(meta.creationTimestamp)
-        age = (datetime.datetime.now(datetime.UTC) - since).total_seconds()
-        if age < GUARDED_AFTER:
-            loop = asyncio.get_running_loop()
-            self._alarms[meta.uid] = loop.call_later(GUARDED_AFTER - age, self._changed)
 
 
 def workload_fingerprint(workload: Deployment) -> observe.Fingerprint:
