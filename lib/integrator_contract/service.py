@@ -19,7 +19,6 @@ LISTENER_PORT = 15081
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 
-
 def words(text: str) -> tuple[str, ...]:
     """Split a comma-separated list, as options and annotations have it."""
     return tuple(filter(None, (part.strip() for part in text.split(","))))

@@ -15,13 +15,10 @@ from istio_integrator.ingress import (
     authorization,
     certificate,
     gateway,
-    gateway_api,
     gateways,
     guards,
-    http_routing,
     managed_gateway,
     observed,
-    offered,
     own_gateway,
     record,
     routes,
@@ -54,9 +51,7 @@ class Ingress:
         self._record = record.Record(scope)
         self.certificate = certificate.GatewayCertificate(scope, related, self._record)
         self._own_gateway = own_gateway.OwnGateway(scope)
-        self._http = http_routing.HttpRouting(scope)
-        offer = offered.Offered(scope, self._http)
-        self._managed = managed_gateway.ManagedGateway(scope, offer)
+        self._managed = managed_gateway.ManagedGateway(scope)
         self.announced = announced.Announced(scope, related, self._managed)
         self._annotations = service_annotations.ServiceAnnotations(scope)
         self._statuses: list[ops.StatusBase] = []
@@ -80,7 +75,7 @@ class Ingress:
             logger.debug("Authentication: %s.", self.decision.word)
             self.is_up = False
             target = self.target
-            if self._is_own(target):
+            if _is_own(target):
                 target = self._own_gateway.apply() or target
             self._expose(target)
             self._announce(target)
@@ -126,12 +121,6 @@ class Ingress:
             services={observed.reference(each) for each in self._services},
         )
 
-    def _is_own(self, target: gateway.Target | gateway.Refusal) -> bool:
-        """Tell whether a gateway is the workload that this charm itself deploys."""
-        if not (isinstance(target, gateway.Target) and target.is_own):
-            return False
-        return not self._managed.is_at(target)
-
     def _expose(self, target: gateway.Target | gateway.Refusal) -> None:
         if not isinstance(target, gateway.Target):
             self._statuses.append(_status(target))
@@ -142,7 +131,7 @@ class Ingress:
         plan = asked.plan()
         self._report(asked, plan)
         opened = self._find_gateway()
-        if opened is not None and not self._is_at(opened, target):
+        if opened is not None and not _is_at(opened, target):
             logger.info("The gateway changes: routes come back at the next one.")
             self._remove_routes()
             self._sleep(SETTLE)
@@ -151,8 +140,12 @@ class Ingress:
         if opened is None:
             self._sleep(SETTLE)
         self._open(target, opened)
-        self._route(target, asked, plan, values)
-        if not self._is_own(target):
+        served, problems = asked.apply(plan, target, values)
+        self._statuses += map(ops.BlockedStatus, problems)
+        if served and not self.decision.is_closed:
+            count = f"{len(served)} route{'s' if len(served) > 1 else ''}"
+            self._statuses.append(ops.ActiveStatus(f"{count} by {target.reference}"))
+        if not _is_own(target):
             self._own_gateway.remove()
         if problem := self._annotations.reconcile(target):
             self._statuses.append(ops.BlockedStatus(problem))
@@ -174,18 +167,12 @@ class Ingress:
         if said := self.announced.controllers():
             self._statuses.append(ops.BlockedStatus(said))
         if self._related.is_related(*kubeflow.INGRESS_ROUTES):
-            has_tls = bool(gateway.credential(opened) or gateway_api.credential(opened))
+            has_tls = bool(gateway.credential(opened))
             self.announced.routed(target, has_tls=has_tls, services=self._services)
 
     @property
     def _services(self) -> list[cluster.Object]:
         return self._scope.cluster.list(cluster.SERVICE)
-
-    def _is_at(self, opened: cluster.Object, target: gateway.Target) -> bool:
-        """Tell whether our Gateway is that of a gateway workload."""
-        if gateway_api.is_ours_alone(opened):
-            return self._managed.is_at(target)
-        return cluster.at(opened, "spec").get("selector") == dict(target.selector)
 
     def _guard(self, target: gateway.Target, served: Iterable[routes.Route]) -> record.Values:
         """Apply the EnvoyFilter; return the values that routes need."""
@@ -205,47 +192,19 @@ class Ingress:
 
     def _open(self, target: gateway.Target, opened: cluster.Object | None) -> None:
         """Apply our Gateway with its certificate."""
-        shown = gateway.credential(opened) or gateway_api.credential(opened)
-        credential = self.certificate.credential(target, shown=shown)
+        credential = self.certificate.credential(target, shown=gateway.credential(opened))
         self._statuses += self.certificate.statuses()
-        self._open_gateway(target, credential)
-        self.certificate.prune()
-
-    def _open_gateway(self, target: gateway.Target, credential: str) -> None:
-        context = gateway.Context.of(target, credential)
         if self.certificate.is_wanted and not target.https_port:
             service = f"{target.namespace}/{target.service}"
             self._statuses.append(ops.BlockedStatus(f"Service {service} has no port for HTTPS"))
-        if not (context.http_port or context.https_port):
-            self._statuses.append(
-                ops.BlockedStatus(
-                    f"gateway {target.reference} has an https port only: integrate certificates "
-                    "or set tls-secret"
-                )
-            )
-            return
-        if self._managed.is_at(target):
+        if not (target.http_port or (credential and target.https_port)):
+            said = "has an https port only: integrate certificates or set tls-secret"
+            self._statuses.append(ops.BlockedStatus(f"gateway {target.reference} {said}"))
+        elif target.is_managed:
             self._managed.open(target, credential)
         else:
-            self._scope.manifests.apply(gateway.FOLDER, context)
-
-    def _route(
-        self,
-        target: gateway.Target,
-        asked: routing.Routing,
-        plan: routes.Plan,
-        values: record.Values,
-    ) -> None:
-        if self._managed.is_at(target):
-            said = asked.write_grpc(plan.routes, target)
-            served, problems = self._http.route(plan.routes, values)
-            problems = [*problems, *([said] if said else [])]
-        else:
-            served, problems = asked.apply(plan, target, values)
-        self._statuses += map(ops.BlockedStatus, problems)
-        if served and not self.decision.is_closed:
-            count = f"{len(served)} route{'s' if len(served) > 1 else ''}"
-            self._statuses.append(ops.ActiveStatus(f"{count} by {target.reference}"))
+            self._scope.manifests.apply(gateway.FOLDER, gateway.Context.of(target, credential))
+        self.certificate.prune()
 
     def _report(self, asked: routing.Routing, plan: routes.Plan) -> None:
         for problem in plan.problems:
@@ -267,18 +226,30 @@ class Ingress:
             logger.debug("The ingress can't be listed, so none of it was made here.")
 
     def _remove_routes(self) -> bool:
-        """Remove routes and Gateway; tell whether there were any."""
-        there = self._find_istio_gateway() is not None
+        """Remove routes and Gateway; tell whether there was a Gateway."""
+        opened = self._find_gateway()
         routing.remove(self._scope)
         self._scope.manifests.remove(gateway.FOLDER)
-        was_routed = self._http.close()
-        return self._managed.remove() or there or was_routed
+        self._managed.remove()
+        return opened is not None
 
     def _find_gateway(self) -> cluster.Object | None:
         return self._find_istio_gateway() or self._managed.find()
 
     def _find_istio_gateway(self) -> cluster.Object | None:
         return self._scope.manifests.own(cluster.GATEWAY, gateway.NAME)
+
+
+def _is_own(target: gateway.Target | gateway.Refusal) -> bool:
+    """Tell whether a gateway is the workload that this charm itself deploys."""
+    return isinstance(target, gateway.Target) and target.is_own and not target.is_managed
+
+
+def _is_at(opened: cluster.Object, target: gateway.Target) -> bool:
+    """Tell whether our Gateway is that of a gateway workload."""
+    is_managed = opened.get("apiVersion") == cluster.KUBERNETES_GATEWAY.api_version
+    selector = cluster.at(opened, "spec").get("selector")
+    return is_managed == target.is_managed and (is_managed or selector == dict(target.selector))
 
 
 def _status(problem: gateway.Missing | gateway.Refusal) -> ops.StatusBase:

@@ -75,7 +75,9 @@ class Target:
     account: str = ""
     """The ServiceAccount of its pods."""
     is_own: bool = False
-    """Whether we run it, for this model alone."""
+    """Whether it is this model's alone."""
+    is_managed: bool = False
+    """Whether istiod deploys it for a Gateway of the Gateway API."""
     problems: tuple[Missing | Refusal, ...] = ()
     """Why it is not as the operator wants it; it serves meanwhile."""
     notes: tuple[str, ...] = ()
@@ -98,6 +100,10 @@ class Target:
 
 def credential(opened: cluster.Object | None) -> str:
     """Name the Secret that our Gateway serves HTTPS with; empty while it serves none."""
-    servers = cluster.items(cluster.at(opened, "spec"), "servers")
-    names = (str(cluster.at(server, "tls").get("credentialName", "")) for server in servers)
-    return next(filter(None, names), "")
+    spec = cluster.at(opened, "spec")
+    for server in (*cluster.parts(spec, "servers"), *cluster.parts(spec, "listeners")):
+        tls = cluster.at(server, "tls")
+        references = [each.get("name") for each in cluster.parts(tls, "certificateRefs")]
+        for name in filter(None, [tls.get("credentialName"), *references]):
+            return str(name)
+    return ""

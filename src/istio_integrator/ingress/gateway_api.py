@@ -239,16 +239,3 @@ def listeners(target: gateway.Target, credential: str) -> list[Listener]:
 def deployment(gateway_class: str) -> str:
     """Name the Deployment, the Service and the ServiceAccount that istiod makes of our Gateway."""
     return f"{gateway.NAME}-{gateway_class}"
-
-
-def credential(opened: cluster.Object | None) -> str:
-    """Name the Secret that our Gateway serves HTTPS with; empty while it serves none."""
-    for listener in cluster.parts(cluster.at(opened, "spec"), "listeners"):
-        for reference in cluster.parts(cluster.at(listener, "tls"), "certificateRefs"):
-            return str(reference.get("name", ""))
-    return ""
-
-
-def is_ours_alone(opened: cluster.Object) -> bool:
-    """Tell whether a Gateway of ours is one of the Gateway API, with a workload of its own."""
-    return opened.get("apiVersion") == cluster.KUBERNETES_GATEWAY.api_version

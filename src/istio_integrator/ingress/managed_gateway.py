@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from integrator_contract import names
 from istio_integrator import parts
-from istio_integrator.ingress import gateway, gateway_api, http_routing, offered
+from istio_integrator.ingress import gateway, gateway_api, offered
 from istio_integrator.kube import cluster, errors
 from istio_integrator.relations import gateway_metadata
 
@@ -20,9 +20,9 @@ FOLDER = "managed-gateway"
 class ManagedGateway:
     """Decides whether it serves the model, makes it, and takes it away."""
 
-    def __init__(self, scope: parts.Context, offer: offered.Offered | None = None) -> None:
+    def __init__(self, scope: parts.Context) -> None:
         self._scope = scope
-        self._offered = offer or offered.Offered(scope, http_routing.HttpRouting(scope))
+        self._offered = offered.Offered(scope)
 
     def find(self) -> cluster.Object | None:
         """Read our Gateway; None where there is none, or no Gateway API."""
@@ -71,13 +71,10 @@ class ManagedGateway:
             workload=name,
             account=name,
             is_own=True,
+            is_managed=True,
             problems=(*problems, *([state.problem] if state.problem else [])),
             notes=notes if state.is_programmed else (),
         )
-
-    def is_at(self, target: gateway.Target) -> bool:
-        """Tell whether a gateway is this one."""
-        return (target.namespace, target.selector) == (self._scope.model, self._selector)
 
     def open(self, target: gateway.Target, credential: str) -> None:
         """Have it be there.
@@ -97,14 +94,12 @@ class ManagedGateway:
         )
         self._scope.manifests.apply(FOLDER, context)
 
-    def remove(self) -> bool:
-        """Take the Gateway away; tell whether there was one."""
-        there = self.find() is not None
+    def remove(self) -> None:
+        """Remove the Gateway."""
         try:
             self._scope.manifests.remove(FOLDER)
         except errors.ForbiddenError as error:
             logger.debug("Nothing of the Gateway API: %s", error)
-        return there
 
     def metadata(self) -> gateway_metadata.GatewayMetadata | None:
         """Say what controllers hear of it, once istiod serves it."""

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 
 from istio_integrator import parts
-from istio_integrator.ingress import gateway_api, http_routing
+from istio_integrator.ingress import gateway, gateway_api, http_routes
 from istio_integrator.kube import cluster, errors
 from istio_integrator.mesh import meshconfig
 
@@ -19,9 +19,8 @@ _OLDER = cluster.Kind("gateway.networking.k8s.io/v1beta1", "Gateway", "gateways"
 class Offered:
     """Asks the API server and looks at istiod, once in a hook."""
 
-    def __init__(self, scope: parts.Context, routing: http_routing.HttpRouting) -> None:
+    def __init__(self, scope: parts.Context) -> None:
         self._scope = scope
-        self._routing = routing
 
     @property
     def gateway_class(self) -> str:
@@ -68,9 +67,24 @@ class Offered:
         )
         return gateway_api.Offer(
             served=served,
-            names_rules=len(served) == len(kinds) and self._routing.names_rules(),
+            names_rules=len(served) == len(kinds) and self._names_rules(),
             is_older=not served and api.serves(_OLDER, model),
             classes=gateway_api.classes(api.list(cluster.GATEWAY_CLASS)),
             istiod=f"{mesh.namespace}/{mesh.service}" if mesh and istiod else "",
             environment=meshconfig.environment(istiod),
         )
+
+    def _names_rules(self) -> bool:
+        """Ask whether the API server keeps the name of a rule."""
+        probe = http_routes.Written(
+            name="probe",
+            relation="",
+            rule="probe",
+            match={"path": {"type": "PathPrefix", "value": "/"}},
+            filters=(),
+            backends=(),
+        )
+        context = http_routes.Context(gateway=gateway.NAME, routes=[probe])
+        answer = self._scope.manifests.tried(http_routes.FOLDER, context)
+        rules = cluster.parts(cluster.at(answer, "spec"), "rules")
+        return any(rule.get("name") == "probe" for rule in rules)

@@ -167,11 +167,6 @@ class Plan:
     routes: tuple[Route, ...] = ()
     problems: tuple[str, ...] = ()
 
-    def without(self, refused: Iterable[str]) -> tuple[Route, ...]:
-        """List the routes of other relations than these."""
-        names = set(refused)
-        return tuple(route for route in self.routes if route.source not in names)
-
 
 def plan(requested: Iterable[Requested]) -> Plan:
     """Decide which routes are served, in which order.

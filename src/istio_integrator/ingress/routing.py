@@ -1,14 +1,15 @@
-"""The routes of the model in the cluster: written, and without the one that is not taken."""
+"""The routes of the model in the cluster, without those that the API server refuses."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 
 from istio_integrator import parts, statuses, texts
-from istio_integrator.ingress import gateway, grpc, requested, routes
+from istio_integrator.ingress import gateway, grpc, http_routes, requested, routes
 from istio_integrator.ingress.record import Values
 from istio_integrator.ingress.routes import Route
-from istio_integrator.kube import cluster, errors, owners
+from istio_integrator.kube import cluster, errors
 from istio_integrator.relations import endpoints, ingress_route, kubeflow
 
 logger = logging.getLogger(__name__)
@@ -51,10 +52,8 @@ class Routing:
 
     def apply(
         self, plan: routes.Plan, target: gateway.Target, values: Values
-    ) -> tuple[tuple[Route, ...], list[str]]:
-        """Have the gateway serve a plan.
-
-        Of a plan that the API server does not take, the relations go without that are the reason.
+    ) -> tuple[Sequence[Route], list[str]]:
+        """Have the gateway serve a plan, without what the API server refuses.
 
         Args:
             plan: What is to be served.
@@ -65,52 +64,57 @@ class Routing:
             What is served, and what is wrong with the rest.
 
         Raises:
-            ApiError: The plan is not taken, and no relation alone is the reason.
+            ApiError: The plan is refused, and no part of it is the reason.
         """
-        served, refused = plan.routes, dict[str, str]()
-        said = self.write_grpc(served, target)
-        try:
-            self._scope.manifests.apply(routes.FOLDER, self._context(served, target, values))
-        except errors.ApiError as error:
-            if not error.is_about_the_object:
-                raise
-            refused = self._refused(plan, target, values)
-            served = plan.without(refused)
-            if not refused or not served:
-                raise
-            self._scope.manifests.apply(routes.FOLDER, self._context(served, target, values))
-        problems = [*refused.values(), *([said] if said else [])]
-        return served, [texts.plain(each, texts.LONGEST_PROBLEM) for each in problems]
+        problems = [self._write_grpc(plan.routes, target)]
+        if target.is_managed:
+            fit, unfit = http_routes.fit(plan.routes)
+            problems += unfit
+            refused = self._scope.manifests.apply_fitting(
+                http_routes.FOLDER, {one: [one] for one in fit}, self._http_routes(values)
+            )
+            served = [one for one in fit if one not in refused]
+            sources = {one.source: error for one, error in refused.items()}
+        else:
+            by_source: dict[str, list[Route]] = {}
+            for one in plan.routes:
+                by_source.setdefault(one.source, []).append(one)
+            sources = self._scope.manifests.apply_fitting(
+                routes.FOLDER, by_source, self._virtual_service(target, values)
+            )
+            served = [one for one in plan.routes if one.source not in sources]
+        for source, error in sources.items():
+            problems.append(statuses.about(error, f"routes of {source} in {self._scope.model}"))
+        found = list(filter(None, problems))
+        for problem in found:
+            logger.warning("%s.", problem)
+        return served, [texts.plain(each, texts.LONGEST_PROBLEM) for each in found]
 
-    def _context(
-        self, served: tuple[Route, ...], target: gateway.Target, values: Values
-    ) -> routes.Context:
+    def _http_routes(self, values: Values) -> Callable[[Sequence[Route]], http_routes.Context]:
         scope = self._scope
-        return routes.Context.of(
-            served, target, values, model=scope.model, application=scope.application
+        return lambda served: http_routes.Context.of(
+            routes.in_order(served),
+            values,
+            application=scope.application,
+            model=scope.model,
+            domain=scope.cluster_domain,
+            has_calls=http_routes.has_calls(scope.mesh.version if scope.mesh else ""),
         )
 
-    def _refused(
-        self, plan: routes.Plan, target: gateway.Target, values: Values
-    ) -> dict[str, str]:
-        """Find the relations whose routes are not taken even alone, and why."""
-        found: dict[str, str] = {}
-        for source in dict.fromkeys(route.source for route in plan.routes):
-            alone = tuple(route for route in plan.routes if route.source == source)
-            context = self._context(alone, target, values)
-            error = self._scope.manifests.refusal(routes.FOLDER, context, name=self._trial)
-            if error is not None:
-                logger.warning("%s: %s", source, error)
-                found[source] = statuses.about(error, f"routes of {source} in {self._scope.model}")
-        return found
+    def _virtual_service(
+        self, target: gateway.Target, values: Values
+    ) -> Callable[[Sequence[Route]], routes.Context]:
+        scope = self._scope
+        return lambda served: routes.Context.of(
+            routes.in_order(served),
+            target,
+            values,
+            model=scope.model,
+            application=scope.application,
+        )
 
-    @property
-    def _trial(self) -> str:
-        """Name what is tried and never made."""
-        return owners.object_name(self._scope.application, "routes-tried")
-
-    def write_grpc(self, served: tuple[Route, ...], target: gateway.Target) -> str:
-        """Have the gateway speak HTTP/2 with backends of gRPC, where nobody says how to.
+    def _write_grpc(self, served: Sequence[Route], target: gateway.Target) -> str:
+        """Have the gateway speak HTTP/2 with backends of gRPC that have no DestinationRule.
 
         Returns:
             Why it does not; the routes are served all the same.
@@ -136,9 +140,11 @@ class Routing:
 
 
 def remove(scope: parts.Context) -> None:
-    """Take the routes away."""
+    """Remove the routes of both kinds."""
     scope.manifests.remove(routes.FOLDER)
-    try:
-        scope.manifests.remove(grpc.FOLDER)
-    except errors.ForbiddenError:
-        logger.debug("DestinationRules can't be listed, so none was made here.")
+    for folder in (http_routes.FOLDER, grpc.FOLDER):
+        try:
+            scope.manifests.remove(folder)
+        except errors.ForbiddenError as error:
+            # Some roles are needed for some kinds of routes only; without them none were made.
+            logger.debug("No routes of %s: %s", folder, error)

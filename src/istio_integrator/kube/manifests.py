@@ -9,8 +9,8 @@ import json
 import logging
 import pathlib
 import re
-from collections.abc import Iterable
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar, cast
 
 import jinja2
 import yaml
@@ -20,6 +20,8 @@ from istio_integrator.kube import cluster, errors, owners
 
 logger = logging.getLogger(__name__)
 
+K = TypeVar("K")
+T = TypeVar("T")
 TEMPLATES = pathlib.Path(__file__).parents[3] / "templates"
 
 _LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -154,34 +156,57 @@ class Manifests:
         self._delete(owned, keep=wanted)
         return applied
 
-    def tried(self, folder: str, context: Any, *, name: str) -> cluster.Object:
+    def tried(self, folder: str, context: Any) -> cluster.Object:
         """Ask what would become of the one object of a folder, without making anything.
 
         Args:
             folder: Below `templates/`.
             context: As for `apply`.
-            name: Of the object that is tried, which nothing else has.
 
         Raises:
             ApiError: The API server refuses it.
         """
         (obj,) = render(folder, context)
-        obj["metadata"]["name"] = name
+        obj["metadata"]["name"] = owners.object_name(self._application, f"{folder}-tried")
         return self._cluster.create(self.prepared(folder, obj), dry_run=True)
 
-    def refusal(self, folder: str, context: Any, *, name: str) -> errors.ApiError | None:
-        """Ask why the API server does not take the one object of a folder; None if it does.
+    def apply_fitting(
+        self,
+        folder: str,
+        parts: Mapping[K, Sequence[T]],
+        context: Callable[[Sequence[T]], Any],
+    ) -> dict[K, errors.ApiError]:
+        """Apply a folder without the parts that the API server refuses.
+
+        Args:
+            folder: Below `templates/`.
+            parts: What it is rendered from; each part alone renders to one object.
+            context: Makes the templates' variables of parts.
+
+        Returns:
+            Why parts were refused.
 
         Raises:
-            ApiError: It answers for another reason than what the object says.
+            ApiError: It is refused, and no part alone is, or every part.
         """
+        refused: dict[K, errors.ApiError] = {}
         try:
-            self.tried(folder, context, name=name)
+            self.apply(folder, context([each for part in parts.values() for each in part]))
         except errors.ApiError as error:
             if not error.is_about_the_object:
                 raise
-            return error
-        return None
+            for key, part in parts.items():
+                try:
+                    self.tried(folder, context(part))
+                except errors.ApiError as found:
+                    if not found.is_about_the_object:
+                        raise
+                    refused[key] = found
+            if not 0 < len(refused) < len(parts):
+                raise
+            kept = [each for key, part in parts.items() if key not in refused for each in part]
+            self.apply(folder, context(kept))
+        return refused
 
     def own(self, kind: cluster.Kind, name: str) -> cluster.Object | None:
         """Read an object of ours in the model; None also for one that is somebody else's."""

@@ -156,31 +156,14 @@ class Authorization:
         self._report(decision, problems, len(wanted) - len(refused))
 
     def _apply(self, wanted: list[Written]) -> list[str]:
-        """Write policies; of those that the API server does not take, each goes alone.
-
-        Returns:
-            What is wrong with those.
-        """
-        manifests = self._context.manifests
-        try:
-            manifests.apply(FOLDER, Context(policies=wanted))
-        except errors.ApiError as error:
-            if not error.is_about_the_object:
-                raise
-            refused = {one.name: said for one in wanted if (said := self._refusal(one))}
-            if not refused:
-                raise
-            fit = [one for one in wanted if one.name not in refused]
-            manifests.apply(FOLDER, Context(policies=fit))
-            return list(refused.values())
-        return []
-
-    def _refusal(self, one: Written) -> str:
-        """Ask what the API server says of one policy, without making anything."""
-        name = owners.object_name(self._context.application, "policy-tried")
-        error = self._context.manifests.refusal(FOLDER, Context(policies=[one]), name=name)
-        what = f"AuthorizationPolicy {one.name} in {self._context.model}"
-        return statuses.about(error, what) if error else ""
+        """Write policies but for those that the API server refuses; say why it does."""
+        refused = self._context.manifests.apply_fitting(
+            FOLDER, {one.name: [one] for one in wanted}, lambda fit: Context(policies=fit)
+        )
+        return [
+            statuses.about(error, f"AuthorizationPolicy {name} in {self._context.model}")
+            for name, error in refused.items()
+        ]
 
     def _report(self, decision: policies.Decision, problems: list[str], count: int) -> None:
         for problem in problems:

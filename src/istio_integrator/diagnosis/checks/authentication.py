@@ -78,7 +78,7 @@ def virtual_hosts(listeners: str, routes: str, *, entry: str) -> list[VirtualHos
         configuration = configurations.get(cluster.at(manager, "rds").get("route_config_name"), {})
         for host in cluster.parts(configuration, "virtual_hosts"):
             entries = cluster.parts(host, "routes")
-            asks = next((each for each in entries if each.get("name") == entry), {})
+            asks = next((each for each in entries if each.get("name") == entry), host)
             asked = tuple(
                 to
                 for each in cluster.parts(manager, "http_filters")

@@ -287,15 +287,11 @@ def test_only_what_may_lie_at_the_gateway_is_looked_for_outside_of_the_model(fak
     assert shipped.owned() == []
 
 
-@pytest.mark.parametrize("code", [400, 422])
-def test_object_that_the_api_server_would_refuse_is_told_without_being_made(fake, own, code):
-    assert own.refusal("thing", Values(binding=""), name="tried") is None
-    fake.broken[("create", "configmaps")] = code
-    assert own.refusal("thing", Values(binding=""), name="tried").message == "the server says no"
-    assert fake.writes == []
-
-
-def test_trouble_with_the_api_server_is_no_refusal_of_the_object(fake, own):
-    fake.broken[("create", "configmaps")] = 503
-    with pytest.raises(errors.ApiError):
-        own.refusal("thing", Values(binding=""), name="tried")
+@pytest.mark.parametrize("code", [400, 503])
+def test_refusal_that_no_part_is_the_reason_of_is_raised(fake, own, code):
+    fake.broken[("patch", "configmaps")] = 422
+    if code == 503:
+        fake.broken[("create", "configmaps")] = code
+    with pytest.raises(errors.ApiError, match="the server says no"):
+        own.apply_fitting("thing", {"a": [""], "b": [""]}, lambda _: Values(binding=""))
+    assert not [write for write in fake.writes if "configmaps" in write]
