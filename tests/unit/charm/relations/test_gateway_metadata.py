@@ -165,22 +165,15 @@ def test_a_model_that_is_served_stays_served_where_the_gateway_api_is_missing(wo
     assert len(world.routes()) == 1
 
 
-def test_calls_are_grpc_routes_and_with_roles_of_before_they_are_http_routes(world):
+def test_calls_are_grpc_routes_with_the_gateway_api_alone(world):
     store = {"method": {"service": "ml.Store", "method": "Get"}}
     bag = {"config": json.dumps(wishes.config(grpc=[wishes.route(store)]))}
     world.related.append(
         testing.Relation(wishes.ASKED, remote_app_name="envoy", remote_app_data=bag)
     )
-    refuse(world, ("create", "grpcroutes"), ("patch", "grpcroutes"))
-    world.run()
-    assert world.all("GRPCRoute") == []
-    paths = [one["spec"]["rules"][0]["matches"][0]["path"] for one in world.all("HTTPRoute")]
-    assert {"type": "Exact", "value": "/ml.Store/Get"} in paths
-    world.fake.forbidden.clear()
     world.run()
     (call,) = world.all("GRPCRoute")
     assert call["spec"]["rules"][0]["matches"][0]["method"]["method"] == "Get"
-    assert len(world.all("HTTPRoute")) == len(paths) - 1
     (rule,) = world.all("DestinationRule")
     assert rule["spec"]["host"].startswith("app.")
     world.config.clear()
