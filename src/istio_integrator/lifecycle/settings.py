@@ -70,7 +70,7 @@ def make(context: parts.Context, told: service.Options | None, *, joined: bool) 
     )
     if told is None:
         return dataclasses.replace(settings, token=secrets.token_hex(16))
-    if mesh is not None and not (mesh.probed or mesh.has_settings):
+    if mesh is None or not (mesh.probed or mesh.has_settings):
         # The mesh can't be asked for its port.
         settings = dataclasses.replace(settings, status_port=told.status_port)
     expected = told.expected if context.leader and context.exposes else None

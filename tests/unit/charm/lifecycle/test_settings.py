@@ -32,6 +32,12 @@ def test_token_stays_and_is_written_nowhere_else(fake):
     assert "secret" not in repr(made)
 
 
+def test_status_port_stays_while_there_is_no_mesh_to_ask(fake):
+    told = dataclasses.replace(MEMBER, status_port=15099)
+    alone = dataclasses.replace(context(fake), mesh=None)
+    assert settings.make(alone, told, joined=False).status_port == 15099
+
+
 def test_only_members_converge(fake):
     assert settings.make(context(fake), None, joined=False).convergence == "off"
     manual = context(fake, restart_pods="manual")
