@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Iterable, Sequence
 
 import ops
@@ -19,7 +18,7 @@ from istio_integrator.security import called
 
 @registry.check("gateway", place=100, symptoms=("connection-refused-at-the-gateway",))
 def gateway(facts: Facts) -> Iterable[Finding]:
-    """Show the gateway's address, whether it listens, and what other teams apply there first."""
+    """Show the gateway's address, and whether it listens at the ports of our Gateway."""
     if not facts.exposes:
         yield findings.fine("not in use: nothing is related to ingress")
         return
@@ -51,17 +50,22 @@ def gateway(facts: Facts) -> Iterable[Finding]:
                 int(end) for each in lines if (end := each.rpartition(":")[2]).isdecimal()
             }
             yield from judge_listeners(facts.own_gateway, service, pod, listening)
+
+
+@registry.check("gateway filters", place=125, symptoms=("403-at-the-gateway",))
+def gateway_filters(facts: Facts) -> Iterable[Finding]:
+    """Name what other teams have the gateway apply to requests before authentication."""
+    if facts.gateway is None or facts.mesh is None:
+        return
     kinds = (
         cluster.REQUEST_AUTHENTICATION,
         cluster.WASM_PLUGIN,
         cluster.AUTHORIZATION_POLICY,
     )
-    yield from judge_filters(
-        (each for kind in kinds for each in facts.objects(kind)),
-        target,
-        facts.gateway_pods,
-        root=facts.mesh.root_namespace,
-    )
+    objects = [each for kind in kinds for each in facts.objects(kind)]
+    root = facts.mesh.root_namespace
+    found = list(judge_filters(objects, facts.gateway, facts.gateway_pods, root=root))
+    yield from found or [findings.fine("no other team authenticates requests at the gateway")]
 
 
 def judge_filters(
@@ -91,12 +95,11 @@ def judge_filters(
             named = {(str(one.get("kind")), str(one.get("name"))) for one in references}
             if named & referenced or any(plaintext.selects(each, one) for one in labels):
                 kind, name = each["kind"].lower(), each["metadata"]["name"]
-                found = findings.doubtful(
+                yield findings.doubtful(
                     f"{cluster.reference(each)} is applied at the gateway before "
                     "authentication, and may reject requests",
                     f"kubectl -n {namespace} get {kind} {name} -o yaml",
                 )
-                yield dataclasses.replace(found, symptoms=("403-at-the-gateway",))
 
 
 def judge_address(service: cluster.Object, target: places.Target) -> Finding:
