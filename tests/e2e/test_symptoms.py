@@ -165,14 +165,14 @@ def selected(place, name):
     place.kubectl("patch", "service", "-n", MODEL, "oidc-gatekeeper", "-p", patch)
 
 
-def test_ingress_without_anybody_to_ask_is_not_found(place):
+def test_ingress_without_an_authorization_service_forbids_everything(place):
     ends = (f"{APP}:ingress-auth", "oidc-gatekeeper:ingress-auth")
     with place.broken("the relation ingress-auth removed"):
         place.juju.remove_relation(*ends)
         try:
-            seen = place.sees("404", place.visit)
+            seen = place.sees("403", place.visit)
             line = "ingress is closed: integrate ingress-auth"
-            place.leads("404-at-the-gateway", line, seen)
+            place.leads("403-at-the-gateway", line, seen)
             assert "blocked: ingress is closed" in place.message()
         finally:
             place.juju.integrate(*ends)

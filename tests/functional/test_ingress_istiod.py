@@ -130,8 +130,8 @@ def dumped(place, what):
 @pytest.mark.parametrize(
     ("obstacle", "is_there", "statuses"),
     [
-        pytest.param(warming, has_warming, {"": {302}, TLS: {403}}, id="listener kept warming"),
-        pytest.param(freezing, has_frozen, {"": {403}, TLS: {302}}, id="routes frozen"),
+        pytest.param(warming, has_warming, {"": {302}, TLS: {404}}, id="listener kept warming"),
+        pytest.param(freezing, has_frozen, {"": {404}, TLS: {302}}, id="routes frozen"),
     ],
 )
 def test_authentication_that_a_tenant_holds_up_leaves_routes_closed(

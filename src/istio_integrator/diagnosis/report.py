@@ -27,7 +27,6 @@ FELT = {
     "two-kubeflows-in-one-cluster": re.compile("is managed by"),
     "is-forbidden-user": re.compile("missing permission"),
     "403-at-the-gateway": re.compile("ingress is closed"),
-    "404-at-the-gateway": re.compile("ingress is closed"),
     "connection-refused-at-the-gateway": re.compile("waiting for pods of Service"),
 }
 """Headings of the page of symptoms, each with the words of a status that belongs below it."""

@@ -18,7 +18,7 @@ _EXT_AUTHZ = "envoy.extensions.filters.http.ext_authz.v3.ExtAuthz"
 _MANAGER = "envoy.filters.network.http_connection_manager"
 
 
-@registry.check("authentication", place=130, symptoms=("403-at-the-gateway",))
+@registry.check("authentication", place=130, symptoms=("403-at-the-gateway", "404-at-the-gateway"))
 def authentication(facts: Facts) -> Iterable[Finding]:
     """Ask the gateway's Envoy which service authenticates before this model's routes."""
     target = facts.gateway

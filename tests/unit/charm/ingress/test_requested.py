@@ -25,7 +25,7 @@ def http(*asked, **terms):
     )
     (obj,) = manifests.render(routes.FOLDER, context)
     *entries, last = obj["spec"]["http"]
-    assert last["directResponse"] == {"status": 403}
+    assert last["directResponse"] == {"status": 404}
     for entry in entries:
         for each in entry["match"]:
             assert each.pop("headers").keys() == {VALUES.header}

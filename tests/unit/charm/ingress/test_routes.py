@@ -111,7 +111,7 @@ def test_virtual_service_is_exported_to_the_gateway_and_never_to_all():
             {
                 "name": VALUES.last_route,
                 "match": [{"uri": {"prefix": "/"}}],
-                "directResponse": {"status": 403},
+                "directResponse": {"status": 404},
             },
         ],
     }
