@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from istio_integrator import parts, statuses, texts
-from istio_integrator.ingress import gateway, grpc, http_routes, requested, routes
+from istio_integrator.ingress import gateway, grpc, http_routes, record, requested, routes
 from istio_integrator.ingress.record import Values
 from istio_integrator.ingress.routes import Route
 from istio_integrator.kube import cluster, errors
@@ -85,7 +85,7 @@ class Routing:
             served = [one for one in plan.routes if one.source not in sources]
         for source, error in sources.items():
             problems.append(statuses.about(error, f"routes of {source} in {self._scope.model}"))
-        found = list(filter(None, problems))
+        found = [record.hide(each) for each in problems if each]
         for problem in found:
             logger.warning("%s.", problem)
         return served, [texts.plain(each, texts.LONGEST_PROBLEM) for each in found]
