@@ -74,6 +74,14 @@ def test_decision_is_reached_in_one_step(place, wanted, alive):
         assert {key: after[key] for key in wanted} == wanted
 
 
+@hypothesis.example(
+    (
+        {"istio.io/rev": "canary", **ENABLED},
+        records.Record(owner="me", values=ENABLED, before={"istio-injection": None}),
+    ),
+    {"istio.io/rev": "canary"},
+    True,
+)
 @given(places(), WANTED, st.booleans())
 def test_decision_never_touches_what_somebody_else_set(place, wanted, alive):
     labels, record = place
@@ -97,7 +105,8 @@ def test_record_is_of_what_is_otherwise_than_it_was(place, wanted, alive):
 def replaced(place, wanted, *, alive):
     """Name the labels that are there and get another value, or go."""
     labels, record = place
-    return decided(labels, record, wanted, alive=alive).labels.keys() & labels.keys()
+    patch = decided(labels, record, wanted, alive=alive).labels
+    return {key for key, value in patch.items() if labels.get(key, value) != value}
 
 
 def test_decisions_that_replace_a_label_are_among_those_that_are_tried():
