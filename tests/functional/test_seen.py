@@ -249,8 +249,11 @@ def test_listener_that_envoy_refuses_is_told_in_its_words(served):
         "spec": {"configPatches": [{"applyTo": "HTTP_FILTER", "match": where, "patch": patch}]},
     }
     with served.there(broken):
-        answer = look(expectation(served), lambda answer: answer.missing, admins=[served.admin])
-    assert causes(answer) == [Cause.UPDATE_REFUSED] * 2
+        answer = look(
+            expectation(served),
+            lambda answer: causes(answer) == [Cause.UPDATE_REFUSED] * 2,
+            admins=[served.admin],
+        )
     assert "script load error" in about(answer, Cause.UPDATE_REFUSED)[0]["words"]
     assert answer.guarded == BOTH
 
@@ -270,7 +273,13 @@ def test_hosts_open_once_filters_are_seen_and_close_without_them(served):
     expected = expectation(served)
     manifests = served.part()._scope.manifests
     (guard,) = manifests.owned_in(guards.FOLDER)
-    target = served.part().resolved()
+    target = gateway.Target(
+        namespace=WHERE,
+        selector=istiod_world.LABELS,
+        service="gateway",
+        http_port=80,
+        https_port=443,
+    )
 
     def hook():
         """Open or close hosts by what the workload sees; tell which ports are open."""
