@@ -152,7 +152,8 @@ class IstioIntegrator(ops.CharmBase):
                 said = [f"{each.part}: {each.severity}" for each in self._problems]
                 span.set_attribute("problems", said)
         facts = facts_file.collected(self._problems, all_parts)
-        facts_file.write(self.unit.get_container(workload.CONTAINER), facts)
+        expected = all_parts.ingress.expected if all_parts else None
+        facts_file.write(self.unit.get_container(workload.CONTAINER), facts, expected)
         return all_parts
 
     def _brought_about(self) -> order.Parts | None:

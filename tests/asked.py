@@ -9,6 +9,7 @@ from typing import Any
 from ops import testing
 
 from integrator_contract import answers, schema
+from integrator_contract.seen import Answer, Seen
 from istio_integrator.lifecycle import workload
 
 PROGRAM = "/usr/bin/sidecar-lifecycle"
@@ -25,7 +26,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         server = self.server
         assert isinstance(server, Service)
         server.requests.append((self.command, self.path, self.headers["Authorization"]))
-        status, text = server.answer
+        is_about_gateway = self.path.startswith("/seen")
+        status, text = (200, server.gateway) if is_about_gateway else server.answer
         self.send_response(status)
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
@@ -45,6 +47,7 @@ class Service(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.requests: list[tuple[str, str, str]] = []
         """Method, path and authorization of each, since the last answer was given."""
+        self.sees(None)
         self.says()
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -52,6 +55,11 @@ class Service(http.server.ThreadingHTTPServer):
         """Answer with some pods, and a summary."""
         told = {"contract": contract, "pods": pods, "summary": {**SUMMARY, **summary}}
         self.fails(200, json.dumps(told))
+
+    def sees(self, seen: Seen | None) -> None:
+        """Answer with what the gateway's Envoys have."""
+        answer = Answer(contract=schema.SCHEMA, seen=seen)
+        self.gateway = json.dumps(dataclasses.asdict(answer)).encode()
 
     def fails(self, status: int, text: str) -> None:
         """Answer with a status and a text."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import ops
 
+from integrator_contract import seen as contract
 from istio_integrator import parts
 from istio_integrator.ingress import (
     announced,
@@ -23,6 +24,7 @@ from istio_integrator.ingress import (
     record,
     routes,
     routing,
+    seen,
     service_annotations,
 )
 from istio_integrator.kube import cluster, errors
@@ -43,10 +45,12 @@ class Ingress:
         scope: parts.Context,
         related: endpoints.Relations,
         *,
+        look: Callable[[], contract.Seen | None] = lambda: None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._scope = scope
         self._related = related
+        self._look = look
         self._sleep = sleep
         self._record = record.Record(scope)
         self.certificate = certificate.GatewayCertificate(scope, related, self._record)
@@ -58,6 +62,8 @@ class Ingress:
         self.is_up: bool | None = None
         """Whether the Gateway of the model is there and a pod of the gateway is ready; None where
         no application is to be reached."""
+        self.expected: contract.Expectation | None = None
+        """What the gateway's Envoys should have; None while no route is written."""
 
     def reconcile(self) -> None:
         """Make the model reachable as related applications ask for, or unreachable."""
@@ -136,15 +142,14 @@ class Ingress:
             self._remove_routes()
             self._sleep(SETTLE)
             opened = None
-        values = self._guard(target, plan.routes)
+        values, filters = self._guard(target, plan.routes)
         if opened is None:
             self._sleep(SETTLE)
         self._open(target, opened)
         served, problems = asked.apply(plan, target, values)
         self._statuses += map(ops.BlockedStatus, problems)
         if served and not self.decision.is_closed:
-            count = f"{len(served)} route{'s' if len(served) > 1 else ''}"
-            self._statuses.append(ops.ActiveStatus(f"{count} by {target.reference}"))
+            self._say_what_is_seen(target, served, values, filters)
         if not _is_own(target):
             self._own_gateway.remove()
         if problem := self._annotations.reconcile(target):
@@ -174,8 +179,35 @@ class Ingress:
     def _services(self) -> list[cluster.Object]:
         return self._scope.cluster.list(cluster.SERVICE)
 
-    def _guard(self, target: gateway.Target, served: Iterable[routes.Route]) -> record.Values:
-        """Apply the EnvoyFilter; return the values that routes need."""
+    def _say_what_is_seen(
+        self,
+        target: gateway.Target,
+        served: Sequence[routes.Route],
+        values: record.Values,
+        filters: tuple[str, ...],
+    ) -> None:
+        opened, mesh = self._find_gateway(), self._scope.mesh
+        guard = self.decision.guard
+        self.expected = seen.expect(
+            target,
+            opened,
+            served,
+            guard.service if guard else None,
+            model=self._scope.model,
+            has_tls=bool(gateway.credential(opened)),
+            has_http_routes=target.is_managed,
+            filters=filters,
+            marks=(values.asked, values.free, values.root),
+        )
+        istiod = mesh.namespace if mesh else ""
+        self._statuses += seen.statuses(
+            self.expected, self._look(), target, count=len(served), istiod=istiod
+        )
+
+    def _guard(
+        self, target: gateway.Target, served: Iterable[routes.Route]
+    ) -> tuple[record.Values, tuple[str, ...]]:
+        """Apply the EnvoyFilter; return the values that routes need, and the filters' names."""
         guard = self.decision.guard
         values = self._record.values_for(guards.access(guard, target, served))
         context = guards.context(
@@ -187,8 +219,8 @@ class Ingress:
             model=self._scope.model,
             domain=self._scope.cluster_domain,
         )
-        self._scope.manifests.apply(guards.FOLDER, context)
-        return values
+        written = self._scope.manifests.apply(guards.FOLDER, context)
+        return values, seen.filters_of(written)
 
     def _open(self, target: gateway.Target, opened: cluster.Object | None) -> None:
         """Apply our Gateway with its certificate."""

@@ -1,8 +1,7 @@
-"""What the gateway's Envoys have, as the workload saw it: which hosts open, and the statuses."""
+"""What the gateway's Envoys should have, and the status of what the workload saw there."""
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
 
 import ops
@@ -10,9 +9,6 @@ import ops
 from integrator_contract.seen import Cause, Expectation, Protocol, Seen, Server, Unseen
 from istio_integrator.ingress import authorization, gateway, routes
 from istio_integrator.kube import cluster
-
-_HIDDEN = ".invalid"
-"""The end of the name that our Gateway has before a host is opened; no client asks for it."""
 
 _MESSAGES: Mapping[Cause, str] = {
     Cause.UPDATE_REFUSED: "Envoy refuses port {port} of {gateway}; "
@@ -105,46 +101,8 @@ def filters_of(written: Iterable[cluster.Object]) -> tuple[str, ...]:
     return tuple(str(value["name"]) for value in values)
 
 
-def open_hosts(
-    expected: Expectation, answer: Seen | None, wanted: Sequence[str], hidden: str
-) -> dict[int, list[str]]:
-    """Decide which hosts our Gateway has, by port.
-
-    All are added where every filter chain of the port has our filters, and removed where one is
-    seen without. While the gateway is not seen, hosts stay and none is added.
-
-    Args:
-        expected: With the hosts that our Gateway has now.
-        answer: What the workload saw; None where it does not answer.
-        wanted: All hosts of the model.
-        hidden: The host of a server that has no other.
-    """
-    seen = answer if answer and answer.unseen is None and answer.of == expected.word() else None
-    result: dict[int, list[str]] = {}
-    for server in expected.servers:
-        hosts = [host for host in wanted if host in server.hosts]
-        if seen and server.port in seen.guarded:
-            hosts = list(wanted)
-        elif seen and server.port in seen.unguarded:
-            hosts = []
-        result[server.port] = hosts or [hidden]
-    return result
-
-
-def hidden_host(opened: cluster.Object | None) -> str:
-    """Return the name that our Gateway has instead of hosts, a new one unless it has one."""
-    found = (host for _, hosts in _servers(opened) for host in hosts if host.endswith(_HIDDEN))
-    return next(found, f"{secrets.token_hex(16)}{_HIDDEN}")
-
-
 def statuses(
-    expected: Expectation,
-    answer: Seen | None,
-    target: gateway.Target,
-    *,
-    count: int,
-    application: str,
-    istiod: str,
+    expected: Expectation, answer: Seen | None, target: gateway.Target, *, count: int, istiod: str
 ) -> Iterable[ops.StatusBase]:
     """Say what the gateway serves, or the first thing that it lacks.
 
@@ -153,30 +111,21 @@ def statuses(
         answer: What the workload saw; None where it does not answer.
         target: The gateway workload.
         count: Routes that are written.
-        application: This charm's application.
         istiod: Its namespace.
     """
-    where = target.reference
-    if answer is None:
-        yield ops.WaitingStatus(f"gateway {where} is not seen: the workload does not answer")
-    elif answer.unseen is Unseen.FORBIDDEN:
-        trust = f"juju trust {application} --scope=cluster"
-        yield ops.BlockedStatus(f"missing permission: {answer.detail}; run: {trust}")
-    elif answer.unseen in (Unseen.UNREACHABLE, Unseen.TOO_LARGE):
-        show = f"kubectl -n {target.namespace} get pods"
-        yield ops.WaitingStatus(
-            f"Envoy of {where} is {answer.unseen}; run: {show}; {answer.detail}"
-        )
-    elif answer.missing and answer.is_late and answer.of == expected.word():
+    routes, where = f"{count} route{'s' if count > 1 else ''}", target.reference
+    if answer is None or answer.of != expected.word() or answer.unseen:
+        why = ""
+        if answer and answer.unseen is Unseen.FORBIDDEN:
+            why = f" (not seen: missing permission: {answer.detail})"
+        yield ops.ActiveStatus(f"{routes} by {where}{why}")
+    elif answer.missing and answer.is_late:
         yield _lacking(answer, target, istiod)
-    elif answer.missing or answer.routes < expected.routes or answer.of != expected.word():
-        # A gateway without a Ready pod is reported as such.
-        if answer.unseen is not Unseen.NO_PODS:
-            yield ops.WaitingStatus(f"looking whether gateway {where} serves the routes")
-    elif count:
-        routes = f"{count} route{'s' if count > 1 else ''} served by {where}"
+    elif answer.missing or answer.routes < expected.routes:
+        yield ops.ActiveStatus(f"{routes} by {where}")
+    else:
         some = f" ({answer.pods}/{answer.ready} pods seen)" if answer.pods < answer.ready else ""
-        yield ops.ActiveStatus(f"{routes}{some}")
+        yield ops.ActiveStatus(f"{routes} served by {where}{some}")
 
 
 def _lacking(answer: Seen, target: gateway.Target, istiod: str) -> ops.StatusBase:
@@ -197,4 +146,4 @@ def _servers(opened: cluster.Object | None) -> Iterable[tuple[object, Sequence[s
 
 def _hosts(opened: cluster.Object | None, port: int) -> tuple[str, ...]:
     found = (host for number, hosts in _servers(opened) if number == port for host in hosts)
-    return tuple(dict.fromkeys(host for host in found if not host.endswith(_HIDDEN)))
+    return tuple(dict.fromkeys(found))

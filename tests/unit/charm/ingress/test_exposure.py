@@ -1,6 +1,7 @@
 """The whole charm with ingress relations, on a small API server."""
 
 import base64
+import dataclasses
 import itertools
 import json
 
@@ -8,6 +9,8 @@ import pytest
 import yaml
 from ops import testing
 
+from integrator_contract.seen import Cause, Missing, Seen
+from tests import asked
 from tests.unit.charm import charm_world
 from tests.unit.charm.ingress_world import (
     HOST,
@@ -47,6 +50,31 @@ def test_complete_relations_make_the_model_reachable(world):
     assert world.guard()["metadata"]["ownerReferences"][0]["kind"] == "Namespace"
     told = next(one for one in world.related if one.endpoint == "gateway-info")
     assert told.local_app_data["gateway_up"] == "true"
+
+
+@pytest.fixture
+def look():
+    """The workload's service, which has seen no gateway before and after the test."""
+    yield asked.SERVICE
+    asked.SERVICE.sees(None)
+
+
+def test_status_says_what_the_workload_saw_in_the_gateways_envoy(world, look):
+    world.related = [route(), auth()]
+    expected = charm_world.told(world.ctx, world.run()).expected
+    assert [server.hosts for server in expected.servers] == [(HOST,)]
+    assert expected.clusters == (
+        "outbound|3000||kfp-ui.kubeflow.svc.cluster.local",
+        "outbound|8080||oidc.kubeflow.svc.cluster.local",
+    )
+    whole = Seen(of=expected.word(), unseen=None, pods=1, ready=1, routes=expected.routes)
+    look.sees(whole)
+    assert "1 route served by istio-ingress/istio-ingressgateway" in world.status().message
+    gone = Missing(cause=Cause.FILTERS_IGNORED, about={"port": "80"})
+    look.sees(dataclasses.replace(whole, routes=0, missing=(gone,), is_late=True))
+    status = world.status()
+    assert isinstance(status, testing.BlockedStatus), status
+    assert "istiod sends no EnvoyFilter to istio-ingress/istio-ingressgateway" in status.message
 
 
 def test_second_event_writes_nothing(world):
