@@ -38,7 +38,7 @@ class Expectation:
     """The names of our HTTP filters, all of which a filter chain must have."""
     routes: int = 0
     """Routes of Envoy that demand one of `marks`, at each host that our Gateway has."""
-    marks: tuple[str, ...] = ()
+    marks: tuple[str, ...] = dataclasses.field(default=(), repr=False)
     """Header values that only our routes demand; routes with earlier values are out of date."""
     clusters: tuple[str, ...] = ()
     """Envoy's names for the authorization service and for the routes' Services."""
