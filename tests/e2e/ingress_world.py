@@ -188,7 +188,7 @@ class Place:
         self.says("ingress is closed: integrate ingress-auth")
         self.juju.integrate(f"{APP}:ingress-auth", f"{AUTH}:ingress-auth")
         # The workload tells the charm when connections from before the guard have ended.
-        self.says(f"{len(consumers)} routes by {SHARED}", 240)
+        self.says(f"{len(consumers)} routes served by {SHARED}", 240)
         assert waiting.eventually(self.is_open)
 
     def close(self):

@@ -173,7 +173,7 @@ def made(node, model):
     where = ("-n", istio.INGRESS, istio.GATEWAY, "--subresource=status", "-p", status)
     place.kubectl("patch", "service", *where)
     place.integrate((world.AUTH, "kfp-ui"))
-    place.says("2 routes by", 240)
+    place.says("2 routes served by", 240)
     assert waiting.eventually(place.is_open, 90)
     return place
 

@@ -86,7 +86,7 @@ def place(request, model):
     relation = f"{APP}:{request.param}", f"authservice:{request.param}"
     model.says("ingress is closed")
     model.juju.integrate(*relation)
-    model.says("3 routes by istio-ingress/istio-ingressgateway", 240)
+    model.says("3 routes served by istio-ingress/istio-ingressgateway", 240)
     stranger = model.browser(tls=True)
     for path in ("/notebooks/", "/", "/notebook/"):
         assert waiting.eventually(lambda path=path: stranger.get(path).status == 302, 60), path

@@ -135,7 +135,7 @@ def place(node, request, tmp_path):
     testbed.apply(servers(juju.model, node.charms.payload_image))
     found.integrate(CONSUMERS)
     namespace, service = found.gateway
-    found.says(f"{len(CONSUMERS)} routes by {namespace}/{service}", 300)
+    found.says(f"{len(CONSUMERS)} routes served by {namespace}/{service}", 300)
     query = ("get", "service", "-n", namespace, service, "-o", "jsonpath={.spec.clusterIP}")
     found.address = found.kubectl(*query)
     assert waiting.eventually(found.is_open, 120)

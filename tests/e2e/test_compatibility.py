@@ -37,7 +37,7 @@ def place(node):
     services = {consumer: world.port_of(consumer) for consumer in CONSUMERS}
     testbed.apply(world.servers(MODEL, services, node.charms.payload_image))
     found.integrate(CONSUMERS)
-    found.says(f"{len(CONSUMERS)} routes by {istio.INGRESS}/{istio.GATEWAY}", 300)
+    found.says(f"{len(CONSUMERS)} routes served by {istio.INGRESS}/{istio.GATEWAY}", 300)
     assert waiting.eventually(found.is_open, 120)
     yield found
     found.close()

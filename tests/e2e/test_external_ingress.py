@@ -69,13 +69,13 @@ def test_it_stays_so_while_istiod_is_cut_off_killed_and_replaced(place, node):
         finally:
             mesh.start(node.testbed)
         place.touch()
-        place.says(f"{len(CONSUMERS)} routes by")
+        place.says(f"{len(CONSUMERS)} routes served by")
         for _ in range(2):
             asyncio.run(external_world.killed(node.testbed))
             place.watch.go_on(20)
         place.juju.remove_relation(f"{world.APP}:ingress", "kubeflow-dashboard:ingress")
         # The gateway hears of it from the istiod that came.
-        place.says(f"{len(CONSUMERS) - 1} routes by")
+        place.says(f"{len(CONSUMERS) - 1} routes served by")
         browser = place.browser()
         assert waiting.eventually(
             lambda: browser.get("/some/page", Cookie=echo.COOKIE).status == 404, 60

@@ -88,7 +88,7 @@ def wait_for_gateway(place):
 @pytest.fixture(scope="module")
 def opened(place):
     """The model, reached through a gateway of its own."""
-    place.says(f"{ROUTES} routes by {MODEL}/{OWN}", 300)
+    place.says(f"{ROUTES} routes served by {MODEL}/{OWN}", 300)
     # Nobody has an event for it but the one that the workload's notice of the pods is.
     place.says("active:")
     place.address = address_of(place, MODEL, OWN)
@@ -209,7 +209,7 @@ def test_certificate_of_a_related_charm_is_rotated_without_a_dropped_connection(
 
 def test_other_gateway_takes_over_and_ours_leaves_no_trace(secured):
     secured.juju.config(APP, {"gateway-service": SHARED})
-    secured.says(f"{ROUTES} routes by {SHARED}", 240)
+    secured.says(f"{ROUTES} routes served by {SHARED}", 240)
     secured.address = address_of(secured, istio.INGRESS, istio.GATEWAY)
     assert eventually(secured.is_open)
     assert eventually(lambda: shown(secured))
@@ -252,7 +252,7 @@ def test_istiod_that_scopes_gateways_blocks_all_but_a_gateway_of_our_own(secured
         secured.kubectl("rollout", "status", *istiod, "--timeout=90s")
         secured.says(setting)
         secured.juju.config(APP, {"gateway-service": ""})
-        secured.says(f"{ROUTES} routes by {MODEL}/{OWN}")
+        secured.says(f"{ROUTES} routes served by {MODEL}/{OWN}")
         secured.says("active:")
         secured.address = address_of(secured, MODEL, OWN)
         assert eventually(secured.is_open)

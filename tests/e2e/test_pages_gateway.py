@@ -80,12 +80,12 @@ def test_page_about_single_sign_on_has_each_request_asked_about(place, blocks):
     place.juju.integrate(f"{APP}:ingress", "kfp-ui:ingress")
     place.says("ingress is closed")
     place.run(older)
-    place.says(f"1 route by {SHARED}")
+    place.says(f"1 route served by {SHARED}")
     assert asks(place) is True
     place.juju.remove_relation(f"{APP}:ingress-auth", f"{world.AUTH}:ingress-auth")
     place.says("ingress is closed")
     place.run(newer)
-    place.says(f"1 route by {SHARED}")
+    place.says(f"1 route served by {SHARED}")
     assert asks(place) is True
     assert f"istio-gateway-namespace={istio.INGRESS} " in profiles
     assert f"istio-gateway-service-account={account(place)}\n" in profiles
@@ -98,7 +98,7 @@ def test_page_about_gateways_leads_to_each(place, blocks):
 
     place.juju.config(APP, {"gateway-service": "", "hosts": ""})
     place.run(related)
-    place.says(f"2 routes by {MODEL}/{OWN}", 240)
+    place.says(f"2 routes served by {MODEL}/{OWN}", 240)
     shared, place.address = place.address, address_of(place, OWN)
     assert asks(place, "/jupyter/x") is True
     told = place.said_to("tensorboard-controller", "gateway-info")
@@ -115,7 +115,7 @@ def test_page_about_gateways_leads_to_each(place, blocks):
     }
 
     place.run(named)
-    place.says(f"2 routes by {SHARED}", 240)
+    place.says(f"2 routes served by {SHARED}", 240)
     place.address = shared
     served = ("jsonpath={.spec.servers[*].hosts[*]}",)
     query = ("get", "gateways.networking.istio.io", "-n", MODEL, "kubeflow-gateway", "-o", *served)
@@ -189,7 +189,7 @@ def test_page_about_todays_charms_serves_the_newer_generation(place, blocks):
     place.script(blocks)
     (newer,) = blocks
     place.run(newer)
-    place.says(f"10 routes by {SHARED}", SLOW)
+    place.says(f"10 routes served by {SHARED}", SLOW)
     assert asks(place, "/katib/x") is True
     assert place.browser().get("/dex/x").status == 200
 
@@ -199,10 +199,10 @@ def test_page_about_todays_charms_serves_the_older_generation(place, blocks):
     older, changed, profiles, asked = blocks
     place.script([older, changed])
     place.run(older)
-    place.says(f"10 routes by {SHARED}", SLOW)
+    place.says(f"10 routes served by {SHARED}", SLOW)
     assert asks(place, "/katib/x") is True
     place.run(changed)
-    place.says(f"10 routes by {SHARED}", SLOW)
+    place.says(f"10 routes served by {SHARED}", SLOW)
     assert asks(place, "/katib/x") is True
     assert place.run(asked) == account(place)
     assert f"istio-gateway-service-account={account(place)}\n" in profiles
@@ -213,6 +213,6 @@ def test_page_about_istio_pilot_relates_what_was_related(place, blocks):
     (related,) = blocks
     place.script(blocks)
     place.run(related)
-    place.says(f"8 routes by {SHARED}", SLOW)
+    place.says(f"8 routes served by {SHARED}", SLOW)
     assert asks(place, "/katib/x") is True
     assert place.said_to("ANY-APPLICATION-THAT-HAD-IT", "istio-pilot")

@@ -33,7 +33,7 @@ import sys
 from testbed import cluster
 print(cluster.Testbed(sys.argv[1]).load_images(["workload"])["workload"])
 """
-READY = f"{len(world.CONSUMERS)} routes by istio-ingress/istio-ingressgateway"
+READY = f"{len(world.CONSUMERS)} routes served by istio-ingress/istio-ingressgateway"
 JOB = """
 apiVersion: batch/v1
 kind: Job

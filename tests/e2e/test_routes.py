@@ -59,7 +59,7 @@ def place(node, charm):
         juju.wait_for(name)
     for name, endpoint in ENDPOINTS.items():
         juju.integrate(f"{APP}:{endpoint}", f"{name}:{endpoint}")
-    found.says("3 routes by istio-ingress/istio-ingressgateway", 240)
+    found.says("3 routes served by istio-ingress/istio-ingressgateway", 240)
     assert waiting.eventually(lambda: reached(found, "/volumes/x", **KNOWN) == "volumes", 60)
     yield found
     found.close()

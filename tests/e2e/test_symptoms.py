@@ -54,7 +54,7 @@ def place(made):
     now = made.juju.config(APP)
     if changed := tuple(key for key in now if now[key] != before[key]):
         made.juju.config(APP, reset=changed)
-    made.says("2 routes by", 240)
+    made.says("2 routes served by", 240)
     made.juju.wait_for(APP)
     assert waiting.eventually(made.is_open, 120)
 
@@ -138,7 +138,7 @@ def test_application_that_is_away_is_no_healthy_upstream(place):
     place.juju.fake_app("kubeflow-dashboard", {"ingress": script})
     with place.broken("a route to a Service without pods"):
         place.juju.integrate(f"{APP}:ingress", "kubeflow-dashboard:ingress")
-        place.says("3 routes by")
+        place.says("3 routes served by")
         seen = place.sees("no healthy upstream", lambda: place.visit("/x"))
         place.leads("no-healthy-upstream", "has no ready endpoint", seen)
     place.juju.remove_application("kubeflow-dashboard")
