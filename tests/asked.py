@@ -26,8 +26,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         server = self.server
         assert isinstance(server, Service)
         server.requests.append((self.command, self.path, self.headers["Authorization"]))
-        is_about_gateway = self.path.startswith("/seen")
-        status, text = (200, server.gateway) if is_about_gateway else server.answer
+        status, text = server.answer
+        if server.gateway and self.path.startswith("/seen"):
+            text = server.gateway
         self.send_response(status)
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
@@ -57,9 +58,9 @@ class Service(http.server.ThreadingHTTPServer):
         self.fails(200, json.dumps(told))
 
     def sees(self, seen: Seen | None) -> None:
-        """Answer with what the gateway's Envoys have."""
+        """Answer with what the gateway's Envoys have, or as for every other path."""
         answer = Answer(contract=schema.SCHEMA, seen=seen)
-        self.gateway = json.dumps(dataclasses.asdict(answer)).encode()
+        self.gateway = seen and json.dumps(dataclasses.asdict(answer)).encode()
 
     def fails(self, status: int, text: str) -> None:
         """Answer with a status and a text."""

@@ -253,6 +253,7 @@ class Reconciler:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._task: asyncio.Task[None] | None = None
+        self._has_loop = threading.Event()
         self.error: BaseException | None = None
         self.program: run.Program | None = None
 
@@ -260,10 +261,12 @@ class Reconciler:
         """Run it as told; one that has ended is started again, as Pebble does."""
         settings = Settings(**contract.values(contract.Options, told))
         if self.is_alive:
+            self._has_loop.wait(20)
             self._loop.call_soon_threadsafe(self.program.live.change, settings)
             return
         self.end()
         self.error = None
+        self._has_loop.clear()
         self._thread = threading.Thread(target=self._run, args=(settings,), daemon=True)
         self._thread.start()
 
@@ -294,6 +297,7 @@ class Reconciler:
                 stopper=self.stopper,
             )
             self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+            self._has_loop.set()
             with contextlib.suppress(asyncio.CancelledError):
                 await self.program.run()
 
