@@ -55,16 +55,20 @@ class Service(http.server.ThreadingHTTPServer):
     def says(self, *pods: dict[str, Any], contract: str = schema.SCHEMA, **summary: Any) -> None:
         """Answer with some pods, and a summary."""
         told = {"contract": contract, "pods": pods, "summary": {**SUMMARY, **summary}}
-        self.fails(200, json.dumps(told))
+        self.requests.clear()
+        self.answer = 200, json.dumps(told).encode()
+        if not self.gateway:
+            self.sees(None)
 
     def sees(self, seen: Seen | None) -> None:
-        """Answer with what the gateway's Envoys have, or as for every other path."""
+        """Answer with what the gateway's Envoys have; None: nothing is expected of a gateway."""
         answer = Answer(contract=schema.SCHEMA, seen=seen)
-        self.gateway = seen and json.dumps(dataclasses.asdict(answer)).encode()
+        self.gateway = json.dumps(dataclasses.asdict(answer)).encode()
 
     def fails(self, status: int, text: str) -> None:
-        """Answer with a status and a text."""
+        """Answer with a status and a text, until it says and sees something."""
         self.requests.clear()
+        self.gateway = b""
         self.answer = status, text.encode()
 
 

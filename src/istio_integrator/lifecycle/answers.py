@@ -11,7 +11,7 @@ import pydantic
 from integrator_contract import schema, seen
 from integrator_contract.answers import Listing, ProxyAnswer, Summary, Trouble
 from integrator_contract.reasons import Reason
-from istio_integrator import statuses
+from istio_integrator import statuses, texts
 from istio_integrator.kube import documents, errors
 
 _T = TypeVar("_T")
@@ -74,9 +74,8 @@ def _read(adapter: pydantic.TypeAdapter[_T], value: object) -> _T:
     try:
         return adapter.validate_python(value)
     except ValueError as error:
-        raise errors.LifecycleError(
-            f"the workload's answer is not understood: {error!r}"[:_LONGEST_ERROR]
-        ) from error
+        said = texts.plain(f"the workload's answer is not understood: {error!r}", _LONGEST_ERROR)
+        raise errors.LifecycleError(said) from error
 
 
 def progress(
