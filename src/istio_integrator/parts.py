@@ -12,7 +12,7 @@ import ops
 from integrator_contract import names, namespaces, pods
 from istio_integrator.config import config
 from istio_integrator.kube import cluster, manifests
-from istio_integrator.mesh import installation
+from istio_integrator.mesh import installation, meshconfig
 
 if TYPE_CHECKING:
     from charmlibs.interfaces import tls_certificates
@@ -126,6 +126,13 @@ class Context:
         if self.mesh is None:
             return None
         return names.AMBIENT if self.data_plane == "ambient" else self.mesh.pod_labels
+
+    def missing_label(self, namespace: str) -> str:
+        """Return the label without which istiod ignores a namespace; empty where it does not."""
+        selectors = self.mesh.discovery_selectors if self.mesh else ()
+        found = self.cluster.get(cluster.NAMESPACE, namespace) if selectors and namespace else None
+        labels = cluster.at(found, "metadata", "labels")
+        return meshconfig.unserved(selectors, labels) if found else ""
 
     @property
     def pod(self) -> str:

@@ -65,21 +65,13 @@ def look(
         only_https=only_https,
         istiod_namespace=istiod_namespace,
         is_scoped=booleans.parse(setting, default=False),
-        missing_label=_missing_label(scope),
+        missing_label=scope.missing_label(scope.config.gateway_service.partition("/")[0]),
     )
     found = (one for one in services if observed.reference(one) == asked.reference)
     service = next(found, None)
     selector = observed.selector_of(service)
     pods = scope.cluster.list(cluster.POD, labels=selector) if selector else []
     return decide(asked, service, pods)
-
-
-def _missing_label(scope: parts.Context) -> str:
-    name = scope.config.gateway_service.partition("/")[0]
-    selectors = scope.mesh.discovery_selectors if scope.mesh else ()
-    namespace = scope.cluster.get(cluster.NAMESPACE, name) if selectors else None
-    labels = cluster.at(namespace, "metadata", "labels")
-    return meshconfig.unserved(selectors, labels) if namespace else ""
 
 
 def decide(

@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterable
 import ops
 
 from istio_integrator import parts
-from istio_integrator.kube import cluster
 from istio_integrator.membership import claims
-from istio_integrator.mesh import meshconfig
 
 _MOST_NAMED = 3
 
@@ -34,7 +32,7 @@ class UnservedNamespaces:
             return
         service = self._authorization_service()
         namespace = service.partition("/")[0]
-        if namespace != context.model and (label := self._label(namespace)):
+        if namespace != context.model and (label := context.missing_label(namespace)):
             self._statuses.append(
                 ops.BlockedStatus(
                     f"istiod ignores {service}; "
@@ -43,7 +41,7 @@ class UnservedNamespaces:
                 )
             )
         served = [name for name in claims.served(context) if name != context.model]
-        labels = {name: label for name in served if (label := self._label(name))}
+        labels = {name: label for name in served if (label := context.missing_label(name))}
         if labels:
             more = ", …" if len(labels) > _MOST_NAMED else ""
             named = ", ".join([*labels][:_MOST_NAMED]) + more
@@ -57,13 +55,3 @@ class UnservedNamespaces:
     def statuses(self) -> Iterable[ops.StatusBase]:
         """Name the namespaces, and how istiod comes to serve them."""
         return self._statuses
-
-    def _label(self, name: str) -> str:
-        """Return the label by which istiod would serve a namespace; empty where it does."""
-        mesh, namespace = self._context.mesh, None
-        if mesh is not None and name:
-            namespace = self._context.cluster.get(cluster.NAMESPACE, name)
-        if mesh is None or namespace is None:
-            return ""
-        labels = cluster.at(namespace, "metadata", "labels")
-        return meshconfig.unserved(mesh.discovery_selectors, labels)
