@@ -82,8 +82,8 @@ def write(
     told = settings.read(container)
     if told is None:
         return
-    told = dataclasses.replace(told, facts=facts, expected=expected or told.expected)
+    made = dataclasses.replace(told, facts=facts, expected=expected or told.expected)
     try:
-        settings.write(container, told)
+        settings.write(container, made, told)
     except (ops.pebble.Error, TimeoutError) as error:
         logger.warning("What this hook found is not in the metrics: %s", error)

@@ -148,9 +148,10 @@ class Lifecycle:
         yield from self._statuses
 
     def _replan(self, *, joined: bool) -> bool:
-        told = settings.make(self._context, settings.read(self._container), joined=joined)
+        told = settings.read(self._container)
+        made = settings.make(self._context, told, joined=joined)
         try:
-            settings.write(self._container, told)
+            settings.write(self._container, made, told)
             self._container.add_layer(layer.SERVICE, layer.pebble_layer(), combine=True)
             self._container.replan()
         except (ops.pebble.Error, TimeoutError) as error:

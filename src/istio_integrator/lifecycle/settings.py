@@ -27,14 +27,21 @@ def read(container: ops.Container) -> service.Options | None:
         return None
 
 
-def write(container: ops.Container, settings: service.Options) -> None:
+def write(
+    container: ops.Container, settings: service.Options, told: service.Options | None
+) -> None:
     """Write the file, unless it says the same.
+
+    Args:
+        container: The workload's.
+        settings: What the file is to say.
+        told: What it says; None where that is not known.
 
     Raises:
         ops.pebble.Error: It can't be written.
         TimeoutError: Pebble does not answer.
     """
-    if settings != read(container):
+    if settings != told:
         container.push(FILE, settings.document(), make_dirs=True, permissions=0o600)
 
 
