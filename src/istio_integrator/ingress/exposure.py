@@ -195,7 +195,6 @@ class Ingress:
             guard.service if guard else None,
             model=self._scope.model,
             has_tls=bool(gateway.credential(opened)),
-            has_http_routes=target.is_managed,
             filters=filters,
             marks=(values.asked, values.free, values.root),
         )

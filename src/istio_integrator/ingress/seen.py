@@ -44,7 +44,6 @@ def expect(
     *,
     model: str,
     has_tls: bool,
-    has_http_routes: bool,
     filters: tuple[str, ...],
     marks: tuple[str, ...],
 ) -> Expectation:
@@ -57,7 +56,6 @@ def expect(
         service: The authorization service; None where requests are not authenticated.
         model: The namespace of our Gateway.
         has_tls: Whether our Gateway serves HTTPS.
-        has_http_routes: Whether the routes are HTTPRoutes, each with one match.
         filters: The names of our HTTP filters.
         marks: The values that the routes demand of a header.
     """
@@ -69,7 +67,8 @@ def expect(
         gateway=f"{model}/{gateway.NAME}",
         servers=servers(target, opened, has_tls=has_tls),
         filters=filters,
-        routes=len(served) if has_http_routes else matches,
+        # An HTTPRoute has one match.
+        routes=len(served) if target.is_managed else matches,
         marks=marks,
         clusters=tuple(sorted(clusters | ({service.cluster} if service else set()))),
     )

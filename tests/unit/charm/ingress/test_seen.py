@@ -63,27 +63,26 @@ def test_expectation_names_clusters_and_counts_matches():
     )
     service = authorization.Service(host="oidc.kubeflow.svc.cluster.local", port=80)
 
-    def expectation(service, *, has_http_routes):
+    def expectation(service, target):
         return seen.expect(
-            TARGET,
+            target,
             None,
             [route],
             service,
             model="kubeflow",
             has_tls=True,
-            has_http_routes=has_http_routes,
             filters=("guard",),
             marks=("V",),
         )
 
-    found = expectation(service, has_http_routes=False)
+    found = expectation(service, TARGET)
     assert found.routes == 3
     assert set(found.clusters) == {
         "outbound|80||oidc.kubeflow.svc.cluster.local",
         "outbound|8080||kfp.kubeflow.svc.cluster.local",
     }
     assert [server.port for server in found.servers] == [80, 443]
-    found = expectation(None, has_http_routes=True)
+    found = expectation(None, dataclasses.replace(TARGET, is_managed=True))
     assert (found.routes, len(found.clusters)) == (1, 1)
 
 
