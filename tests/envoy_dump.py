@@ -6,11 +6,14 @@ ROUTES = "config_dump?resource=dynamic_route_configs"
 
 
 def virtual_hosts(dump):
-    """The routes of each virtual host, in the order in which Envoy tries them."""
+    """The routes of each virtual host, in the order in which Envoy tries them.
+
+    Envoy leaves out what is empty, as in a route configuration whose Gateway has just gone.
+    """
     return {
         host["name"]: host["routes"]
         for entry in dump["configs"]
-        for host in entry["route_config"]["virtual_hosts"]
+        for host in entry["route_config"].get("virtual_hosts", ())
     }
 
 
