@@ -74,7 +74,7 @@ def place(request, client, kubeconfig, tmp_path_factory):
         found.servers = {name: server.asked for name, server in servers.items()}
         found.stores = {name: server.asked for name, server in stores.items()}
         for tls in ("", HOST):
-            assert waiting.eventually(lambda tls=tls: serves(found, tls), 90)
+            assert waiting.eventually(lambda tls=tls: serves(found, tls), 240)
         yield found
 
 
