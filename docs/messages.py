@@ -1,4 +1,4 @@
-"""Every text that the charm and its workload say, read from where it stands in the code.
+"""Every text that the charm and its workload say: the table of statuses, and what code says.
 
 What one message says is often put together from several; each stands here by itself, with what is
 put into it between « and ».
@@ -10,20 +10,25 @@ import ast
 import dataclasses
 import pathlib
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 import tables
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / folder) for folder in ("src", "lib")]
+
+from istio_integrator.messages import Said  # noqa: E402 - the path is set first
 
 _SOURCES = {
     "src": "The charm",
     "lib/integrator_contract": "Both programs",
     "workload/sidecar_lifecycle": "The workload",
 }
-_ELSEWHERE = frozenset({"reasons.py", "schema.py"})
-"""Whose texts have a page of their own, or are read by programs alone."""
+_ELSEWHERE = frozenset({"messages.py", "reasons.py", "schema.py"})
+"""Whose texts are a table or a page of their own, or are read by programs alone."""
 _KINDS = (
     (re.compile(r"^(self\.)?_?(log|logger)\."), "log"),
-    (re.compile(r"Status$"), "status"),
     (re.compile(r"^findings\.|^(findings\.)?Finding$"), "finding"),
     (re.compile(r"\.record$"), "Event"),
 )
@@ -58,25 +63,56 @@ class Message:
 def page(root: pathlib.Path) -> str:
     """Write docs/reference/messages.md."""
     rooms: dict[str, set[tuple[str, str]]] = {}
-    for message in all_of(root):
+    for message in scraped(root):
         rooms.setdefault(message.where, set()).add((message.kind, message.text))
     sections = [
-        f"## {where}\n\n" + tables.table(("kind", "message"), sorted(found))
+        f"### {where}\n\n" + tables.table(("kind", "message"), sorted(found))
         for where, found in rooms.items()
     ]
     return (
         "# Messages\n\n"
-        "What charm and workload say, by the room of the code that says it. Between « and »\n"
-        "stands what is put in. A *status* is seen by `juju status`, a *finding* by the actions\n"
-        "`diagnose` and `preview-security`, a *refusal* by whoever wrote an option, relation\n"
-        "data or a command line; a *part* stands within one of these. [Events](events.md) and\n"
-        "[reasons](reasons.md) have pages of their own, and [symptoms](../how-to/symptoms.md)\n"
-        "has what to do.\n\n" + "\n".join(sections)
+        "This page lists every message of the charm and the workload. « and » enclose values.\n"
+        "[Events](events.md) and [reasons](reasons.md) have pages of their own.\n\n"
+        "## Statuses\n\n"
+        "`juju status` shows the severest of these and counts the others; `diagnose` shows all.\n"
+        "A message reads `CONDITION; run: COMMAND; DETAILS`. Where the command would not end\n"
+        "within 100 characters, it comes first.\n\n"
+        + tables.table(("severity", "condition", "command", "details", "symptom"), _statuses())
+        + "\n## Other texts\n\n"
+        "A *finding* is a line of the actions `diagnose` and `preview-security`. A *refusal*\n"
+        "rejects an option, relation data or a command line. A *part* belongs to another text.\n\n"
+        + "\n".join(sections)
     )
 
 
+def _statuses() -> list[tuple[str, ...]]:
+    rows = [each.value for each in Said]
+    return [
+        (
+            row.severity.value,
+            _filled(row.condition),
+            f"`{_filled(row.command)}`" if row.command else "",
+            _filled(row.more),
+            f"[{row.symptom}](../how-to/symptoms.md#{row.symptom})" if row.symptom else "",
+        )
+        for row in rows
+    ]
+
+
+def _filled(text: str) -> str:
+    return re.sub(r"\{(\w+)\}", r"«\1»", text)
+
+
 def all_of(root: pathlib.Path) -> Iterator[Message]:
-    """Read the texts of both programs, room by room."""
+    """List the statuses, and the other texts of both programs."""
+    for said in Said:
+        for text in filter(None, (said.value.condition, said.value.more)):
+            yield Message("The charm", "status", _filled(text), f"messages.py {said.name}")
+    yield from scraped(root)
+
+
+def scraped(root: pathlib.Path) -> Iterator[Message]:
+    """Read the texts of both programs from their code, package by package."""
     for folder, program in _SOURCES.items():
         for file in sorted((root / folder).rglob("*.py")):
             if file.name not in _ELSEWHERE:

@@ -14,13 +14,14 @@ import ops_tracing
 import tenacity
 
 from integrator_contract import charm_facts
-from istio_integrator import actions, diagnosis, facts_file, order, parts, statuses
+from istio_integrator import actions, diagnosis, error_messages, facts_file, messages, order, parts
 from istio_integrator.config import config
 from istio_integrator.ingress import certificate
 from istio_integrator.kube import cluster, errors, fences, manifests, snapshot
 from istio_integrator.lifecycle import workload
 from istio_integrator.membership import model_namespace
 from istio_integrator.mesh import discovery, installation
+from istio_integrator.messages import Message
 from istio_integrator.relations import endpoints, kubeflow, mesh_facts
 
 logger = logging.getLogger(__name__)
@@ -49,7 +50,7 @@ class IstioIntegrator(ops.CharmBase):
         )
         # Its handlers run before ours, which read what it found.
         self._certificates = certificate.requirer(self)
-        self._statuses: list[ops.StatusBase] = []
+        self._messages: list[Message] = []
         self._problems: list[charm_facts.Problem] = []
         container = self.on[workload.CONTAINER]
         for event in (
@@ -101,8 +102,8 @@ class IstioIntegrator(ops.CharmBase):
         name = event.handle.kind.removesuffix("_action").replace("_", "-")
         all_parts = self._reconcile()
         if all_parts is None:
-            messages = [status.message for status in self._statuses]
-            event.fail("; ".join(messages) or "the application is being removed")
+            said = [message.text for message in self._messages]
+            event.fail("; ".join(said) or "the application is being removed")
             return
         try:
             event.set_results(actions.ANSWERS[name](all_parts, event.params))
@@ -119,26 +120,19 @@ class IstioIntegrator(ops.CharmBase):
             return
         container = self.unit.get_container(workload.CONTAINER)
         facts = diagnosis.Facts(context, self._related, container)
-        diagnosis.answer(event, facts, self._statuses)
+        diagnosis.answer(event, facts, self._messages)
 
     def _on_collect_status(self, event: ops.CollectStatusEvent) -> None:
-        if not self._statuses:
-            # Not every event makes us look: what was said last still holds.
-            return
-        phrases: list[str] = []
-        for status in self._statuses:
-            if isinstance(status, ops.ActiveStatus):
-                phrases.append(status.message)
-            else:
-                event.add_status(statuses.shown(status, application=self.app.name))
-        active = ops.ActiveStatus(" · ".join(phrases))
-        event.add_status(statuses.shown(active, application=self.app.name))
+        # Not every event makes us look: what was said last still holds.
+        if self._messages:
+            for status in messages.statuses(self._messages, application=self.app.name):
+                event.add_status(status)
 
     def _reconcile(self) -> order.Parts | None:
         """Make everything as it should be.
 
         Returns:
-            The parts; None where nothing could be done, and the statuses say why.
+            The parts; None where nothing could be done, and the messages say why.
         """
         if self.app.planned_units() == 0:
             # Another unit may already be taking things away: nothing may come back.
@@ -161,32 +155,32 @@ class IstioIntegrator(ops.CharmBase):
         try:
             options = config.Config.load(self.config)
         except errors.ConfigError as error:
-            self._say("config", self._status_of(error))
+            self._say("config", self._message_of(error))
             return None
         try:
             all_parts = self._parts_with_mesh(options)
             refusal = _retry_conflicts(all_parts.membership.claim)
         except errors.CharmError as error:
-            self._say_alone("mesh", self._status_of(error))
+            self._say_alone("mesh", self._message_of(error))
             return None
         if refusal:
-            self._say_alone("membership", ops.BlockedStatus(refusal))
+            self._say_alone("membership", refusal)
             for step in all_parts.withdrawal:
                 self._attempt(step)
             return None
         for part in all_parts.reconciled:
             self._attempt(part.reconcile)
-            self._say(facts_file.part_of(part.reconcile), *part.statuses())
+            self._say(facts_file.part_of(part.reconcile), *part.messages())
         return all_parts
 
     def _forget(self) -> None:
-        self._statuses, self._problems = [], []
+        self._messages, self._problems = [], []
 
-    def _say(self, part: charm_facts.Part, *said: ops.StatusBase) -> None:
-        self._statuses += said
+    def _say(self, part: charm_facts.Part, *said: Message) -> None:
+        self._messages += said
         self._problems += facts_file.problems(part, said)
 
-    def _say_alone(self, part: charm_facts.Part, said: ops.StatusBase) -> None:
+    def _say_alone(self, part: charm_facts.Part, said: Message) -> None:
         self._forget()
         self._say(part, said)
 
@@ -197,13 +191,13 @@ class IstioIntegrator(ops.CharmBase):
                 _retry_conflicts(step)
             except errors.CharmError as error:
                 span.set_attribute("error.type", type(error).__name__)
-                self._say(facts_file.part_of(step), self._status_of(error))
+                self._say(facts_file.part_of(step), self._message_of(error))
 
-    def _status_of(self, error: errors.CharmError) -> ops.StatusBase:
+    def _message_of(self, error: errors.CharmError) -> Message:
         problems = error.problems if isinstance(error, errors.ConfigError) else [error]
         for problem in problems:
             logger.warning("%s: %s", type(error).__name__, problem)
-        return statuses.of_error(error, application=self.app.name)
+        return error_messages.of_error(error, application=self.app.name)
 
     def _parts_with_mesh(self, options: config.Config) -> order.Parts:
         """Find the Istio to join, and make the parts for it.
@@ -221,7 +215,7 @@ class IstioIntegrator(ops.CharmBase):
             hint=mesh_facts.root_namespace(self._related),
         )
         search.reconcile()
-        self._say("mesh", *search.statuses())
+        self._say("mesh", *search.messages())
         context = self._context(api, options, search.mesh)
         plane = model_namespace.data_plane(context)
         context = dataclasses.replace(context, data_plane=plane)

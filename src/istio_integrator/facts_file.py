@@ -13,6 +13,7 @@ from cryptography import exceptions, x509
 from integrator_contract import charm_facts, seen
 from istio_integrator import order
 from istio_integrator.lifecycle import settings
+from istio_integrator.messages import Message
 
 logger = logging.getLogger(__name__)
 
@@ -23,15 +24,13 @@ def part_of(step: order.Step) -> charm_facts.Part:
     return next(part for part in charm_facts.PARTS if part == room)
 
 
-def problems(
-    part: charm_facts.Part, statuses: Iterable[ops.StatusBase]
-) -> list[charm_facts.Problem]:
+def problems(part: charm_facts.Part, messages: Iterable[Message]) -> list[charm_facts.Problem]:
     """List what is not as it should be, of what a part says."""
     severities: dict[str, charm_facts.Severity] = {each: each for each in charm_facts.SEVERITIES}
     return [
-        charm_facts.Problem(part=part, severity=severities[status.name])
-        for status in statuses
-        if status.name in severities
+        charm_facts.Problem(part=part, severity=severities[message.severity.value])
+        for message in messages
+        if message.severity.value in severities
     ]
 
 

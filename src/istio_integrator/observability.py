@@ -12,6 +12,7 @@ from istio_integrator import parts
 from istio_integrator.admission import webhook
 from istio_integrator.kube import cluster, errors
 from istio_integrator.lifecycle import layer, workload
+from istio_integrator.messages import Message, Said
 from istio_integrator.relations import endpoints, observability
 
 logger = logging.getLogger(__name__)
@@ -47,11 +48,10 @@ class Observability:
         if self._related.is_related(observability.METRICS):
             self._related.write(observability.METRICS, self._scraping())
 
-    def statuses(self) -> Iterable[ops.StatusBase]:
+    def messages(self) -> Iterable[Message]:
         """Name the units of Loki whose URL can't be used."""
         if self._lost:
-            names = ", ".join(self._lost)
-            yield ops.BlockedStatus(f"logging: {names} sends no URL that logs can be pushed to")
+            yield Said.LOKI_WITHOUT_URL(units=", ".join(self._lost))
 
     def _scraping(self) -> dict[str, str]:
         topology = observability.topology(self._charm)

@@ -7,12 +7,11 @@ import ipaddress
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-import ops
-
 from integrator_contract import names, namespaces, pods
 from istio_integrator.config import config
 from istio_integrator.kube import cluster, manifests
 from istio_integrator.mesh import installation, meshconfig
+from istio_integrator.messages import Message
 
 if TYPE_CHECKING:
     from charmlibs.interfaces import tls_certificates
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 class Part(Protocol):
     """One part of what the charm keeps true.
 
-    An `ActiveStatus` that a part yields is one phrase of the unit's message; any other status says
+    A note that a part yields is one phrase of the unit's active status; any other message says
     what is not true yet and what to do about it. A part that makes something also has a `remove`.
     """
 
@@ -29,7 +28,7 @@ class Part(Protocol):
         """Make the cluster as it should be; calling it again changes nothing."""
         ...
 
-    def statuses(self) -> Iterable[ops.StatusBase]:
+    def messages(self) -> Iterable[Message]:
         """Say what is true after `reconcile` ran in this process."""
         ...
 

@@ -2,6 +2,7 @@
 
 from istio_integrator.config import config
 from istio_integrator.mesh import discovery
+from tests import shown
 
 ALLOWED = {"istio-injection": "enabled"}
 """What a namespace of the default revision's mesh says."""
@@ -17,4 +18,4 @@ def discover(api, model, *, hint="", **options):
 
 def said(discovery):
     """All that the discovery says."""
-    return [f"{status.name}: {status.message}" for status in discovery.statuses()]
+    return [f"{status.name}: {status.message}" for status in shown.statuses(discovery)]

@@ -15,7 +15,7 @@ from istio_integrator.kube import errors, manifests
 from istio_integrator.mesh import installation
 from istio_integrator.relations import endpoints, forward_auth, kubeflow
 from testbed import certificates, loopback
-from tests import echo, gateway_client, waiting
+from tests import echo, gateway_client, shown, waiting
 from tests.functional import istiod_world as world
 
 MODEL = "ai-hammered"
@@ -249,7 +249,7 @@ class Place(Related):
         """Do what a hook does; the messages of the status come back."""
         tried = self.part()
         tried.reconcile()
-        return [status.message for status in tried.statuses()]
+        return [status.message for status in shown.statuses(tried)]
 
     def visitor(self, *, tls=""):
         """Somebody who asks; with `tls` by HTTPS, at that name."""

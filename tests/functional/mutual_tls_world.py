@@ -6,6 +6,7 @@ from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import manifests, snapshot
 from istio_integrator.mesh import installation
 from istio_integrator.security import mutual_tls
+from tests import shown
 
 APP = "istio-integrator"
 
@@ -27,7 +28,7 @@ def part(api, namespace, **options):
 
 
 def said(made):
-    return [f"{each.name}: {each.message}" for each in made.statuses()]
+    return [f"{each.name}: {each.message}" for each in shown.statuses(made)]
 
 
 def policies(api, namespace):

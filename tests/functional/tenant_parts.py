@@ -337,7 +337,7 @@ class Charm:
         context = testing.Context(charm.IstioIntegrator)
         with context(getattr(context.on, event)(), state) as manager:
             out = manager.run()
-            said = [(each.name, each.message) for each in manager.charm._statuses]
+            said = [(each.severity.value, each.text) for each in manager.charm._messages]
         self.related = [out.get_relation(each.id) for each in self.related]
         self.secrets = out.secrets
         files = out.get_container("lifecycle").get_filesystem(context)

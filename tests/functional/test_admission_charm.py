@@ -18,7 +18,7 @@ from istio_integrator.admission import admission, webhook
 from istio_integrator.config import config
 from istio_integrator.kube import cluster, errors, manifests, owners
 from istio_integrator.mesh import installation
-from tests import waiting
+from tests import shown, waiting
 
 MODEL = "kubeflow"
 APPLICATION = "istio-integrator"
@@ -77,7 +77,7 @@ def subject(api, *, leader=True, found=None, **options):
 
 
 def said(subject):
-    return [(type(status), status.message) for status in subject.statuses()]
+    return [(type(status), status.message) for status in shown.statuses(subject)]
 
 
 def make_ready(api):
@@ -120,7 +120,7 @@ def test_the_webhook_is_asked_only_when_it_is_ready_and_goes_first(api):
     assert spec["imagePullSecrets"] == [{"name": "pull"}]
     assert spec["containers"][0]["image"] == "registry.example/lifecycle:1"
     # No server is behind the Service here, so nothing may be claimed.
-    assert [type(status) for status in choice.statuses()] == [ops.WaitingStatus]
+    assert [type(status) for status in shown.statuses(choice)] == [ops.WaitingStatus]
 
 
 @pytest.mark.usefixtures("model")
@@ -140,7 +140,7 @@ def test_quota_that_refuses_the_webhooks_pods_is_named(api):
         def blocked():
             part = subject(api)
             part.reconcile()
-            return [each for each in part.statuses() if isinstance(each, ops.BlockedStatus)]
+            return [each for each in shown.statuses(part) if isinstance(each, ops.BlockedStatus)]
 
         (status,) = waiting.eventually(blocked)
     finally:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from ops import testing
 
-from istio_integrator import statuses
+from istio_integrator import messages
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import errors
 from tests import waiting
@@ -131,7 +131,7 @@ def is_refused(out: testing.State, author: str) -> None:
     """See that the status names who refused, and a command, where `juju status` shows it."""
     said = out.unit_status
     assert isinstance(said, testing.BlockedStatus)
-    visible = said.message[: statuses.VISIBLE]
+    visible = said.message[: messages.VISIBLE]
     assert author in visible
     assert "run: juju run istio-integrator/leader diagnose" in visible or "run: kubectl" in visible
     assert "juju trust" not in said.message

@@ -13,6 +13,7 @@ from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import manifests
 from istio_integrator.mesh import installation
 from istio_integrator.relations import kubeflow
+from tests import shown
 from tests.functional import istiod_world
 from tests.functional.ingress_world import Related
 
@@ -160,7 +161,7 @@ def test_api_server_takes_every_object_that_we_render(api, namespace, gateway_na
         tried.reconcile()
         assert names(api, namespace) == {"Gateway": 1, "VirtualService": 1, "EnvoyFilter": 1}
         # Its pods do not run here.
-        assert {status.name for status in tried.statuses()} == {"active", "waiting"}
+        assert {status.name for status in shown.statuses(tried)} == {"active", "waiting"}
     tried.remove()
     assert names(api, namespace) == {"Gateway": 0, "VirtualService": 0, "EnvoyFilter": 0}
 

@@ -19,6 +19,7 @@ from istio_integrator.ingress import gateway, tenant_policy
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import errors, fences, manifests
 from istio_integrator.mesh import installation
+from tests import shown
 from tests.functional import gateway_api_world, istiod_world, limits_world
 from tests.functional.tenant_parts import made
 from tests.waiting import eventually
@@ -93,7 +94,7 @@ class World:
         """Do what a hook does; the statuses come back."""
         part = self.component(**given)
         part.reconcile()
-        return list(part.statuses())
+        return shown.statuses(part)
 
     @contextlib.contextmanager
     def being(self, user):

@@ -7,14 +7,13 @@ import functools
 import time
 from collections.abc import Callable, Iterable
 
-import ops
-
 from integrator_contract import names
 from integrator_contract.rejections import Rejections
-from istio_integrator import parts, statuses, texts
+from istio_integrator import parts
 from istio_integrator.admission import rejections, settings, webhook
 from istio_integrator.kube import cluster, errors, fences, owners
 from istio_integrator.mesh import injectors, probe
+from istio_integrator.messages import Message, Said
 
 PROBE_DELAYS = (0.1, 0.2, 0.4, 0.8, 1.0, 1.0)
 """Seconds between two probes after a change, which API servers take a moment to notice."""
@@ -61,7 +60,7 @@ class Admission:
         self._image = image
         self._sleep = sleep
         self._clock = clock
-        self._statuses: list[ops.StatusBase] = []
+        self._messages: list[Message] = []
         self.certificate = ""
         """What the webhook's servers show, in PEM; empty where there is no webhook."""
         self.works = False
@@ -71,9 +70,9 @@ class Admission:
         """Run the webhook where new pods need it, and remove it elsewhere."""
         self.works = False
         application = self._scope.application
-        self._statuses = [*rejections.statuses(self._rejected, application=application)]
+        self._messages = [*rejections.messages(self._rejected, application=application)]
         if not self.is_needed:
-            self._statuses.append(ops.ActiveStatus("admission: not needed"))
+            self._messages.append(Said.ADMISSION_OFF())
             if self._scope.leader:
                 self.remove()
         elif self._scope.leader:
@@ -107,9 +106,9 @@ class Admission:
         """Remove the webhook."""
         webhook.remove(self._scope.manifests)
 
-    def statuses(self) -> Iterable[ops.StatusBase]:
+    def messages(self) -> Iterable[Message]:
         """Say whether the webhook prepares pods, or what keeps it from that."""
-        return tuple(self._statuses)
+        return tuple(self._messages)
 
     def problem(self) -> str:
         """Return why the webhook does not prepare pods, empty where it does; nothing is written.
@@ -191,25 +190,23 @@ class Admission:
             trial = self._try(prepared.settings.revision, patiently=state.changed)
         self.works = trial.works
         if trial.works:
-            self._statuses.append(ops.ActiveStatus("admission: webhook"))
+            self._messages.append(Said.ADMISSION_WORKS())
             return
-        if trial.author:
-            if trial.is_author_away:
-                self._say(ops.WaitingStatus, f"{trial.author} does not answer", trial.problem)
-            else:
-                self._say(ops.BlockedStatus, f"{trial.author} rejects pods", trial.problem)
+        application, author, words = self._scope.application, trial.author, trial.problem
+        if author:
+            said = (
+                Said.ADMISSION_AUTHOR_SILENT
+                if trial.is_author_away
+                else Said.ADMISSION_AUTHOR_REJECTS
+            )
+            self._messages.append(said(application=application, author=author, words=words))
             return
-        what, words = webhook.obstacle(self._scope)
-        if what:
-            self._say(ops.BlockedStatus, what, words)
-        else:
-            self._statuses.append(ops.WaitingStatus(f"admission: {trial.problem}"[:200]))
-
-    def _say(self, kind: type[ops.StatusBase], what: str, words: str) -> None:
-        """Say what keeps the webhook from working, with a command that is always shown."""
-        command = f"; run: juju run {self._scope.application}/leader diagnose"
-        shown = texts.plain(f"admission: {what}", max(statuses.VISIBLE - len(command), 1))
-        self._statuses.append(kind(f"{shown}{command}; {words}"))
+        problem, words = webhook.obstacle(self._scope)
+        self._messages.append(
+            Said.ADMISSION_HINDERED(application=application, problem=problem, words=words)
+            if problem
+            else Said.ADMISSION_STARTING(problem=trial.problem[:200])
+        )
 
     def _observe(self) -> None:
         """Tell whether the webhook works, whatever its settings: the leader may renew them.
@@ -217,10 +214,8 @@ class Admission:
         Nothing would tell this unit when it has.
         """
         self.works = self._trial().works
-        self._statuses.append(
-            ops.ActiveStatus("admission: webhook")
-            if self.works
-            else ops.WaitingStatus("admission: waiting for the leader")
+        self._messages.append(
+            Said.ADMISSION_WORKS() if self.works else Said.ADMISSION_NOT_LEADING()
         )
 
     def _try(self, revision: str, *, patiently: bool) -> Trial:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping
 
-import ops
 import pydantic
 
 from integrator_contract import refusals, rejections
 from istio_integrator import parts
 from istio_integrator.kube import cluster, documents
-from istio_integrator.statuses import VISIBLE
+from istio_integrator.messages import Message, Said
 
 OPTIONS: Mapping[str, str] = {
     "hold": "hold-application=false",
@@ -42,23 +41,15 @@ def read(scope: parts.Context) -> rejections.Rejections:
         return rejections.Rejections()
 
 
-def statuses(found: rejections.Rejections, *, application: str) -> Iterable[ops.StatusBase]:
+def messages(found: rejections.Rejections, *, application: str) -> Iterable[Message]:
     """Say which changes are left out, and who forbids them."""
     by_author: dict[str, list[str]] = {}
     for change, refusal in sorted(found.changes.items()):
         by_author.setdefault(refusal.author, []).append(change)
     for author, changes in by_author.items():
-        forbids = (
-            f" forbids {', '.join(changes)} on pods; run: juju run {application}/leader diagnose"
+        yield Said.CHANGES_FORBIDDEN(
+            author=author, changes=", ".join(changes), application=application
         )
-        yield ops.BlockedStatus(f"{_fitting(author, VISIBLE - len(forbids))}{forbids}")
-
-
-def _fitting(author: str, room: int) -> str:
-    """Return an author, if need be without its kind, in so many characters."""
-    if len(author) > room:
-        author = author.rpartition(" ")[2]
-    return author if len(author) <= room else f"{author[: max(room - 1, 8)]}…"
 
 
 def workloads(found: rejections.Rejections) -> list[tuple[str, refusals.Refusal]]:

@@ -13,6 +13,7 @@ import ops
 
 from istio_integrator import findings
 from istio_integrator.kube import fences
+from istio_integrator.messages import Message, Said
 
 from . import checks, report
 from .facts import Facts
@@ -23,25 +24,25 @@ logger = logging.getLogger(__name__)
 __all__ = ["Concerns", "Facts", "Report", "answer", "diagnose"]
 
 
-def answer(event: ops.ActionEvent, facts: Facts, statuses: Iterable[ops.StatusBase]) -> None:
+def answer(event: ops.ActionEvent, facts: Facts, messages: Iterable[Message]) -> None:
     """Answer the action; what is broken fails it."""
-    found = diagnose(facts, statuses)
+    found = diagnose(facts, messages)
     event.set_results(found.results(event.params.get("format", "text")))
     if found.is_broken:
         event.fail(found.summary)
 
 
-def diagnose(facts: Facts, statuses: Iterable[ops.StatusBase] = ()) -> Report:
+def diagnose(facts: Facts, messages: Iterable[Message] = ()) -> Report:
     """Run every check.
 
     Args:
         facts: What the checks look at.
-        statuses: Of this unit; what they say and no check does is added.
+        messages: Of this unit; what they say and no check does is added.
     """
     found = [each for check in checks.known().values() for each in check.run(facts)]
     # After all that looks at objects.
     found += report.passed_over(fences.noted())
-    found += report.unsaid(statuses, found, application=facts.application)
+    found += report.unsaid(messages, found, application=facts.application)
     return Report(found, (f"istioctl analyze -n {facts.model}", "istioctl proxy-status"))
 
 
@@ -50,20 +51,21 @@ class Concerns:
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
-        self._statuses: list[ops.StatusBase] = []
+        self._messages: list[Message] = []
 
     def reconcile(self) -> None:
         """Look again; nothing is written."""
-        self._statuses = []
+        self._messages = []
         if not self._facts.is_leader:
             return
         for check in checks.known().values():
             for each in check.run(self._facts) if check.feeds_status else ():
                 if each.level is findings.Level.BROKEN:
-                    self._statuses.append(ops.BlockedStatus(f"{each.seen}; run: {each.next}"))
+                    said = Said.FOUND_BROKEN(finding=each.seen, command=each.next)
+                    self._messages.append(said)
                 elif each.level is findings.Level.DOUBTFUL:
                     logger.info("%s: %s.", check.name, each.seen)
 
-    def statuses(self) -> Iterable[ops.StatusBase]:
+    def messages(self) -> Iterable[Message]:
         """Say what is broken, and how it is repaired."""
-        return tuple(self._statuses)
+        return tuple(self._messages)

@@ -16,6 +16,7 @@ from istio_integrator.kube import cluster, errors, snapshot, streams
 from istio_integrator.lifecycle import workload
 from istio_integrator.membership import decision, model_namespace
 from istio_integrator.mesh import discovery, installation
+from istio_integrator.messages import Message
 from istio_integrator.relations import endpoints, mesh_facts
 
 
@@ -133,7 +134,7 @@ class Facts:
         return exposure.Ingress(self.context, self.related)
 
     @functools.cached_property
-    def gateway_choice(self) -> gateway.Target | gateway.Refusal:
+    def gateway_choice(self) -> gateway.Target | Message:
         """The gateway workload that serves the model, or why none does."""
         return self.ingress.target
 

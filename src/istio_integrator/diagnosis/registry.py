@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from istio_integrator import findings, statuses
+from istio_integrator import error_messages, findings
 from istio_integrator.findings import Finding
 from istio_integrator.kube import errors
 
@@ -43,7 +43,7 @@ class Check:
             for each in self.find(facts):
                 found.append(each)  # noqa: PERF402 - what was found before an error counts
         except errors.ForbiddenError as error:
-            right = statuses.missing_right(error) or error.message
+            right = error_messages.missing_right(error) or error.message
             remedy = report.grant(facts.application)
             found.append(findings.doubtful(f"not known: missing permission to {right}", remedy))
         except errors.CharmError as error:

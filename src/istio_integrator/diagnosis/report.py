@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
-import ops
-
-from istio_integrator import findings, statuses, texts
+from istio_integrator import findings, texts
 from istio_integrator.findings import Finding, Level
+from istio_integrator.messages import Message, Severity
 
 _LONGEST = 1000
 """Characters of a line."""
@@ -23,13 +21,6 @@ ODD_OBJECTS = "odd objects"
 """The name of lines about objects that the checks passed over."""
 STATUS = "status"
 """The name of lines about what the unit's status says and no check does."""
-FELT = {
-    "two-kubeflows-in-one-cluster": re.compile("is managed by"),
-    "is-forbidden-user": re.compile("missing permission"),
-    "403-at-the-gateway": re.compile("ingress is closed"),
-    "connection-refused-at-the-gateway": re.compile("waiting for pods of Service"),
-}
-"""Headings of the page of symptoms, each with the words of a status that belongs below it."""
 
 
 def grant(application: str) -> str:
@@ -42,32 +33,31 @@ def own_log(application: str) -> str:
     return f"juju debug-log --replay --include {application}"
 
 
-def of_statuses(given: Iterable[ops.StatusBase], otherwise: str) -> list[Finding]:
-    """Turn statuses into findings, the command apart.
+def of_messages(given: Iterable[Message], otherwise: str) -> list[Finding]:
+    """Turn messages into findings.
 
     Args:
         given: What the unit says.
         otherwise: The next command for those that name none.
     """
     found: list[Finding] = []
-    for status in given:
-        said = statuses.parts(status.message)
-        if isinstance(status, ops.ActiveStatus):
-            found.append(findings.fine(status.message))
+    for message in given:
+        if message.severity is Severity.NOTE:
+            found.append(findings.fine(message.text))
             continue
-        make = findings.broken if isinstance(status, ops.BlockedStatus) else findings.doubtful
-        felt = tuple(anchor for anchor, words in FELT.items() if words.search(status.message))
-        told = make(said.seen, said.command or otherwise)
-        found.append(dataclasses.replace(told, symptoms=felt))
+        make = findings.broken if message.severity is Severity.BLOCKED else findings.doubtful
+        told = make(message.seen, message.command or otherwise)
+        symptom = message.said.value.symptom
+        found.append(dataclasses.replace(told, symptoms=(symptom,) if symptom else ()))
     return found
 
 
 def unsaid(
-    given: Iterable[ops.StatusBase], found: Iterable[Finding], *, application: str
+    given: Iterable[Message], found: Iterable[Finding], *, application: str
 ) -> Iterable[Finding]:
     """Return what the unit's status says and no check has found."""
     said = "\n".join(each.seen for each in found)
-    for each in of_statuses(given, own_log(application)):
+    for each in of_messages(given, own_log(application)):
         if each.level is not Level.FINE and each.seen not in said:
             yield dataclasses.replace(each, check=STATUS)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from istio_integrator import parts
 from istio_integrator.ingress import gateway, managed_gateway, observed
 from istio_integrator.kube import cluster
+from istio_integrator.messages import Message, Said
 from istio_integrator.relations import (
     endpoints,
     gateway_metadata,
@@ -34,28 +35,28 @@ class Announced:
             self._related, name=gateway.NAME, namespace=self._scope.model, up=up
         )
 
-    def controllers(self) -> str:
+    def controllers(self) -> Message | None:
         """Tell controllers where their HTTPRoutes belong, once istiod serves that Gateway.
 
         What was told stays while the option does: each pod of the gateway that restarts would else
         have every controller restart.
 
         Returns:
-            What they wait for that only the operator can give them; empty for nothing.
+            What they wait for that only the operator can give them; None: nothing.
         """
         if self._scope.config.routing == "gateway-api":
             if found := self._managed.metadata():
                 gateway_metadata.publish(self._related, found)
-            return ""
+            return None
         gateway_metadata.withdraw(self._related)
         waiting = sorted(bag.application for bag in self._related.bags(gateway_metadata.ENDPOINT))
         if not waiting:
-            return ""
-        return f"gateway-metadata: {', '.join(waiting)} waits for it; set routing=gateway-api"
+            return None
+        return Said.GATEWAY_METADATA_AWAITED(applications=", ".join(waiting))
 
     def routed(
         self,
-        target: gateway.Target | gateway.Refusal,
+        target: gateway.Target | Message,
         *,
         has_tls: bool,
         services: Iterable[cluster.Object],
@@ -75,7 +76,7 @@ class Announced:
 
     def _external_host(
         self,
-        target: gateway.Target | gateway.Refusal,
+        target: gateway.Target | Message,
         services: Iterable[cluster.Object],
     ) -> str:
         is_found = isinstance(target, gateway.Target)

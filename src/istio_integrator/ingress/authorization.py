@@ -9,6 +9,7 @@ from typing import Any
 
 from integrator_contract import charm_facts
 from istio_integrator import parts
+from istio_integrator.messages import Message, Said
 from istio_integrator.relations import forward_auth, kubeflow
 
 IDENTITIES = ("kubeflow-userid", "kubeflow-groups")
@@ -101,8 +102,8 @@ class Decision:
 
     guard: Guard | None = None
     """None: everything passes unasked."""
-    waiting: str = ""
-    blocked: str = ""
+    problem: Message | None = None
+    """Why nothing passes."""
 
     @property
     def is_closed(self) -> bool:
@@ -144,7 +145,8 @@ def decide(
     if ingress_auth and forwarded:
         return _both(kubeflow.names(ingress_auth), kubeflow.names(forwarded), application)
     if len(ingress_auth) > 1 or len(forwarded) > 1:
-        return _blocked(f"keep one of {kubeflow.names([*ingress_auth, *forwarded])}")
+        applications = kubeflow.names([*ingress_auth, *forwarded])
+        return _closed(Said.SEVERAL_AUTHENTICATORS(applications=applications))
     for one in ingress_auth:
         asked = one.message and _by_name(one.message, model=model, domain=domain)
         return _asked(one, kubeflow.INGRESS_AUTH, asked, services)
@@ -152,22 +154,22 @@ def decide(
         asked = one.message and _by_address(one.message, domain=domain)
         return _asked(one, forward_auth.ENDPOINT, asked, services)
     if strict:
-        return _blocked(
-            "integrate ingress-auth or forward-auth, or set require-authentication=false"
-        )
+        return _closed(Said.NO_AUTHENTICATOR())
     return Decision()
 
 
-def _blocked(why: str) -> Decision:
-    return Decision(guard=Guard(), blocked=f"ingress is closed: {why}")
+def _closed(problem: Message) -> Decision:
+    return Decision(guard=Guard(), problem=problem)
 
 
 def _both(named: str, forwarded: str, application: str) -> Decision:
     """Ask nobody, since either may be meant."""
-    remove = f"juju remove-relation {application}"
-    return _blocked(
-        f"{named} on {kubeflow.INGRESS_AUTH} and {forwarded} on {forward_auth.ENDPOINT} are both "
-        f"to be asked; run: {remove}:{forward_auth.ENDPOINT} {forwarded}; or remove the other one"
+    return _closed(
+        Said.TWO_WAYS_TO_AUTHENTICATE(
+            first=f"{named} on {kubeflow.INGRESS_AUTH}",
+            second=f"{forwarded} on {forward_auth.ENDPOINT}",
+            command=f"juju remove-relation {application}:{forward_auth.ENDPOINT} {forwarded}",
+        )
     )
 
 
@@ -217,11 +219,15 @@ def _asked(
         services: Those that there are.
     """
     if problem := said.problem or (asked if isinstance(asked, str) else ""):
-        return _blocked(f"{endpoint} of {said.application}: {problem}")
+        return _closed(
+            Said.AUTHENTICATOR_INVALID(
+                endpoint=endpoint, application=said.application, problem=problem
+            )
+        )
     if not isinstance(asked, Service):
         missing = f"{said.application} on {endpoint}"
     elif asked.reference not in services:
         missing = f"Service {asked.reference} of {said.application}"
     else:
         return Decision(guard=Guard(service=asked))
-    return Decision(guard=Guard(), waiting=f"ingress is closed: waiting for {missing}")
+    return _closed(Said.AUTHENTICATOR_AWAITED(what=missing))

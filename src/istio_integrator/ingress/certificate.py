@@ -14,6 +14,7 @@ from istio_integrator import parts, texts
 from istio_integrator.config import config
 from istio_integrator.ingress import gateway, record
 from istio_integrator.kube import cluster, documents, errors
+from istio_integrator.messages import Message, Said
 from istio_integrator.relations import endpoints
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ class GatewayCertificate:
         self._scope = scope
         self._related = related
         self._record = kept
-        self._statuses: list[ops.StatusBase] = []
+        self._messages: list[Message] = []
         self._name = scope.manifests.secrets[SECRET_FOLDER]
         self.shown = ""
         """What the gateway shows, in PEM; empty where it is not known."""
@@ -145,14 +146,14 @@ class GatewayCertificate:
             target: The gateway.
             shown: The Secret that it uses now.
         """
-        self._statuses = []
+        self._messages = []
         if name := self._scope.config.tls_secret:
             return self._given(name, target, shown)
         if not self._is_related:
             return ""
         if not target.hosts:
-            run = f"juju config {self._scope.application} hosts=NAME"
-            self._statuses.append(ops.BlockedStatus(f"certificates needs hosts; run: {run}"))
+            application = self._scope.application
+            self._messages.append(Said.CERTIFICATES_NEED_HOSTS(application=application))
             return ""
         found = self._scope.cluster.get(cluster.SECRET, self._name, target.namespace)
         data = self._issued(target, cluster.at(found, "data"))
@@ -171,9 +172,9 @@ class GatewayCertificate:
         self._scope.manifests.remove(SECRET_FOLDER)
         self._record.certificate_in = ""
 
-    def statuses(self) -> Iterable[ops.StatusBase]:
+    def messages(self) -> Iterable[Message]:
         """Say what is missing for HTTPS."""
-        return tuple(self._statuses)
+        return tuple(self._messages)
 
     @property
     def _is_related(self) -> bool:
@@ -184,9 +185,7 @@ class GatewayCertificate:
         if found is not None:
             self.shown = _decoded(cluster.at(found, "data"), "tls.crt")
             return name
-        self._statuses.append(
-            ops.BlockedStatus(f"tls-secret: there is no Secret {target.namespace}/{name}")
-        )
+        self._messages.append(Said.TLS_SECRET_ABSENT(secret=f"{target.namespace}/{name}"))
         # Envoy goes on with what it has of one that is being replaced.
         return name if name == shown else ""
 
@@ -196,7 +195,7 @@ class GatewayCertificate:
             self._scope.manifests.remove(SECRET_FOLDER)
         self.shown = _decoded(shown, "tls.crt")
         problems = filter(None, map(problem, self._related.bags(endpoints.CERTIFICATES)))
-        self._statuses.extend(map(ops.BlockedStatus, problems))
+        self._messages += [Said.REQUEST_INVALID(request=each) for each in problems]
         requirer = self._scope.certificates
         if requirer is None or not requirer.certificate_requests:
             return None
@@ -205,9 +204,9 @@ class GatewayCertificate:
             reasons = [each.error.message for each in requirer.get_request_errors()]
             if reasons:
                 reason = texts.plain(reasons[-1], _LONGEST_REASON)
-                self._statuses.append(ops.BlockedStatus(f"certificates: refused: {reason}"))
+                self._messages.append(Said.CERTIFICATE_REFUSED(reason=reason))
             elif not self.shown:
-                self._statuses.append(ops.WaitingStatus("waiting for a certificate"))
+                self._messages.append(Said.CERTIFICATE_AWAITED())
             return None
         self.shown = str(found.certificate)
         above = [str(one) for one in found.chain if one != found.certificate]

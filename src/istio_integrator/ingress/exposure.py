@@ -7,8 +7,6 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-import ops
-
 from integrator_contract import seen as contract
 from istio_integrator import parts
 from istio_integrator.ingress import (
@@ -28,6 +26,7 @@ from istio_integrator.ingress import (
     service_annotations,
 )
 from istio_integrator.kube import cluster, errors
+from istio_integrator.messages import Message, Said
 from istio_integrator.relations import endpoints, forward_auth, kubeflow
 
 logger = logging.getLogger(__name__)
@@ -58,7 +57,7 @@ class Ingress:
         self._managed = managed_gateway.ManagedGateway(scope)
         self.announced = announced.Announced(scope, related, self._managed)
         self._annotations = service_annotations.ServiceAnnotations(scope)
-        self._statuses: list[ops.StatusBase] = []
+        self._messages: list[Message] = []
         self.is_up: bool | None = None
         """Whether the Gateway of the model is there and a pod of the gateway is ready; None where
         no application is to be reached."""
@@ -67,7 +66,7 @@ class Ingress:
 
     def reconcile(self) -> None:
         """Make the model reachable as related applications ask for, or unreachable."""
-        self._statuses = []
+        self._messages = []
         if not self._scope.leader:
             return
         forward_auth.publish(self._related)
@@ -88,7 +87,7 @@ class Ingress:
 
     def remove(self) -> None:
         """Remove everything, the EnvoyFilter once the gateway has no routes."""
-        self._statuses = []
+        self._messages = []
         if self._remove_routes():
             self._sleep(SETTLE)
         self._scope.manifests.remove(guards.FOLDER)
@@ -97,9 +96,9 @@ class Ingress:
         self._own_gateway.remove()
         self._record.remove()
 
-    def statuses(self) -> Iterable[ops.StatusBase]:
+    def messages(self) -> Iterable[Message]:
         """Say how the model is reached, or what it takes."""
-        return tuple(self._statuses)
+        return tuple(self._messages)
 
     @property
     def is_wanted(self) -> bool:
@@ -107,7 +106,7 @@ class Ingress:
         return self._related.is_related(*kubeflow.EXPOSING)
 
     @functools.cached_property
-    def target(self) -> gateway.Target | gateway.Refusal:
+    def target(self) -> gateway.Target | Message:
         """The gateway that serves the model; looking for it writes nothing."""
         only_https = self._scope.config.https_redirect and self.certificate.is_wanted
         return gateways.resolve(
@@ -127,12 +126,12 @@ class Ingress:
             services={observed.reference(each) for each in self._services},
         )
 
-    def _expose(self, target: gateway.Target | gateway.Refusal) -> None:
+    def _expose(self, target: gateway.Target | Message) -> None:
         if not isinstance(target, gateway.Target):
-            self._statuses.append(_status(target))
+            self._messages.append(target)
             self._remove_routes()
             return
-        self._statuses += map(_status, target.problems)
+        self._messages += target.messages
         asked = routing.Routing(self._scope, self._related)
         plan = asked.plan()
         self._report(asked, plan)
@@ -147,30 +146,27 @@ class Ingress:
             self._sleep(SETTLE)
         self._open(target, opened)
         served, problems = asked.apply(plan, target, values)
-        self._statuses += map(ops.BlockedStatus, problems)
+        self._messages += problems
         if served and not self.decision.is_closed:
             self._say_what_is_seen(target, served, values, filters)
         if not _is_own(target):
             self._own_gateway.remove()
         if problem := self._annotations.reconcile(target):
-            self._statuses.append(ops.BlockedStatus(problem))
+            self._messages.append(problem)
         if not target.ready:
-            self._statuses.append(ops.WaitingStatus(f"gateway {target.reference} is not ready"))
-        self._statuses += map(ops.ActiveStatus, target.notes)
+            self._messages.append(Said.GATEWAY_NOT_READY(gateway=target.reference))
         wildcards = [host for host in target.hosts if host.startswith("*")]
         if wildcards and not (target.is_own or target.only_https):
-            note = f"other teams' hosts within {wildcards[0]} are not authenticated in plain HTTP"
-            self._statuses.append(ops.ActiveStatus(f"{note}; set https-redirect=true"))
+            self._messages.append(Said.HOSTS_IN_PLAIN_HTTP(host=wildcards[0]))
 
-    def _announce(self, target: gateway.Target | gateway.Refusal) -> None:
+    def _announce(self, target: gateway.Target | Message) -> None:
         """Tell related applications which Gateway there is, and how the model is reached."""
         opened = self._find_gateway()
         is_ready = isinstance(target, gateway.Target) and target.ready
         self.is_up = opened is not None and is_ready
         # With routing=gateway-api there is no Gateway of Istio's own kind.
         self.announced.gateway(up=self.is_up and self._find_istio_gateway() is not None)
-        if said := self.announced.controllers():
-            self._statuses.append(ops.BlockedStatus(said))
+        self._messages += filter(None, [self.announced.controllers()])
         if self._related.is_related(*kubeflow.INGRESS_ROUTES):
             has_tls = bool(gateway.credential(opened))
             self.announced.routed(target, has_tls=has_tls, services=self._services)
@@ -199,7 +195,7 @@ class Ingress:
             marks=(values.asked, values.free, values.root),
         )
         istiod = mesh.namespace if mesh else ""
-        self._statuses += seen.statuses(
+        self._messages += seen.messages(
             self.expected, self._look(), target, count=len(served), istiod=istiod
         )
 
@@ -224,13 +220,12 @@ class Ingress:
     def _open(self, target: gateway.Target, opened: cluster.Object | None) -> None:
         """Apply our Gateway with its certificate."""
         credential = self.certificate.credential(target, shown=gateway.credential(opened))
-        self._statuses += self.certificate.statuses()
+        self._messages += self.certificate.messages()
         if self.certificate.is_wanted and not target.https_port:
             service = f"{target.namespace}/{target.service}"
-            self._statuses.append(ops.BlockedStatus(f"Service {service} has no port for HTTPS"))
+            self._messages.append(Said.GATEWAY_WITHOUT_HTTPS_PORT(service=service))
         if not (target.http_port or (credential and target.https_port)):
-            said = "has an https port only: integrate certificates or set tls-secret"
-            self._statuses.append(ops.BlockedStatus(f"gateway {target.reference} {said}"))
+            self._messages.append(Said.GATEWAY_WITHOUT_HTTP_PORT(gateway=target.reference))
         elif target.is_managed:
             self._managed.open(target, credential)
         else:
@@ -240,13 +235,10 @@ class Ingress:
     def _report(self, asked: routing.Routing, plan: routes.Plan) -> None:
         for problem in plan.problems:
             logger.warning("%s.", problem)
-            self._statuses.append(ops.BlockedStatus(problem))
+            self._messages.append(Said.REQUEST_INVALID(request=problem))
         for endpoint, names in asked.silent.items():
-            self._statuses.append(ops.WaitingStatus(f"waiting for {names} on {endpoint}"))
-        if self.decision.blocked:
-            self._statuses.append(ops.BlockedStatus(self.decision.blocked))
-        if self.decision.waiting:
-            self._statuses.append(ops.WaitingStatus(self.decision.waiting))
+            self._messages.append(Said.APPLICATION_SILENT(applications=names, endpoint=endpoint))
+        self._messages += filter(None, [self.decision.problem])
 
     def _withdraw(self) -> None:
         """Remove everything when no application is related any more."""
@@ -271,7 +263,7 @@ class Ingress:
         return self._scope.manifests.own(cluster.GATEWAY, gateway.NAME)
 
 
-def _is_own(target: gateway.Target | gateway.Refusal) -> bool:
+def _is_own(target: gateway.Target | Message) -> bool:
     """Tell whether a gateway is the workload that this charm itself deploys."""
     return isinstance(target, gateway.Target) and target.is_own and not target.is_managed
 
@@ -281,8 +273,3 @@ def _is_at(opened: cluster.Object, target: gateway.Target) -> bool:
     is_managed = opened.get("apiVersion") == cluster.KUBERNETES_GATEWAY.api_version
     selector = cluster.at(opened, "spec").get("selector")
     return is_managed == target.is_managed and (is_managed or selector == dict(target.selector))
-
-
-def _status(problem: gateway.Missing | gateway.Refusal) -> ops.StatusBase:
-    is_missing = isinstance(problem, gateway.Missing)
-    return (ops.WaitingStatus if is_missing else ops.BlockedStatus)(problem.message)

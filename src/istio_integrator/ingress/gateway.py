@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from istio_integrator.kube import cluster
+from istio_integrator.messages import Message
 
 FOLDER = "gateway"
 NAME = "kubeflow-gateway"
@@ -43,20 +44,6 @@ class Context:
         )
 
 
-@dataclasses.dataclass(frozen=True)
-class Missing:
-    """Something is not there yet, and is waited for."""
-
-    message: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Refusal:
-    """The operator has to act. In place of a gateway it means that nothing is served."""
-
-    message: str
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Target:
     """The gateway workload that serves the model, and what is served by it."""
@@ -78,10 +65,8 @@ class Target:
     """Whether it is this model's alone."""
     is_managed: bool = False
     """Whether istiod deploys it for a Gateway of the Gateway API."""
-    problems: tuple[Missing | Refusal, ...] = ()
-    """Why it is not as the operator wants it; it serves meanwhile."""
-    notes: tuple[str, ...] = ()
-    """What others do around it that changes nothing."""
+    messages: tuple[Message, ...] = ()
+    """Why it is not as the operator wants it, though it serves the model; and notes."""
 
     @property
     def reference(self) -> str:

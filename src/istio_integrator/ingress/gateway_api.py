@@ -9,6 +9,7 @@ from integrator_contract import booleans, names
 from istio_integrator import texts
 from istio_integrator.ingress import gateway, observed
 from istio_integrator.kube import cluster
+from istio_integrator.messages import Message, Said
 
 USUAL_CLASS = "istio"
 MOST_HOSTS = 32
@@ -64,16 +65,15 @@ def classes(found: Iterable[cluster.Object]) -> list[str]:
     return sorted(own)[:_MOST_CLASSES]
 
 
-def trouble(offer: Offer, hosts: Sequence[str]) -> str:
-    """Say what keeps the model from being served by the Gateway API; empty: nothing.
+def obstacle(offer: Offer, hosts: Sequence[str]) -> Message | None:
+    """Say what keeps the model from being served by the Gateway API; None: nothing.
 
     Args:
         offer: What the cluster has.
         hosts: Of the model.
     """
-    all_of_it = (*_of_cluster(offer), *_of_istiod(offer), *_of_classes(offer), *_of_hosts(hosts))
-    found = next(iter(all_of_it), "")
-    return f"routing=gateway-api: {found}" if found else ""
+    found = (*_of_cluster(offer), *_of_istiod(offer), *_of_classes(offer), *_of_hosts(hosts))
+    return next((Said.GATEWAY_API_LACKS(problem=each) for each in found), None)
 
 
 def _of_cluster(offer: Offer) -> Iterable[str]:
@@ -137,14 +137,12 @@ def _is_bound(virtual_service: cluster.Object, full: str, model: str) -> bool:
     return full in named or (is_here and gateway.NAME in named)
 
 
-def stay(bound: Sequence[str]) -> str:
-    """Say why routes of others keep the model where it is; empty where there are none."""
+def stay(bound: Sequence[str]) -> Message | None:
+    """Say why VirtualServices of other teams keep the model where it is; None without any."""
     if not bound:
-        return ""
-    return (
-        f"routing=gateway-api would cut off {len(bound)} VirtualServices of others on "
-        f"{gateway.NAME} ({observed.listed(bound)}): have their owners move to HTTPRoutes or "
-        "delete them, or set routing=virtualservice"
+        return None
+    return Said.GATEWAY_API_CUTS_OFF(
+        count=len(bound), gateway=gateway.NAME, names=observed.listed(bound)
     )
 
 
@@ -152,7 +150,7 @@ def stay(bound: Sequence[str]) -> str:
 class State:
     """What istiod says about a Gateway as it is now."""
 
-    problem: gateway.Missing | gateway.Refusal | None = None
+    problem: Message | None = None
     address: str = ""
 
     @property
@@ -167,9 +165,9 @@ def state(obj: cluster.Object | None) -> State:
     Args:
         obj: The Gateway, None while there is none.
     """
-    reference = f"Gateway {gateway.NAME}"
+    waiting = Said.GATEWAY_NOT_ACCEPTED_YET(name=gateway.NAME)
     if obj is None:
-        return State(problem=gateway.Missing(f"waiting for istiod to take {reference}"))
+        return State(problem=waiting)
     status = cluster.at(obj, "status")
     said = {
         str(each.get("type")): each
@@ -178,16 +176,17 @@ def state(obj: cluster.Object | None) -> State:
     }
     addresses = [each.get("value") for each in cluster.parts(status, "addresses")]
     address = texts.plain(str(addresses[0] or ""), _LONGEST_MESSAGE) if addresses else ""
-    for condition, kind in (("Accepted", gateway.Refusal), ("Programmed", gateway.Missing)):
+    for condition, problem in (
+        ("Accepted", Said.GATEWAY_NOT_ACCEPTED),
+        ("Programmed", Said.GATEWAY_NOT_PROGRAMMED),
+    ):
         found = said.get(condition, {})
         if found.get("status") == "True":
             continue
         message = texts.plain(str(found.get("message", "")), _LONGEST_MESSAGE)
         if found.get("status") != "False" or not message:
-            return State(
-                problem=gateway.Missing(f"waiting for istiod to take {reference}"), address=address
-            )
-        return State(problem=kind(f"{reference}: istiod says: {message}"), address=address)
+            return State(problem=waiting, address=address)
+        return State(problem=problem(name=gateway.NAME, words=message), address=address)
     return State(address=address)
 
 

@@ -6,8 +6,9 @@ import dataclasses
 
 from istio_integrator import parts
 from istio_integrator.ingress import gateway, managed_gateway, named_gateway, own_gateway
-from istio_integrator.ingress.gateway import Refusal, Target
+from istio_integrator.ingress.gateway import Target
 from istio_integrator.kube import cluster
+from istio_integrator.messages import Message
 
 
 def resolve(
@@ -16,11 +17,11 @@ def resolve(
     managed: managed_gateway.ManagedGateway,
     *,
     only_https: bool,
-) -> Target | Refusal:
+) -> Target | Message:
     """Say which gateway serves the model, or what the operator has to do; nothing is written.
 
     What keeps routing=gateway-api from being followed leaves the model at the gateway that serves
-    it, with the reason in `problems`.
+    it, with the reason in `messages`.
 
     Args:
         scope: What every part may use.
@@ -29,7 +30,7 @@ def resolve(
         only_https: Whether nothing but redirects is to be served without TLS.
     """
 
-    def by_options() -> Target | Refusal:
+    def by_options() -> Target | Message:
         if scope.config.gateway_service:
             services = scope.cluster.list(cluster.SERVICE)
             return named_gateway.look(scope, services, only_https=only_https)
@@ -38,15 +39,14 @@ def resolve(
     if scope.config.routing != "gateway-api":
         return by_options()
     opened = scope.manifests.own(cluster.GATEWAY, gateway.NAME)
-    problem = managed.trouble(opened)
-    if not problem:
+    why = managed.obstacle(opened)
+    if why is None:
         return managed.target(only_https=only_https)
-    why = Refusal(problem)
     if managed.find() is not None:
-        return managed.target(only_https=only_https, problems=(why,))
+        return managed.target(only_https=only_https, messages=(why,))
     if opened is None:
         return why
     found = by_options()
     if isinstance(found, Target):
-        return dataclasses.replace(found, problems=(why, *found.problems))
+        return dataclasses.replace(found, messages=(why, *found.messages))
     return found

@@ -10,6 +10,7 @@ from integrator_contract import names
 from istio_integrator import parts
 from istio_integrator.ingress import gateway, gateway_api, offered
 from istio_integrator.kube import cluster, errors
+from istio_integrator.messages import Message, Said
 from istio_integrator.relations import gateway_metadata
 
 logger = logging.getLogger(__name__)
@@ -33,32 +34,31 @@ class ManagedGateway:
             logger.debug("No Gateway of the Gateway API: %s", error)
             return None
 
-    def trouble(self, opened: cluster.Object | None) -> str:
-        """Say what keeps the model from being served by it; empty: nothing.
+    def obstacle(self, opened: cluster.Object | None) -> Message | None:
+        """Say what keeps the model from being served by it; None: nothing.
 
         Args:
             opened: Istio's own Gateway of the model, where the model is served by that.
         """
         if named := self._scope.config.gateway_service:
-            return (
-                f"gateway-service={named} is refused with routing=gateway-api; "
-                f"run: juju config {self._scope.application} gateway-service="
+            return Said.GATEWAY_NAMED_WITH_GATEWAY_API(
+                service=named, application=self._scope.application
             )
-        return self._offered.trouble(opened, self._scope.config.hosts)
+        return self._offered.obstacle(opened, self._scope.config.hosts)
 
-    def target(
-        self, *, only_https: bool, problems: Sequence[gateway.Missing | gateway.Refusal] = ()
-    ) -> gateway.Target:
+    def target(self, *, only_https: bool, messages: Sequence[Message] = ()) -> gateway.Target:
         """Say where the model is served by it, and what istiod says about that.
 
         Args:
             only_https: Whether nothing but redirects is served without TLS.
-            problems: What else to say about it.
+            messages: What else to say about it.
         """
         state = gateway_api.state(self.find())
         hosts = self._scope.config.hosts[: gateway_api.MOST_HOSTS]
         name = gateway_api.deployment(self._class)
-        notes = (f"Gateway {gateway.NAME} at {state.address}",) if state.address else ()
+        said = [state.problem] if state.problem else []
+        if state.is_programmed and state.address:
+            said = [Said.GATEWAY_ADDRESS(name=gateway.NAME, address=state.address)]
         return gateway.Target(
             namespace=self._scope.model,
             selector=self._selector,
@@ -72,8 +72,7 @@ class ManagedGateway:
             account=name,
             is_own=True,
             is_managed=True,
-            problems=(*problems, *([state.problem] if state.problem else [])),
-            notes=notes if state.is_programmed else (),
+            messages=(*messages, *said),
         )
 
     def open(self, target: gateway.Target, credential: str) -> None:

@@ -8,9 +8,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from integrator_contract import booleans
 from istio_integrator import parts
 from istio_integrator.ingress import observed
-from istio_integrator.ingress.gateway import Missing, Refusal, Target
+from istio_integrator.ingress.gateway import Target
 from istio_integrator.kube import cluster
 from istio_integrator.mesh import meshconfig, plaintext
+from istio_integrator.messages import Message, Said
 
 _SCOPE_SETTING = "PILOT_SCOPE_GATEWAY_TO_NAMESPACE"
 """The variable by which istiod binds Gateways only to workloads of their own namespace."""
@@ -41,7 +42,7 @@ class Asked:
 
 def look(
     scope: parts.Context, services: Iterable[cluster.Object], *, only_https: bool
-) -> Target | Refusal:
+) -> Target | Message:
     """Look at the Service in gateway-service and at the pods that its selector means.
 
     Args:
@@ -76,7 +77,7 @@ def look(
 
 def decide(
     asked: Asked, service: cluster.Object | None, pods: Sequence[cluster.Object]
-) -> Target | Refusal:
+) -> Target | Message:
     """Decide whether the pods of a Service can be the model's gateway.
 
     A Gateway selects pods of all namespaces, its guard those of one. So the labels that select the
@@ -87,18 +88,18 @@ def decide(
         service: The Service; None where it does not exist.
         pods: Of the whole cluster, with the labels that the Service selects.
     """
-    if trouble := _trouble_of_service(asked, service):
-        return Refusal(trouble)
+    if obstacle := _obstacle_in_service(asked, service):
+        return obstacle
     assert service is not None
     present = [pod for pod in pods if cluster.at(pod, "status").get("phase") not in _FINISHED]
-    if trouble := _trouble_of_pods(asked, present):
-        return Refusal(trouble)
+    if obstacle := _obstacle_in_pods(asked, present):
+        return obstacle
     # A workload stops counting a pod when its deletion begins, and nothing tells of its end.
     running = [pod for pod in present if "deletionTimestamp" not in pod["metadata"]]
     http_port = entry(service, running, 80, ("http", "http2"))
     https_port = entry(service, running, 443, ("https",))
     if not (http_port or https_port):
-        return Refusal(f"Service {asked.reference} has no port for HTTP or HTTPS")
+        return Said.GATEWAY_WITHOUT_PORT(service=asked.reference)
     namespace, _, name = asked.reference.partition("/")
     found = Target(
         namespace=namespace,
@@ -111,56 +112,50 @@ def decide(
         ready=any(map(cluster.is_ready, running)),
     )
     if not running:
-        waiting = Missing(f"waiting for pods of Service {asked.reference}")
-        return dataclasses.replace(found, problems=(waiting,))
+        waiting = Said.GATEWAY_WITHOUT_PODS(service=asked.reference)
+        return dataclasses.replace(found, messages=(waiting,))
     account = cluster.at(running[0], "spec").get("serviceAccountName") or "default"
     return dataclasses.replace(found, workload=workload(running[0]), account=str(account))
 
 
-def _trouble_of_service(asked: Asked, service: cluster.Object | None) -> str:
-    namespace = asked.reference.partition("/")[0]
-    option = f"gateway-service={asked.reference}"
+def _obstacle_in_service(asked: Asked, service: cluster.Object | None) -> Message | None:
+    namespace, reference = asked.reference.partition("/")[0], asked.reference
     if not asked.hosts:
-        return f"{option} needs hosts; run: juju config {asked.application} hosts=NAME"
+        return Said.GATEWAY_NEEDS_HOSTS(service=reference, application=asked.application)
     if service is None:
-        return (
-            f"Service {asked.reference} does not exist; run: kubectl -n {namespace} get services"
-        )
+        return Said.GATEWAY_ABSENT(service=reference, namespace=namespace)
     if not observed.selector_of(service):
-        return f"Service {asked.reference} selects no pods; set gateway-service to another"
+        return Said.GATEWAY_WITHOUT_SELECTOR(service=reference)
     if asked.missing_label and namespace != asked.model:
         # istiod would serve routes of the model there, and ignore the guard beside the pods.
-        return (
-            "istiod ignores gateway-service; "
-            f"run: kubectl label namespace {namespace} {asked.missing_label}; "
-            f"discoverySelectors leave out the namespace of {asked.reference}"
+        return Said.GATEWAY_IGNORED_BY_ISTIOD(
+            service=reference, namespace=namespace, label=asked.missing_label
         )
     if asked.is_scoped and namespace != asked.model:
-        return (
-            f"{option}: istiod has {_SCOPE_SETTING}, so this gateway does not see the model; "
-            f"run: juju config {asked.application} gateway-service="
+        return Said.GATEWAY_SCOPED(
+            service=reference, setting=_SCOPE_SETTING, application=asked.application
         )
-    return ""
+    return None
 
 
-def _trouble_of_pods(asked: Asked, pods: Sequence[cluster.Object]) -> str:
-    namespace = asked.reference.partition("/")[0]
-    option = f"gateway-service={asked.reference}"
+def _obstacle_in_pods(asked: Asked, pods: Sequence[cluster.Object]) -> Message | None:
+    namespace, reference = asked.reference.partition("/")[0], asked.reference
     workloads = {f"{pod['metadata']['namespace']}/{workload(pod)}" for pod in pods}
     if elsewhere := [one for one in workloads if not one.startswith(f"{namespace}/")]:
-        return f"{option}: its selector means pods elsewhere, too: {observed.listed(elsewhere)}"
+        listed = observed.listed(elsewhere)
+        return Said.GATEWAY_SELECTS_ELSEWHERE(service=reference, workloads=listed)
     if len(workloads) > 1:
-        return f"{option}: its selector means several workloads: {observed.listed(workloads)}"
+        listed = observed.listed(workloads)
+        return Said.GATEWAY_SELECTS_SEVERAL(service=reference, workloads=listed)
     for pod in pods:
         if not plaintext.is_router(pod):
-            return f"{option}: {cluster.reference(pod)} is no gateway of Istio"
+            return Said.GATEWAY_IS_NONE(service=reference, pod=cluster.reference(pod))
         configured = _istiod_namespace(pod)
         if asked.istiod_namespace and configured not in ("", asked.istiod_namespace):
-            return (
-                f"{option}: its istiod is that of {configured}, the model's that of "
-                f"{asked.istiod_namespace}"
+            return Said.GATEWAY_OF_OTHER_ISTIOD(
+                service=reference, other=configured, own=asked.istiod_namespace
             )
-    return ""
+    return None
 
 
 def workload(pod: cluster.Object) -> str:

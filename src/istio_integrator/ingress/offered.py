@@ -10,6 +10,7 @@ from istio_integrator import parts
 from istio_integrator.ingress import gateway, gateway_api, http_routes
 from istio_integrator.kube import cluster, errors
 from istio_integrator.mesh import meshconfig
+from istio_integrator.messages import Message, Said
 
 logger = logging.getLogger(__name__)
 
@@ -30,21 +31,18 @@ class Offered:
         except errors.ForbiddenError:
             return ""
 
-    def trouble(self, opened: cluster.Object | None, hosts: Sequence[str]) -> str:
-        """Say what keeps the model from being served by the Gateway API; empty: nothing.
+    def obstacle(self, opened: cluster.Object | None, hosts: Sequence[str]) -> Message | None:
+        """Say what keeps the model from being served by the Gateway API; None: nothing.
 
         Args:
             opened: Istio's own Gateway of the model, where the model is served by that.
             hosts: Of the model, which a Gateway of ours would have.
         """
         try:
-            found = gateway_api.trouble(self._offer, hosts)
+            found = gateway_api.obstacle(self._offer, hosts)
         except errors.ForbiddenError as error:
             logger.warning("The Gateway API's kinds can't be read: %s", error)
-            return (
-                f"routing=gateway-api lacks a role; run: juju trust {self._scope.application} "
-                "--scope=cluster; or apply the role that ends in -httproutes of rbac/roles.yaml"
-            )
+            return Said.GATEWAY_API_FORBIDDEN(application=self._scope.application)
         if found or opened is None:
             return found
         others = gateway_api.bound(

@@ -10,6 +10,7 @@ from istio_integrator import parts
 from istio_integrator.config import config
 from istio_integrator.ingress import gateway
 from istio_integrator.kube import cluster, errors, owners
+from istio_integrator.messages import Message, Said
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +67,7 @@ class OwnGateway:
             is_own=True,
         )
 
-    def apply(self) -> gateway.Refusal | None:
+    def apply(self) -> Message | None:
         """Have it run, unless an object of another owner is in the way."""
         mesh = self._scope.mesh
         context = Context(
@@ -80,7 +81,7 @@ class OwnGateway:
         try:
             self._scope.manifests.apply(FOLDER, context)
         except errors.ForeignError as error:
-            return gateway.Refusal(f"{error}, or name its gateway in gateway-service")
+            return Said.GATEWAY_OF_OTHER_OWNER(reference=error.reference, belongs=error.belongs)
         return None
 
     def remove(self) -> None:

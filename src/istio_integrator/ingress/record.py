@@ -19,6 +19,7 @@ import pydantic
 from integrator_contract import names
 from istio_integrator import parts
 from istio_integrator.kube import cluster
+from istio_integrator.messages import Message
 
 FOLDER = "record"
 _KEY = "record"
@@ -41,6 +42,12 @@ def _random() -> str:
 def hide(text: str) -> str:
     """Replace the values in a text that is shown to people."""
     return re.sub(r"x-[0-9a-f]{32}", "(not shown)", text)
+
+
+def hide_in(message: Message) -> Message:
+    """Replace the values in a message."""
+    about = {name: hide(str(value)) for name, value in message.about.items()}
+    return dataclasses.replace(message, about=about)
 
 
 class Values(pydantic.BaseModel, frozen=True):

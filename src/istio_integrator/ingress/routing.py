@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from istio_integrator import parts, statuses, texts
+from istio_integrator import error_messages, parts
 from istio_integrator.ingress import gateway, grpc, http_routes, record, requested, routes
 from istio_integrator.ingress.record import Values
 from istio_integrator.ingress.routes import Route
 from istio_integrator.kube import cluster, errors
+from istio_integrator.messages import Message, Said
 from istio_integrator.relations import endpoints, ingress_route, kubeflow
 
 logger = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ class Routing:
 
     def apply(
         self, plan: routes.Plan, target: gateway.Target, values: Values
-    ) -> tuple[Sequence[Route], list[str]]:
+    ) -> tuple[Sequence[Route], list[Message]]:
         """Have the gateway serve a plan, without what the API server refuses.
 
         Args:
@@ -83,12 +84,14 @@ class Routing:
                 routes.FOLDER, by_source, self._virtual_service(target, values)
             )
             served = [one for one in plan.routes if one.source not in sources]
+        found = [Said.REQUEST_INVALID(request=each) for each in problems if each]
         for source, error in sources.items():
-            problems.append(statuses.about(error, f"routes of {source} in {self._scope.model}"))
-        found = [record.hide(each) for each in problems if each]
-        for problem in found:
-            logger.warning("%s.", problem)
-        return served, [texts.plain(each, texts.LONGEST_PROBLEM) for each in found]
+            about = f"routes of {source} in {self._scope.model}"
+            found.append(error_messages.of_object(error, about))
+        hidden = [record.hide_in(each) for each in found]
+        for problem in hidden:
+            logger.warning("%s.", problem.text)
+        return served, hidden
 
     def _http_routes(self, values: Values) -> Callable[[Sequence[Route]], http_routes.Context]:
         scope = self._scope

@@ -2,38 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
-import ops
-
-from integrator_contract.seen import Cause, Expectation, Protocol, Seen, Server, Unseen
+from integrator_contract.seen import Expectation, Protocol, Seen, Server, Unseen
 from istio_integrator.ingress import authorization, gateway, routes
 from istio_integrator.kube import cluster
-
-_MESSAGES: Mapping[Cause, str] = {
-    Cause.UPDATE_REFUSED: "Envoy refuses port {port} of {gateway}; "
-    "run: kubectl -n {namespace} get envoyfilter; {words}",
-    Cause.WARMING: "port {port} of {gateway} waits for Secret {secrets}; "
-    "run: kubectl -n {namespace} get secret {secrets}; a Gateway names it as credentialName",
-    Cause.FILTERS_IGNORED: "istiod sends no EnvoyFilter to {gateway}; "
-    "run: kubectl -n {istiod} describe deploy; PILOT_IGNORE_RESOURCES or a managed control plane "
-    "ignores them",
-    Cause.FILTERS_MISSING: "port {port} of {gateway} lacks our filters; "
-    "run: kubectl -n {namespace} get envoyfilter",
-    Cause.HOST_TAKEN: "Gateway {by} has {host} on port {port}; "
-    "run: kubectl get gateways.networking.istio.io -A; istiod serves the older one",
-    Cause.SERVER_MISSING: "istiod leaves out {protocol} on port {port}; "
-    "run: kubectl get gateways.networking.istio.io -A; an older Gateway at {gateway} has the port "
-    "with another protocol",
-    Cause.ROUTES_MISSING: "{gateway} has {routes} routes of {host}; "
-    "run: kubectl -n {istiod} logs -l app=istiod; for one VirtualService with an error Envoy "
-    "refuses all routes: look for ACK ERROR",
-    Cause.OTHER_DOMAIN: "istiod uses the DNS domain {domain}; "
-    "run: kubectl -n {istiod} describe deploy; our routes name Services in another one",
-    Cause.CLUSTER_MISSING: "{gateway} does not see Service {home}/{service}; "
-    "run: kubectl -n {home} get service {service} -o yaml; exportTo, defaultServiceExportTo or a "
-    "Sidecar hides it",
-}
+from istio_integrator.messages import Message, Said
 
 
 def expect(
@@ -100,9 +74,9 @@ def filters_of(written: Iterable[cluster.Object]) -> tuple[str, ...]:
     return tuple(str(value["name"]) for value in values)
 
 
-def statuses(
+def messages(
     expected: Expectation, answer: Seen | None, target: gateway.Target, *, count: int, istiod: str
-) -> Iterable[ops.StatusBase]:
+) -> Iterable[Message]:
     """Say what the gateway serves, or the first thing that it lacks.
 
     Args:
@@ -117,21 +91,21 @@ def statuses(
         why = ""
         if answer and answer.unseen is Unseen.FORBIDDEN:
             why = f" (not seen: missing permission: {answer.detail})"
-        yield ops.ActiveStatus(f"{routes} by {where}{why}")
+        yield Said.ROUTES_WRITTEN(routes=routes, gateway=where, why=why)
     elif answer.missing and answer.is_late:
         yield _lacking(answer, target, istiod)
     elif answer.missing or answer.routes < expected.routes:
-        yield ops.ActiveStatus(f"{routes} by {where}")
+        yield Said.ROUTES_WRITTEN(routes=routes, gateway=where, why="")
     else:
         some = f" ({answer.pods}/{answer.ready} pods seen)" if answer.pods < answer.ready else ""
-        yield ops.ActiveStatus(f"{routes} served by {where}{some}")
+        yield Said.ROUTES_SERVED(routes=routes, gateway=where, some=some)
 
 
-def _lacking(answer: Seen, target: gateway.Target, istiod: str) -> ops.StatusBase:
+def _lacking(answer: Seen, target: gateway.Target, istiod: str) -> Message:
     first, *others = answer.missing
     names = {"gateway": target.reference, "namespace": target.namespace, "istiod": istiod}
-    more = f"; and {len(others)} more" if others else ""
-    return ops.BlockedStatus(_MESSAGES[first.cause].format(**first.about, **names) + more)
+    more = f"and {len(others)} more" if others else ""
+    return Said[first.cause.name](**first.about, **names, others=more)
 
 
 def _servers(opened: cluster.Object | None) -> Iterable[tuple[object, Sequence[str]]]:

@@ -18,6 +18,7 @@ from integrator_contract import names
 from istio_integrator import parts
 from istio_integrator.ingress import gateway
 from istio_integrator.kube import cluster, documents, errors, owners, records
+from istio_integrator.messages import Message, Said
 
 logger = logging.getLogger(__name__)
 
@@ -102,20 +103,20 @@ class ServiceAnnotations:
         self._scope = scope
         self._name = owners.object_name(scope.application, FOLDER)
 
-    def reconcile(self, target: gateway.Target) -> str:
+    def reconcile(self, target: gateway.Target) -> Message | None:
         """Set them, and restore Services that are not the gateway's any more.
 
         Returns:
-            What forbids it; empty where nothing does.
+            What forbids it; None: nothing.
         """
         wanted = self._scope.config.gateway_service_annotations
         kept = f"{target.namespace}/{target.service}" if wanted else ""
         self._restore(kept)
         if not wanted:
-            return ""
+            return None
         found = self._scope.cluster.get(cluster.SERVICE, target.service, target.namespace)
         if found is None:
-            return ""
+            return None
         self._remember([kept])
         return self._apply(found, wanted)
 
@@ -141,7 +142,7 @@ class ServiceAnnotations:
         else:
             self._scope.manifests.remove(FOLDER)
 
-    def _apply(self, service: cluster.Object, wanted: Mapping[str, str]) -> str:
+    def _apply(self, service: cluster.Object, wanted: Mapping[str, str]) -> Message | None:
         metadata = service["metadata"]
         owner = self._scope.manifests.owner
         live = cluster.at(service, "metadata", "annotations")
@@ -149,9 +150,9 @@ class ServiceAnnotations:
         patch = decide(live, wanted, owner, is_gone)
         reference = cluster.reference(service)
         if isinstance(patch, str):
-            return f"gateway-service-annotations: {reference}: {patch}"
+            return Said.ANNOTATIONS_REFUSED(service=reference, problem=patch)
         if not patch:
-            return ""
+            return None
         change = {
             "resourceVersion": metadata["resourceVersion"],
             "annotations": patch,
@@ -163,4 +164,4 @@ class ServiceAnnotations:
             logger.info("%s changed meanwhile: the next try decides.", reference)
             raise
         logger.info("%s: annotations %s.", reference, sorted(patch))
-        return ""
+        return None

@@ -7,14 +7,13 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import ops
-
 from integrator_contract import names
 from istio_integrator import parts
 from istio_integrator.admission import webhook
 from istio_integrator.ingress import gateway
 from istio_integrator.kube import cluster, errors, fences, owners
 from istio_integrator.membership import claims
+from istio_integrator.messages import Message, Said
 
 FOLDER = "tenant-policy"
 _KINDS = (
@@ -52,17 +51,17 @@ class TenantPolicy:
     """
 
     def __init__(
-        self, scope: parts.Context, resolve: Callable[[], gateway.Target | gateway.Refusal]
+        self, scope: parts.Context, resolve: Callable[[], gateway.Target | Message]
     ) -> None:
         self._scope = scope
         self._resolve = resolve
         self._name = f"istio-integrator.{scope.manifests.owner}.tenants".lower()
         self._params = owners.object_name(scope.application, FOLDER)
-        self._statuses: list[ops.StatusBase] = []
+        self._messages: list[Message] = []
 
     def reconcile(self) -> None:
         """Apply the policy while the model is reachable, unless the option switches it off."""
-        self._statuses = []
+        self._messages = []
         scope, mode = self._scope, self._scope.config.tenant_policy
         if not scope.leader or scope.mesh is None:
             return
@@ -73,27 +72,26 @@ class TenantPolicy:
             try:
                 scope.manifests.apply(FOLDER, self._context(target))
             except errors.KindAbsentError:
-                self._statuses = [self._absent()]
+                self._messages = [self._absent()]
             else:
-                make = ops.ActiveStatus if mode == "warn" else ops.BlockedStatus
-                self._statuses = [make(_message(each)) for each in self._rejected()]
+                said = Said.TENANT_WARNED if mode == "warn" else Said.TENANT_REJECTED
+                self._messages = [_message(said, each) for each in self._rejected()]
 
     def remove(self) -> None:
         """Delete the policy; without the right to list policies none was created."""
         with contextlib.suppress(errors.ForbiddenError):
             self._scope.manifests.remove(FOLDER)
 
-    def statuses(self) -> Iterable[ops.StatusBase]:
+    def messages(self) -> Iterable[Message]:
         """Name existing objects that break the policy, each with the command that deletes it."""
-        return tuple(self._statuses)
+        return tuple(self._messages)
 
-    def _absent(self) -> ops.StatusBase:
+    def _absent(self) -> Message:
         """Say that the API server has no such policies, and what the operator may do."""
-        mode, need = self._scope.config.tenant_policy, "needs Kubernetes 1.30"
+        mode = self._scope.config.tenant_policy
         if mode == "auto":
-            return ops.ActiveStatus(f"tenant-policy is off: it {need}")
-        command = f"juju config {self._scope.application} tenant-policy=off"
-        return ops.BlockedStatus(f"tenant-policy={mode} {need}; run: {command}")
+            return Said.TENANT_POLICY_OFF()
+        return Said.TENANT_POLICY_UNKNOWN(mode=mode, application=self._scope.application)
 
     def _context(self, target: gateway.Target) -> Context:
         pods = self._scope.cluster.list(cluster.POD, target.namespace, dict(target.selector))
@@ -155,9 +153,9 @@ def _pairs(labels: Mapping[str, Any]) -> set[str]:
     return {f"{key}={value}" for key, value in labels.items()}
 
 
-def _message(obj: cluster.Object) -> str:
+def _message(said: Said, obj: cluster.Object) -> Message:
     kind = cluster.KINDS[obj["apiVersion"], obj["kind"]]
     namespace, name = obj["metadata"]["namespace"], obj["metadata"]["name"]
     resource = f"{kind.plural}.{kind.api_version.rpartition('/')[0]}"
     command = f"kubectl -n {namespace} delete {resource} {name}"
-    return f"{cluster.reference(obj)} breaks tenant-policy; run: {command}"
+    return said(object=cluster.reference(obj), command=command)

@@ -94,8 +94,8 @@ class ForeignError(CharmError):
     def __init__(self, reference: str, owner: str = "") -> None:
         self.reference = reference
         self.owner = owner
-        belongs = f"belongs to {owner}" if owner else "was not made by this charm"
-        super().__init__(f"{reference} exists and {belongs}: rename or delete it")
+        self.belongs = f"belongs to {owner}" if owner else "was not made by this charm"
+        super().__init__(f"{reference} exists and {self.belongs}")
 
 
 class LifecycleError(CharmError):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeVar, cast
 
-import ops
 import pydantic
 
 from integrator_contract import schema, seen
 from integrator_contract.answers import Listing, ProxyAnswer, Summary, Trouble
 from integrator_contract.reasons import Reason
-from istio_integrator import statuses, texts
+from istio_integrator import error_messages, texts
 from istio_integrator.kube import documents, errors
+from istio_integrator.messages import Message, Said
 
 _T = TypeVar("_T")
 _LISTING = pydantic.TypeAdapter(Listing)
@@ -80,7 +80,7 @@ def _read(adapter: pydantic.TypeAdapter[_T], value: object) -> _T:
 
 def progress(
     summary: Summary, *, application: str, model: str, is_automatic: bool
-) -> Iterable[ops.StatusBase]:
+) -> Iterable[Message]:
     """Turn the workload's counts into what the operator sees.
 
     Args:
@@ -89,26 +89,26 @@ def progress(
         model: The namespace of the pods.
         is_automatic: Whether pods are replaced without anyone asking.
     """
-    counts = f"{summary.in_mesh}/{summary.eligible} pods in mesh"
-    stop = f"; run: juju config {application} restart-pods=manual; this stops it"
-    stop *= is_automatic
+    pods = f"{summary.in_mesh}/{summary.eligible}"
+    stop = {"command": f"juju config {application} restart-pods=manual", "more": "this stops it"}
+    nothing = {"command": "", "more": ""}
     blocking = [each for each in summary.troubles if not each.passing]
     passing = [each for each in summary.troubles if each.passing]
     for trouble in blocking[:1]:
         yield _blocked(trouble, len(blocking) - 1, application, model)
     for trouble in passing[:1]:
         subject = f"{trouble.workload} waits: " if trouble.workload and not trouble.pod else ""
-        hint = stop if trouble.pod else ""
-        yield ops.WaitingStatus(f"{counts}, {subject}{trouble.message}{hint}")
+        hint = stop if trouble.pod and is_automatic else nothing
+        yield Said.PODS_WAIT(pods=pods, problem=f"{subject}{trouble.message}", **hint)
     # Juju would show maintenance instead of what is waited for.
     is_starting = any(each.reason == Reason.REPLACEMENT_STARTING.value for each in passing)
     if summary.converging and not is_starting:
-        yield ops.MaintenanceStatus(f"{counts}, {summary.converging} being replaced{stop}")
+        hint = stop if is_automatic else nothing
+        yield Said.PODS_BEING_REPLACED(pods=pods, count=summary.converging, **hint)
     elif summary.proposed:
-        yield ops.BlockedStatus(f"{counts}; run: juju run {application}/leader restart-uninjected")
+        yield Said.PODS_TO_RESTART(pods=pods, application=application)
     elif summary.in_mesh < summary.eligible and not summary.troubles:
-        left = summary.eligible - summary.in_mesh
-        yield ops.MaintenanceStatus(f"{counts}, {left} waiting to be replaced")
+        yield Said.PODS_TO_BE_REPLACED(pods=pods, count=summary.eligible - summary.in_mesh)
     reported = f", {summary.reported} need a restart by hand" if summary.reported else ""
     outside = (
         f", {summary.unwanted} outside the mesh with a sidecar: restart-uninjected"
@@ -116,14 +116,14 @@ def progress(
         else ""
     )
     old = f", {summary.stale} with an old proxy: restart-stale" if summary.stale else ""
-    yield ops.ActiveStatus(f"{counts}{reported}{outside}{old}")
+    yield Said.PODS_IN_MESH(pods=pods, details=f"{reported}{outside}{old}")
 
 
-def _blocked(trouble: Trouble, others: int, application: str, model: str) -> ops.StatusBase:
+def _blocked(trouble: Trouble, others: int, application: str, model: str) -> Message:
     """Name what hangs and the command that shows why, or that mends it."""
     if trouble.reason == Reason.FORBIDDEN.value:
         error = errors.ForbiddenError(403, trouble.message)
-        return statuses.of_error(error, application=application)
+        return error_messages.of_error(error, application=application)
     command = f"juju run {application}/leader list-uninjected"
     if trouble.reason == Reason.NOT_SERVED.value:
         command = f"kubectl get namespace {model} --show-labels"
@@ -133,4 +133,4 @@ def _blocked(trouble: Trouble, others: int, application: str, model: str) -> ops
         command = f"kubectl -n {model} describe pod {trouble.pod}"
     about = f"{trouble.workload}: " if trouble.workload not in trouble.message else ""
     more = f", and {others} more" if others else ""
-    return ops.BlockedStatus(f"{about}{trouble.message}{more}; run: {command}")
+    return Said.PODS_HANG(problem=f"{about}{trouble.message}{more}", command=command)

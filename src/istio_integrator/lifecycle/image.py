@@ -13,6 +13,7 @@ from integrator_contract import schema
 from istio_integrator import parts
 from istio_integrator.kube import cluster, errors
 from istio_integrator.lifecycle import layer, workload
+from istio_integrator.messages import Message, Said
 
 _KEEPS_TO = re.compile(r"\(contract ([0-9a-f]{1,16})\)$")
 """What `--version` ends with; images from before the contract say nothing of it."""
@@ -44,7 +45,7 @@ class Image:
         return self._container.can_connect() and self.mismatch is None
 
     @functools.cached_property
-    def mismatch(self) -> ops.StatusBase | None:
+    def mismatch(self) -> Message | None:
         """What is to be done before this charm and the image work together.
 
         None where they do, and where the container can't be asked yet. An image is asked once: a
@@ -58,7 +59,7 @@ class Image:
                 return None
             version = workload.execute(self._container, [layer.PROGRAM, "--version"])
         except errors.LifecycleError as error:
-            return ops.WaitingStatus(str(error)[:120])
+            return Said.SERVICE_SILENT(problem=str(error)[:120])
         said = _KEEPS_TO.search(version.strip())
         return compared(said[1] if said else "", application=self._context.application)
 
@@ -72,7 +73,7 @@ class Image:
         return layer.CONTRACT in itertools.pairwise(words)
 
 
-def compared(contract: str, *, application: str) -> ops.StatusBase | None:
+def compared(contract: str, *, application: str) -> Message | None:
     """Say what is to be done about an image; None where it keeps to the charm's contract.
 
     Args:
@@ -81,15 +82,6 @@ def compared(contract: str, *, application: str) -> ops.StatusBase | None:
     """
     if contract == schema.SCHEMA:
         return None
-    refresh = f"run: juju refresh {application}"
-    image = "--resource lifecycle-image=IMAGE"
-    both = f"contract {contract or 'none'}, here {schema.SCHEMA}"
-    if not contract:
-        return ops.BlockedStatus(
-            f"lifecycle-image is too old; {refresh} {image}; the image of the charm's revision "
-            f"({both})"
-        )
-    return ops.BlockedStatus(
-        f"lifecycle-image does not fit the charm; {refresh}; or add {image}, the image of the "
-        f"charm's revision ({both})"
-    )
+    said = Said.IMAGE_DOES_NOT_FIT if contract else Said.IMAGE_TOO_OLD
+    contracts = f"contract {contract or 'none'}, here {schema.SCHEMA}"
+    return said(application=application, contracts=contracts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable, Iterable
 
@@ -19,6 +20,7 @@ from istio_integrator.lifecycle import (
     settings,
     workload,
 )
+from istio_integrator.messages import Message, Said
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +42,7 @@ class Lifecycle:
         self._context = context
         self._workload = workload.Workload(container)
         self._joined = joined
-        self._statuses: list[ops.StatusBase] = []
+        self._messages: list[Message] = []
         self.progress = ""
         """The word of the workload's summary; empty where it has not said."""
         self.old_proxies: int | None = None
@@ -54,17 +56,17 @@ class Lifecycle:
             LifecycleError: It is of another contract than the charm.
         """
         if problem := self.image.mismatch:
-            raise errors.LifecycleError(problem.message)
+            raise errors.LifecycleError(problem.text)
         return self._workload
 
     def reconcile(self) -> None:
         """Have the service run with the options as they are, and ask how far the model is."""
-        self._statuses = []
+        self._messages = []
         if not self._container.can_connect():
-            self._statuses.append(ops.WaitingStatus("waiting for the lifecycle container"))
+            self._messages.append(Said.CONTAINER_STARTING())
             return
         if problem := self.image.mismatch:
-            self._statuses.append(problem)
+            self._messages.append(problem)
             return
         joined = self._joined() and self._context.mesh is not None
         if not self._replan(joined=joined):
@@ -79,7 +81,7 @@ class Lifecycle:
             summary = self._workload.uninjected().summary
         except errors.LifecycleError as error:
             logger.warning("%s", error)
-            self._statuses.append(ops.WaitingStatus(str(error)[:120]))
+            self._messages.append(Said.SERVICE_SILENT(problem=str(error)[:120]))
         else:
             self.progress, self.old_proxies = summary.word, summary.stale
             progress = answers.progress(
@@ -88,7 +90,7 @@ class Lifecycle:
                 model=self._context.model,
                 is_automatic=self._context.config.restart_pods == "auto",
             )
-            self._statuses += map(self._shown, progress)
+            self._messages += map(self._shown, progress)
 
     def seen(self) -> Seen | None:
         """Return what the gateway's Envoys have; None where the service does not answer."""
@@ -98,15 +100,15 @@ class Lifecycle:
             logger.warning("%s", error)
             return None
 
-    def _shown(self, status: ops.StatusBase) -> ops.StatusBase:
+    def _shown(self, message: Message) -> Message:
         """Call replacing what it is where no successor would be created: it waits for istiod.
 
         Juju shows maintenance before waiting, and so would hide that istiod is away.
         """
         mesh = self._context.mesh
-        if isinstance(status, ops.MaintenanceStatus) and mesh is not None and not mesh.alive:
-            return ops.WaitingStatus(status.message)
-        return status
+        if message.said is Said.PODS_BEING_REPLACED and mesh is not None and not mesh.alive:
+            return dataclasses.replace(message, said=Said.PODS_WAIT_FOR_ISTIOD)
+        return message
 
     def stop_convergence(self) -> None:
         """Let no pod be replaced any more; the reconciler goes on."""
@@ -139,13 +141,13 @@ class Lifecycle:
         """The name of the ConfigMap that the service keeps in the cluster."""
         return rejections.config_map(self._context.application)
 
-    def statuses(self) -> Iterable[ops.StatusBase]:
+    def messages(self) -> Iterable[Message]:
         """Say what pods get, and how far the model is or what is in the way."""
         if self._context.data_plane == "ambient":
-            yield ops.ActiveStatus("ambient mode")
+            yield Said.DATA_PLANE(data_plane="ambient mode")
         elif self._context.mesh is not None:
-            yield ops.ActiveStatus(self._context.mesh.sidecars)
-        yield from self._statuses
+            yield Said.DATA_PLANE(data_plane=self._context.mesh.sidecars)
+        yield from self._messages
 
     def _replan(self, *, joined: bool) -> bool:
         told = settings.read(self._container)
@@ -157,7 +159,7 @@ class Lifecycle:
         except (ops.pebble.Error, TimeoutError) as error:
             logger.warning("The lifecycle service does not start: %s", error)
             first = str(error).splitlines()[0] if str(error) else type(error).__name__
-            self._statuses.append(ops.WaitingStatus(f"lifecycle does not start: {first[:100]}"))
+            self._messages.append(Said.SERVICE_NOT_STARTED(problem=first[:100]))
             return False
         return True
 
@@ -166,9 +168,9 @@ class Lifecycle:
             check = self._container.get_checks(layer.READY).get(layer.READY)
         except (ops.pebble.Error, TimeoutError) as error:
             logger.warning("Whether the lifecycle service is ready: %s", error)
-            self._statuses.append(ops.WaitingStatus("waiting for Pebble in lifecycle"))
+            self._messages.append(Said.PEBBLE_SILENT())
             return False
         if check is not None and check.status is ops.pebble.CheckStatus.DOWN:
-            self._statuses.append(ops.WaitingStatus("waiting for lifecycle to watch the cluster"))
+            self._messages.append(Said.SERVICE_NOT_READY())
             return False
         return True

@@ -6,11 +6,10 @@ import functools
 import logging
 from collections.abc import Iterable
 
-import ops
-
 from integrator_contract import names
 from istio_integrator import parts
 from istio_integrator.kube import cluster, errors, fences, owners
+from istio_integrator.messages import Message, Said
 
 logger = logging.getLogger(__name__)
 
@@ -70,13 +69,13 @@ class Claims:
         for namespace in self._context.cluster.list(cluster.NAMESPACE, labels=ours):
             self._label(namespace, "")
 
-    def statuses(self) -> Iterable[ops.StatusBase]:
+    def messages(self) -> Iterable[Message]:
         """Name the integrators that serve namespaces in place of this one."""
         if self._owners:
             count = len(self._owners)
-            managed = "namespace is" if count == 1 else "namespaces are"
-            yield ops.ActiveStatus(
-                f"{count} {managed} managed by {', '.join(sorted(set(self._owners)))}"
+            yield Said.NAMESPACES_TAKEN(
+                count="1 namespace is" if count == 1 else f"{count} namespaces are",
+                owners=", ".join(sorted(set(self._owners))),
             )
 
     def _label(self, namespace: cluster.Object, owner: str) -> None:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping
 from integrator_contract import names, pods
 from istio_integrator.kube import records
 from istio_integrator.mesh import ambient, injectors
+from istio_integrator.messages import Message, Said
 
 LABELS = (*injectors.MEMBERSHIP_LABELS, names.DATAPLANE_MODE)
 """By which a namespace joins a mesh, and which are recorded."""
-CONTROLLER = "a controller model never joins a mesh: deploy into another model"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,10 +26,8 @@ class Decision:
     """Whether new pods are asked to join, afterwards."""
     data_plane: pods.DataPlane = "sidecar"
     """What takes them into the mesh, afterwards."""
-    blocked: str = ""
-    """What the operator must do."""
-    waiting: str = ""
-    """What the charm waits for."""
+    problem: Message | None = None
+    """What keeps the namespace out of the mesh."""
     log: str = ""
     """What happened that somebody may wonder about."""
 
@@ -45,7 +43,7 @@ def decide(
     are_pods_prepared: bool = True,
     is_member: Callable[[Mapping[str, str]], bool],
     data_plane: pods.DataPlane = "sidecar",
-    missing: str = "",
+    missing: Message | None = None,
 ) -> Decision:
     """Decide about a namespace that joins the mesh with all of its pods; `completed` ends it.
 
@@ -65,13 +63,13 @@ def decide(
     """
     present = _present(labels, data_plane)
     if record is not None and record.owner != owner:
-        return Decision(record=record, blocked=rival(namespace, record.owner))
+        return Decision(record=record, problem=rival(namespace, record.owner))
     ours = dict(record.values) if record else {}
     foreign = {key: value for key, value in present.items() if ours.get(key) != value}
     obstacle = _obstacle(namespace, labels, foreign, present, data_plane)
     if obstacle or missing:
         joined = not obstacle and bool(present) and present in (ours, member_labels)
-        return Decision(record=record, joined=joined, blocked=obstacle or missing)
+        return Decision(record=record, joined=joined, problem=obstacle or missing)
     by_others = data_plane == "sidecar" and bool(foreign) and is_member(labels)
     if by_others or member_labels is None or present == member_labels:
         joined = by_others or (bool(present) and present == (member_labels or ours))
@@ -82,15 +80,18 @@ def decide(
         match = "" if data_plane == "ambient" else "or set revision to match; "
         return Decision(
             record=record,
-            blocked=f"namespace {namespace} has {_text(superfluous)}; "
-            f"{_removal(namespace, superfluous)}; {match}"
-            f"this charm would set {_text(member_labels)}",
+            problem=Said.NAMESPACE_OF_OTHER_MESH(
+                namespace=namespace,
+                labels=_text(superfluous),
+                command=_removal(namespace, superfluous),
+                more=f"{match}this charm would set {_text(member_labels)}",
+            ),
         )
     awaited = "" if alive else "istiod has injected a dry-run pod"
     if alive and data_plane == "sidecar" and not are_pods_prepared:
         awaited = "the admission webhook prepares new pods"
     if awaited:
-        return Decision(record=record, waiting=f"not in the mesh until {awaited}")
+        return Decision(record=record, problem=Said.NOT_IN_MESH_YET(event=awaited))
     before = dict(record.before) if record else {}
     for key in {*present, *member_labels}:
         before.setdefault(key, foreign.get(key))
@@ -114,7 +115,7 @@ def decide_apart(
     owner: str,
     membership: str,
     data_plane: pods.DataPlane = "sidecar",
-    missing: str = "",
+    missing: Message | None = None,
 ) -> Decision:
     """Decide about a namespace that should have no label of the mesh through us.
 
@@ -129,7 +130,7 @@ def decide_apart(
         missing: What the cluster lacks for it.
     """
     if record is not None and record.owner != owner:
-        return Decision(record=record, blocked=rival(namespace, record.owner))
+        return Decision(record=record, problem=rival(namespace, record.owner))
     patch = leave(labels, record) if record else {}
     given_back = records.Record(owner, {}, {}) if record else None
     after = {key: value for key, value in {**labels, **patch}.items() if value is not None}
@@ -139,17 +140,16 @@ def decide_apart(
     present = _present(after, data_plane)
     obstacle = _obstacle(namespace, after, present, present, data_plane)
     if present and not obstacle:
-        obstacle = (
-            f"namespace {namespace} has {_text(present)}; {_removal(namespace, present)}; "
-            "or unset included-pods, as every pod joins by this label"
+        obstacle = Said.EVERY_POD_JOINS(
+            namespace=namespace, labels=_text(present), command=_removal(namespace, present)
         )
     if missing and not obstacle:
-        return Decision(record=record, blocked=missing)
+        return Decision(record=record, problem=missing)
     return Decision(
         labels=patch,
         record=given_back,
         joined=not obstacle,
-        blocked=obstacle,
+        problem=obstacle,
         data_plane="sidecar" if obstacle else data_plane,
     )
 
@@ -190,9 +190,9 @@ def _without_undone(record: records.Record, labels: Mapping[str, str | None]) ->
     return dataclasses.replace(record, before=before)
 
 
-def rival(namespace: str, owner: str) -> str:
+def rival(namespace: str, owner: str) -> Message:
     """Say that another integrator serves the model."""
-    return f"namespace {namespace} is managed by {owner}: remove one of the two integrators"
+    return Said.MODEL_TAKEN(namespace=namespace, owner=owner)
 
 
 def _present(labels: Mapping[str, str], data_plane: pods.DataPlane) -> dict[str, str]:
@@ -212,23 +212,22 @@ def _obstacle(
     foreign: Mapping[str, str],
     present: Mapping[str, str],
     data_plane: pods.DataPlane,
-) -> str:
+) -> Message | None:
     if names.CONTROLLER_MODEL in labels:
-        return CONTROLLER
+        return Said.CONTROLLER_MODEL()
     if data_plane == "ambient":
         return _obstacle_to_ambient(namespace, labels)
     if names.DATAPLANE_MODE in foreign:
-        return (
-            f"namespace {namespace} is in ambient mode; "
-            f"{_removal(namespace, [names.DATAPLANE_MODE])}; "
-            "or set mesh-mode=auto"
+        return Said.NAMESPACE_IN_AMBIENT(
+            namespace=namespace, command=_removal(namespace, [names.DATAPLANE_MODE])
         )
     if present.get(names.INJECTION) == "disabled":
-        return (
-            f"namespace {namespace} has {names.INJECTION}=disabled; "
-            f"{_removal(namespace, [names.INJECTION])}; or set mesh-mode=none"
+        return Said.INJECTION_DISABLED(
+            namespace=namespace,
+            labels=f"{names.INJECTION}=disabled",
+            command=_removal(namespace, [names.INJECTION]),
         )
-    return ""
+    return None
 
 
 def _superfluous(
@@ -243,14 +242,14 @@ def _superfluous(
     return others
 
 
-def _obstacle_to_ambient(namespace: str, labels: Mapping[str, str]) -> str:
-    said = labels.get(names.DATAPLANE_MODE, "ambient")
-    if said == "ambient":
-        return ""
-    return (
-        f"namespace {namespace} opts out of ambient; "
-        f"{_removal(namespace, [names.DATAPLANE_MODE])}; "
-        f"or set mesh-mode=sidecar; it has {names.DATAPLANE_MODE}={said}"
+def _obstacle_to_ambient(namespace: str, labels: Mapping[str, str]) -> Message | None:
+    mode = labels.get(names.DATAPLANE_MODE, "ambient")
+    if mode == "ambient":
+        return None
+    return Said.NAMESPACE_NOT_IN_AMBIENT(
+        namespace=namespace,
+        command=_removal(namespace, [names.DATAPLANE_MODE]),
+        labels=f"{names.DATAPLANE_MODE}={mode}",
     )
 
 
@@ -259,4 +258,4 @@ def _text(labels: Mapping[str, str]) -> str:
 
 
 def _removal(namespace: str, labels: Iterable[str]) -> str:
-    return f"run: kubectl label ns {namespace} {' '.join(f'{key}-' for key in sorted(labels))}"
+    return f"kubectl label ns {namespace} {' '.join(f'{key}-' for key in sorted(labels))}"

@@ -7,13 +7,12 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-import ops
-
 from integrator_contract import names, pods
 from istio_integrator import parts
 from istio_integrator.kube import cluster, errors, owners, records
 from istio_integrator.membership import decision, kept_out
 from istio_integrator.mesh import ambient, meshconfig
+from istio_integrator.messages import Message, Said
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +37,7 @@ class Membership:
         """Whether new pods of the model are asked to join, and no other integrator sees to it."""
         return self._decision.joined
 
-    def claim(self) -> str:
+    def claim(self) -> Message | None:
         """Record that this application serves the model.
 
         Returns:
@@ -47,9 +46,9 @@ class Membership:
         context = self._context
         namespace = self._namespace()
         if namespace is None:
-            return ""
+            return None
         if names.CONTROLLER_MODEL in cluster.at(namespace, "metadata", "labels"):
-            return decision.CONTROLLER
+            return Said.CONTROLLER_MODEL()
         record = self._record(namespace) or records.Record(context.manifests.owner, {}, {})
         if record.owner != context.manifests.owner:
             return decision.rival(context.model, record.owner)
@@ -59,7 +58,7 @@ class Membership:
             except errors.ForbiddenError as error:
                 # One integrator needs no record, so the right to write it is optional.
                 logger.info("Model %s is served without a record: %s", context.model, error)
-        return ""
+        return None
 
     def reconcile(self) -> None:
         """Set the label, or give it back where the option asks for no membership."""
@@ -125,7 +124,7 @@ class Membership:
         )
         return decision.completed(decided, labels, data_plane, owner=owner)
 
-    def _unserved(self, labels: Mapping[str, str]) -> str:
+    def _unserved(self, labels: Mapping[str, str]) -> Message | None:
         """Say how to have istiod serve the namespace, where its discoverySelectors leave it out.
 
         istiod's injector does not follow them: the model's pods would get sidecars that wait
@@ -133,28 +132,26 @@ class Membership:
         """
         mesh, model = self._context.mesh, self._context.model
         label = meshconfig.unserved(mesh.discovery_selectors, labels) if mesh else ""
-        why = f"the discoverySelectors of {mesh.name if mesh else ''} leave this namespace out"
-        return f"{why}; run: kubectl label namespace {model} {label}" if label else ""
+        if mesh is None or not label:
+            return None
+        return Said.MODEL_IGNORED_BY_ISTIOD(istiod=mesh.name, namespace=model, label=label)
 
-    def _asked_for(self, labels: Mapping[str, str | None]) -> tuple[pods.DataPlane, str]:
+    def _asked_for(
+        self, labels: Mapping[str, str | None]
+    ) -> tuple[pods.DataPlane, Message | None]:
         """Tell what is to take pods into the mesh, and what the cluster lacks for it."""
         context = self._context
         mode = context.config.mesh_mode
         if not ambient.is_chosen(mode, labels):
-            return "sidecar", ""
+            return "sidecar", None
         try:
             lack = ambient.missing(context.cluster, context.mesh, labels) if context.mesh else ""
         except errors.ForbiddenError:
-            return "ambient", (
-                "missing permission: list daemonsets; "
-                f"run: juju trust {context.application} --scope=cluster; or apply the roles; "
-                f"mesh-mode={mode} needs to see whether there is a ztunnel"
-            )
+            said = Said.AMBIENT_UNKNOWN(application=context.application, mode=mode)
+            return "ambient", said
         if not lack:
-            return "ambient", ""
-        asked = f"namespace {context.model} is to be in ambient mode (mesh-mode={mode})"
-        remedy = "install Istio with profile=ambient, or set mesh-mode=sidecar"
-        return "ambient", f"{asked}, and {lack}: {remedy}"
+            return "ambient", None
+        return "ambient", Said.AMBIENT_LACKS(namespace=context.model, mode=mode, lack=lack)
 
     def remove(self) -> None:
         """Give the namespace back as it was, whoever leads."""
@@ -165,12 +162,9 @@ class Membership:
             self._patch(namespace, decision.leave(labels, record), None)
             kept_out.release(self._context)
 
-    def statuses(self) -> Iterable[ops.StatusBase]:
+    def messages(self) -> Iterable[Message]:
         """Say what keeps the namespace out of the mesh."""
-        if self._decision.blocked:
-            yield ops.BlockedStatus(self._decision.blocked)
-        if self._decision.waiting:
-            yield ops.WaitingStatus(self._decision.waiting)
+        return filter(None, [self._decision.problem])
 
     def _namespace(self) -> cluster.Object | None:
         return self._context.cluster.get(cluster.NAMESPACE, self._context.model)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-import ops
-
 from istio_integrator import parts
 from istio_integrator.membership import claims
+from istio_integrator.messages import Message, Said
 
 _MOST_NAMED = 3
 
@@ -23,7 +22,7 @@ class UnservedNamespaces:
     def __init__(self, context: parts.Context, authorization_service: Callable[[], str]) -> None:
         self._context = context
         self._authorization_service = authorization_service
-        self._statuses: list[ops.StatusBase] = []
+        self._messages: list[Message] = []
 
     def reconcile(self) -> None:
         """Look at the labels of the authorization service's and the served namespaces."""
@@ -33,25 +32,21 @@ class UnservedNamespaces:
         service = self._authorization_service()
         namespace = service.partition("/")[0]
         if namespace != context.model and (label := context.missing_label(namespace)):
-            self._statuses.append(
-                ops.BlockedStatus(
-                    f"istiod ignores {service}; "
-                    f"run: kubectl label namespace {namespace} {label}; "
-                    "discoverySelectors leave out the authorization service"
-                )
+            self._messages.append(
+                Said.SERVICE_IGNORED_BY_ISTIOD(service=service, namespace=namespace, label=label)
             )
         served = [name for name in claims.served(context) if name != context.model]
         labels = {name: label for name in served if (label := context.missing_label(name))}
         if labels:
             more = ", …" if len(labels) > _MOST_NAMED else ""
-            named = ", ".join([*labels][:_MOST_NAMED]) + more
-            self._statuses.append(
-                ops.ActiveStatus(
-                    f"istiod ignores {len(labels)} served namespaces ({named}): "
-                    f"label them {next(iter(labels.values()))}"
+            self._messages.append(
+                Said.NAMESPACES_IGNORED_BY_ISTIOD(
+                    count=len(labels),
+                    names=", ".join([*labels][:_MOST_NAMED]) + more,
+                    label=next(iter(labels.values())),
                 )
             )
 
-    def statuses(self) -> Iterable[ops.StatusBase]:
+    def messages(self) -> Iterable[Message]:
         """Name the namespaces, and how istiod comes to serve them."""
-        return self._statuses
+        return self._messages

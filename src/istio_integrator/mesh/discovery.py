@@ -9,13 +9,13 @@ import re
 from collections.abc import Callable, Iterable
 
 import httpx2
-import ops
 
 from integrator_contract import names
-from istio_integrator import statuses
+from istio_integrator import error_messages
 from istio_integrator.config import config
 from istio_integrator.kube import cluster, errors
 from istio_integrator.mesh import injectors, installation, meshconfig, native_sidecars, probe
+from istio_integrator.messages import Message, Said
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class Discovery:
         self._pod = pod
         self._hint = hint
         self._ask_version = ask_version
-        self._missing: injectors.NoInjector | injectors.Refusal | None = None
+        self._missing: Message | None = None
         self._unserved: list[cluster.Object] = []
         self._tried_in = model
         self._present: tuple[injectors.Injector, ...] = ()
@@ -112,24 +112,24 @@ class Discovery:
         else:
             self._missing = chosen
 
-    def statuses(self) -> Iterable[ops.StatusBase]:
+    def messages(self) -> Iterable[Message]:
         """Say which Istio it is, or what is missing."""
-        if isinstance(self._missing, injectors.Refusal):
-            yield ops.BlockedStatus(self._missing.message)
-        elif self._missing is not None:
-            yield ops.WaitingStatus(self._missing.message)
+        if self._missing is not None:
+            yield self._missing
         elif self.mesh is not None:
-            yield ops.ActiveStatus(self.mesh.name)
+            yield Said.MESH(name=self.mesh.name)
             if self.mesh.refusal is not None:
-                yield statuses.refused(
+                yield error_messages.of_refusal(
                     self.mesh.refusal,
                     f"the charm's dry-run Pod {self._tried_in}/{probe.NAME}",
                     f"it is not known whether {self.mesh.name} injects",
                 )
             elif not self.mesh.alive:
-                yield ops.WaitingStatus(f"{self.mesh.name} {self.mesh.problem}")
-            elif self.mesh.native_warning and not self.mesh.native_sidecars:
-                yield ops.BlockedStatus(self.mesh.native_warning)
+                yield Said.ISTIOD_AWAY(
+                    name=self.mesh.name, problem=self.mesh.problem, command=self.mesh.remedy
+                )
+            elif self.mesh.native_obstacle is not None:
+                yield self.mesh.native_obstacle
             if self._unserved:
                 place = self.mesh.installed_in
                 where = (
@@ -137,9 +137,8 @@ class Discovery:
                     if place not in ("", injectors.USUAL_NAMESPACE)
                     else ""
                 )
-                yield ops.BlockedStatus(
-                    f"no default revision for {len(self._unserved)} profile namespaces; "
-                    f"run: istioctl tag set default --revision {self.mesh.revision}{where}"
+                yield Said.NO_DEFAULT_REVISION(
+                    count=len(self._unserved), revision=self.mesh.revision, where=where
                 )
 
     def _examine(self, injector: injectors.Injector) -> installation.Mesh:
@@ -220,11 +219,13 @@ class Discovery:
                 raise
             # Without trust no other namespace can be asked; once the model has the label, it can.
             alive = bool(mesh.namespace) and self._is_served(mesh)
-            problem = (
-                f"can't be asked while {self._model} has other labels; "
-                f"run: juju trust {self._application} --scope=cluster"
+            if alive:
+                return dataclasses.replace(mesh, alive=True)
+            return dataclasses.replace(
+                mesh,
+                problem=f"can't be asked while {self._model} has other labels",
+                remedy=f"juju trust {self._application} --scope=cluster",
             )
-            return dataclasses.replace(mesh, alive=alive, problem="" if alive else problem)
         # An istiod that is away for a moment says nothing about what it will inject: what new
         # pods ask for stays as it is.
         native = default
@@ -236,7 +237,7 @@ class Discovery:
         kubelets = None
         if native_sidecars.depends_on_kubelets(mode, shown=shown, by_default=default.native):
             kubelets = native_sidecars.kubelets(self._cluster.list(cluster.NODE))
-        decision, warning = native_sidecars.decide(
+        decision, obstacle = native_sidecars.decide(
             mode, shown=shown, kubelets=kubelets, refused=native.refusal
         )
         if default.refusal is not None:
@@ -262,7 +263,7 @@ class Discovery:
             probed=True,
             native_sidecars=decision,
             native_by_default=default.native,
-            native_warning=warning,
+            native_obstacle=obstacle,
             overwritten=native.overwritten,
             cni=default.cni,
             captures_outbound=default.captures_outbound,

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from integrator_contract import names, selectors
 from istio_integrator.kube import cluster, fences
+from istio_integrator.messages import Message, Said
 
 MEMBERSHIP_LABELS = (names.INJECTION, names.REVISION)
 """The labels by which a namespace joins a mesh or stays outside."""
@@ -57,20 +58,6 @@ class Injector:
     @property
     def _istiod(self) -> tuple[str, ...]:
         return self.namespace, self.service, self.url, self.istiod_revision
-
-
-@dataclasses.dataclass(frozen=True)
-class NoInjector:
-    """There is nothing to join yet."""
-
-    message: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Refusal:
-    """The operator must choose, or chose something that is not there."""
-
-    message: str
 
 
 def mesh_labels(labels: Mapping[str, str]) -> dict[str, str]:
@@ -198,7 +185,7 @@ def choose(
     revision: str,
     application: str,
     hint: str = "",
-) -> Injector | NoInjector | Refusal:
+) -> Injector | Message:
     """Decide which injector serves the model.
 
     Args:
@@ -210,7 +197,7 @@ def choose(
         hint: Where a charmed Istio says that it is, where the operator says nothing.
     """
     if not injectors:
-        return NoInjector("waiting for istiod: the cluster has no sidecar injector")
+        return Said.INJECTOR_ABSENT()
     place = namespace or hint
     here = [one for one in injectors if place in ("", one.installed_in)]
     if not here and namespace:
@@ -221,14 +208,14 @@ def choose(
         ]
     if not here:
         places = _listed(one.installed_in or one.url for one in injectors)
-        return NoInjector(f"waiting for an istiod in {place}; there is one in {places}")
+        return Said.ISTIOD_ELSEWHERE(namespace=place, places=places)
     if revision:
         named = [one for one in here if revision in (one.revision, one.istiod_revision)]
         # A tag shares its revision with the revision's own injector: the exact name wins.
         candidates = [one for one in named if one.revision == revision] or named
         if not candidates:
             known = _listed(one.revision for one in here)
-            return Refusal(f"revision {revision} does not exist; there is {known}")
+            return Said.REVISION_ABSENT(revision=revision, revisions=known)
     else:
         candidates = [one for one in here if one.is_default] or here
     if len(candidates) == 1:
@@ -236,7 +223,7 @@ def choose(
     return _ambiguous(candidates, application)
 
 
-def _ambiguous(candidates: list[Injector], application: str) -> Refusal:
+def _ambiguous(candidates: list[Injector], application: str) -> Message:
     named = _listed(
         f"{one.revision} ({one.namespace or one.url or one.configuration})" for one in candidates
     )
@@ -245,17 +232,15 @@ def _ambiguous(candidates: list[Injector], application: str) -> Refusal:
         ("istiod-namespace", {one.installed_in for one in candidates}),
     ):
         if len(values) > 1:
-            example = min(values - {""})
-            return Refusal(
-                f"several Istios; run: juju config {application} {option}={example}; "
-                f"or choose another of {named}"
+            return Said.SEVERAL_ISTIOS(
+                application=application,
+                option=option,
+                example=min(values - {""}),
+                injectors=named,
             )
     # Istio's own names never clash so; one is an installation's that has gone.
     surplus = max(one.configuration for one in candidates)
-    return Refusal(
-        f"several Istios are asked for the same pods; run: kubectl delete "
-        f"mutatingwebhookconfiguration {surplus}; or delete another of {named}"
-    )
+    return Said.INJECTORS_CLASH(surplus=surplus, injectors=named)
 
 
 def _listed(words: Iterable[str]) -> str:

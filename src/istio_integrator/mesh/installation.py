@@ -8,6 +8,7 @@ from typing import Any
 
 from integrator_contract import names, refusals
 from istio_integrator.mesh import injectors
+from istio_integrator.messages import Message
 
 _DISCOVERY_PORT = 15012
 
@@ -51,6 +52,8 @@ class Mesh:
     """Whether the injector answered the dry-run pod with a sidecar."""
     problem: str = ""
     """Why it is not alive, with the API server's words."""
+    remedy: str = ""
+    """The command that mends the problem; empty where none is known."""
     refusal: refusals.Refusal | None = None
     """Who else refused the dry-run pod: whether it injects is not known then."""
     injectors: tuple[injectors.Injector, ...] = dataclasses.field(default=(), compare=False)
@@ -61,8 +64,8 @@ class Mesh:
     """Whether pods that run to completion get native sidecars: probe, nodes and option agree."""
     native_by_default: bool = False
     """Whether pods that ask for nothing get native sidecars."""
-    native_warning: str = ""
-    """What the operator should know about `native_sidecars`."""
+    native_obstacle: Message | None = None
+    """What keeps the option from giving native sidecars."""
     overwritten: tuple[str, ...] = ()
     """Annotations of pods that istiod's own `injectedAnnotations` replace."""
     cni: bool = False

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from integrator_contract import refusals
 from istio_integrator.kube import cluster, fences
+from istio_integrator.messages import Message, Said
 
 _NATIVE_DEFAULT = (1, 33)
 """Kubelets from here on run native sidecars without a known fault (stable in 1.33)."""
@@ -27,7 +28,7 @@ def decide(
     shown: bool,
     kubelets: Iterable[str] | None,
     refused: refusals.Refusal | None = None,
-) -> tuple[bool, str]:
+) -> tuple[bool, Message | None]:
     """Decide whether pods that run to completion get native sidecars.
 
     Args:
@@ -38,16 +39,16 @@ def decide(
         refused: Who refuses pods that ask for one.
 
     Returns:
-        The decision, and what the operator should know about it.
+        The decision, and what keeps the option from being followed.
     """
     if mode == "auto" and kubelets is None:
-        return shown, ""
+        return shown, None
     oldest = min([_minor(version) for version in kubelets or ()] or [_UNKNOWN])
     version = ".".join(map(str, oldest))
     if mode == "classic":
-        return False, ""
+        return False, None
     if mode == "auto":
-        return shown and oldest >= _NATIVE_DEFAULT, ""
+        return shown and oldest >= _NATIVE_DEFAULT, None
     obstacle = ""
     if not shown:
         obstacle = "istiod injects classic sidecars"
@@ -58,10 +59,8 @@ def decide(
     elif oldest < _NATIVE_POSSIBLE:
         obstacle = f"a node's kubelet {version} has none"
     if obstacle:
-        return False, f"job-sidecars=native, but {obstacle}"
-    if oldest < _NATIVE_DEFAULT:
-        return True, f"a node's kubelet is {version}: native sidecars are beta there"
-    return True, ""
+        return False, Said.NATIVE_SIDECARS_IMPOSSIBLE(obstacle=obstacle)
+    return True, None
 
 
 def _minor(version: str) -> tuple[int, ...]:

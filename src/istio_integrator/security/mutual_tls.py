@@ -6,12 +6,11 @@ import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-import ops
-
 from istio_integrator import parts
 from istio_integrator.config import config
 from istio_integrator.kube import cluster, errors, fences, snapshot
 from istio_integrator.mesh import installation, peer_authentication
+from istio_integrator.messages import Message
 from istio_integrator.security import called, exceptions, exceptions_found, mutual_tls_plan
 
 logger = logging.getLogger(__name__)
@@ -45,11 +44,11 @@ class MutualTls:
         self._context = context
         self._seen = seen
         self._uninjected = uninjected
-        self._statuses: list[ops.StatusBase] = []
+        self._messages: list[Message] = []
 
     def reconcile(self) -> None:
         """Have the policies be there that the option asks for, or none."""
-        self._statuses = []
+        self._messages = []
         if not self._context.leader:
             return
         if self._context.config.mtls != "strict":
@@ -63,12 +62,12 @@ class MutualTls:
 
     def remove(self) -> None:
         """Take ours away, that of the whole model before what is excepted from it."""
-        self._statuses = []
+        self._messages = []
         self._take_away()
 
-    def statuses(self) -> Iterable[ops.StatusBase]:
+    def messages(self) -> Iterable[Message]:
         """Say how strict the model is, or who would be cut off."""
-        return tuple(self._statuses)
+        return tuple(self._messages)
 
     def situation(
         self, mesh: installation.Mesh, options: config.Config
@@ -154,7 +153,7 @@ class MutualTls:
         plan = mutual_tls_plan.plan(situation)
         if plan.is_switched_on:
             self._context.manifests.apply(FOLDER, self._wanted(plan.opened))
-        self._statuses += mutual_tls_plan.statuses(situation, plan)
+        self._messages += mutual_tls_plan.messages(situation, plan)
 
     def _wanted(self, opened: Iterable[exceptions.Opened]) -> Context:
         application = self._context.application

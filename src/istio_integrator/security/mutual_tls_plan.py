@@ -6,10 +6,9 @@ import dataclasses
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
 
-import ops
-
 from istio_integrator.kube import owners
 from istio_integrator.mesh import peer_authentication
+from istio_integrator.messages import Message, Said
 from istio_integrator.security import exceptions
 
 _YOUNGEST = "9999"
@@ -70,25 +69,23 @@ def plan(situation: Situation) -> Plan:
     return Plan(opened, needs, victims, situation.is_on or not victims)
 
 
-def statuses(situation: Situation, plan: Plan) -> Iterable[ops.StatusBase]:
+def messages(situation: Situation, plan: Plan) -> Iterable[Message]:
     """Say how strict the model is, or who keeps it from being so."""
     for victim in plan.victims[:1]:
         how = "cuts off callers" if plan.is_switched_on else "is not switched on"
         more = f"; and {len(plan.victims) - 1} more" if plan.victims[1:] else ""
-        yield ops.BlockedStatus(
-            f"mtls=strict {how}; run: juju run {situation.application}/leader preview-security "
-            f"mtls=strict; {victim.seen}; {victim.remedy}{more}"
+        yield Said.MTLS_CUTS_OFF(
+            how=how,
+            application=situation.application,
+            more=f"{victim.seen}; {victim.remedy}{more}",
         )
     for named in exceptions.unmatched(situation.scene)[:1]:
-        yield ops.WaitingStatus(
-            f"{exceptions.OPTION}: waiting for a Service or workload {named} in the mesh, with "
-            "a port that is known"
-        )
+        yield Said.MTLS_EXCEPTION_AWAITED(option=exceptions.OPTION, name=named)
     if plan.is_switched_on:
         count = len({(each.selector, port) for each in plan.opened for port in each.ports})
         ports = "1 port" if count == 1 else f"{count} ports"
         left = f", {ports} open to plain text" if count else ""
-        yield ops.ActiveStatus(f"strict mutual TLS{left}")
+        yield Said.MTLS_STRICT(left=left)
 
 
 def contradictions(

@@ -8,13 +8,12 @@ import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-import ops
-
 from integrator_contract import names
-from istio_integrator import parts, statuses, texts
+from istio_integrator import error_messages, parts, texts
 from istio_integrator.config import config
 from istio_integrator.ingress import exposure
 from istio_integrator.kube import cluster, errors, owners, snapshot
+from istio_integrator.messages import Message, Said
 from istio_integrator.relations import endpoints, service_mesh
 from istio_integrator.security import policies, policies_layer4, policies_survey
 from istio_integrator.security.policies_book import Rule
@@ -73,7 +72,7 @@ class Authorization:
         self._related = related
         self._seen = seen
         self._ingress = ingress
-        self._statuses: list[ops.StatusBase] = []
+        self._messages: list[Message] = []
 
     def reconcile(self) -> None:
         """Make the policies be as relations and the option say.
@@ -81,7 +80,7 @@ class Authorization:
         Who may call is let in before anybody is shut out, and is shut out no more before the
         first loses its rule.
         """
-        self._statuses = []
+        self._messages = []
         context = self._context
         if not context.leader:
             return
@@ -90,7 +89,7 @@ class Authorization:
             self._give_back()
         elif reason := obstacle(context):
             self._give_back()
-            self._statuses.append(ops.BlockedStatus(reason))
+            self._messages.append(reason)
         elif context.mesh is not None:
             decision, more = decided(context, self.asked(context.config))
             self._tell_of_requests(more)
@@ -98,12 +97,12 @@ class Authorization:
 
     def remove(self) -> None:
         """Give everything back."""
-        self._statuses = []
+        self._messages = []
         self._give_back()
 
-    def statuses(self) -> Iterable[ops.StatusBase]:
+    def messages(self) -> Iterable[Message]:
         """Say whose callers are held to what, or what it takes."""
-        return tuple(self._statuses)
+        return tuple(self._messages)
 
     def asked(self, options: config.Config) -> policies.Asked:
         """Look at everything that is decided by; nothing is written.
@@ -128,8 +127,7 @@ class Authorization:
         for each in workloads:
             logger.info("Callers of %s: what is said of their requests needs a waypoint.", each)
         if workloads:
-            said = f"requests to {len(workloads)} of them are ignored (they need a waypoint)"
-            self._statuses.append(ops.ActiveStatus(said))
+            self._messages.append(Said.REQUESTS_NEED_WAYPOINT(count=len(workloads)))
 
     def _give_back(self) -> None:
         try:
@@ -152,30 +150,32 @@ class Authorization:
         if decision.is_closed:
             name = owners.object_name(context.application, "closed")
             context.manifests.apply(CLOSED, ClosedContext(name=name))
-        problems = [*(f"authorization: {each}" for each in decision.problems), *refused]
-        self._report(decision, problems, len(wanted) - len(refused))
+        problems = [_message(Said.AUTHORIZATION_INVALID, each) for each in decision.problems]
+        self._report(decision, [*problems, *refused], len(wanted) - len(refused))
 
-    def _apply(self, wanted: list[Written]) -> list[str]:
+    def _apply(self, wanted: list[Written]) -> list[Message]:
         """Write policies but for those that the API server refuses; say why it does."""
         refused = self._context.manifests.apply_fitting(
             FOLDER, {one.name: [one] for one in wanted}, lambda fit: Context(policies=fit)
         )
         return [
-            statuses.about(error, f"AuthorizationPolicy {name} in {self._context.model}")
+            error_messages.of_object(error, f"AuthorizationPolicy {name} in {self._context.model}")
             for name, error in refused.items()
         ]
 
-    def _report(self, decision: policies.Decision, problems: list[str], count: int) -> None:
+    def _report(self, decision: policies.Decision, problems: list[Message], count: int) -> None:
         for problem in problems:
-            logger.warning("%s.", problem)
-        for text in problems[:_MOST_TOLD]:
-            self._statuses.append(ops.BlockedStatus(texts.plain(text, texts.LONGEST_PROBLEM)))
+            logger.warning("%s.", problem.text)
+        self._messages += problems[:_MOST_TOLD]
         for text in decision.waiting[:_MOST_TOLD]:
-            said = texts.plain(f"authorization: {text}", texts.LONGEST_PROBLEM)
-            self._statuses.append(ops.WaitingStatus(said))
-        whom = f"{count} workload{'' if count == 1 else 's'}"
+            self._messages.append(_message(Said.AUTHORIZATION_WAITS, text))
+        workloads = f"{count} workload{'' if count == 1 else 's'}"
         rest = ", all others closed" if decision.is_closed else ""
-        self._statuses.append(ops.ActiveStatus(f"callers named for {whom}{rest}"))
+        self._messages.append(Said.CALLERS_NAMED(workloads=workloads, rest=rest))
+
+
+def _message(said: Said, problem: str) -> Message:
+    return said(problem=texts.plain(problem, texts.LONGEST_PROBLEM))
 
 
 def decided(
@@ -190,17 +190,17 @@ def decided(
     return policies_layer4.reduced(decision) if context.data_plane == "ambient" else (decision, ())
 
 
-def obstacle(context: parts.Context) -> str:
-    """Say why callers of the model could not be held by their names; empty if nothing is seen."""
+def obstacle(context: parts.Context) -> Message | None:
+    """Say why policies could not name the callers of the model; None: nothing is known."""
     if context.data_plane != "ambient":
-        return ""
+        return None
     namespace = context.cluster.get(cluster.NAMESPACE, context.model)
     waypoint = cluster.at(namespace, "metadata", "labels").get(names.USE_WAYPOINT, "none")
     if waypoint == "none":
-        return ""
-    return (
-        f"waypoint {waypoint} hides the callers; "
-        f"run: juju config {context.application} authorization=off; "
-        f"authorization={context.config.authorization} names callers, and in namespace "
-        f"{context.model} the waypoint calls in their place"
+        return None
+    return Said.WAYPOINT_HIDES_CALLERS(
+        waypoint=waypoint,
+        application=context.application,
+        mode=context.config.authorization,
+        namespace=context.model,
     )

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from istio_integrator import findings, parts, statuses
+from istio_integrator import findings, parts
 from istio_integrator.config import config
 from istio_integrator.findings import Finding
 from istio_integrator.kube import cluster, errors, snapshot
@@ -87,8 +87,7 @@ def of_authorization(subject: Subject) -> Iterable[Finding]:
     elif context.mesh is None:
         yield findings.doubtful("there is no Istio to join", "juju status")
     elif reason := policies_upkeep.obstacle(context):
-        said = statuses.parts(reason)
-        yield findings.broken(said.seen, said.command)
+        yield findings.broken(reason.seen, reason.command)
     else:
         asked = subject.authorization.asked(subject.options)
         api, places = context.cluster, {context.model, context.mesh.root_namespace}

@@ -9,10 +9,11 @@ import pytest
 from ops import testing
 
 import charm
-from istio_integrator import statuses
+from istio_integrator import error_messages
 from istio_integrator.admission import admission
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import errors
+from istio_integrator.messages import Said
 from tests.unit.charm import charm_world, fake_cluster, needed_rights
 from tests.unit.charm.charm_world import state
 
@@ -176,10 +177,9 @@ def test_kind_that_a_route_needs_and_the_cluster_lacks_is_named(fake):
     gateway = {"apiVersion": "networking.istio.io/v1", "kind": "Gateway", "metadata": metadata}
     with pytest.raises(errors.KindAbsentError) as raised:
         fake.api().apply(gateway)
-    said = statuses.of_error(raised.value, application="istio-integrator")
-    assert isinstance(said, ops.WaitingStatus)
-    assert "Istio's CRDs" in said.message
-    assert "/apis/networking.istio.io/v1/namespaces/kubeflow/gateways" in said.message
+    said = error_messages.of_error(raised.value, application="istio-integrator")
+    assert said.said is Said.KIND_ABSENT
+    assert "/apis/networking.istio.io/v1/namespaces/kubeflow/gateways" in said.text
 
 
 def test_kinds_that_an_api_server_lacks_are_no_traceback(ctx, fake, monkeypatch):

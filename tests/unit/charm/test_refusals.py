@@ -3,7 +3,7 @@
 import pytest
 from ops import testing
 
-from istio_integrator import statuses
+from istio_integrator import messages
 from tests.unit.charm import charm_world, fake_cluster
 from tests.unit.charm.charm_world import state, status
 from tests.unit.charm.ingress_world import auth, route
@@ -132,7 +132,7 @@ def test_refusal_of_the_dry_run_pod_is_no_answer_about_istiod(  # noqa: PLR0917 
     fake.validators.append(validator)
     shown = status(ctx, state())
     assert isinstance(shown, testing.BlockedStatus)
-    visible = shown.message[: statuses.VISIBLE]
+    visible = shown.message[: messages.VISIBLE]
     assert author in visible
     assert "run: juju run istio-integrator/leader diagnose" in visible or "run: kubectl" in visible
     assert words in shown.message
@@ -161,7 +161,7 @@ def test_webhook_of_another_team_that_is_away_is_no_answer_about_istiod(ctx, fak
     fake.validators.append(lambda obj: (500, away) if obj["kind"] == "Pod" else None)
     shown = status(ctx, state())
     assert isinstance(shown, testing.WaitingStatus)
-    assert 'webhook "check.opa.sh" does not answer' in shown.message[: statuses.VISIBLE]
+    assert 'webhook "check.opa.sh" does not answer' in shown.message[: messages.VISIBLE]
     assert "does not inject" not in shown.message
 
 
@@ -186,7 +186,7 @@ def test_envoyfilter_that_a_provider_refuses_is_named_and_nothing_is_opened(worl
     world.related = [route(), auth()]
     shown = world.status()
     assert isinstance(shown, testing.BlockedStatus)
-    visible = shown.message[: statuses.VISIBLE]
+    visible = shown.message[: messages.VISIBLE]
     assert 'webhook "gateways.azmk8s.io" refuses' in visible
     assert "run: juju run istio-integrator/leader diagnose" in visible
     assert "EnvoyFilter" in shown.message
@@ -206,8 +206,8 @@ def test_route_that_a_policy_refuses_is_named_and_the_others_are_served(world, c
     world.related = [route(), route("katib-ui"), auth()]
     shown = world.status()
     assert isinstance(shown, testing.BlockedStatus)
-    assert "ValidatingAdmissionPolicy no-katib" in shown.message[: statuses.VISIBLE]
-    assert "run: juju run istio-integrator/leader diagnose" in shown.message[: statuses.VISIBLE]
+    assert "ValidatingAdmissionPolicy no-katib" in shown.message[: messages.VISIBLE]
+    assert "run: juju run istio-integrator/leader diagnose" in shown.message[: messages.VISIBLE]
     assert len(world.routes()) == 1
 
 

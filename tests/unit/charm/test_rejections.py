@@ -11,6 +11,7 @@ from integrator_contract.rejections import KEY, Rejections
 from istio_integrator.admission import admission
 from istio_integrator.admission import rejections as admission_rejections
 from istio_integrator.diagnosis.checks import admission as checked
+from tests import shown
 from tests.unit.charm.lifecycle import world
 
 POLICY = Refusal(author="ValidatingAdmissionPolicy no-istio-overrides", words="not allowed here")
@@ -45,7 +46,7 @@ def test_change_that_a_policy_forbids_is_left_out_and_its_author_named(fake, rem
     part.reconcile()
 
     assert written(fake) == ["hold"]
-    (said,) = [each for each in part.statuses() if isinstance(each, ops.BlockedStatus)]
+    (said,) = [each for each in shown.statuses(part) if isinstance(each, ops.BlockedStatus)]
     assert (
         said.message == f"{POLICY.author} forbids hold on pods; run: juju run app/leader diagnose"
     )
@@ -62,10 +63,10 @@ def test_what_can_not_be_read_leaves_nothing_out(fake, remembered, text):
 @pytest.mark.parametrize("author", [POLICY.author, WEBHOOK.author, "webhook " + "x" * 200])
 def test_status_names_author_and_command_within_what_juju_shows(author):
     found = Rejections(changes={"hold": Refusal(author=author, words="no")})
-    (said,) = admission_rejections.statuses(found, application="istio-integrator")
-    assert "forbids hold on pods; run: juju run istio-integrator/leader diagnose" in said.message
-    assert len(said.message) <= 100
-    assert said.message.partition(" forbids")[0].strip("…") in author
+    (said,) = admission_rejections.messages(found, application="istio-integrator")
+    visible = said.status(application="istio-integrator").message[:100]
+    assert "run: juju run istio-integrator/leader diagnose" in visible
+    assert author[:50] in visible
 
 
 def judged(**found):

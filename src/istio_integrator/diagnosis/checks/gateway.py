@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-import ops
-
 from istio_integrator import findings
 from istio_integrator.diagnosis import registry, report
 from istio_integrator.diagnosis.facts import Facts
@@ -13,6 +11,7 @@ from istio_integrator.findings import Finding
 from istio_integrator.ingress import gateway as places
 from istio_integrator.kube import cluster, fences
 from istio_integrator.mesh import plaintext
+from istio_integrator.messages import Severity
 from istio_integrator.security import called
 
 
@@ -27,8 +26,9 @@ def gateway(facts: Facts) -> Iterable[Finding]:
     target = facts.gateway_choice
     is_known = isinstance(target, places.Target)
     shown = f"juju config {facts.application} gateway-service"
-    for problem in target.problems if is_known else (target,):
-        yield from report.of_statuses([ops.BlockedStatus(problem.message)], shown)
+    said = target.messages if is_known else (target,)
+    problems = [each for each in said if each.severity is not Severity.NOTE]
+    yield from report.of_messages(problems, shown)
     if not is_known:
         return
     where = (target.service, target.namespace)

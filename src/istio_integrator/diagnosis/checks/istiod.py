@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import ops
-
 from integrator_contract import names
-from istio_integrator import findings, statuses
+from istio_integrator import findings
 from istio_integrator.diagnosis import registry, report
 from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.findings import Finding
 from istio_integrator.kube import cluster
 from istio_integrator.membership import decision
 from istio_integrator.mesh import installation
+from istio_integrator.messages import Message, Severity
 
 _INJECTORS = "kubectl get mutatingwebhookconfigurations"
 
@@ -21,15 +20,15 @@ _INJECTORS = "kubectl get mutatingwebhookconfigurations"
 @registry.check("istiod", place=10, symptoms=("failed-calling-webhook",))
 def istiod(facts: Facts) -> Iterable[Finding]:
     """Check whether there is an istiod, and whether it injects into a dry-run pod."""
-    said = list(facts.discovery.statuses())
+    said = list(facts.discovery.messages())
     return judge(facts.mesh, said, application=facts.application)
 
 
 def judge(
-    istio: installation.Mesh | None, said: Sequence[ops.StatusBase], *, application: str
+    istio: installation.Mesh | None, said: Sequence[Message], *, application: str
 ) -> Iterable[Finding]:
     """Judge whether there is an istiod that injects."""
-    found = report.of_statuses(said, _INJECTORS)
+    found = report.of_messages(said, _INJECTORS)
     if istio is None:
         yield from (findings.broken(each.seen, each.next) for each in found)
         return
@@ -42,8 +41,7 @@ def judge(
         show = f"kubectl -n {istio.namespace} get pods,endpoints -l app=istiod"
         if not istio.namespace:
             show = f"kubectl get mutatingwebhookconfiguration {istio.webhook_configuration}"
-        told = statuses.parts(f"{istio.name} {istio.problem}".strip())
-        yield findings.broken(told.seen, told.command or show)
+        yield findings.broken(f"{istio.name} {istio.problem}".strip(), istio.remedy or show)
     elif not istio.probed:
         yield findings.doubtful(
             f"{istio.name} is ready, but no dry-run pod could be tried",
@@ -94,14 +92,15 @@ def judge_namespace(
 ) -> Iterable[Finding]:
     """Judge the place of the model's namespace."""
     has = " and ".join(f"{key}={value}" for key, value in sorted(marks.items())) or "no label"
-    if decision.blocked:
+    problem = decision.problem
+    if problem is not None and problem.severity is Severity.BLOCKED:
         show = f"kubectl get namespace {model} --show-labels"
-        yield from report.of_statuses([ops.BlockedStatus(decision.blocked)], show)
+        yield from report.of_messages([problem], show)
     elif membership != "namespace":
         why = "mesh-mode=none" if membership == "none" else "included-pods is set"
         yield findings.fine(f"{why}: namespace {model} has {has}")
-    elif decision.waiting:
-        yield findings.doubtful(f"namespace {model} has {has}: {decision.waiting}", _INJECTORS)
+    elif problem is not None:
+        yield findings.doubtful(f"namespace {model} has {has}: {problem.text}", _INJECTORS)
     elif decision.labels:
         yield findings.broken(
             f"namespace {model} has {has}, which is not the mesh's", "juju debug-log --replay"

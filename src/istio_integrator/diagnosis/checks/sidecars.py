@@ -35,7 +35,7 @@ def judge(
     show = f"juju run {application}/leader list-uninjected"
     summary = answer.summary
     progress = answers.progress(summary, application=application, model=model, is_automatic=False)
-    said = report.of_statuses(progress, show)
+    said = report.of_messages(progress, show)
     unmet = [each for each in said if each.level is not findings.Level.FINE]
     yield from unmet
     rows: dict[tuple[str, str], list[str]] = {}

@@ -2,10 +2,10 @@
 
 import dataclasses
 
-import ops
 import pytest
 
 from istio_integrator.diagnosis.checks import istiod
+from istio_integrator.messages import Said
 from tests.unit.charm.diagnosis.objects import ALIVE
 
 
@@ -23,14 +23,16 @@ def only(findings):
         ),
         pytest.param(
             dataclasses.replace(ALIVE, alive=False, problem="does not inject: refused"),
-            [ops.WaitingStatus("istio-system/istiod does not inject: refused")],
+            [
+                Said.ISTIOD_AWAY(
+                    name="istio-system/istiod", problem="does not inject: refused", command=""
+                )
+            ],
             "✗",
             "istiod 1.31 does not inject: refused",
             id="dead",
         ),
-        pytest.param(
-            None, [ops.WaitingStatus("waiting for istiod")], "✗", "waiting for istiod", id="none"
-        ),
+        pytest.param(None, [Said.INJECTOR_ABSENT()], "✗", "waiting for istiod", id="none"),
     ],
 )
 def test_istiod_is_judged_by_its_answer(found, said, level, words):
@@ -40,6 +42,6 @@ def test_istiod_is_judged_by_its_answer(found, said, level, words):
 
 
 def test_several_istiods_are_broken_with_the_command_of_the_status():
-    said = ops.BlockedStatus("several Istios: a, b; run: juju config app revision=a")
+    said = Said.SEVERAL_ISTIOS(application="app", option="revision", example="a", injectors="a, b")
     found = only(istiod.judge(None, [said], application="app"))
     assert (found.seen, found.next) == ("several Istios: a, b", "juju config app revision=a")

@@ -2,13 +2,12 @@
 
 import json
 
-import ops
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from istio_integrator import findings
 from istio_integrator.diagnosis import report
+from istio_integrator.messages import Said
 
 FINDINGS = st.builds(
     findings.Finding,
@@ -46,29 +45,27 @@ def test_report_says_what_to_do_below_what_was_seen():
     assert whole.summary == "1 broken, 1 as it should be"
 
 
-def test_status_becomes_a_finding_with_its_command_apart():
-    blocked = ops.BlockedStatus(
-        "namespace a has a label; run: kubectl label ns a istio.io/rev-; or set revision"
+def test_message_becomes_a_finding_with_its_command_apart():
+    blocked = Said.NAMESPACE_OF_OTHER_MESH(
+        namespace="a",
+        labels="a label",
+        command="kubectl label ns a istio.io/rev-",
+        more="or set revision",
     )
-    waiting = ops.WaitingStatus("waiting for istiod")
-    found = report.of_statuses([blocked, waiting, ops.ActiveStatus("all is well")], "juju status")
+    waiting = Said.ISTIOD_AWAY(name="istiod", problem="is away", command="")
+    found = report.of_messages([blocked, waiting, Said.MESH(name="all is well")], "juju status")
     assert [(each.level.value, each.seen, each.next) for each in found] == [
         ("✗", "namespace a has a label; or set revision", "kubectl label ns a istio.io/rev-"),
-        ("!", "waiting for istiod", "juju status"),
+        ("!", "istiod is away", "juju status"),
         ("✓", "all is well", ""),
     ]
 
 
-@pytest.mark.parametrize(
-    ("anchor", "words"),
-    [(anchor, each) for anchor, said in report.FELT.items() for each in said.pattern.split("|")],
-)
-def test_line_of_the_status_leads_to_what_people_see_of_it(anchor, words):
-    said = [ops.BlockedStatus(f"a/b {words} c"), ops.WaitingStatus(f"d {words} e")]
-    felt = [each.symptoms for each in report.unsaid(said, [], application="istio-integrator")]
-    assert [anchor in each for each in felt] == [True, True]
-    (other,) = report.unsaid([ops.BlockedStatus("x")], [], application="istio-integrator")
-    assert other.symptoms == ()
+def test_line_of_the_status_leads_to_its_symptom():
+    said = [Said.NO_AUTHENTICATOR(), Said.CONTAINER_STARTING()]
+    closed, starting = report.unsaid(said, [], application="istio-integrator")
+    assert closed.symptoms == ("403-at-the-gateway",)
+    assert starting.symptoms == ()
 
 
 @given(st.lists(st.text(alphabet="abc", min_size=1, max_size=2)))

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from istio_integrator.ingress import authorization
+from istio_integrator.messages import Said
 from istio_integrator.relations import forward_auth, kubeflow
 
 
@@ -62,7 +63,7 @@ def test_complete_request_names_who_is_asked():
 def test_ingress_is_closed_until_somebody_can_be_asked(received, strict, words):
     decision = decide(*received, strict=strict)
     assert decision.is_closed
-    assert words in decision.blocked + decision.waiting
+    assert words in decision.problem.text
 
 
 def test_ingress_without_the_relation_is_open_where_the_operator_says_so():
@@ -94,7 +95,7 @@ PROBLEMS = st.sampled_from(["", "wrong"])
 def test_open_only_by_the_operators_word_and_never_while_related(received, forwarded):
     closed = decide(*received, forwarded=forwarded, strict=True)
     assert closed.guard is not None
-    assert bool(closed.blocked or closed.waiting) == closed.is_closed
+    assert bool(closed.problem) == closed.is_closed
     unstrict = decide(*received, forwarded=forwarded, strict=False)
     assert (unstrict.guard is None) == (not received and not forwarded)
     if len(received) + len(forwarded) != 1:
@@ -124,7 +125,7 @@ def test_of_several_on_forward_auth_nobody_is_asked():
         forwarded=[forwarded_by(address()), forwarded_by(relation=8, application="other")]
     )
     assert decision.is_closed
-    assert "keep one of oauth2-proxy, other" in decision.blocked
+    assert "keep one of oauth2-proxy, other" in decision.problem.text
 
 
 def test_name_of_the_default_domain_means_a_service_of_any_cluster():
@@ -159,14 +160,14 @@ def test_name_of_the_default_domain_means_a_service_of_any_cluster():
 def test_address_that_is_no_service_of_the_cluster_closes_and_is_named(host):
     decision = decide(forwarded=[forwarded_by(address(f"http://{host}:80"))])
     assert decision.is_closed
-    assert "forward-auth of oauth2-proxy: decisions_address has the host" in decision.blocked
-    assert "no Service of this cluster" in decision.blocked
+    assert "forward-auth of oauth2-proxy: decisions_address has the host" in decision.problem.text
+    assert "no Service of this cluster" in decision.problem.text
 
 
 def test_address_of_a_service_that_is_not_there_is_waited_for():
     decision = decide(forwarded=[forwarded_by(address())], services=["sso/other"])
     assert decision.is_closed
-    assert decision.waiting == ("ingress is closed: waiting for Service sso/oidc of oauth2-proxy")
+    assert decision.problem == Said.AUTHENTICATOR_AWAITED(what="Service sso/oidc of oauth2-proxy")
 
 
 @pytest.mark.parametrize(
@@ -180,14 +181,14 @@ def test_two_ways_to_ask_close_and_both_are_named_with_what_to_remove(one, other
         "oauth2-proxy on forward-auth",
         "; run: juju remove-relation istio-integrator:forward-auth oauth2-proxy; ",
     ):
-        assert words in decision.blocked
+        assert words in decision.problem.text
 
 
 def test_service_that_is_not_there_is_nobody_to_ask_since_anybody_may_take_its_name():
     decision = decide(said(request()), services=("kubeflow/other", "team/oidc"))
     assert decision.is_closed
-    assert decision.waiting == (
-        "ingress is closed: waiting for Service kubeflow/oidc of oidc-gatekeeper"
+    assert decision.problem == Said.AUTHENTICATOR_AWAITED(
+        what="Service kubeflow/oidc of oidc-gatekeeper"
     )
 
 

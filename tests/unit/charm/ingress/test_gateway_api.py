@@ -18,6 +18,7 @@ from istio_integrator.ingress import (
 )
 from istio_integrator.kube import manifests
 from istio_integrator.mesh import meshconfig
+from istio_integrator.messages import Said
 from istio_integrator.relations import ingress_route, kubeflow
 
 COMPLETE = gateway_api.Offer(
@@ -29,7 +30,7 @@ COMPLETE = gateway_api.Offer(
 
 
 def test_an_offer_that_is_complete_is_taken():
-    assert gateway_api.trouble(COMPLETE, ["a.example.com"]) == ""
+    assert gateway_api.obstacle(COMPLETE, ["a.example.com"]) is None
 
 
 @pytest.mark.parametrize(
@@ -46,7 +47,7 @@ def test_an_offer_that_is_complete_is_taken():
 )
 def test_what_is_missing_is_said(changes, want):
     offer = dataclasses.replace(COMPLETE, **changes)
-    assert want in gateway_api.trouble(offer, [])
+    assert want in gateway_api.obstacle(offer, []).text
 
 
 @pytest.mark.parametrize("value", ["false", "0"])
@@ -65,21 +66,21 @@ def test_what_istiod_has_switched_off_is_said(name, value):
     spec = {"template": {"spec": {"containers": [{"name": "discovery", "env": env}]}}}
     told = meshconfig.environment({"spec": spec})
     offer = dataclasses.replace(COMPLETE, environment=told)
-    assert f"unset {name}" in gateway_api.trouble(offer, [])
+    assert f"unset {name}" in gateway_api.obstacle(offer, []).text
 
 
 def test_more_hosts_than_a_gateway_has_listeners_for_are_refused():
     hosts = [f"{number}.example.com" for number in range(gateway_api.MOST_HOSTS + 1)]
-    assert "hosts has 33 names" in gateway_api.trouble(COMPLETE, hosts)
-    assert gateway_api.trouble(COMPLETE, hosts[1:]) == ""
+    assert "hosts has 33 names" in gateway_api.obstacle(COMPLETE, hosts).text
+    assert gateway_api.obstacle(COMPLETE, hosts[1:]) is None
 
 
 def test_named_gateway_is_refused_with_the_command():
     options = types.SimpleNamespace(gateway_service="edge/shared", hosts=("a.example",))
     scope = types.SimpleNamespace(config=options, mesh=None, application="us")
-    trouble = managed_gateway.ManagedGateway(scope).trouble(None)
-    assert "gateway-service=edge/shared is refused with routing=gateway-api" in trouble
-    assert "run: juju config us gateway-service=" in trouble
+    obstacle = managed_gateway.ManagedGateway(scope).obstacle(None).text
+    assert "gateway-service=edge/shared is refused with routing=gateway-api" in obstacle
+    assert "run: juju config us gateway-service=" in obstacle
 
 
 def said(**conditions):
@@ -94,19 +95,19 @@ def said(**conditions):
 @pytest.mark.parametrize(
     ("obj", "want"),
     [
-        (None, gateway.Missing),
-        (said(), gateway.Missing),
-        (said(Accepted=("Unknown", 0), Programmed=("Unknown", 0)), gateway.Missing),
-        (said(Accepted=("True", 1), Programmed=("True", 1)), gateway.Missing),
-        (said(Accepted=("False", 2), Programmed=("True", 2)), gateway.Refusal),
-        (said(Accepted=("True", 2), Programmed=("False", 2)), gateway.Missing),
-        (said(Accepted=("True", 2), Programmed=("True", 2)), type(None)),
+        (None, Said.GATEWAY_NOT_ACCEPTED_YET),
+        (said(), Said.GATEWAY_NOT_ACCEPTED_YET),
+        (said(Accepted=("Unknown", 0), Programmed=("Unknown", 0)), Said.GATEWAY_NOT_ACCEPTED_YET),
+        (said(Accepted=("True", 1), Programmed=("True", 1)), Said.GATEWAY_NOT_ACCEPTED_YET),
+        (said(Accepted=("False", 2), Programmed=("True", 2)), Said.GATEWAY_NOT_ACCEPTED),
+        (said(Accepted=("True", 2), Programmed=("False", 2)), Said.GATEWAY_NOT_PROGRAMMED),
+        (said(Accepted=("True", 2), Programmed=("True", 2)), None),
     ],
 )
 def test_what_istiod_says_of_the_gateway_as_it_is_counts(obj, want):
     found = gateway_api.state(obj)
-    assert type(found.problem) is want
-    assert found.is_programmed is (want is type(None))
+    assert (found.problem and found.problem.said) is want
+    assert found.is_programmed is (want is None)
 
 
 def test_virtual_services_of_others_on_our_gateway_are_found_by_both_spellings():

@@ -7,7 +7,7 @@ import pytest
 from ops import testing
 
 from integrator_contract import names
-from istio_integrator import statuses
+from istio_integrator import messages
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import failures
 from tests.unit.charm.ingress import wishes
@@ -111,7 +111,7 @@ def test_relation_whose_routes_are_not_taken_is_named_and_goes_alone(world, monk
     status = world.status()
     assert isinstance(status, testing.BlockedStatus)
     where = f"istio-ingress-route:{world.related[1].id} bad"
-    visible = status.message[: statuses.VISIBLE]
+    visible = status.message[: messages.VISIBLE]
     assert 'webhook "validation.istio.io" refuses' in visible
     assert "run: juju run istio-integrator/leader diagnose" in visible
     assert f"{where.rpartition(' ')[2]} in kubeflow; no such path" in status.message

@@ -3,6 +3,7 @@
 import pytest
 
 from istio_integrator.ingress import gateway, named_gateway
+from istio_integrator.messages import Message, Said
 
 LABELS = {"app": "gw", "istio": "gw"}
 HTTP = {"name": "http2", "port": 80, "targetPort": 8080}
@@ -102,7 +103,9 @@ def of_istiod(namespace):
         pytest.param(
             [pod(namespace="team-a")], {}, "pods elsewhere, too: team-a/gw", id="only elsewhere"
         ),
-        pytest.param([pod(args=("proxy", "sidecar"))], {}, "is no gateway of Istio", id="sidecar"),
+        pytest.param(
+            [pod(args=("proxy", "sidecar"))], {}, "is not a gateway of Istio", id="sidecar"
+        ),
         pytest.param(
             [of_istiod("other")],
             {},
@@ -117,8 +120,8 @@ def of_istiod(namespace):
 )
 def test_what_can_not_be_the_gateway_is_refused_by_name(pods, changes, words):
     answer = decided(*pods, **changes)
-    assert isinstance(answer, gateway.Refusal)
-    assert words in answer.message
+    assert isinstance(answer, Message)
+    assert words in answer.text
 
 
 ENDING = pod()
@@ -134,9 +137,9 @@ def test_pods_that_are_not_there_are_waited_for_with_the_ports_that_are_known(po
     ports = {"name": "https", "port": 443, "targetPort": "named"}
     found = decided(*pods, service=service(STATUS, HTTP, ports))
     assert isinstance(found, gateway.Target)
-    assert found.problems == (gateway.Missing("waiting for pods of Service edge/gw"),)
+    assert found.messages == (Said.GATEWAY_WITHOUT_PODS(service="edge/gw"),)
     assert (found.http_port, found.https_port, found.ready) == (80, 443, False)
-    assert decided(pod(), *pods).problems == ()
+    assert decided(pod(), *pods).messages == ()
 
 
 def test_gateway_without_a_ready_pod_is_not_ready():
@@ -173,7 +176,7 @@ def test_ports_of_the_proxy_itself_are_no_entry(port):
     answer = decided(pod(), service=service(reserved, HTTPS))
     assert isinstance(answer, gateway.Target)
     assert (answer.http_port, answer.https_port) == (None, 443)
-    assert isinstance(decided(pod(), service=service(reserved)), gateway.Refusal)
+    assert isinstance(decided(pod(), service=service(reserved)), Message)
 
 
 def test_istiod_that_is_not_known_is_not_compared():

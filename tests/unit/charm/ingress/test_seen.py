@@ -1,12 +1,13 @@
 """What the gateway should have, and what the status says by what the workload saw."""
 
 import dataclasses
+import re
 
 import ops
 import pytest
 
 from integrator_contract.seen import Cause, Expectation, Missing, Seen, Unseen
-from istio_integrator import statuses
+from istio_integrator import messages
 from istio_integrator.ingress import authorization, gateway, routes, seen
 
 WANTED = ["kf.example.com", "ml.example.com"]
@@ -98,8 +99,8 @@ def test_gateway_without_certificate_has_no_server_for_https():
 
 
 def said(given, **changes):
-    found = seen.statuses(expected(AFTER), given, TARGET, count=2, istiod="istio-system")
-    return [statuses.shown(each, application="istio") for each in found]
+    found = seen.messages(expected(AFTER), given, TARGET, count=2, istiod="istio-system")
+    return [each.status(application="istio") for each in found]
 
 
 WHERE = "istio-ingress/gw"
@@ -163,8 +164,8 @@ def test_cause_and_command_are_visible(cause):
     lacking = answer(AFTER, missing=(Missing(cause=cause, about=ABOUT),), routes=4)
     (status,) = said(lacking)
     assert isinstance(status, ops.BlockedStatus)
-    visible = status.message[: statuses.VISIBLE]
-    assert statuses.parts(status.message).command in visible
+    visible = status.message[: messages.VISIBLE]
+    assert re.search(r"run: (kubectl -n \S+ \w+|kubectl get|juju run)", visible)
     assert "{" not in status.message
     (early,) = said(dataclasses.replace(lacking, is_late=False))
     assert early == WRITTEN
@@ -177,6 +178,6 @@ def test_first_cause_is_said_and_the_others_counted():
     )
     (status,) = said(answer(AFTER, missing=two))
     assert status.message == (
-        f"port 443 of {WHERE} lacks our filters; run: kubectl -n istio-ingress get envoyfilter"
-        "; and 1 more"
+        f"port 443 of {WHERE} lacks this charm's filters; "
+        "run: kubectl -n istio-ingress get envoyfilter; and 1 more"
     )

@@ -11,6 +11,7 @@ from integrator_contract import schema
 from integrator_contract.answers import PodAnswer, Trouble
 from istio_integrator.kube import errors
 from istio_integrator.lifecycle import answers
+from tests import shown
 
 
 def answer(*pods, contract=schema.SCHEMA, **summary) -> str:
@@ -77,7 +78,7 @@ def trouble(reason, message, pod="", workload="StatefulSet/db", *, passing=False
 def progress(*, is_automatic=True, **values) -> list[ops.StatusBase]:
     summary = answers.of_listing(answer(**values)).summary
     said = answers.progress(summary, application="app", model="m", is_automatic=is_automatic)
-    return list(said)
+    return [shown.status(each) for each in said]
 
 
 STOP = "; run: juju config app restart-pods=manual; this stops it"

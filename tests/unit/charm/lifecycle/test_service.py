@@ -12,7 +12,7 @@ import yaml
 
 from integrator_contract import schema, seen
 from istio_integrator.lifecycle import image, layer, service, workload
-from tests import asked
+from tests import asked, shown
 from tests.unit.charm.lifecycle.world import context
 
 
@@ -102,7 +102,7 @@ GONE = ops.pebble.ConnectionError("no socket")
 def test_workload_in_trouble_is_waited_for(fake, container, words):
     subject = service.Lifecycle(context(fake), container, lambda: True)
     subject.reconcile()
-    sidecars, status = subject.statuses()
+    sidecars, status = shown.statuses(subject)
     assert sidecars == ops.ActiveStatus("classic sidecars")
     assert isinstance(status, ops.WaitingStatus)
     assert words in status.message
@@ -112,7 +112,7 @@ def test_workload_in_trouble_is_waited_for(fake, container, words):
 def waiting(fake) -> str:
     subject = service.Lifecycle(context(fake), Container(), lambda: True)
     subject.reconcile()
-    _, status = subject.statuses()
+    _, status = shown.statuses(subject)
     assert isinstance(status, ops.WaitingStatus)
     return status.message
 
@@ -191,7 +191,7 @@ def test_removal_goes_on_without_the_container(fake):
 def test_image_of_another_contract_is_blocked_on_with_the_command(contract, want, monkeypatch):
     monkeypatch.setattr(schema, "SCHEMA", "ab12")
 
-    assert image.compared(contract, application="app") == ops.BlockedStatus(want)
+    assert shown.status(image.compared(contract, application="app")) == ops.BlockedStatus(want)
 
 
 def test_image_of_the_same_contract_is_no_matter():

@@ -7,6 +7,7 @@ import pytest
 
 from integrator_contract import names
 from istio_integrator.kube import errors, fences
+from tests import shown
 from tests.unit.charm.ambient_objects import install_ambient
 from tests.unit.charm.membership import test_model_namespace as sidecars
 from tests.unit.charm.membership.test_model_namespace import (
@@ -83,7 +84,7 @@ def test_model_that_somebody_put_into_ambient_mode_is_served_there(ambient):
     made = reconciled(ambient, DEFAULT)
     assert made.joined
     assert plane(made) == "ambient"
-    assert list(made.statuses()) == []
+    assert shown.statuses(made) == []
     made.remove()
     assert mesh_labels(ambient) == AMBIENT
 
@@ -140,7 +141,7 @@ def test_what_somebody_else_says_keeps_a_model_from_ambient_mode(ambient, labels
 def test_model_waits_for_istiod_before_ambient_mode(ambient):
     reconciled(ambient, DEFAULT)
     made = reconciled(ambient, DEAD, mesh_mode="ambient")
-    assert list(made.statuses()) == [
+    assert shown.statuses(made) == [
         ops.WaitingStatus("not in the mesh until istiod has injected a dry-run pod")
     ]
     assert plane(made) == "sidecar"

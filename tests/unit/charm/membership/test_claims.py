@@ -14,7 +14,7 @@ from istio_integrator.kube import errors, fences, manifests
 from istio_integrator.lifecycle import removal_notice
 from istio_integrator.membership import claims
 from istio_integrator.mesh import installation
-from tests import asked
+from tests import asked, shown
 
 OWNER = "kubeflow.istio-integrator"
 SERVED_BY = "istio-integrator.charmhub.io/served-by"
@@ -80,11 +80,13 @@ def test_first_one_keeps_what_it_serves_and_the_second_says_so(fake):
     fake.namespace("bob", **PROFILE)
     other = shared(fake, model="second")
     assert (holder(fake, "alice"), holder(fake, "bob")) == (OWNER, "second.istio-integrator")
-    assert [said.message for said in other.statuses()] == [f"1 namespace is managed by {OWNER}"]
+    assert [said.message for said in shown.statuses(other)] == [
+        f"1 namespace is managed by {OWNER}"
+    ]
     first = shared(fake)
     first.remove()
     assert (holder(fake, "alice"), holder(fake, "bob")) == (None, "second.istio-integrator")
-    assert list(shared(fake, model="second").statuses()) == []
+    assert list(shown.statuses(shared(fake, model="second"))) == []
     assert holder(fake, "alice") == "second.istio-integrator"
 
 
@@ -122,7 +124,7 @@ def test_without_the_right_to_claim_namespaces_are_served_all_the_same(fake):
     fake.namespace("alice", **PROFILE)
     fake.forbidden.add(("patch", "namespaces"))
     fences.forget()
-    assert list(shared(fake).statuses()) == []
+    assert list(shown.statuses(shared(fake))) == []
     assert fences.noted() == {}
 
 
@@ -137,7 +139,7 @@ def test_namespace_that_can_not_be_claimed_is_noted_and_keeps_no_other_from_it(f
 
 
 def test_nothing_is_left_to_others_before_anybody_has_looked(fake):
-    assert list(claims.Claims(scope_of(fake)).statuses()) == []
+    assert list(shown.statuses(claims.Claims(scope_of(fake)))) == []
 
 
 def test_claim_that_another_made_in_between_stays(fake):
@@ -154,7 +156,7 @@ def test_claim_that_another_made_in_between_stays(fake):
     with pytest.raises(errors.ConflictError):
         shared(fake)
     assert holder(fake, "alice") == "second.istio-integrator"
-    assert [status.message for status in shared(fake).statuses()] == [
+    assert [status.message for status in shown.statuses(shared(fake))] == [
         "1 namespace is managed by second.istio-integrator"
     ]
 

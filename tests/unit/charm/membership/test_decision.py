@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from istio_integrator.kube import records
 from istio_integrator.membership import decision
+from istio_integrator.messages import Said, Severity
 
 ENABLED = {"istio-injection": "enabled"}
 AMBIENT = {"istio.io/dataplane-mode": "ambient"}
@@ -15,6 +16,7 @@ LABELS = st.dictionaries(
     st.sampled_from(["enabled", "disabled", "canary", "ambient"]),
 )
 WANTED = st.sampled_from([None, ENABLED, {"istio.io/rev": "canary"}, AMBIENT])
+NO_ZTUNNEL = Said.AMBIENT_LACKS(namespace="ns", mode="ambient", lack="no ztunnel")
 RECORDS = st.none() | st.builds(
     records.Record,
     owner=st.sampled_from(["me", "other"]),
@@ -146,10 +148,10 @@ def test_ambient_is_what_the_namespace_says_afterwards(place, wanted, alive):
 @given(places(), st.booleans())
 def test_namespace_is_left_as_it_is_where_ambient_lacks_something(place, alive):
     labels, record = place
-    found = decided(labels, record, AMBIENT, alive=alive, missing="no ztunnel")
+    found = decided(labels, record, AMBIENT, alive=alive, missing=NO_ZTUNNEL)
     assert not found.labels
     assert (found.record and found.record.values) == (record and record.values)
-    assert found.blocked
+    assert found.problem
 
 
 @given(RECORDS.filter(bool))
@@ -163,7 +165,7 @@ def test_who_changes_nothing_forgets_nothing(place, wanted, alive):
     first = proposed(labels, record, wanted, alive=alive)
     if not first.labels:
         assert first.record == record
-    assert not (first.blocked and first.labels)
+    assert not (first.problem and first.labels)
 
 
 @pytest.mark.parametrize(
@@ -175,8 +177,8 @@ def test_who_changes_nothing_forgets_nothing(place, wanted, alive):
 )
 def test_label_of_somebody_else_is_named_with_what_to_do(labels, wanted, advice):
     ((key, value),) = labels.items()
-    message = decided(labels, None, wanted).blocked
-    assert message.startswith(
+    message = decided(labels, None, wanted).problem
+    assert message.text.startswith(
         f"namespace ns has {key}={value}; run: kubectl label ns ns {key}-; {advice}this charm"
     )
 
@@ -188,12 +190,16 @@ def test_namespace_that_is_injected_by_labels_of_others_is_left_as_it_is(place, 
     ours = record.values if record else {}
     mesh = {"istio-injection", "istio.io/rev"}
     foreign = {key for key in mesh & labels.keys() if labels[key] != ours.get(key)}
-    if foreign and wanted != AMBIENT and not found.blocked:
+    if (
+        foreign
+        and wanted != AMBIENT
+        and not (found.problem and found.problem.severity is Severity.BLOCKED)
+    ):
         assert found.joined
         assert found.labels == {}
 
 
-def apart(labels, record, membership, data_plane, missing=""):
+def apart(labels, record, membership, data_plane, missing=None):
     return decision.decide_apart(
         namespace="ns",
         labels=labels,
@@ -217,7 +223,7 @@ def test_namespace_that_is_not_to_join_gets_back_what_it_had(place, membership, 
         assert (found.record, found.labels) == (None, {})
     elif record.owner == "other":
         assert (found.record, found.labels) == (record, {})
-        assert found.blocked
+        assert found.problem
     else:
         assert found.record == records.Record("me", {}, {})
         assert after == merged(labels, decision.leave(labels, record))
@@ -231,16 +237,16 @@ def test_who_is_not_to_join_is_told_what_the_namespace_says(place, plane):
     none = apart(labels, record, "none", plane)
     is_ambient = says.get("istio.io/dataplane-mode") == "ambient"
     assert none.data_plane == (plane if is_ambient else "sidecar")
-    assert (none.joined, none.blocked) == (False, "")
+    assert (none.joined, none.problem) == (False, None)
 
     selected = apart(labels, record, "selected", plane)
-    assert selected.joined is not bool(selected.blocked)
-    assert selected.data_plane == ("sidecar" if selected.blocked else plane)
+    assert selected.joined is not bool(selected.problem)
+    assert selected.data_plane == ("sidecar" if selected.problem else plane)
     if not says:
         assert selected.joined
-    lacking = apart(labels, record, "selected", plane, "no ztunnel")
+    lacking = apart(labels, record, "selected", plane, NO_ZTUNNEL)
     assert not lacking.joined
     if selected.joined:
-        assert (lacking.blocked, lacking.record, lacking.labels) == ("no ztunnel", record, {})
+        assert (lacking.problem, lacking.record, lacking.labels) == (NO_ZTUNNEL, record, {})
     else:
-        assert lacking.blocked == selected.blocked
+        assert lacking.problem == selected.problem

@@ -12,6 +12,7 @@ from istio_integrator.config import config
 from istio_integrator.kube import errors, manifests
 from istio_integrator.membership import model_namespace
 from istio_integrator.mesh import installation
+from tests import shown
 
 DEFAULT = installation.Mesh(
     namespace="istio-system", revision="default", is_default=True, alive=True
@@ -56,7 +57,7 @@ def record(fake) -> dict | None:
 
 
 def blocked(made) -> str:
-    (status,) = made.statuses()
+    (status,) = shown.statuses(made)
     assert isinstance(status, ops.BlockedStatus)
     return status.message
 
@@ -64,7 +65,7 @@ def blocked(made) -> str:
 def test_namespace_joins_a_living_mesh_and_remembers(fake):
     made = reconciled(fake, DEFAULT)
     assert made.joined
-    assert list(made.statuses()) == []
+    assert shown.statuses(made) == []
     assert mesh_labels(fake) == ENABLED
     assert record(fake) == {
         "owner": "kubeflow.istio-integrator",
@@ -84,7 +85,7 @@ def test_namespace_does_not_join_a_dead_mesh(fake):
     made = reconciled(fake, DEAD)
     assert not made.joined
     assert mesh_labels(fake) == {}
-    assert list(made.statuses()) == [
+    assert shown.statuses(made) == [
         ops.WaitingStatus("not in the mesh until istiod has injected a dry-run pod")
     ]
 
@@ -176,8 +177,8 @@ def test_second_integrator_is_told_about_the_first(fake):
 def test_what_an_application_left_that_is_no_more_is_inherited(fake, found):
     reconciled(fake, DEFAULT)
     second = reconciled(fake, found, application="other")
-    assert second.claim() == ""
-    assert list(second.statuses()) == []
+    assert second.claim() is None
+    assert shown.statuses(second) == []
     assert record(fake)["owner"] == "kubeflow.other"
     fake.writes.clear()
     reconciled(fake, found, application="other")
@@ -270,15 +271,15 @@ def test_first_integrator_serves_the_model_whatever_it_does_there(fake, wish, fo
     fake.application()
     fake.labels("kubeflow").update(labels)
     first = place(fake, found, **WISHES[wish])
-    assert first.claim() == ""
+    assert first.claim() is None
     first.reconcile()
     fake.writes.clear()
-    assert first.claim() == ""
+    assert first.claim() is None
     words = (
         "namespace kubeflow is managed by kubeflow.istio-integrator: remove one of the two "
         "integrators"
     )
-    assert place(fake, found, application="other").claim() == words
+    assert place(fake, found, application="other").claim().text == words
     assert fake.writes == []
     first.remove()
     assert mesh_labels(fake) == labels
@@ -287,19 +288,19 @@ def test_first_integrator_serves_the_model_whatever_it_does_there(fake, wish, fo
 
 def test_controller_model_is_nobodys_to_serve(fake):
     fake.labels("kubeflow")["controller.juju.is/id"] = "x"
-    assert "a controller model never joins a mesh" in place(fake, DEFAULT).claim()
+    assert "a controller model never joins a mesh" in place(fake, DEFAULT).claim().text
     assert fake.writes == []
 
 
 def test_model_is_served_without_the_right_to_say_so(fake, caplog):
     fake.forbidden.add(("patch", "namespaces"))
     caplog.set_level("INFO")
-    assert place(fake, DEFAULT).claim() == ""
+    assert place(fake, DEFAULT).claim() is None
     assert "served without a record" in caplog.text
 
 
 def test_who_does_not_lead_claims_nothing(fake):
-    assert place(fake, DEFAULT, leader=False).claim() == ""
+    assert place(fake, DEFAULT, leader=False).claim() is None
     assert fake.writes == []
 
 
@@ -351,4 +352,4 @@ def test_model_that_istiod_does_not_serve_is_not_labelled(fake, selectors, label
 def test_model_that_does_not_join_needs_not_be_served(fake):
     found = dataclasses.replace(DEFAULT, discovery_selectors=(TEAM,))
     made = reconciled(fake, found, mesh_mode="none")
-    assert list(made.statuses()) == []
+    assert shown.statuses(made) == []

@@ -5,6 +5,7 @@ import pytest
 from istio_integrator.config import config
 from istio_integrator.kube import errors
 from istio_integrator.mesh import discovery, installation
+from tests import shown
 from tests.unit.charm import fake_cluster
 
 
@@ -21,7 +22,7 @@ def discover(fake, **options) -> discovery.Discovery:
 
 
 def worst(discovery: discovery.Discovery) -> ops.StatusBase:
-    return list(discovery.statuses())[-1]
+    return shown.statuses(discovery)[-1]
 
 
 def test_discovery_finds_a_living_mesh_and_what_it_can_do(fake):
@@ -278,7 +279,7 @@ def test_what_istiod_writes_over_is_named(fake, caplog):
     fake_cluster.install_istio(fake, injected_annotations=replaced)
     discovery = discover(fake)
     assert discovery.mesh.overwritten == ("proxy.istio.io/config",)
-    assert list(discovery.statuses())
+    assert shown.statuses(discovery)
     assert "injectedAnnotations replace proxy.istio.io/config" in caplog.text
 
 

@@ -30,7 +30,7 @@ def test_kubelet_whose_version_is_not_known_is_not_called_too_old(kubelets):
     """Nothing about it is said but that."""
     decision, said = native_sidecars.decide("native", shown=True, kubelets=kubelets)
     assert decision is False
-    assert said == "job-sidecars=native, but not every node tells its kubelet's version"
+    assert said.text == "job-sidecars=native, but not every node tells its kubelet's version"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import pytest
 from istio_integrator.config import config
 from istio_integrator.kube import cluster
 from istio_integrator.mesh import discovery, injectors, probe
+from tests import shown
 from tests.unit.charm import fake_cluster, istio_objects
 
 URL = "https://istiod.example:15017/inject"
@@ -23,7 +24,7 @@ def discover(fake, *, hint="", **options) -> discovery.Discovery:
 
 
 def messages(search):
-    return [status.message for status in search.statuses()]
+    return [status.message for status in shown.statuses(search)]
 
 
 @pytest.mark.parametrize(

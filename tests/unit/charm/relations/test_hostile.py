@@ -2,13 +2,12 @@
 
 import json
 
-import ops
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from ops import testing
 
-from istio_integrator import statuses
+from istio_integrator import error_messages, messages
 from istio_integrator.config import config
 from istio_integrator.kube import documents, errors
 from istio_integrator.relations import (
@@ -244,10 +243,11 @@ def test_any_option_is_taken_or_refused_by_its_name(name, text):
     try:
         config.Config.load({name: text})
     except errors.ConfigError as error:
-        status = statuses.shown(ops.BlockedStatus(str(error)), application="istio-integrator")
+        said = error_messages.of_error(error, application="istio-integrator")
+        status = said.status(application="istio-integrator")
         assert name in status.message
         assert status.message.isprintable()
-        assert len(status.message) <= statuses.LONGEST
+        assert len(status.message) <= messages.LONGEST
 
 
 @settings(deadline=None, max_examples=300)

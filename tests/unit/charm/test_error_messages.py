@@ -1,14 +1,10 @@
 """What the operator is told about refusals."""
 
-import re
-
-import ops
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from istio_integrator import statuses
+from istio_integrator import error_messages, messages
 from istio_integrator.kube import errors, failures
+from istio_integrator.messages import Message, Said
 
 DENIED = 'is forbidden: User "u" cannot {} resource "{}" in API group "{}" in the namespace "m"'
 
@@ -27,7 +23,7 @@ DENIED = 'is forbidden: User "u" cannot {} resource "{}" in API group "{}" in th
     ],
 )
 def test_missing_right_is_named_with_its_object(message, right):
-    assert statuses.missing_right(errors.ForbiddenError(403, message)) == right
+    assert error_messages.missing_right(errors.ForbiddenError(403, message)) == right
 
 
 APP = "istio-integrator"
@@ -38,8 +34,8 @@ POLICY = (
 )
 
 
-def of_answer(code, message, reference) -> ops.StatusBase:
-    return statuses.of_error(failures.error_of(code, message, reference), application=APP)
+def of_answer(code, message, reference) -> Message:
+    return error_messages.of_error(failures.error_of(code, message, reference), application=APP)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +45,7 @@ def of_answer(code, message, reference) -> ops.StatusBase:
             422,
             POLICY,
             "Namespace m",
-            ops.BlockedStatus,
+            Said.OBJECT_REFUSED,
             "ValidatingAdmissionPolicy m-app-limits",
             "kubectl get validatingadmissionpolicy m-app-limits -o yaml",
             id="policy",
@@ -59,7 +55,7 @@ def of_answer(code, message, reference) -> ops.StatusBase:
             'admission webhook "gateways.azmk8s.io" denied the request: EnvoyFilters are not '
             "supported",
             "EnvoyFilter istio-ingress/istio-integrator.kubeflow.istio-integrator",
-            ops.BlockedStatus,
+            Said.OBJECT_REFUSED,
             'webhook "gateways.azmk8s.io"',
             "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations",
             id="webhook",
@@ -69,7 +65,7 @@ def of_answer(code, message, reference) -> ops.StatusBase:
             'Internal error occurred: failed calling webhook "check.opa.sh": failed to call '
             "webhook: connection refused",
             "Service kubeflow/gateway",
-            ops.WaitingStatus,
+            Said.WEBHOOK_SILENT,
             'webhook "check.opa.sh" does not answer',
             "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations",
             id="webhook-away",
@@ -78,7 +74,7 @@ def of_answer(code, message, reference) -> ops.StatusBase:
             403,
             'pods "a" is forbidden: exceeded quota: small, requested: pods=1, used: pods=3',
             "Pod kubeflow/a",
-            ops.BlockedStatus,
+            Said.OBJECT_REFUSED,
             "ResourceQuota small",
             "kubectl describe namespace kubeflow",
             id="quota",
@@ -89,10 +85,11 @@ def test_refusal_names_its_author_the_object_and_a_command(  # noqa: PLR0917 - a
     code, message, reference, kind, author, command
 ):
     said = of_answer(code, message, reference)
-    assert type(said) is kind
-    assert said.message.startswith(author)
-    assert f" {reference}; run: {command}; " in said.message
-    visible = statuses.shown(said, application=APP).message[: statuses.VISIBLE]
+    assert said.said is kind
+    assert said.condition.startswith(author)
+    assert said.condition.endswith(f" {reference}")
+    assert said.command == command
+    visible = said.status(application=APP).message[: messages.VISIBLE]
     assert author in visible
     assert DIAGNOSE in visible or f"run: {command}" in visible
 
@@ -101,43 +98,13 @@ def test_long_name_of_an_author_stays_visible():
     name = "istio-integrator-limits-of-kubeflow"
     message = POLICY.replace("m-app-limits", name)
     said = of_answer(422, message, "Namespace kubeflow")
-    assert statuses.shown(said, application=APP).message == (
+    assert said.status(application=APP).message == (
         f"{DIAGNOSE}; {name} refuses Namespace kubeflow; of namespaces, app changes its mark only"
     )
 
 
-WORDS = st.text(st.sampled_from("ab -/.=\n"), max_size=200)
-
-
-@given(WORDS, st.integers(1, 250), WORDS)
-def test_command_ends_within_the_visible_characters_and_no_word_is_lost(seen, length, more):
-    status = ops.BlockedStatus(f"{seen}; run: {'c' * length}; {more}")
-    message = statuses.shown(status, application=APP).message
-    said = statuses.parts(message)
-    assert message.index("run: ") + len("run: ") + len(said.command) <= statuses.VISIBLE
-    assert said.command in ("c" * length, f"juju run {APP}/leader diagnose")
-
-    def letters(text):
-        return re.sub(r"[^ab]", "", text.replace("\\n", ""))
-
-    assert letters(said.seen) == letters(seen) + letters(more)
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        "missing permission: list pods; run: juju trust istio-integrator --scope=cluster",
-        "waiting for istiod: the cluster has no sidecar injector",
-        "x" * 300,
-    ],
-)
-def test_message_that_needs_no_other_order_is_shown_as_it_is(message):
-    status = ops.BlockedStatus(message)
-    assert statuses.shown(status, application=APP) == status
-
-
 def test_missing_right_is_said_before_the_command():
     said = of_answer(403, "pods " + DENIED.format("list", "pods", ""), "")
-    assert said == ops.BlockedStatus(
+    assert said.status(application=APP).message == (
         "missing permission: list pods; run: juju trust istio-integrator --scope=cluster"
     )

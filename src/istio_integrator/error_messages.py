@@ -1,0 +1,90 @@
+"""The message that tells the operator of an error of the API server, with its author."""
+
+from __future__ import annotations
+
+import re
+
+from integrator_contract import refusals
+from istio_integrator.kube import errors
+from istio_integrator.messages import Message, Said
+
+_DENIED = re.compile(r'cannot (\w+) resource "([^"]+)"(?: in API group "([^"]*)")?')
+_OBJECT = re.compile(r'(\S+) "([^"]+)" is forbidden')
+_LONGEST = 170
+"""Characters of an error that are repeated."""
+_LONGEST_AUTHOR = 46
+"""Characters of an author that are visible behind a command; of a longer one the name is said."""
+
+
+def of_error(error: errors.CharmError, *, application: str) -> Message:
+    """Turn an error into a message."""
+    if isinstance(error, errors.ForbiddenError):
+        right = missing_right(error) or error.message[:_LONGEST]
+        return Said.PERMISSION_MISSING(right=right, application=application)
+    if isinstance(error, errors.RefusedError):
+        return of_refusal(error.refusal, error.reference)
+    if isinstance(error, errors.ConfigError):
+        return Said.CONFIG_INVALID(problem=str(error))
+    if isinstance(error, errors.ForeignError):
+        return Said.OBJECT_FOREIGN(reference=error.reference, belongs=error.belongs)
+    if isinstance(error, errors.KindAbsentError):
+        return Said.KIND_ABSENT(problem=error.message[:_LONGEST])
+    return Said.API_SILENT(problem=str(error)[:_LONGEST])
+
+
+def of_refusal(refusal: refusals.Refusal, reference: str, consequence: str = "") -> Message:
+    """Name the author of a refusal, the object, and the command that shows the author.
+
+    A webhook that does not answer may be back in a moment; a policy has to be changed.
+
+    Args:
+        refusal: Of the object.
+        reference: Kind, namespace and name of the object.
+        consequence: What the charm cannot do; empty where that is obvious.
+    """
+    kind, _, name = refusal.author.partition(" ")
+    said = Said.WEBHOOK_SILENT if refusal.is_unreachable else Said.OBJECT_REFUSED
+    return said(
+        author=refusal.author if len(refusal.author) <= _LONGEST_AUTHOR else name,
+        reference=reference,
+        command=_look_at(kind, name, reference),
+        more="; ".join(filter(None, (refusal.words, consequence))),
+    )
+
+
+def of_object(error: errors.ApiError, reference: str) -> Message:
+    """Say why the API server does not take an object that other objects can do without.
+
+    Args:
+        error: The API server's answer.
+        reference: What is not taken, which ends with the namespace, as in `routes in kubeflow`.
+    """
+    if isinstance(error, errors.RefusedError):
+        return of_refusal(error.refusal, reference)
+    return Said.OBJECT_INVALID(reference=reference, words=error.message)
+
+
+def _look_at(kind: str, name: str, reference: str) -> str:
+    """Return the command that shows a webhook, a policy, or the limits of a namespace."""
+    if kind == "webhook":
+        return "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations"
+    if kind.endswith("olicy"):
+        return f"kubectl get {kind.lower()} {name} -o yaml"
+    namespace = reference.rpartition(" ")[2].partition("/")[0]
+    return f"kubectl describe namespace {namespace}"
+
+
+def missing_right(error: errors.ForbiddenError) -> str:
+    """Read which right is missing, such as `list pods` or `get configmaps istio`.
+
+    Returns:
+        Empty where the API server's words don't tell.
+    """
+    denied = _DENIED.search(error.message)
+    if denied is None:
+        return ""
+    group = f".{denied[3]}" if denied[3] else ""
+    resource = f"{denied[2]}{group}"
+    one = _OBJECT.match(error.message)
+    name = f" {one[2]}" if one and one[1] == resource else ""
+    return f"{denied[1]} {resource}{name}"

@@ -1,0 +1,76 @@
+"""The table of messages, and how a row is shown."""
+
+import ast
+import pathlib
+import re
+import string
+
+import ops
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from integrator_contract.seen import Cause
+from istio_integrator import messages
+from istio_integrator.messages import Said, Severity
+
+APP = "istio-integrator"
+SOURCES = pathlib.Path(messages.__file__).parent
+WORDS = st.text(st.sampled_from("ab -/.=\n"), max_size=200)
+
+
+def placeholders(row):
+    texts = (row.condition, row.command, row.more)
+    return {name for text in texts for _, name, _, _ in string.Formatter().parse(text) if name}
+
+
+def calls():
+    """Find the calls that make a message of a row, with the names that they fill in."""
+    for file in sorted(SOURCES.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            match node:
+                case ast.Call(
+                    func=ast.Attribute(value=ast.Name(id="Said"), attr=row), keywords=keywords
+                ):
+                    filled = {each.arg for each in keywords}
+                    yield pytest.param(row, filled, id=f"{file.name}:{node.lineno}")
+
+
+@pytest.mark.parametrize(("row", "filled"), [*calls()])
+def test_message_fills_in_every_name_of_its_row(row, filled):
+    # A mapping that is spread out has no name here.
+    assert filled == placeholders(Said[row].value) or None in filled
+
+
+def test_every_row_is_said():
+    sources = "\n".join(file.read_text() for file in SOURCES.rglob("*.py"))
+    said = {*re.findall(r"Said\.([A-Z_]+)", sources), *(each.name for each in Cause)}
+    assert said == {each.name for each in Said}
+
+
+@given(WORDS, st.integers(1, 250), WORDS)
+def test_command_ends_within_the_visible_characters_and_no_word_is_lost(seen, length, more):
+    said = Said.PODS_WAIT(pods="1/2", problem=seen, command="c" * length, more=more)
+    message = said.status(application=APP).message
+    command = re.search(r"run: (c+|juju run \S+ diagnose)", message)
+    assert command.end() <= messages.VISIBLE
+
+    def letters(text):
+        return re.sub(r"[^ab]", "", text.replace("\\n", ""))
+
+    assert letters(message.replace(command[0], "")).endswith(letters(seen) + letters(more))
+
+
+@pytest.mark.parametrize("severity", Severity)
+def test_severity_is_the_status_of_juju(severity):
+    row = next(each for each in Said if each.value.severity is severity)
+    about = dict.fromkeys(placeholders(row.value), "x")
+    assert row(**about).status(application=APP).name == severity.value
+
+
+def test_notes_are_one_active_status_beside_the_problems():
+    said = [Said.MESH(name="istiod 1.30"), Said.CONTAINER_STARTING(), Said.ADMISSION_WORKS()]
+    assert list(messages.statuses(said, application=APP)) == [
+        ops.WaitingStatus("waiting for the lifecycle container"),
+        ops.ActiveStatus("istiod 1.30 · admission: webhook"),
+    ]
