@@ -22,11 +22,12 @@ from istio_integrator.security.policies_workloads import Model
 
 Mode = Literal["off", "related", "closed"]
 
-IDENTITY = "kubeflow-userid"
-"""The header that Kubeflow's applications take for the user."""
 SHARED = ("metadata-grpc-service", "mlmd")
-"""Services that every user's pipelines write to, and whose charms say nothing by relations."""
-_UNCLAIMED = [{"key": f"request.headers[{IDENTITY}]", "notValues": ["*"]}]
+"""Services that every user's pipelines write to, and whose charms say nothing by relations.
+
+They know no users. Their callers include pods without a sidecar, and envoy, whose own sidecar does
+not know the Host that it forwards and sends no certificate.
+"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,6 +53,15 @@ class Asked:
     """Whether Services may be called through waypoints."""
     standing: Sequence[cluster.Object] = ()
     """Ours, as they are now."""
+
+    @property
+    def opened(self) -> list[Call]:
+        """What callers without a certificate of the mesh may call, and who they are."""
+        shared = filter(None, map(self.model.service, SHARED))
+        return [
+            *self.calls,
+            *(Call("pipelines", each.name, port.number) for each in shared for port in each.ports),
+        ]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -84,7 +94,6 @@ def decide(asked: Asked) -> Decision:
         book.state(one)
     _leave(book, asked)
     _lead(book, asked)
-    _share(book, asked.model)
     if asked.mode == "closed":
         _keep_open(book, asked)
     _admit(book, asked)
@@ -115,17 +124,6 @@ def _lead(book: policies_book.Book, asked: Asked) -> None:
         book.cover(found.selector).name([policies_book.at(ports)], asked.gateways)
 
 
-def _share(book: policies_book.Book, model: Model) -> None:
-    """Let everybody call what users share, but none of them in the name of another."""
-    for found in filter(None, map(model.service, SHARED)):
-        ports, unknown = model.pod_ports(found)
-        if not unknown:
-            operations = [policies_book.at(ports)]
-            callers = book.cover(found.selector)
-            callers.add(policies_book.rule(operations, namespaces=[model.name]))
-            callers.add({**policies_book.rule(operations), "when": _UNCLAIMED})
-
-
 def _keep_open(book: policies_book.Book, asked: Asked) -> None:
     """Have rules of its own what serves callers from outside of the mesh by its nature."""
     for key in asked.gateway_pods:
@@ -135,14 +133,14 @@ def _keep_open(book: policies_book.Book, asked: Asked) -> None:
             book.cover(pod.stable).add({})
         elif pod.has_proxy and pod.probes and not book.covering(pod.stable):
             book.cover(pod.stable)
-    for found in filter(None, (asked.model.service(each.service) for each in asked.calls)):
+    for found in filter(None, (asked.model.service(each.service) for each in asked.opened)):
         if not book.covering(found.selector):
             book.cover(found.selector)
 
 
 def _admit(book: policies_book.Book, asked: Asked) -> None:
     """Let callers into the workloads of the book who need no relation for it."""
-    called = {(each.service, each.port) for each in asked.calls}
+    called = {(each.service, each.port) for each in asked.opened}
     for found, ports in _reached(called, asked.model):
         book.extend(found.selector, policies_book.rule([policies_book.at(ports)]))
     for found, ports in _reached(asked.guards if asked.gateways else (), asked.model):

@@ -82,10 +82,10 @@ def judge(scene: Scene) -> Iterable[Finding]:
 
 
 def _opened(scene: Scene) -> Iterator[tuple[Call, list[int]]]:
-    """Find what anybody may call since API servers do, who show no certificate."""
+    """Find what every caller may call, since some of them show no certificate."""
     model = scene.asked.model
     keys = [each.selector for each in scene.decision.policies]
-    for call in scene.asked.calls:
+    for call in scene.asked.opened:
         found = model.service(call.service)
         if found and any(model.sharing(found.selector, keys)):
             ports, _ = model.pod_ports(found, [call.port])

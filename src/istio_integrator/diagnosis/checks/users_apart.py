@@ -13,7 +13,7 @@ from istio_integrator.ingress import observed
 from istio_integrator.kube import cluster
 from istio_integrator.security import called, policies, policies_judged
 
-_CLAIM = f"request.headers[{policies.IDENTITY}]"
+_CLAIM = "request.headers[kubeflow-userid]"
 _IDENTITIES = ("principals", "namespaces", "serviceAccounts", "requestPrincipals")
 _BELIEVING = (
     "jupyter-ui",
@@ -25,7 +25,6 @@ _BELIEVING = (
     "kubeflow-volumes",
     "ml-pipeline",
     "tensorboards-web-app",
-    *policies.SHARED,
 )
 """Services of Kubeflow that take the user from a header."""
 

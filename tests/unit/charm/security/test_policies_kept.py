@@ -3,7 +3,7 @@
 import pytest
 
 from integrator_contract import names
-from istio_integrator.security import called, policies
+from istio_integrator.security import called
 from tests.unit.charm.security.callers import (
     GATEWAY,
     NAME,
@@ -22,7 +22,7 @@ HOOK = service("admission-webhook", (443, 4443))
 CALLED = called.Call("MutatingWebhookConfiguration admission", "admission-webhook", 443)
 MLMD = service("mlmd", (8080, "grpc-api"))
 MLMD_POD = pod("mlmd", **{"grpc-api": 18080})
-USER = policies.IDENTITY
+USER = "kubeflow-userid"
 
 
 @pytest.mark.parametrize("mode", ["related", "closed"])
@@ -87,25 +87,23 @@ def test_probe_of_a_workload_that_nobody_states_closes_nothing():
     assert not admits(decision, {NAME: "kfp-ui"}, Call(sa("a"), 3000))
 
 
-@pytest.mark.parametrize("mode", ["related", "closed"])
 @pytest.mark.parametrize("named", ["mlmd", "metadata-grpc-service"])
-def test_metadata_is_for_everybody_who_claims_to_be_nobody_and_for_the_model(mode, named):
+@pytest.mark.parametrize(
+    ("mode", "routed"),
+    [("related", False), ("related", True), ("closed", False), ("closed", True)],
+)
+def test_metadata_is_for_everybody_whatever_user_they_name(mode, routed, named):
     shared = service(named, (8080, "grpc-api"), of="mlmd")
-    decision = decide(shared, MLMD_POD, mode=mode)
+    led = [(named, 8080)] if routed else []
+    decision = decide(shared, MLMD_POD, mode=mode, routed=led, gateways=(GATEWAY,))
     pods = {NAME: "mlmd"}
+    # envoy forwards the header and the Host of a browser, so its sidecar shows no certificate.
     claim = ((USER, "alice@example.com"),)
-    for principal in (sa("default-editor", "alice"), ""):
-        assert admits(decision, pods, Call(principal, 18080))
-        assert not admits(decision, pods, Call(principal, 18080, headers=claim))
-        assert not admits(decision, pods, Call(principal, 18080, headers=((USER, ""),)))
-    assert admits(decision, pods, Call(sa("envoy"), 18080, headers=claim))
-
-
-def test_model_is_no_other_namespace_that_begins_like_it():
-    decision = decide(MLMD, MLMD_POD)
-    claim = ((USER, "alice@example.com"),)
-    near = Call(sa("x", "kubeflow-user"), 18080, headers=claim)
-    assert not admits(decision, {NAME: "mlmd"}, near)
+    for principal in (sa("default-editor", "alice"), sa("envoy"), ""):
+        for headers in ((), claim):
+            assert admits(decision, pods, Call(principal, 18080, headers=headers))
+    other = Call(sa("envoy"), 9)
+    assert admits(decision, pods, other) == (mode == "related" and not routed)
 
 
 UNCLAIMED = {"when": [{"key": f"request.headers[{USER}]", "notValues": ["*"]}]}
