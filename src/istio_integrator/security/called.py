@@ -7,6 +7,7 @@ can't be read costs itself only, and `kube/fences.py` notes it.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -29,6 +30,9 @@ _PLACEHOLDER = "placeholder"
 """The one port of a Service that Juju makes for an application which has opened none."""
 _AGENT_PATHS = ("/app-health/", "/app-lifecycle/")
 """Where pilot-agent answers what the injector has led there (istio pilot/cmd/pilot-agent)."""
+_HTTP = re.compile(r"(http2?|grpc)(-.*)?|kubernetes\.io/(h2c|ws)", re.IGNORECASE)
+"""Names and `appProtocol` by which istiod takes a port for HTTP (istio
+pkg/config/kube/conversion.go, ConvertProtocol)."""
 _HEALTH = "/grpc.health.v1.Health/Check"
 """What the kubelet calls by gRPC."""
 Selector = tuple[tuple[str, str], ...]
@@ -46,6 +50,13 @@ class ServicePort:
     target: int | str
     """Of the pods: a number, or the name that each pod gives it."""
     name: str = ""
+    is_http: bool = False
+    """Whether a caller's sidecar finds the Service by the Host of the request.
+
+    At a port whose protocol is not declared it goes by the address (istio
+    pilot/pkg/networking/core/httproute.go, getVirtualHostsForSniffedServicePort). A Host that it
+    does not know goes to the called address in plain text (buildCatchAllVirtualHost).
+    """
 
     def at(self, named: Iterable[tuple[str, int]]) -> set[int]:
         """Find where a pod with these ports listens for it."""
@@ -205,7 +216,8 @@ def _service_ports(entries: Iterable[cluster.Object]) -> Iterable[ServicePort]:
         is_opened = entry.get("protocol", "TCP") == "TCP" and name != _PLACEHOLDER
         target: Any = entry.get("targetPort") or number
         if is_opened and pods.is_port(number) and (pods.is_port(target) or type(target) is str):
-            yield ServicePort(number, target, name)
+            declared = str(entry.get("appProtocol") or name)
+            yield ServicePort(number, target, name, is_http=bool(_HTTP.fullmatch(declared)))
 
 
 def _called(obj: cluster.Object) -> Iterable[cluster.Object]:

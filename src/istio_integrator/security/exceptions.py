@@ -222,6 +222,18 @@ def tenants(scene: Scene, needed: Iterable[Need], *, application: str) -> list[V
     return sorted(set(_by_rules(rules, scene, _open(needed), application)))
 
 
+def by_host(scene: Scene, needed: Iterable[Need]) -> list[tuple[str, str]]:
+    """List the Services that refuse a call with an unknown Host, each with `NAME:PORT`."""
+    is_open = _open(needed)
+    return [
+        (service.name, name)
+        for service in scene.services
+        for port in service.ports
+        if port.is_http
+        for name in _closed(service, scene.members, is_open, port.number)
+    ]
+
+
 def _open(needed: Iterable[Need]) -> set[tuple[Labels, int]]:
     return {(need.selector, need.port) for need in needed if need.selector}
 

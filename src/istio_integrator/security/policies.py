@@ -41,6 +41,8 @@ class Asked:
     """Principals of the gateway."""
     gateway_pods: tuple[Selector, ...] = ()
     """Labels of gateways of ours in the model, also of one that is still to come."""
+    controllers: Collection[str] = ()
+    """Applications that write VirtualServices for our Gateway."""
     routed: Collection[tuple[str, int]] = ()
     """Services of the model that the gateway leads to, each with its port."""
     guards: Collection[tuple[str, int]] = ()

@@ -47,7 +47,7 @@ def judge(
         *_unknown_callers(ours, pods, model=model, application=application),
         *_unheld(shut, application=application),
         *_contradictions(others, shut),
-        *_called_by_nobody(ours, shut, application=application),
+        *_called_by_nobody(ours, shut),
     ]
     yield from doubts
     if not doubts:
@@ -123,7 +123,7 @@ def _contradictions(
 
 
 def _called_by_nobody(
-    ours: Sequence[cluster.Object], shut: Iterable[cluster.Object], *, application: str
+    ours: Sequence[cluster.Object], shut: Iterable[cluster.Object]
 ) -> Iterable[Finding]:
     letting = [each for each in ours if cluster.items(cluster.at(each, "spec"), "rules")]
     lonely = [
@@ -134,7 +134,7 @@ def _called_by_nobody(
     if lonely:
         yield findings.doubtful(
             f"this charm's policies let nobody call {observed.listed(lonely)}",
-            f"relate it to {application} by service-mesh, or write an AuthorizationPolicy for it",
+            "if one is to be called: write an AuthorizationPolicy that names its callers",
         )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from istio_integrator import parts
 from istio_integrator.ingress import exposure, gateway, routing
 from istio_integrator.kube import cluster, errors, snapshot
-from istio_integrator.relations import endpoints, service_mesh
+from istio_integrator.relations import endpoints, kubeflow, service_mesh
 from istio_integrator.security import called, policies, policies_book, policies_workloads
 
 logger = logging.getLogger(__name__)
@@ -35,6 +35,7 @@ def asked(
             ],
         ),
         consumers=service_mesh.received(related, model=model),
+        controllers=[each.application for each in related.bags(kubeflow.GATEWAY_INFO)],
         calls=called.calls(_calling(seen), model=model),
         others=[each for each in stated if not context.manifests.is_ours(each)],
         standing=[each for each in stated if context.manifests.is_ours(each)],
@@ -51,9 +52,6 @@ def _with_gateway(
 ) -> policies.Asked:
     """Add what the gateway leads to, and who it is."""
     choice = ingress.target
-    # A gateway that is still to come leads to the same Services.
-    plan = routing.Routing(context, related).plan()
-    hosts = {(each.host, each.port) for route in plan.routes for each in route.backends}
     guard = ingress.decision.guard
     service = guard.service if guard else None
     served = [choice] if isinstance(choice, gateway.Target) else []
@@ -63,9 +61,17 @@ def _with_gateway(
             policies_book.principal(one.namespace, one.account) for one in served if one.account
         ),
         gateway_pods=tuple(called.selector(one.selector) for one in served if one.is_own),
-        routed=frozenset(_of_model(hosts, context)),
+        # A gateway that is still to come leads to the same Services.
+        routed=routed(context, related),
         guards=frozenset(_of_model([(service.host, service.port)] if service else [], context)),
     )
+
+
+def routed(context: parts.Context, related: endpoints.Relations) -> frozenset[tuple[str, int]]:
+    """List the Services of the model, each with its port, that routes of the gateway lead to."""
+    plan = routing.Routing(context, related).plan()
+    hosts = {(each.host, each.port) for route in plan.routes for each in route.backends}
+    return frozenset(_of_model(hosts, context))
 
 
 def _of_model(

@@ -113,6 +113,12 @@ class Authorization:
         context = dataclasses.replace(self._context, config=options)
         return policies_survey.asked(context, self._related, self._seen, self._ingress)
 
+    @property
+    def routed(self) -> frozenset[str]:
+        """The Services of the model that routes of the gateway lead to."""
+        found = policies_survey.routed(self._context, self._related)
+        return frozenset(name for name, _ in found)
+
     def _answer(self) -> None:
         """Tell applications which labels join: none where their namespace is a member anyway."""
         labels: Mapping[str, str] | None = {}

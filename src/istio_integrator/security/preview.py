@@ -76,6 +76,9 @@ def of_mutual_tls(subject: Subject) -> Iterable[Finding]:
         yield from preview_mutual_tls.judge(situation, plan)
         # Once it is on, whoever was cut off has been noticed.
         if not situation.is_on:
+            if subject.context.data_plane != "ambient":
+                routed = subject.authorization.routed
+                yield from preview_mutual_tls.forwarded(situation, plan, routed)
             yield preview_mutual_tls.unknown(application)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Literal
 
 from integrator_contract import names
 from istio_integrator import findings
@@ -53,6 +54,8 @@ class Caller:
     name: str
     principal: str
     """Empty: it has no certificate to show."""
+    is_routed: bool = False
+    """Whether the gateway leads to it, so that it gets requests with the Host of a browser."""
 
 
 def judge(scene: Scene) -> Iterable[Finding]:
@@ -93,17 +96,22 @@ def _opened(scene: Scene) -> Iterator[tuple[Call, list[int]]]:
                 yield call, ports
 
 
+Kind = Literal["whole", "conditional", "by Host"]
+"""What is denied of calls. By Host are those that a sidecar sends without a certificate, since it
+does not know their Host."""
+
+
 @dataclasses.dataclass(frozen=True)
 class _Loss:
     target: str
     callers: tuple[str, ...]
-    is_partial: bool
-    """Whether they are still let in where a condition of a rule holds."""
+    kind: Kind
 
 
 def _lost(scene: Scene, would_be: Sequence[cluster.Object]) -> Iterator[tuple[_Loss, int]]:
     """Find the ports of workloads that somebody may call today and could not, or not always."""
     callers = list(_callers(scene))
+    plain = Caller("", "")
     count = collections.Counter(_shown(pod) for pod in scene.pods)
     for pod, target, ports in _targets(scene):
         before, after = (
@@ -112,17 +120,20 @@ def _lost(scene: Scene, would_be: Sequence[cluster.Object]) -> Iterator[tuple[_L
         )
         # The only pod of an application calls itself within the pod.
         others = [each for each in callers if each.name != target or count[target] > 1]
-        for port in ports:
-            lost: dict[bool, list[str]] = {False: [], True: []}
+        for port, is_http in sorted(ports.items()):
+            lost: dict[Kind, list[str]] = {"whole": [], "conditional": [], "by Host": []}
+            is_closed = _may_always(before, plain, port) and not _may_always(after, plain, port)
             for each in others:
                 is_let_in = _may(after, each, port)
                 if _may(before, each, port) and not is_let_in:
-                    lost[False].append(each.name)
+                    lost["whole"].append(each.name)
                 elif _may_always(before, each, port) and not _may_always(after, each, port):
-                    lost[True].append(each.name)
-            for is_partial, found in lost.items():
+                    lost["conditional"].append(each.name)
+                elif each.is_routed and is_http and is_closed and not scene.asked.is_ambient:
+                    lost["by Host"].append(each.name)
+            for kind, found in lost.items():
                 if found:
-                    yield _Loss(target, tuple(found), is_partial), port
+                    yield _Loss(target, tuple(found), kind), port
 
 
 def _line(scene: Scene, loss: _Loss, ports: Iterable[int]) -> Finding:
@@ -131,21 +142,44 @@ def _line(scene: Scene, loss: _Loss, ports: Iterable[int]) -> Finding:
     *first, last = (*inside, *(each for each in places if each in loss.callers))
     whom = f"{', '.join(first)} and {last}" if first else last
     what = f"{loss.target}:{','.join(map(str, ports))}"
+    if loss.kind == "by Host":
+        return findings.doubtful(
+            f"{whom} could no longer call {what} with the Host of a browser: a sidecar that does "
+            "not know the Host sends no certificate",
+            "if one does: write an AuthorizationPolicy that admits every caller to the port, or "
+            "keep authorization=off",
+        )
     seen = (
         f"{whom} could call {what} only where a condition of its policies holds, about a header, "
         "a path or a method"
-        if loss.is_partial
+        if loss.kind == "conditional"
         else f"{whom} could no longer call {what}"
     )
+    relate = ""
     if loss.target in {each.application for each in scene.asked.consumers}:
-        how = f"relate the caller to {loss.target}"
-    else:
-        how = f"juju integrate {loss.target}:service-mesh {scene.application}:service-mesh"
+        relate = f"relate the caller to {loss.target}, or "
+    elif loss.target in _applications(scene):
+        integrate = f"juju integrate {loss.target}:service-mesh {scene.application}:service-mesh"
+        relate = f"{integrate}, if its charm has that endpoint, or "
     return findings.doubtful(
         seen,
-        f"if one calls: {how}, or write an AuthorizationPolicy that lets it in, or keep "
+        f"if one calls: {relate}write an AuthorizationPolicy that lets it in, or keep "
         "authorization=off",
     )
+
+
+def _applications(scene: Scene) -> set[str]:
+    """Name the applications of Juju that may be related to `service-mesh`.
+
+    Related ones that write VirtualServices would write routes of the Gateway API instead.
+    """
+    found = set[str]()
+    for pod in scene.pods:
+        with fences.around(cluster.reference(pod)):
+            containers = cluster.parts(cluster.at(pod, "spec"), "containers")
+            if any(each.get("name") == names.CHARM for each in containers):
+                found.add(_shown(pod))
+    return found.difference(scene.asked.controllers)
 
 
 def _would_be(scene: Scene) -> Iterator[cluster.Object]:
@@ -167,6 +201,8 @@ def _policy(scene: Scene, component: str, spec: cluster.Object) -> cluster.Objec
 
 def _callers(scene: Scene) -> Iterator[Caller]:
     """List who may call today, each once."""
+    model = scene.asked.model
+    routed = [each.selector for name, _ in scene.asked.routed if (each := model.service(name))]
     found: dict[Caller, None] = {}
     for pod in scene.pods:
         with fences.around(cluster.reference(pod)):
@@ -175,25 +211,34 @@ def _callers(scene: Scene) -> Iterator[Caller]:
                 account = str(cluster.at(pod, "spec").get("serviceAccountName") or "default")
                 name = _shown(pod) if has_proxy else f"{_shown(pod)} (without a sidecar)"
                 who = policies_book.principal(scene.model, account) if has_proxy else ""
-                found[Caller(name, who)] = None
+                is_routed = any(map(exceptions_found.labels(pod).issuperset, routed))
+                found[Caller(name, who, is_routed)] = None
     yield from found
     yield Caller(ELSEWHERE, _STRANGER)
     yield Caller(OUTSIDE, "")
 
 
-def _targets(scene: Scene) -> Iterator[tuple[cluster.Object, str, list[int]]]:
-    """List pods that a proxy stands before, each with its workload and the ports of Services."""
+def _targets(scene: Scene) -> Iterator[tuple[cluster.Object, str, dict[int, bool]]]:
+    """List pods that a proxy stands before, each with its workload and the ports of Services.
+
+    Of each port it says whether a Service declares it as HTTP.
+    """
     model = scene.asked.model
-    ports: dict[Selector, set[int]] = {}
+    ports: dict[Selector, dict[int, bool]] = {}
     for service in model.services:
-        if service.selector:
-            ports.setdefault(service.selector, set()).update(model.pod_ports(service)[0])
+        of_pods = ports.setdefault(service.selector, {})
+        for port in service.ports if service.selector else ():
+            for number in model.pod_ports(service, [port.number])[0]:
+                of_pods[number] = port.is_http or of_pods.get(number, False)
     for pod in scene.pods:
         with fences.around(cluster.reference(pod)):
             if plaintext.is_in_mesh(pod) and not plaintext.is_router(pod):
                 marks = exceptions_found.labels(pod)
-                chosen = (found for key, found in ports.items() if marks.issuperset(key))
-                yield pod, _shown(pod), sorted(set[int]().union(*chosen))
+                found: dict[int, bool] = {}
+                for key, of_pods in ports.items():
+                    for number, is_http in of_pods.items() if marks.issuperset(key) else ():
+                        found[number] = is_http or found.get(number, False)
+                yield pod, _shown(pod), found
 
 
 def _shown(pod: cluster.Object) -> str:

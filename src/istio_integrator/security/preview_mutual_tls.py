@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from istio_integrator import findings
 from istio_integrator.findings import Finding
@@ -38,6 +38,31 @@ def judge(situation: mutual_tls_plan.Situation, plan: mutual_tls_plan.Plan) -> I
         seen = f"{workload}:{port} stays open to plain text for {observed.listed(found)}"
         yield findings.fine(seen)
     yield from _opened_by_others(situation, plan)
+
+
+def forwarded(
+    situation: mutual_tls_plan.Situation, plan: mutual_tls_plan.Plan, routed: Collection[str]
+) -> Iterable[Finding]:
+    """Name the calls that would be refused if an application forwards the Host of a browser.
+
+    Args:
+        situation: What is decided by.
+        plan: What is decided.
+        routed: The Services that routes of the gateway lead to.
+    """
+    members = situation.scene.members
+    receiving = {
+        each.name
+        for each in situation.scene.services
+        if each.name in routed and any(one.labels.issuperset(each.selector) for one in members)
+    }
+    refusing = exceptions.by_host(situation.scene, plan.needs)
+    if called := [port for service, port in refusing if receiving - {service}]:
+        yield findings.doubtful(
+            f"{', '.join(sorted(receiving))} could no longer call {', '.join(called)} with the "
+            "Host of a browser: a sidecar that does not know the Host sends plain text",
+            f"if one does: {exceptions.how_to_except(situation.application, 'what it calls')}",
+        )
 
 
 def unknown(application: str) -> Finding:

@@ -1,5 +1,6 @@
 """What `preview-security` says, and that it changes nothing."""
 
+import dataclasses
 import json
 import pathlib
 import re
@@ -10,7 +11,7 @@ import yaml
 from ops import testing
 
 from istio_integrator.security import preview
-from tests.unit.charm import fake_cluster
+from tests.unit.charm import fake_cluster, ingress_world
 from tests.unit.charm.charm_world import state
 from tests.unit.charm.security import members
 
@@ -93,6 +94,21 @@ def test_policy_of_others_that_keeps_pods_open_is_named(ctx, world):
         "PeerAuthentication kubeflow/theirs, which this charm did not make, keeps minio open"
         in asked(ctx, mtls="strict")
     )
+
+
+def test_call_with_the_host_of_a_browser_is_named_until_its_port_is_excepted(ctx, world):
+    for name, port in (("kfp-ui", 3000), ("mlmd", 8080), ("undeclared", 9000)):
+        members.member(world, name)
+        world.add(members.service(name, port))
+    world.find("Service", "mlmd", "kubeflow")["spec"]["ports"][0]["name"] = "grpc-api"
+    routed = dataclasses.replace(state(), relations={ingress_world.route()})
+    line = "kfp-ui could no longer call mlmd:8080 with the Host of a browser"
+    said = asked(ctx, routed, mtls="strict")
+    assert line in said
+    assert "if one does: add what it calls to juju config istio-integrator mtls-exc" in said
+    excepted = {"mtls": "strict", "mtls-exceptions": "mlmd"}
+    assert "Host of a browser" not in asked(ctx, routed, **excepted)
+    assert "Host of a browser" not in asked(ctx, mtls="strict")
 
 
 def test_value_that_is_none_fails_the_action(ctx, world):

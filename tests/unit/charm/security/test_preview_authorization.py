@@ -6,6 +6,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ops import testing
 
 from istio_integrator.security import policies, preview_authorization
 from tests.unit.charm import ambient_objects, fake_cluster, ingress_world
@@ -34,19 +35,19 @@ def fake(monkeypatch):
 RELATIONS = (mesh("kfp-api", policy("kfp-ui", "kfp-api")),)
 
 
-def chosen(**config):
-    return dataclasses.replace(state(**config), relations=set(RELATIONS))
+def chosen(*more, **config):
+    return dataclasses.replace(state(**config), relations={*RELATIONS, *more})
 
 
-def asked(ctx, mode, *, own="off", **params):
-    options = chosen(authorization=own)
+def asked(ctx, mode, *more, own="off", **params):
+    options = chosen(*more, authorization=own)
     params = {"authorization": mode, **params}
     ctx.run(ctx.on.action("preview-security", params=params), options)
     return ctx.action_results["report"]
 
 
-def lines(ctx, mode, **options):
-    found = json.loads(asked(ctx, mode, format="json", **options))
+def lines(ctx, mode, *more, **options):
+    found = json.loads(asked(ctx, mode, *more, format="json", **options))
     return [each for each in found if each["check"] == "authorization"]
 
 
@@ -114,6 +115,41 @@ def test_whoever_would_be_let_in_under_a_condition_alone_is_named(ctx, fake):
     ) in seen
     assert not [each for each in seen if "could no longer call kfp-api" in each]
     assert not [each for each in seen if "kfp-ui" in each]
+
+
+def forwarded(ctx):
+    found = lines(ctx, "related", ingress_world.route())
+    return [each for each in found if "with the Host of a browser" in each["seen"]]
+
+
+def test_caller_that_may_forward_the_host_of_a_browser_is_named(ctx, fake):
+    (line,) = forwarded(ctx)
+    assert line["seen"].startswith(
+        "kfp-ui could no longer call kfp-api:8888 with the Host of a browser"
+    )
+    assert "AuthorizationPolicy that admits every caller to the port" in line["next"]
+    fake.add(theirs({"to": [{"operation": {"ports": ["8888"]}}]}))
+    assert forwarded(ctx) == []
+
+
+def test_host_does_not_matter_at_a_port_without_a_declared_protocol(ctx, fake):
+    fake.find("Service", "kfp-api", "kubeflow")["spec"]["ports"][0]["name"] = "api"
+    assert forwarded(ctx) == []
+
+
+def test_relation_is_a_remedy_for_units_that_write_no_virtual_services(ctx, fake):
+    api = fake.find("Pod", "kfp-ui-0", "kubeflow")
+    made = {**api["metadata"], "name": "store-749c84965d-r29rl", "labels": {"app": "store"}}
+    fake.add({**api, "metadata": made, "spec": {"containers": [{"name": "istio-proxy"}]}})
+    metadata = {"name": "store", "namespace": "kubeflow"}
+    spec = {"selector": {"app": "store"}, "ports": [{"port": 9000}]}
+    fake.add({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec})
+    info = testing.Relation("gateway-info", remote_app_name="kfp-ui")
+    found = lines(ctx, "closed", info)
+    assert RELATE + ", if its charm has that endpoint" in about(found, "call minio:")["next"]
+    for target in ("store-749c84965d-r29rl", "kfp-ui"):
+        remedy = about(found, f"call {target}:")["next"]
+        assert remedy.startswith("if one calls: write an AuthorizationPolicy that lets it in")
 
 
 def test_pod_without_a_sidecar_loses_no_caller(ctx, fake):
