@@ -42,7 +42,7 @@ def gateway(facts: Facts) -> Iterable[Finding]:
     )
     if service is None:
         return  # It has gone since the gateway was resolved.
-    yield judge_address(service, target)
+    yield judge_address(service, target, facts.gateway_pods)
     if facts.own_gateway is not None:
         for pod in facts.gateway_pods[:1]:
             lines = facts.envoy(pod, "/listeners").splitlines()
@@ -102,13 +102,21 @@ def judge_filters(
                 )
 
 
-def judge_address(service: cluster.Object, target: places.Target) -> Finding:
-    """Judge whether the gateway runs and can be reached from outside."""
+def judge_address(
+    service: cluster.Object, target: places.Target, pods: Sequence[cluster.Object]
+) -> Finding:
+    """Judge whether the gateway runs and can be reached from outside.
+
+    Args:
+        service: Of the gateway.
+        target: The gateway.
+        pods: Of the gateway, those that are ready.
+    """
     name = f"Service {target.namespace}/{target.service}"
     show = f"kubectl -n {target.namespace} describe service {target.service}"
-    if not target.ready:
-        pods = ",".join(f"{key}={value}" for key, value in sorted(target.selector.items()))
-        look = f"kubectl -n {target.namespace} get pods -l {pods}"
+    if not pods:
+        labels = ",".join(f"{key}={value}" for key, value in sorted(target.selector.items()))
+        look = f"kubectl -n {target.namespace} get pods -l {labels}"
         return findings.broken(f"gateway {target.reference} has no ready pod", look)
     spec = cluster.at(service, "spec")
     kind = spec.get("type", "ClusterIP")

@@ -9,18 +9,18 @@ from tests.unit.charm.diagnosis.objects import TARGET, service
 
 
 @pytest.mark.parametrize(
-    ("given", "target", "level", "words"),
+    ("given", "pods", "level", "words"),
     [
-        pytest.param(service(), TARGET, "✓", "10.0.0.1 (ClusterIP)", id="inside"),
-        pytest.param(service("LoadBalancer", "1.2.3.4"), TARGET, "✓", "1.2.3.4", id="outside"),
-        pytest.param(service("LoadBalancer"), TARGET, "!", "nobody gave it", id="pending"),
-        pytest.param(
-            service(), dataclasses.replace(TARGET, ready=False), "✗", "no ready pod", id="down"
-        ),
+        pytest.param(service(), 1, "✓", "10.0.0.1 (ClusterIP)", id="inside"),
+        pytest.param(service("LoadBalancer", "1.2.3.4"), 1, "✓", "1.2.3.4", id="outside"),
+        pytest.param(service("LoadBalancer"), 1, "!", "nobody gave it", id="pending"),
+        pytest.param(service(), 0, "✗", "no ready pod", id="down"),
     ],
 )
-def test_address_of_the_gateway(given, target, level, words):
-    found = gateway.judge_address(given, target)
+def test_address_of_the_gateway(given, pods, level, words):
+    # istiod calls a Gateway of the Gateway API ready once it has an address.
+    target = dataclasses.replace(TARGET, ready=False)
+    found = gateway.judge_address(given, target, [POD] * pods)
     assert (found.level.value, words in found.seen) == (level, True)
 
 
