@@ -72,7 +72,7 @@ async def test_main_job_and_guard_hold_on_a_node_with_the_profile(place, on, lin
     await observer.eventually(decides, 60, f"istiod's own decision of {line}")
     await asyncio.to_thread(place.touch)
     status = await on.juju.wait_until_in_mesh(120)
-    assert "native sidecars" in status.message
+    assert ("native sidecars" if native else "sidecars, native in Jobs") in status.message
 
     await on.observer.until(lambda: on.is_ready("digits", in_mesh=True), 120, "data to download")
     await on.api.apply(workloads.first_request(FIRST, MODEL, on.image))

@@ -142,10 +142,10 @@ class Mesh:
 
     @property
     def sidecars(self) -> str:
-        """What kind pods that run to completion get, as status messages say it."""
-        return (
-            f"{'native' if self.native_sidecars or self.native_by_default else 'classic'} sidecars"
-        )
+        """What kind new pods get, as status messages say it."""
+        if self.native_by_default:
+            return "native sidecars"
+        return "classic sidecars" + (", native in Jobs" if self.native_sidecars else "")
 
     @property
     def name(self) -> str:

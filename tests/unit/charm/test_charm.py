@@ -15,7 +15,8 @@ from tests.unit.charm.charm_world import joins, state, status, told, workload
 def test_status_is_active_when_all_is_true(ctx, fake):
     fake_cluster.install_istio(fake)
     assert status(ctx, state()) == testing.ActiveStatus(
-        "istio-system/istiod 1.31 · admission: webhook · native sidecars · 14/14 pods in mesh"
+        "istio-system/istiod 1.31 · admission: webhook · classic sidecars, native in Jobs · "
+        "14/14 pods in mesh"
     )
     assert fake.labels("kubeflow")["istio-injection"] == "enabled"
 

@@ -65,7 +65,7 @@ def test_membership_none_looks_after_pods_without_joining(ctx, fake):
     fake_cluster.install_istio(fake)
     out = ctx.run(ctx.on.start(), state(mesh_mode="none"))
     assert out.unit_status == testing.ActiveStatus(
-        "istio-system/istiod 1.31 · admission: not needed · native sidecars"
+        "istio-system/istiod 1.31 · admission: not needed · classic sidecars, native in Jobs"
     )
     assert "istio-injection" not in fake.labels("kubeflow")
     assert told(ctx, out).convergence == "off"
@@ -143,6 +143,7 @@ def test_check_that_is_down_is_waited_for(ctx, fake):
 def test_old_proxies_are_counted_and_leave_the_unit_active(ctx, fake):
     fake_cluster.install_istio(fake)
     assert status(ctx, state(workload(stale=3))) == testing.ActiveStatus(
-        "istio-system/istiod 1.31 · admission: webhook · native sidecars · 14/14 pods in mesh, "
+        "istio-system/istiod 1.31 · admission: webhook · classic sidecars, native in Jobs · "
+        "14/14 pods in mesh, "
         "3 with an old proxy: restart-stale"
     )

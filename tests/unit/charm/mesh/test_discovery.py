@@ -167,7 +167,7 @@ def test_a_tag_that_moves_is_followed(fake):
 @pytest.mark.parametrize(
     ("behaviour", "mode", "expected"),
     [
-        pytest.param({}, "auto", "native sidecars", id="asked for"),
+        pytest.param({}, "auto", "classic sidecars, native in Jobs", id="asked for"),
         pytest.param({}, "classic", "classic sidecars", id="not asked for"),
         pytest.param({"native_by_default": True}, "classic", "native sidecars", id="by default"),
         pytest.param({"native": False}, "auto", "classic sidecars", id="not to be had"),
