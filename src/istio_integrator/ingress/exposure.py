@@ -233,12 +233,13 @@ class Ingress:
         self.certificate.prune()
 
     def _report(self, asked: routing.Routing, plan: routes.Plan) -> None:
+        # Juju shows the first of equally severe statuses. A closed ingress fails every request.
+        self._messages += filter(None, [self.decision.problem])
         for problem in plan.problems:
             logger.warning("%s.", problem)
             self._messages.append(Said.REQUEST_INVALID(request=problem))
         for endpoint, names in asked.silent.items():
             self._messages.append(Said.APPLICATION_SILENT(applications=names, endpoint=endpoint))
-        self._messages += filter(None, [self.decision.problem])
 
     def _withdraw(self) -> None:
         """Remove everything when no application is related any more."""

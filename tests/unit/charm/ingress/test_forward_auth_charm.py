@@ -102,6 +102,17 @@ def test_gateway_is_closed_when_forward_auth_is_broken_and_when_both_ways_are_re
     assert is_closed(world.guard())
 
 
+def test_closed_gateway_is_said_before_what_else_is_waited_for_or_refused(world):
+    silent = testing.Relation("istio-ingress-route", remote_app_name="dashboard")
+    asked = testing.Relation("forward-auth", remote_app_name="oauth2-proxy")
+    world.related = [route(), silent, asked]
+    assert world.status() == testing.WaitingStatus(
+        "ingress is closed: waiting for oauth2-proxy on forward-auth"
+    )
+    world.related = [route(prefix="no path"), forwarding(), auth()]
+    assert "ingress is closed: oidc-gatekeeper on ingress-auth" in world.status().message
+
+
 def test_forward_auth_alone_closes_the_gateway_for_others_routes(world):
     world.related = [nothing()]
     assert "ingress is closed" in world.status().message
