@@ -9,7 +9,7 @@ import dataclasses
 import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from integrator_contract import names, pods
+from integrator_contract import booleans, names, pods
 from istio_integrator.kube import cluster
 from istio_integrator.mesh import plaintext
 from istio_integrator.security import called
@@ -131,8 +131,8 @@ def _member(pod: cluster.Object, workload: str, selector: Labels, *, is_injected
     notes = cluster.at(pod, "metadata", "annotations")
     containers = called.containers(pod)
     ports = called.ports(containers)
-    is_probed = is_injected or notes.get(names.REWRITE_PROBES) == "false"
-    is_scraped = is_injected or notes.get(names.MERGE_METRICS) == "false"
+    is_probed = is_injected or not booleans.parse(notes.get(names.REWRITE_PROBES), default=True)
+    is_scraped = is_injected or not booleans.parse(notes.get(names.MERGE_METRICS), default=True)
     probed = frozenset(probe.port for probe in called.probes(containers))
     scraped = _scraped(notes, ports)
     included = notes.get(names.INCLUDED_INBOUND_PORTS, "*")

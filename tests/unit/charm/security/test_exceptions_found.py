@@ -82,11 +82,20 @@ def test_what_the_kubelet_calls_by_itself_is_seen(container, want):
     assert only(pod("a", container)).probed == want
 
 
-def test_probes_of_a_pod_to_come_count_where_they_are_not_rewritten():
+@pytest.mark.parametrize("off", ["false", "False", "0"])
+def test_probes_of_a_pod_to_come_count_where_they_are_not_rewritten(off):
     asked = probed(8080)
     assert only(workloads=[stateful_set("a", asked)]).probed == set()
-    notes = {"sidecar.istio.io/rewriteAppHTTPProbers": "false"}
+    notes = {"sidecar.istio.io/rewriteAppHTTPProbers": off}
     assert only(workloads=[stateful_set("a", asked, notes=notes)]).probed == {8080}
+
+
+@pytest.mark.parametrize("off", ["false", "F"])
+def test_scraped_port_of_a_pod_to_come_counts_where_metrics_are_not_merged(off):
+    notes = {"prometheus.io/scrape": "true", "prometheus.io/port": "9100"}
+    assert only(workloads=[stateful_set("a", notes=notes)]).scraped == set()
+    notes["prometheus.istio.io/merge-metrics"] = off
+    assert only(workloads=[stateful_set("a", notes=notes)]).scraped == {9100}
 
 
 @pytest.mark.parametrize(
