@@ -186,3 +186,17 @@ def labels(model: str, application: str, component: str) -> dict[str, str]:
 def is_modeloperator(labels: Mapping[str, str]) -> bool:
     """Tell whether a pod with these labels is Juju's modeloperator."""
     return any(labels.get(key) == MODELOPERATOR for key in MODELOPERATOR_LABELS)
+
+
+def is_machinery(labels: Mapping[str, str], application: str) -> bool:
+    """Tell whether a pod of the model stays outside of the mesh for Juju or this charm to work.
+
+    Args:
+        labels: Of the pod.
+        application: The name of this application.
+    """
+    return (
+        is_modeloperator(labels)
+        or labels.get(NAME) == application
+        or labels.get(COMPONENT) == WEBHOOK_COMPONENT
+    )

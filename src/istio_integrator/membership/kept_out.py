@@ -29,7 +29,8 @@ def label(context: parts.Context) -> None:
     for pod in context.cluster.list(cluster.POD, context.model):
         with fences.around(cluster.reference(pod)):
             labels = cluster.at(pod, "metadata", "labels")
-            stays_out = _is_machinery(labels, context) or selectors.matches(excluded, labels)
+            is_machinery = names.is_machinery(labels, context.application)
+            stays_out = is_machinery or selectors.matches(excluded, labels)
             if _is_ours(pod, context):
                 if not stays_out:
                     _release(context, pod)
@@ -45,14 +46,6 @@ def release(context: parts.Context) -> None:
         with fences.around(cluster.reference(pod)):
             if _is_ours(pod, context):
                 _release(context, pod)
-
-
-def _is_machinery(labels: Mapping[str, str], context: parts.Context) -> bool:
-    return (
-        names.is_modeloperator(labels)
-        or labels.get(names.NAME) == context.application
-        or labels.get(names.COMPONENT) == names.WEBHOOK_COMPONENT
-    )
 
 
 def _is_ours(pod: cluster.Object, context: parts.Context) -> bool:

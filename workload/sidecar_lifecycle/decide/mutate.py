@@ -31,7 +31,8 @@ def mutate(
     if untouchable := _untouchable(pod):
         draft.skip("all", untouchable)
         return draft.result()
-    ours = kind == "model" and is_ours(draft.labels, settings)
+    is_ours = names.PROBE in draft.labels or names.is_machinery(draft.labels, settings.application)
+    ours = kind == "model" and is_ours
     is_served = not ours and (settings.lifecycle_in_model or kind != "model")
     if _has_own_proxy(pod.spec):
         draft.skip("all", Reason.HAS_PROXY)
@@ -49,16 +50,6 @@ def mutate(
             else:
                 change(draft, settings)
     return draft.result()
-
-
-def is_ours(labels: Mapping[str, str], settings: pods.Settings) -> bool:
-    """Tell whether a pod of the model is Juju's or this application's own machinery."""
-    return (
-        names.is_modeloperator(labels)
-        or labels.get(names.NAME) == settings.application
-        or labels.get(names.COMPONENT) == names.WEBHOOK_COMPONENT
-        or names.PROBE in labels
-    )
 
 
 def _untouchable(pod: creation.Pod) -> Reason | None:
