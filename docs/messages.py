@@ -74,7 +74,7 @@ def page(root: pathlib.Path) -> str:
         "This page lists every message of the charm and the workload. « and » enclose values.\n"
         "[Events](events.md) and [reasons](reasons.md) have pages of their own.\n\n"
         "## Statuses\n\n"
-        "`juju status` shows the severest of these and counts the others; `diagnose` shows all.\n"
+        "`juju status` shows the severest of these and counts the others. `diagnose` shows all.\n"
         "A message reads `CONDITION; run: COMMAND; DETAILS`. Where the command would not end\n"
         "within 100 characters, it comes first.\n\n"
         + tables.table(("severity", "condition", "command", "details", "symptom"), _statuses())

@@ -125,8 +125,7 @@ class IstioIntegrator(ops.CharmBase):
     def _on_collect_status(self, event: ops.CollectStatusEvent) -> None:
         # Not every event makes us look: what was said last still holds.
         if self._messages:
-            for status in messages.statuses(self._messages, application=self.app.name):
-                event.add_status(status)
+            event.add_status(messages.status(self._messages, application=self.app.name))
 
     def _reconcile(self) -> order.Parts | None:
         """Make everything as it should be.

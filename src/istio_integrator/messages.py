@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import ops
@@ -25,14 +25,14 @@ _RUN = "run: "
 
 
 class Severity(enum.Enum):
-    """How severe a message is, in Juju's words for statuses."""
+    """How severe a message is, the severest first, in Juju's words for statuses."""
 
     BLOCKED = "blocked"
     """The operator has to act."""
-    WAITING = "waiting"
-    """The condition ends by itself, or when another team acts."""
     MAINTENANCE = "maintenance"
     """The charm is changing the model."""
+    WAITING = "waiting"
+    """The condition ends by itself, or when another team acts."""
     NOTE = "active"
     """A phrase of the active status."""
 
@@ -88,31 +88,38 @@ class Message:
         command = self.command and f"{_RUN}{self.command}"
         return "; ".join(filter(None, (self.condition, command, self.more)))
 
-    def status(self, *, application: str) -> ops.StatusBase:
+    def status(self, *, application: str, others: int = 0) -> ops.StatusBase:
         """Return the status that people see, whose command ends within the visible characters.
 
         Where the condition is too long for that, the command comes first. A long command is shown
         by the action diagnose.
+
+        Args:
+            application: This application, for the command.
+            others: Messages that are not shown.
         """
-        text, command = self.text, self.command
-        if command and len(texts.plain(f"{self.condition}; {_RUN}{command}")) > VISIBLE:
+        condition, command = self.condition, self.command
+        run = f"{_RUN}{command}" if command else ""
+        more = "; ".join(filter(None, (f"+{others} more" if others else "", self.more)))
+        text = "; ".join(filter(None, (condition, run, more)))
+        if command and len(texts.plain(f"{condition}; {run}")) > VISIBLE:
             if len(command) > _LONGEST_COMMAND:
-                command = f"juju run {application}/leader diagnose"
-            text = f"{_RUN}{command}; {self.seen}"
+                run = f"{_RUN}juju run {application}/leader diagnose"
+            text = "; ".join(filter(None, (run, condition, more)))
         return ops.StatusBase.from_name(self.severity.value, texts.plain(text, LONGEST))
 
 
-def statuses(said: Iterable[Message], *, application: str) -> Iterable[ops.StatusBase]:
-    """Return the statuses of messages, of which `juju status` shows the severest.
+def status(said: Sequence[Message], *, application: str) -> ops.StatusBase:
+    """Return the status of the severest message, which counts the other problems.
 
-    All notes are one active status.
+    Of equally severe ones it is the first. Without problems all notes are the active status.
     """
-    said = list(said)
-    for message in said:
-        if message.severity is not Severity.NOTE:
-            yield message.status(application=application)
-    notes = " · ".join(message.text for message in said if message.severity is Severity.NOTE)
-    yield ops.ActiveStatus(texts.plain(notes, LONGEST))
+    problems = [each for each in said if each.severity is not Severity.NOTE]
+    if problems:
+        severities = list(Severity)
+        severest = min(problems, key=lambda each: severities.index(each.severity))
+        return severest.status(application=application, others=len(problems) - 1)
+    return ops.ActiveStatus(texts.plain(" · ".join(each.text for each in said), LONGEST))
 
 
 _TRUST = "juju trust {application} --scope=cluster"

@@ -68,9 +68,16 @@ def test_severity_is_the_status_of_juju(severity):
     assert row(**about).status(application=APP).name == severity.value
 
 
-def test_notes_are_one_active_status_beside_the_problems():
-    said = [Said.MESH(name="istiod 1.30"), Said.CONTAINER_STARTING(), Said.ADMISSION_WORKS()]
-    assert list(messages.statuses(said, application=APP)) == [
-        ops.WaitingStatus("waiting for the lifecycle container"),
-        ops.ActiveStatus("istiod 1.30 · admission: webhook"),
-    ]
+def test_severest_is_shown_and_the_other_problems_counted():
+    notes = [Said.MESH(name="istiod 1.30"), Said.ADMISSION_WORKS()]
+    assert messages.status(notes, application=APP) == ops.ActiveStatus(
+        "istiod 1.30 · admission: webhook"
+    )
+    waiting = [*notes, Said.CONTAINER_STARTING(), Said.CERTIFICATE_AWAITED()]
+    assert messages.status(waiting, application=APP) == ops.WaitingStatus(
+        "waiting for the lifecycle container; +1 more"
+    )
+    blocked = [*waiting, Said.CERTIFICATES_NEED_HOSTS(application=APP)]
+    assert messages.status(blocked, application=APP) == ops.BlockedStatus(
+        "certificates needs hosts; run: juju config istio-integrator hosts=NAME; +2 more"
+    )
