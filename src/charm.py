@@ -125,6 +125,8 @@ class IstioIntegrator(ops.CharmBase):
     def _on_collect_status(self, event: ops.CollectStatusEvent) -> None:
         # Not every event makes us look: what was said last still holds.
         if self._messages:
+            for each in self._messages:
+                logger.debug("%s: %s.", each.severity.value, each.text)
             event.add_status(messages.status(self._messages, application=self.app.name))
 
     def _reconcile(self) -> order.Parts | None:

@@ -68,7 +68,9 @@ def test_nothing_is_served_anywhere_while_another_gateway_has_the_same_labels(se
 
     with served.there(pod()):
         said = served.reconcile()
-        assert any(f"pods elsewhere, too: {SECOND}/gateway" in message for message in said), said
+        assert any(
+            f"also selects pods elsewhere: {SECOND}/gateway" in message for message in said
+        ), said
         for path in ("/kfp/x", "/lent/x"):
             served.eventually(404, path, Cookie=COOKIE)
             assert waiting.eventually(lambda path=path: asked(path) in (0, 404))

@@ -75,7 +75,9 @@ def test_pods_of_a_tenant_with_the_gateways_labels_are_named_and_nothing_is_serv
     with world.attacked(attack):
         said = world.charm.hook() - world.baseline
         assert [message for level, message in said if level == "blocked"] == [
-            message for _, message in said if f"pods elsewhere, too: {world.profile}/" in message
+            message
+            for _, message in said
+            if f"also selects pods elsewhere: {world.profile}/" in message
         ]
         kinds = {name.partition(" ")[0] for name in world.ours()}
         assert kinds.isdisjoint({"Gateway", "VirtualService"})

@@ -91,7 +91,7 @@ def test_follower_runs_its_workload_and_writes_nothing(ctx, fake):
 def test_container_that_is_not_there_yet_is_waited_for(ctx, fake):
     fake_cluster.install_istio(fake)
     assert status(ctx, state(workload(can_connect=False))) == testing.WaitingStatus(
-        "admission: waiting for the lifecycle container"
+        "admission: waiting for the lifecycle container; +2 more"
     )
 
 

@@ -44,4 +44,7 @@ def test_istiod_is_judged_by_its_answer(found, said, level, words):
 def test_several_istiods_are_broken_with_the_command_of_the_status():
     said = Said.SEVERAL_ISTIOS(application="app", option="revision", example="a", injectors="a, b")
     found = only(istiod.judge(None, [said], application="app"))
-    assert (found.seen, found.next) == ("several Istios: a, b", "juju config app revision=a")
+    assert (found.seen, found.next) == (
+        "several Istios; or choose another of a, b",
+        "juju config app revision=a",
+    )

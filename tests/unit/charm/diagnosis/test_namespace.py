@@ -4,6 +4,7 @@ import pytest
 
 from istio_integrator.diagnosis.checks import istiod
 from istio_integrator.membership import decision
+from istio_integrator.messages import Said
 
 
 @pytest.mark.parametrize(
@@ -11,7 +12,7 @@ from istio_integrator.membership import decision
     [
         pytest.param(decision.Decision(joined=True), "namespace", "✓", id="member"),
         pytest.param(
-            decision.Decision(blocked="both labels: run: kubectl label ns a x-"),
+            decision.Decision(problem=Said.CONTROLLER_MODEL()),
             "namespace",
             "✗",
             id="conflict",
@@ -22,7 +23,12 @@ from istio_integrator.membership import decision
             "✗",
             id="not-written",
         ),
-        pytest.param(decision.Decision(waiting="waiting"), "namespace", "!", id="waiting"),
+        pytest.param(
+            decision.Decision(problem=Said.NOT_IN_MESH_YET(event="waiting")),
+            "namespace",
+            "!",
+            id="waiting",
+        ),
         pytest.param(decision.Decision(), "namespace", "!", id="nothing-to-join"),
         pytest.param(decision.Decision(), "none", "✓", id="not-wanted"),
     ],

@@ -91,7 +91,7 @@ def test_gateway_is_closed_when_forward_auth_is_broken_and_when_both_ways_are_re
     assert isinstance(status, testing.BlockedStatus)
     assert status.message.startswith(
         "run: juju run istio-integrator/leader diagnose; ingress is closed: oidc-gatekeeper on "
-        "ingress-auth and oauth2-proxy on forward-auth are both to be asked"
+        "ingress-auth and oauth2-proxy on forward-auth both authenticate requests"
     )
     assert is_closed(world.guard())
     gone = world.related.pop()
@@ -107,7 +107,7 @@ def test_closed_gateway_is_said_before_what_else_is_waited_for_or_refused(world)
     asked = testing.Relation("forward-auth", remote_app_name="oauth2-proxy")
     world.related = [route(), silent, asked]
     assert world.status() == testing.WaitingStatus(
-        "ingress is closed: waiting for oauth2-proxy on forward-auth"
+        "ingress is closed: waiting for oauth2-proxy on forward-auth; +1 more"
     )
     world.related = [route(prefix="no path"), forwarding(), auth()]
     assert "ingress is closed: oidc-gatekeeper on ingress-auth" in world.status().message

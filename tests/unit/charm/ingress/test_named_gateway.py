@@ -98,10 +98,16 @@ def of_istiod(namespace):
             id="a bare pod",
         ),
         pytest.param(
-            [pod(), pod(namespace="team-a")], {}, "pods elsewhere, too: team-a/gw", id="elsewhere"
+            [pod(), pod(namespace="team-a")],
+            {},
+            "also selects pods elsewhere: team-a/gw",
+            id="elsewhere",
         ),
         pytest.param(
-            [pod(namespace="team-a")], {}, "pods elsewhere, too: team-a/gw", id="only elsewhere"
+            [pod(namespace="team-a")],
+            {},
+            "also selects pods elsewhere: team-a/gw",
+            id="only elsewhere",
         ),
         pytest.param(
             [pod(args=("proxy", "sidecar"))], {}, "is not a gateway of Istio", id="sidecar"

@@ -178,6 +178,6 @@ def test_first_cause_is_said_and_the_others_counted():
     )
     (status,) = said(answer(AFTER, missing=two))
     assert status.message == (
-        f"port 443 of {WHERE} lacks this charm's filters; "
-        "run: kubectl -n istio-ingress get envoyfilter; and 1 more"
+        "run: kubectl -n istio-ingress get envoyfilter; "
+        f"port 443 of {WHERE} lacks this charm's filters; and 1 more"
     )
