@@ -27,7 +27,7 @@ import yaml
 from testbed import loopback
 from tests import echo, gateway_client
 from tests.functional import ingress_world as world
-from tests.functional import istiod_world
+from tests.functional import istiod_world, tenant_parts
 from tests.functional.ingress_world import MODEL, virtual_service
 
 DOMAIN = "models.example.com"
@@ -35,6 +35,8 @@ OURS = f"{MODEL}/kubeflow-gateway"
 KNATIVE = "knative-serving"
 INGRESS = f"{KNATIVE}/knative-ingress-gateway"
 LOCAL = f"{KNATIVE}/knative-local-gateway"
+KNATIVE_CONTROLLER = f"system:serviceaccount:{KNATIVE}:controller"
+KSERVE_CONTROLLER = f"system:serviceaccount:{MODEL}:kserve-controller"
 LOCAL_SERVICE = f"knative-local-gateway.{MODEL}.svc.{world.DOMAIN}"
 MANIFEST = Path(__file__).parents[2] / "docs/how-to/knative-local-gateway.yaml"
 LOCAL_LABELS = next(
@@ -86,12 +88,22 @@ class Model:
         return f"{self.name}.{self.namespace}.svc.{world.DOMAIN}"
 
     def objects(self, port):
-        """What KServe and Knative write for it; its pods listen at the port."""
-        yield from world.service(self.namespace, f"{self.predictor}-00001", port)
-        for name in (self.name, self.predictor):
-            yield external_name(self.namespace, name)
-        yield knative_route(self)
-        yield inference_service(self)
+        """What each controller writes for it, by the controller's user.
+
+        Args:
+            port: At which its pods listen.
+        """
+        return {
+            KNATIVE_CONTROLLER: [
+                *world.service(self.namespace, f"{self.predictor}-00001", port),
+                external_name(self.namespace, self.predictor),
+                knative_route(self),
+            ],
+            KSERVE_CONTROLLER: [
+                external_name(self.namespace, self.name),
+                inference_service(self),
+            ],
+        }
 
 
 def external_name(space, name):
@@ -221,12 +233,13 @@ def ground(client, kubeconfig, folder):
     """A shared gateway whose authorization service knows tokens."""
     with world.serving(client, kubeconfig, folder, decides=Authorization) as place:
         place.auths = [world.COMPLETE]
+        place.kubeconfig = kubeconfig
         yield place
 
 
 @contextlib.contextmanager
-def serving(place, client, folder, models, labels=LOCAL_LABELS):
-    """Have Knative's gateways, and models.
+def serving(place, client, folder, models, labels=LOCAL_LABELS, *, held=None):
+    """Have Knative's gateways, and models that KServe's and Knative's controllers write.
 
     Args:
         place: Where the model's own gateway is.
@@ -234,6 +247,7 @@ def serving(place, client, folder, models, labels=LOCAL_LABELS):
         folder: For files.
         models: What KServe serves, each in a namespace of its own.
         labels: Of the workload for calls from inside, which is the model's gateway or another.
+        held: Entered once the namespaces exist, before anything is written in them.
     """
     port, admin = loopback.free_ports(2)
     with contextlib.ExitStack() as stack:
@@ -244,14 +258,19 @@ def serving(place, client, folder, models, labels=LOCAL_LABELS):
             obj["metadata"]["labels"] = profile if space != KNATIVE else {}
             place.api.create(obj)
         stack.callback(world.leave, place.api, *spaces)
+        if held is not None:
+            stack.enter_context(held)
         pods = {
             model.namespace: stack.enter_context(echo.serving(echo.Application))
             for model in models
         }
         stack.enter_context(place.there(*knative_gateways(port, labels)))
         for model in models:
-            place_of = model.objects(pods[model.namespace].server_port)
-            stack.enter_context(place.there(*place_of))
+            written = model.objects(pods[model.namespace].server_port)
+            for user, objects in written.items():
+                with tenant_parts.being(place.kubeconfig, user) as api:
+                    for obj in objects:
+                        stack.callback(place.api.delete, api.create(obj))
         if labels == LOCAL_LABELS:
             folder.mkdir()
             token = istiod_world.gateway_token(client, MODEL)

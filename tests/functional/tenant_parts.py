@@ -15,11 +15,13 @@ import json
 import threading
 import uuid
 
+import lightkube
 import msgspec
 import prometheus_client
 import pytest
 import yaml
 from charmlibs.interfaces import tls_certificates
+from lightkube.config.kubeconfig import KubeConfig
 from lightkube.resources import core_v1
 from ops import testing
 from sidecar_lifecycle.shell.commands import run
@@ -28,6 +30,7 @@ from sidecar_lifecycle.shell.shutdown import controller, stop
 
 import charm
 from integrator_contract import service as contract
+from istio_integrator.kube import cluster
 from istio_integrator.lifecycle import settings as lifecycle_settings
 from tests import asked, workload_access
 
@@ -71,6 +74,22 @@ def made(api_version, kind, name, namespace, spec=None, **more):
     metadata = {**more.pop("metadata", {}), "name": name, "namespace": namespace}
     found = {"apiVersion": api_version, "kind": kind, "metadata": metadata, **more}
     return found if spec is None else {**found, "spec": spec}
+
+
+@contextlib.contextmanager
+def being(kubeconfig, user):
+    """The API server as a user who may do everything, but for policies.
+
+    Args:
+        kubeconfig: Of the administrator.
+        user: The name.
+    """
+    settings = KubeConfig.from_file(kubeconfig).get()
+    with lightkube.Client(config=settings) as client:
+        client._client._client.headers.update(
+            {"Impersonate-User": user, "Impersonate-Group": "system:masters"}
+        )
+        yield cluster.Cluster(client)
 
 
 def service(name, namespace, port=80, **more):

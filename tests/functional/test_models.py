@@ -1,12 +1,15 @@
 """Models that KServe serves through Knative, behind the guard of a model's gateway."""
 
 import contextlib
+import dataclasses
 import json
 
 import pytest
 
+from istio_integrator.ingress import tenant_policy
+from istio_integrator.kube import errors
 from tests import echo, gateway_client, waiting
-from tests.functional import ingress_world, model_world
+from tests.functional import ingress_world, model_world, tenant_parts
 from tests.functional.ingress_world import COMPLETE
 from tests.functional.model_world import TOKEN, Model
 
@@ -43,6 +46,34 @@ def without(place, *objects):
             place.api.create(obj)
 
 
+def is_rejected(place, obj):
+    """Tell whether a tenant may not write an object."""
+    with tenant_parts.being(place.kubeconfig, "alice@example.com") as alice:
+        try:
+            alice.create(obj, dry_run=True)
+        except errors.RefusedError:
+            return True
+    return False
+
+
+@contextlib.contextmanager
+def enforced(place):
+    """Have the tenant policy in force while the block runs."""
+
+    def policy():
+        part = place.part()
+        scope = dataclasses.replace(part._scope, exposes=True)
+        return tenant_policy.TenantPolicy(scope, lambda: part.target)
+
+    policy().reconcile()
+    try:
+        for route in (model_world.inference_service(IRIS), model_world.knative_route(IRIS)):
+            assert waiting.eventually(lambda route=route: is_rejected(place, route))
+        yield
+    finally:
+        policy().remove()
+
+
 @pytest.fixture(
     scope="module",
     params=[
@@ -51,14 +82,20 @@ def without(place, *objects):
     ],
 )
 def models(request, ground, client, tmp_path_factory):
-    """Two models of two users; calls from inside have a gateway workload of their own."""
+    """Two models of two users, written by controllers while the tenant policy is in force.
+
+    Calls from inside have a gateway workload of their own.
+    """
     is_shared = request.param is SHARED
     folder = tmp_path_factory.mktemp("local") / "gateway"
     neighbours = () if is_shared else tuple(ingress_world.tenant())
     with contextlib.ExitStack() as stack:
         stack.enter_context(without(ground, *neighbours))
-        found = stack.enter_context(model_world.serving(ground, client, folder, [IRIS, DIGITS]))
         ground.options, ground.auths = request.param, [COMPLETE]
+        written = model_world.serving(
+            ground, client, folder, [IRIS, DIGITS], held=enforced(ground)
+        )
+        found = stack.enter_context(written)
         found.said = ground.reconcile()
         stack.callback(ground.part().remove)
         found.tls = is_shared

@@ -10,7 +10,6 @@ import uuid
 import lightkube
 import ops
 import pytest
-from lightkube.config.kubeconfig import KubeConfig
 
 from integrator_contract import names
 from istio_integrator import parts
@@ -21,7 +20,7 @@ from istio_integrator.kube import errors, fences, manifests
 from istio_integrator.mesh import installation
 from tests import shown
 from tests.functional import gateway_api_world, istiod_world, limits_world
-from tests.functional.tenant_parts import made
+from tests.functional.tenant_parts import being, made
 from tests.waiting import eventually
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -96,15 +95,9 @@ class World:
         part.reconcile()
         return shown.statuses(part)
 
-    @contextlib.contextmanager
     def being(self, user):
         """The API server as a user who may do everything, but for policies."""
-        settings = KubeConfig.from_file(self._kubeconfig).get()
-        with lightkube.Client(config=settings) as client:
-            client._client._client.headers.update(
-                {"Impersonate-User": user, "Impersonate-Group": "system:masters"}
-            )
-            yield charm_cluster.Cluster(client)
+        return being(self._kubeconfig, user)
 
     def refusal(self, obj, user="alice@example.com"):
         """Create an object as a user; the reason for which it is refused, or nothing."""
