@@ -4,6 +4,7 @@ import base64
 import contextlib
 import dataclasses
 import http.client
+import itertools
 import json
 import os
 import socket
@@ -108,6 +109,8 @@ class Hammer(threading.Thread):
     def __init__(self, client, *, fresh=False, pause=0.003, **request):
         super().__init__(daemon=True)
         self.answers = {}
+        self.runs = []
+        """What was answered in its order, with how often in a row."""
         self._client = client
         self._fresh = fresh
         self._pause = pause
@@ -122,6 +125,9 @@ class Hammer(threading.Thread):
             except (OSError, http.client.HTTPException) as error:
                 what = repr(error)
             self.answers[what] = self.answers.get(what, 0) + 1
+            if not self.runs or self.runs[-1][0] != what:
+                self.runs.append([what, 0])
+            self.runs[-1][1] += 1
             if self._fresh:
                 self._client.close()
         self._client.close()
@@ -135,6 +141,12 @@ class Hammer(threading.Thread):
     def answered(self):
         """How many of them came from the gateway, and are no broken connection."""
         return sum(count for what, count in list(self.answers.items()) if isinstance(what, int))
+
+    @property
+    def reopened(self):
+        """How often 200 was answered after something else."""
+        is_first = itertools.takewhile(lambda run: run[0] == 200, list(self.runs))
+        return self.answers.get(200, 0) - sum(count for _, count in is_first)
 
     def __enter__(self):
         self.start()
