@@ -110,7 +110,7 @@ class Hammer(threading.Thread):
         super().__init__(daemon=True)
         self.answers = {}
         self.runs = []
-        """What was answered in its order, with how often in a row."""
+        """What was answered in its order, how often in a row, and since when."""
         self._client = client
         self._fresh = fresh
         self._pause = pause
@@ -126,7 +126,7 @@ class Hammer(threading.Thread):
                 what = repr(error)
             self.answers[what] = self.answers.get(what, 0) + 1
             if not self.runs or self.runs[-1][0] != what:
-                self.runs.append([what, 0])
+                self.runs.append([what, 0, time.monotonic()])
             self.runs[-1][1] += 1
             if self._fresh:
                 self._client.close()
@@ -145,8 +145,8 @@ class Hammer(threading.Thread):
     @property
     def reopened(self):
         """How often 200 was answered after something else."""
-        is_first = itertools.takewhile(lambda run: run[0] == 200, list(self.runs))
-        return self.answers.get(200, 0) - sum(count for _, count in is_first)
+        first = itertools.takewhile(lambda run: run[0] == 200, list(self.runs))
+        return self.answers.get(200, 0) - sum(count for _, count, _ in first)
 
     def __enter__(self):
         self.start()

@@ -206,13 +206,3 @@ def test_page_about_todays_charms_serves_the_older_generation(place, blocks):
     assert asks(place, "/katib/x") is True
     assert place.run(asked) == account(place)
     assert f"istio-gateway-service-account={account(place)}\n" in profiles
-
-
-def test_page_about_istio_pilot_relates_what_was_related(place, blocks):
-    """docs/how-to/move-from-istio-pilot.md."""
-    (related,) = blocks
-    place.script(blocks)
-    place.run(related)
-    place.says(f"8 routes served by {SHARED}", SLOW)
-    assert asks(place, "/katib/x") is True
-    assert place.said_to("ANY-APPLICATION-THAT-HAD-IT", "istio-pilot")
