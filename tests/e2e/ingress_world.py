@@ -187,7 +187,6 @@ class Place:
             self.juju.integrate(f"{APP}:ingress", f"{consumer}:ingress")
         self.says("ingress is closed: integrate ingress-auth")
         self.juju.integrate(f"{APP}:ingress-auth", f"{AUTH}:ingress-auth")
-        # The workload tells the charm when connections from before the guard have ended.
         self.says(f"{len(consumers)} routes served by {SHARED}", 240)
         assert waiting.eventually(self.is_open)
 

@@ -79,7 +79,6 @@ def opened(place):
     place.juju.fake_app("oidc-gatekeeper", {"ingress-auth": world.authentication()})
     place.juju.integrate(f"{APP}:ingress-auth", "oidc-gatekeeper:ingress-auth")
     place.juju.integrate(f"{APP}:ingress", "kfp-ui:ingress")
-    # A minute of it for the connections from before.
     place.juju.wait_for(APP, timeout=200)
     return place
 

@@ -5,7 +5,6 @@ else's host all the time. From before the charm is deployed until after it is go
 several intruders ask without a pause; the last test counts.
 """
 
-import datetime
 import functools
 import pathlib
 import shutil
@@ -68,19 +67,10 @@ def place(node, kubeflow_app, integrator):
             yield found
 
 
-def made(place, kind):
-    """When our object of a kind was made."""
-    owner = f"istio-integrator.charmhub.io/owner={MODEL}.{APP}"
-    path = "jsonpath={.items[0].metadata.creationTimestamp}"
-    found = place.kubectl("get", kind, "-A", "-l", owner, "-o", path)
-    return datetime.datetime.fromisoformat(found)
-
-
 @pytest.fixture(scope="module")
 def opened(place):
     """The ingress in the order that a bundle brings it up in."""
     place.relate(world.CONSUMERS)
-    assert made(place, "gateways") - made(place, "envoyfilters") >= datetime.timedelta(seconds=60)
     place.watch.go_on()
     place.watch.assert_that_all_is_well()
     return place
@@ -146,7 +136,6 @@ def test_broken_relation_closes_and_a_removed_one_takes_its_route(opened):
     opened.juju.remove_relation(f"{APP}:ingress-auth", f"{AUTH}:ingress-auth")
     opened.says("ingress is closed: integrate ingress-auth")
     assert waiting.eventually(lambda: not opened.is_open())
-    assert opened.kubectl("get", "virtualservices", "-n", MODEL, "-o", "name") == ""
     relate_again(opened, f"{APP}:ingress-auth", f"{AUTH}:ingress-auth")
     opened.says(f"{ROUTES} routes")
     assert waiting.eventually(opened.is_open)
