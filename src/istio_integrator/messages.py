@@ -440,6 +440,7 @@ class Said(enum.Enum):
         "Envoy refuses port {port} of {gateway}",
         "kubectl -n {namespace} get envoyfilter",
         "{words}; {others}",
+        symptom="connection-refused-at-the-gateway",
     )
     WARMING = Row(
         Severity.BLOCKED,
@@ -452,12 +453,14 @@ class Said(enum.Enum):
         "istiod sends no EnvoyFilter to {gateway}",
         "kubectl -n {istiod} describe deploy",
         "PILOT_IGNORE_RESOURCES or a managed control plane ignores them; {others}",
+        symptom="404-at-the-gateway",
     )
     FILTERS_MISSING = Row(
         Severity.BLOCKED,
         "port {port} of {gateway} lacks this charm's filters",
         "kubectl -n {namespace} get envoyfilter",
         "{others}",
+        symptom="404-at-the-gateway",
     )
     HOST_TAKEN = Row(
         Severity.BLOCKED,
@@ -470,6 +473,7 @@ class Said(enum.Enum):
         "istiod leaves out {protocol} on port {port}",
         "kubectl get gateways.networking.istio.io -A",
         "an older Gateway at {gateway} has the port with another protocol; {others}",
+        symptom="connection-refused-at-the-gateway",
     )
     ROUTES_MISSING = Row(
         Severity.BLOCKED,

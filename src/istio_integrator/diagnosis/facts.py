@@ -12,7 +12,7 @@ from integrator_contract import names
 from istio_integrator import parts
 from istio_integrator.admission import admission
 from istio_integrator.ingress import authorization, exposure, gateway
-from istio_integrator.kube import cluster, errors, snapshot, streams
+from istio_integrator.kube import cluster, snapshot
 from istio_integrator.lifecycle import workload
 from istio_integrator.membership import decision, model_namespace
 from istio_integrator.mesh import discovery, installation
@@ -163,12 +163,3 @@ class Facts:
     def authentication(self) -> authorization.Decision:
         """Who should be asked about requests."""
         return self.ingress.decision
-
-    def envoy(self, pod: cluster.Object, path: str) -> str:
-        """Ask the administration of a pod's Envoy."""
-        metadata = pod["metadata"]
-        where = metadata["namespace"], metadata["name"]
-        answer = streams.Streams(self.cluster).get(*where, names.PROXY_ADMIN_PORT, path)
-        if answer.status != 200:
-            raise errors.UnreachableError(f"Envoy of {metadata['name']} answers {answer.status}")
-        return answer.text

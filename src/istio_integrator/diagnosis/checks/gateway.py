@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from istio_integrator import findings
 from istio_integrator.diagnosis import registry, report
@@ -12,12 +12,11 @@ from istio_integrator.ingress import gateway as places
 from istio_integrator.kube import cluster, fences
 from istio_integrator.mesh import plaintext
 from istio_integrator.messages import Severity
-from istio_integrator.security import called
 
 
 @registry.check("gateway", place=100, symptoms=("connection-refused-at-the-gateway",))
 def gateway(facts: Facts) -> Iterable[Finding]:
-    """Show the gateway's address, and whether it listens at the ports of our Gateway."""
+    """Show the gateway's address, and whether a pod of it is ready."""
     if not facts.exposes:
         yield findings.fine("not in use: nothing is related to ingress")
         return
@@ -43,13 +42,6 @@ def gateway(facts: Facts) -> Iterable[Finding]:
     if service is None:
         return  # It has gone since the gateway was resolved.
     yield judge_address(service, target, facts.gateway_pods)
-    if facts.own_gateway is not None:
-        for pod in facts.gateway_pods[:1]:
-            lines = facts.envoy(pod, "/listeners").splitlines()
-            listening = {
-                int(end) for each in lines if (end := each.rpartition(":")[2]).isdecimal()
-            }
-            yield from judge_listeners(facts.own_gateway, service, pod, listening)
 
 
 @registry.check("gateway filters", place=125, symptoms=("403-at-the-gateway",))
@@ -128,31 +120,3 @@ def judge_address(
         return findings.doubtful(f"{name} is a LoadBalancer and nobody gave it an address", show)
     shown = ", ".join(outside) or f"{spec.get('clusterIP')} ({kind})"
     return findings.fine(f"{target.reference} is reached at {shown}")
-
-
-def judge_listeners(
-    opened: cluster.Object,
-    service: cluster.Object,
-    pod: cluster.Object,
-    listening: Collection[int],
-) -> Iterable[Finding]:
-    """Judge whether a pod of the gateway listens where our Gateway says."""
-    named = called.ports(cluster.parts(cluster.at(pod, "spec"), "containers"))
-    served = {
-        port.number
-        for each in called.services([service])
-        for port in each.ports
-        if port.at(named) & set(listening)
-    }
-    servers = cluster.parts(cluster.at(opened, "spec"), "servers")
-    ports = [int(server["port"]["number"]) for server in servers]
-    name, where = opened["metadata"]["name"], pod["metadata"]
-    for port in ports:
-        if port not in served:
-            yield findings.broken(
-                f"Gateway {name} has port {port}, and {cluster.reference(pod)} does not listen "
-                "there",
-                f"istioctl -n {where['namespace']} proxy-config listeners {where['name']}",
-            )
-    if served.issuperset(ports):
-        yield findings.fine(f"the gateway listens at {', '.join(map(str, ports))}")

@@ -77,6 +77,15 @@ def test_status_says_what_the_workload_saw_in_the_gateways_envoy(world, look):
     assert "istiod sends no EnvoyFilter to istio-ingress/istio-ingressgateway" in status.message
 
 
+def test_diagnose_says_what_the_workload_saw_of_the_authentication(world, look):
+    world.related = [route(), auth()]
+    look.sees(Seen(of="x", unseen=None, guarded=(80,)))
+    with pytest.raises(testing.ActionFailed):  # The authorization service has no pods here.
+        world.run(lambda ctx: ctx.on.action("diagnose", params={"format": "text"}))
+    asks = "the gateway asks oidc.kubeflow.svc.cluster.local:8080 about requests to port 80"
+    assert f"✓ authentication   {asks}" in world.ctx.action_results["report"]
+
+
 def test_second_event_writes_nothing(world):
     world.related = [*(route(f"app-{n}") for n in range(20)), auth()]
     world.run()
