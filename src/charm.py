@@ -13,8 +13,16 @@ import ops
 import ops_tracing
 import tenacity
 
-from integrator_contract import charm_facts
-from istio_integrator import actions, diagnosis, error_messages, facts_file, messages, order, parts
+from integrator_contract.charm_facts import Part, Problem
+from istio_integrator import (
+    actions,
+    charm_facts,
+    diagnosis,
+    error_messages,
+    messages,
+    order,
+    parts,
+)
 from istio_integrator.config import config
 from istio_integrator.ingress import certificate
 from istio_integrator.kube import cluster, errors, fences, manifests, snapshot
@@ -51,7 +59,7 @@ class IstioIntegrator(ops.CharmBase):
         # Its handlers run before ours, which read what it found.
         self._certificates = certificate.requirer(self)
         self._messages: list[Message] = []
-        self._problems: list[charm_facts.Problem] = []
+        self._problems: list[Problem] = []
         container = self.on[workload.CONTAINER]
         for event in (
             self.on.start,
@@ -79,7 +87,7 @@ class IstioIntegrator(ops.CharmBase):
     def _on_upgrade(self, _: ops.EventBase) -> None:
         all_parts = self._reconcile()
         if all_parts is not None and self.unit.is_leader():
-            self._attempt(all_parts.context.manifests.prune_retired)
+            self._attempt("kube", all_parts.context.manifests.prune_retired)
 
     def _on_remove(self, _: ops.RemoveEvent) -> None:
         # Scaling to none looks the same, and is: no unit is left to look after the model.
@@ -146,9 +154,9 @@ class IstioIntegrator(ops.CharmBase):
             if self._problems:
                 said = [f"{each.part}: {each.severity}" for each in self._problems]
                 span.set_attribute("problems", said)
-        facts = facts_file.collected(self._problems, all_parts)
+        facts = charm_facts.collected(self._problems, all_parts)
         expected = all_parts.ingress.expected if all_parts else None
-        facts_file.write(self.unit.get_container(workload.CONTAINER), facts, expected)
+        charm_facts.write(self.unit.get_container(workload.CONTAINER), facts, expected)
         return all_parts
 
     def _brought_about(self) -> order.Parts | None:
@@ -167,32 +175,32 @@ class IstioIntegrator(ops.CharmBase):
         if refusal:
             self._say_alone("membership", refusal)
             for step in all_parts.withdrawal:
-                self._attempt(step)
+                self._attempt("membership", step)
             return None
         for part in all_parts.reconciled:
-            self._attempt(part.reconcile)
-            self._say(facts_file.part_of(part.reconcile), *part.messages())
+            self._attempt(part.name, part.reconcile)
+            self._say(part.name, *part.messages())
         return all_parts
 
     def _forget(self) -> None:
         self._messages, self._problems = [], []
 
-    def _say(self, part: charm_facts.Part, *said: Message) -> None:
+    def _say(self, part: Part, *said: Message) -> None:
         self._messages += said
-        self._problems += facts_file.problems(part, said)
+        self._problems += charm_facts.problems(part, said)
 
-    def _say_alone(self, part: charm_facts.Part, said: Message) -> None:
+    def _say_alone(self, part: Part, said: Message) -> None:
         self._forget()
         self._say(part, said)
 
-    def _attempt(self, step: order.Step) -> None:
+    def _attempt(self, part: Part, step: order.Step) -> None:
         """Take one step; what it can't do is a status, and keeps no other from its work."""
         with _tracer.start_as_current_span(step.__qualname__) as span:
             try:
                 _retry_conflicts(step)
             except errors.CharmError as error:
                 span.set_attribute("error.type", type(error).__name__)
-                self._say(facts_file.part_of(step), self._message_of(error))
+                self._say(part, self._message_of(error))
 
     def _message_of(self, error: errors.CharmError) -> Message:
         problems = error.problems if isinstance(error, errors.ConfigError) else [error]

@@ -17,7 +17,7 @@ Part = Literal[
     "observability",
     "security",
 ]
-"""Of the charm, as its folders and modules are called."""
+"""Of the charm; a label of the metric of problems."""
 Severity = Literal["blocked", "maintenance", "waiting"]
 """Juju's words for what is not as it should be."""
 Guard = Literal["asks", "closed", "none"]
@@ -27,7 +27,6 @@ Owner = Literal["gateway", "webhook"]
 """Who shows a certificate."""
 
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
-PARTS: tuple[Part, ...] = get_args(Part)
 GUARDS: tuple[Guard, ...] = get_args(Guard)
 
 

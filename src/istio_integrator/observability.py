@@ -20,8 +20,10 @@ logger = logging.getLogger(__name__)
 _LAYER = "log-forwarding"
 
 
-class Observability:
+class Observability(parts.Part):
     """Tells the observability stack what there is to see here."""
+
+    name = "observability"
 
     def __init__(
         self, charm: ops.CharmBase, scope: parts.Context, related: endpoints.Relations

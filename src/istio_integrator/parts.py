@@ -7,7 +7,7 @@ import ipaddress
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from integrator_contract import names, namespaces, pods
+from integrator_contract import charm_facts, names, namespaces, pods
 from istio_integrator.config import config
 from istio_integrator.kube import cluster, manifests
 from istio_integrator.mesh import installation, meshconfig
@@ -23,6 +23,9 @@ class Part(Protocol):
     A note that a part yields is one phrase of the unit's active status; any other message says
     what is not true yet and what to do about it. A part that makes something also has a `remove`.
     """
+
+    name: charm_facts.Part
+    """The label of its problems in the metrics."""
 
     def reconcile(self) -> None:
         """Make the cluster as it should be; calling it again changes nothing."""

@@ -38,7 +38,7 @@ class Trial:
         return not self.problem
 
 
-class Admission:
+class Admission(parts.Part):
     """Runs the webhook while new pods need it.
 
     Args:
@@ -47,6 +47,8 @@ class Admission:
         sleep: Waits between two probes, in seconds.
         clock: Monotonic, in seconds.
     """
+
+    name = "admission"
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import ops
 
-from istio_integrator import findings
+from istio_integrator import findings, parts
 from istio_integrator.kube import fences
 from istio_integrator.messages import Message, Said
 
@@ -46,8 +46,10 @@ def diagnose(facts: Facts, messages: Iterable[Message] = ()) -> Report:
     return Report(found, (f"istioctl analyze -n {facts.model}", "istioctl proxy-status"))
 
 
-class Concerns:
+class Concerns(parts.Part):
     """Runs the checks that feed the status, whose objects no other part of the charm looks at."""
+
+    name = "diagnosis"
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts

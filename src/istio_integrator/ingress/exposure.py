@@ -36,8 +36,10 @@ SETTLE = 2.0
 routes of other teams on our Gateway depend on it; ours match nothing without the EnvoyFilter."""
 
 
-class Ingress:
+class Ingress(parts.Part):
     """EnvoyFilter, Gateway and routes, in this order, and removed in the reverse one."""
+
+    name = "ingress"
 
     def __init__(
         self,

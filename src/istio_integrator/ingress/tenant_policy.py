@@ -42,13 +42,15 @@ class Context:
     service: str
 
 
-class TenantPolicy:
+class TenantPolicy(parts.Part):
     """Applies the policy, and names existing objects that it rejects.
 
     Args:
         scope: What every part may use.
         resolve: Returns the gateway that serves the model.
     """
+
+    name = "ingress"
 
     def __init__(
         self, scope: parts.Context, resolve: Callable[[], gateway.Target | Message]

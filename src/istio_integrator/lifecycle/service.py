@@ -25,7 +25,7 @@ from istio_integrator.messages import Message, Said
 logger = logging.getLogger(__name__)
 
 
-class Lifecycle:
+class Lifecycle(parts.Part):
     """The service that runs the workload on every unit, and its progress with the model.
 
     Args:
@@ -33,6 +33,8 @@ class Lifecycle:
         container: The workload's.
         joined: Tells whether the model is asked to join that mesh, once membership is decided.
     """
+
+    name = "lifecycle"
 
     def __init__(
         self, context: parts.Context, container: ops.Container, joined: Callable[[], bool]

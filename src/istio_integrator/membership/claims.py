@@ -39,8 +39,10 @@ def _labels(namespace: cluster.Object) -> cluster.Object:
     return cluster.at(namespace, "metadata", "labels")
 
 
-class Claims:
+class Claims(parts.Part):
     """Labels the namespaces that this application serves beside its model."""
+
+    name = "membership"
 
     def __init__(self, context: parts.Context) -> None:
         self._context = context

@@ -17,13 +17,15 @@ from istio_integrator.messages import Message, Said
 logger = logging.getLogger(__name__)
 
 
-class Membership:
+class Membership(parts.Part):
     """Makes the model's namespace a member, and remembers how to undo it.
 
     Args:
         context: The context of every part.
         are_pods_prepared: Returns whether the admission webhook prepares new pods.
     """
+
+    name = "membership"
 
     def __init__(
         self, context: parts.Context, are_pods_prepared: Callable[[], bool] = lambda: True

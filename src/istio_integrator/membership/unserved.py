@@ -11,13 +11,15 @@ from istio_integrator.messages import Message, Said
 _MOST_NAMED = 3
 
 
-class UnservedNamespaces:
+class UnservedNamespaces(parts.Part):
     """Names what istiod's discoverySelectors leave out; nothing is written.
 
     Args:
         context: The context of every part.
         authorization_service: Returns the authorization service as `NAMESPACE/NAME`, or nothing.
     """
+
+    name = "membership"
 
     def __init__(self, context: parts.Context, authorization_service: Callable[[], str]) -> None:
         self._context = context

@@ -35,8 +35,10 @@ class Context:
     exceptions: Sequence[Exempt]
 
 
-class MutualTls:
+class MutualTls(parts.Part):
     """Asks callers for a certificate of the mesh, as far as nobody is known to be cut off."""
+
+    name = "security"
 
     def __init__(
         self, context: parts.Context, seen: snapshot.Snapshot, uninjected: Callable[[], int]

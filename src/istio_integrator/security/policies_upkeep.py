@@ -58,8 +58,10 @@ class ClosedContext:
     name: str
 
 
-class Authorization:
+class Authorization(parts.Part):
     """Answers applications on `service-mesh`, and holds their callers to what they said."""
+
+    name = "security"
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What a hook has found, handed to the workload to be served with its metrics."""
+"""What a hook found, written into the workload's settings to be served as metrics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from collections.abc import Iterable
 import ops
 from cryptography import exceptions, x509
 
-from integrator_contract import charm_facts, seen
+from integrator_contract import charm_facts as contract
+from integrator_contract import seen
 from istio_integrator import order
 from istio_integrator.lifecycle import settings
 from istio_integrator.messages import Message
@@ -18,30 +19,24 @@ from istio_integrator.messages import Message
 logger = logging.getLogger(__name__)
 
 
-def part_of(step: order.Step) -> charm_facts.Part:
-    """Name the part of the charm that takes a step, which is a method of it."""
-    _, room, *_ = type(getattr(step, "__self__", step)).__module__.split(".")
-    return next(part for part in charm_facts.PARTS if part == room)
-
-
-def problems(part: charm_facts.Part, messages: Iterable[Message]) -> list[charm_facts.Problem]:
+def problems(part: contract.Part, messages: Iterable[Message]) -> list[contract.Problem]:
     """List what is not as it should be, of what a part says."""
-    severities: dict[str, charm_facts.Severity] = {each: each for each in charm_facts.SEVERITIES}
+    severities: dict[str, contract.Severity] = {each: each for each in contract.SEVERITIES}
     return [
-        charm_facts.Problem(part=part, severity=severities[message.severity.value])
+        contract.Problem(part=part, severity=severities[message.severity.value])
         for message in messages
         if message.severity.value in severities
     ]
 
 
 def collected(
-    problems: Iterable[charm_facts.Problem], all_parts: order.Parts | None
-) -> charm_facts.CharmFacts:
+    problems: Iterable[contract.Problem], all_parts: order.Parts | None
+) -> contract.CharmFacts:
     """Put together what one hook has found."""
     if all_parts is None:
-        return charm_facts.CharmFacts(looked=time.time(), problems=tuple(problems))
+        return contract.CharmFacts(looked=time.time(), problems=tuple(problems))
     ingress = all_parts.ingress
-    return charm_facts.CharmFacts(
+    return contract.CharmFacts(
         looked=time.time(),
         problems=tuple(problems),
         gateway_ready=ingress.is_up,
@@ -55,20 +50,20 @@ def collected(
     )
 
 
-def _life(owner: charm_facts.Owner, pem: str) -> Iterable[charm_facts.Certificate]:
+def _life(owner: contract.Owner, pem: str) -> Iterable[contract.Certificate]:
     try:
         loaded = x509.load_pem_x509_certificate(pem.encode())
     except (ValueError, exceptions.UnsupportedAlgorithm):
         return
     since, until = loaded.not_valid_before_utc, loaded.not_valid_after_utc
-    yield charm_facts.Certificate(
+    yield contract.Certificate(
         owner=owner, not_before=since.timestamp(), not_after=until.timestamp()
     )
 
 
 def write(
     container: ops.Container,
-    facts: charm_facts.CharmFacts,
+    facts: contract.CharmFacts,
     expected: seen.Expectation | None = None,
 ) -> None:
     """Write them into the settings file; what can't be written now, the next hook writes.
