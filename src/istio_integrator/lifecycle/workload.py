@@ -7,6 +7,7 @@ asked by exec.
 from __future__ import annotations
 
 import contextlib
+import functools
 import http.client
 import json
 from typing import Any, cast
@@ -100,13 +101,18 @@ class Workload:
         (answer,) = answers.of_proxies(execute(self._container, argv))
         return answer
 
-    def _ask(self, method: str, path: str, *parameters: str) -> str:
+    @functools.cached_property
+    def _token(self) -> str:
+        """The listener's token, which the settings keep while their file is there."""
         told = settings.read(self._container)
         if told is None:
             raise errors.LifecycleError("the workload does not answer: it has no settings")
+        return told.token
+
+    def _ask(self, method: str, path: str, *parameters: str) -> str:
         query = "&".join(f"{word}=" for word in parameters)
         try:
-            status, text = _answer(method, f"{path}?{query}", told.token)
+            status, text = _answer(method, f"{path}?{query}", self._token)
         except (OSError, http.client.HTTPException) as error:
             raise errors.LifecycleError(f"the workload does not answer: {error}") from error
         if status != http.HTTPStatus.OK:
