@@ -78,7 +78,7 @@ async def reconciler(kubeconfig: str, per_node: int) -> None:
         model=rounds.NAMESPACE,
         application="bench",
         unit="bench/0",
-        convergence="off",
+        restart_pods="off",
     )
     live = options.Live(settings)
     program = run.Program(

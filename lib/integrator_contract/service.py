@@ -12,8 +12,9 @@ from typing import Any, Literal
 
 from . import charm_facts, names, namespaces, pods, seen, selectors
 
-Convergence = Literal["auto", "manual", "off"]
-"""Whether pods without their sidecar are replaced: unasked, when asked for, or never."""
+RestartPods = Literal["auto", "manual", "off"]
+"""Whether pods without their sidecar are replaced: unasked, when asked for, or never. The charm
+writes `off` while the model is not to join the mesh; the option has no such value."""
 LISTENER_PORT = 15081
 """On 127.0.0.1, where the service answers the charm, which is in the same pod."""
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -59,8 +60,8 @@ class Eligibility:
     """With membership `selected`, the selector of the pods that join."""
     excluded_pods: str = ""
     """The selector of the pods that get no sidecar."""
-    lifecycle_namespaces: frozenset[namespaces.Kind] = frozenset(namespaces.KINDS)
-    convergence: Convergence = "auto"
+    served_namespaces: frozenset[namespaces.Kind] = frozenset(namespaces.KINDS)
+    restart_pods: RestartPods = "auto"
 
     @functools.cached_property
     def included(self) -> selectors.Selector:
@@ -112,7 +113,7 @@ class Options(Rules, Eligibility):
     proxy_version: str = ""
     """Of istiod; a proxy with an earlier one is old; empty: not known."""
     proxy_shutdown: bool = True
-    replace_broken_pods: bool = False
+    delete_broken_pods: bool = False
     restart_max_unavailable: str = "2"
     """Workloads that may have a pod being replaced at once, as `budget` returns it."""
     gateway: Gateway | None = None

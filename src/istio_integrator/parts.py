@@ -119,7 +119,7 @@ class Context:
             model=self.model,
             mesh_namespace=self.mesh.installed_in if self.mesh else "",
             owner=names.owner(self.model, self.application),
-            kinds=frozenset(self.config.served_namespaces),
+            kinds=self.config.served_namespaces,
         )
 
     @property

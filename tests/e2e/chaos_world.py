@@ -51,8 +51,8 @@ class Unit:
             model=MODEL,
             application=MODEL,
             unit=self.name,
-            lifecycle_namespaces=namespaces.MODEL_ONLY,
-            convergence="off",
+            served_namespaces=namespaces.MODEL_ONLY,
+            restart_pods="off",
             log_level="debug",
         )
         settings = self.log.with_suffix(".json")

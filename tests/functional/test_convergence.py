@@ -152,9 +152,9 @@ async def test_a_restart_by_hand_is_done_by_the_leader(world):
     await world.workload("StatefulSet", "one")
     await world.workload("StatefulSet", "two")
     await world.join()
-    lister = world.lister(convergence="manual")
+    lister = world.lister(restart_pods="manual")
 
-    async with world.converging(convergence="manual"):
+    async with world.converging(restart_pods="manual"):
         await world.goes_on_with(NotAsked=2)
         assert not any((await world.injected()).values())
         found = await lister.uninjected({})

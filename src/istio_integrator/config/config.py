@@ -58,11 +58,6 @@ def _container_names(values: tuple[str, ...]) -> tuple[str, ...]:
     return values
 
 
-def _namespace_kinds(values: tuple[str, ...]) -> tuple[str, ...]:
-    namespaces.kinds(values)
-    return values
-
-
 def _namespaced_name(value: str) -> str:
     value = value.strip()
     namespace, slash, name = value.partition("/")
@@ -90,8 +85,8 @@ ContainerNames = Annotated[
     pydantic.AfterValidator(_container_names),
 ]
 NamespaceKinds = Annotated[
-    tuple[namespaces.Kind, ...],
-    pydantic.BeforeValidator(_namespace_kinds),
+    frozenset[namespaces.Kind],
+    pydantic.BeforeValidator(namespaces.kinds),
     pydantic.BeforeValidator(_items),
 ]
 
@@ -162,7 +157,7 @@ class Config(pydantic.BaseModel):
     hold_application: bool = True
     proxy_shutdown: bool = True
     job_sidecars: Literal["auto", "native", "classic"] = "auto"
-    served_namespaces: NamespaceKinds = namespaces.KINDS
+    served_namespaces: NamespaceKinds = frozenset(namespaces.KINDS)
     wait_for_containers: ContainerNames = ()
     ignore_containers: ContainerNames = ()
     delete_broken_pods: bool = False

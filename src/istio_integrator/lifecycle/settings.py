@@ -68,13 +68,12 @@ def make(context: parts.Context, told: service.Options | None, *, joined: bool) 
         membership=context.config.membership,
         data_plane=context.data_plane,
         status_port=mesh.status_port if mesh else names.DEFAULT_STATUS_PORT,
-        convergence=context.config.restart_pods if joined else "off",
-        lifecycle_namespaces=frozenset(context.config.served_namespaces),
-        replace_broken_pods=context.config.delete_broken_pods,
         gateway=(
             service.Gateway(service=context.config.gateway_service) if context.exposes else None
         ),
     )
+    if not joined:
+        settings = dataclasses.replace(settings, restart_pods="off")
     if told is None:
         return dataclasses.replace(settings, token=secrets.token_hex(16))
     if mesh is None or not (mesh.probed or mesh.has_settings):

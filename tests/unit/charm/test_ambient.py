@@ -59,7 +59,7 @@ def test_sidecars_are_prepared_before_the_model_is_back(ctx, world):
 def test_workload_is_told_and_still_stops_proxies(ctx, world):
     out = ctx.run(ctx.on.config_changed(), state(mesh_mode="ambient"))
     assert told(ctx, out).data_plane == "ambient"
-    assert told(ctx, out).convergence == "auto"
+    assert told(ctx, out).restart_pods == "auto"
     assert told(ctx, out).proxy_shutdown
 
 

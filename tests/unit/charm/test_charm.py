@@ -149,7 +149,7 @@ def test_without_istiod_it_waits_and_the_namespace_is_unlabelled(ctx, fake):
         "waiting for istiod: the cluster has no sidecar injector"
     )
     assert "istio-injection" not in fake.labels("kubeflow")
-    assert told(ctx, out).convergence == "off"
+    assert told(ctx, out).restart_pods == "off"
 
 
 def test_with_a_dead_istiod_it_waits_and_the_namespace_is_unlabelled(ctx, fake):

@@ -21,7 +21,7 @@ def test_removal_leaves_the_cluster_as_it_was(ctx, fake):
     fake.add({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
     out = ctx.run(ctx.on.remove(), state(leader=False, units=0))
     assert _objects(fake) == before
-    assert told(ctx, out).convergence == "off"
+    assert told(ctx, out).restart_pods == "off"
     ctx.run(ctx.on.remove(), state(leader=False, units=0))
     assert _objects(fake) == before
 

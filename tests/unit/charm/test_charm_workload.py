@@ -13,27 +13,25 @@ from tests.unit.charm.charm_world import POD, state, status, told, workload
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "field", "expected"),
+    ("option", "value", "expected"),
     [
-        ("proxy_shutdown", False, "proxy_shutdown", False),
-        ("wait_for_containers", "main, wait", "wait_for_containers", ("main", "wait")),
-        ("ignore_containers", "vault-agent", "ignore_containers", ("vault-agent",)),
-        ("delete_broken_pods", True, "replace_broken_pods", True),
-        ("served_namespaces", "model", "lifecycle_namespaces", {"model"}),
-        ("excluded_pods", "app in (a, b)", "excluded_pods", "app in (a, b)"),
-        ("restart_pods", "manual", "convergence", "manual"),
-        ("restart_max_unavailable", "5", "restart_max_unavailable", "5"),
-        ("restart_max_unavailable", " 10% ", "restart_max_unavailable", "10%"),
-        ("log_level", "debug", "log_level", "debug"),
+        ("proxy_shutdown", False, False),
+        ("wait_for_containers", "main, wait", ("main", "wait")),
+        ("ignore_containers", "vault-agent", ("vault-agent",)),
+        ("delete_broken_pods", True, True),
+        ("served_namespaces", "model", {"model"}),
+        ("excluded_pods", "app in (a, b)", "app in (a, b)"),
+        ("restart_pods", "manual", "manual"),
+        ("restart_max_unavailable", "5", "5"),
+        ("restart_max_unavailable", " 10% ", "10%"),
+        ("log_level", "debug", "debug"),
     ],
 )
-def test_option_reaches_the_workload_without_a_restart(  # noqa: PLR0917 - a table
-    ctx, fake, option, value, field, expected
-):
+def test_option_reaches_the_workload_without_a_restart(ctx, fake, option, value, expected):
     fake_cluster.install_istio(fake)
     before = ctx.run(ctx.on.config_changed(), state())
     after = ctx.run(ctx.on.config_changed(), state(**{option: value}))
-    assert getattr(told(ctx, after), field) == expected
+    assert getattr(told(ctx, after), option) == expected
     assert after.get_container("lifecycle").plan == before.get_container("lifecycle").plan
 
 
@@ -68,7 +66,7 @@ def test_membership_none_looks_after_pods_without_joining(ctx, fake):
         "istio-system/istiod 1.31 · admission: not needed · classic sidecars, native in Jobs"
     )
     assert "istio-injection" not in fake.labels("kubeflow")
-    assert told(ctx, out).convergence == "off"
+    assert told(ctx, out).restart_pods == "off"
 
 
 def test_membership_of_selected_pods_leaves_the_namespace(ctx, fake):

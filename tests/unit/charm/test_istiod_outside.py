@@ -15,7 +15,7 @@ def test_pods_are_brought_into_the_mesh_of_an_istiod_outside_the_cluster(ctx, fa
     out = ctx.run(ctx.on.config_changed(), state())
 
     assert joins(ctx, out) == (True, "istio-system", "default")
-    assert told(ctx, out).convergence == "auto"
+    assert told(ctx, out).restart_pods == "auto"
     assert out.unit_status == testing.ActiveStatus(
         "https://istiod.example:15017/inject 1.31 · admission: webhook · classic sidecars, "
         "native in Jobs · 14/14 pods in mesh"

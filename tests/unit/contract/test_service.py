@@ -21,15 +21,15 @@ OPTIONS = st.builds(
     membership=st.sampled_from(["namespace", "selected", "none"]),
     included_pods=st.sampled_from(["", "team", "a=b,c!=d", " x notin (y) "]),
     excluded_pods=st.just("app in (a, b),!c"),
-    lifecycle_namespaces=st.frozensets(st.sampled_from(namespaces.KINDS), min_size=1),
+    served_namespaces=st.frozensets(st.sampled_from(namespaces.KINDS), min_size=1),
     proxy_shutdown=st.booleans(),
     wait_for_containers=st.lists(NAMES, max_size=3).map(tuple),
     ignore_containers=st.lists(NAMES, max_size=3).map(tuple),
     status_port=st.integers(0, 65535),
-    replace_broken_pods=st.booleans(),
+    delete_broken_pods=st.booleans(),
     gateway=st.none()
     | st.builds(service.Gateway, service=st.just("") | NAMES.map("istio-ingress/{}".format)),
-    convergence=st.sampled_from(["auto", "manual", "off"]),
+    restart_pods=st.sampled_from(["auto", "manual", "off"]),
     restart_max_unavailable=st.integers(1, 100).map(str) | st.integers(1, 100).map("{}%".format),
     facts=st.none() | st.builds(charm_facts.CharmFacts, looked=st.floats(0, 2e9)),
 )
@@ -43,8 +43,8 @@ def test_workload_reads_what_the_charm_writes(options):
 
 @given(OPTIONS)
 def test_same_settings_are_the_same_text(options):
-    again = frozenset(sorted(options.lifecycle_namespaces, reverse=True))
-    other = dataclasses.replace(options, lifecycle_namespaces=again)
+    again = frozenset(sorted(options.served_namespaces, reverse=True))
+    other = dataclasses.replace(options, served_namespaces=again)
     assert other.document() == options.document()
 
 

@@ -94,7 +94,7 @@ async def test_honest_pods_among_hostile_ones_are_stopped_and_waited_for(seed: i
                 application="a",
                 unit="a/0",
                 leader=True,
-                replace_broken_pods=True,
+                delete_broken_pods=True,
             )
         ),
         events.Recorder(server),  # type: ignore[arg-type]

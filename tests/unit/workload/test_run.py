@@ -51,7 +51,7 @@ async def test_unit_that_does_not_lead_writes_nothing_but_stops_proxies(cluster:
     owned = [{"kind": "Job", "name": "j", "uid": "u", "controller": True}]
     broken = {"proxy": pods.ended(), "main": RUNS, "ownerReferences": owned}
     cluster.put("pods", pods.pod_json(name="lost", uid="uid-l", **broken))
-    values = {"joined": True, "mesh_namespace": "istio-system", "replace_broken_pods": True}
+    values = {"joined": True, "mesh_namespace": "istio-system", "delete_broken_pods": True}
     program = program_of(cluster, **values)
     async with running_task(program.run()):
         await until(lambda: all(program.ready().values()))
@@ -159,9 +159,7 @@ async def test_rules_about_proxies_change_while_it_runs(cluster: FakeApiserver):
         await until(lambda: watched() == {"model", "tenant"})
         assert stopped() == set()
         only_model = frozenset[namespaces.Kind](("model",))
-        program.live.change(
-            settings(ignore_containers=("agent",), lifecycle_namespaces=only_model)
-        )
+        program.live.change(settings(ignore_containers=("agent",), served_namespaces=only_model))
         await until(lambda: stopped() == {"model"} and watched() == {"model"})
         program.live.change(settings(ignore_containers=("agent",)))
         await until(lambda: stopped() == {"model", "tenant"})

@@ -170,7 +170,7 @@ async def test_only_the_very_pod_that_was_judged_is_replaced(
             cluster.get("pods", NAMESPACE, "job-x")["metadata"].update(metadata)
 
     cluster.before_answer = change
-    async with reconciler(cluster, replace_broken_pods=True):
+    async with reconciler(cluster, delete_broken_pods=True):
         await until(lambda: any(method == "DELETE" for method, _ in cluster.requests))
         await asyncio.sleep(5)
 
@@ -192,7 +192,7 @@ async def test_broken_pod_is_replaced_if_asked_and_owned(
     cluster.put(
         "pods", finished_pod(main=pods.running(), proxy=pods.ended(), ownerReferences=owners)
     )
-    async with reconciler(cluster, replace_broken_pods=True):
+    async with reconciler(cluster, delete_broken_pods=True):
         await until(lambda: event_reasons(cluster) == ["ProxyLost"])
         await asyncio.sleep(5)
         assert (cluster.all("pods") == []) is replaced
@@ -204,14 +204,14 @@ async def test_broken_pod_that_may_not_be_deleted_says_so(cluster: FakeApiserver
     cluster.put(
         "pods", finished_pod(main=pods.running(), proxy=pods.ended(), ownerReferences=owners)
     )
-    async with reconciler(cluster, replace_broken_pods=True):
+    async with reconciler(cluster, delete_broken_pods=True):
         await until(lambda: event_reasons(cluster) == ["PodNotReplaced", "ProxyLost"])
 
 
 async def test_pod_part_of_whose_work_is_done_is_not_replaced(cluster: FakeApiserver):
     helper = {"helper": pods.running()}
     cluster.put("pods", finished_pod(others=helper, proxy=pods.ended(), ownerReferences=OWNED))
-    async with reconciler(cluster, replace_broken_pods=True):
+    async with reconciler(cluster, delete_broken_pods=True):
         await until(lambda: event_reasons(cluster) == ["PodNotReplaced", "ProxyLost"])
         await asyncio.sleep(5)
 
@@ -235,7 +235,7 @@ async def test_controller_whose_pods_lose_their_proxy_again_and_again_is_left(
             ownerReferences=owned,
         )
 
-    async with reconciler(cluster, replace_broken_pods=True):
+    async with reconciler(cluster, delete_broken_pods=True):
         for number in range(reports.MOST_REPLACED):
             cluster.put("pods", broken(number, "j"))
             await until(lambda: cluster.all("pods") == [])

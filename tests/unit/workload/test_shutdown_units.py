@@ -44,13 +44,13 @@ def work_of_the_leader(cluster: FakeApiserver) -> None:
 
 async def test_only_the_leader_reports_and_replaces_pods(cluster: FakeApiserver):
     work_of_the_leader(cluster)
-    wanted = settings(leader=False, replace_broken_pods=True)
-    async with reconciler(cluster, leader=False, replace_broken_pods=True) as controller:
+    wanted = settings(leader=False, delete_broken_pods=True)
+    async with reconciler(cluster, leader=False, delete_broken_pods=True) as controller:
         await until(lambda: len(controller.view) == 2)
         await asyncio.sleep(120)
         assert {method for method, _ in cluster.requests} == {"GET"}
 
-        controller.live.change(settings(replace_broken_pods=True))
+        controller.live.change(settings(delete_broken_pods=True))
         await until(lambda: len(cluster.all("pods")) == 1)
         assert {"ProxyLost", "UnknownContainer"} <= set(event_reasons(cluster))
         controller.live.change(wanted)
@@ -64,9 +64,9 @@ async def test_leader_that_leads_no_more_does_not_replace_what_it_was_about_to(
     cluster: FakeApiserver,
 ):
     work_of_the_leader(cluster)
-    async with reconciler(cluster, replace_broken_pods=True) as controller:
+    async with reconciler(cluster, delete_broken_pods=True) as controller:
         await until(lambda: len(controller.view) == 2)
-        controller.live.change(settings(leader=False, replace_broken_pods=True))
+        controller.live.change(settings(leader=False, delete_broken_pods=True))
         await asyncio.sleep(120)
 
     assert len(cluster.all("pods")) == 2

@@ -64,7 +64,7 @@ class Settings(service.Options):
             model=self.model,
             mesh_namespace=self.mesh_namespace,
             owner=names.owner(self.model, self.application),
-            kinds=self.lifecycle_namespaces,
+            kinds=self.served_namespaces,
         )
 
 

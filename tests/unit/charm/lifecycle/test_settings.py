@@ -39,9 +39,9 @@ def test_status_port_stays_while_there_is_no_mesh_to_ask(fake):
 
 
 def test_only_members_converge(fake):
-    assert settings.make(context(fake), None, joined=False).convergence == "off"
+    assert settings.make(context(fake), None, joined=False).restart_pods == "off"
     manual = context(fake, restart_pods="manual")
-    assert settings.make(manual, None, joined=True).convergence == "manual"
+    assert settings.make(manual, None, joined=True).restart_pods == "manual"
 
 
 def test_gateways_are_observed_where_somebody_is_to_be_reached(fake):

@@ -23,7 +23,7 @@ class Ledger:
 
     snapshot: Snapshot
     memory: Memory
-    mode: service.Convergence
+    mode: service.RestartPods
     limits: Limits
     now: float
     """Seconds since the epoch."""

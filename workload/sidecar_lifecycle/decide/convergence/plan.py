@@ -17,7 +17,7 @@ def plan(
     snapshot: Snapshot,
     memory: Memory,
     *,
-    mode: service.Convergence,
+    mode: service.RestartPods,
     limits: Limits,
     now: float,
 ) -> Plan:

@@ -130,7 +130,7 @@ class Controller:
         settings = self.cluster.settings
         limits = outcome.Limits(max_unavailable=settings.restart_max_unavailable)
         now = self.clock.now()
-        mode = settings.convergence
+        mode = settings.restart_pods
         return plan.plan(reading.snapshot, remembered, mode=mode, limits=limits, now=now), reading
 
     def _has_work(self, decided: outcome.Plan, stored: resources.ConfigMap) -> bool:

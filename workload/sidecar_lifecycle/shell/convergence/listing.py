@@ -104,7 +104,7 @@ async def _look(
     decided = plan.plan(
         reading.snapshot,
         remembered,
-        mode=settings.convergence,
+        mode=settings.restart_pods,
         limits=outcome.Limits(max_unavailable=settings.restart_max_unavailable),
         now=time.time(),
     )

@@ -207,7 +207,7 @@ class Controller:
 
 
 def _is_model_only(settings: Settings) -> bool:
-    return settings.lifecycle_namespaces == namespaces.MODEL_ONLY
+    return settings.served_namespaces == namespaces.MODEL_ONLY
 
 
 def _forget_turn(tracked: Tracked) -> None:

@@ -124,7 +124,7 @@ class Reporter:
         with self._fence.around("report", pod):
             await self._recorder.record(pod, Reason.PROXY_LOST, message, "Warning")
             owner = eligible.controller(pod.metadata.ownerReferences)
-            is_wanted = self._live.current.replace_broken_pods
+            is_wanted = self._live.current.delete_broken_pods
             if is_wanted and owner and (why := await self._delete(pod, owner.uid)):
                 message = f"The pod is not replaced: {why}."
                 await self._recorder.record(pod, Reason.POD_NOT_REPLACED, message, "Warning")
