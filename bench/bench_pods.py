@@ -35,7 +35,7 @@ from testbed import cluster, command_line, kubernetes
 from tests.unit.workload import pods
 
 NAMESPACES = 2000
-SERVED = {"istio-integrator.charmhub.io/lifecycle": "enabled"}
+SERVED = {"istio-integrator.charmhub.io/served": "enabled"}
 RATE = 20_000 / 600
 """Pods that end in a second, unless told otherwise."""
 AT_ONCE = 100

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 NAMESPACE = "bench"
-SERVED = {"istio-injection": "enabled", "istio-integrator.charmhub.io/lifecycle": "enabled"}
+SERVED = {"istio-injection": "enabled", "istio-integrator.charmhub.io/served": "enabled"}
 CPU = {"sidecar.istio.io/proxyCPU": "10m"}
 KINDS = {
     "none": {"sidecar.istio.io/inject": "false"},

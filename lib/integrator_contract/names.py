@@ -13,8 +13,8 @@ MANAGER = "istio-integrator"
 WAIT_FOR_CONTAINERS = f"{PREFIX}wait-for-containers"
 IGNORE_CONTAINERS = f"{PREFIX}ignore-containers"
 PROXY_SHUTDOWN = f"{PREFIX}proxy-shutdown"
-CONVERGENCE = f"{PREFIX}convergence"
-LIFECYCLE = f"{PREFIX}lifecycle"
+RESTART_PODS = f"{PREFIX}restart-pods"
+SERVED = f"{PREFIX}served"
 """On a namespace: `enabled` or `disabled`."""
 
 # What is found on objects of ours.

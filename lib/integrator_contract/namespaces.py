@@ -17,7 +17,7 @@ SYSTEM = "kube-system"
 
 def asked_kinds(labels: Mapping[str, str]) -> Iterator[Kind]:
     """Yield as what a namespace beside the model's asks to be served, allowed or not."""
-    if labels.get(names.LIFECYCLE) == "enabled":
+    if labels.get(names.SERVED) == "enabled":
         yield "labelled"
     if labels.get(names.PART_OF) == names.PROFILE:
         yield "profiles"
@@ -59,7 +59,7 @@ class Served:
         """Return as what a namespace may be served, whoever it is that serves it."""
         if name in (SYSTEM, self.mesh_namespace) or names.CONTROLLER_MODEL in labels:
             return None
-        if labels.get(names.LIFECYCLE) == "disabled":
+        if labels.get(names.SERVED) == "disabled":
             return None
         asked = ("model",) if name == self.model else asked_kinds(labels)
         return next((kind for kind in asked if kind in self.kinds), None)
@@ -85,9 +85,9 @@ class Served:
         by_kind: dict[Kind, selectors.Selector] = {
             "profiles": (
                 require(names.PART_OF, "In", (names.PROFILE,)),
-                require(names.LIFECYCLE, "NotIn", ("disabled", *labelled)),
+                require(names.SERVED, "NotIn", ("disabled", *labelled)),
             ),
-            "labelled": (require(names.LIFECYCLE, "In", ("enabled",)),),
+            "labelled": (require(names.SERVED, "In", ("enabled",)),),
         }
         unclaimed = ("", (require(names.SERVED_BY, "DoesNotExist"),))
         ours = ("-ours", (require(names.SERVED_BY, "In", (self.owner,)),))

@@ -17,7 +17,7 @@ LIMIT = 2
 BUSY = "pipelines"
 """The charm that is still at work in a hook when its pod is replaced."""
 BUDGET = "katib-db"
-DISABLED = {"istio-integrator.charmhub.io/convergence": "disabled"}
+DISABLED = {"istio-integrator.charmhub.io/restart-pods": "disabled"}
 NOTEBOOKS = kubeflow_kinds.NOTEBOOKS
 
 

@@ -69,7 +69,7 @@ async def set_up(node: Any) -> World:
             await controller.add_model()
             await controller.deploy(node.charms.integrator, juju.APPLICATION)
         await controller.wait_for("active", 120)
-        served = {"istio.io/rev": "default", f"{PREFIX}lifecycle": "enabled"}
+        served = {"istio.io/rev": "default", f"{PREFIX}served": "enabled"}
         await api.apply(
             workloads.namespace(made.by_revision, served),
             workloads.namespace(made.unserved, {"istio-injection": "enabled"}),

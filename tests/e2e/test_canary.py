@@ -100,7 +100,7 @@ def _caller(name, namespace, image):
     deployment["spec"]["selector"]["matchLabels"] = labels
     deployment["spec"]["template"]["metadata"] = {
         "labels": labels,
-        "annotations": {"istio-integrator.charmhub.io/convergence": "disabled"},
+        "annotations": {"istio-integrator.charmhub.io/restart-pods": "disabled"},
     }
     return deployment
 

@@ -19,18 +19,18 @@ OUT_OF_SCOPE = {
     "plain": {},
     "disabled": {
         "app.kubernetes.io/part-of": "kubeflow-profile",
-        f"{table.PREFIX}lifecycle": "disabled",
+        f"{table.PREFIX}served": "disabled",
     },
-    "controller": {f"{table.PREFIX}lifecycle": "enabled", "controller.juju.is/id": "x"},
+    "controller": {f"{table.PREFIX}served": "enabled", "controller.juju.is/id": "x"},
 }
 INJECTED = {"istio-injection": "enabled"}
 IN_SCOPE = {
     "profiles": {"app.kubernetes.io/part-of": "kubeflow-profile"},
-    "labelled": {f"{table.PREFIX}lifecycle": "enabled"},
+    "labelled": {f"{table.PREFIX}served": "enabled"},
     # Labelled and a profile: it has one kind all the same.
     "both": {
         "app.kubernetes.io/part-of": "kubeflow-profile",
-        f"{table.PREFIX}lifecycle": "enabled",
+        f"{table.PREFIX}served": "enabled",
     },
 }
 

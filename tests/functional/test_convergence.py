@@ -29,7 +29,7 @@ async def test_what_missed_its_sidecar_is_replaced_and_nothing_else_is(world):
     await world.workload("StatefulSet", "three", replicas=3)
     await world.workload("Deployment", "web", replicas=2)
     await world.workload("StatefulSet", "nb", owner=await world.owner("notebook"))
-    disabled = {names.CONVERGENCE: "disabled"}
+    disabled = {names.RESTART_PODS: "disabled"}
     await world.workload("Deployment", "left-alone", annotations=disabled)
     await world.workload(
         "StatefulSet", "modeloperator", labels={"operator.juju.is/name": "modeloperator"}

@@ -186,7 +186,7 @@ def confined(control_plane, client, namespace, untrusted) -> Iterator[str]:
     labelled = f"{namespace}-labelled"
     control_plane.kubectl("delete", "clusterrolebinding", role)
     control_plane.kubectl("create", "namespace", labelled)
-    mark = "istio-integrator.charmhub.io/lifecycle=enabled"
+    mark = "istio-integrator.charmhub.io/served=enabled"
     control_plane.kubectl("label", "namespace", labelled, mark)
     who = f"--serviceaccount={namespace}:{APP}"
     for each in (namespace, labelled):

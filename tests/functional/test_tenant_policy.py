@@ -510,10 +510,10 @@ def test_policy_is_for_tenants_whom_this_application_serves(own_world):
     theirs = world.api.get(charm_cluster.NAMESPACE, world.foreign)
     world.api.merge_patch(theirs, {"metadata": {"labels": {names.SERVED_BY: None}}})
     assert eventually(lambda: is_held(world.foreign))
-    labels = {names.PART_OF: None, names.LIFECYCLE: "enabled"}
+    labels = {names.PART_OF: None, names.SERVED: "enabled"}
     world.api.merge_patch(theirs, {"metadata": {"labels": labels}})
     assert eventually(lambda: is_held(world.foreign))
-    world.api.merge_patch(theirs, {"metadata": {"labels": {names.LIFECYCLE: "disabled"}}})
+    world.api.merge_patch(theirs, {"metadata": {"labels": {names.SERVED: "disabled"}}})
     assert eventually(lambda: not is_held(world.foreign))
 
 

@@ -76,7 +76,7 @@ def test_tenant_without_istio_makes_nothing_of_its_kinds(world):
     "argv",
     [
         ("label", "namespace", "PROFILE", "istio-integrator.charmhub.io/served-by=nobody"),
-        ("label", "namespace", "PROFILE", "istio-integrator.charmhub.io/lifecycle=disabled"),
+        ("label", "namespace", "PROFILE", "istio-integrator.charmhub.io/served=disabled"),
         ("annotate", "namespace", "PROFILE", "istio-integrator.charmhub.io/membership={}"),
         ("get", "secrets", "-n", "EDGE"),
         ("get", "configmaps", "-n", "MODEL"),

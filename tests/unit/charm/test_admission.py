@@ -384,7 +384,7 @@ def test_missing_right_to_try_a_pod_is_no_trouble_of_the_webhook(fake):
 @pytest.mark.parametrize("left_alone", [True, False])
 def test_pods_of_a_model_that_is_left_alone_are_its_members_and_no_more(fake, left_alone):
     if left_alone:
-        fake.labels("kubeflow")[names.LIFECYCLE] = "disabled"
+        fake.labels("kubeflow")[names.SERVED] = "disabled"
     reconciled(fake)
 
     settings = json.loads(fake.find("ConfigMap", NAME, "kubeflow")["data"]["settings.json"])

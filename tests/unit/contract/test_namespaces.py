@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from integrator_contract import names, namespaces, selectors
 
 PROFILE = {names.PART_OF: names.PROFILE}
-ENABLED, DISABLED = {names.LIFECYCLE: "enabled"}, {names.LIFECYCLE: "disabled"}
+ENABLED, DISABLED = {names.SERVED: "enabled"}, {names.SERVED: "disabled"}
 THEIRS = {names.SERVED_BY: "other.a"}
 SERVED = namespaces.Served(
     model="kubeflow", mesh_namespace="istio-system", owner=names.owner("kubeflow", "a")
@@ -49,7 +49,7 @@ LABELS = st.fixed_dictionaries(
     {},
     optional={
         names.PART_OF: st.sampled_from([names.PROFILE, "other"]),
-        names.LIFECYCLE: st.sampled_from(["enabled", "disabled", "odd"]),
+        names.SERVED: st.sampled_from(["enabled", "disabled", "odd"]),
         names.CONTROLLER_MODEL: st.just("x"),
         names.SERVED_BY: st.sampled_from(["m.a", "n.a"]),
     },

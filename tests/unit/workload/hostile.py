@@ -22,7 +22,7 @@ READ = (
     "deprecated.daemonset.template.generation",
     "istio.io/rev",
     *(f"{PREFIX}{name}" for name in ("wait-for-containers", "ignore-containers")),
-    *(f"{PREFIX}{name}" for name in ("proxy-shutdown", "convergence", "applied", "lifecycle")),
+    *(f"{PREFIX}{name}" for name in ("proxy-shutdown", "restart-pods", "applied", "served")),
 )
 """Labels and annotations that somebody here reads."""
 

@@ -301,9 +301,9 @@ def test_only_pods_of_plain_workloads_are_ours_to_evict(owners, want, workload):
     ("subject", "namespace_off", "want"),
     [
         pytest.param(
-            {"annotations": {names.CONVERGENCE: "disabled"}}, False, "ConvergenceDisabled"
+            {"annotations": {names.RESTART_PODS: "disabled"}}, False, "ConvergenceDisabled"
         ),
-        pytest.param({"labels": {names.CONVERGENCE: "disabled"}}, False, "ConvergenceDisabled"),
+        pytest.param({"labels": {names.RESTART_PODS: "disabled"}}, False, "ConvergenceDisabled"),
         pytest.param({}, True, "ConvergenceDisabled"),
         pytest.param({"restartPolicy": "OnFailure"}, False, "RunsToCompletion"),
     ],

@@ -265,7 +265,7 @@ async def test_watch_interruptions_lose_nothing(cluster: FakeApiserver, how: str
             id="profile",
         ),
         pytest.param(
-            {"labels": {"istio-integrator.charmhub.io/lifecycle": "enabled"}},
+            {"labels": {"istio-integrator.charmhub.io/served": "enabled"}},
             "Succeeded",
             id="labelled",
         ),
@@ -273,7 +273,7 @@ async def test_watch_interruptions_lose_nothing(cluster: FakeApiserver, how: str
             {
                 "labels": {
                     "app.kubernetes.io/part-of": "kubeflow-profile",
-                    "istio-integrator.charmhub.io/lifecycle": "disabled",
+                    "istio-integrator.charmhub.io/served": "disabled",
                 }
             },
             "Running",
@@ -283,7 +283,7 @@ async def test_watch_interruptions_lose_nothing(cluster: FakeApiserver, how: str
             {
                 "labels": {
                     "controller.juju.is/id": "x",
-                    "istio-integrator.charmhub.io/lifecycle": "enabled",
+                    "istio-integrator.charmhub.io/served": "enabled",
                 }
             },
             "Running",
@@ -291,7 +291,7 @@ async def test_watch_interruptions_lose_nothing(cluster: FakeApiserver, how: str
         ),
         pytest.param(
             {
-                "labels": {"istio-integrator.charmhub.io/lifecycle": "enabled"},
+                "labels": {"istio-integrator.charmhub.io/served": "enabled"},
                 "annotations": {"istio-integrator.charmhub.io/proxy-shutdown": "disabled"},
             },
             "Running",
@@ -321,7 +321,7 @@ async def test_namespace_labelled_later_is_served_from_then_on(cluster: FakeApis
         await until(lambda: controller.pods.live)
         await asyncio.sleep(30)
         assert cluster.get("pods", "team", "job-x")["status"]["phase"] == "Running"
-        cluster.namespace("team", labels={"istio-integrator.charmhub.io/lifecycle": "enabled"})
+        cluster.namespace("team", labels={"istio-integrator.charmhub.io/served": "enabled"})
         await until(lambda: cluster.get("pods", "team", "job-x")["status"]["phase"] == "Succeeded")
 
 

@@ -122,8 +122,8 @@ def displaced(pod: types.Pod) -> str:
 def switched_off(meta: types.ObjectMeta) -> bool:
     """Tell whether convergence is disabled on an object, by annotation or by label."""
     return "disabled" in (
-        meta.annotations.get(names.CONVERGENCE),
-        meta.labels.get(names.CONVERGENCE),
+        meta.annotations.get(names.RESTART_PODS),
+        meta.labels.get(names.RESTART_PODS),
     )
 
 

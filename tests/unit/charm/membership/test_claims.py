@@ -18,9 +18,9 @@ from tests import asked, shown
 
 OWNER = "kubeflow.istio-integrator"
 SERVED_BY = "istio-integrator.charmhub.io/served-by"
-LIFECYCLE = "istio-integrator.charmhub.io/lifecycle"
+SERVED = "istio-integrator.charmhub.io/served"
 PROFILE = {"app.kubernetes.io/part-of": "kubeflow-profile"}
-LABELLED = {LIFECYCLE: "enabled"}
+LABELLED = {SERVED: "enabled"}
 UNFINISHED = {"restartPolicy": "Never", "containers": [{"name": "istio-proxy"}]}
 MESH = installation.Mesh(namespace="istio-system", revision="default", is_default=True)
 
@@ -57,7 +57,7 @@ def holder(fake, name) -> str | None:
     [
         pytest.param("alice", PROFILE, True, id="profile"),
         pytest.param("batch", LABELLED, True, id="labelled"),
-        pytest.param("alice", {**PROFILE, LIFECYCLE: "disabled"}, False, id="switched off"),
+        pytest.param("alice", {**PROFILE, SERVED: "disabled"}, False, id="switched off"),
         pytest.param("other", {}, False, id="any other"),
         pytest.param("kube-system", LABELLED, False, id="kube-system"),
         pytest.param("istio-system", LABELLED, False, id="istiod's"),
@@ -181,9 +181,9 @@ def test_claim_of_an_application_that_was_removed_by_force_is_taken_over(fake):
     ("name", "labels", "want"),
     [
         pytest.param("alice", PROFILE, True, id="profile"),
-        pytest.param("alice", {**PROFILE, LIFECYCLE: "disabled"}, True, id="profile not served"),
+        pytest.param("alice", {**PROFILE, SERVED: "disabled"}, True, id="profile not served"),
         pytest.param("batch", LABELLED, True, id="labelled"),
-        pytest.param("edge", {LIFECYCLE: "disabled"}, False, id="only switched off"),
+        pytest.param("edge", {SERVED: "disabled"}, False, id="only switched off"),
         pytest.param("edge", {}, False, id="any other"),
         pytest.param("istio-system", LABELLED, False, id="never istiod's"),
         pytest.param("kube-system", LABELLED, False, id="never the cluster's"),
@@ -199,11 +199,11 @@ def test_tenants_are_who_has_a_namespace_served_or_not(name, labels, want):
     ("name", "labels", "options", "want"),
     [
         pytest.param("kubeflow", {}, {}, True, id="model"),
-        pytest.param("kubeflow", {LIFECYCLE: "disabled"}, {}, False, id="model switched off"),
+        pytest.param("kubeflow", {SERVED: "disabled"}, {}, False, id="model switched off"),
         pytest.param("kubeflow", {}, {"served_namespaces": "profiles"}, False, id="not model"),
         pytest.param("kubeflow", LABELLED, {"served_namespaces": "labelled"}, False, id="only"),
         pytest.param("alice", PROFILE, {}, True, id="profile"),
-        pytest.param("alice", {**PROFILE, LIFECYCLE: "disabled"}, {}, False, id="switched off"),
+        pytest.param("alice", {**PROFILE, SERVED: "disabled"}, {}, False, id="switched off"),
         pytest.param("alice", {**PROFILE, **LABELLED}, {}, True, id="switched on"),
         pytest.param("alice", PROFILE, {"served_namespaces": "model"}, False, id="no profiles"),
         pytest.param("alice", {**PROFILE, SERVED_BY: "o.app"}, {}, False, id="another serves it"),
@@ -227,7 +227,7 @@ def test_pods_are_told_of_the_removal_where_proxies_were_stopped(
 
 def test_diagnose_looks_for_finished_pods_where_proxies_are_stopped(fake):
     fake.namespace("alice", **PROFILE)
-    fake.namespace("bob", **PROFILE, **{LIFECYCLE: "disabled"})
+    fake.namespace("bob", **PROFILE, **{SERVED: "disabled"})
     for name in ("alice", "bob"):
         metadata = {"name": "job", "namespace": name}
         fake.add({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": UNFINISHED})

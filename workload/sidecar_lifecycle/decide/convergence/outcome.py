@@ -11,7 +11,7 @@ from integrator_contract import answers, service
 from .facts import Replica
 from .memory import Memory
 
-REMEDY = "fix it, then run restart-uninjected, or annotate it with convergence=disabled"
+REMEDY = "fix it, then run restart-uninjected, or annotate it with restart-pods=disabled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
