@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 
 import pydantic
 
-from integrator_contract import refusals, rejections
+from integrator_contract import bounded, refusals, rejections
 from istio_integrator import parts
-from istio_integrator.kube import cluster, documents
+from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
 
 OPTIONS: Mapping[str, str] = {
@@ -34,9 +34,7 @@ def read(scope: parts.Context) -> rejections.Rejections:
     found = scope.manifests.own(cluster.CONFIG_MAP, name)
     text = str(cluster.at(found, "data").get(rejections.KEY) or "{}")
     try:
-        return _reader().validate_python(
-            documents.read_json(text, longest=documents.LONGEST_OBJECT)
-        )
+        return _reader().validate_python(bounded.read_json(text, longest=bounded.LONGEST_OBJECT))
     except ValueError:
         return rejections.Rejections()
 

@@ -9,10 +9,10 @@ from typing import Annotated, Any, NamedTuple
 
 import pydantic
 
-from integrator_contract import names, pods
+from integrator_contract import bounded, names, pods
 from integrator_contract.rejections import Rejections
 from istio_integrator import parts
-from istio_integrator.kube import cluster, documents
+from istio_integrator.kube import cluster
 from istio_integrator.mesh import installation
 
 _DNS = 53
@@ -80,7 +80,7 @@ class Seen:
         """Read what an applied object says; None if it says nothing that can be understood."""
         text = cluster.at(obj, "metadata", "annotations").get(names.SEEN)
         try:
-            found = _Written.model_validate(documents.read_json(text or "null"))
+            found = _Written.model_validate(bounded.read_json(text or "null"))
         except ValueError:
             return None
         values = found.model_dump()

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal, Self, cast
 
 import pydantic
 
-from integrator_contract import namespaces, pods, selectors, service
+from integrator_contract import bounded, namespaces, pods, selectors, service
 from istio_integrator import texts
 from istio_integrator.config import plain_ports, pod_rules, quantities
-from istio_integrator.kube import documents, errors
+from istio_integrator.kube import errors
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -108,8 +108,8 @@ def _annotations(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        parsed: Any = documents.read_yaml(value, longest=documents.LONGEST_OBJECT) or {}
-    except documents.DocumentError as error:
+        parsed: Any = bounded.read_yaml(value, longest=bounded.LONGEST_OBJECT) or {}
+    except bounded.DocumentError as error:
         raise ValueError(f"write a mapping such as {{a.b/key: value}}; this {error}") from error
     if not isinstance(parsed, dict):
         raise ValueError("write a mapping such as {a.b/key: value}")  # noqa: TRY004 (pydantic's)

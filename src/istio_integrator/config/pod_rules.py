@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 
 import pydantic
 
-from integrator_contract import names, pods, selectors
-from istio_integrator.kube import documents
+from integrator_contract import bounded, names, pods, selectors
 
 _PLACE = (names.INJECT, names.REVISION)
 """Labels that decide about a pod's place in the mesh."""
@@ -78,8 +77,8 @@ def _entries(text: str) -> tuple[pods.Entries, ...]:
 
 def _yaml(text: str) -> Any:
     try:
-        return documents.read_yaml(text, longest=documents.LONGEST_OBJECT)
-    except documents.DocumentError as error:
+        return bounded.read_yaml(text, longest=bounded.LONGEST_OBJECT)
+    except bounded.DocumentError as error:
         raise ValueError(f"this {error}") from error
 
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import ops
 import pydantic
 
+from integrator_contract import bounded
 from istio_integrator import parts, texts
 from istio_integrator.config import config
 from istio_integrator.ingress import gateway, record
-from istio_integrator.kube import cluster, documents, errors
+from istio_integrator.kube import cluster, errors
 from istio_integrator.messages import Message, Said
 from istio_integrator.relations import endpoints
 
@@ -92,7 +93,7 @@ def problem(bag: endpoints.Bag) -> str:
 
     try:
         read = {
-            key: documents.read_json(bag.content[key], longest=documents.LONGEST_OBJECT)
+            key: bounded.read_json(bag.content[key], longest=bounded.LONGEST_OBJECT)
             for key in _Provided.model_fields.keys() & bag.content.keys()
         }
         for issued in _Provided.model_validate(read).certificates:
@@ -102,7 +103,7 @@ def problem(bag: endpoints.Bag) -> str:
                 tls_certificates.Certificate.from_string(text)
     except pydantic.ValidationError as error:
         said = texts.problems(error)
-    except documents.DocumentError as error:
+    except bounded.DocumentError as error:
         said = texts.plain(f"sends a document that {error}", texts.LONGEST_PROBLEM)
     except (tls_certificates.TLSCertificatesError, ValueError) as error:
         said = texts.plain(str(error), texts.LONGEST_PROBLEM)

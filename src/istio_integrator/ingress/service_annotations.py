@@ -14,10 +14,10 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, cast
 
-from integrator_contract import names
+from integrator_contract import bounded, names
 from istio_integrator import parts
 from istio_integrator.ingress import gateway
-from istio_integrator.kube import cluster, documents, errors, owners, records
+from istio_integrator.kube import cluster, errors, owners, records
 from istio_integrator.messages import Message, Said
 
 logger = logging.getLogger(__name__)
@@ -86,8 +86,8 @@ def remembered(found: cluster.Object | None, owner: str) -> list[str]:
     if cluster.at(found, "metadata", "labels").get(names.OWNER) != owner:
         return []
     try:
-        value = documents.read_json(str(cluster.at(found, "data").get("services", "[]")))
-    except documents.DocumentError as error:
+        value = bounded.read_json(str(cluster.at(found, "data").get("services", "[]")))
+    except bounded.DocumentError as error:
         logger.warning(
             "The record of Services with annotations of this charm can't be read: it %s.", error
         )

@@ -15,8 +15,8 @@ import lightkube.generic_resource
 import lightkube.types
 import msgspec
 
-from integrator_contract import bounds
-from istio_integrator.kube import documents, errors, failures, fences, listing
+from integrator_contract import bounded
+from istio_integrator.kube import errors, failures, fences, listing
 
 Object = dict[str, Any]
 
@@ -259,7 +259,7 @@ class Cluster:
             # Cut, it can be decoded, and the object that nests too much still does.
             with failures.mapped(f"list {kind.name}"):
                 answer = self._answer(kind, namespace or everywhere, labels)
-                text = bounds.shallow(answer, documents.DEEPEST + _AROUND_ITEMS + 1)
+                text = bounded.shallow(answer, bounded.DEEPEST + _AROUND_ITEMS + 1)
                 return list(_all_sound(kind, msgspec.json.decode(text).get("items") or ()))
 
     def events(self, reason: str) -> Iterable[Object]:

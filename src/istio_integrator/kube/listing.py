@@ -7,10 +7,10 @@ from typing import Any, TypedDict, cast
 
 import msgspec
 
-from integrator_contract import bounds
-from istio_integrator.kube import documents, fences
+from integrator_contract import bounded
+from istio_integrator.kube import fences
 
-TOO_DEEP = f"it nests more than {documents.DEEPEST} lists or mappings"
+TOO_DEEP = f"it nests more than {bounded.DEEPEST} lists or mappings"
 
 
 def problem(obj: dict[str, Any], *, is_namespaced: bool) -> str:
@@ -27,7 +27,7 @@ def problem(obj: dict[str, Any], *, is_namespaced: bool) -> str:
     for key in ("labels", "annotations"):
         if not _is_texts(metadata.get(key) or {}):
             return f"its {key} are no texts"
-    return "" if bounds.is_shallow(obj, documents.DEEPEST) else TOO_DEEP
+    return "" if bounded.is_shallow(obj) else TOO_DEEP
 
 
 def _is_texts(value: Any) -> bool:

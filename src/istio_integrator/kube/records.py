@@ -13,7 +13,7 @@ from typing import Annotated
 
 import pydantic
 
-from istio_integrator.kube import documents
+from integrator_contract import bounded
 
 _MOST = 100
 """Labels or annotations of a record; an operator sets a handful."""
@@ -47,8 +47,8 @@ class Record:
         if not text:
             return None
         try:
-            longest = documents.LONGEST_OBJECT
-            found = _Written.model_validate(documents.read_json(text, longest=longest))
+            longest = bounded.LONGEST_OBJECT
+            found = _Written.model_validate(bounded.read_json(text, longest=longest))
         except ValueError:
             return None
         return cls(found.owner, found.values, found.before)

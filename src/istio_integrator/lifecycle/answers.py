@@ -7,11 +7,11 @@ from typing import Any, TypeVar, cast
 
 import pydantic
 
-from integrator_contract import schema, seen
+from integrator_contract import bounded, schema, seen
 from integrator_contract.answers import Listing, ProxyAnswer, Summary, Trouble
 from integrator_contract.reasons import Reason
 from istio_integrator import error_messages, texts
-from istio_integrator.kube import documents, errors
+from istio_integrator.kube import errors
 from istio_integrator.messages import Message, Said
 
 _T = TypeVar("_T")
@@ -56,8 +56,8 @@ def _lines(output: str) -> list[Any]:
 
 def _parsed(document: str) -> Any:
     try:
-        return documents.read_json(document, longest=documents.LONGEST_OBJECT)
-    except documents.DocumentError as error:
+        return bounded.read_json(document, longest=bounded.LONGEST_OBJECT)
+    except bounded.DocumentError as error:
         raise errors.LifecycleError(f"the workload's answer {error}") from error
 
 

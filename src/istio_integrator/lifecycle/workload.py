@@ -15,10 +15,10 @@ from typing import Any, cast
 import ops
 import tenacity
 
-from integrator_contract import service
+from integrator_contract import bounded, service
 from integrator_contract.answers import Listing, PodAnswer, ProxyAnswer
 from integrator_contract.seen import Seen
-from istio_integrator.kube import cluster, documents, errors
+from istio_integrator.kube import cluster, errors
 from istio_integrator.lifecycle import answers, layer, settings
 
 CONTAINER = "lifecycle"
@@ -132,7 +132,7 @@ def _answer(method: str, path: str, token: str) -> tuple[int, str]:
     with contextlib.closing(connection):
         connection.request(method, path, headers={"Authorization": f"Bearer {token}"})
         answer = connection.getresponse()
-        return answer.status, answer.read(documents.LONGEST_OBJECT + 1).decode(errors="replace")
+        return answer.status, answer.read(bounded.LONGEST_OBJECT + 1).decode(errors="replace")
 
 
 def _command(name: str) -> list[str]:

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from integrator_contract import pods
+from integrator_contract import bounded, pods
 from integrator_contract.selectors import Requirement
-from istio_integrator.kube import cluster, documents, fences
+from istio_integrator.kube import cluster, fences
 
 logger = logging.getLogger(__name__)
 
@@ -66,8 +66,8 @@ def _over(first: dict[str, Any], below: dict[str, Any]) -> dict[str, Any]:
 def _read(config_map: cluster.Object | None) -> dict[str, Any]:
     text = str(cluster.at(config_map, "data").get("mesh", ""))
     try:
-        value = documents.read_yaml(text, longest=documents.LONGEST_OBJECT)
-    except documents.DocumentError as error:
+        value = bounded.read_yaml(text, longest=bounded.LONGEST_OBJECT)
+    except bounded.DocumentError as error:
         logger.warning("The mesh configuration is ignored: it %s.", error)
         return {}
     return cluster.at({"mesh": value}, "mesh")
@@ -132,8 +132,8 @@ def excluded_ports(config_map: cluster.Object | None) -> tuple[int, ...]:
     """Read `global.proxy.excludeOutboundPorts` of the injector's values."""
     text = str(cluster.at(config_map, "data").get("values", "{}"))
     try:
-        values = {"values": documents.read_json(text, longest=documents.LONGEST_OBJECT)}
-    except documents.DocumentError as error:
+        values = {"values": bounded.read_json(text, longest=bounded.LONGEST_OBJECT)}
+    except bounded.DocumentError as error:
         logger.warning("The injector's values are ignored: they are a text that %s.", error)
         return ()
     return ports(cluster.at(values, "values", "global", "proxy").get("excludeOutboundPorts"))

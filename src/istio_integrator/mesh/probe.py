@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from integrator_contract import booleans, names, refusals
-from istio_integrator.kube import cluster, documents, errors
+from integrator_contract import booleans, bounded, names, refusals
+from istio_integrator.kube import cluster, errors
 from istio_integrator.mesh import meshconfig
 
 _CNI_CHECK = "istio-validation"
@@ -196,8 +196,8 @@ def _injected(created: cluster.Object, proxy: Any, *, native: bool, held: bool) 
     annotations = cluster.at(created, "metadata", "annotations")
     try:
         text = annotations.get(names.SIDECAR_STATUS, "{}")
-        status = {"status": documents.read_json(text, longest=documents.LONGEST_OBJECT)}
-    except documents.DocumentError:
+        status = {"status": bounded.read_json(text, longest=bounded.LONGEST_OBJECT)}
+    except bounded.DocumentError:
         status = {}
     version = _VERSION_TAG.search(str(proxy.get("image", "")))
     inits = cluster.parts(cluster.at(created, "spec"), "initContainers")
@@ -222,8 +222,8 @@ def _injected(created: cluster.Object, proxy: Any, *, native: bool, held: bool) 
 
 def _proxy_config(text: Any) -> dict[str, Any]:
     try:
-        value = documents.read_json(str(text or "{}"), longest=documents.LONGEST_OBJECT)
-    except documents.DocumentError:
+        value = bounded.read_json(str(text or "{}"), longest=bounded.LONGEST_OBJECT)
+    except bounded.DocumentError:
         return {}
     return cluster.at({"config": value}, "config")
 

@@ -15,8 +15,8 @@ from typing import Annotated, Any
 
 import pydantic
 
+from integrator_contract import bounded
 from istio_integrator import texts
-from istio_integrator.kube import documents
 from istio_integrator.relations import endpoints, kubeflow
 
 ENDPOINT = kubeflow.FORWARD_AUTH
@@ -91,15 +91,15 @@ def read(bag: Mapping[str, str]) -> tuple[ForwardAuth | None, str]:
         return ForwardAuth.model_validate(said), ""
     except pydantic.ValidationError as error:
         return None, texts.problems(error)
-    except documents.DocumentError as error:
+    except bounded.DocumentError as error:
         return None, texts.plain(str(error), texts.LONGEST_PROBLEM)
 
 
 def _list(key: str, text: str) -> Any:
     try:
-        return documents.read_json(text)
-    except documents.DocumentError as error:
-        raise documents.DocumentError(f"{key} {error}") from error
+        return bounded.read_json(text)
+    except bounded.DocumentError as error:
+        raise bounded.DocumentError(f"{key} {error}") from error
 
 
 def received(related: endpoints.Relations) -> list[kubeflow.Received[ForwardAuth]]:

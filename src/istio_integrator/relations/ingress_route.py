@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal, Self
 
 import pydantic
 
+from integrator_contract import bounded
 from istio_integrator import texts
-from istio_integrator.kube import documents
 from istio_integrator.relations import endpoints, kubeflow
 
 CONFIG = "config"
@@ -198,10 +198,10 @@ def read(text: str) -> tuple[IstioIngressRouteConfig | None, str]:
     if not text:
         return None, ""
     try:
-        return IstioIngressRouteConfig.model_validate(documents.read_json(text)), ""
+        return IstioIngressRouteConfig.model_validate(bounded.read_json(text)), ""
     except pydantic.ValidationError as error:
         return None, texts.problems(error)
-    except documents.DocumentError as error:
+    except bounded.DocumentError as error:
         return None, texts.plain(f"sends a document that {error}", texts.LONGEST_PROBLEM)
 
 

@@ -14,9 +14,8 @@ from typing import Annotated, Any, Generic, Protocol, Self, TypeVar, cast
 import pydantic
 import yaml
 
-from integrator_contract import pods
+from integrator_contract import bounded, pods
 from istio_integrator import texts
-from istio_integrator.kube import documents
 from istio_integrator.relations import endpoints
 
 INGRESS = "ingress"
@@ -184,14 +183,14 @@ def read(bag: Mapping[str, str], models: Mapping[str, type[_Model]]) -> tuple[_M
         is_traefiks = bag.keys().isdisjoint((VERSIONS, DATA)) and bag.keys() >= _TRAEFIK
         return None, _SPEAKS_TRAEFIK if is_traefiks else ""
     try:
-        common = _versions(documents.read_yaml(bag[VERSIONS])) & models.keys()
+        common = _versions(bounded.read_yaml(bag[VERSIONS])) & models.keys()
         if not common:
             return None, f"speaks none of the versions {', '.join(models)}"
-        data = documents.read_yaml(bag[DATA])
+        data = bounded.read_yaml(bag[DATA])
         return (models[max(common)].model_validate(data) if data else None), ""
     except pydantic.ValidationError as error:
         return None, texts.problems(error)
-    except documents.DocumentError as error:
+    except bounded.DocumentError as error:
         return None, texts.plain(f"sends a document that {error}", texts.LONGEST_PROBLEM)
 
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import ops
 
-from istio_integrator.kube import cluster, documents
+from integrator_contract import bounded
+from istio_integrator.kube import cluster
 
 if TYPE_CHECKING:
     from cosl import JujuTopology
@@ -147,7 +148,7 @@ def log_targets(
 def push_url(bag: Mapping[str, str]) -> str:
     """Read where a unit of Loki takes logs; empty where it does not say."""
     try:
-        endpoint = {"endpoint": documents.read_json(bag.get("endpoint", "{}"))}
+        endpoint = {"endpoint": bounded.read_json(bag.get("endpoint", "{}"))}
     except ValueError:
         return ""
     return _url(cluster.at(endpoint, "endpoint").get("url"))

@@ -14,12 +14,12 @@ from typing import Annotated, Any, Literal, Self, cast
 
 import pydantic
 
+from integrator_contract import bounded
 from istio_integrator import texts
-from istio_integrator.kube import documents
 from istio_integrator.relations import endpoints, kubeflow
 
 ENDPOINT = "service-mesh"
-LONGEST = 4 * documents.LONGEST
+LONGEST = 4 * bounded.LONGEST
 """Characters of an application's policies, for the most that it may have."""
 MOST_POLICIES = 512
 """Policies of one application; the library makes one for each application related to it."""
@@ -113,7 +113,7 @@ def read(bag: endpoints.Bag, *, model: str) -> Received:
     elif text:
         try:
             entries = _entries(text)
-        except documents.DocumentError as error:
+        except bounded.DocumentError as error:
             problems = [texts.plain(f"sends a document that {error}", texts.LONGEST_PROBLEM)]
     for number, entry in enumerate(entries, 1):
         try:
@@ -137,12 +137,12 @@ def read(bag: endpoints.Bag, *, model: str) -> Received:
 
 
 def _entries(text: str) -> list[Any]:
-    listed = documents.read_json(text, longest=LONGEST)
+    listed = bounded.read_json(text, longest=LONGEST)
     if not isinstance(listed, list):
-        raise documents.DocumentError("is no list of policies")
+        raise bounded.DocumentError("is no list of policies")
     entries = cast("list[Any]", listed)
     if len(entries) > MOST_POLICIES:
-        raise documents.DocumentError(f"has more than {MOST_POLICIES} policies")
+        raise bounded.DocumentError(f"has more than {MOST_POLICIES} policies")
     return entries
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import io
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from sidecar_lifecycle.shell import cli
@@ -24,7 +22,7 @@ FIELDS = {"namespace", "name", "decision", "reason", "message", "containers"}
 def explain(
     text: str, *options: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> tuple[int, str, str]:
-    path = tmp_path / "pods.yaml"
+    path = tmp_path / "pods.json"
     path.write_text(text)
     code = cli.main(["explain", str(path), *options])
     captured = capsys.readouterr()
@@ -44,19 +42,8 @@ BARE = {key: value for key, value in DONE.items() if key not in ("kind", "apiVer
     [
         pytest.param(json.dumps(DONE), ["stop"], id="json"),
         pytest.param(json.dumps(DONE, indent=2), ["stop"], id="pretty-json"),
-        pytest.param(yaml.safe_dump(DONE), ["stop"], id="yaml"),
         pytest.param(json.dumps(listed(DONE, BUSY)), ["stop", "wait"], id="json-list"),
-        pytest.param(yaml.safe_dump(listed(DONE, BUSY)), ["stop", "wait"], id="yaml-list"),
         pytest.param(json.dumps(listed(BARE, kind="PodList")), ["stop"], id="podlist"),
-        pytest.param(yaml.safe_dump_all([DONE, BUSY]), ["stop", "wait"], id="yaml-stream"),
-        pytest.param(json.dumps(DONE) + json.dumps(BUSY), ["stop", "wait"], id="json-stream"),
-        pytest.param(f"---\n{yaml.safe_dump(DONE)}---\n", ["stop"], id="empty-last-document"),
-        pytest.param(yaml.safe_dump(DONE, default_flow_style=True), ["stop"], id="flow-yaml"),
-        pytest.param(
-            re.sub(r"'(2026-[^']*)'", r"\1", yaml.safe_dump(DONE)),
-            ["stop"],
-            id="unquoted-timestamps",
-        ),
         pytest.param(json.dumps(listed()), [], id="empty-list"),
     ],
 )
@@ -75,23 +62,16 @@ def test_pods_are_read_however_they_are_given(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        pytest.param("", "is empty", id="empty"),
-        pytest.param("a: [", "neither JSON nor YAML", id="unparsable"),
-        pytest.param("just text", "document 1 has something that is not a Pod", id="text"),
+        pytest.param("", "is no JSON", id="empty"),
+        pytest.param("kind: Pod", "is no JSON", id="yaml"),
+        pytest.param(json.dumps(DONE) + json.dumps(BUSY), "is no JSON", id="two-documents"),
+        pytest.param('"just text"', "has something that is not a Pod", id="text"),
+        pytest.param('{"kind": "Job"}', "has something that is not a Pod", id="job"),
         pytest.param(
-            yaml.safe_dump_all([DONE, {"kind": "Job"}]),
-            "document 2 has something that is not a Pod",
-            id="job",
+            json.dumps(listed(DONE, {"kind": "Secret"})), "has something", id="list-item"
         ),
         pytest.param(
-            json.dumps(listed(DONE, {"kind": "Secret"})),
-            "document 1 has something",
-            id="list-item",
-        ),
-        pytest.param(
-            json.dumps({**DONE, "spec": {"containers": "x"}}),
-            "document 1 has no valid Pod",
-            id="wrong-type",
+            json.dumps({**DONE, "spec": {"containers": "x"}}), "has no valid Pod", id="wrong-type"
         ),
         pytest.param(
             json.dumps({"kind": "List", "items": 3}), "`items` is not a list", id="items"
@@ -108,8 +88,8 @@ def test_what_can_not_be_read_is_named_with_exit_code_2(
 
 
 def test_absent_file_is_bad_input(capsys: pytest.CaptureFixture[str]):
-    assert cli.main(["explain", "/nonexistent/pods.yaml"]) == 2
-    assert "/nonexistent/pods.yaml" in capsys.readouterr().err
+    assert cli.main(["explain", "/nonexistent/pods.json"]) == 2
+    assert "/nonexistent/pods.json" in capsys.readouterr().err
 
 
 def test_standard_input_is_the_default(
@@ -154,17 +134,22 @@ def test_what_is_odd_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 
 SETTINGS = {"application": "a", "model": "m"}
-NEW_PODS = """\
-apiVersion: v1
-kind: List
-items:
-- kind: Pod
-  metadata: {name: one, namespace: m, labels: {app.kubernetes.io/name: a}}
-  spec: {containers: [{name: main}]}
-- kind: Pod
-  metadata: {generateName: two-, namespace: other, labels: {app.kubernetes.io/name: a}}
-  spec: {containers: [{name: main}], hostNetwork: true}
-"""
+MAIN = {"containers": [{"name": "main"}]}
+LABELS = {"app.kubernetes.io/name": "a"}
+NEW_PODS = json.dumps(
+    listed(
+        {
+            "kind": "Pod",
+            "metadata": {"name": "one", "namespace": "m", "labels": LABELS},
+            "spec": MAIN,
+        },
+        {
+            "kind": "Pod",
+            "metadata": {"generateName": "two-", "namespace": "other", "labels": LABELS},
+            "spec": {**MAIN, "hostNetwork": True},
+        },
+    )
+)
 
 
 def test_settings_add_what_admission_would_change(

@@ -11,10 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from sidecar_lifecycle.model import bounded
 from sidecar_lifecycle.shell import cli
+from sidecar_lifecycle.shell.commands import explain
 
 ROOT = Path(__file__).parents[3]
 WORKLOAD = f"{ROOT / 'workload'}:{ROOT / 'lib'}"
@@ -33,37 +31,23 @@ def pod(value: str) -> bytes:
     return text.replace('"@"', value).encode()
 
 
-BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"{name}: &{name} [{', '.join([f'*{last}'] * 9)}]\n"
-    for last, name in zip("abcdefgh", "bcdefghi", strict=True)
-)
-MERGES = "a: &a {x: 1}\n" + "".join(
-    f"{name}: &{name} {{<<: [{', '.join([f'*{last}'] * 9)}]}}\n"
-    for last, name in zip("abcdefgh", "bcdefghi", strict=True)
-)
 HOSTILE = {
-    "json nested 1,000 deep": (pod("[" * 1000 + "]" * 1000), "nested deeper than 100"),
-    "json nested 200 deep": (pod("[" * 200 + "]" * 200), "nested deeper than 100"),
-    "json nested without end": (b'{"a":' * 150_000, "nested deeper than 100"),
+    "json nested 1,000 deep": (pod("[" * 1000 + "]" * 1000), "nests more than 64"),
+    "json nested 200 deep": (pod("[" * 200 + "]" * 200), "nests more than 64"),
+    "json nested without end": (b'{"a":' * 150_000, "nests more than 64"),
     "json of many values": (pod("[" + "{}," * 300_000 + "0]"), "more than 400000 values"),
     "json integer of 5,000 digits": (pod("1" * 5000), "a number of 5000 characters"),
-    "json half of a surrogate pair": (pod(r'"\ud800"'), "half of a surrogate pair"),
+    "json half of a surrogate pair": (pod(r'"\ud800"'), "half a character"),
     "json not a number": (pod("NaN"), "NaN"),
-    "yaml nested 100,000 deep": (b"[" * 100_000, "nested deeper than 100"),
-    "yaml bomb of aliases": (BOMB.encode(), "has the alias *a"),
-    "yaml bomb of merge keys": (MERGES.encode(), "has the alias *a"),
-    "yaml that contains itself": (b"&a {x: *a}", "has the alias *a"),
-    "yaml tag of Python": (b"!!python/object/apply:os.abort []", "neither JSON nor YAML"),
-    "yaml of many values": (b"- a\n" * 400_000, "YAML of more than 1024 KiB"),
+    "yaml": (b"kind: Pod", "is no JSON"),
     "invalid bytes": (b"kind: \xff", "is not UTF-8 text"),
-    "a file without end": (b"#" * (bounded.LARGEST + 1), "has more than 16384 KiB"),
+    "a file without end": (b"#" * (explain.LARGEST + 1), "more than 16777216"),
     "a kind without end": (b'{"kind": "' + b"x" * MEBIBYTE + b'"}', "is not a Pod"),
 }
 
 
 PROGRAM = """
 import gc, json, os, pathlib, sys
-from sidecar_lifecycle.model import bounded_yaml
 from sidecar_lifecycle.shell import cli
 from sidecar_lifecycle.shell.admission import server
 cli.parser()
@@ -186,28 +170,3 @@ def test_an_error_about_a_name_that_moves_the_cursor_is_one_line(
     assert cli.main(["explain", str(path)]) == 2
 
     assert "\\x1b[2J\\npods" in capsys.readouterr().err
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner),
-    max_leaves=20,
-)
-
-
-@settings(deadline=None)
-@given(st.dictionaries(st.text(max_size=4), JSON, max_size=4))
-def test_json_is_read_as_it_was_written(value: object):
-    assert list(bounded.documents(json.dumps(value).encode())) == [value]
-
-
-@settings(deadline=None)
-@given(st.binary(max_size=60) | st.text("{}[]:,-&*!?|>'\"%#~ \n\ta1", max_size=60))
-def test_any_text_is_read_or_refused(text: bytes | str):
-    data = text if isinstance(text, bytes) else text.encode()
-    try:
-        values = list(bounded.documents(data))
-    except bounded.RefusedError as error:
-        assert str(error)  # noqa: PT017
-    else:
-        assert all(isinstance(each, dict | list | str | int | float | None) for each in values)

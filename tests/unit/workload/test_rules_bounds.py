@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sidecar_lifecycle.decide import finished, payload, status_port
-from sidecar_lifecycle.model import depth, types
+from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell.shutdown import sources
 
-from integrator_contract import bounds
 from integrator_contract.answers import Action
 from tests.unit.workload import pods
 
@@ -125,35 +124,6 @@ def test_status_port_is_a_port_or_nothing(text: str):
     assert port is None or 0 <= port < 65536
     if text.isascii() and text.isdigit() and len(text) <= 5:
         assert port == (int(text) if int(text) < 65536 else None)
-
-
-TREES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=20,
-)
-
-
-@given(TREES)
-def test_document_that_is_not_deep_is_left_as_it_is(tree: object):
-    text = json.dumps(tree).encode()
-    assert bounds.shallow(text, depth.DEPTH) == text
-
-
-@given(TREES, st.integers(depth.DEPTH, 3 * depth.DEPTH))
-def test_what_is_nested_too_deep_is_cut_and_all_else_stays(tree: object, levels: int):
-    nested: object = {"leaf": tree}
-    for _ in range(levels):
-        nested = [nested]
-    around = {"before": tree, "deep": nested, "after": tree}
-    found = json.loads(bounds.shallow(json.dumps(around).encode(), depth.DEPTH))
-
-    assert (found["before"], found["after"]) == (tree, tree)
-    inner, height = found["deep"], 0
-    while isinstance(inner, list):
-        inner, height = inner[0] if inner else None, height + 1
-    assert inner is None
-    assert height == depth.DEPTH - 1
 
 
 def test_pod_that_is_nested_deep_where_nobody_looks_is_a_pod_like_others():

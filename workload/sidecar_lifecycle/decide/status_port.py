@@ -10,13 +10,12 @@ import functools
 from collections.abc import Mapping
 from typing import Any, cast
 
-from integrator_contract import names, pods
-from sidecar_lifecycle.model import bounded
+from integrator_contract import bounded, names, pods
 
 DIGITS = 5
 """Characters of a port: the highest is 65535."""
-LONGEST_CONFIG = 8192
-"""Characters of a proxy's configuration, read in some 10 ms at worst; usual are 200."""
+LONGEST_CONFIG = 2048
+"""Characters of a proxy's configuration, read in some 20 ms at worst; usual are 200."""
 
 _KEYS = ("statusPort", "status_port")
 """Both of protobuf's spellings, which it refuses together."""
@@ -52,8 +51,8 @@ def in_config(text: str) -> int | None:
 def _read(text: str) -> int | None:
     # The pods of a workload share their configuration.
     try:
-        config = next(bounded.documents(text.encode(errors="replace")), None)
-    except bounded.RefusedError:
+        config = bounded.read_yaml(text)
+    except bounded.DocumentError:
         return None
     if not isinstance(config, dict):
         return None

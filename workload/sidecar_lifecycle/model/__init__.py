@@ -1,1 +1,1 @@
-"""What the workload reads: slim types of the objects, the names, and texts within bounds."""
+"""What the workload reads: slim types of the objects."""

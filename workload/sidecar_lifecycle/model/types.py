@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, cast
 
 import msgspec
 
-from . import depth
+from integrator_contract import bounded
 
 
 class Model(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
@@ -346,7 +346,7 @@ def decode_json(data: bytes | msgspec.Raw, kind: type[R]) -> R:
     try:
         return _decoder(kind)(data)
     except (msgspec.ValidationError, RecursionError):
-        return depth.cut_if_deep(functools.partial(_decode_nulls, kind), data)
+        return bounded.cut_if_deep(functools.partial(_decode_nulls, kind), data)
 
 
 def _decode_nulls(kind: type[R], data: bytes | msgspec.Raw) -> R:
@@ -370,7 +370,7 @@ _named = msgspec.json.Decoder(_Named).decode
 
 def identity(data: bytes | msgspec.Raw) -> ObjectMeta:
     """Return which object a document is about, though the rest of it can't be read."""
-    found = depth.cut_if_deep(_named, data).metadata
+    found = bounded.cut_if_deep(_named, data).metadata
     return ObjectMeta(
         name=found.name,
         namespace=found.namespace,

@@ -9,7 +9,7 @@ from ops import testing
 
 from istio_integrator import error_messages, messages
 from istio_integrator.config import config
-from istio_integrator.kube import documents, errors
+from istio_integrator.kube import errors
 from istio_integrator.relations import (
     forward_auth,
     kubeflow,
@@ -248,14 +248,3 @@ def test_any_option_is_taken_or_refused_by_its_name(name, text):
         assert name in status.message
         assert status.message.isprintable()
         assert len(status.message) <= messages.LONGEST
-
-
-@settings(deadline=None, max_examples=300)
-@given(VALUES)
-def test_documents_within_the_limits_say_what_json_says(value):
-    try:
-        text = json.dumps(value, allow_nan=False)
-        read = documents.read_json(text)
-    except ValueError:
-        return
-    assert read == json.loads(text)

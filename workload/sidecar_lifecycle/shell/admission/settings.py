@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from integrator_contract import pods
-from sidecar_lifecycle.model import bounded
 
 LARGEST = 1024 * 1024
 """Of the settings, in bytes: a ConfigMap has no more."""
@@ -35,10 +34,11 @@ def read_text(path: pathlib.Path) -> bytes:
         OSError: It can't be read.
         SettingsError: It is too long.
     """
-    try:
-        return bounded.read(path, LARGEST)
-    except bounded.RefusedError as error:
-        raise SettingsError(f"it {error}") from error
+    with path.open("rb") as file:
+        text = file.read(LARGEST + 1)
+    if len(text) > LARGEST:
+        raise SettingsError(f"it has more than {LARGEST // 1024} KiB")
+    return text
 
 
 def load(text: bytes | str) -> pods.Settings:

@@ -6,17 +6,23 @@ import argparse
 import dataclasses
 import json
 import pathlib
+import sys
 from collections.abc import Iterator
 from typing import Any, TypeVar, cast
 
 import msgspec
 
-from integrator_contract import answers, pods
+from integrator_contract import answers, bounded, pods
 from sidecar_lifecycle.decide import creation, finished, mutate, payload
-from sidecar_lifecycle.model import bounded, types
+from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell.admission import settings
 
 from . import command
+
+LARGEST = 16 * 1024 * 1024
+"""Bytes that are read: some 1,500 pods."""
+MOST_VALUES = 400_000
+"""As many pods have, of up to 200 bytes each."""
 
 T = TypeVar("T")
 
@@ -27,11 +33,11 @@ def add_parser(subparsers: command.Subparsers) -> None:
         "explain",
         help="print what the charm would do to pods, and why",
         **command.texts(
-            "Read pods as JSON or YAML. Print one JSON object per pod: whether its proxy would be"
-            " stopped and, with --admission-settings, what admission would change. A pod without a"
-            " namespace, or in that of the model, counts as a pod of the model.",
+            "Read a pod or a list of pods as JSON. Print one JSON object per pod: whether its"
+            " proxy would be stopped and, with --admission-settings, what admission would change."
+            " A pod without a namespace, or in that of the model, counts as a pod of the model.",
             "kubectl get pods -o json | sidecar-lifecycle explain",
-            "sidecar-lifecycle explain pod.yaml --admission-settings settings.json",
+            "sidecar-lifecycle explain pod.json --admission-settings settings.json",
         ),
     )
     parser.add_argument("source", nargs="?", default="-", metavar="FILE", help="or - (default)")
@@ -96,28 +102,31 @@ def _settings(path: pathlib.Path) -> pods.Settings:
 
 def _pods(source: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the pods of a file, or of standard input for `-`, each with its place in it."""
-    label = "standard input" if source == "-" else source
+    where = "standard input" if source == "-" else source
     try:
-        documents = [each for each in bounded.documents(bounded.read(source)) if each is not None]
+        document = bounded.read_json(_read(source), longest=LARGEST, most=MOST_VALUES)
     except OSError as error:
         raise command.InputError(f"can't read {source}: {error.strerror}") from error
-    except bounded.RefusedError as error:
-        raise command.InputError(f"{label} {error}") from error
-    if not documents:
-        raise command.InputError(f"{label} is empty")
-    for number, document in enumerate(documents, start=1):
-        where = f"{label}, document {number}"
-        fields = cast("dict[str, Any]", document) if isinstance(document, dict) else {}
-        kind = fields.get("kind")
-        items: Any = (fields.get("items") or []) if kind in ("List", "PodList") else [document]
-        if not isinstance(items, list):
-            raise command.InputError(f"{where}: `items` is not a list")
-        for item in cast("list[Any]", items):
-            pod = cast("dict[str, Any]", item) if isinstance(item, dict) else {}
-            # The items of a PodList need no kind.
-            if pod.get("kind", "Pod" if pod and kind == "PodList" else None) != "Pod":
-                raise command.InputError(f"{where} has something that is not a Pod")
-            yield where, pod
+    except bounded.DocumentError as error:
+        raise command.InputError(f"{where} {error}") from error
+    fields = cast("dict[str, Any]", document) if isinstance(document, dict) else {}
+    kind = fields.get("kind")
+    items: Any = (fields.get("items") or []) if kind in ("List", "PodList") else [document]
+    if not isinstance(items, list):
+        raise command.InputError(f"{where}: `items` is not a list")
+    for item in cast("list[Any]", items):
+        pod = cast("dict[str, Any]", item) if isinstance(item, dict) else {}
+        # The items of a PodList need no kind.
+        if pod.get("kind", "Pod" if pod and kind == "PodList" else None) != "Pod":
+            raise command.InputError(f"{where} has something that is not a Pod")
+        yield where, pod
+
+
+def _read(source: str) -> bytes:
+    if source == "-":
+        return sys.stdin.buffer.read(LARGEST + 1)
+    with pathlib.Path(source).open("rb") as file:
+        return file.read(LARGEST + 1)
 
 
 def _convert(document: object, kind: type[T], where: str) -> T:

@@ -14,8 +14,8 @@ import aiohttp
 import msgspec
 import structlog
 
-from integrator_contract import bounds
-from sidecar_lifecycle.model import depth, types
+from integrator_contract import bounded
+from sidecar_lifecycle.model import types
 
 from . import backoff, errors
 from .client import Client, path
@@ -95,7 +95,7 @@ def listed(data: bytes) -> Listing:
         try:
             return msgspec.json.decode(data, type=Listing)
         except RecursionError:
-            return msgspec.json.decode(bounds.shallow(data, depth.DEPTH), type=Listing)
+            return msgspec.json.decode(bounded.shallow(data), type=Listing)
 
 
 @dataclass(slots=True)
@@ -230,7 +230,7 @@ class _Watch(Generic[T]):
         return self.resource(metadata=types.identity(raw))
 
     def _named_in_line(self) -> T:
-        return self._named(depth.cut_if_deep(_envelope, self.line).object)
+        return self._named(bounded.cut_if_deep(_envelope, self.line).object)
 
     def _event(self, line: bytes) -> list[Change[T]]:
         try:
@@ -243,9 +243,9 @@ class _Watch(Generic[T]):
 
     def _unusual(self, line: bytes) -> list[Change[T]]:
         """Read a line that is about no object, or about one that can't be decoded in one go."""
-        event = depth.cut_if_deep(_envelope, line)
+        event = bounded.cut_if_deep(_envelope, line)
         if event.type == "ERROR":
-            code = depth.cut_if_deep(_error, event.object).code
+            code = bounded.cut_if_deep(_error, event.object).code
             raise errors.from_response(code or 500, bytes(event.object))
         if event.type == "BOOKMARK":
             # An object of the resource's kind in name only: a pod without containers, say.

@@ -1,0 +1,214 @@
+"""JSON and YAML that others wrote, which both programs read within bounds.
+
+What is too long, too deep or too much is refused before it costs time or memory, and so is what
+only bombs need: aliases, merge keys and tags of YAML.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn, TypeVar, cast
+
+import yaml
+
+LONGEST = 65536
+"""Characters of a document; those of Kubeflow's charms have some hundred."""
+LONGEST_OBJECT = 1 << 20
+"""Characters of one that fills a whole ConfigMap or option: etcd takes no larger object."""
+DEEPEST = 64
+"""Lists and mappings within each other: a pod has some 12 levels, and a List of pods has 14."""
+MOST_VALUES = 20_000
+"""Values in a document, for some 5 MB of memory."""
+LARGEST_DEEP = 256 * 1024
+"""Bytes of a document that nests deeper and is read without its depths: cutting takes 0.1 s."""
+_LONGEST_NUMBER = 40
+"""Characters of a number: 64 bits have 20 digits, a float 17 and an exponent. Python itself
+refuses to write integers of more than 4,300."""
+_LONGEST_REASON = 200
+"""Characters of what a parser says, which quotes the document."""
+_TOO_DEEP = f"nests more than {DEEPEST} lists or mappings"
+
+_V = TypeVar("_V")
+
+
+class DocumentError(ValueError):
+    """A text that is not read; the message says why, as it follows the name of who sent it."""
+
+
+def read_yaml(text: str, *, longest: int = LONGEST) -> Any:
+    """Read one YAML document; None where there is none.
+
+    Raises:
+        DocumentError: It is beyond the bounds, or no YAML.
+    """
+    _check_length(text, longest)
+    try:
+        # libyaml would be faster and refuses characters that JSON writes as two escapes.
+        return _Loader(text).get_single_data()
+    except DocumentError:
+        raise
+    except (yaml.YAMLError, ValueError) as error:
+        reason = " ".join(str(error).split())[:_LONGEST_REASON]
+        raise DocumentError(f"is no YAML: {reason}") from error
+
+
+def read_json(text: str | bytes, *, longest: int = LONGEST, most: int = MOST_VALUES) -> Any:
+    """Read one JSON document.
+
+    Args:
+        text: The document; bytes are UTF-8.
+        longest: Characters or bytes that it may have.
+        most: Values that it may have, by its commas and opening brackets.
+
+    Raises:
+        DocumentError: It is beyond the bounds, or no JSON.
+    """
+    _check_length(text, longest)
+    try:
+        text = text.decode() if isinstance(text, bytes) else text
+        _check_count(sum(map(text.count, ",[{")), most)
+        value = _DECODER.decode(text)
+        if _HALF.search(text):
+            json.dumps(value, ensure_ascii=False).encode()
+    except DocumentError:
+        raise
+    except RecursionError as error:
+        raise DocumentError(_TOO_DEEP) from error
+    except UnicodeDecodeError as error:
+        raise DocumentError("is not UTF-8 text") from error
+    except UnicodeEncodeError as error:
+        raise DocumentError("has half a character") from error
+    except ValueError as error:
+        raise DocumentError(f"is no JSON: {error}") from error
+    if not is_shallow(value):
+        raise DocumentError(_TOO_DEEP)
+    return value
+
+
+def is_shallow(value: object) -> bool:
+    """Tell whether no more than `DEEPEST` lists and mappings are within each other."""
+    level: list[Any] = [value]
+    for _ in range(DEEPEST):
+        inner = (each for outer in level for each in _inner(outer))
+        level = [each for each in inner if isinstance(each, _COLLECTIONS)]
+        if not level:
+            return True
+    return False
+
+
+def shallow(text: bytes, deepest: int = DEEPEST) -> bytes:
+    """Return a JSON document with null in place of what is nested deeper than so many levels."""
+    kept: list[bytes] = []
+    depth = copied = 0
+    for token in _TOKENS.finditer(text):
+        char = token[0]
+        if char in b"[{":
+            depth += 1
+            if depth == deepest + 1:
+                kept += text[copied : token.start()], b"null"
+        elif char in b"]}":
+            depth -= 1
+            if depth == deepest:
+                copied = token.end()
+    return b"".join([*kept, text[copied:]])
+
+
+def cut_if_deep(decode: Callable[[bytes], _V], data: bytes) -> _V:
+    """Decode a JSON document, and once more without its depths if it is nested too deep.
+
+    Raises:
+        RecursionError: if it is large, too.
+    """
+    try:
+        return decode(data)
+    except RecursionError:
+        text = bytes(data)
+        if len(text) > LARGEST_DEEP:
+            raise
+        return decode(shallow(text))
+
+
+# A string without an end goes to the end, not to be tried again at each quote in it.
+_TOKENS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[][{}]', re.DOTALL)
+_HALF = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
+"""Halves of characters: JSON writes some characters as two escapes."""
+_COLLECTIONS = (dict, list)
+
+
+def _inner(value: object) -> Iterable[Any]:
+    """Return what a list or a mapping consists of, without the mapping's keys."""
+    if isinstance(value, dict):
+        return cast("dict[Any, Any]", value).values()
+    return cast("list[Any]", value) if isinstance(value, list) else ()
+
+
+def _check_length(text: str | bytes, longest: int) -> None:
+    if len(text) > longest:
+        raise DocumentError(f"has {len(text)} characters, more than {longest}")
+
+
+def _check_count(values: int, most: int) -> None:
+    if values > most:
+        raise DocumentError(f"has more than {most} values")
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > _LONGEST_NUMBER:
+        raise DocumentError(f"has a number of {len(digits)} characters")
+    return int(digits)
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise DocumentError(f"has {name}, which is no number of JSON")
+
+
+_DECODER = json.JSONDecoder(parse_int=_integer, parse_constant=_no_constant)
+_TAG = "tag:yaml.org,2002:"
+_SCALARS = frozenset(
+    f"{_TAG}{name}" for name in ("str", "int", "float", "bool", "null", "timestamp")
+)
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses each node that only bombs need, or that is beyond the bounds, before it is built."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = self._count = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        # The library's own annotations leave it unknown.
+        event: Any = cast("Any", self).peek_event()
+        if isinstance(event, yaml.AliasEvent) or event.anchor:
+            raise DocumentError("has an alias or an anchor: write each value out")
+        if event.tag not in (None, "!", f"{_TAG}str"):
+            raise DocumentError(f"has the tag {event.tag[:40]!r}")
+        self._count += 1
+        _check_count(self._count, MOST_VALUES)
+        self._depth += isinstance(event, yaml.CollectionStartEvent)
+        if self._depth > DEEPEST:
+            raise DocumentError(_TOO_DEEP)
+        node = super().compose_node(parent, index)
+        self._depth -= isinstance(event, yaml.CollectionStartEvent)
+        if isinstance(node, yaml.ScalarNode):
+            _check_scalar(node)
+        return node
+
+
+def _check_scalar(node: yaml.ScalarNode) -> None:
+    if node.tag not in _SCALARS:
+        raise DocumentError(f"has {node.value[:40]!r}, which YAML gives a meaning: quote it")
+    if node.tag == f"{_TAG}str":
+        node.value = _joined(node.value)
+    elif len(node.value) > _LONGEST_NUMBER:
+        raise DocumentError(f"has a number of {len(node.value)} characters")
+
+
+def _joined(text: str) -> str:
+    """Join the halves of characters that JSON writes as two escapes and YAML leaves apart."""
+    try:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError as error:
+        raise DocumentError(f"has half a character in {text[:40]!r}") from error

@@ -1,0 +1,167 @@
+"""Text that others wrote is read as they meant it, or refused within bounds."""
+
+import json
+import time
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from integrator_contract import bounded
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+TEXTS = (
+    st.text() | st.text("{}[]:,-&*!?|>'\"%#~ \n\ta1\\ud8", max_size=60) | VALUES.map(json.dumps)
+)
+
+
+@settings(deadline=None)
+@given(VALUES)
+def test_json_is_read_as_it_was_written(value):
+    for text in (json.dumps(value), json.dumps(value).encode(), json.dumps(value, indent=1)):
+        assert bounded.read_json(text) == value
+
+
+@settings(deadline=None)
+@given(VALUES, st.booleans())
+def test_json_is_yaml_too(value, ascii_only):
+    text = json.dumps(value)
+    try:
+        read = bounded.read_yaml(text)
+    except bounded.DocumentError as error:
+        # A key of YAML is at most so long, and some texts have a meaning.
+        assert "is no YAML" in str(error) or "which YAML gives a meaning" in str(error)  # noqa: PT017
+    else:
+        assert read == value
+
+
+@settings(deadline=None)
+@given(TEXTS | st.binary(max_size=60))
+def test_any_text_is_read_or_refused_in_words(text):
+    for read in (bounded.read_json, bounded.read_yaml):
+        if isinstance(text, bytes) and read is bounded.read_yaml:
+            continue
+        try:
+            read(text)
+        except bounded.DocumentError as error:
+            assert 0 < len(str(error)) < 400  # noqa: PT017
+
+
+def bomb(first, form):
+    return first + "".join(
+        f"{name}: &{name} {form.format(', '.join([f'*{last}'] * 9))}\n"
+        for last, name in zip("abcdefgh", "bcdefghi", strict=True)
+    )
+
+
+ALIAS = "has an alias or an anchor"
+DEEP = "nests more than 64"
+MANY = "has more than 20000 values"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        pytest.param("[" * 1000 + "]" * 1000, DEEP, id="deep"),
+        pytest.param("[" * 65 + "]" * 65, DEEP, id="just too deep"),
+        pytest.param('{"a":' * 10_000, DEEP, id="deep without end"),
+        pytest.param("[" + "{}," * 20_000 + "0]", MANY, id="many values"),
+        pytest.param("1" * 5000, "a number of 5000 characters", id="long number"),
+        pytest.param(r'"\ud800"', "half a character", id="half a character"),
+        pytest.param('"\ud800"', "half a character", id="half a character as it is"),
+        pytest.param("[NaN]", "NaN", id="not a number"),
+        pytest.param(b'"\xff"', "is not UTF-8 text", id="bytes"),
+        pytest.param("", "is no JSON", id="empty"),
+        pytest.param("{} {}", "is no JSON", id="two documents"),
+        pytest.param("x" * 65537, "has 65537 characters", id="long"),
+    ],
+)
+def test_json_beyond_the_bounds_is_refused_and_named(text, why):
+    with pytest.raises(bounded.DocumentError, match=why):
+        bounded.read_json(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        pytest.param("[" * 1000 + "]" * 1000, DEEP, id="deep"),
+        pytest.param("- " * 1000, DEEP, id="deep blocks"),
+        pytest.param("[" * 60_000, DEEP, id="deep without end"),
+        pytest.param("x" * 65537, "has 65537 characters", id="long"),
+        pytest.param("[" + "a," * 20_000 + "]", MANY, id="many values"),
+        pytest.param("1" * 5000, "a number of 5000 characters", id="long number"),
+        pytest.param(f"0x{'f' * 4000}", "a number of 4002 characters", id="hexadecimal"),
+        pytest.param(r'"\ud800"', "half a character", id="half a character"),
+        pytest.param(bomb("a: &a [x]\n", "[{}]"), ALIAS, id="aliases"),
+        pytest.param(bomb("a: &a {x: 1}\n", "{{<<: [{}]}}"), ALIAS, id="merge keys"),
+        pytest.param("&a {x: *a}", ALIAS, id="contains itself"),
+        pytest.param("!!python/object/apply:os.abort []", "has the tag", id="tag"),
+        pytest.param("{", "is no YAML", id="no YAML"),
+        pytest.param("a\n---\nb", "is no YAML", id="two documents"),
+    ],
+)
+def test_yaml_beyond_the_bounds_is_refused_and_named(text, why):
+    tracemalloc.start()
+    begin = time.process_time()
+    try:
+        with pytest.raises(bounded.DocumentError, match=why):
+            bounded.read_yaml(text)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert time.process_time() - begin < 5
+    assert most < 50 << 20
+
+
+def test_character_of_two_escapes_is_one():
+    assert bounded.read_yaml(r'a: "\ud83d\ude00"') == {"a": "😀"}
+    assert bounded.read_json(r'{"a": "\ud83d\ude00"}') == {"a": "😀"}
+
+
+def test_sixty_four_levels_are_read():
+    text = "[" * 64 + "]" * 64
+    assert bounded.read_json(text) == bounded.read_yaml(text) == json.loads(text)
+
+
+TREES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=20,
+)
+
+
+@given(TREES)
+def test_document_that_is_not_deep_is_left_as_it_is(tree):
+    text = json.dumps(tree).encode()
+    assert bounded.shallow(text) == text
+
+
+@given(TREES, st.integers(bounded.DEEPEST, 3 * bounded.DEEPEST))
+def test_what_is_nested_too_deep_is_cut_and_all_else_stays(tree, levels):
+    nested = {"leaf": tree}
+    for _ in range(levels):
+        nested = [nested]
+    around = {"before": tree, "deep": nested, "after": tree}
+    found = json.loads(bounded.shallow(json.dumps(around).encode()))
+
+    assert (found["before"], found["after"]) == (tree, tree)
+    inner, height = found["deep"], 0
+    while isinstance(inner, list):
+        inner, height = inner[0] if inner else None, height + 1
+    assert inner is None
+    assert height == bounded.DEEPEST - 1
+
+
+def test_large_document_that_is_nested_deep_is_not_decoded_twice():
+    text = b'{"x": "%s", "deep": %s}' % (b"x" * bounded.LARGEST_DEEP, b"[" * 5000 + b"]" * 5000)
+    with pytest.raises(RecursionError):
+        bounded.cut_if_deep(json.loads, text)
+    small = b'{"deep": %s}' % (b"[" * 5000 + b"]" * 5000)
+    assert bounded.cut_if_deep(json.loads, small).keys() == {"deep"}
