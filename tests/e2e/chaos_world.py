@@ -5,6 +5,7 @@ They are started from the checkout, as the units of an application of their own.
 
 import contextlib
 import dataclasses
+import datetime
 import json
 import os
 import pathlib
@@ -28,6 +29,8 @@ STARTED = 60
 """Seconds for a dozen pods to start."""
 KEPT_OPEN = 8
 """Connections that are kept for the next request; so many more than at first are no leak."""
+LONGEST_WAIT = 20
+"""Seconds from a payload's end to its proxy's, of which draining takes five."""
 HOLD = {"proxy.istio.io/config": "holdApplicationUntilProxyStarts: true"}
 """As the charm's admission would have it."""
 
@@ -41,10 +44,16 @@ class Unit:
     log: pathlib.Path
     port: int = dataclasses.field(default_factory=loopback.free_port)
     process: subprocess.Popen | None = None
+    is_cut_off: bool = False
 
     @property
     def name(self):
         return f"{MODEL}/{self.number}"
+
+    @property
+    def group(self):
+        """A group of its own, by which iptables knows what it sends."""
+        return 60_000 + self.number
 
     def start(self):
         told = service.Options(
@@ -62,6 +71,7 @@ class Unit:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.workload_access", self.kubeconfig, "run", *words],
                 env={**os.environ, "PYTHONPATH": WORKLOAD},
+                group=self.group,
                 stderr=log,
             )
 
@@ -72,8 +82,34 @@ class Unit:
         self.process.kill()
         self.process.wait()
 
+    def freeze(self):
+        self.send(signal.SIGSTOP)
+
+    def cut_off(self):
+        """Drop all that it sends; its connections stay open and get no answer."""
+        self._drop("-I")
+        self.is_cut_off = True
+
+    def restore(self):
+        """Undo what befell it."""
+        self._mend()
+        if self.process.poll() is None:
+            self.send(signal.SIGCONT)
+        else:
+            self.start()
+
+    def _mend(self):
+        if self.is_cut_off:
+            self._drop("-D")
+            self.is_cut_off = False
+
+    def _drop(self, verb):
+        rule = ["OUTPUT", "-m", "owner", "--gid-owner", str(self.group), "-j", "DROP"]
+        subprocess.run(["iptables", verb, *rule], check=True)
+
     def end(self):
         """Ask it to end, and return its exit code; None if it had ended."""
+        self._mend()
         if self.process is None or self.process.poll() is not None:
             return None
         self.send(signal.SIGCONT)
@@ -158,22 +194,26 @@ async def completed(api):
     return {job["metadata"]["name"] for job in jobs if job["status"].get("succeeded")}
 
 
-async def none_was_early(api, names):
-    """Each payload reached its peer at its end, and each proxy ended after it."""
+async def none_was_early(api, names, within=float("inf")):
+    """Each payload reached its peer at its end, and its proxy ended in so many seconds after."""
     counted = await shutdown_world.counted(api, MODEL)
     assert {name: counted.get(name) for name in names} == dict.fromkeys(names, 1)
-    await proxies_ended_last(api)
+    await proxies_ended_last(api, within)
 
 
-async def proxies_ended_last(api):
-    """In every pod the payload succeeded, and the proxy ended after it."""
+async def proxies_ended_last(api, within=float("inf")):
+    """In every pod the payload succeeded, and the proxy ended after it, in so many seconds."""
     for pod in await api.list("Pod", MODEL, labels="job-name"):
         ends = {
             status["name"]: status["state"]["terminated"]
             for status in pod["status"]["containerStatuses"]
         }
         assert ends["main"]["exitCode"] == 0
-        assert ends["main"]["finishedAt"] <= ends["istio-proxy"]["finishedAt"]
+        main, proxy = (
+            datetime.datetime.fromisoformat(ends[name]["finishedAt"])
+            for name in ("main", "istio-proxy")
+        )
+        assert 0 <= (proxy - main).total_seconds() <= within, pod["metadata"]["name"]
 
 
 async def nothing_leaks(unit, before):

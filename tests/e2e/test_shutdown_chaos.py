@@ -38,18 +38,19 @@ async def world(node, api):
 
 
 @pytest.fixture
-async def units(node, tmp_path):
-    """Two units, of which the first stops proxies at once."""
+async def units(node, tmp_path, request):
+    """Two units, or as many as a test asks for, of which the first stops proxies at once."""
     kubeconfig = node.testbed.kubeconfig
-    both = [chaos.Unit(number, kubeconfig, tmp_path / f"{number}.log") for number in (0, 1)]
+    numbers = range(getattr(request, "param", 2))
+    made = [chaos.Unit(number, kubeconfig, tmp_path / f"{number}.log") for number in numbers]
     try:
-        for unit in both:
+        for unit in made:
             unit.start()
             await observer.eventually(unit.is_ready, 40, "the unit watches pods")
-        yield both
+        yield made
     finally:
-        codes = {unit.end() for unit in both}
-        for unit in both:
+        codes = {unit.end() for unit in made}
+        for unit in made:
             print(unit.log.read_text()[-4000:] if unit.log.exists() else "never started")
     assert codes <= {0, None}
 
@@ -66,15 +67,35 @@ async def test_killed_reconciler_finds_what_ended_meanwhile(api, world, units):
     await chaos.none_was_early(api, names)
 
 
-async def test_unit_that_is_killed_is_stood_in_for_by_the_next_one(api, world, units, figures):
-    before = await units[1].usage()
+@pytest.mark.parametrize(
+    ("units", "lose"),
+    [
+        pytest.param(2, chaos.Unit.kill, id="killed"),
+        pytest.param(3, chaos.Unit.kill, id="two-killed"),
+        pytest.param(2, chaos.Unit.freeze, id="frozen"),
+        pytest.param(2, chaos.Unit.cut_off, id="cut-off"),
+    ],
+    indirect=["units"],
+)
+async def test_unit_that_is_lost_is_stood_in_for_by_the_next_one(
+    api, world, units, lose, *, request, figures
+):
+    *lost, last = units
+    before = await last.usage()
     names = await chaos.start(api, world, 12, seconds=lambda number: 2 + number / 2)
     await asyncio.sleep(3)
-    units[0].kill()
+    for unit in lost:
+        lose(unit)
     took = await chaos.complete(api, names, 60)
-    figures["chaos: 12 Jobs complete after the first unit was killed, s"] = took
-    await chaos.none_was_early(api, names)
-    await chaos.nothing_leaks(units[1], before)
+    case = request.node.callspec.id.removeprefix("today-")
+    figures[f"chaos: 12 Jobs complete after the first unit was lost ({case}), s"] = took
+    for unit in lost:
+        unit.restore()
+    # What comes back acts on what it saw before, and looks at each pod once more.
+    later = await chaos.start(api, world, 8, prefix="later")
+    await chaos.complete(api, later, 60)
+    await chaos.none_was_early(api, [*names, *later], chaos.LONGEST_WAIT)
+    await chaos.nothing_leaks(last, before)
 
 
 @pytest.mark.parametrize("component", ["kube-apiserver", "kubelet", "containerd"])
