@@ -1,5 +1,5 @@
-# Field names are those of the Kubernetes API.
-# ruff: noqa: N815
+# Names are those of the Kubernetes API.
+# ruff: noqa: N815, D101
 """Slim Kubernetes resources: only the fields that somebody here reads are decoded.
 
 A pod with a sidecar is some 8 KB of JSON; decoding these fields takes a few microseconds.
@@ -21,8 +21,6 @@ class Model(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
 
 
 class OwnerReference(Model):
-    """Who owns an object."""
-
     apiVersion: str = ""
     kind: str = ""
     name: str = ""
@@ -32,8 +30,6 @@ class OwnerReference(Model):
 
 
 class ObjectMeta(Model):
-    """The metadata that we read."""
-
     name: str = ""
     namespace: str | None = None
     uid: str = ""
@@ -56,22 +52,16 @@ R = TypeVar("R", bound=Resource)
 
 
 class ExitCodes(Model):
-    """The exit codes that a restart rule is about."""
-
     operator: str = ""
     values: list[int] = []
 
 
 class RestartRule(Model):
-    """One entry of a container's restartPolicyRules."""
-
     action: str = ""
     exitCodes: ExitCodes | None = None
 
 
 class HTTPGetAction(Model):
-    """A request by HTTP."""
-
     path: str | None = None
 
 
@@ -88,14 +78,10 @@ class Handler(Model):
 
 
 class Lifecycle(Model):
-    """A container's hooks."""
-
     postStart: Handler | None = None
 
 
 class Container(Model):
-    """A container of any kind, as the pod's specification has it."""
-
     name: str = ""
     image: str | None = None
     restartPolicy: str | None = None
@@ -105,14 +91,10 @@ class Container(Model):
 
 
 class PodOS(Model):
-    """The operating system that a pod names."""
-
     name: str = ""
 
 
 class PodSpec(Model):
-    """The part of a pod's specification that decides about its life."""
-
     restartPolicy: str = "Always"
     nodeName: str | None = None
     hostNetwork: bool = False
@@ -123,8 +105,6 @@ class PodSpec(Model):
 
 
 class Terminated(Model):
-    """A container that ended."""
-
     exitCode: int = 0
     reason: str | None = None
     finishedAt: str | None = None
@@ -135,8 +115,6 @@ class Running(Model):
 
 
 class Waiting(Model):
-    """A container that has not started, or not yet again."""
-
     reason: str | None = None
     message: str | None = None
 
@@ -150,8 +128,6 @@ class ContainerState(Model):
 
 
 class ContainerStatus(Model):
-    """What the kubelet last said about a container."""
-
     name: str = ""
     containerID: str | None = None
     ready: bool = False
@@ -160,8 +136,6 @@ class ContainerStatus(Model):
 
 
 class Condition(Model):
-    """A condition of a pod, a Deployment and so on."""
-
     type: str = ""
     status: str = ""
     message: str | None = None
@@ -169,8 +143,6 @@ class Condition(Model):
 
 
 class PodStatus(Model):
-    """What the kubelet last said about a pod."""
-
     phase: str = ""
     reason: str | None = None
     startTime: str | None = None
@@ -204,8 +176,6 @@ class Object(Model, gc=True):
 
 
 class Pod(Object):
-    """A pod."""
-
     api = Api("", "v1", "Pod", "pods")
 
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
@@ -213,14 +183,10 @@ class Pod(Object):
 
 
 class Namespace(Object):
-    """A namespace; only its metadata matters."""
-
     api = Api("", "v1", "Namespace", "namespaces")
 
 
 class ObjectReference(Model):
-    """What an Event is about."""
-
     apiVersion: str | None = None
     kind: str | None = None
     namespace: str | None = None
@@ -229,8 +195,6 @@ class ObjectReference(Model):
 
 
 class EventSource(Model):
-    """Who says so."""
-
     component: str | None = None
 
 
@@ -252,43 +216,31 @@ class Event(Object):
 
 
 class DeploymentStatus(Model):
-    """How far a Deployment is."""
-
     readyReplicas: int = 0
     conditions: list[Condition] = []
 
 
 class Deployment(Object):
-    """A Deployment; only who it is and whether it is there."""
-
     api = Api("apps", "v1", "Deployment", "deployments")
 
     status: DeploymentStatus = msgspec.field(default_factory=DeploymentStatus)
 
 
 class EndpointConditions(Model):
-    """Whether an endpoint takes traffic."""
-
     ready: bool | None = None
 
 
 class Endpoint(Model):
-    """One backend of a Service."""
-
     conditions: EndpointConditions = msgspec.field(default_factory=EndpointConditions)
 
 
 class EndpointSlice(Object):
-    """Which backends a Service has."""
-
     api = Api("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices")
 
     endpoints: list[Endpoint] = []
 
 
 class ServiceReference(Model):
-    """The Service that a webhook is at."""
-
     namespace: str = ""
     name: str = ""
 
@@ -300,15 +252,11 @@ class WebhookClientConfig(Model):
 
 
 class MutatingWebhook(Model):
-    """One webhook of a configuration."""
-
     name: str = ""
     clientConfig: WebhookClientConfig = msgspec.field(default_factory=WebhookClientConfig)
 
 
 class MutatingWebhookConfiguration(Object):
-    """A webhook configuration; its generation says whether it changed."""
-
     api = Api(
         "admissionregistration.k8s.io",
         "v1",

@@ -1,5 +1,5 @@
-# Field names are those of the Kubernetes API.
-# ruff: noqa: N815, RUF012
+# Names are those of the Kubernetes API.
+# ruff: noqa: N815, D101, RUF012
 """Watch the objects of the model's ingress, and have the charm told when they change.
 
 They are the gateway's workload and Service, our own Gateway, and our own EnvoyFilter.
@@ -20,41 +20,29 @@ from . import observe
 
 
 class Container(types.Model):
-    """What tells whether a proxy is a gateway's."""
-
     name: str = ""
     args: list[str] = []
 
 
 class PodSpec(types.Model):
-    """The containers of a workload's pods."""
-
     containers: list[Container] = []
 
 
 class Template(types.Model):
-    """The template of a workload's pods."""
-
     metadata: types.ObjectMeta = msgspec.field(default_factory=types.ObjectMeta)
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
 
 
 class WorkloadSpec(types.Model):
-    """The part of a workload's specification that says whether it is a gateway."""
-
     template: Template = msgspec.field(default_factory=Template)
 
 
 class WorkloadStatus(types.Model):
-    """How many pods are ready, as a Deployment and as a DaemonSet names it."""
-
     readyReplicas: int = 0
     numberReady: int = 0
 
 
 class Deployment(types.Object):
-    """A Deployment."""
-
     api = types.Api("apps", "v1", "Deployment", "deployments")
 
     spec: WorkloadSpec = msgspec.field(default_factory=WorkloadSpec)
@@ -62,43 +50,31 @@ class Deployment(types.Object):
 
 
 class DaemonSet(Deployment):
-    """A DaemonSet."""
-
     api = types.Api("apps", "v1", "DaemonSet", "daemonsets")
 
 
 class ServicePort(types.Model):
-    """A port of a Service."""
-
     name: str = ""
     port: int = 0
     targetPort: int | str = 0
 
 
 class ServiceSpec(types.Model):
-    """The pods and ports of a Service."""
-
     selector: dict[str, str] = {}
     ports: list[ServicePort] = []
 
 
 class Service(types.Object):
-    """A Service."""
-
     api = types.Api("", "v1", "Service", "services")
 
     spec: ServiceSpec = msgspec.field(default_factory=ServiceSpec)
 
 
 class Gateway(types.Object):
-    """A Gateway of Istio."""
-
     api = types.Api("networking.istio.io", "v1", "Gateway", "gateways")
 
 
 class EnvoyFilter(types.Object):
-    """An EnvoyFilter."""
-
     api = types.Api("networking.istio.io", "v1alpha3", "EnvoyFilter", "envoyfilters")
 
 
