@@ -35,7 +35,8 @@ _KINDS = (
 """What a text is, by whom it is handed to."""
 _HIDDEN = re.compile(
     r"^re\.|^cast$|^TypeVar|add_parser$|add_argument$|^command\.texts|^registry\.check"
-    r"|^prometheus_client\.|^_(option|required)$|create_task$|\.guard(ed)?$"
+    r"|^prometheus_client\.|^_?(gauge|counter|histogram)$|^_(option|required)$|create_task$"
+    r"|\.guard(ed)?$"
 )
 """What is handed to these is no message, or has a page of its own."""
 _COMMAND = re.compile(r"^(kubectl|juju|istioctl|timedatectl|/charm/bin|sidecar-lifecycle|-n|%) ?")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client import core, registry
 
@@ -33,58 +33,62 @@ class Collector(registry.Collector):
 
 
 def _families(known: charm_facts.CharmFacts) -> list[core.Metric]:
-    looked = _gauge(
-        "last_look_timestamp_seconds",
-        "When the charm last looked on this unit, in Unix time; what it knows is as old.",
-    )
-    looked.add_metric((), known.looked)
-    problems = _gauge(
-        "problems",
-        "Things that are not as they should be, by the part of the charm that says so and Juju's"
-        " word for how bad it is. The unit's status says them in words.",
-        "part",
-        "severity",
-    )
-    counts = collections.Counter((each.part, each.severity) for each in known.problems)
-    for part, severity in sorted(counts):
-        problems.add_metric((part, severity), counts[part, severity])
-    ready = _gauge(
-        "gateway_ready",
-        "1 where the gateway that serves the model is there and open, 0 where not; of the leader,"
-        " where the model has an ingress.",
-    )
-    if known.gateway_ready is not None:
-        ready.add_metric((), known.gateway_ready)
-    guard = _gauge(
-        "guard",
-        "1 for what stands before the model's routes: asks (somebody is asked about each request),"
-        " closed (nobody is there to be asked, so no request passes) or none (all pass unasked);"
-        " of the leader, where the model has an ingress.",
-        "state",
-    )
-    for state in charm_facts.GUARDS if known.guard else ():
-        guard.add_metric((state,), state == known.guard)
-    begins = _gauge(
-        "certificate_not_before_timestamp_seconds",
-        "From when the certificate of gateway or webhook is valid; of the leader.",
-        "owner",
-    )
-    ends = _gauge(
-        "certificate_not_after_timestamp_seconds",
-        "Until when the certificate of gateway or webhook is valid; of the leader.",
-        "owner",
-    )
-    for each in {each.owner: each for each in known.certificates}.values():
-        begins.add_metric((each.owner,), each.not_before)
-        ends.add_metric((each.owner,), each.not_after)
-    old = _gauge(
-        "old_proxies",
-        "Pods of the model whose proxy is of another revision or of an earlier istiod.",
-    )
-    if known.old_proxies is not None:
-        old.add_metric((), known.old_proxies)
-    return [looked, problems, ready, guard, begins, ends, old]
+    problems = collections.Counter((each.part, each.severity) for each in known.problems)
+    certificates = {each.owner: each for each in known.certificates}.values()
+    guards = charm_facts.GUARDS if known.guard else ()
+    return [
+        _gauge(
+            "last_look_timestamp_seconds",
+            "When the charm last looked on this unit, in Unix time; what it knows is as old.",
+            {(): known.looked},
+        ),
+        _gauge(
+            "problems",
+            "Things that are not as they should be, by the part of the charm that says so and"
+            " Juju's word for how bad it is. The unit's status says them in words.",
+            problems,
+            "part",
+            "severity",
+        ),
+        _gauge(
+            "gateway_ready",
+            "1 where the gateway that serves the model is there and open, 0 where not; of the"
+            " leader, where the model has an ingress.",
+            {(): known.gateway_ready},
+        ),
+        _gauge(
+            "guard",
+            "1 for what stands before the model's routes: asks (somebody is asked about each"
+            " request), closed (nobody is there to be asked, so no request passes) or none (all"
+            " pass unasked); of the leader, where the model has an ingress.",
+            {(state,): state == known.guard for state in guards},
+            "state",
+        ),
+        _gauge(
+            "certificate_not_before_timestamp_seconds",
+            "From when the certificate of gateway or webhook is valid; of the leader.",
+            {(each.owner,): each.not_before for each in certificates},
+            "owner",
+        ),
+        _gauge(
+            "certificate_not_after_timestamp_seconds",
+            "Until when the certificate of gateway or webhook is valid; of the leader.",
+            {(each.owner,): each.not_after for each in certificates},
+            "owner",
+        ),
+        _gauge(
+            "old_proxies",
+            "Pods of the model whose proxy is of another revision or of an earlier istiod.",
+            {(): known.old_proxies},
+        ),
+    ]
 
 
-def _gauge(name: str, meaning: str, *labels: str) -> core.GaugeMetricFamily:
-    return core.GaugeMetricFamily(f"{_PREFIX}_{name}", meaning, labels=labels)
+def _gauge(
+    name: str, meaning: str, samples: Mapping[tuple[str, ...], float | None], *labels: str
+) -> core.GaugeMetricFamily:
+    family = core.GaugeMetricFamily(f"{_PREFIX}_{name}", meaning, labels=labels)
+    for values, value in sorted(samples.items()):
+        if value is not None:
+            family.add_metric(values, value)
+    return family

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import pathlib
 import signal
 import ssl
@@ -22,6 +23,8 @@ from sidecar_lifecycle.shell.serving import health, listener
 from . import review, settings
 
 log = structlog.get_logger(__name__)
+
+_PREFIX = "sidecar_lifecycle_admission"
 
 KINDS: dict[str, namespaces.Kind] = {kind: kind for kind in namespaces.KINDS}
 
@@ -61,36 +64,27 @@ class Metrics:
 
     def __init__(self, registry: prometheus_client.CollectorRegistry) -> None:
         self.registry = registry
-        self.reviews = prometheus_client.Counter(
-            "sidecar_lifecycle_admission_reviews",
+        counter = functools.partial(
+            prometheus_client.Counter, namespace=_PREFIX, registry=registry
+        )
+        self.reviews = counter(
+            "reviews",
             "AdmissionReviews by kind of namespace and outcome.",
             ["namespaces", "outcome"],
-            registry=registry,
         )
-        self.changes = prometheus_client.Counter(
-            "sidecar_lifecycle_admission_changes",
-            "Changes made to pods.",
-            ["change"],
-            registry=registry,
-        )
-        self.skips = prometheus_client.Counter(
-            "sidecar_lifecycle_admission_skips",
-            "Changes not made to pods, by reason.",
-            ["change", "reason"],
-            registry=registry,
-        )
+        self.changes = counter("changes", "Changes made to pods.", ["change"])
+        self.skips = counter("skips", "Changes not made to pods, by reason.", ["change", "reason"])
         self.seconds = prometheus_client.Histogram(
-            "sidecar_lifecycle_admission_seconds",
+            f"{_PREFIX}_seconds",
             "Time from a review's last byte to its answer, by outcome.",
             ["outcome"],
             registry=registry,
             buckets=(0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5),
         )
-        self.reloads = prometheus_client.Counter(
-            "sidecar_lifecycle_admission_reloads",
+        self.reloads = counter(
+            "reloads",
             "Changed files that were read again, and tries that failed, one a second.",
             ["file", "result"],
-            registry=registry,
         )
         for file in ("settings", "certificate"):
             self.reloads.labels(file, "failed")

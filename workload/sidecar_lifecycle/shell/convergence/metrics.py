@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import collections
+import functools
 from collections.abc import Iterable, Mapping
 
 import prometheus_client
 
 from sidecar_lifecycle.decide import mutate
+from sidecar_lifecycle.shell import metrics
 
 RESULTS = ("evicted", "budget", "forbidden", "refused", "error", "gone", "replaced", "unknown")
 """Of an eviction; each counts from zero, or the first of its kind would not show as a rise."""
@@ -20,30 +22,25 @@ class Metrics:
     """What `/metrics` says about pods without a sidecar."""
 
     def __init__(self, registry: prometheus_client.CollectorRegistry) -> None:
-        self._uninjected = prometheus_client.Gauge(
-            "sidecar_lifecycle_uninjected_pods",
+        gauge = functools.partial(
+            prometheus_client.Gauge, namespace=metrics.PREFIX, registry=registry
+        )
+        self._uninjected = gauge(
+            "uninjected_pods",
             "Pods of the model without the sidecar that they should have.",
             ["reason"],
-            registry=registry,
         )
-        self._in_mesh = prometheus_client.Gauge(
-            "sidecar_lifecycle_in_mesh_pods",
-            "Pods of the model with a sidecar.",
-            registry=registry,
-        )
-        self._applied = prometheus_client.Gauge(
-            "sidecar_lifecycle_applied_pods",
+        self._in_mesh = gauge("in_mesh_pods", "Pods of the model with a sidecar.")
+        self._applied = gauge(
+            "applied_pods",
             "Pods of the model by what was changed at their creation, each once per change.",
             ["change"],
-            registry=registry,
         )
-        self._rounds = prometheus_client.Gauge(
-            "sidecar_lifecycle_convergence_workloads_in_flight",
-            "Workloads of which a pod is being replaced.",
-            registry=registry,
+        self._rounds = gauge(
+            "convergence_workloads_in_flight", "Workloads of which a pod is being replaced."
         )
         self._evictions = prometheus_client.Counter(
-            "sidecar_lifecycle_evictions",
+            f"{metrics.PREFIX}_evictions",
             "Evictions of pods without a sidecar.",
             ["result"],
             registry=registry,
