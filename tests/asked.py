@@ -60,6 +60,10 @@ class Service(http.server.ThreadingHTTPServer):
         if not self.gateway:
             self.sees(None)
 
+    def stops(self, proxy: dict[str, Any]) -> None:
+        """Answer a stop with what is said about a proxy."""
+        self.answer = 200, json.dumps({"contract": schema.SCHEMA, "proxy": proxy}).encode()
+
     def sees(self, seen: Seen | None) -> None:
         """Answer with what the gateway's Envoys have; None: nothing is expected of a gateway."""
         answer = Answer(contract=schema.SCHEMA, seen=seen)

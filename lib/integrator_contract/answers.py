@@ -1,4 +1,4 @@
-"""What the workload's commands answer, one JSON object a line, and the charm reads.
+"""What the workload answers as JSON, and the charm reads.
 
 A newer workload may say more, and an earlier one less where there is a default.
 """
@@ -27,7 +27,7 @@ ACKNOWLEDGED = "acknowledged"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyAnswer:
-    """What `explain` says about a pod's proxy, and `stop` with what came of it."""
+    """What is decided about a pod's proxy, and what came of a stop."""
 
     namespace: str
     name: str
@@ -50,14 +50,13 @@ class ProxyAnswer:
 
     def line(self) -> dict[str, Any]:
         """Write the answer for JSON, without what there is nothing to say about."""
-        values = dataclasses.asdict(self)
-        stop = ("result", "transport", "detail")
-        silent = {key for key in ("unknown", "holding", "ended") if not values[key]}
-        return {
-            key: value
-            for key, value in values.items()
-            if key not in silent and (self.result or key not in stop)
+        optional = {
+            field.name
+            for field in dataclasses.fields(self)
+            if field.default != dataclasses.MISSING
         }
+        values = dataclasses.asdict(self)
+        return {key: value for key, value in values.items() if value or key not in optional}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,3 +124,12 @@ class Listing:
     """The word of the contract that the service keeps to."""
     pods: tuple[PodAnswer, ...]
     summary: Summary
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped:
+    """What the service answers about a stop that it was asked for."""
+
+    contract: str
+    """The word of the contract that the service keeps to."""
+    proxy: ProxyAnswer

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 import pydantic
 
 from integrator_contract import bounded, schema, seen
-from integrator_contract.answers import Listing, ProxyAnswer, Summary, Trouble
+from integrator_contract.answers import Listing, ProxyAnswer, Stopped, Summary, Trouble
 from integrator_contract.reasons import Reason
 from istio_integrator import error_messages, texts
 from istio_integrator.kube import errors
@@ -18,6 +18,7 @@ _T = TypeVar("_T")
 _LISTING = pydantic.TypeAdapter(Listing)
 _GATEWAY = pydantic.TypeAdapter(seen.Answer)
 _PROXIES = pydantic.TypeAdapter(list[ProxyAnswer])
+_STOPPED = pydantic.TypeAdapter(Stopped)
 _LONGEST_ERROR = 500
 """Characters of what is wrong with an answer, which quotes it."""
 
@@ -40,8 +41,17 @@ def of_gateway(document: str) -> seen.Seen:
     return _read_answer(_GATEWAY, document).seen or seen.Seen(of="")
 
 
+def of_stop(document: str) -> ProxyAnswer:
+    """Read what the service answered about a stop.
+
+    Raises:
+        LifecycleError: It is not what the contract promises.
+    """
+    return _read_answer(_STOPPED, document).proxy
+
+
 def of_proxies(output: str) -> list[ProxyAnswer]:
-    """Read what `explain` or `stop` printed.
+    """Read what `explain` printed.
 
     Raises:
         LifecycleError: It is not what the command line promises.

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import http.client
 import json
+import urllib.parse
 from typing import Any, cast
 
 import ops
@@ -24,8 +25,8 @@ from istio_integrator.lifecycle import answers, layer, settings
 CONTAINER = "lifecycle"
 
 PORT = service.LISTENER_PORT
-_ANSWER_SECONDS = 12
-"""The service itself gives up after 10."""
+_ANSWER_SECONDS = {"GET": 12, "POST": 28}
+"""The service itself gives up after 10, and after 25 where it acts."""
 _COMMAND_SECONDS = 30
 _START_SECONDS = 3.0
 """For a service that was just started to listen."""
@@ -51,7 +52,7 @@ class Workload:
         Raises:
             LifecycleError: There is no answer.
         """
-        return answers.of_listing(self._ask("GET", "/uninjected", "stale")).pods
+        return answers.of_listing(self._ask("GET", "/uninjected", stale="")).pods
 
     def restart(self, *, dry_run: bool, stale: bool, force: bool = False) -> tuple[PodAnswer, ...]:
         """Have the leader's workload replace what may be replaced, without waiting for it.
@@ -68,8 +69,8 @@ class Workload:
             LifecycleError: There is no answer.
         """
         how = {"stale": stale, "dry-run": dry_run, "force": force}
-        words = (word for word, is_so in how.items() if is_so)
-        return answers.of_listing(self._ask("POST", "/restart", *words)).pods
+        words = {word: "" for word, is_so in how.items() if is_so}
+        return answers.of_listing(self._ask("POST", "/restart", **words)).pods
 
     def seen(self) -> Seen:
         """Ask what the gateway's Envoys have.
@@ -86,7 +87,8 @@ class Workload:
             LifecycleError: There is no answer.
         """
         document = json.dumps({"apiVersion": "v1", "kind": "List", "items": pods})
-        return answers.of_proxies(execute(self._container, [*_command("explain"), "-"], document))
+        argv = [layer.PROGRAM, "explain", "--settings", settings.FILE, "-"]
+        return answers.of_proxies(execute(self._container, argv, document))
 
     def stop_proxy(self, namespace: str, pod: str) -> ProxyAnswer:
         """Stop the proxy of one pod now, if the rules say that it may end.
@@ -97,9 +99,7 @@ class Workload:
         Raises:
             LifecycleError: There is no answer, as for a pod that is not there.
         """
-        argv = [*_command("stop"), pod, "--namespace", namespace]
-        (answer,) = answers.of_proxies(execute(self._container, argv))
-        return answer
+        return answers.of_stop(self._ask("POST", "/stop", namespace=namespace, pod=pod))
 
     @functools.cached_property
     def _token(self) -> str:
@@ -109,8 +109,8 @@ class Workload:
             raise errors.LifecycleError("the workload does not answer: it has no settings")
         return told.token
 
-    def _ask(self, method: str, path: str, *parameters: str) -> str:
-        query = "&".join(f"{word}=" for word in parameters)
+    def _ask(self, method: str, path: str, **parameters: str) -> str:
+        query = urllib.parse.urlencode(parameters)
         try:
             status, text = _answer(method, f"{path}?{query}", self._token)
         except (OSError, http.client.HTTPException) as error:
@@ -128,15 +128,11 @@ class Workload:
 )
 def _answer(method: str, path: str, token: str) -> tuple[int, str]:
     """Return the status and the body of the service's answer."""
-    connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=_ANSWER_SECONDS)
+    connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=_ANSWER_SECONDS[method])
     with contextlib.closing(connection):
         connection.request(method, path, headers={"Authorization": f"Bearer {token}"})
         answer = connection.getresponse()
         return answer.status, answer.read(bounded.LONGEST_OBJECT + 1).decode(errors="replace")
-
-
-def _command(name: str) -> list[str]:
-    return [layer.PROGRAM, name, "--settings", settings.FILE]
 
 
 def execute(container: ops.Container, argv: list[str], stdin: str | None = None) -> str:

@@ -1,6 +1,5 @@
 """The charm with its workload, on a small API server."""
 
-import json
 import pathlib
 import shutil
 
@@ -73,10 +72,6 @@ def joins(ctx: testing.Context, out: testing.State) -> tuple[bool, str, str]:
     """What the workload is told: whether the model joined the mesh, where it is, its revision."""
     found = told(ctx, out)
     return found.joined, found.mesh_namespace, found.mesh_revision
-
-
-def listing(*pods) -> str:
-    return "".join(f"{json.dumps(pod)}\n" for pod in pods)
 
 
 def model() -> fake_cluster.FakeCluster:

@@ -1,6 +1,5 @@
 """Actions of the charm, whose answers the workload gives."""
 
-import dataclasses
 
 import pytest
 import yaml
@@ -8,7 +7,7 @@ from ops import testing
 
 from tests import asked
 from tests.unit.charm import fake_cluster
-from tests.unit.charm.charm_world import POD, PROGRAM, listing, state, told, workload
+from tests.unit.charm.charm_world import POD, state, told, workload
 
 
 def test_list_uninjected_names_each_pod_and_why(ctx, fake):
@@ -62,9 +61,9 @@ def test_action_with_wrong_options_fails_with_them(ctx, fake):
 
 
 def stopping(answer) -> testing.State:
-    answers = {testing.Exec((PROGRAM, "stop"), stdout=listing(answer))}
     container = workload()
-    return state(dataclasses.replace(container, execs={*container.execs, *answers}))
+    asked.SERVICE.stops(answer)
+    return state(container)
 
 
 RULED = {
@@ -81,9 +80,8 @@ def test_stop_proxy_asks_the_workload(ctx, fake):
     fake_cluster.install_istio(fake)
     answer = {**RULED, "result": "acknowledged", "transport": "exec", "detail": ""}
     ctx.run(ctx.on.action("stop-proxy", params={"pod": "job-x"}), stopping(answer))
-    command = [one.command for one in ctx.exec_history["lifecycle"]][-1]
-    assert command[:2] == [PROGRAM, "stop"]
-    assert command[-3:] == ["job-x", "--namespace", "kubeflow"]
+    method, path, _ = asked.SERVICE.requests[-1]
+    assert (method, path) == ("POST", "/stop?namespace=kubeflow&pod=job-x")
     assert ctx.action_results == {"stopped": "kubeflow/job-x: main has ended (by exec)"}
 
 
@@ -109,17 +107,15 @@ def test_stop_proxy_fails_with_the_reason(ctx, fake, answer, words):
         ctx.run(ctx.on.action("stop-proxy", params=params), stopping(answer))
 
 
-def test_stop_proxy_takes_no_warning_for_the_reason(ctx, fake):
+def test_stop_proxy_fails_with_the_words_of_the_api_server(ctx, fake):
     fake_cluster.install_istio(fake)
-    stderr = (
-        '{"level": "warning", "message": "slow"}\nsidecar-lifecycle: kubeflow/x: 404 Not Found\n'
-    )
-    failing = testing.Exec((PROGRAM, "stop"), return_code=2, stderr=stderr)
-    container = workload()
-    container = dataclasses.replace(container, execs={*container.execs, failing})
+    refused = '404 NotFound: pods "x" not found'
     with pytest.raises(testing.ActionFailed) as failed:
-        ctx.run(ctx.on.action("stop-proxy", params={"pod": "x"}), state(container))
-    assert failed.value.message == "the workload can't tell: kubeflow/x: 404 Not Found"
+        ctx.run(
+            ctx.on.action("stop-proxy", params={"pod": "x"}),
+            state(workload(code=502, text=refused)),
+        )
+    assert failed.value.message == f"the workload can't tell: {refused}"
 
 
 def test_show_manifests_shows_what_is_ours_and_no_key(ctx, fake):

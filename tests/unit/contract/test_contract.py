@@ -1,7 +1,6 @@
 """The contract itself: what it rests on, its names, its reasons and its answers."""
 
 import ast
-import dataclasses
 import json
 import pathlib
 import re
@@ -112,12 +111,3 @@ def test_answer_of_a_newer_workload_may_say_more_and_of_an_older_one_less(read):
 
     assert "result" not in line
     assert read(json.dumps(line), answers.ProxyAnswer) == PROXY
-
-
-def test_line_about_a_proxy_says_of_a_stop_all_or_nothing():
-    stopped = dataclasses.replace(PROXY, result=answers.ACKNOWLEDGED, transport="exec")
-
-    assert {*PROXY.line()} == {
-        *("namespace", "name", "decision", "reason", "message", "containers")
-    }
-    assert {*stopped.line()} - {*PROXY.line()} == {"result", "transport", "detail"}

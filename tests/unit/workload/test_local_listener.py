@@ -20,7 +20,7 @@ from sidecar_lifecycle.shell.settings import Live
 from integrator_contract import schema, seen
 from tests.unit.workload.convergence import test_acting as acting
 from tests.unit.workload.convergence.test_acting import MEMORY, MODEL, STAND_BY, Apiserver
-from tests.unit.workload.fake_apiserver import running_task, until
+from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
 
 VIRTUAL_TIME = True
 TOKEN = "a-token"
@@ -34,7 +34,7 @@ cluster = acting.cluster
 
 @contextlib.asynccontextmanager
 async def served(
-    cluster: Apiserver, settings: Any = SETTINGS
+    cluster: FakeApiserver, settings: Any = SETTINGS
 ) -> AsyncIterator[tuple[aiohttp.ClientSession, run.Program]]:
     program = run.Program(
         cluster.client,

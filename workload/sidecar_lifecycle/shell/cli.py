@@ -19,7 +19,6 @@ COMMANDS = {
     "run": f"{_PACKAGE}.run",
     "admission": f"{_PACKAGE}.admission",
     "explain": f"{_PACKAGE}.explain",
-    "stop": f"{_PACKAGE}.stop",
 }
 """The module that brings each command; only the one asked for is imported, to start quickly."""
 _AUTHORITIES = "SSL_CERT_FILE"

@@ -126,7 +126,7 @@ def test_service_that_does_not_listen_is_waited_for(fake, monkeypatch):
 def test_service_that_is_silent_is_waited_for(fake, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setattr(workload, "PORT", silent.getsockname()[1])
-        monkeypatch.setattr(workload, "_ANSWER_SECONDS", 0.1)
+        monkeypatch.setitem(workload._ANSWER_SECONDS, "GET", 0.1)
         assert waiting(fake) == "the workload does not answer: timed out"
 
 

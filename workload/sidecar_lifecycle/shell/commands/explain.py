@@ -12,8 +12,8 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from integrator_contract import answers, bounded, pods
-from sidecar_lifecycle.decide import creation, finished, mutate, payload
+from integrator_contract import bounded, pods
+from sidecar_lifecycle.decide import creation, finished, mutate, payload, proxy_answer
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell.admission import settings
 
@@ -62,26 +62,12 @@ def main(arguments: argparse.Namespace) -> int:
         ended = payload.ended_at(
             pod, wait_for=rules.wait_for_containers, ignore=rules.ignore_containers
         )
-        known = dataclasses.replace(answer(pod, finished.finished(pod, rules)), ended=ended)
-        line = known.line()
+        known = proxy_answer.answer(pod, finished.finished(pod, rules))
+        line = dataclasses.replace(known, ended=ended).line()
         if wanted is not None:
             line["admission"] = _admission(_convert(document, creation.Pod, where), pod, wanted)
         print(json.dumps(line))
     return 0
-
-
-def answer(pod: types.Pod, decision: finished.Decision) -> answers.ProxyAnswer:
-    """Write a decision about a pod for programs."""
-    return answers.ProxyAnswer(
-        namespace=pod.metadata.namespace or "",
-        name=pod.metadata.name,
-        decision=decision.action,
-        reason=decision.reason,
-        message=decision.message,
-        containers=decision.containers,
-        unknown=decision.unknown,
-        holding=decision.holding,
-    )
 
 
 def _admission(new: creation.Pod, pod: types.Pod, wanted: pods.Settings) -> dict[str, Any]:

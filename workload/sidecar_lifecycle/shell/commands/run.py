@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import functools
 import gc
 import signal
 from collections.abc import Coroutine, Mapping
@@ -24,6 +25,7 @@ from sidecar_lifecycle.shell.kube import client, errors, events
 from sidecar_lifecycle.shell.observers import gateways, notices, observe, seen
 from sidecar_lifecycle.shell.serving import health, local
 from sidecar_lifecycle.shell.shutdown import controller as shutdown
+from sidecar_lifecycle.shell.shutdown import requested
 
 from . import command
 
@@ -151,7 +153,10 @@ class Program:
         return local.application(
             lambda: self.live.current.token,
             reads={"/uninjected": lister.uninjected, "/seen": self.looker.tell},
-            acts={"/restart": lister.restart},
+            acts={
+                "/restart": lister.restart,
+                "/stop": functools.partial(requested.answer, self.client, self.live),
+            },
         )
 
     def _parts(self) -> dict[str, Coroutine[Any, Any, None]]:

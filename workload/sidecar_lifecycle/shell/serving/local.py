@@ -17,8 +17,10 @@ from . import listener
 
 log = structlog.get_logger(__name__)
 
-SECONDS = 10.0
+READ_SECONDS = 10.0
 """For an answer: pods of every served namespace may have to be listed."""
+ACT_SECONDS = 25.0
+"""For an answer of what acts: a proxy may have to be stopped in two ways."""
 
 Answer = Callable[[Mapping[str, str]], Awaitable[object]]
 """Returns what is sent as JSON; is given the parameters of the request."""
@@ -40,11 +42,12 @@ def application(
         given, wanted = request.headers.get("Authorization", ""), token()
         if not wanted or not hmac.compare_digest(given.encode(), f"Bearer {wanted}".encode()):
             return web.Response(status=401, text="the token is another one")
+        seconds = ACT_SECONDS if request.method == "POST" else READ_SECONDS
         try:
-            async with asyncio.timeout(SECONDS):
+            async with asyncio.timeout(seconds):
                 return await handler(request)
         except TimeoutError:
-            return web.Response(status=504, text=f"no answer within {SECONDS:g} s")
+            return web.Response(status=504, text=f"no answer within {seconds:g} s")
         except errors.KubeError as error:
             return web.Response(status=502, text=str(error))
 

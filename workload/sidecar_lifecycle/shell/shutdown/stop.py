@@ -15,6 +15,9 @@ from sidecar_lifecycle.decide import finished
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell.kube import client, errors, streams
 
+Decide = Callable[[types.Pod], finished.Decision]
+"""The rules, for a pod as it is now."""
+
 COMMAND = ["pilot-agent", "request", "POST", "quitquitquit"]
 PATH = "/quitquitquit"
 
@@ -128,7 +131,7 @@ class Stopper:
         pod: types.Pod,
         decision: finished.Decision,
         transport: Transport,
-        decide: Callable[[types.Pod], finished.Decision],
+        decide: Decide,
         on_sent: Callable[[], None] = lambda: None,
     ) -> Outcome:
         """Try once to stop the proxy of a pod."""
@@ -147,7 +150,7 @@ class _Attempt:
     client: client.Client
     pod: types.Pod
     decision: finished.Decision
-    decide: Callable[[types.Pod], finished.Decision]
+    decide: Decide
     on_sent: Callable[[], None]
 
     async def by_port_forward(self, deadline: float) -> Outcome:

@@ -58,7 +58,7 @@ class Stops:
         reporter: reports.Reporter,
         fence: Fence,
         *,
-        decide: Callable[[types.Pod], finished.Decision],
+        decide: stop.Decide,
         consider: Callable[[Tracked], None],
         limits: slots.Limits | None = None,
     ) -> None:

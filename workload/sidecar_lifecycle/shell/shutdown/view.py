@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sidecar_lifecycle.decide import finished
@@ -12,7 +12,7 @@ from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell import metrics
 
 from .slots import Lane
-from .stop import Outcome, Transport
+from .stop import Decide, Outcome, Transport
 
 
 @dataclass(slots=True, eq=False)
@@ -65,7 +65,7 @@ class Need:
 class View:
     """Pods by UID. It counts them by decision, and never does anything about them."""
 
-    def __init__(self, decide: Callable[[types.Pod], finished.Decision]) -> None:
+    def __init__(self, decide: Decide) -> None:
         self._decide = decide
         self._pods: dict[str, Tracked] = {}
 
