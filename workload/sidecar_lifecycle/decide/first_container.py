@@ -16,11 +16,7 @@ from integrator_contract import names
 def addressed(
     labels: Mapping[str, str], init_containers: Collection[str], containers: Sequence[str]
 ) -> str | None:
-    """Return the name of the container that the pod's controller expects to be the first.
-
-    Returns:
-        None where no controller is known to address the first container.
-    """
+    """Return the container that the pod's controller expects to be the first, if it does."""
     if names.CHARM_INIT in init_containers and names.CHARM in containers:
         return names.CHARM
     if names.RAY_NODE_TYPE in labels:

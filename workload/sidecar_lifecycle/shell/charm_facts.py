@@ -13,11 +13,7 @@ _PREFIX = "istio_integrator"
 
 
 class Collector(registry.Collector):
-    """Shows what the charm's last hook on this unit found.
-
-    Args:
-        read: Returns that; None before the first hook's end, when nothing is shown.
-    """
+    """Shows what the charm's last hook on this unit found, nothing before its end."""
 
     def __init__(self, read: Callable[[], charm_facts.CharmFacts | None]) -> None:
         self._read = read

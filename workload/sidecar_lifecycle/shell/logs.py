@@ -48,9 +48,7 @@ def configure(level: str) -> None:
 async def follow(path: Path, level: str) -> None:
     """Log at the level that a file names, from within a moment of its being written, for ever.
 
-    Args:
-        path: of the file; while it is absent or names no level, what was before stays.
-        level: the present one.
+    While the file is absent or names no level, the present level stays.
     """
     while True:
         wanted = _read(path)

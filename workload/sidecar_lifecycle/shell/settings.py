@@ -81,12 +81,7 @@ def read(path: Path) -> Settings:
 
 
 class Live:
-    """The settings at this moment, and their changes.
-
-    Args:
-        current: The present ones.
-        path: Of the file that is followed; None: of none.
-    """
+    """The settings at this moment, and their changes in a file, if there is one."""
 
     def __init__(self, current: Settings, path: Path | None = None) -> None:
         self.current = current
@@ -118,11 +113,7 @@ class Live:
             await asyncio.sleep(LOOK)
 
     async def changes(self, of: Callable[[Settings], _T]) -> AsyncGenerator[_T]:
-        """Yield what a function makes of the settings, first of the present ones.
-
-        Args:
-            of: Its result is yielded where it differs from the last one.
-        """
+        """Yield what a function makes of the settings, now and whenever it is another value."""
         last: list[_T] = []
         while True:
             changed, now = self._changed, of(self.current)
@@ -134,12 +125,7 @@ class Live:
     async def restart(
         self, of: Callable[[Settings], _T], part: Callable[[_T], Coroutine[Any, Any, None]]
     ) -> None:
-        """Run a part of the service, and start it anew when what it depends on changes.
-
-        Args:
-            of: Returns that.
-            part: Called with it.
-        """
+        """Run a part of the service, and start it anew when what it depends on changes."""
         task: asyncio.Task[None] | None = None
         async with asyncio.TaskGroup() as tasks:
             async for now in self.changes(of):

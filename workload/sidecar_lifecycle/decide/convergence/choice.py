@@ -239,8 +239,7 @@ def _rank(ledger: Ledger, victim: Replica) -> tuple[bool, bool, int, str]:
 def _proceed(ledger: Ledger, victim: Replica) -> tuple[Wait, bool]:
     """Ask whether a replacement would be right; evict when it would.
 
-    Returns:
-        Why the workload's pods wait, and whether this takes a place in the wave.
+    Returns why the workload's pods wait, and whether this takes a place in the wave.
     """
     workload = victim.workload
     answer = ledger.snapshot.answers.get(workload)

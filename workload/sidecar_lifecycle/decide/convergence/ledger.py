@@ -78,12 +78,7 @@ class Ledger:
     ) -> None:
         """Leave the pod's workload alone.
 
-        Args:
-            replica: The pod that shows why.
-            reason: Why.
-            message: Why, about this pod.
-            retry: After how many seconds to try again; None: when its template or the mesh has
-                changed.
+        It is tried again after `retry` seconds; None: when its template or the mesh has changed.
         """
         is_judged = retry is None or reason is Reason.INJECTOR_SKIPS
         self.holds[replica.workload] = Hold(

@@ -41,12 +41,8 @@ def of_creator(
     """Return the pod that a ReplicaSet, StatefulSet or DaemonSet creates next.
 
     In a partitioned roll-out of a StatefulSet, pods below the partition keep the earlier template,
-    which only a ControllerRevision has; the trial uses the new one.
-
-    Args:
-        kind: Of the owner.
-        owner: For a Deployment it is the ReplicaSet, which has the template and its hash.
-        replaced: The pod in whose place it comes; None for an additional one.
+    which only a ControllerRevision has; the trial uses the new one. Without a pod that is replaced
+    it is an additional one.
     """
     pod = _from_template(kind, owner)
     if kind == "StatefulSet":
@@ -59,10 +55,7 @@ def of_creator(
 def generic(scope: eligible.Scope, own: types.Pod) -> dict[str, Any]:
     """Return a pod about which the namespace's labels alone decide, if they do.
 
-    Args:
-        scope: What decides about sidecars.
-        own: This charm's own pod. The cluster has admitted its image, and the trial has the same
-            owner, so that policies about images and owners admit it as well.
+    It has image and owner of this charm's own pod, so that policies about these admit it, too.
     """
     labels = scope.namespace_labels
     asked: dict[str, str] = {}

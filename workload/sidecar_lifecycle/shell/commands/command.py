@@ -56,12 +56,7 @@ def read_settings(path: pathlib.Path) -> settings.Settings:
 
 
 def texts(description: str, *examples: str) -> dict[str, Any]:
-    """Return what a parser is made with to say what a command does, by examples too.
-
-    Args:
-        description: One paragraph, or several that are wrapped already.
-        examples: Command lines.
-    """
+    """Return what a parser is made with to say what a command does, by command lines too."""
     lines = "".join(f"\n  {example}" for example in examples)
     return {
         "description": description if "\n" in description else textwrap.fill(description, 79),

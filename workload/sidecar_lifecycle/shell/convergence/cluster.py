@@ -211,11 +211,7 @@ class Cluster:
         return tuple(sorted(each.metadata.uid for each in found))
 
     async def refused(self, since: Mapping[str, float]) -> dict[str, str]:
-        """Return why workloads get no new pod, as the Events of their controllers have it.
-
-        Args:
-            since: From which time on, by workload.
-        """
+        """Return why workloads get no new pod, as Events of their controllers since then say."""
         try:
             events = await self._list(types.Event, fields="reason=FailedCreate")
         except errors.StatusError as error:
@@ -396,12 +392,7 @@ async def read(
 ) -> Reading:
     """Read what the plan needs to know, and only if pods are to be replaced who owns them.
 
-    Args:
-        cluster: To read from.
-        pods: Of the model.
-        remembered: What was decided before.
-        answers: Of the injector, by workload.
-        proxy: What new pods get, where old proxies are to be found.
+    Old proxies are found where it is known what new pods get.
     """
     settings = cluster.settings
     namespace = await cluster.namespace()

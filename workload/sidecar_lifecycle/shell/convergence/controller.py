@@ -333,13 +333,7 @@ async def run(
 ) -> None:
     """Converge the model until cancelled; only who leads acts, all count.
 
-    Args:
-        client: the connection.
-        live: the settings.
-        registry: where the figures go.
-        progress: called with the counts when they change.
-        recorder: of Events.
-        clock: of all delays.
+    The progress is told when the counts change.
     """
     figures = metrics.Metrics(registry)
     clock = clock or RealClock()

@@ -30,8 +30,7 @@ class Lister:
     async def uninjected(self, parameters: Mapping[str, str]) -> answers.Listing:
         """List the pods that should have a sidecar and have none, and those with one unwanted.
 
-        Args:
-            parameters: `stale` asks for pods of the model with an old sidecar instead.
+        The parameter `stale` asks for pods of the model with an old sidecar instead.
         """
         cluster, is_stale = self._cluster(), "stale" in parameters
         decided, rows = await _look(cluster, stale=is_stale)
@@ -56,12 +55,9 @@ class Lister:
     async def restart(self, parameters: Mapping[str, str]) -> answers.Listing:
         """Ask the leader's service to replace pods, also while restart-pods is manual.
 
-        Args:
-            parameters: `stale` is about pods with an old sidecar, `dry-run` asks for nothing, and
-                `force` has pods replaced whose successor a dry run shows to be refused.
-
-        Returns:
-            The pods; the fixable ones are those to be replaced.
+        Of the parameters, `stale` is about pods with an old sidecar, `dry-run` asks for nothing,
+        and `force` has pods replaced whose successor a dry run shows to be refused. Of the pods
+        that are returned the fixable ones are those to be replaced.
         """
         cluster = self._cluster()
         decided, rows = await _look(cluster, stale="stale" in parameters)

@@ -155,15 +155,7 @@ async def run(
     tell: Callable[[], None],
     clock: controller.Clock | None = None,
 ) -> None:
-    """Look for rejections until cancelled.
-
-    Args:
-        client: The connection.
-        live: The settings.
-        load: Reads the settings of admission; raises ValueError where that is not possible.
-        tell: Called when something else is rejected than before.
-        clock: Of all delays.
-    """
+    """Look for rejections until cancelled, and tell when they are others than before."""
     clock = clock or controller.RealClock()
     observer = Observer(
         cluster=hands.Cluster(client, live, clock.now),

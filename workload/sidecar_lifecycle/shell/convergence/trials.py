@@ -71,10 +71,7 @@ class Trials:
 
         Each change is tried alone, on a pod that this charm's webhook leaves as it is: the dry-run
         pod already has the change, and the label of a mesh probe. A change is forbidden only if
-        the pod is refused with it and admitted without it.
-
-        Returns:
-            Who refuses, by the words of `mutate.CHANGES`.
+        the pod is refused with it and admitted without it. By the words of `mutate.CHANGES`.
         """
         pod = msgspec.convert(made, creation.Pod)
         everything = dataclasses.replace(wanted, left_out=())

@@ -130,10 +130,7 @@ class Client:
     ) -> AsyncGenerator[aiohttp.StreamReader]:
         """Open a GET whose body never ends, such as a watch.
 
-        Args:
-            path: of the resource.
-            params: of the query.
-            idle: seconds without a byte after which the connection counts as dead.
+        After so many seconds without a byte the connection counts as dead.
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=idle)
         with errors.mapped():

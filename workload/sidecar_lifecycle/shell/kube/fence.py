@@ -48,11 +48,8 @@ class Fence:
     def around(self, stage: Stage, subject: types.Object | Callable[[], types.Object]) -> _Section:
         """Return a context that ends, and never raises, with whatever is raised inside.
 
-        Errors of the connection pass: they are about no object.
-
-        Args:
-            stage: what is done about the object.
-            subject: the object, or what finds out which one it is when that is asked for.
+        Errors of the connection pass: they are about no object. The subject is the object, or
+        what finds out which one it is when that is asked for.
         """
         return _Section(self, stage, subject)
 

@@ -151,14 +151,9 @@ def _why(socket: aiohttp.ClientWebSocketResponse, message: aiohttp.WSMessage) ->
 async def port_forward(
     client: Client, namespace: str, pod: str, port: int, *, deadline: float
 ) -> AsyncGenerator[PortForward]:
-    """Open a port of a pod for the time of the block.
+    """Open a port of a pod for the time of the block, which counts towards the deadline.
 
-    Args:
-        client: the connection.
-        namespace: of the pod.
-        pod: name.
-        port: inside the pod's network namespace, so that the peer sees a loopback address.
-        deadline: seconds for everything, the block included.
+    The peer is inside of the pod's network namespace and sees a loopback address.
 
     Raises:
         StatusError: if the API or the kubelet refused.

@@ -144,7 +144,7 @@ class _Watch(Generic[T]):
         self,
         client: Client,
         resource: type[T],
-        namespace: str | None,
+        namespace: str,
         *,
         selectors: Mapping[str, str],
         state: WatchState,
@@ -298,7 +298,7 @@ async def watch(
     client: Client,
     resource: type[T],
     *,
-    namespace: str | None = "*",
+    namespace: str = "*",
     labels: str = "",
     fields: str = "",
     state: WatchState | None = None,
@@ -307,15 +307,8 @@ async def watch(
 ) -> AsyncGenerator[Change[T]]:
     """Report all objects, then every change, for ever.
 
-    Args:
-        client: the connection.
-        resource: a slim type.
-        namespace: a name, or "*" (or None) for all and for cluster-scoped resources.
-        labels: a label selector, evaluated by the server.
-        fields: a field selector, evaluated by the server.
-        state: kept up to date for health checks.
-        fence: keeps an object that can't be decoded from the others.
-        concerns: what the server can't select by; must not change in an object's life.
+    The namespace "*" is all of them, and that of cluster-scoped resources. What `concerns` selects
+    by must not change in an object's life; the server evaluates the other selectors.
 
     Raises:
         StatusError: 403 or 404, which waiting does not heal; anything else is retried for ever.
@@ -324,7 +317,7 @@ async def watch(
     following = _Watch(
         client,
         resource,
-        namespace or "*",
+        namespace,
         selectors={key: value for key, value in selectors.items() if value},
         state=state or WatchState(),
         fence=fence or Fence(),

@@ -81,12 +81,8 @@ class EnvoyFilter(types.Object):
 class Observer:
     """Calls back when an object of the model's ingress changed.
 
-    Args:
-        connection: To the API server.
-        model: Where our own Gateway is, and the gateway's workload unless it is named.
-        owner: The label's value on our own objects.
-        named: The Service of another gateway, NAMESPACE/NAME; empty for the model's own.
-        changed: What to call.
+    The gateway's workload is in the model unless its Service, NAMESPACE/NAME, is named. The owner
+    is the value of a label on our own objects.
     """
 
     def __init__(

@@ -27,13 +27,7 @@ TIMEOUT = 10.0
 
 
 class Notifier:
-    """Sends notices, many requests within the gap as one.
-
-    Args:
-        pebble: The program that sends them.
-        gaps: Seconds between two of each key.
-        settling: Seconds before one is sent, which by then may be none any more.
-    """
+    """Sends notices, many requests within the gap as one."""
 
     def __init__(
         self,
@@ -54,12 +48,7 @@ class Notifier:
         return self._pebble.exists() and bool(os.environ.get("PEBBLE_SOCKET"))
 
     def notify(self, key: str, is_news: Callable[[], bool] = lambda: True) -> None:
-        """Ask for a notice to be sent soon.
-
-        Args:
-            key: Of the notice.
-            is_news: Asked when it is about to be sent, whether the charm does not know yet.
-        """
+        """Ask for a notice to be sent soon, if then the charm does not know yet."""
         self._is_news[key] = is_news
         self._wanted[key].set()
 

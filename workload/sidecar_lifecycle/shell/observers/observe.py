@@ -245,9 +245,7 @@ class Edits:
     def of(self, meta: types.ObjectMeta, now: Fingerprint = None) -> Fingerprint:
         """Return what an object is by now; None while it is as the charm last wrote it.
 
-        Args:
-            meta: Of the object.
-            now: What matters of it; None: its specification's version.
+        Where it is not said what matters of it now, its specification's version does.
         """
         applied = meta.annotations.get(names.APPLIED_HASH, "")
         now = meta.generation or 0 if now is None else now

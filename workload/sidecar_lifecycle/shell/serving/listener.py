@@ -155,13 +155,8 @@ async def serve(
 ) -> AsyncGenerator[int]:
     """Answer by an application while the block runs; yields the port.
 
-    aiohttp's own TCPSite accepts connections without a bound, and its TLS handshakes last 60 s.
-
-    Args:
-        application: The application that answers.
-        address: Where to listen; an empty host is every address, of IPv6 and of IPv4.
-        tls: For HTTPS.
-        shutdown_seconds: For answers that are on their way at the end.
+    aiohttp's own TCPSite accepts connections without a bound, and its TLS handshakes last 60 s. At
+    the end, answers on their way get the seconds for shutdown.
     """
     # Where asyncio allocates 256 KiB for each TLS connection.
     sslproto.SSLProtocol.max_size = BUFFER

@@ -29,12 +29,9 @@ Answer = Callable[[Mapping[str, str]], Awaitable[object]]
 def application(
     token: Callable[[], str], reads: Mapping[str, Answer], acts: Mapping[str, Answer]
 ) -> web.Application:
-    """Return the application that answers whoever knows the token.
+    """Return the application that answers requests with the token, none while it is empty.
 
-    Args:
-        token: Returns it; while it is empty nobody is answered.
-        reads: By path, what GET returns.
-        acts: By path, what POST does.
+    By path, `reads` is what GET returns and `acts` what POST does.
     """
 
     @web.middleware

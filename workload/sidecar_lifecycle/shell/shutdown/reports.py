@@ -44,15 +44,6 @@ class Reporter:
         *,
         settle: float = SETTLE,
     ) -> None:
-        """Report by Events.
-
-        Args:
-            connection: for the replacement of broken pods.
-            recorder: of the Events.
-            fence: around what is done later about one pod.
-            live: the settings, with the containers that an option names and a pod may lack.
-            settle: seconds that a lost proxy must stay lost.
-        """
         self._client = connection
         self._recorder = recorder
         self._fence = fence
@@ -139,12 +130,7 @@ class Reporter:
     async def _delete(self, pod: types.Pod, owner: str) -> str:
         """Delete a pod for its controller to replace, unless that repeats work or mends nothing.
 
-        Args:
-            pod: That has lost its proxy.
-            owner: The UID of its controller.
-
-        Returns:
-            Why the pod is left, if its owner must be told.
+        Returns why the pod is left, if its owner must be told.
         """
         if done := payload.succeeded(pod):
             return f"{payload.some(done, ', ')} succeeded, and a new pod would run it again"

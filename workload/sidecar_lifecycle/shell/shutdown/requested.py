@@ -18,12 +18,9 @@ from . import stop, stops
 async def answer(
     connection: client.Client, live: Live, parameters: Mapping[str, str]
 ) -> answers.Stopped:
-    """Stop a proxy now, if the rules say that it may end; also while proxy-shutdown is off.
+    """Stop the proxy of `pod` in `namespace` now, if the rules say that it may end.
 
-    Args:
-        connection: To the API server.
-        live: The settings.
-        parameters: Of the request: `namespace` and `pod`.
+    It is stopped also while proxy-shutdown is off.
     """
     where = client.path(types.Pod, parameters["namespace"], parameters["pod"])
     pod = client.answer(await connection.request("GET", where), types.Pod)

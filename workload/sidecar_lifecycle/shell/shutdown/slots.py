@@ -35,12 +35,7 @@ class Lane(Generic[T]):
     """Hands out places: nodes take turns, and on a node the order is that of arrival."""
 
     def __init__(self, share: Share, start: Callable[[T], bool]) -> None:
-        """Hand out places.
-
-        Args:
-            share: The number of places.
-            start: Called with the item that gets a place; returns False if it needs none any more.
-        """
+        """Call `start` with each item that gets a place; it returns False if none is needed."""
         self._share = share
         self._start = start
         # The order of the keys is that of the turns.

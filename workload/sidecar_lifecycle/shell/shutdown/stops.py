@@ -62,16 +62,7 @@ class Stops:
         consider: Callable[[Tracked], None],
         limits: slots.Limits | None = None,
     ) -> None:
-        """Stop proxies.
-
-        Args:
-            stopper: sends the requests.
-            reporter: tells people.
-            fence: around what happens to one pod.
-            decide: the rules, for the pod as it is right before sending.
-            consider: called with a pod whose stop ended while it may be needed anew.
-            limits: how many requests may be under way.
-        """
+        """Stop proxies; `consider` a pod whose stop ended while it may be needed anew."""
         self._stopper = stopper
         self._reporter = reporter
         self._fence = fence
