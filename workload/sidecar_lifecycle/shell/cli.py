@@ -8,29 +8,18 @@ import importlib
 import os
 import sys
 from collections.abc import Generator
-from typing import Protocol, cast
+from typing import cast
 
 from integrator_contract import schema
 from sidecar_lifecycle import __version__
 from sidecar_lifecycle.shell.commands import command
 
-_PACKAGE = "sidecar_lifecycle.shell.commands"
-COMMANDS = {
-    "run": f"{_PACKAGE}.run",
-    "admission": f"{_PACKAGE}.admission",
-    "explain": f"{_PACKAGE}.explain",
-}
-"""The module that brings each command; only the one asked for is imported, to start quickly."""
+COMMANDS = ("run", "admission", "explain")
+"""Each is a module; only the one asked for is imported, to start quickly."""
+LONGEST_ERROR = 1000
+"""In characters: what is quoted from a file may be long."""
 _AUTHORITIES = "SSL_CERT_FILE"
 """What OpenSSL asks for the file of those that the system trusts."""
-
-
-class Command(Protocol):
-    """What a command's module has; the default `main` of its parser is what runs."""
-
-    def add_parser(self, subparsers: command.Subparsers) -> None:
-        """Add the parsers of the module's commands, each with `set_defaults(main=…)`."""
-        ...
 
 
 def parser(wanted: str = "") -> argparse.ArgumentParser:
@@ -46,11 +35,10 @@ def parser(wanted: str = "") -> argparse.ArgumentParser:
     version = f"%(prog)s {__version__} (contract {schema.SCHEMA})"
     root.add_argument("--version", action="version", version=version)
     subparsers = root.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    modules = [COMMANDS[wanted]] if wanted in COMMANDS else dict.fromkeys(COMMANDS.values())
     with _no_authorities():
-        commands = [cast("Command", importlib.import_module(name)) for name in modules]
-    for each in commands:
-        each.add_parser(subparsers)
+        for name in [wanted] if wanted in COMMANDS else COMMANDS:
+            module = importlib.import_module(f"sidecar_lifecycle.shell.commands.{name}")
+            module.add_parser(subparsers)
     return root
 
 
@@ -77,12 +65,17 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return cast("int", arguments.main(arguments))
     except command.InputError as error:
-        command.say(f"sidecar-lifecycle: {error}"[: command.LONGEST_ERROR], sys.stderr)
+        print(_printable(f"sidecar-lifecycle: {error}"[:LONGEST_ERROR]), file=sys.stderr)
         return command.BAD_INPUT
     except BrokenPipeError:
         # The reader of our output, such as `head`, has seen enough.
         sys.stderr.close()
         return 0
+
+
+def _printable(text: str) -> str:
+    """Escape what moves a terminal's cursor: others named what is quoted."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 if __name__ == "__main__":

@@ -5,12 +5,10 @@ from __future__ import annotations
 import argparse
 import pathlib
 import textwrap
-from typing import Any, TextIO, TypeAlias
+from typing import Any, TypeAlias
 
 from sidecar_lifecycle.shell import settings
 
-LONGEST_ERROR = 1000
-"""In characters: what is quoted from a file may be long."""
 BAD_INPUT = 2
 """Exit code for a wrong command line or a document that can't be read."""
 
@@ -20,16 +18,6 @@ Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  #
 
 class InputError(Exception):
     """What was given can't be used; the message names it."""
-
-
-def printable(text: str) -> str:
-    """Write in one line what others named; what moves a terminal's cursor is escaped."""
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
-
-
-def say(line: str, file: TextIO | None = None) -> None:
-    """Print a line at once, whatever the names in it are; on standard output without a file."""
-    print(printable(line), file=file, flush=True)
 
 
 def add_settings(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
