@@ -7,12 +7,13 @@ import functools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 import tenacity
 
-from integrator_contract import names, namespaces, refusals, rejections
+from integrator_contract import answers, names, namespaces, refusals, rejections
+from integrator_contract.reasons import Reason
 from sidecar_lifecycle.decide import eligible, stale
 from sidecar_lifecycle.decide.convergence import facts, memory
 from sidecar_lifecycle.model import resources, types
@@ -36,28 +37,18 @@ class Conflict(errors.KubeError):
     """Somebody else wrote the memory meanwhile: another leader, or a request."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Owners:
-    """The workloads of the model."""
+    """The workloads of the model, and how many pods each should have."""
 
-    found: dict[tuple[str, str], eligible.Owner]
-    desired: dict[str, int]
+    found: dict[tuple[str, str], eligible.Owner] = field(
+        default_factory=dict[tuple[str, str], eligible.Owner]
+    )
+    desired: dict[str, int] = field(default_factory=dict[str, int])
 
     def lookup(self, kind: str, name: str) -> eligible.Owner | None:
         """Return an owner by kind and name."""
         return self.found.get((kind, name))
-
-
-NO_OWNERS = Owners(found={}, desired={})
-
-
-@dataclass(frozen=True, slots=True)
-class Elsewhere:
-    """A pod outside of the model without the sidecar that it should have."""
-
-    namespace: str
-    name: str
-    message: str
 
 
 @dataclass(slots=True)
@@ -100,14 +91,13 @@ class Cluster:
 
     async def owners(self, pods: list[types.Pod]) -> Owners:
         """Read the workloads, and the ReplicaSets between them and these pods."""
-        found: dict[tuple[str, str], eligible.Owner] = {}
-        desired: dict[str, int] = {}
+        owners = Owners()
         lists = await asyncio.gather(*map(self._list, resources.WORKLOADS.values()))
         for kind, listed_ones in zip(resources.WORKLOADS, lists, strict=True):
             for each in listed_ones:
                 with self.fence.around("converge", each):
-                    found[kind, each.metadata.name] = self._workload(each)
-                    desired[f"{kind}/{each.metadata.name}"] = resources.desired(each)
+                    owners.found[kind, each.metadata.name] = self._workload(each)
+                    owners.desired[f"{kind}/{each.metadata.name}"] = resources.desired(each)
         wanted = {
             (each.name, each.uid)
             for pod in pods
@@ -123,19 +113,16 @@ class Cluster:
                 # Which Deployment it belongs to does not change as long as it has one.
                 if owner.owners:
                     self._replica_sets[owner.uid] = owner
-                found["ReplicaSet", name] = owner
-        return Owners(found=found, desired=desired)
+                owners.found["ReplicaSet", name] = owner
+        return owners
 
     def _workload(self, found: types.Object) -> eligible.Owner:
         owner = _owner(found)
-        if found.metadata.labels.get(names.OWNER) == self._ours:
+        ours = names.owner(self.settings.model, self.settings.application)
+        if found.metadata.labels.get(names.OWNER) == ours:
             # The gateway workload goes with the application, which does not manage its pods.
             owner = replace(owner, owners=())
         return owner
-
-    @property
-    def _ours(self) -> str:
-        return names.owner(self.settings.model, self.settings.application)
 
     async def _replica_set(self, name: str) -> eligible.Owner | None:
         kind = resources.ReplicaSet
@@ -152,10 +139,10 @@ class Cluster:
 
     async def namespace(self) -> types.Namespace:
         """Read the model's namespace."""
-        data = await self._request("GET", path(types.Namespace, name=self.settings.model))
+        data = await self.client.request("GET", path(types.Namespace, name=self.settings.model))
         return answer(data, types.Namespace)
 
-    async def elsewhere(self) -> list[Elsewhere]:
+    async def elsewhere(self) -> list[answers.PodAnswer]:
         """Find pods without their sidecar in the other namespaces that we look after."""
         served = self.settings.served()
         if served.kinds <= namespaces.MODEL_ONLY:
@@ -165,14 +152,14 @@ class Cluster:
             for each in await self._list(types.Namespace)
             if served.kind_of(each.metadata.name, each.metadata.labels) not in (None, "model")
         ]
-        found: list[Elsewhere] = []
+        found: list[answers.PodAnswer] = []
         for first in range(0, len(theirs), LISTED_AT_ONCE):
             some = theirs[first : first + LISTED_AT_ONCE]
             for lacking in await asyncio.gather(*map(self._lacking, some)):
                 found += lacking
         return found
 
-    async def _lacking(self, namespace: types.Namespace) -> list[Elsewhere]:
+    async def _lacking(self, namespace: types.Namespace) -> list[answers.PodAnswer]:
         name = namespace.metadata.name
         around = eligible.Scope(
             model="",
@@ -181,12 +168,20 @@ class Cluster:
             mesh_revision=self.settings.mesh_revision,
             membership="none",
         )
-        found: list[Elsewhere] = []
+        found: list[answers.PodAnswer] = []
         for pod in await self._list(types.Pod, namespace=name):
             with self.fence.around("converge", pod):
                 said = eligible.wanted(pod, around)
                 if said.wanted and eligible.alive(pod) and not eligible.injected(pod):
-                    found.append(Elsewhere(name, pod.metadata.name, said.message))
+                    answer = answers.PodAnswer(
+                        namespace=name,
+                        name=pod.metadata.name,
+                        workload="",
+                        fixable=False,
+                        reason=Reason.OTHER_NAMESPACE,
+                        message=f"{said.message}; outside of the model pods are only reported",
+                    )
+                    found.append(answer)
         return found
 
     async def around(self) -> Around:
@@ -200,26 +195,15 @@ class Cluster:
         return self._around
 
     async def _injectors(self) -> tuple[str, ...]:
+        # It only sharpens when a hold is lifted, so it is not worth a right of its own.
         kind = types.MutatingWebhookConfiguration
-        try:
-            found = await self._list(kind, labels="app=sidecar-injector")
-        except errors.StatusError as error:
-            # Only sharpens when a hold is lifted, so it is not worth a right of its own.
-            if error.code == 403:
-                return ()
-            raise
+        found = await self._list_if_allowed(kind, labels="app=sidecar-injector")
         return tuple(sorted(each.metadata.uid for each in found))
 
     async def refused(self, since: Mapping[str, float]) -> dict[str, str]:
         """Return why workloads get no new pod, as Events of their controllers since then say."""
-        try:
-            events = await self._list(types.Event, fields="reason=FailedCreate")
-        except errors.StatusError as error:
-            if error.code == 403:
-                return {}
-            raise
         found: dict[str, str] = {}
-        for each in events:
+        for each in await self._list_if_allowed(types.Event, fields="reason=FailedCreate"):
             with self.fence.around("converge", each):
                 workload = _creator(each.involvedObject)
                 at = facts.timestamp(each.lastTimestamp) or 0.0
@@ -251,7 +235,7 @@ class Cluster:
             "metadata": {"name": replica.name, "namespace": self.settings.model},
             "deleteOptions": {"preconditions": {"uid": replica.uid}},
         }
-        await self._request(
+        await self.client.request(
             "POST", path(types.Pod, self.settings.model, replica.name, "eviction"), body=body
         )
 
@@ -301,7 +285,7 @@ class Cluster:
             data=data,
         )
         try:
-            written = await self._request(
+            written = await self.client.request(
                 "POST" if created else "PUT",
                 path(kind, self.settings.model, "" if created else self.memory_name),
                 body=body,
@@ -315,15 +299,22 @@ class Cluster:
 
     # The API
 
-    async def _request(self, method: str, url: str, **arguments: Any) -> bytes:
-        return await self.client.request(method, url, **arguments)
-
     async def _get(self, url: str) -> bytes | None:
         try:
-            return await self._request("GET", url)
+            return await self.client.request("GET", url)
         except errors.StatusError as error:
             if error.code == 404:
                 return None
+            raise
+
+    async def _list_if_allowed(
+        self, kind: type[T], *, labels: str = "", fields: str = ""
+    ) -> list[T]:
+        try:
+            return await self._list(kind, labels=labels, fields=fields)
+        except errors.StatusError as error:
+            if error.code == 403:
+                return []
             raise
 
     async def _list(
@@ -338,7 +329,7 @@ class Cluster:
         listed_kind = of or kind
         everywhere = kind in (types.MutatingWebhookConfiguration, types.Namespace)
         selectors = {"labelSelector": labels, "fieldSelector": fields}
-        data = await self._request(
+        data = await self.client.request(
             "GET",
             path(listed_kind, None if everywhere else namespace or self.settings.model),
             params={key: value for key, value in selectors.items() if value} or None,
@@ -408,7 +399,7 @@ async def read(
                 is_faulty = is_faulty or bool(fault)
                 live.append(pod)
     busy = remembered.rounds or remembered.holds or remembered.request or proxy.known
-    owners = await cluster.owners(live) if is_faulty or busy else NO_OWNERS
+    owners = await cluster.owners(live) if is_faulty or busy else Owners()
     disabled = eligible.switched_off(namespace.metadata)
     replicas: list[facts.Replica] = []
     for pod in live:

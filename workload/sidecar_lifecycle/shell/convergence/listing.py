@@ -17,8 +17,6 @@ from sidecar_lifecycle.shell.settings import Live
 
 from . import cluster as hands
 
-OTHER_NAMESPACE = "outside of the model pods are only reported"
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Lister:
@@ -36,20 +34,7 @@ class Lister:
         decided, rows = await _look(cluster, stale=is_stale)
         elsewhere = [] if is_stale else await cluster.elsewhere()
         rows = sorted(rows, key=lambda row: row.replica.name)
-        found = (
-            *(self._answer(row) for row in rows),
-            *(
-                answers.PodAnswer(
-                    namespace=pod.namespace,
-                    name=pod.name,
-                    workload="",
-                    fixable=False,
-                    reason=Reason.OTHER_NAMESPACE,
-                    message=f"{pod.message}; {OTHER_NAMESPACE}",
-                )
-                for pod in elsewhere
-            ),
-        )
+        found = (*map(self._answer, rows), *elsewhere)
         return _listing(found, decided.summary, reported=len(elsewhere))
 
     async def restart(self, parameters: Mapping[str, str]) -> answers.Listing:
