@@ -25,7 +25,7 @@ BUDGETS = "/apis/policy/v1/namespaces/{}/poddisruptionbudgets"
 SPEC = {"containers": [{"name": "main", "image": "x.invalid/x"}]}
 
 
-class Impatient:
+class Impatient(controller.Clock):
     """A clock that does not wait long for anything, and says that it did."""
 
     def __init__(self):

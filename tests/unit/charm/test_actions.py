@@ -1,6 +1,5 @@
 """Actions of the charm, whose answers the workload gives."""
 
-
 import pytest
 import yaml
 from ops import testing

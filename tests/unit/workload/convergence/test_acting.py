@@ -64,7 +64,7 @@ def injected(pod: dict[str, Any]) -> dict[str, Any]:
     return {**pod, "spec": {**spec, "containers": [*spec["containers"], {"name": "istio-proxy"}]}}
 
 
-class LoopClock:
+class LoopClock(controller.Clock):
     """The loop's time, which jumps."""
 
     def now(self) -> float:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import msgspec
 import prometheus_client
@@ -43,20 +43,8 @@ BUDGET_RETRY = 10.0
 REFUSED_RETRY = 60.0
 
 
-class Clock(Protocol):
-    """Time, so that tests need not wait for it."""
-
-    def now(self) -> float:
-        """Return seconds since the epoch."""
-        ...
-
-    async def wait(self, event: asyncio.Event, seconds: float) -> None:
-        """Return when the event is set, or after so many seconds."""
-        ...
-
-
-class RealClock:
-    """The time that everybody else has too."""
+class Clock:
+    """The time that everybody else has, too."""
 
     def now(self) -> float:
         """Return seconds since the epoch."""
@@ -64,25 +52,9 @@ class RealClock:
 
     async def wait(self, event: asyncio.Event, seconds: float) -> None:
         """Return when the event is set, or after so many seconds."""
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, seconds)):
                 await event.wait()
-        except TimeoutError:
-            return
-
-
-class Recorder(Protocol):
-    """Writes Events."""
-
-    async def record(
-        self,
-        about: types.Object,
-        reason: Reason,
-        message: str,
-        kind: events.Type = "Normal",
-    ) -> bool:
-        """Write an Event about an object."""
-        ...
 
 
 @dataclass(slots=True)
@@ -90,7 +62,7 @@ class Controller:
     """One look after another; what was decided is written down before it is done."""
 
     cluster: hands.Cluster
-    recorder: Recorder
+    recorder: events.Recorder
     figures: metrics.Metrics
     progress: Callable[[answers.Summary], None]
     clock: Clock
@@ -191,7 +163,7 @@ class Controller:
         self.figures.evicted("evicted")
         reason, why = _reason(replica)
         log.info("evicted", pod=pod, workload=replica.workload, why=why)
-        await self.recorder.record(
+        self.recorder.record(
             reading.pods[replica.uid],
             reason,
             f"Evicted ({why}): {replica.workload} creates it again "
@@ -205,7 +177,7 @@ class Controller:
             pod = reading.pods.get(each.replica.uid) if each.replica else None
             if pod is not None:
                 reason = Reason(each.reason)
-                await self.recorder.record(pod, reason, each.message, "Warning")
+                self.recorder.record(pod, reason, each.message, "Warning")
 
     def _show(self, decided: outcome.Plan) -> None:
         summary = decided.summary
@@ -328,7 +300,7 @@ async def run(
     *,
     registry: prometheus_client.CollectorRegistry,
     progress: Callable[[answers.Summary], None] = lambda _: None,
-    recorder: Recorder | None = None,
+    recorder: events.Recorder | None = None,
     clock: Clock | None = None,
 ) -> None:
     """Converge the model until cancelled; only who leads acts, all count.
@@ -336,7 +308,7 @@ async def run(
     The progress is told when the counts change.
     """
     figures = metrics.Metrics(registry)
-    clock = clock or RealClock()
+    clock = clock or Clock()
 
     async def converge(joined: bool) -> None:
         figures.show({}, 0, 0)

@@ -156,7 +156,7 @@ async def run(
     clock: controller.Clock | None = None,
 ) -> None:
     """Look for rejections until cancelled, and tell when they are others than before."""
-    clock = clock or controller.RealClock()
+    clock = clock or controller.Clock()
     observer = Observer(
         cluster=hands.Cluster(client, live, clock.now),
         trials=trials.Trials(client, live.current),

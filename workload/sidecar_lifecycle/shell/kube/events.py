@@ -51,32 +51,16 @@ class Recorder:
         self._waiting: deque[bytes] = deque()
         self._writers: set[asyncio.Task[None]] = set()
 
-    async def record(
-        self,
-        about: types.Object,
-        reason: Reason,
-        message: str,
-        kind: Type = "Normal",
-    ) -> bool:
-        """Write an Event about an object; a failure is logged and never raised.
-
-        Returns:
-            Whether it was written, as opposed to suppressed or failed.
-        """
-        event = self._new(about, reason, message, kind)
-        return event is not None and await self._try(event)
-
-    def post(
-        self,
-        about: types.Object,
-        reason: Reason,
-        message: str,
-        kind: Type = "Normal",
+    def record(
+        self, about: types.Object, reason: Reason, message: str, kind: Type = "Normal"
     ) -> None:
-        """Have an Event written soon, by one of a few writers."""
-        event = self._new(about, reason, message, kind)
-        if event is None:
+        """Have an Event written soon, by one of a few writers; a failure is logged."""
+        name = event_name(about, reason, message)
+        now = self._clock()
+        if now - self._sent.get(name, float("-inf")) < REPEAT_AFTER:
             return
+        self._remember(name, now)
+        event = _event(about, name, reason, message, kind=kind, instance=self._instance)
         # As bytes it is small and holds nothing else in memory.
         self._waiting.append(msgspec.json.encode(event))
         if len(self._writers) < AT_ONCE:
@@ -85,7 +69,7 @@ class Recorder:
             writer.add_done_callback(self._writers.discard)
 
     async def drain(self, seconds: float) -> None:
-        """Let what was posted be written, but not for long."""
+        """Let what was recorded be written, but not for long."""
         if self._writers:
             _, late = await asyncio.wait(self._writers, timeout=seconds)
             for writer in late:
@@ -93,29 +77,15 @@ class Recorder:
 
     async def _work(self) -> None:
         while self._waiting:
-            await self._try(msgspec.json.decode(self._waiting.popleft(), type=types.Event))
-
-    def _new(
-        self, about: types.Object, reason: str, message: str, kind: Type
-    ) -> types.Event | None:
-        """Return the Event, None if it was sent lately."""
-        name = event_name(about, reason, message)
-        now = self._clock()
-        if now - self._sent.get(name, float("-inf")) < REPEAT_AFTER:
-            return None
-        self._remember(name, now)
-        return _event(about, name, reason, message, kind=kind, instance=self._instance)
-
-    async def _try(self, event: types.Event) -> bool:
-        name = event.metadata.name
-        try:
-            with self._fence.around("report", event):
-                await self._write(name, event)
-                return True
-        except errors.KubeError as error:
-            log.warning("event not written", name=name, reason=event.reason, error=str(error))
-        self._sent.pop(name, None)
-        return False
+            event = msgspec.json.decode(self._waiting.popleft(), type=types.Event)
+            name = event.metadata.name
+            try:
+                with self._fence.around("report", event):
+                    await self._write(name, event)
+                    continue
+            except errors.KubeError as error:
+                log.warning("event not written", name=name, reason=event.reason, error=str(error))
+            self._sent.pop(name, None)
 
     def _remember(self, name: str, now: float) -> None:
         self._sent[name] = now

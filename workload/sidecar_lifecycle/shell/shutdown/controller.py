@@ -117,7 +117,7 @@ class Controller:
         # Other units see the same, and the pod's owner need not be told by each.
         if isinstance(item, types.Pod) and self.live.current.leader:
             message = f"The pod can't be dealt with, and its proxy is left alone: {why}"
-            self._recorder.post(item, Reason.NOT_UNDERSTOOD, message, "Warning")
+            self._recorder.record(item, Reason.NOT_UNDERSTOOD, message, "Warning")
 
     def oldest_pending(self) -> float:
         """Return the age in seconds of the oldest stop that has not been seen to work."""

@@ -60,7 +60,7 @@ class Reporter:
 
     def stopped(self, tracked: Tracked, decision: finished.Decision, way: stop.Transport) -> None:
         """Say that a proxy was stopped."""
-        self._recorder.post(tracked.pod, Reason.PROXY_STOPPED, stop.event_message(decision, way))
+        self._recorder.record(tracked.pod, Reason.PROXY_STOPPED, stop.event_message(decision, way))
 
     def failed(self, tracked: Tracked, outcome: stop.Outcome, failures: int) -> None:
         """Say that stopping fails, when it has failed some times."""
@@ -104,7 +104,7 @@ class Reporter:
     def _once(self, tracked: Tracked, reason: Reason, message: str) -> None:
         if reason not in tracked.told:
             tracked.told += (reason,)
-            self._recorder.post(tracked.pod, reason, message, "Warning")
+            self._recorder.record(tracked.pod, reason, message, "Warning")
 
     async def _lost(self, tracked: Tracked) -> None:
         await asyncio.sleep(self._settle)
@@ -113,12 +113,12 @@ class Reporter:
         log.warning("proxy lost", pod=tracked.name, reason=decision.message)
         message = f"The pod has no network through the mesh: {decision.message}."
         with self._fence.around("report", pod):
-            await self._recorder.record(pod, Reason.PROXY_LOST, message, "Warning")
+            self._recorder.record(pod, Reason.PROXY_LOST, message, "Warning")
             owner = eligible.controller(pod.metadata.ownerReferences)
             is_wanted = self._live.current.delete_broken_pods
             if is_wanted and owner and (why := await self._delete(pod, owner.uid)):
                 message = f"The pod is not replaced: {why}."
-                await self._recorder.record(pod, Reason.POD_NOT_REPLACED, message, "Warning")
+                self._recorder.record(pod, Reason.POD_NOT_REPLACED, message, "Warning")
 
     async def _not_running(self, tracked: Tracked) -> None:
         await asyncio.sleep(START_WITHIN)
