@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 import msgspec
 import prometheus_client
 import structlog
-import tenacity
 
 from integrator_contract import answers, names, refusals
 from integrator_contract.reasons import Reason
@@ -37,7 +36,6 @@ IDLE_PACE = 2.0
 """The same while there is nothing to converge."""
 ASKED_AT_ONCE = 8
 """Dry runs under way: each passes the injector."""
-FORBIDDEN_RETRY = 30.0
 BUDGET_RETRY = 10.0
 """Seconds to wait for a PodDisruptionBudget when the apiserver does not say how long."""
 REFUSED_RETRY = 60.0
@@ -215,7 +213,11 @@ class Controller:
     async def follow_pods(self, client: Client) -> None:
         """Keep `pods` as the apiserver has them."""
         async for change in watch(
-            client, types.Pod, namespace=self.cluster.settings.model, fence=self.cluster.fence
+            client,
+            types.Pod,
+            namespace=self.cluster.settings.model,
+            fence=self.cluster.fence,
+            is_patient=True,
         ):
             if change.kind == "synced":
                 self.synced = True
@@ -235,9 +237,12 @@ class Controller:
 
     async def follow_memory(self, client: Client) -> None:
         """Look when another leader, or somebody with a request, wrote the memory."""
-        fields = f"metadata.name={self.cluster.memory_name}"
         following = watch(
-            client, resources.ConfigMap, namespace=self.cluster.settings.model, fields=fields
+            client,
+            resources.ConfigMap,
+            namespace=self.cluster.settings.model,
+            fields=f"metadata.name={self.cluster.memory_name}",
+            is_patient=True,
         )
         async for _ in following:
             self.woken.set()
@@ -323,22 +328,9 @@ async def run(
             clock=clock,
         )
         async with asyncio.TaskGroup() as group:
-            group.create_task(retried(controller.follow_pods)(client), name="convergence-pods")
-            group.create_task(retried(controller.follow_memory)(client), name="convergence-memory")
+            group.create_task(controller.follow_pods(client), name="convergence-pods")
+            group.create_task(controller.follow_memory(client), name="convergence-memory")
             group.create_task(controller.follow_settings(), name="convergence-settings")
             group.create_task(controller.run(), name="convergence")
 
     await live.restart(lambda settings: settings.joined, converge)
-
-
-def _log_refusal(state: tenacity.RetryCallState) -> None:
-    error = state.outcome.exception() if state.outcome else None
-    log.error("workloads can't be watched", error=str(error), retry_in=FORBIDDEN_RETRY)
-
-
-retried = tenacity.retry(
-    retry=tenacity.retry_if_exception_type(errors.StatusError),
-    wait=tenacity.wait_fixed(FORBIDDEN_RETRY),
-    before_sleep=_log_refusal,
-)
-"""Follow again when a right was missing: an administrator may grant it."""

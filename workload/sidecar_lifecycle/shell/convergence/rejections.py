@@ -61,9 +61,12 @@ class Observer:
 
     async def follow_settings(self, client: Client) -> None:
         """Keep `wanted` as the webhook's ConfigMap has it."""
-        fields = f"metadata.name={self.cluster.settings.application}-admission"
         changes = watch(
-            client, resources.ConfigMap, namespace=self.cluster.settings.model, fields=fields
+            client,
+            resources.ConfigMap,
+            namespace=self.cluster.settings.model,
+            fields=f"metadata.name={self.cluster.settings.application}-admission",
+            is_patient=True,
         )
         async for change in changes:
             if change.kind == "synced":
@@ -165,8 +168,7 @@ async def run(
         clock=clock,
     )
     async with asyncio.TaskGroup() as group:
-        follow = controller.retried(observer.follow_settings)(client)
-        group.create_task(follow, name="admission settings")
+        group.create_task(observer.follow_settings(client), name="admission settings")
         group.create_task(observer.run(), name="rejections")
 
 

@@ -160,19 +160,12 @@ async def port_forward(
         StreamError: if nothing listens there, or the stream ended.
         Unreachable: if there was no answer in time.
     """
-    with errors.mapped():
-        async with asyncio.timeout(deadline):
-            socket = await client.websocket(
-                path(types.Pod, namespace, pod, "portforward"),
-                params=[("ports", str(port))],
-                protocols=(PORT_FORWARD_PROTOCOL,),
-            )
-            try:
-                forward = PortForward(socket)
-                await forward.ready()
-                yield forward
-            finally:
-                _close_soon(socket)
+    where = path(types.Pod, namespace, pod, "portforward")
+    params = [("ports", str(port))]
+    async with _opened(client, where, params, (PORT_FORWARD_PROTOCOL,), deadline) as socket:
+        forward = PortForward(socket)
+        await forward.ready()
+        yield forward
 
 
 async def run_command(
@@ -187,13 +180,24 @@ async def run_command(
     """
     params = [("container", container), ("stdout", "true"), ("stderr", "true")]
     params += [("command", argument) for argument in argv]
+    where = path(types.Pod, namespace, pod, "exec")
+    async with _opened(client, where, params, EXEC_PROTOCOLS, deadline) as socket:
+        return await _collect(socket)
+
+
+@contextlib.asynccontextmanager
+async def _opened(
+    client: Client,
+    where: str,
+    params: list[tuple[str, str]],
+    protocols: tuple[str, ...],
+    deadline: float,
+) -> AsyncGenerator[aiohttp.ClientWebSocketResponse]:
     with errors.mapped():
         async with asyncio.timeout(deadline):
-            socket = await client.websocket(
-                path(types.Pod, namespace, pod, "exec"), params=params, protocols=EXEC_PROTOCOLS
-            )
+            socket = await client.websocket(where, params=params, protocols=protocols)
             try:
-                return await _collect(socket)
+                yield socket
             finally:
                 _close_soon(socket)
 

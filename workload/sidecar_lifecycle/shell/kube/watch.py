@@ -30,6 +30,8 @@ PAGE = 500
 """Objects per page when the server does not stream its lists."""
 IDLE = 120.0
 """Seconds; the apiserver sends a bookmark about every minute, so silence means a dead peer."""
+ASK_AGAIN = 60.0
+"""Seconds until something that was forbidden, or is not there, is tried again."""
 _CHANGES = ("ADDED", "MODIFIED", "DELETED")
 _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
@@ -139,33 +141,25 @@ class _Cursor(Generic[T]):
         )
 
 
+@dataclass(slots=True)
 class _Watch(Generic[T]):
-    def __init__(
-        self,
-        client: Client,
-        resource: type[T],
-        namespace: str,
-        *,
-        selectors: Mapping[str, str],
-        state: WatchState,
-        fence: Fence,
-        concerns: Callable[[T], bool],
-    ) -> None:
-        self.client = client
-        self.resource = resource
+    client: Client
+    resource: type[T]
+    path: str
+    selectors: Mapping[str, str]
+    state: WatchState
+    fence: Fence
+    concerns: Callable[[T], bool]
+    cursor: _Cursor[T] = field(init=False)
+    decode: Callable[[bytes], _Event[T]] = field(init=False)
+    streaming_lists: bool = True
+    line: bytes = b""
+    """Being read."""
+
+    def __post_init__(self) -> None:
+        self.cursor = _Cursor(self.resource)
         # The type's argument is known at run time only.
-        self.decode: Callable[[bytes], _Event[T]] = msgspec.json.Decoder(
-            cast("Any", _Event)[resource]
-        ).decode
-        self.path = path(resource, None if namespace == "*" else namespace)
-        self.selectors = selectors
-        self.cursor = _Cursor(resource)
-        self.streaming_lists = True
-        self.state = state
-        self.fence = fence
-        self.concerns = concerns
-        self.line = b""
-        """Being read."""
+        self.decode = msgspec.json.Decoder(cast("Any", _Event)[self.resource]).decode
 
     async def round(self) -> AsyncGenerator[Change[T]]:
         """List if needed, then follow until the server ends the watch."""
@@ -304,6 +298,7 @@ async def watch(
     state: WatchState | None = None,
     fence: Fence | None = None,
     concerns: Callable[[T], bool] = lambda _: True,
+    is_patient: bool = False,
 ) -> AsyncGenerator[Change[T]]:
     """Report all objects, then every change, for ever.
 
@@ -311,17 +306,18 @@ async def watch(
     by must not change in an object's life; the server evaluates the other selectors.
 
     Raises:
-        StatusError: 403 or 404, which waiting does not heal; anything else is retried for ever.
+        StatusError: 403 or 404, unless it is patient: an administrator may grant the right, or
+            install the kind. Anything else is retried for ever.
     """
     selectors = {"labelSelector": labels, "fieldSelector": fields}
     following = _Watch(
         client,
         resource,
-        namespace,
-        selectors={key: value for key, value in selectors.items() if value},
-        state=state or WatchState(),
-        fence=fence or Fence(),
-        concerns=concerns,
+        path(resource, None if namespace == "*" else namespace),
+        {key: value for key, value in selectors.items() if value},
+        state or WatchState(),
+        fence or Fence(),
+        concerns,
     )
     failures = 0
     try:
@@ -335,12 +331,13 @@ async def watch(
                 failures += 1
                 delay = 0.0 if failures == 1 else backoff.delay(failures - 1)
             except errors.KubeError as error:
-                if isinstance(error, errors.StatusError) and error.code in (403, 404):
-                    following.failed(error)
-                    raise
                 failures += 1
                 again = following.failed(error)
                 retry_after = getattr(error, "retry_after", None)
+                if isinstance(error, errors.StatusError) and error.code in (403, 404):
+                    if not is_patient:
+                        raise
+                    retry_after = ASK_AGAIN
                 delay = 0.0 if again and failures == 1 else retry_after or backoff.delay(failures)
                 level = log.debug if again else log.warning
                 level(

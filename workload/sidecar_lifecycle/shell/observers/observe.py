@@ -15,18 +15,15 @@ from typing import Any, Generic
 
 import msgspec
 import structlog
-import tenacity
 
 from integrator_contract import names
 from sidecar_lifecycle.model import types
-from sidecar_lifecycle.shell.kube import client, errors, watch
+from sidecar_lifecycle.shell.kube import client, watch
 from sidecar_lifecycle.shell.kube.fence import Fence
 
 log = structlog.get_logger(__name__)
 
 INJECTORS = ("istio-sidecar-injector", "istio-revision-tag")
-ASK_AGAIN = 60.0
-"""Seconds until something that was forbidden, or is not there, is tried again."""
 
 Fingerprint = object
 Service = tuple[str, str]
@@ -148,45 +145,34 @@ async def follow(
     seen: dict[tuple[str | None, str], Fingerprint] = {}
     synced = False
     fence = Fence()
-    kind = row.kind
-    async for attempt in tenacity.AsyncRetrying(
-        retry=tenacity.retry_if_exception_type(errors.StatusError),
-        wait=tenacity.wait_fixed(ASK_AGAIN),
-        before_sleep=functools.partial(_log_refusal, kind),
+    async for change in watch.watch(
+        connection,
+        row.kind,
+        namespace=row.namespace,
+        labels=row.labels,
+        fields=row.fields,
+        fence=fence,
+        is_patient=True,
     ):
-        with attempt:
-            async for change in watch.watch(
-                connection,
-                kind,
-                namespace=row.namespace,
-                labels=row.labels,
-                fields=row.fields,
-                fence=fence,
-            ):
-                item = change.object
-                if item is None:
-                    synced = True
-                    continue
-                key = (item.metadata.namespace, item.metadata.name)
-                now: Fingerprint = None
-                with fence.around("observe", item):
-                    row.noted(change)
-                    now = None if change.kind == "deleted" else row.fingerprint(item)
-                if now == seen.get(key):
-                    continue
-                is_made = key not in seen and row.is_ours(item)
-                if now is None:
-                    del seen[key]
-                else:
-                    seen[key] = now
-                if synced and not is_made:
-                    log.info("object changed", kind=kind.__name__, name=item.metadata.name)
-                    changed()
-
-
-def _log_refusal(kind: type[types.Object], state: tenacity.RetryCallState) -> None:
-    error = state.outcome.exception() if state.outcome else None
-    log.warning("can't be observed", kind=kind.__name__, error=str(error))
+        item = change.object
+        if item is None:
+            synced = True
+            continue
+        key = (item.metadata.namespace, item.metadata.name)
+        now: Fingerprint = None
+        with fence.around("observe", item):
+            row.noted(change)
+            now = None if change.kind == "deleted" else row.fingerprint(item)
+        if now == seen.get(key):
+            continue
+        is_made = key not in seen and row.is_ours(item)
+        if now is None:
+            del seen[key]
+        else:
+            seen[key] = now
+        if synced and not is_made:
+            log.info("object changed", kind=row.kind.__name__, name=item.metadata.name)
+            changed()
 
 
 def backends(configuration: types.MutatingWebhookConfiguration) -> set[Service]:

@@ -26,8 +26,6 @@ FIELDS = "status.phase!=Succeeded,status.phase!=Failed,spec.nodeName!="
 """All that the server can tell: each container may have its own restartPolicy, and neither labels
 nor annotations are on every pod with a proxy (`istioctl kube-inject`, Istio's gRPC agent). A pod
 whose work is over can be Pending; one without a node has not begun, and there may be many."""
-ASK_AGAIN = 60.0
-"""Seconds after which something that was forbidden is tried again."""
 
 _ANNOTATIONS = (
     names.STATUS_PORT,
@@ -46,7 +44,7 @@ OnPod = Callable[[watch.Change[types.Pod]], None]
 
 _when_refused = tenacity.retry(
     retry=tenacity.retry_if_exception_type(errors.StatusError),
-    wait=tenacity.wait_fixed(ASK_AGAIN),
+    wait=tenacity.wait_fixed(watch.ASK_AGAIN),
 )
 
 
@@ -198,7 +196,7 @@ class Pods:
                 self._moved.clear()
                 self._adapt(watches)
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(ASK_AGAIN):
+                    async with asyncio.timeout(watch.ASK_AGAIN):
                         await self._moved.wait()
                         continue
                 if await self._cluster_wide_allowed():

@@ -18,10 +18,10 @@ from sidecar_lifecycle.decide import finished, payload, stopping
 from sidecar_lifecycle.decide.stopping import Action, Event, State
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell import metrics
-from sidecar_lifecycle.shell.kube import backoff
+from sidecar_lifecycle.shell.kube import backoff, watch
 from sidecar_lifecycle.shell.kube.fence import Fence
 
-from . import reports, slots, sources, stop
+from . import reports, slots, stop
 from .view import Need, Tracked
 
 log = structlog.get_logger(__name__)
@@ -230,7 +230,7 @@ class Stops:
             log.warning("proxy has not ended", pod=need.tracked.name, detail=outcome.detail)
         need.failures += 1
         if outcome.result is stop.Result.FORBIDDEN:
-            again = asyncio.get_running_loop().time() + sources.ASK_AGAIN
+            again = asyncio.get_running_loop().time() + watch.ASK_AGAIN
             self._forbidden[outcome.transport] = again
         need.way = stop.next_transport(outcome, self._closed())
         self._reporter.failed(need.tracked, outcome, need.failures)
