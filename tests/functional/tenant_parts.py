@@ -252,7 +252,7 @@ class Stopper(stop.Stopper):
         """Have the proxy end."""
         where = pod.metadata.namespace or ""
         if where in self.deaf:
-            await asyncio.sleep(stop.Deadlines().port_forward)
+            await asyncio.sleep(stop.PORT_FORWARD_WITHIN)
             return stop.Outcome(stop.Result.TIMEOUT, transport)
         on_sent()
         names = [{"name": each.name} for each in pod.spec.containers]

@@ -19,8 +19,8 @@ from tests.unit.workload import pods
 from tests.unit.workload.fake_apiserver import FakeApiserver, until
 
 
-def credentials(token_file: Path | None, token: str | None = None) -> client.Credentials:
-    return client.Credentials(access.Access(server="", token=token, token_file=token_file))
+def credentials(token_file: Path | None, token: str | None = None) -> access.Access:
+    return access.Access(server="", token=token, token_file=token_file)
 
 
 def test_token_file_is_read_again_after_the_api_refused_it(tmp_path: Path):
@@ -41,7 +41,7 @@ def test_token_file_is_read_again_with_time(tmp_path: Path, monkeypatch: pytest.
     subject = credentials(path)
     subject.headers()
     path.write_text("second")
-    subject._read_at -= client.TOKEN_MAX_AGE + 1
+    subject._read_at -= access.TOKEN_MAX_AGE + 1
     assert subject.headers() == {"Authorization": "Bearer second"}
 
 

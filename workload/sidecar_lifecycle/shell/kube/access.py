@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import ssl
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from . import errors
 
+TOKEN_MAX_AGE = 60.0
+"""Seconds after which the token file is read again; the kubelet renews it well before expiry."""
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Access:
-    """The way in."""
+    """The API server's URL, and how the two know each other."""
 
     server: str
-    """Its URL."""
     tls: ssl.SSLContext | None = None
-    """How to know it, and how it knows us where that is by a certificate."""
     token: str | None = None
     token_file: Path | None = None
     """Has the token, and a newer one when the kubelet renews it."""
+    _read_at: float = float("-inf")
+
+    def headers(self) -> dict[str, str]:
+        """Return the Authorization header, if there is a token."""
+        if self.token_file is not None and time.monotonic() - self._read_at > TOKEN_MAX_AGE:
+            with contextlib.suppress(OSError):
+                self.token = self.token_file.read_text().strip()
+            self._read_at = time.monotonic()
+        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
+
+    def expire(self) -> None:
+        """Have the token read again before the next request, because the API refused it."""
+        self._read_at = float("-inf")
 
 
 def of_pod(account: Path = SERVICE_ACCOUNT) -> Access:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-import time
 import weakref
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, TypeVar
@@ -20,31 +19,8 @@ from . import access, errors
 
 R = TypeVar("R", bound=types.Resource)
 
-TOKEN_MAX_AGE = 60.0
-"""Seconds after which the token file is read again; the kubelet renews it well before expiry."""
 REQUEST_TIMEOUT = 15.0
 """Seconds for a request that is neither a watch nor a stream."""
-
-
-class Credentials:
-    """The bearer token, read again from disk as the kubelet rotates it."""
-
-    def __init__(self, way_in: access.Access) -> None:
-        self._file = way_in.token_file
-        self._token = way_in.token
-        self._read_at = float("-inf")
-
-    def headers(self) -> dict[str, str]:
-        """Return the Authorization header, if the user has a token."""
-        if self._file is not None and time.monotonic() - self._read_at > TOKEN_MAX_AGE:
-            with contextlib.suppress(OSError):
-                self._token = self._file.read_text().strip()
-            self._read_at = time.monotonic()
-        return {"Authorization": f"Bearer {self._token}"} if self._token else {}
-
-    def expire(self) -> None:
-        """Have the token read again before the next request, because the API refused it."""
-        self._read_at = float("-inf")
 
 
 class Connector(aiohttp.TCPConnector):
@@ -78,14 +54,13 @@ class Client:
 
     def __init__(self, way_in: access.Access) -> None:
         self.server = way_in.server.rstrip("/")
-        self._credentials = Credentials(way_in)
-        self._tls = way_in.tls
+        self._access = way_in
         self._session: aiohttp.ClientSession | None = None
 
     def session(self) -> aiohttp.ClientSession:
         """Return the session, made on first use because aiohttp wants a running loop."""
         if self._session is None or self._session.closed:
-            connector = Connector(self._tls)
+            connector = Connector(self._access.tls)
             self._session = aiohttp.ClientSession(connector=connector, trust_env=False)
         return self._session
 
@@ -117,7 +92,7 @@ class Client:
                 self.server + path,
                 params=params,
                 data=msgspec.json.encode(body) if body is not None else None,
-                headers={**self._credentials.headers(), **headers},
+                headers={**self._access.headers(), **headers},
                 timeout=aiohttp.ClientTimeout(total=timeout),
             ) as response:
                 data = await response.read()
@@ -137,7 +112,7 @@ class Client:
             async with self.session().get(
                 self.server + path,
                 params=params,
-                headers=self._credentials.headers(),
+                headers=self._access.headers(),
                 timeout=timeout,
             ) as response:
                 if response.status >= 300:
@@ -154,12 +129,12 @@ class Client:
                     self.server + path,
                     params=params,
                     protocols=protocols,
-                    headers=self._credentials.headers(),
+                    headers=self._access.headers(),
                     max_msg_size=1 << 20,
                 )
             except aiohttp.WSServerHandshakeError as error:
                 if error.status == 401:
-                    self._credentials.expire()
+                    self._access.expire()
                 retry = error.headers.get("Retry-After") if error.headers else None
                 raise errors.from_response(error.status, error.message.encode(), retry) from error
 
@@ -167,7 +142,7 @@ class Client:
         if response.status < 300:
             return
         if response.status == 401:
-            self._credentials.expire()
+            self._access.expire()
         raise errors.from_response(response.status, data, response.headers.get("Retry-After"))
 
 

@@ -41,8 +41,6 @@ class Reporter:
         recorder: events.Recorder,
         fence: Fence,
         live: Live,
-        *,
-        settle: float = SETTLE,
     ) -> None:
         self._client = connection
         self._recorder = recorder
@@ -50,7 +48,6 @@ class Reporter:
         self._live = live
         self._unmatched: set[str] = set()
         """Containers that an option names and that were logged already."""
-        self._settle = settle
         self._replaced: Counter[str] = Counter()
         """Pods deleted, by the UID of their controller."""
         self._after_a_while: dict[str, Callable[[Tracked], Coroutine[Any, Any, None]]] = {
@@ -107,7 +104,7 @@ class Reporter:
             self._recorder.record(tracked.pod, reason, message, "Warning")
 
     async def _lost(self, tracked: Tracked) -> None:
-        await asyncio.sleep(self._settle)
+        await asyncio.sleep(SETTLE)
         metrics.LOST.inc()
         decision, pod = tracked.decision, tracked.pod
         log.warning("proxy lost", pod=tracked.name, reason=decision.message)

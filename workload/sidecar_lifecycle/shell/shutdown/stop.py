@@ -20,6 +20,10 @@ Decide = Callable[[types.Pod], finished.Decision]
 
 COMMAND = ["pilot-agent", "request", "POST", "quitquitquit"]
 PATH = "/quitquitquit"
+PORT_FORWARD_WITHIN = 5.0
+"""Seconds for all of an attempt: 50 ms are usual, a busy node takes a second or two."""
+EXEC_WITHIN = 10.0
+"""Starting a process in a container takes longer."""
 
 
 class Transport(enum.StrEnum):
@@ -78,16 +82,6 @@ class Outcome:
         return self
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deadlines:
-    """Seconds after which an attempt is given up, everything included."""
-
-    port_forward: float = 5.0
-    """Some 50 ms are usual; a busy node takes a second or two."""
-    exec: float = 10.0
-    """Starting a process in a container takes longer."""
-
-
 def classify(error: errors.KubeError) -> Result:
     """Return what a failure means for the next try."""
     if isinstance(error, errors.StatusError):
@@ -122,9 +116,8 @@ def next_transport(outcome: Outcome, forbidden: frozenset[Transport]) -> Transpo
 class Stopper:
     """Sends stops."""
 
-    def __init__(self, connection: client.Client, deadlines: Deadlines | None = None) -> None:
+    def __init__(self, connection: client.Client) -> None:
         self._client = connection
-        self._deadlines = deadlines or Deadlines()
 
     async def stop(
         self,
@@ -138,8 +131,8 @@ class Stopper:
         attempt = _Attempt(self._client, pod, decision, decide, on_sent)
         try:
             if transport is Transport.PORT_FORWARD:
-                return await attempt.by_port_forward(self._deadlines.port_forward)
-            return await attempt.by_exec(self._deadlines.exec)
+                return await attempt.by_port_forward()
+            return await attempt.by_exec()
         except errors.KubeError as error:
             retry_after = error.retry_after if isinstance(error, errors.StatusError) else None
             return Outcome(classify(error), transport, str(error), retry_after)
@@ -153,11 +146,15 @@ class _Attempt:
     decide: Decide
     on_sent: Callable[[], None]
 
-    async def by_port_forward(self, deadline: float) -> Outcome:
+    async def by_port_forward(self) -> Outcome:
         way = Transport.PORT_FORWARD
         meta = self.pod.metadata
         async with streams.port_forward(
-            self.client, meta.namespace or "", meta.name, self.decision.port, deadline=deadline
+            self.client,
+            meta.namespace or "",
+            meta.name,
+            self.decision.port,
+            deadline=PORT_FORWARD_WITHIN,
         ) as forward:
             if changed := await self._changed(way):
                 return changed
@@ -172,13 +169,18 @@ class _Attempt:
         result = Result.UNAVAILABLE if code >= 500 else Result.REFUSED
         return Outcome(result, way, f"the proxy answered {code}")
 
-    async def by_exec(self, deadline: float) -> Outcome:
+    async def by_exec(self) -> Outcome:
         way = Transport.EXEC
         meta = self.pod.metadata
         if changed := await self._changed(way):
             return changed
         done = await streams.run_command(
-            self.client, meta.namespace or "", meta.name, names.PROXY, COMMAND, deadline=deadline
+            self.client,
+            meta.namespace or "",
+            meta.name,
+            names.PROXY,
+            COMMAND,
+            deadline=EXEC_WITHIN,
         )
         if done.exit_code == 0:
             self.on_sent()
