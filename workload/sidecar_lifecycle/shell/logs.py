@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sys
-from pathlib import Path
 
 import structlog
 
-log = structlog.get_logger(__name__)
-
-LOOK = 1.0
-"""Seconds between looks at the file that names the level."""
 LEVELS = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
@@ -43,24 +37,3 @@ def configure(level: str) -> None:
         format='{"level": "%(levelname)s", "logger": "%(name)s", "message": %(message)r}',
         stream=sys.stderr,
     )
-
-
-async def follow(path: Path, level: str) -> None:
-    """Log at the level that a file names, from within a moment of its being written, for ever.
-
-    While the file is absent or names no level, the present level stays.
-    """
-    while True:
-        wanted = _read(path)
-        if wanted != level and wanted in LEVELS:
-            level = wanted
-            configure(level)
-            log.info("log level", level=level)
-        await asyncio.sleep(LOOK)
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return ""

@@ -42,9 +42,8 @@ class Options:
 
     settings_file: pathlib.Path
     tls_dir: pathlib.Path
-    log_level: str = "info"
     log_level_file: pathlib.Path | None = None
-    """Names the level anew while the server runs."""
+    """Names the level of the log; `info` without it."""
     listen: tuple[str, int] = ("", 8443)
     """An empty host is every address of the pod."""
     health: str = ":8080"
@@ -165,6 +164,7 @@ class Server:
         self._held = 0
         self._warned = float("-inf")
         self._ready = False
+        self._level = "info"
 
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT."""
@@ -193,8 +193,7 @@ class Server:
             await stack.enter_async_context(reached)
             probes = health.serve(self._options.health, self._readiness, self._metrics.registry)
             await stack.enter_async_context(probes)
-            for work in (self._follow_files(), self._follow_level()):
-                stack.callback(asyncio.create_task(work).cancel)
+            stack.callback(asyncio.create_task(self._follow_files()).cancel)
             self._ready = True
             log.info(
                 "webhook serves", listen=self._options.listen, revision=self._settings.revision
@@ -246,13 +245,13 @@ class Server:
     def _readiness(self) -> dict[str, bool]:
         return {"serving": self._ready}
 
-    async def _follow_level(self) -> None:
-        if self._options.log_level_file is not None:
-            await logs.follow(self._options.log_level_file, self._options.log_level)
-
     async def _follow_files(self) -> None:
         reported: dict[str, str] = {}
-        refreshes = {"settings": self._refresh_settings, "certificate": self._certificate.refresh}
+        refreshes = {
+            "settings": self._refresh_settings,
+            "certificate": self._certificate.refresh,
+            "log level": self._refresh_level,
+        }
         while True:
             await asyncio.sleep(self._options.reload_seconds)
             for name, refresh in refreshes.items():
@@ -278,4 +277,13 @@ class Server:
             return False
         self._settings = settings.load(text)
         self._text = text
+        return True
+
+    def _refresh_level(self) -> bool:
+        file = self._options.log_level_file
+        level = file.read_text(errors="replace").strip() if file else self._level
+        if level == self._level or level not in logs.LEVELS:
+            return False
+        logs.configure(level)
+        self._level = level
         return True

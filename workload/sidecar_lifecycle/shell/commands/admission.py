@@ -43,12 +43,11 @@ def add_parser(subparsers: command.Subparsers) -> None:
         metavar="[HOST]:PORT",
         help="for /livez, /readyz and /metrics (default %(default)s)",
     )
-    parser.add_argument("--log-level", choices=tuple(logs.LEVELS), default="info")
     parser.add_argument(
         "--log-level-file",
         type=pathlib.Path,
         metavar="FILE",
-        help="names the level, and is read again every second while it serves",
+        help="names the level of the log, and is read every second; info without it",
     )
     parser.set_defaults(main=_serve)
 
@@ -61,11 +60,10 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    logs.configure(arguments.log_level)
+    logs.configure("info")
     options = server.Options(
         settings_file=arguments.settings,
         tls_dir=arguments.tls_dir,
-        log_level=arguments.log_level,
         log_level_file=arguments.log_level_file,
         listen=arguments.listen,
         health=arguments.health,
