@@ -18,8 +18,6 @@ MOST_ANNOTATIONS = 1000
 class Metadata(msgspec.Struct, gc=False):
     """A pod's metadata; None where the field is absent, so that a patch can add it."""
 
-    name: str | None = None
-    generateName: str | None = None  # noqa: N815 - the API's name
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
 

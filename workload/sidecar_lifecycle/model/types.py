@@ -252,7 +252,6 @@ class WebhookClientConfig(Model):
 
 
 class MutatingWebhook(Model):
-    name: str = ""
     clientConfig: WebhookClientConfig = msgspec.field(default_factory=WebhookClientConfig)
 
 

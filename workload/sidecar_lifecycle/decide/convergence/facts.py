@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from integrator_contract import names, pods, selectors
+from integrator_contract import names, selectors
 from integrator_contract.reasons import Reason
 from sidecar_lifecycle.decide import eligible, stale
 from sidecar_lifecycle.model import types
@@ -126,7 +126,6 @@ class Snapshot:
     replicas: tuple[Replica, ...] = ()
     desired: Mapping[str, int] = field(default_factory=dict[str, int])
     """Replicas that each workload should have; a workload that is gone is absent."""
-    data_plane: pods.DataPlane = "sidecar"
     fingerprint: str = ""
     """Of all that decides about injection in this namespace."""
     mesh: str = "sidecar"

@@ -126,7 +126,7 @@ class Cluster:
 
     async def _replica_set(self, name: str) -> eligible.Owner | None:
         kind = resources.ReplicaSet
-        data = await self._get(path(kind, self.settings.model, name))
+        data = await self.client.find(path(kind, self.settings.model, name))
         if data is None:
             return None
         with self.fence.around("decode", functools.partial(kind, metadata=self._meta(name))):
@@ -249,7 +249,7 @@ class Cluster:
     async def recall(self) -> resources.ConfigMap:
         """Read the ConfigMap; one without resourceVersion does not exist yet."""
         kind = resources.ConfigMap
-        data = await self._get(path(kind, self.settings.model, self.memory_name))
+        data = await self.client.find(path(kind, self.settings.model, self.memory_name))
         if data is None:
             return kind(metadata=types.ObjectMeta(name=self.memory_name))
         return answer(data, kind)
@@ -298,14 +298,6 @@ class Cluster:
         return answer(written, kind)
 
     # The API
-
-    async def _get(self, url: str) -> bytes | None:
-        try:
-            return await self.client.request("GET", url)
-        except errors.StatusError as error:
-            if error.code == 404:
-                return None
-            raise
 
     async def _list_if_allowed(
         self, kind: type[T], *, labels: str = "", fields: str = ""
@@ -410,7 +402,6 @@ async def read(
     snapshot = facts.Snapshot(
         replicas=tuple(replicas),
         desired=owners.desired,
-        data_plane=scope.data_plane,
         fingerprint=facts.fingerprint(scope, around.injectors),
         mesh=facts.mesh(scope),
         is_served=around.is_served,

@@ -89,13 +89,8 @@ class Trials:
     async def own_pod(self) -> types.Pod:
         """Return this charm's own pod, which Juju names after the unit."""
         name = self.settings.unit.replace("/", "-")
-        try:
-            found = await self.client.request("GET", path(types.Pod, self.settings.model, name))
-        except errors.StatusError as error:
-            if error.code == 404:
-                return types.Pod()
-            raise
-        return answer(found, types.Pod)
+        found = await self.client.find(path(types.Pod, self.settings.model, name))
+        return answer(found, types.Pod) if found is not None else types.Pod()
 
     async def _replacement(self, replica: facts.Replica) -> dict[str, Any]:
         model = self.settings.model

@@ -99,6 +99,15 @@ class Client:
                 self._check(response, data)
                 return data
 
+    async def find(self, path: str) -> bytes | None:
+        """Get an object, None where there is none; raises as `request` does."""
+        try:
+            return await self.request("GET", path)
+        except errors.StatusError as error:
+            if error.code == 404:
+                return None
+            raise
+
     @contextlib.asynccontextmanager
     async def stream(
         self, path: str, *, params: Mapping[str, str], idle: float
