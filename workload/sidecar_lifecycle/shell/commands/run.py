@@ -31,9 +31,6 @@ from . import command
 
 log = structlog.get_logger(__name__)
 
-SAMPLE = 5.0
-"""Seconds between samples of gauges that only a look can tell."""
-
 
 def add_parser(subparsers: command.Subparsers) -> None:
     """Add the command."""
@@ -137,6 +134,7 @@ class Program:
         loop = asyncio.get_running_loop()
         self.registry.register(charm_facts.Collector(lambda: self.live.current.facts))
         metrics.TASKS.set_function(lambda: len(asyncio.all_tasks(loop)))
+        metrics.OLDEST_PENDING.set_function(self.shutdown.oldest_pending)
         try:
             async with (
                 health.serve(self.listen, self.ready, self.registry),
@@ -183,7 +181,6 @@ class Program:
             "gateways": self.live.restart(lambda now: now.gateway, self._observe_gateway),
             "seen": self.live.restart(lambda now: now.expected, self.looker.run),
             "notices": self.notifier.run(),
-            "gauges": self._sample(),
             "settings": self.live.follow(),
             "log level": self._follow_level(),
         }
@@ -218,11 +215,6 @@ class Program:
         async for level in self.live.changes(lambda now: now.log_level):
             logs.configure(level)
             log.info("log level", level=level)
-
-    async def _sample(self) -> None:
-        while True:
-            metrics.OLDEST_PENDING.set(self.shutdown.oldest_pending())
-            await asyncio.sleep(SAMPLE)
 
 
 async def _until_signalled(program: Coroutine[Any, Any, None]) -> None:

@@ -7,6 +7,7 @@ They are the gateway's workload and Service, our own Gateway, and our own EnvoyF
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -78,6 +79,7 @@ class EnvoyFilter(types.Object):
     api = types.Api("networking.istio.io", "v1alpha3", "EnvoyFilter", "envoyfilters")
 
 
+@dataclasses.dataclass(frozen=True)
 class Observer:
     """Calls back when an object of the model's ingress changed.
 
@@ -85,32 +87,24 @@ class Observer:
     is the value of a label on our own objects.
     """
 
-    def __init__(
-        self,
-        connection: client.Client,
-        *,
-        model: str,
-        owner: str,
-        named: str,
-        changed: Callable[[], None],
-    ) -> None:
-        self._client = connection
-        self._model = model
-        self._owner = owner
-        self._named = named
-        self._changed = changed
-        self._edits = observe.Edits()
+    connection: client.Client
+    _: dataclasses.KW_ONLY
+    model: str
+    owner: str
+    named: str
+    changed: Callable[[], None]
+    edits: observe.Edits = dataclasses.field(default_factory=observe.Edits)
 
     async def run(self) -> None:
         """Observe until cancelled."""
-        await observe.follow_all(self._client, self._rows(), self._changed)
+        await observe.follow_all(self.connection, self._rows(), self.changed)
 
     def _rows(self) -> list[observe.Row[Any]]:
-        home, _, name = self._named.partition("/")
-        home = home or self._model
+        home, _, name = self.named.partition("/")
+        home = home or self.model
         # Pods elsewhere with the labels of a named gateway would serve our routes, too.
-        workloads = "*" if self._named else self._model
-        ours = f"{names.OWNER}={self._owner}"
+        workloads = "*" if self.named else self.model
+        ours = f"{names.OWNER}={self.owner}"
         edited, is_ours = self._edited, self._is_ours
         return [
             observe.Row(Deployment, workload_fingerprint, namespace=workloads, is_ours=is_ours),
@@ -125,9 +119,9 @@ class Observer:
             observe.Row(
                 Gateway,
                 edited,
-                namespace=self._model,
+                namespace=self.model,
                 labels=ours,
-                noted=self._edits.note,
+                noted=self.edits.note,
                 is_ours=is_ours,
             ),
             observe.Row(
@@ -135,27 +129,27 @@ class Observer:
                 edited,
                 namespace=home,
                 labels=ours,
-                noted=self._edits.note,
+                noted=self.edits.note,
                 is_ours=lambda _: True,
             ),
         ]
 
     def _is_ours(self, item: types.Object) -> bool:
         meta = item.metadata
-        return meta.namespace == self._model and meta.labels.get(names.OWNER) == self._owner
+        return meta.namespace == self.model and meta.labels.get(names.OWNER) == self.owner
 
     def _edited(self, item: types.Object) -> observe.Fingerprint:
-        return (item.metadata.uid, self._edits.of(item.metadata))
+        return (item.metadata.uid, self.edits.of(item.metadata))
 
     def _service_fingerprint(self, service: Service) -> observe.Fingerprint:
         """Return what matters of the gateway's Service; None for every other."""
         ports = tuple((port.name, port.port, port.targetPort) for port in service.spec.ports)
         now = (tuple(sorted(service.spec.selector.items())), ports)
-        if self._named or names.GATEWAY_NAME in service.metadata.labels:
+        if self.named or names.GATEWAY_NAME in service.metadata.labels:
             return now
         if self._is_ours(service):
             # A Service has no version of its specification.
-            return (service.metadata.uid, self._edits.of(service.metadata, now))
+            return (service.metadata.uid, self.edits.of(service.metadata, now))
         return None
 
 
