@@ -176,28 +176,24 @@ def _map_patch(
 
 
 def _membership(draft: _Draft, settings: pods.Settings, *, ours: bool) -> None:
+    obstacle = Reason.POD_SAYS_ITSELF if _says_itself(draft, settings) else None
     if ours or selectors.matches(settings.excluded, draft.labels):
-        if "excluded" in settings.left_out:
-            draft.skip("excluded", Reason.FORBIDDEN_BY_POLICY)
-            return
-        if _says_itself(draft, settings):
-            draft.skip("excluded", Reason.POD_SAYS_ITSELF)
-            return
-        draft.labels.update(settings.outside_label)
-        draft.applied.append("excluded")
+        change, labels = "excluded", settings.outside_label
     elif settings.membership == "selected" and selectors.matches(settings.included, draft.labels):
-        if "inject" in settings.left_out:
-            draft.skip("inject", Reason.FORBIDDEN_BY_POLICY)
-            return
+        change, labels = "inject", settings.inject_label
         if draft.pod.spec.hostNetwork:
-            draft.skip("inject", Reason.HOST_NETWORK)
-            return
-        annotated = settings.outside_label.keys() <= draft.annotations.keys()
-        if annotated or _says_itself(draft, settings):
-            draft.skip("inject", Reason.POD_SAYS_ITSELF)
-            return
-        draft.labels.update(settings.inject_label)
-        draft.applied.append("inject")
+            obstacle = Reason.HOST_NETWORK
+        elif settings.outside_label.keys() <= draft.annotations.keys():
+            obstacle = Reason.POD_SAYS_ITSELF
+    else:
+        return
+    if change in settings.left_out:
+        obstacle = Reason.FORBIDDEN_BY_POLICY
+    if obstacle is not None:
+        draft.skip(change, obstacle)
+        return
+    draft.labels.update(labels)
+    draft.applied.append(change)
 
 
 def _says_itself(draft: _Draft, settings: pods.Settings) -> bool:
@@ -208,24 +204,20 @@ def _says_itself(draft: _Draft, settings: pods.Settings) -> bool:
 
 
 def _annotations(draft: _Draft, settings: pods.Settings) -> None:
-    wanted = _wanted(draft, settings.pod_annotations)
-    _add(draft, "annotations", wanted, draft.annotations)
+    _add(draft, "annotations", settings.pod_annotations, draft.annotations)
 
 
 def _labels(draft: _Draft, settings: pods.Settings) -> None:
-    wanted = _wanted(draft, settings.pod_labels)
-    _add(draft, "labels", wanted, draft.labels)
+    _add(draft, "labels", settings.pod_labels, draft.labels)
 
 
-def _wanted(draft: _Draft, rules: tuple[pods.Entries, ...]) -> dict[str, str]:
+def _add(
+    draft: _Draft, change: str, rules: tuple[pods.Entries, ...], entries: dict[str, str]
+) -> None:
     wanted: dict[str, str] = {}
     for rule in rules:
         if rule.selects(draft.sent):
             wanted = {**rule.add, **wanted}
-    return wanted
-
-
-def _add(draft: _Draft, change: str, wanted: dict[str, str], entries: dict[str, str]) -> None:
     missing = {key: value for key, value in wanted.items() if key not in entries}
     if missing:
         entries.update(missing)
@@ -247,17 +239,16 @@ def _ports(draft: _Draft, settings: pods.Settings) -> None:
         draft.skip("ports", draft.outside)
         return
     value = draft.annotations.get(names.EXCLUDED_OUTBOUND_PORTS, "")
-    if _EMPTY_PLACE.search(value):
-        draft.skip("ports", Reason.PORTS_NOT_MERGEABLE)
-        return
     present = _PORT.findall(value)
     missing = [port for port in dict.fromkeys(wanted) if port not in present]
-    if not missing:
+    if _EMPTY_PLACE.search(value):
+        draft.skip("ports", Reason.PORTS_NOT_MERGEABLE)
+    elif not missing:
         draft.skip("ports", Reason.POD_SAYS_ITSELF)
-        return
-    kept = [value] if present else []
-    draft.annotations[names.EXCLUDED_OUTBOUND_PORTS] = ",".join([*kept, *missing])
-    draft.applied.append("ports")
+    else:
+        kept = [value] if present else []
+        draft.annotations[names.EXCLUDED_OUTBOUND_PORTS] = ",".join([*kept, *missing])
+        draft.applied.append("ports")
 
 
 def _native(draft: _Draft, settings: pods.Settings) -> None:
