@@ -171,6 +171,20 @@ async def test_what_waiting_does_not_heal_is_raised(cluster: FakeApiserver, code
     assert raised.value.code == code
 
 
+async def test_patient_watch_tells_what_has_gone_while_it_was_forbidden(cluster: FakeApiserver):
+    cluster.put("pods", pod("a"))
+    async with following(cluster, is_patient=True) as follower:
+        cluster.denied = lambda _, path: path.endswith("/pods")
+        cluster.end_watches()
+        await until(lambda: not follower.state.live)
+        cluster.delete("pods", "kubeflow", "a")
+        cluster.compact()
+        await asyncio.sleep(3 * watch.ASK_AGAIN)
+        assert cluster.requests.count(("GET", "/api/v1/pods")) < 8
+        cluster.denied = lambda _, path: False
+        await until(lambda: follower.said[-2:] == ["deleted a", "synced"])
+
+
 async def test_server_that_is_away_is_asked_again(cluster: FakeApiserver):
     server = cluster.client.server
     cluster.client.server = "http://127.0.0.1:1"
