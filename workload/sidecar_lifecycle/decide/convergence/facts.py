@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from integrator_contract import names, selectors
+from integrator_contract import names
 from integrator_contract.reasons import Reason
 from sidecar_lifecycle.decide import eligible, stale
 from sidecar_lifecycle.model import types
@@ -257,15 +257,8 @@ def fingerprint(scope: eligible.Scope, injectors: tuple[str, ...]) -> str:
         scope.mesh_revision,
         scope.membership,
         scope.data_plane,
-        repr(_sorted(scope.included)),
-        repr(_sorted(scope.excluded)),
+        scope.included,
+        scope.excluded,
         sorted(injectors),
     ]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _sorted(selector: selectors.Selector) -> list[tuple[str, bool, list[str] | None]]:
-    return [
-        (each.key, each.is_negated, sorted(set(each.values)) if each.values else None)
-        for each in selector
-    ]
