@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from sidecar_lifecycle.shell import settings as options
-from sidecar_lifecycle.shell.kube import events
+from sidecar_lifecycle.shell.kube import client, events
 from sidecar_lifecycle.shell.shutdown import controller as shutdown
 from sidecar_lifecycle.shell.shutdown import slots
 
@@ -31,14 +31,16 @@ async def reconciler(
     *,
     unit: int = 0,
     limits: slots.Limits | None = None,
+    connection: client.Client | None = None,
     **extra: Any,
 ) -> AsyncIterator[shutdown.Controller]:
     loop = asyncio.get_running_loop()
+    connection = connection or cluster.client
     live = options.Live(settings(unit, **extra))
     controller = shutdown.Controller(
-        cluster.client,
+        connection,
         live,
-        events.Recorder(cluster.client, clock=loop.time),
+        events.Recorder(connection, clock=loop.time),
         limits=limits,
     )
     async with running_task(controller.run()):

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 from sidecar_lifecycle.shell import metrics
+from sidecar_lifecycle.shell.kube import access, client
 from sidecar_lifecycle.shell.shutdown import controller as shutdown
 
 from tests.unit.workload import pods
@@ -110,6 +111,31 @@ async def test_what_the_unit_before_has_stopped_is_left_alone(cluster: FakeApise
 
     assert cluster.proxies["job-x"].requests == ["port-forward"]
     assert event_reasons(cluster) == ["ProxyStopped"]
+
+
+async def test_unit_that_was_cut_off_does_not_stop_the_pod_that_has_the_name_now(
+    cluster: FakeApiserver,
+):
+    server = cluster.client.server
+    connection = client.Client(access.Access(server=server, token=cluster.token))
+    async with reconciler(cluster, connection=connection) as first:
+        await until(lambda: first.pods.live)
+        connection.server = "http://127.0.0.1:1"
+        cluster.put("pods", finished_pod())
+        await until(lambda: len(first.view) == 1)
+        # Its watches stay open, and nothing comes.
+        cluster.watchers.clear()
+        async with reconciler(cluster, unit=1):
+            await until(lambda: phase(cluster) == "Succeeded", seconds=shutdown.TURN + 2)
+            cluster.delete("pods", NAMESPACE, "job-x")
+            cluster.put("pods", finished_pod(uid="uid-2", main=pods.running()))
+            connection.server = server
+            await until(lambda: opened(cluster) == 2)
+            await asyncio.sleep(60)
+    await connection.close()
+
+    assert cluster.proxies["job-x"].requests == ["port-forward"]
+    assert phase(cluster) == "Running"
 
 
 async def test_need_that_is_over_before_the_units_turn_is_forgotten(cluster: FakeApiserver):
