@@ -10,8 +10,9 @@ from __future__ import annotations
 import traceback
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import structlog
 
@@ -22,6 +23,8 @@ from . import errors
 
 Stage = Literal["decode", "observe", "decide", "stop", "report", "converge"]
 """What was being done about the object."""
+Subject: TypeAlias = types.Object | Callable[[], types.Object]
+"""An object, or what finds out which one it is when that is asked for."""
 Tell = Callable[[types.Object, str], None]
 """Tells the people who own an object, once, that it can't be dealt with, and why."""
 
@@ -45,20 +48,14 @@ class Fence:
         self._tell = tell
         self._told: OrderedDict[tuple[str, str, str], None] = OrderedDict()
 
-    def around(self, stage: Stage, subject: types.Object | Callable[[], types.Object]) -> _Section:
+    def around(self, stage: Stage, subject: Subject) -> _Section:
         """Return a context that ends, and never raises, with whatever is raised inside.
 
-        Errors of the connection pass: they are about no object. The subject is the object, or
-        what finds out which one it is when that is asked for.
+        Errors of the connection pass: they are about no object.
         """
         return _Section(self, stage, subject)
 
-    def caught(
-        self,
-        stage: Stage,
-        subject: types.Object | Callable[[], types.Object],
-        error: Exception,
-    ) -> None:
+    def caught(self, stage: Stage, subject: Subject, error: Exception) -> None:
         """Count what was raised, and tell it unless that has been done."""
         item = subject if isinstance(subject, types.Object) else _identified(subject)
         kind, meta = type(item).__name__, item.metadata
@@ -99,18 +96,11 @@ def _place(error: Exception) -> str:
     return f"{frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}" if frames else ""
 
 
+@dataclass(slots=True)
 class _Section:
-    __slots__ = ("_fence", "_stage", "_subject")
-
-    def __init__(
-        self,
-        fence: Fence,
-        stage: Stage,
-        subject: types.Object | Callable[[], types.Object],
-    ) -> None:
-        self._fence = fence
-        self._stage: Stage = stage
-        self._subject = subject
+    fence: Fence
+    stage: Stage
+    subject: Subject
 
     def __enter__(self) -> None:
         return
@@ -125,5 +115,5 @@ class _Section:
         # cancellation and the end of the program are no `Exception`.
         if not isinstance(error, Exception) or isinstance(error, errors.KubeError):
             return False
-        self._fence.caught(self._stage, self._subject, error)
+        self.fence.caught(self.stage, self.subject, error)
         return True
