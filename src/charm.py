@@ -25,10 +25,10 @@ from istio_integrator import (
 )
 from istio_integrator.config import config
 from istio_integrator.ingress import certificate
+from istio_integrator.istio import discovery, installation
 from istio_integrator.kube import cluster, errors, fences, manifests, snapshot
 from istio_integrator.lifecycle import workload
 from istio_integrator.membership import model_namespace
-from istio_integrator.mesh import discovery, installation
 from istio_integrator.messages import Message
 from istio_integrator.relations import endpoints, kubeflow, mesh_facts
 

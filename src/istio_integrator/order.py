@@ -9,10 +9,10 @@ import ops
 from istio_integrator import diagnosis, observability, parts
 from istio_integrator.admission import admission
 from istio_integrator.ingress import exposure, tenant_policy
+from istio_integrator.istio import discovery
 from istio_integrator.kube import snapshot
 from istio_integrator.lifecycle import service, workload
 from istio_integrator.membership import claims, model_namespace, unserved
-from istio_integrator.mesh import discovery
 from istio_integrator.relations import endpoints
 from istio_integrator.security import mutual_tls, policies_upkeep
 

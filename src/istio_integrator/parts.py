@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from integrator_contract import charm_facts, names, namespaces, pods
 from istio_integrator.config import config
+from istio_integrator.istio import installation, meshconfig
 from istio_integrator.kube import cluster, manifests
-from istio_integrator.mesh import installation, meshconfig
 from istio_integrator.messages import Message
 
 if TYPE_CHECKING:

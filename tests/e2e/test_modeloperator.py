@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from istio_integrator.mesh import plaintext
+from istio_integrator.istio import plaintext
 from testbed import istio, kubernetes, mesh
 from testbed.kit import juju, observer
 from tests.e2e import juju_world

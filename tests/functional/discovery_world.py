@@ -1,7 +1,7 @@
 """How the tests of the discovery look at a cluster."""
 
 from istio_integrator.config import config
-from istio_integrator.mesh import discovery
+from istio_integrator.istio import discovery
 from tests import shown
 
 ALLOWED = {"istio-injection": "enabled"}

@@ -10,9 +10,9 @@ from istio_integrator import parts
 from istio_integrator.config import config
 from istio_integrator.ingress import exposure
 from istio_integrator.ingress import gateway as gateways
+from istio_integrator.istio import installation
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import errors, manifests
-from istio_integrator.mesh import installation
 from istio_integrator.relations import endpoints, forward_auth, kubeflow
 from testbed import certificates, loopback
 from tests import echo, gateway_client, shown, waiting

@@ -2,9 +2,9 @@
 
 from istio_integrator import parts
 from istio_integrator.config import config
+from istio_integrator.istio import installation
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import manifests, snapshot
-from istio_integrator.mesh import installation
 from istio_integrator.security import mutual_tls
 from tests import shown
 

@@ -5,9 +5,9 @@ import json
 from istio_integrator import parts
 from istio_integrator.config import config
 from istio_integrator.ingress import exposure
+from istio_integrator.istio import installation
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import manifests, snapshot
-from istio_integrator.mesh import installation
 from istio_integrator.relations import endpoints
 from istio_integrator.security import policies_upkeep
 

@@ -16,8 +16,8 @@ from integrator_contract import names
 from istio_integrator import parts
 from istio_integrator.admission import admission, webhook
 from istio_integrator.config import config
+from istio_integrator.istio import installation
 from istio_integrator.kube import cluster, errors, manifests, owners
-from istio_integrator.mesh import installation
 from tests import shown, waiting
 
 MODEL = "kubeflow"

@@ -13,8 +13,8 @@ import re
 import pytest
 
 from integrator_contract import names
+from istio_integrator.istio import probe
 from istio_integrator.kube import cluster, errors
-from istio_integrator.mesh import probe
 from tests.functional import admission_cases as table
 from tests.functional import loopback_istiod, loopback_webhook
 

@@ -7,9 +7,9 @@ import lightkube
 import pytest
 
 from istio_integrator.config import config
+from istio_integrator.istio import discovery
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import errors
-from istio_integrator.mesh import discovery
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import pytest
 from ops import testing
 
 from integrator_contract import names
+from istio_integrator.istio import probe
 from istio_integrator.kube import cluster
-from istio_integrator.mesh import probe
 from tests import profiles
 from tests.functional import charm_runs, installations_world
 from tests.functional.discovery_world import discover

@@ -10,8 +10,8 @@ from integrator_contract import names
 from istio_integrator import parts
 from istio_integrator.config import config
 from istio_integrator.ingress import own_gateway
+from istio_integrator.istio import installation
 from istio_integrator.kube import cluster, errors, manifests
-from istio_integrator.mesh import installation
 from tests.functional import istiod_world, loopback_istiod, model_world
 from tests.functional.test_ingress_objects import Writes
 from tests.waiting import eventually

@@ -9,9 +9,9 @@ from integrator_contract import names as known
 from istio_integrator import parts
 from istio_integrator.config import config
 from istio_integrator.ingress import exposure
+from istio_integrator.istio import installation
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import manifests
-from istio_integrator.mesh import installation
 from istio_integrator.relations import kubeflow
 from tests import shown
 from tests.functional import istiod_world

@@ -15,9 +15,9 @@ from integrator_contract import names
 from istio_integrator import parts
 from istio_integrator.config import config
 from istio_integrator.ingress import gateway, tenant_policy
+from istio_integrator.istio import installation
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import errors, fences, manifests
-from istio_integrator.mesh import installation
 from tests import shown
 from tests.functional import gateway_api_world, istiod_world, limits_world
 from tests.functional.tenant_parts import being, made

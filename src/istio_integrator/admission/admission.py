@@ -11,8 +11,8 @@ from integrator_contract import names
 from integrator_contract.rejections import Rejections
 from istio_integrator import parts
 from istio_integrator.admission import rejections, settings, webhook
+from istio_integrator.istio import injectors, probe
 from istio_integrator.kube import cluster, errors, fences, owners
-from istio_integrator.mesh import injectors, probe
 from istio_integrator.messages import Message, Said
 
 PROBE_DELAYS = (0.1, 0.2, 0.4, 0.8, 1.0, 1.0)

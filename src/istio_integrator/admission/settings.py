@@ -12,8 +12,8 @@ import pydantic
 from integrator_contract import bounded, names, pods
 from integrator_contract.rejections import Rejections
 from istio_integrator import parts
+from istio_integrator.istio import installation
 from istio_integrator.kube import cluster
-from istio_integrator.mesh import installation
 
 _DNS = 53
 

@@ -12,10 +12,10 @@ from integrator_contract import names
 from istio_integrator import parts
 from istio_integrator.admission import admission
 from istio_integrator.ingress import authorization, exposure, gateway
+from istio_integrator.istio import discovery, installation
 from istio_integrator.kube import cluster, snapshot
 from istio_integrator.lifecycle import workload
 from istio_integrator.membership import decision, model_namespace
-from istio_integrator.mesh import discovery, installation
 from istio_integrator.messages import Message
 from istio_integrator.relations import endpoints, mesh_facts
 

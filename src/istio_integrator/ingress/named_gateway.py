@@ -9,8 +9,8 @@ from integrator_contract import booleans
 from istio_integrator import parts
 from istio_integrator.ingress import observed
 from istio_integrator.ingress.gateway import Target
+from istio_integrator.istio import meshconfig, plaintext
 from istio_integrator.kube import cluster
-from istio_integrator.mesh import meshconfig, plaintext
 from istio_integrator.messages import Message, Said
 
 _SCOPE_SETTING = "PILOT_SCOPE_GATEWAY_TO_NAMESPACE"

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from istio_integrator import parts
 from istio_integrator.ingress import gateway, gateway_api, http_routes
+from istio_integrator.istio import meshconfig
 from istio_integrator.kube import cluster, errors
-from istio_integrator.mesh import meshconfig
 from istio_integrator.messages import Message, Said
 
 logger = logging.getLogger(__name__)

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 
 from integrator_contract import names, pods
+from istio_integrator.istio import ambient, injectors
 from istio_integrator.kube import records
-from istio_integrator.mesh import ambient, injectors
 from istio_integrator.messages import Message, Said
 
 LABELS = (*injectors.MEMBERSHIP_LABELS, names.DATAPLANE_MODE)

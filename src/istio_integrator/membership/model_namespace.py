@@ -9,9 +9,9 @@ from typing import Any
 
 from integrator_contract import names, pods
 from istio_integrator import parts
+from istio_integrator.istio import ambient, meshconfig
 from istio_integrator.kube import cluster, errors, owners, records
 from istio_integrator.membership import decision, kept_out
-from istio_integrator.mesh import ambient, meshconfig
 from istio_integrator.messages import Message, Said
 
 logger = logging.getLogger(__name__)

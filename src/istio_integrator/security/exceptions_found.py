@@ -10,8 +10,8 @@ import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from integrator_contract import booleans, names, pods
+from istio_integrator.istio import plaintext
 from istio_integrator.kube import cluster
-from istio_integrator.mesh import plaintext
 from istio_integrator.security import called
 from istio_integrator.security.exceptions import Labels, Member, PlainClients
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from istio_integrator import parts
 from istio_integrator.config import config
+from istio_integrator.istio import installation, peer_authentication
 from istio_integrator.kube import cluster, errors, fences, snapshot
-from istio_integrator.mesh import installation, peer_authentication
 from istio_integrator.messages import Message
 from istio_integrator.security import called, exceptions, exceptions_found, mutual_tls_plan
 

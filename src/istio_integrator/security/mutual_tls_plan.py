@@ -6,8 +6,8 @@ import dataclasses
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
 
+from istio_integrator.istio import peer_authentication
 from istio_integrator.kube import owners
-from istio_integrator.mesh import peer_authentication
 from istio_integrator.messages import Message, Said
 from istio_integrator.security import exceptions
 

@@ -9,8 +9,8 @@ from integrator_contract import names
 from istio_integrator import findings
 from istio_integrator.findings import Finding
 from istio_integrator.ingress import observed
+from istio_integrator.istio import plaintext
 from istio_integrator.kube import cluster, fences
-from istio_integrator.mesh import plaintext
 
 OPTION = "authorization"
 FOLDER = "authorization"

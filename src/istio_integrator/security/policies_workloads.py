@@ -7,8 +7,8 @@ import functools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from integrator_contract import names
+from istio_integrator.istio import plaintext
 from istio_integrator.kube import cluster
-from istio_integrator.mesh import plaintext
 from istio_integrator.security import called
 from istio_integrator.security.called import NamedPorts, Probe, Selector, Service, selector
 

@@ -14,8 +14,8 @@ from typing import Literal
 from integrator_contract import names
 from istio_integrator import findings
 from istio_integrator.findings import Finding
+from istio_integrator.istio import plaintext
 from istio_integrator.kube import cluster, fences
-from istio_integrator.mesh import plaintext
 from istio_integrator.security import exceptions_found, policies, policies_book, policies_judged
 from istio_integrator.security.called import Call, Selector
 

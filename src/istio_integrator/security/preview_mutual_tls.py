@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from istio_integrator import findings
 from istio_integrator.findings import Finding
 from istio_integrator.ingress import observed
-from istio_integrator.mesh import peer_authentication
+from istio_integrator.istio import peer_authentication
 from istio_integrator.security import exceptions, mutual_tls_plan
 
 OPTION = "mtls"

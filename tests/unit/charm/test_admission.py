@@ -8,8 +8,8 @@ import pytest
 
 from integrator_contract import names
 from istio_integrator.admission import admission
+from istio_integrator.istio import installation
 from istio_integrator.kube import errors
-from istio_integrator.mesh import installation
 from tests import shown
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.lifecycle import world

@@ -11,7 +11,7 @@ from integrator_contract import names, pods
 from istio_integrator import parts
 from istio_integrator.admission import settings
 from istio_integrator.config import config
-from istio_integrator.mesh import installation
+from istio_integrator.istio import installation
 
 ALIVE = installation.Mesh(
     namespace="istio-system", revision="x", is_default=False, probed=True, native_sidecars=True

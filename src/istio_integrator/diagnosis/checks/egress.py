@@ -9,8 +9,8 @@ from istio_integrator import findings
 from istio_integrator.diagnosis import registry, report
 from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.findings import Finding
+from istio_integrator.istio import plaintext
 from istio_integrator.kube import cluster, fences
-from istio_integrator.mesh import plaintext
 
 
 @registry.check("egress", place=190, symptoms=("connection-reset-by-peer",))

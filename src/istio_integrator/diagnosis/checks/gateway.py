@@ -9,8 +9,8 @@ from istio_integrator.diagnosis import registry, report
 from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.findings import Finding
 from istio_integrator.ingress import gateway as places
+from istio_integrator.istio import plaintext
 from istio_integrator.kube import cluster, fences
-from istio_integrator.mesh import plaintext
 from istio_integrator.messages import Severity
 
 

@@ -9,9 +9,9 @@ from istio_integrator import findings
 from istio_integrator.diagnosis import registry, report
 from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.findings import Finding
+from istio_integrator.istio import installation
 from istio_integrator.kube import cluster
 from istio_integrator.membership import decision
-from istio_integrator.mesh import installation
 from istio_integrator.messages import Message, Severity
 
 _INJECTORS = "kubectl get mutatingwebhookconfigurations"

@@ -1,7 +1,7 @@
 """Objects of a cluster that several tests of the diagnosis look at."""
 
 from istio_integrator.ingress import gateway
-from istio_integrator.mesh import installation
+from istio_integrator.istio import installation
 
 ALIVE = installation.Mesh(
     namespace="istio-system",

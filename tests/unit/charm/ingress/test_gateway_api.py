@@ -16,8 +16,8 @@ from istio_integrator.ingress import (
     record,
     requested,
 )
+from istio_integrator.istio import meshconfig
 from istio_integrator.kube import manifests
-from istio_integrator.mesh import meshconfig
 from istio_integrator.messages import Said
 from istio_integrator.relations import ingress_route, kubeflow
 

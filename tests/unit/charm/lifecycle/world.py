@@ -2,8 +2,8 @@
 
 from istio_integrator import parts
 from istio_integrator.config import config
+from istio_integrator.istio import installation
 from istio_integrator.kube import manifests
-from istio_integrator.mesh import installation
 
 
 def context(fake, **options) -> parts.Context:

@@ -10,10 +10,10 @@ from istio_integrator import parts
 from istio_integrator.config import config
 from istio_integrator.diagnosis import facts
 from istio_integrator.diagnosis.checks import finished_pods
+from istio_integrator.istio import installation
 from istio_integrator.kube import errors, fences, manifests
 from istio_integrator.lifecycle import removal_notice
 from istio_integrator.membership import claims
-from istio_integrator.mesh import installation
 from tests import asked, shown
 
 OWNER = "kubeflow.istio-integrator"

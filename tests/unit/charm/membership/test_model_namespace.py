@@ -9,9 +9,9 @@ import pytest
 from integrator_contract import names
 from istio_integrator import parts
 from istio_integrator.config import config
+from istio_integrator.istio import installation
 from istio_integrator.kube import errors, manifests
 from istio_integrator.membership import model_namespace
-from istio_integrator.mesh import installation
 from tests import shown
 
 DEFAULT = installation.Mesh(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from integrator_contract import booleans, names
+from istio_integrator.istio import installation, meshconfig
 from istio_integrator.kube import cluster, errors, fences
-from istio_integrator.mesh import installation, meshconfig
 
 _DAEMONS = (
     ("ztunnel", {"app": "ztunnel"}),

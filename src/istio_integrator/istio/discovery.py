@@ -13,8 +13,8 @@ import httpx2
 from integrator_contract import names
 from istio_integrator import error_messages
 from istio_integrator.config import config
+from istio_integrator.istio import injectors, installation, meshconfig, native_sidecars, probe
 from istio_integrator.kube import cluster, errors
-from istio_integrator.mesh import injectors, installation, meshconfig, native_sidecars, probe
 from istio_integrator.messages import Message, Said
 
 logger = logging.getLogger(__name__)

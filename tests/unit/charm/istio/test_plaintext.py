@@ -2,7 +2,7 @@
 
 import pytest
 
-from istio_integrator.mesh import plaintext
+from istio_integrator.istio import plaintext
 
 LABELS = {"operator.juju.is/name": "modeloperator"}
 

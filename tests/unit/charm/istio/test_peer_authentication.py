@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from istio_integrator.mesh import peer_authentication
-from istio_integrator.mesh.peer_authentication import Policy
+from istio_integrator.istio import peer_authentication
+from istio_integrator.istio.peer_authentication import Policy
 
 ROOT, MODEL = "istio-system", "kubeflow"
 LABELS = {"app": "minio"}

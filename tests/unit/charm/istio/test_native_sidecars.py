@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from istio_integrator.mesh import native_sidecars
+from istio_integrator.istio import native_sidecars
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from integrator_contract import booleans, names
+from istio_integrator.istio import peer_authentication
 from istio_integrator.kube import cluster, fences
-from istio_integrator.mesh import peer_authentication
 
 _PEER_AUTHENTICATION = "PeerAuthentication"
 _AUTHORIZATION_POLICY = "AuthorizationPolicy"

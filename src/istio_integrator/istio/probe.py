@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from integrator_contract import booleans, bounded, names, refusals
+from istio_integrator.istio import meshconfig
 from istio_integrator.kube import cluster, errors
-from istio_integrator.mesh import meshconfig
 
 _CNI_CHECK = "istio-validation"
 """The init container that checks what Istio's CNI plugin did; without the plugin there is none."""

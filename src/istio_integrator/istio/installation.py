@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from integrator_contract import names, refusals
-from istio_integrator.mesh import injectors
+from istio_integrator.istio import injectors
 from istio_integrator.messages import Message
 
 _DISCOVERY_PORT = 15012

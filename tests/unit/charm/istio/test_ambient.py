@@ -2,8 +2,8 @@
 
 import pytest
 
+from istio_integrator.istio import ambient, installation
 from istio_integrator.kube import cluster
-from istio_integrator.mesh import ambient, installation
 from tests.unit.charm.ambient_objects import NODE_AGENT, SERVING, ZTUNNEL, daemon, istiod
 
 

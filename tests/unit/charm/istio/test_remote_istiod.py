@@ -3,8 +3,8 @@
 import pytest
 
 from istio_integrator.config import config
+from istio_integrator.istio import discovery, injectors, probe
 from istio_integrator.kube import cluster
-from istio_integrator.mesh import discovery, injectors, probe
 from tests import shown
 from tests.unit.charm import fake_cluster, istio_objects
 

@@ -1,6 +1,6 @@
 import pytest
 
-from istio_integrator.mesh import meshconfig
+from istio_integrator.istio import meshconfig
 
 
 @pytest.mark.parametrize(

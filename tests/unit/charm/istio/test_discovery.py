@@ -3,8 +3,8 @@ import ops
 import pytest
 
 from istio_integrator.config import config
+from istio_integrator.istio import discovery, installation
 from istio_integrator.kube import errors
-from istio_integrator.mesh import discovery, installation
 from tests import shown
 from tests.unit.charm import fake_cluster
 
