@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from istio_integrator.istio import plaintext
+from istio_integrator.istio import proxies
 from testbed import istio, kubernetes, mesh
 from testbed.kit import juju, observer
 from tests.e2e import juju_world
@@ -19,9 +19,6 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(500)]
 
 MODEL = BARE
 CREATED_BY = "app.juju.is/created-by"
-PORT = 17071
-ITS_OWN = {"selector": {"matchLabels": {"operator.juju.is/name": "modeloperator"}}}
-WEB_ONLY = {"selector": {"matchLabels": {"app.kubernetes.io/name": WEB}}}
 
 
 def peers(name, mode, namespace=istio.SYSTEM, **spec):
@@ -124,7 +121,7 @@ async def test_webhook_is_called_behind_any_policy_and_after_a_reschedule(models
     await until_open(cni_api, MEMBER, False)
     await until_called(models.testbed, MEMBER)
     pod = await juju_world.reschedule_modeloperator(cni_api, MEMBER)
-    assert not plaintext.is_in_mesh(pod)
+    assert not proxies.is_in_mesh(pod)
     await until_called(models.testbed, MEMBER)
 
 
@@ -133,7 +130,7 @@ async def test_modeloperator_is_rescheduled_and_called_while_istiod_is_down(mode
     await asyncio.to_thread(mesh.stop, models.testbed)
     await until_called(models.testbed, MEMBER)
     pod = await juju_world.reschedule_modeloperator(cni_api, MEMBER)
-    assert not plaintext.is_in_mesh(pod)
+    assert not proxies.is_in_mesh(pod)
     await until_called(models.testbed, MEMBER)
     # Where nobody keeps pods outside, none is created.
     with pytest.raises(kubernetes.ApiError, match="failed calling webhook"):
@@ -144,64 +141,8 @@ async def test_modeloperator_is_rescheduled_and_called_while_istiod_is_down(mode
 async def inside(models, cni_api):
     """The bare model's modeloperator with a sidecar."""
     pod = await juju_world.reschedule_modeloperator(cni_api, BARE)
-    assert plaintext.is_in_mesh(pod)
+    assert proxies.is_in_mesh(pod)
     return pod
-
-
-MESH_ONLY = [{"from": [{"source": {"principals": ["*"]}}]}]
-NOT_THE_MESH = [{"from": [{"source": {"notPrincipals": ["*"]}}]}]
-ITS_PORT = [{"to": [{"operation": {"ports": [str(PORT)]}}]}]
-ANOTHER_PORT = [{"to": [{"operation": {"ports": ["8080"]}}]}]
-GET_ONLY = [{"to": [{"operation": {"methods": ["GET"]}}]}]
-FROM_ANYWHERE = [{"from": [{"source": {"ipBlocks": ["0.0.0.0/0"]}}]}]
-FROM_NOWHERE = [{"from": [{"source": {"ipBlocks": ["192.0.2.0/24"]}}]}]
-WAYPOINT = {"targetRefs": [{"kind": "Service", "group": "", "name": WEB}]}
-
-POLICIES = {
-    "strict mesh": [STRICT],
-    "strict model": [peers("default", "STRICT", BARE)],
-    "strict mesh, permissive model": [STRICT, peers("default", "PERMISSIVE", BARE)],
-    "strict mesh, unset model": [STRICT, peers("default", "UNSET", BARE)],
-    "strict mesh, its own disabled": [STRICT, peers("own", "DISABLE", BARE, **ITS_OWN)],
-    "strict for the web server": [peers("web", "STRICT", BARE, **WEB_ONLY)],
-    "strict but for its port": [
-        peers("own", "STRICT", BARE, **ITS_OWN, portLevelMtls={str(PORT): {"mode": "PERMISSIVE"}})
-    ],
-    "strict for its port": [
-        peers("own", "PERMISSIVE", BARE, **ITS_OWN, portLevelMtls={str(PORT): {"mode": "STRICT"}})
-    ],
-    "closed mesh": [CLOSED],
-    "closed model": [access("nothing")],
-    "closed web server": [access("nothing", **WEB_ONLY)],
-    "closed but for everyone": [CLOSED, access("all", rules=[{}])],
-    "closed but for its port": [CLOSED, access("port", rules=ITS_PORT)],
-    "closed but for another port": [access("port", rules=ANOTHER_PORT)],
-    "closed but for the mesh": [access("mesh", rules=MESH_ONLY)],
-    "closed but for addresses": [access("addresses", rules=FROM_ANYWHERE)],
-    "closed but for requests": [access("get", rules=GET_ONLY)],
-    "closed but for those outside": [access("outside", rules=NOT_THE_MESH)],
-    "closed waypoint": [access("waypoint", **WAYPOINT)],
-    "deny everything": [access("deny", action="DENY", rules=[{}])],
-    "deny the mesh": [access("deny", action="DENY", rules=MESH_ONLY)],
-    "deny those outside": [access("deny", action="DENY", rules=NOT_THE_MESH)],
-    "deny its port": [access("deny", action="DENY", rules=ITS_PORT)],
-    "deny another port": [access("deny", action="DENY", rules=ANOTHER_PORT)],
-    "deny requests": [access("deny", action="DENY", rules=GET_ONLY)],
-    "deny addresses elsewhere": [access("deny", action="DENY", rules=FROM_NOWHERE)],
-    "deny nobody": [access("deny", action="DENY")],
-}
-
-
-@pytest.mark.parametrize("policies", POLICIES.values(), ids=POLICIES)
-async def test_what_cuts_it_off_is_what_the_charm_says(models, cni_api, inside, policies):
-    said = plaintext.obstacle(inside, policies, root_namespace=istio.SYSTEM, port=PORT)
-    # Each begins from the other state, so that the last one's end is not taken for its own.
-    opposite = peers("opposite", "STRICT", BARE, **ITS_OWN)
-    await cni_api.apply(*([] if said else [opposite]))
-    await until_called(models.testbed, BARE, bool(said))
-    await cni_api.apply(*policies)
-    await removed(cni_api, opposite)
-    await until_called(models.testbed, BARE, not said)
 
 
 async def test_status_names_the_policy_and_its_command_helps(models, cni_api, inside):

@@ -12,7 +12,7 @@ from integrator_contract import names
 from istio_integrator import parts
 from istio_integrator.admission import admission
 from istio_integrator.ingress import authorization, exposure, gateway
-from istio_integrator.istio import discovery, installation
+from istio_integrator.istio import authorization_policy, discovery, installation
 from istio_integrator.kube import cluster, snapshot
 from istio_integrator.lifecycle import workload
 from istio_integrator.membership import decision, model_namespace
@@ -127,6 +127,15 @@ class Facts:
             for each in self.objects(cluster.NAMESPACE)
             if cluster.at(each, "metadata", "labels").get(names.PART_OF) == names.PROFILE
         ]
+
+    @functools.cached_property
+    def policies(self) -> list[authorization_policy.Policy]:
+        """The AuthorizationPolicies of every namespace."""
+        own = (authorization_policy.OWN_TRUST_DOMAIN,)
+        return authorization_policy.read_all(
+            self.objects(cluster.AUTHORIZATION_POLICY),
+            self.mesh.trust_domains if self.mesh else own,
+        )
 
     @functools.cached_property
     def ingress(self) -> exposure.Ingress:

@@ -9,7 +9,7 @@ from integrator_contract import booleans
 from istio_integrator import parts
 from istio_integrator.ingress import observed
 from istio_integrator.ingress.gateway import Target
-from istio_integrator.istio import meshconfig, plaintext
+from istio_integrator.istio import meshconfig, proxies
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
 
@@ -148,7 +148,7 @@ def _obstacle_in_pods(asked: Asked, pods: Sequence[cluster.Object]) -> Message |
         listed = observed.listed(workloads)
         return Said.GATEWAY_SELECTS_SEVERAL(service=reference, workloads=listed)
     for pod in pods:
-        if not plaintext.is_router(pod):
+        if not proxies.is_router(pod):
             return Said.GATEWAY_IS_NONE(service=reference, pod=cluster.reference(pod))
         configured = _istiod_namespace(pod)
         if asked.istiod_namespace and configured not in ("", asked.istiod_namespace):

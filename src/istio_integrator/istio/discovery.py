@@ -160,6 +160,7 @@ class Discovery:
             hold_by_default=defaults.get("holdApplicationUntilProxyStarts") is True,
             status_port=meshconfig.port(defaults.get("statusPort"), names.DEFAULT_STATUS_PORT),
             root_namespace=root_namespace,
+            trust_domains=meshconfig.trust_domains(settings),
             discovery_selectors=tuple(cluster.parts(settings, "discoverySelectors")),
             registry_only=meshconfig.is_registry_only(
                 settings, self._sidecars(root_namespace), model=self._model

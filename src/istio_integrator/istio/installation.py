@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from integrator_contract import names, refusals
-from istio_integrator.istio import injectors
+from istio_integrator.istio import authorization_policy, injectors
 from istio_integrator.messages import Message
 
 _DISCOVERY_PORT = 15012
@@ -48,6 +48,8 @@ class Mesh:
     """Where new proxies look for istiod; empty while nobody answers."""
     root_namespace: str = "istio-system"
     """Whose policies and Sidecars apply to every namespace; empty: not known."""
+    trust_domains: tuple[str, ...] = (authorization_policy.OWN_TRUST_DOMAIN,)
+    """The mesh's own, in the certificates of its pods, and then its aliases."""
     alive: bool = False
     """Whether the injector answered the dry-run pod with a sidecar."""
     problem: str = ""

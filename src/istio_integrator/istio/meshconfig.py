@@ -9,6 +9,7 @@ from typing import Any
 
 from integrator_contract import bounded, pods
 from integrator_contract.selectors import Requirement
+from istio_integrator.istio import authorization_policy
 from istio_integrator.kube import cluster, fences
 
 logger = logging.getLogger(__name__)
@@ -71,6 +72,12 @@ def _read(config_map: cluster.Object | None) -> dict[str, Any]:
         logger.warning("The mesh configuration is ignored: it %s.", error)
         return {}
     return cluster.at({"mesh": value}, "mesh")
+
+
+def trust_domains(settings: dict[str, Any]) -> tuple[str, ...]:
+    """Read the trust domain of the mesh, and behind it its aliases."""
+    own = str(settings.get("trustDomain") or authorization_policy.OWN_TRUST_DOMAIN)
+    return (own, *map(str, cluster.items(settings, "trustDomainAliases")))
 
 
 def port(value: Any, default: int) -> int:

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from integrator_contract import booleans, names, pods
-from istio_integrator.istio import plaintext
+from istio_integrator.istio import proxies
 from istio_integrator.kube import cluster
 from istio_integrator.security import called
 from istio_integrator.security.exceptions import Labels, Member, PlainClients
@@ -54,7 +54,7 @@ def outsiders(model: Model, application: str) -> list[str]:
     """Name the workloads of the model whose pods have no proxy and may call members."""
 
     def named(pod: cluster.Object) -> Iterable[str]:
-        if is_caller(pod, application) and not plaintext.is_in_mesh(pod):
+        if is_caller(pod, application) and not proxies.is_in_mesh(pod):
             yield _workload(pod, model.selecting)[1]
 
     return sorted(set(called.read_each(model.pods, named)))
@@ -100,7 +100,7 @@ def pairs(found: Mapping[str, object]) -> Labels:
 
 
 def _pod(pod: cluster.Object, selecting: Collection[tuple[Labels, str]]) -> Iterable[Member]:
-    if _has_ended(pod) or plaintext.is_router(pod) or not plaintext.is_in_mesh(pod):
+    if _has_ended(pod) or proxies.is_router(pod) or not proxies.is_in_mesh(pod):
         return
     selector, workload = _workload(pod, selecting)
     yield _member(pod, workload, selector, is_injected=True)
@@ -112,7 +112,7 @@ def _next_pod(obj: cluster.Object, absent: Collection[Labels]) -> Iterable[Membe
     stays_out = (
         cluster.at(template, "metadata", "labels").get(names.INJECT) == "false"
         or cluster.at(template, "spec").get("hostNetwork") is True
-        or plaintext.is_router(template)
+        or proxies.is_router(template)
         or bool(cluster.at(template, "metadata", "annotations").get(names.TEMPLATES))
     )
     if selector in absent and not stays_out:

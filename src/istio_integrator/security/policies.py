@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Literal
 
 from integrator_contract import names
+from istio_integrator.istio.authorization_policy import principal
 from istio_integrator.kube import cluster
 from istio_integrator.relations import service_mesh
 from istio_integrator.security import policies_book, policies_copied
@@ -152,7 +153,7 @@ def _admit(book: policies_book.Book, asked: Asked) -> None:
     for found in asked.model.services if asked.is_ambient else ():
         if found.waypoint:
             # It calls in everybody's place: whom it lets through is up to its own policies.
-            who = policies_book.principal(*found.waypoint)
+            who = principal(*found.waypoint)
             book.extend(found.selector, policies_book.rule([], principals=[who]))
     for pod in asked.model.pods:
         for probe in pod.probes if pod.has_proxy else ():

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from integrator_contract import names
+from istio_integrator.istio.authorization_policy import principal
 from istio_integrator.relations import kubeflow, service_mesh
 from istio_integrator.security.called import Selector, Service, selector
 from istio_integrator.security.policies_workloads import Model
@@ -20,14 +21,6 @@ MOST_WORKLOADS = 16
 """Workloads of which one application may speak by labels; each is a policy, with the rules of all
 that are wider. Those of Kubeflow's charms have one."""
 _TOO_MANY = f"speaks of more than {MOST_WORKLOADS} workloads by labels: the rest is refused"
-
-
-def principal(namespace: str, account: str) -> str:
-    """Name a ServiceAccount as policies do; `cluster.local` is whatever domain the mesh trusts.
-
-    See istio pilot/pkg/security/trustdomain/bundle.go.
-    """
-    return f"cluster.local/ns/{namespace}/sa/{account}"
 
 
 def rule(operations: Sequence[Rule], **source: list[str]) -> Rule:

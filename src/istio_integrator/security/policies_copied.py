@@ -6,24 +6,13 @@ import copy
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from istio_integrator.istio.attachment import Attachment
 from istio_integrator.kube import cluster, fences
 from istio_integrator.security.called import Service
 from istio_integrator.security.policies_workloads import Model
 
 MOST_RULES = 64
 """Rules of one such policy that are said again; those of Kubeflow's charms have one or two."""
-
-
-def targets(policy: cluster.Object) -> list[str]:
-    """Name the Services that a policy is about; none of one that sidecars read."""
-    spec = cluster.at(policy, "spec")
-    single = cluster.at(spec, "targetRef")
-    references = [*cluster.parts(spec, "targetRefs"), *([single] if single else [])]
-    return [
-        str(each.get("name"))
-        for each in references
-        if each.get("kind") == "Service" and not each.get("group")
-    ]
 
 
 def copied(
@@ -35,7 +24,9 @@ def copied(
             spec = cluster.at(policy, "spec")
             if spec.get("action", "ALLOW") != "ALLOW":
                 continue
-            for found in filter(None, map(model.service, targets(policy))):
+            targets = Attachment.of(policy).targets
+            named = [model.service(name) for kind, name in targets if kind == "Service"]
+            for found in filter(None, named):
                 rules = cluster.parts(spec, "rules")[:MOST_RULES]
                 yield found, [each for rule in rules for each in _at_pods(rule, found, model)]
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from integrator_contract import names
 from istio_integrator import findings
 from istio_integrator.findings import Finding
 from istio_integrator.ingress import observed
-from istio_integrator.istio import plaintext
-from istio_integrator.kube import cluster, fences
+from istio_integrator.istio import installation, proxies
+from istio_integrator.istio.authorization_policy import Policy, principal
+from istio_integrator.kube import cluster
 
 OPTION = "authorization"
 FOLDER = "authorization"
 """The component of policies that name callers."""
 CLOSED = "authorization-closed"
 """The component of the one that closes the rest."""
-_PRINCIPAL = re.compile(r"cluster\.local/ns/([^/]+)/sa/([^/]+)")
 _WHAT = {
     "ALLOW": "lets callers in beside them",
     "DENY": "denies some of their callers",
@@ -26,28 +25,28 @@ _WHAT = {
 
 
 def judge(
-    policies: Iterable[cluster.Object],
+    policies: Iterable[Policy],
     pods: Sequence[cluster.Object],
     *,
     owner: str,
-    model: str,
     application: str,
+    mesh: installation.Mesh,
 ) -> Iterable[Finding]:
     """Judge whether callers are held to what relations say."""
-    ours: list[cluster.Object] = []
-    others: list[cluster.Object] = []
+    ours: list[Policy] = []
+    others: list[Policy] = []
     for each in policies:
-        labels = cluster.at(each, "metadata", "labels")
-        if labels.get(names.OWNER) != owner:
+        if each.labels.get(names.OWNER) != owner:
             others.append(each)
-        elif labels.get(names.COMPONENT) in (FOLDER, CLOSED):
+        elif each.labels.get(names.COMPONENT) in (FOLDER, CLOSED):
             ours.append(each)
-    shut = [pod for pod in pods if any(selects(each, pod) for each in ours)]
+    root = mesh.root_namespace
+    shut = [pod for pod in pods if any(each.selects(pod, root) for each in ours)]
     doubts = [
-        *_unknown_callers(ours, pods, model=model, application=application),
+        *_unknown_callers(ours, pods, application, mesh.trust_domains[0]),
         *_unheld(shut, application=application),
-        *_contradictions(others, shut),
-        *_called_by_nobody(ours, shut),
+        *_contradictions(others, shut, root),
+        *_called_by_nobody(ours, shut, root),
     ]
     yield from doubts
     if not doubts:
@@ -56,21 +55,18 @@ def judge(
 
 
 def _unknown_callers(
-    ours: Sequence[cluster.Object],
-    pods: Iterable[cluster.Object],
-    *,
-    model: str,
-    application: str,
+    ours: Sequence[Policy], pods: Iterable[cluster.Object], application: str, trust_domain: str
 ) -> Iterable[Finding]:
     """Find callers that are named and have no certificate to show, since they have no proxy."""
-    named = {match.groups() for each in ours for match in _principals(each)}
+    named = {each for policy in ours for rule in policy.rules for each in rule.principals}
     running: dict[str, list[cluster.Object]] = {}
     for pod in pods:
         account = str(cluster.at(pod, "spec").get("serviceAccountName"))
-        if (model, account) in named and cluster.at(pod, "status").get("phase") != "Succeeded":
+        is_named = principal(pod["metadata"]["namespace"], account, trust_domain) in named
+        if is_named and cluster.at(pod, "status").get("phase") != "Succeeded":
             running.setdefault(account, []).append(pod)
     lost = [
-        account for account, found in running.items() if not any(map(plaintext.is_in_mesh, found))
+        account for account, found in running.items() if not any(map(proxies.is_in_mesh, found))
     ]
     if lost:
         yield findings.broken(
@@ -79,19 +75,11 @@ def _unknown_callers(
         )
 
 
-def _principals(policy: cluster.Object) -> Iterable[re.Match[str]]:
-    for rule in cluster.parts(cluster.at(policy, "spec"), "rules"):
-        for entry in cluster.parts(rule, "from"):
-            for name in cluster.items(cluster.at(entry, "source"), "principals"):
-                if match := _PRINCIPAL.fullmatch(str(name)):
-                    yield match
-
-
 def _unheld(shut: Iterable[cluster.Object], *, application: str) -> Iterable[Finding]:
     bare = [
         pod["metadata"]["name"]
         for pod in shut
-        if not plaintext.is_in_mesh(pod) and _is_for(pod, names.NAME)
+        if not proxies.is_in_mesh(pod) and _is_for(pod, names.NAME)
     ]
     outside = [name for name in bare if not name.startswith((application, names.MODELOPERATOR))]
     if outside:
@@ -102,45 +90,37 @@ def _unheld(shut: Iterable[cluster.Object], *, application: str) -> Iterable[Fin
 
 
 def _contradictions(
-    others: Iterable[cluster.Object], shut: Sequence[cluster.Object]
+    others: Iterable[Policy], shut: Sequence[cluster.Object], root: str
 ) -> Iterable[Finding]:
     for each in others:
-        with fences.around(cluster.reference(each)):
-            metadata, spec = each["metadata"], cluster.at(each, "spec")
-            what = _WHAT.get(str(spec.get("action", "ALLOW")))
-            hit = [
-                pod["metadata"]["name"]
-                for pod in shut
-                if plaintext.is_in_mesh(pod) and selects(each, pod)
-            ]
-            is_empty = spec.get("action", "ALLOW") == "ALLOW" and not cluster.items(spec, "rules")
-            if hit and what and not is_empty:
-                yield findings.doubtful(
-                    f"{cluster.reference(each)} is about {observed.listed(hit)}, too, and {what}",
-                    f"kubectl -n {metadata['namespace']} get authorizationpolicy "
-                    f"{metadata['name']} -o yaml",
-                )
+        what = _WHAT.get(each.action)
+        hit = [
+            pod["metadata"]["name"]
+            for pod in shut
+            if proxies.is_in_mesh(pod) and each.selects(pod, root)
+        ]
+        is_empty = each.action == "ALLOW" and not each.rules
+        if hit and what and not is_empty:
+            yield findings.doubtful(
+                f"{each.reference} is about {observed.listed(hit)}, too, and {what}",
+                f"kubectl -n {each.namespace} get authorizationpolicy {each.name} -o yaml",
+            )
 
 
 def _called_by_nobody(
-    ours: Sequence[cluster.Object], shut: Iterable[cluster.Object]
+    ours: Sequence[Policy], shut: Iterable[cluster.Object], root: str
 ) -> Iterable[Finding]:
-    letting = [each for each in ours if cluster.items(cluster.at(each, "spec"), "rules")]
+    letting = [each for each in ours if each.rules]
     lonely = [
         pod["metadata"]["name"]
         for pod in shut
-        if plaintext.is_in_mesh(pod) and not any(selects(each, pod) for each in letting)
+        if proxies.is_in_mesh(pod) and not any(each.selects(pod, root) for each in letting)
     ]
     if lonely:
         yield findings.doubtful(
             f"this charm's policies let nobody call {observed.listed(lonely)}",
             "if one is to be called: write an AuthorizationPolicy that names its callers",
         )
-
-
-def selects(policy: cluster.Object, pod: cluster.Object) -> bool:
-    """Tell whether a policy of the pod's namespace, or of the mesh, is about its sidecar."""
-    return plaintext.selects(policy, cluster.at(pod, "metadata", "labels"))
 
 
 def _is_for(pod: cluster.Object, key: str) -> bool:

@@ -9,30 +9,24 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 
+from istio_integrator.istio import authorization_policy
 from istio_integrator.kube import cluster
 from istio_integrator.security import policies
 from istio_integrator.security.policies_book import Rule
 
-_PORTS = ("ports", "notPorts")
-_CALLERS = (
-    "principals",
-    "notPrincipals",
-    "namespaces",
-    "notNamespaces",
-    "ipBlocks",
-    "notIpBlocks",
-    "serviceAccounts",
-    "notServiceAccounts",
-)
-_CONDITIONS = (
-    "source.ip",
-    "source.namespace",
-    "source.principal",
-    "destination.ip",
-    "destination.port",
-)
+
+def _held(attributes: Mapping[str, str]) -> frozenset[str]:
+    """List the fields of a source or operation that ztunnel looks at."""
+    seen = authorization_policy.SEEN_BY_ZTUNNEL
+    found = [field for field, attribute in attributes.items() if attribute in seen]
+    return frozenset((*found, *map(authorization_policy.excluding, found)))
+
+
+_PORTS = _held(authorization_policy.OPERATION)
+_CALLERS = _held(authorization_policy.SOURCE)
+_CONDITIONS = authorization_policy.SEEN_BY_ZTUNNEL - {"source.serviceAccount"}
 
 
 def reduced(decision: policies.Decision) -> tuple[policies.Decision, list[str]]:
@@ -89,5 +83,5 @@ def _operations(rule: Rule) -> Iterator[Rule]:
     return (cluster.at(each, "operation") for each in cluster.parts(rule, "to"))
 
 
-def _only(part: Rule, keys: tuple[str, ...]) -> Rule:
+def _only(part: Rule, keys: Collection[str]) -> Rule:
     return {key: value for key, value in part.items() if key in keys}

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator
 
 from istio_integrator import parts
 from istio_integrator.ingress import exposure, gateway, routing
+from istio_integrator.istio.authorization_policy import principal
 from istio_integrator.kube import cluster, errors, snapshot
 from istio_integrator.relations import endpoints, kubeflow, service_mesh
-from istio_integrator.security import called, policies, policies_book, policies_workloads
+from istio_integrator.security import called, policies, policies_workloads
 
 logger = logging.getLogger(__name__)
 
@@ -57,9 +58,7 @@ def _with_gateway(
     served = [choice] if isinstance(choice, gateway.Target) else []
     return dataclasses.replace(
         found,
-        gateways=tuple(
-            policies_book.principal(one.namespace, one.account) for one in served if one.account
-        ),
+        gateways=tuple(principal(one.namespace, one.account) for one in served if one.account),
         gateway_pods=tuple(called.selector(one.selector) for one in served if one.is_own),
         # A gateway that is still to come leads to the same Services.
         routed=routed(context, related),

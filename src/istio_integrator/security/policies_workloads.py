@@ -7,7 +7,7 @@ import functools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from integrator_contract import names
-from istio_integrator.istio import plaintext
+from istio_integrator.istio import proxies
 from istio_integrator.kube import cluster
 from istio_integrator.security import called
 from istio_integrator.security.called import NamedPorts, Probe, Selector, Service, selector
@@ -35,8 +35,8 @@ class Pod:
         return cls(
             labels=called.labels(obj),
             ports=called.ports(containers),
-            has_proxy=not is_template and plaintext.is_in_mesh(obj),
-            is_router=plaintext.is_router(obj) or "gateway" in str(templates).split(","),
+            has_proxy=not is_template and proxies.is_in_mesh(obj),
+            is_router=proxies.is_router(obj) or "gateway" in str(templates).split(","),
             probes=tuple(
                 probe
                 for probe in called.probes(containers)

@@ -106,6 +106,7 @@ def of_authorization(subject: Subject) -> Iterable[Finding]:
                 pods=subject.seen.objects(cluster.POD, context.model),
                 ours=[each for each in found if context.manifests.is_ours(each)],
                 others=[each for each in found if not context.manifests.is_ours(each)],
+                mesh=context.mesh,
                 owner=context.manifests.owner,
                 application=context.application,
             )

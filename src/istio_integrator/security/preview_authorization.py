@@ -14,16 +14,22 @@ from typing import Literal
 from integrator_contract import names
 from istio_integrator import findings
 from istio_integrator.findings import Finding
-from istio_integrator.istio import plaintext
+from istio_integrator.istio import authorization_policy, installation, proxies
+from istio_integrator.istio.authorization_policy import (
+    Answer,
+    Caller,
+    Policy,
+    Request,
+    Rule,
+    principal,
+)
 from istio_integrator.kube import cluster, fences
-from istio_integrator.security import exceptions_found, policies, policies_book, policies_judged
+from istio_integrator.security import exceptions_found, policies, policies_judged
 from istio_integrator.security.called import Call, Selector
 
 ELSEWHERE = "pods of other namespaces"
 OUTSIDE = "whoever is outside of the mesh"
 """Scrapers, node ports and API servers' proxies among them; pods of the model are named."""
-_STRANGER = policies_book.principal("-", "-")
-"""Whoever has a certificate and is of no namespace that a policy names."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,6 +44,7 @@ class Scene:
     """Policies of ours that stand now."""
     others: Sequence[cluster.Object]
     """Those of the model and of the mesh that are not ours."""
+    mesh: installation.Mesh
     owner: str
     application: str
 
@@ -48,29 +55,32 @@ class Scene:
 
 
 @dataclasses.dataclass(frozen=True)
-class Caller:
-    """Somebody who may call, by what a proxy sees of it."""
+class Client:
+    """Somebody who may call."""
 
     name: str
-    principal: str
-    """Empty: it has no certificate to show."""
+    seen: Caller
+    """What a proxy sees of it."""
     is_routed: bool = False
     """Whether the gateway leads to it, so that it gets requests with the Host of a browser."""
 
 
 def judge(scene: Scene) -> Iterable[Finding]:
     """Say who could no longer call whom, and what of relations would hold nobody."""
-    would_be = list(_would_be(scene))
+    ours, would_be, others = (
+        authorization_policy.read_all(each, scene.mesh.trust_domains)
+        for each in (scene.ours, _would_be(scene), scene.others)
+    )
     for seen in scene.decision.problems:
         yield findings.doubtful(f"refused: {seen}", "mend what that application says")
     for seen in scene.decision.waiting:
         yield findings.doubtful(seen, "juju status --relations")
     yield from policies_judged.judge(
-        [*would_be, *scene.others],
+        [*would_be, *others],
         scene.pods,
         owner=scene.owner,
-        model=scene.model,
         application=scene.application,
+        mesh=scene.mesh,
     )
     for call, ports in _opened(scene):
         yield findings.fine(
@@ -78,7 +88,9 @@ def judge(scene: Scene) -> Iterable[Finding]:
             f"for {call.caller}"
         )
     losses: dict[_Loss, set[int]] = {}
-    for loss, port in _lost(scene, would_be):
+    # What the kubelet alone asks for lets nobody else in.
+    before, after = ([*map(_without_probes, each), *others] for each in (ours, would_be))
+    for loss, port in _lost(scene, before, after):
         losses.setdefault(loss, set()).add(port)
     for loss, ports in losses.items():
         yield _line(scene, loss, sorted(ports))
@@ -108,32 +120,40 @@ class _Loss:
     kind: Kind
 
 
-def _lost(scene: Scene, would_be: Sequence[cluster.Object]) -> Iterator[tuple[_Loss, int]]:
+def _lost(
+    scene: Scene, before: Sequence[Policy], after: Sequence[Policy]
+) -> Iterator[tuple[_Loss, int]]:
     """Find the ports of workloads that somebody may call today and could not, or not always."""
-    callers = list(_callers(scene))
-    plain = Caller("", "")
+    clients = list(_clients(scene))
     count = collections.Counter(_shown(pod) for pod in scene.pods)
     for pod, target, ports in _targets(scene):
-        before, after = (
-            [each for each in (*ours, *scene.others) if _allows(each, pod)]
-            for ours in (scene.ours, would_be)
-        )
+        held = [
+            [each for each in policies if each.selects(pod, scene.mesh.root_namespace)]
+            for policies in (before, after)
+        ]
         # The only pod of an application calls itself within the pod.
-        others = [each for each in callers if each.name != target or count[target] > 1]
+        others = [each for each in clients if each.name != target or count[target] > 1]
         for port, is_http in sorted(ports.items()):
+            seen_by = "ztunnel" if scene.asked.is_ambient else "http"
+            request = Request(port=port, seen_by=seen_by)
             lost: dict[Kind, list[str]] = {"whole": [], "conditional": [], "by Host": []}
-            is_closed = _may_always(before, plain, port) and not _may_always(after, plain, port)
+            was, will_be = _answers(held, Caller(), request)
+            is_closed = was is Answer.YES and will_be is not Answer.YES
             for each in others:
-                is_let_in = _may(after, each, port)
-                if _may(before, each, port) and not is_let_in:
+                was, will_be = _answers(held, each.seen, request)
+                if was and not will_be:
                     lost["whole"].append(each.name)
-                elif _may_always(before, each, port) and not _may_always(after, each, port):
+                elif was > will_be:
                     lost["conditional"].append(each.name)
                 elif each.is_routed and is_http and is_closed and not scene.asked.is_ambient:
                     lost["by Host"].append(each.name)
             for kind, found in lost.items():
                 if found:
                     yield _Loss(target, tuple(found), kind), port
+
+
+def _answers(held: Iterable[Collection[Policy]], caller: Caller, request: Request) -> list[Answer]:
+    return [authorization_policy.decide(each, caller, request).answer for each in held]
 
 
 def _line(scene: Scene, loss: _Loss, ports: Iterable[int]) -> Finding:
@@ -150,8 +170,8 @@ def _line(scene: Scene, loss: _Loss, ports: Iterable[int]) -> Finding:
             "keep authorization=off",
         )
     seen = (
-        f"{whom} could call {what} only where a condition of its policies holds, about a header, "
-        "a path or a method"
+        f"{whom} could call {what} only where a condition of its policies holds, about an "
+        "address, a header, a path or a method"
         if loss.kind == "conditional"
         else f"{whom} could no longer call {what}"
     )
@@ -199,23 +219,24 @@ def _policy(scene: Scene, component: str, spec: cluster.Object) -> cluster.Objec
     return {"kind": cluster.AUTHORIZATION_POLICY.name, "metadata": metadata, "spec": spec}
 
 
-def _callers(scene: Scene) -> Iterator[Caller]:
+def _clients(scene: Scene) -> Iterator[Client]:
     """List who may call today, each once."""
-    model = scene.asked.model
+    model, domain = scene.asked.model, scene.mesh.trust_domains[0]
     routed = [each.selector for name, _ in scene.asked.routed if (each := model.service(name))]
-    found: dict[Caller, None] = {}
+    found: dict[Client, None] = {}
     for pod in scene.pods:
         with fences.around(cluster.reference(pod)):
-            if exceptions_found.is_caller(pod, scene.application) and not plaintext.is_router(pod):
-                has_proxy = plaintext.is_in_mesh(pod)
+            if exceptions_found.is_caller(pod, scene.application) and not proxies.is_router(pod):
+                has_proxy = proxies.is_in_mesh(pod)
                 account = str(cluster.at(pod, "spec").get("serviceAccountName") or "default")
                 name = _shown(pod) if has_proxy else f"{_shown(pod)} (without a sidecar)"
-                who = policies_book.principal(scene.model, account) if has_proxy else ""
+                who = principal(scene.model, account, domain) if has_proxy else ""
                 is_routed = any(map(exceptions_found.labels(pod).issuperset, routed))
-                found[Caller(name, who, is_routed)] = None
+                found[Client(name, Caller(who), is_routed)] = None
     yield from found
-    yield Caller(ELSEWHERE, _STRANGER)
-    yield Caller(OUTSIDE, "")
+    # No policy names this namespace.
+    yield Client(ELSEWHERE, Caller(principal("-", "-", domain)))
+    yield Client(OUTSIDE, Caller())
 
 
 def _targets(scene: Scene) -> Iterator[tuple[cluster.Object, str, dict[int, bool]]]:
@@ -232,7 +253,7 @@ def _targets(scene: Scene) -> Iterator[tuple[cluster.Object, str, dict[int, bool
                 of_pods[number] = port.is_http or of_pods.get(number, False)
     for pod in scene.pods:
         with fences.around(cluster.reference(pod)):
-            if plaintext.is_in_mesh(pod) and not plaintext.is_router(pod):
+            if proxies.is_in_mesh(pod) and not proxies.is_router(pod):
                 marks = exceptions_found.labels(pod)
                 found: dict[int, bool] = {}
                 for key, of_pods in ports.items():
@@ -246,57 +267,10 @@ def _shown(pod: cluster.Object) -> str:
     return str(marks.get(names.NAME) or cluster.at(pod, "metadata").get("name"))
 
 
-def _allows(policy: cluster.Object, pod: cluster.Object) -> bool:
-    """Tell whether a policy is one of those by which a pod is called by nobody else."""
-    is_allow = cluster.at(policy, "spec").get("action", "ALLOW") == "ALLOW"
-    return is_allow and policies_judged.selects(policy, pod)
+def _without_probes(policy: Policy) -> Policy:
+    def is_probe(rule: Rule) -> bool:
+        paths = [any(each.attribute == "request.path" for each in one) for one in rule.operations]
+        return not rule.sources and bool(paths) and all(paths)
 
-
-def _may(allowing: Collection[cluster.Object], caller: Caller, port: int) -> bool:
-    """Tell whether a caller is let in at a port; what can't be known counts for it."""
-    return not allowing or any(_takes(rule, caller, port) for rule in _rules(allowing))
-
-
-def _may_always(allowing: Collection[cluster.Object], caller: Caller, port: int) -> bool:
-    """Tell whether a caller is let in at a port whatever it asks for."""
-    return not allowing or any(
-        _takes(rule, caller, port) for rule in _rules(allowing) if _is_unconditional(rule)
-    )
-
-
-def _rules(policies: Iterable[cluster.Object]) -> Iterator[cluster.Object]:
-    for each in policies:
-        yield from cluster.parts(cluster.at(each, "spec"), "rules")
-
-
-def _is_unconditional(rule: cluster.Object) -> bool:
-    operations = [cluster.at(each, "operation") for each in cluster.parts(rule, "to")]
-    is_whole = not operations or any(each.keys() <= {"ports"} for each in operations)
-    return is_whole and not cluster.parts(rule, "when")
-
-
-def _takes(rule: cluster.Object, caller: Caller, port: int) -> bool:
-    sources = [cluster.at(each, "source") for each in cluster.parts(rule, "from")]
-    operations = [cluster.at(each, "operation") for each in cluster.parts(rule, "to")]
-    is_at_port = not operations or any(
-        str(port) in (cluster.items(each, "ports") or [str(port)])
-        # For everybody and a path alone it is the kubelet's.
-        and bool(sources or not each.get("paths"))
-        for each in operations
-    )
-    return is_at_port and (not sources or any(_is_from(one, caller) for one in sources))
-
-
-def _is_from(source: cluster.Object, caller: Caller) -> bool:
-    spaces = [f"/ns/{each}/sa/" for each in cluster.items(source, "namespaces")]
-    accounts = [str(each) for each in cluster.items(source, "principals")]
-    return (not spaces or any(each in caller.principal for each in spaces)) and (
-        not accounts or any(_fits(each, caller.principal) for each in accounts)
-    )
-
-
-def _fits(pattern: str, principal: str) -> bool:
-    """Match as Istio does: a name, its beginning, its end, or any name, which nobody's is not."""
-    if pattern.startswith("*"):
-        return bool(principal) and principal.endswith(pattern[1:])
-    return principal.startswith(pattern[:-1]) if pattern.endswith("*") else pattern == principal
+    rules = tuple(each for each in policy.rules if not is_probe(each))
+    return dataclasses.replace(policy, rules=rules)

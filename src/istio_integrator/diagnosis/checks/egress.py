@@ -9,7 +9,7 @@ from istio_integrator import findings
 from istio_integrator.diagnosis import registry, report
 from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.findings import Finding
-from istio_integrator.istio import plaintext
+from istio_integrator.istio import proxies
 from istio_integrator.kube import cluster, fences
 
 
@@ -39,7 +39,7 @@ def judge_controller(pods: Iterable[cluster.Object], ports: Iterable[int]) -> It
             passes = wanted <= {each.strip() for each in listed}
             passes |= "0.0.0.0/0" in notes.get(names.EXCLUDED_OUTBOUND_RANGES, "")
             is_charm = names.NAME in cluster.at(pod, "metadata", "labels")
-            if is_charm and plaintext.is_in_mesh(pod) and not passes:
+            if is_charm and proxies.is_in_mesh(pod) and not passes:
                 cut.append(pod)
     if cut:
         first = cut[0]["metadata"]

@@ -9,7 +9,7 @@ from istio_integrator.diagnosis import registry, report
 from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.findings import Finding
 from istio_integrator.ingress import gateway as places
-from istio_integrator.istio import plaintext
+from istio_integrator.istio.attachment import Attachment
 from istio_integrator.kube import cluster, fences
 from istio_integrator.messages import Severity
 
@@ -79,18 +79,19 @@ def judge_filters(
     labels = [cluster.at(pod, "metadata", "labels") for pod in pods] or [dict(target.selector)]
     for each in objects:
         with fences.around(cluster.reference(each)):
-            spec, namespace = cluster.at(each, "spec"), each["metadata"]["namespace"]
+            spec, attachment = cluster.at(each, "spec"), Attachment.of(each)
             is_other = each["kind"] == "AuthorizationPolicy" and spec.get("action") != "CUSTOM"
-            if is_other or namespace not in (target.namespace, root):
+            if is_other or attachment.namespace not in (target.namespace, root):
                 continue
-            references = [*cluster.parts(spec, "targetRefs"), cluster.at(spec, "targetRef")]
-            named = {(str(one.get("kind")), str(one.get("name"))) for one in references}
-            if named & referenced or any(plaintext.selects(each, one) for one in labels):
+            if referenced.intersection(attachment.targets) or any(
+                attachment.includes(one, namespace=target.namespace, root_namespace=root)
+                for one in labels
+            ):
                 kind, name = each["kind"].lower(), each["metadata"]["name"]
                 yield findings.doubtful(
                     f"{cluster.reference(each)} is applied at the gateway before "
                     "authentication, and may reject requests",
-                    f"kubectl -n {namespace} get {kind} {name} -o yaml",
+                    f"kubectl -n {attachment.namespace} get {kind} {name} -o yaml",
                 )
 
 

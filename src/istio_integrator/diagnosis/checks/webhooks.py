@@ -10,7 +10,7 @@ from istio_integrator import findings
 from istio_integrator.diagnosis import registry
 from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.findings import Finding
-from istio_integrator.istio import plaintext
+from istio_integrator.istio import authorization_policy, peer_authentication, proxies
 from istio_integrator.kube import cluster, errors, fences
 from istio_integrator.security import called
 
@@ -46,13 +46,16 @@ def webhooks(facts: Facts) -> Iterable[Finding]:
         services = called.services(facts.objects(cluster.SERVICE, facts.model))
         found = backends(calls, services, facts.pods)
     # Policies of all namespaces are only asked for where one could be in the way.
-    policies = [
-        policy
-        for kind in (cluster.AUTHORIZATION_POLICY, cluster.PEER_AUTHENTICATION)
-        for policy in (facts.objects(kind) if found else ())
-    ]
+    policies = facts.policies if found else ()
+    peers = facts.objects(cluster.PEER_AUTHENTICATION) if found else ()
     root = facts.mesh.root_namespace
-    yield from judge(found, policies, root=root, application=facts.application)
+    yield from judge(
+        found,
+        policies,
+        peer_authentication.read_all(peers),
+        root=root,
+        application=facts.application,
+    )
     if unknown is not None:
         raise unknown
 
@@ -72,7 +75,7 @@ def backends(
             for pod in pods:
                 with fences.around(cluster.reference(pod)):
                     marks = called.labels(pod).items()
-                    if dict(service.selector).items() <= marks and plaintext.is_in_mesh(pod):
+                    if dict(service.selector).items() <= marks and proxies.is_in_mesh(pod):
                         at = ports[0].at(called.ports(called.containers(pod)))
                         webhook = call.caller.rpartition(" ")[2]
                         found += (Backend(webhook, pod, port) for port in at)
@@ -81,7 +84,8 @@ def backends(
 
 def judge(
     found: Collection[Backend],
-    policies: Collection[cluster.Object],
+    policies: Collection[authorization_policy.Policy],
+    peers: Collection[peer_authentication.Policy],
     *,
     root: str,
     application: str,
@@ -90,7 +94,7 @@ def judge(
     is_fine = True
     for each in found:
         with fences.around(cluster.reference(each.pod)):
-            by = plaintext.obstacle(each.pod, policies, root_namespace=root, port=each.port)
+            by = obstacle(each.pod, policies, peers, root=root, port=each.port)
             if by:
                 is_fine = False
                 yield findings.broken(
@@ -100,6 +104,37 @@ def judge(
                 )
     if found and is_fine:
         yield findings.fine("API servers can call the webhooks in the model")
+
+
+def obstacle(
+    pod: cluster.Object,
+    policies: Iterable[authorization_policy.Policy],
+    peers: Collection[peer_authentication.Policy],
+    *,
+    root: str,
+    port: int,
+) -> str:
+    """Name the policy that keeps API servers from calling a pod in the mesh; empty if none does.
+
+    They call from outside of the mesh, without a certificate of it, and over TLS that the proxy
+    can't look into.
+    """
+    metadata = cluster.at(pod, "metadata")
+    decided = peer_authentication.decide(
+        peers,
+        cluster.at(metadata, "labels"),
+        namespace=metadata["namespace"],
+        root_namespace=root,
+        port=port,
+    )
+    if decided.is_strict and decided.policy is not None:
+        return f"{decided.policy.reference} asks for mutual TLS"
+    denied = authorization_policy.decide(
+        [each for each in policies if each.selects(pod, root)],
+        authorization_policy.Caller(),
+        authorization_policy.Request(port=port, seen_by="tcp"),
+    )
+    return f"{denied.policy.reference} denies" if denied.policy else ""
 
 
 def _way_out(pod: cluster.Object, application: str) -> str:

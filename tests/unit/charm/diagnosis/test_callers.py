@@ -2,7 +2,9 @@
 
 import pytest
 
+from istio_integrator.istio import authorization_policy
 from istio_integrator.security import policies_judged
+from tests.unit.charm.diagnosis.objects import ALIVE
 from tests.unit.charm.security.callers import NAME, sa
 
 OWNER = "kubeflow.istio-integrator"
@@ -46,7 +48,11 @@ OURS = policy("ours", API, calling("kfp-ui"))
 def judged(policies, *pods):
     return list(
         policies_judged.judge(
-            policies, pods, owner=OWNER, model="kubeflow", application="istio-integrator"
+            authorization_policy.read_all(policies),
+            pods,
+            owner=OWNER,
+            application="istio-integrator",
+            mesh=ALIVE,
         )
     )
 

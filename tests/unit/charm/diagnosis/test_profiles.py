@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from istio_integrator.diagnosis.checks import profiles
+from istio_integrator.istio import authorization_policy
 from tests.unit.charm.diagnosis.objects import obj
 
 
@@ -15,9 +16,15 @@ def rule(*principals, header="kubeflow-userid"):
     }
 
 
+def judge(obj, namespace, account):
+    policies = authorization_policy.read_all([obj])
+    domain = authorization_policy.OWN_TRUST_DOMAIN
+    return profiles.judge(policies, namespace=namespace, account=account, trust_domain=domain)
+
+
 def judged(*rules, **spec):
     one = obj("AuthorizationPolicy", "alice", rules=list(rules), **spec)
-    (found,) = profiles.judge([one], namespace="istio-ingress", account="gw")
+    (found,) = judge(one, "istio-ingress", "gw")
     return found
 
 
@@ -35,7 +42,9 @@ UI = "cluster.local/ns/kubeflow/sa/ml-pipeline-ui"
         pytest.param([rule(OTHER, UI)], "✗", id="another"),
         pytest.param([rule(OTHER), rule(REAL)], "✗", id="one-of-two"),
         pytest.param([rule("*")], "✓", id="anybody"),
-        pytest.param([rule("cluster.local/ns/istio-system/*")], "✓", id="a-wildcard"),
+        pytest.param([rule("cluster.local/ns/istio-ingress/*")], "✓", id="a-wildcard"),
+        pytest.param([rule("cluster.local/ns/istio-system/*")], "✗", id="another-wildcard"),
+        pytest.param([rule(REAL.replace("cluster.local", "td2"))], "✗", id="another-domain"),
         pytest.param([{"from": [{"source": {"principals": [OTHER]}}]}], "✓", id="not-users"),
         pytest.param([rule()], "✓", id="no-principal"),
     ],
@@ -63,5 +72,5 @@ def test_principal_is_the_gateways_exactly_when_both_names_are(namespace, accoun
     one = obj(
         "AuthorizationPolicy", "p", rules=[rule(f"cluster.local/ns/{namespace}/sa/{account}")]
     )
-    (found,) = profiles.judge([one], namespace=real, account=own)
+    (found,) = judge(one, real, own)
     assert (found.level.value == "✓") == ((namespace, account) == (real, own))

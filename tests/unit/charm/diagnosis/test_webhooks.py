@@ -3,12 +3,17 @@
 import pytest
 
 from istio_integrator.diagnosis.checks import webhooks
+from istio_integrator.istio import authorization_policy, peer_authentication
 from istio_integrator.security import called
 from tests.unit.charm.diagnosis.objects import obj, pod
 
 ROOT = "istio-system"
 
 STRICT = obj("PeerAuthentication", ROOT, mtls={"mode": "STRICT"})
+
+
+def allowing(**operation):
+    return obj("AuthorizationPolicy", "a", rules=[{"to": [{"operation": operation}]}])
 
 
 def backend(one, port=443):
@@ -23,6 +28,10 @@ def backend(one, port=443):
             pod(), [STRICT], "✗", "juju config app excluded-pods=app=web", id="strict-mesh"
         ),
         pytest.param(pod(), [obj("AuthorizationPolicy", "a")], "✗", "excluded-pods", id="deny"),
+        pytest.param(pod(), [allowing(ports=["443"])], "✓", "", id="allow-its-port"),
+        pytest.param(
+            pod(), [allowing(methods=["POST"])], "✗", "excluded-pods", id="allow-unseen-requests"
+        ),
         pytest.param(
             pod(operator_juju_is_name="x", **{"operator.juju.is/name": "modeloperator"}),
             [STRICT],
@@ -33,7 +42,13 @@ def backend(one, port=443):
     ],
 )
 def test_webhook_that_api_servers_can_not_call_is_named(one, found, level, command):
-    (said,) = webhooks.judge([backend(one)], found, root=ROOT, application="app")
+    (said,) = webhooks.judge(
+        [backend(one)],
+        authorization_policy.read_all(each for each in found if each is not STRICT),
+        peer_authentication.read_all(each for each in found if each is STRICT),
+        root=ROOT,
+        application="app",
+    )
     assert (said.level.value, said.next.startswith(command) or command in said.next) == (
         level,
         True,

@@ -84,6 +84,19 @@ def test_shared_settings_lie_below_those_of_the_mesh(below, own, want):
 
 
 @pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("{}", ("cluster.local",)),
+        ("trustDomain: td1", ("td1",)),
+        ("{trustDomain: td1, trustDomainAliases: [td2, td3]}", ("td1", "td2", "td3")),
+        ("{trustDomain: '', trustDomainAliases: 7}", ("cluster.local",)),
+    ],
+)
+def test_trust_domain_comes_before_its_aliases(text, want):
+    assert meshconfig.trust_domains(meshconfig.settings(config_map(text))) == want
+
+
+@pytest.mark.parametrize(
     ("env", "want"),
     [
         ([{"name": "SHARED_MESH_CONFIG", "value": "istio-user"}], "istio-user"),

@@ -1,8 +1,9 @@
-"""Who may call whom by AuthorizationPolicies, judged as Istio describes it, and a small model."""
+"""Who may call whom by the policies that are decided, and a small model."""
 
 import dataclasses
 import json
 
+from istio_integrator.istio import authorization_policy
 from istio_integrator.relations import endpoints, service_mesh
 from istio_integrator.security import called, policies, policies_workloads
 
@@ -29,58 +30,32 @@ def sa(name, namespace=MODEL):
     return f"cluster.local/ns/{namespace}/sa/{name}"
 
 
-def _fits(pattern, value):
-    if pattern == "*":
-        return bool(value)
-    if pattern.startswith("*"):
-        return value.endswith(pattern[1:])
-    return value.startswith(pattern[:-1]) if pattern.endswith("*") else value == pattern
-
-
-def _any(patterns, value):
-    return not patterns or any(_fits(each, value) for each in patterns)
-
-
-def _source(one, call):
-    spaces = [f"*/ns/{each}/sa/" for each in one.get("namespaces", ())]
-    inside = not spaces or any(each[2:] in call.principal for each in spaces)
-    return inside and _any(one.get("principals"), call.principal)
-
-
-def _operation(one, call):
-    return (
-        _any(one.get("ports"), str(call.port))
-        and _any(one.get("methods"), call.method)
-        and _any(one.get("paths"), call.path)
-        and _any(one.get("hosts"), call.host)
-    )
-
-
-def _condition(one, call):
-    name = one["key"].removeprefix("request.headers[").removesuffix("]")
-    value = dict(call.headers).get(name)
-    if "notValues" in one:
-        return value is None or not any(_fits(each, value or "x") for each in one["notValues"])
-    return value is not None and _any(one["values"], value)
-
-
-def takes(rule, call):
-    """Tell whether a rule takes a call."""
-    sources = [each["source"] for each in rule.get("from", ())]
-    operations = [each["operation"] for each in rule.get("to", ())]
-    return (
-        (not sources or any(_source(each, call) for each in sources))
-        and (not operations or any(_operation(each, call) for each in operations))
-        and all(_condition(each, call) for each in rule.get("when", ()))
-    )
-
-
 def admits(decision, labels, call):
     """Tell whether the pods with these labels take a call."""
-    over = [each for each in decision.policies if set(each.selector) <= set(labels.items())]
-    if not over and not decision.is_closed:
-        return True
-    return any(takes(rule, call) for each in over for rule in each.rules)
+    pod = {"metadata": {"namespace": MODEL, "labels": dict(labels)}}
+    written = [(dict(each.selector), list(each.rules)) for each in decision.policies]
+    if decision.is_closed:
+        written.append(({}, []))
+    objects = [
+        {
+            "metadata": {"name": "p", "namespace": MODEL},
+            "spec": {"selector": {"matchLabels": selector}, "rules": rules},
+        }
+        for selector, rules in written
+    ]
+    policies = authorization_policy.read_all(objects)
+    request = authorization_policy.Request(
+        port=call.port,
+        method=call.method,
+        path=call.path,
+        host=call.host,
+        headers=dict(call.headers),
+    )
+    caller = authorization_policy.Caller(call.principal)
+    held = [each for each in policies if each.selects(pod, "istio-system")]
+    answer = authorization_policy.decide(held, caller, request).answer
+    assert answer is not authorization_policy.Answer.MAYBE
+    return answer is authorization_policy.Answer.YES
 
 
 def service(name, *ports, of=None, application=""):

@@ -1,5 +1,6 @@
 """Whatever is said: nobody gets in whom nobody named, and one application's words stay its own."""
 
+import fnmatch
 import json
 
 from hypothesis import given
@@ -69,7 +70,10 @@ def _stated(policy, target, call):
     return any(
         (not each.get("ports") or port in each["ports"])
         and (not each.get("methods") or call.method in each["methods"])
-        and (not each.get("paths") or any(callers._fits(one, call.path) for one in each["paths"]))
+        and (
+            not each.get("paths")
+            or any(fnmatch.fnmatchcase(call.path, one) for one in each["paths"])
+        )
         for each in policy["endpoints"] or [{}]
     )
 

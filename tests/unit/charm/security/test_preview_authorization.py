@@ -11,6 +11,7 @@ from ops import testing
 from istio_integrator.security import policies, preview_authorization
 from tests.unit.charm import ambient_objects, fake_cluster, ingress_world
 from tests.unit.charm.charm_world import state
+from tests.unit.charm.diagnosis.objects import ALIVE
 from tests.unit.charm.security import callers, members
 from tests.unit.charm.security.callers import policy, sa
 from tests.unit.charm.security.test_policies_charm import add_application, mesh
@@ -110,8 +111,8 @@ def test_whoever_would_be_let_in_under_a_condition_alone_is_named(ctx, fake):
     seen = [each["seen"] for each in lines(ctx, "related")]
     assert (
         "minio, pods of other namespaces and whoever is outside of the mesh could call "
-        "kfp-api:8888 only where a condition of its policies holds, about a header, a path or a "
-        "method"
+        "kfp-api:8888 only where a condition of its policies holds, about an address, a header, "
+        "a path or a method"
     ) in seen
     assert not [each for each in seen if "could no longer call kfp-api" in each]
     assert not [each for each in seen if "kfp-ui" in each]
@@ -182,12 +183,42 @@ def theirs(*rules, **spec):
         pytest.param({"principals": [sa("minio")]}, id="by name"),
         pytest.param({"principals": ["*/sa/minio"]}, id="by the end of a name"),
         pytest.param({"namespaces": ["kubeflow"]}, id="by namespace"),
+        pytest.param({"namespaces": ["kube*"]}, id="by the start of a namespace"),
+        pytest.param({"serviceAccounts": ["minio"]}, id="by account"),
     ],
 )
 def test_whoever_is_let_in_by_policies_of_others_alone_loses_nothing(ctx, fake, source):
     fake.add(theirs({"from": [{"source": source}]}))
     found = lines(ctx, "related")
     assert not [each for each in found if "could no longer call kfp-api" in each["seen"]]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param({"serviceAccounts": ["other"]}, id="by account"),
+        pytest.param({"notPrincipals": ["*/sa/minio"]}, id="but for its name"),
+    ],
+)
+def test_caller_that_policies_of_others_do_not_let_in_loses_its_relation(source):
+    asked = policies.Asked(mode="related", model=callers.model(callers.service("kfp-api", 8888)))
+    (target,) = asked.model.services
+    standing = {"from": [{"source": {"principals": [sa("minio")]}}]}
+    pods = [members.pod("kfp-api"), members.pod("minio")]
+    for each in pods:
+        each["spec"]["serviceAccountName"] = each["metadata"]["name"].removesuffix("-0")
+    scene = preview_authorization.Scene(
+        asked=asked,
+        decision=policies.Decision(policies=(policies.Policy(selector=target.selector),)),
+        pods=pods,
+        ours=[theirs(standing)],
+        others=[theirs({"from": [{"source": source}]})],
+        mesh=ALIVE,
+        owner="o",
+        application="app",
+    )
+    seen = [each.seen for each in preview_authorization.judge(scene)]
+    assert any(each.startswith("minio") and "could no longer call" in each for each in seen), seen
 
 
 def test_nobody_loses_what_is_held_already(ctx, fake):
@@ -242,6 +273,7 @@ def test_policies_of_others_may_be_anything(rules, sources):
             pods=pods,
             ours=[],
             others=[other],
+            mesh=ALIVE,
             owner="o",
             application="app",
         )

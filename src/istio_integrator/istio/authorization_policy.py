@@ -1,0 +1,423 @@
+"""What AuthorizationPolicies mean: whether a caller gets an answer to a request; pure.
+
+istiod writes the rules as filters of Envoy (istio pilot/pkg/security/authz); for ztunnel it keeps
+of them what concerns connections (pilot/pkg/serviceregistry/ambient, authorization.go). Where an
+answer depends on an attribute that is not known here, such as a token or the path of a request
+that nobody named, it is `Answer.MAYBE`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import ipaddress
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from integrator_contract import booleans, names
+from istio_integrator.istio.attachment import Attachment
+from istio_integrator.kube import cluster, fences
+
+OWN_TRUST_DOMAIN = "cluster.local"
+"""In a policy it means the trust domain of the mesh and its aliases, whatever these are."""
+SOURCE = {
+    "principals": "source.principal",
+    "namespaces": "source.namespace",
+    "serviceAccounts": "source.serviceAccount",
+    "trustDomains": "source.trustDomain",
+    "ipBlocks": "source.ip",
+    "remoteIpBlocks": "remote.ip",
+    "requestPrincipals": "request.auth.principal",
+}
+"""The fields of a source, and their attributes as conditions name them."""
+OPERATION = {
+    "ports": "destination.port",
+    "hosts": "request.host",
+    "methods": "request.method",
+    "paths": "request.path",
+}
+"""The fields of an operation. What begins with `request.` is seen in HTTP alone."""
+SEEN_BY_ZTUNNEL = frozenset(
+    {
+        "source.principal",
+        "source.namespace",
+        "source.serviceAccount",
+        "source.ip",
+        "destination.ip",
+        "destination.port",
+    }
+)
+_HEADERS = "request.headers["
+_TEMPLATES = ("{*}", "{**}")
+"""Of paths; what they match is not judged."""
+
+
+class Answer(enum.IntEnum):
+    """Whether something holds: `min` is and, `max` is or."""
+
+    NO = 0
+    MAYBE = 1
+    YES = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Caller:
+    """What a proxy sees of a caller."""
+
+    principal: str = ""
+    """As `principal` returns it; empty: the caller shows no certificate of the mesh."""
+    address: str = ""
+    """Its IP address; empty: not known."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a caller asks for. A field that is None is not known."""
+
+    port: int | None = None
+    """Of the pod."""
+    host: str | None = None
+    method: str | None = None
+    path: str | None = None
+    headers: Mapping[str, str] | None = None
+    """By their names in lower case."""
+    seen_by: Literal["http", "tcp", "ztunnel"] = "http"
+    """What holds the policies: Envoy where it sees requests, Envoy where it does not, ztunnel."""
+
+    def text(self, attribute: str) -> str | None:
+        """Return what the request has of an attribute; None: that is not known."""
+        match attribute:
+            case "destination.port" if self.port is not None:
+                return str(self.port)
+            case "request.host" if self.host is not None:
+                return self.host.lower()
+            case "request.method":
+                return self.method
+            case "request.path" if self.path is not None:
+                return self.path.partition("?")[0]
+            case _:
+                return None
+
+    def shows(self, attribute: str) -> bool:
+        """Tell whether the proxy can hold a condition about an attribute."""
+        if self.seen_by == "ztunnel":
+            return attribute in SEEN_BY_ZTUNNEL
+        return self.seen_by == "http" or not attribute.startswith("request.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Condition:
+    """What a rule says about one attribute."""
+
+    attribute: str
+    values: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
+
+    def holds(self, caller: Caller, request: Request) -> Answer:
+        """Tell whether a caller and a request meet the condition."""
+        met = _any(_matches(self.attribute, each, caller, request) for each in self.values)
+        barred = _any(_matches(self.attribute, each, caller, request) for each in self.excluded)
+        return min(met if self.values else Answer.YES, Answer(Answer.YES - barred))
+
+
+Conditions = tuple[Condition, ...]
+"""All of them have to hold."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """One rule of an AuthorizationPolicy; no sources are any caller, no operations any request."""
+
+    sources: tuple[Conditions, ...] = ()
+    operations: tuple[Conditions, ...] = ()
+    conditions: Conditions = ()
+
+    @property
+    def principals(self) -> list[str]:
+        """The principals that its sources name."""
+        return [
+            value
+            for source in self.sources
+            for each in source
+            if each.attribute == "source.principal"
+            for value in each.values
+        ]
+
+    def matches(self, caller: Caller, request: Request, *, strictly: bool) -> Answer:
+        """Tell whether the rule is about a request.
+
+        Args:
+            caller: Who sends it.
+            request: What is sent.
+            strictly: What becomes of conditions that the proxy can't hold: the rule is left out,
+                as where it allows; else the conditions are, as where it denies.
+        """
+        every = (*self.sources, *self.operations, self.conditions)
+        if strictly and not all(request.shows(each.attribute) for part in every for each in part):
+            return Answer.NO
+
+        def hold(conditions: Conditions) -> Answer:
+            return _all(
+                each.holds(caller, request) for each in conditions if request.shows(each.attribute)
+            )
+
+        return _all(
+            _any(map(hold, part))
+            for part in (self.operations, self.sources, (self.conditions,))
+            if part
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Policy:
+    """An AuthorizationPolicy."""
+
+    name: str
+    attachment: Attachment
+    action: str = "ALLOW"
+    rules: tuple[Rule, ...] = ()
+    labels: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
+    is_tried: bool = False
+    """Whether proxies only log what the policy would do."""
+
+    @property
+    def namespace(self) -> str:
+        """Where the policy is."""
+        return self.attachment.namespace
+
+    @property
+    def reference(self) -> str:
+        """How people name it."""
+        return f"{cluster.AUTHORIZATION_POLICY.name} {self.namespace}/{self.name}"
+
+    def selects(self, pod: cluster.Object, root_namespace: str) -> bool:
+        """Tell whether the pod's proxy holds the policy; see `Attachment.includes`."""
+        metadata = cluster.at(pod, "metadata")
+        return not self.is_tried and self.attachment.includes(
+            cluster.at(metadata, "labels"),
+            namespace=str(metadata.get("namespace")),
+            root_namespace=root_namespace,
+        )
+
+    @property
+    def denies_all(self) -> bool:
+        """Whether it allows nothing, or denies everything."""
+        if self.action == "ALLOW":
+            return not self.rules
+        return self.action == "DENY" and Rule() in self.rules
+
+    def matches(self, caller: Caller, request: Request) -> Answer:
+        """Tell whether one of its rules is about a request."""
+        strictly = self.action == "ALLOW"
+        return _any(each.matches(caller, request, strictly=strictly) for each in self.rules)
+
+
+@dataclasses.dataclass(frozen=True)
+class Decision:
+    """Whether a caller gets a request through."""
+
+    answer: Answer
+    policy: Policy | None = None
+    """What denies it, where the answer is NO."""
+
+
+def principal(namespace: str, account: str, trust_domain: str = OWN_TRUST_DOMAIN) -> str:
+    """Name a ServiceAccount as policies and certificates do."""
+    return f"{trust_domain}/ns/{namespace}/sa/{account}"
+
+
+def read_all(
+    objects: Iterable[cluster.Object], trust_domains: Sequence[str] = (OWN_TRUST_DOMAIN,)
+) -> list[Policy]:
+    """Read AuthorizationPolicies; one that can't be read is left out.
+
+    Args:
+        objects: As the API server has them.
+        trust_domains: That of the mesh, and its aliases.
+    """
+    found: list[Policy] = []
+    for obj in objects:
+        with fences.around(cluster.reference(obj)):
+            found.append(_read(obj, trust_domains))
+    return found
+
+
+def decide(policies: Collection[Policy], caller: Caller, request: Request) -> Decision:
+    """Decide about a request, as the policies that select its pod do together.
+
+    A CUSTOM policy asks a service whose answer is not known here, AUDIT decides nothing.
+    """
+    most = Answer.YES
+    for policy in policies:
+        if policy.action in ("CUSTOM", "DENY") and (found := policy.matches(caller, request)):
+            if policy.action == "DENY" and found is Answer.YES:
+                return Decision(Answer.NO, policy)
+            most = Answer.MAYBE
+    allowing = [each for each in policies if each.action == "ALLOW"]
+    if allowing:
+        most = min(most, _any(each.matches(caller, request) for each in allowing))
+    return Decision(most, None if most else allowing[0])
+
+
+def _read(obj: cluster.Object, trust_domains: Sequence[str]) -> Policy:
+    metadata, spec, attachment = obj["metadata"], cluster.at(obj, "spec"), Attachment.of(obj)
+
+    def condition(attribute: str, part: cluster.Object, field: str) -> Condition:
+        def values(key: str) -> tuple[str, ...]:
+            return tuple(
+                one
+                for each in cluster.items(part, key)
+                for one in _written_out(attribute, str(each), attachment.namespace, trust_domains)
+            )
+
+        return Condition(attribute, values(field), values(excluding(field)))
+
+    def parts(
+        found: Iterable[cluster.Object], attributes: Mapping[str, str]
+    ) -> Iterable[Conditions]:
+        for part in found:
+            # A field that is not known here is an attribute that may match.
+            fields = dict.fromkeys(map(_included, part))
+            yield tuple(condition(attributes.get(each, each), part, each) for each in fields)
+
+    def rule(one: cluster.Object) -> Rule:
+        sources = (cluster.at(each, "source") for each in cluster.parts(one, "from"))
+        operations = (cluster.at(each, "operation") for each in cluster.parts(one, "to"))
+        conditions = cluster.parts(one, "when")
+        return Rule(
+            tuple(parts(sources, SOURCE)),
+            tuple(parts(operations, OPERATION)),
+            tuple(condition(str(each.get("key")), each, "values") for each in conditions),
+        )
+
+    tried = cluster.at(metadata, "annotations").get(names.DRY_RUN)
+    return Policy(
+        name=metadata["name"],
+        attachment=attachment,
+        action=str(spec.get("action") or "ALLOW"),
+        rules=tuple(map(rule, cluster.parts(spec, "rules"))),
+        labels=cluster.at(metadata, "labels"),
+        is_tried=booleans.parse(str(tried), default=False),
+    )
+
+
+def _written_out(
+    attribute: str, value: str, namespace: str, trust_domains: Sequence[str]
+) -> Sequence[str]:
+    """List what a value stands for in the policy of a namespace."""
+    if attribute == "source.principal":
+        return _with_aliases(value, trust_domains)
+    if attribute == "source.trustDomain" and value in trust_domains:
+        return trust_domains
+    if attribute == "source.serviceAccount" and "/" not in value:
+        return (f"{namespace}/{value}",)
+    return (value,)
+
+
+def excluding(field: str) -> str:
+    """Name the field of a source or operation that excludes what another one includes."""
+    return f"not{field[:1].upper()}{field[1:]}"
+
+
+def _included(field: str) -> str:
+    name = field.removeprefix("not")
+    return field if name == field else f"{name[:1].lower()}{name[1:]}"
+
+
+def _with_aliases(named: str, trust_domains: Sequence[str]) -> Sequence[str]:
+    """Write a principal for each trust domain of the mesh (pilot/pkg/security/trustdomain)."""
+    domain, *rest = named.split("/")
+    is_own = domain == OWN_TRUST_DOMAIN or any(
+        _fits(domain, each) or _fits(each, domain) for each in trust_domains
+    )
+    if len(rest) != 4 or domain == "*" or not is_own:
+        return (named,)
+    return tuple(
+        dict.fromkeys(
+            named if domain.startswith("*") and _fits(domain, each) else "/".join((each, *rest))
+            for each in trust_domains
+        )
+    )
+
+
+def _matches(attribute: str, value: str, caller: Caller, request: Request) -> Answer:
+    """Tell whether a value of an attribute is that of a caller or of a request."""
+    if has_name := _IDENTITIES.get(attribute):
+        return _yes(bool(caller.principal) and has_name(value, caller.principal))
+    if attribute == "source.ip":
+        return _is_in(caller.address, value)
+    if attribute.startswith(_HEADERS) and request.headers is not None:
+        text = request.headers.get(attribute.removeprefix(_HEADERS).rstrip("]").lower())
+        return _yes(text is not None and _fits(value, text))
+    if attribute in OPERATION.values() and value == "*":
+        return Answer.YES
+    text = request.text(attribute)
+    if text is None or any(each in value for each in _TEMPLATES):
+        return Answer.MAYBE
+    return _yes(_fits(value.lower() if attribute == "request.host" else value, text))
+
+
+def _yes(holds: bool) -> Answer:
+    return Answer.YES if holds else Answer.NO
+
+
+def _fits(pattern: str, text: str) -> bool:
+    """Match a text, its beginning, its end, or any."""
+    if pattern.startswith("*"):
+        return text.endswith(pattern[1:])
+    return text.startswith(pattern[:-1]) if pattern.endswith("*") else text == pattern
+
+
+def _is_like(pattern: str, text: str) -> bool:
+    """Match a text with `*` for anything, in a time that grows with both lengths alone."""
+    first, *others = pattern.split("*")
+    if not others:
+        return text == first
+    *middle, last = others
+    if not (text.startswith(first) and len(text) >= len(first) + len(last)):
+        return False
+    place, end = len(first), len(text) - len(last)
+    for part in middle:
+        place = text.find(part, place, end)
+        if place < 0:
+            return False
+        place += len(part)
+    return text.endswith(last)
+
+
+def _is_in(address: str, block: str) -> Answer:
+    try:
+        return _yes(ipaddress.ip_address(address) in ipaddress.ip_network(block, strict=False))
+    except ValueError:
+        return Answer.MAYBE
+
+
+def _any(answers: Iterable[Answer]) -> Answer:
+    """Return the best answer, NO where there is none."""
+    best = Answer.NO
+    for each in answers:
+        if each is Answer.YES:
+            return each
+        best = max(best, each)
+    return best
+
+
+def _all(answers: Iterable[Answer]) -> Answer:
+    """Return the worst answer, YES where there is none."""
+    worst = Answer.YES
+    for each in answers:
+        if each is Answer.NO:
+            return each
+        worst = min(worst, each)
+    return worst
+
+
+_IDENTITIES: Mapping[str, Callable[[str, str], bool]] = {
+    "source.principal": _fits,
+    "source.namespace": lambda value, who: _is_like(f"*/ns/{value}/*", f"/{who}"),
+    "source.serviceAccount": lambda value, who: who.endswith(
+        "/ns/{}/sa/{}".format(*value.split("/", 1))
+    ),
+    "source.trustDomain": lambda value, who: _is_like(value, who.partition("/")[0]),
+}
+"""How a value is found in a caller's principal, by its attribute."""
