@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 
-from integrator_contract import pods
+from integrator_contract import names, pods
 from istio_integrator.kube import cluster, fences
 
 STRICT = "STRICT"
@@ -35,7 +35,7 @@ class Policy:
     ports: Mapping[int, str] = dataclasses.field(default_factory=dict[int, str])
     """The modes of ports that have their own."""
     owner: str = ""
-    """Which integrator wrote it."""
+    """Which integrator its label names."""
 
     @property
     def reference(self) -> str:
@@ -68,36 +68,12 @@ class Decided:
         return self.mode == STRICT
 
 
-def read(obj: cluster.Object, owner: str = "") -> Policy:
-    """Read a PeerAuthentication.
-
-    Args:
-        obj: As the API server has it.
-        owner: Which integrator wrote it; empty: somebody else.
-    """
-    metadata, spec = obj["metadata"], cluster.at(obj, "spec")
-    ports = {
-        int(number): mode
-        for number, one in cluster.at(spec, "portLevelMtls").items()
-        if number.isdecimal() and pods.is_port(int(number)) and (mode := _mode(one))
-    }
-    return Policy(
-        namespace=metadata.get("namespace", ""),
-        name=metadata["name"],
-        created=str(metadata.get("creationTimestamp") or ""),
-        selector=cluster.at(spec, "selector", "matchLabels"),
-        mode=_mode(spec.get("mtls")),
-        ports=ports,
-        owner=owner,
-    )
-
-
 def read_all(objects: Iterable[cluster.Object]) -> list[Policy]:
-    """Read what can be read of PeerAuthentications, all taken for somebody else's."""
+    """Read PeerAuthentications; one that can't be read is left out."""
     found: list[Policy] = []
     for obj in objects:
         with fences.around(cluster.reference(obj)):
-            found.append(read(obj))
+            found.append(_read(obj))
     return found
 
 
@@ -130,6 +106,24 @@ def decide(
         if policy and policy.mode:
             return Decided(policy.mode, policy, nearest)
     return Decided(PERMISSIVE, None, nearest)
+
+
+def _read(obj: cluster.Object) -> Policy:
+    metadata, spec = obj["metadata"], cluster.at(obj, "spec")
+    ports = {
+        int(number): mode
+        for number, one in cluster.at(spec, "portLevelMtls").items()
+        if number.isdecimal() and pods.is_port(int(number)) and (mode := _mode(one))
+    }
+    return Policy(
+        namespace=metadata.get("namespace", ""),
+        name=metadata["name"],
+        created=str(metadata.get("creationTimestamp") or ""),
+        selector=cluster.at(spec, "selector", "matchLabels"),
+        mode=_mode(spec.get("mtls")),
+        ports=ports,
+        owner=str(cluster.at(metadata, "labels").get(names.OWNER, "")),
+    )
 
 
 def _mode(mtls: object) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from istio_integrator import parts
 from istio_integrator.config import config
 from istio_integrator.istio import installation, peer_authentication
-from istio_integrator.kube import cluster, errors, fences, snapshot
+from istio_integrator.kube import cluster, errors, snapshot
 from istio_integrator.messages import Message
 from istio_integrator.security import called, exceptions, exceptions_found, mutual_tls_plan
 
@@ -94,9 +94,7 @@ class MutualTls(parts.Part):
             for place in dict.fromkeys((model, mesh.root_namespace))
             for obj in self._context.cluster.list(cluster.PEER_AUTHENTICATION, place)
         ]
-        ours = [obj for obj in peers if self._context.manifests.is_ours(obj)]
-        is_on = any(not _selector(obj) for obj in ours)
-        return mutual_tls_plan.Situation(
+        found = mutual_tls_plan.Situation(
             scene=exceptions.Scene(
                 members=exceptions_found.members(of_model),
                 services=called.services(of_model.services),
@@ -113,25 +111,16 @@ class MutualTls(parts.Part):
                 ),
                 named=options.mtls_exceptions,
             ),
-            policies=[
-                policy
-                for obj in peers
-                for policy in _policies(obj, self._owner if obj in ours else "")
-            ],
+            policies=peer_authentication.read_all(peers),
             model=model,
             root_namespace=mesh.root_namespace,
             application=self._context.application,
-            owner=self._owner,
-            standing=[
-                exceptions.Opened("", exceptions_found.pairs(policy.selector), ports)
-                for obj in ours
-                for policy in _policies(obj, self._owner)
-                if policy.selector and (ports := frozenset(policy.ports))
-            ],
+            owner=self._context.manifests.owner,
             outsiders=exceptions_found.outsiders(of_model, self._context.application),
-            is_on=is_on,
-            uninjected=0 if is_on else self._uninjected(),
         )
+        if found.is_on:
+            return found
+        return dataclasses.replace(found, uninjected=self._uninjected())
 
     def _tenants(self) -> frozenset[str]:
         spaces = {
@@ -141,13 +130,9 @@ class MutualTls(parts.Part):
         is_tenants = self._context.served.is_tenants
         return frozenset(name for name, labels in spaces.items() if is_tenants(name, labels))
 
-    @property
-    def _owner(self) -> str:
-        return self._context.manifests.owner
-
     def _take_away(self) -> None:
         found = self._context.manifests.owned_in(FOLDER)
-        for obj in sorted(found, key=lambda each: bool(_selector(each))):
+        for obj in sorted(found, key=lambda each: "selector" in cluster.at(each, "spec")):
             self._context.cluster.delete(obj)
 
     def _be_strict(self, mesh: installation.Mesh) -> None:
@@ -170,14 +155,3 @@ class MutualTls(parts.Part):
                 for each in opened
             ],
         )
-
-
-def _policies(obj: cluster.Object, owner: str) -> list[peer_authentication.Policy]:
-    """Read a PeerAuthentication, if it can be read."""
-    with fences.around(cluster.reference(obj)):
-        return [peer_authentication.read(obj, owner)]
-    return []
-
-
-def _selector(obj: cluster.Object) -> cluster.Object:
-    return cluster.at(obj, "spec", "selector", "matchLabels")

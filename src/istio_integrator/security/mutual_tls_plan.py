@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from istio_integrator.istio import peer_authentication
 from istio_integrator.kube import owners
@@ -28,14 +28,48 @@ class Situation:
     root_namespace: str
     application: str
     owner: str
-    standing: Sequence[exceptions.Opened] = ()
-    """Exceptions of ours that are there."""
     outsiders: Sequence[str] = ()
     """Workloads of the model whose pods have no proxy."""
-    is_on: bool = False
-    """Whether the model's policy of ours is there."""
     uninjected: int = 0
     """Pods that should have a sidecar and have none yet."""
+
+    @property
+    def ours(self) -> list[peer_authentication.Policy]:
+        """The policies of this application; in the root namespace it writes none."""
+        return [
+            each
+            for each in self.policies
+            if each.owner == self.owner and each.namespace == self.model
+        ]
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the policy for the whole model is there."""
+        return any(not each.selector for each in self.ours)
+
+    @property
+    def standing(self) -> list[exceptions.Opened]:
+        """The exceptions that are there."""
+        return [
+            exceptions.Opened("", frozenset(each.selector.items()), frozenset(each.ports))
+            for each in self.ours
+            if each.selector and each.ports
+        ]
+
+    def decide(
+        self,
+        policies: Collection[peer_authentication.Policy],
+        labels: Mapping[str, str],
+        port: int = 0,
+    ) -> peer_authentication.Decided:
+        """Find what policies decide about a port of a pod in the model."""
+        return peer_authentication.decide(
+            policies,
+            labels,
+            namespace=self.model,
+            root_namespace=self.root_namespace,
+            port=port,
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,13 +131,13 @@ def contradictions(
     """
     policies = with_ours(situation, opened)
     found: dict[str, exceptions.Victim] = {}
-    whole = _decide(situation, policies, {})
+    whole = situation.decide(policies, {})
     if not whole.is_strict and whole.policy:
         found[whole.policy.reference] = _contradiction(whole.policy, "the whole model")
     for each in opened:
         for member in situation.scene.members:
             for port in each.ports if each.selector <= member.labels else ():
-                decided = _decide(situation, policies, dict(member.labels), port)
+                decided = situation.decide(policies, dict(member.labels), port)
                 nearest = decided.nearest
                 if decided.is_strict and nearest and nearest.owner != situation.owner:
                     about = f"{each.workload}:{port}, which has to stay open"
@@ -115,12 +149,9 @@ def with_ours(
     situation: Situation, opened: Iterable[exceptions.Opened]
 ) -> list[peer_authentication.Policy]:
     """List the PeerAuthentications as they are once ours are written."""
-    ages = {
-        policy.name: policy.created
-        for policy in situation.policies
-        if policy.owner == situation.owner
-    }
-    theirs = [policy for policy in situation.policies if policy.owner != situation.owner]
+    standing = situation.ours
+    ages = {policy.name: policy.created for policy in standing}
+    theirs = [policy for policy in situation.policies if policy not in standing]
     ours = [
         peer_authentication.Policy(
             situation.model, strict_name(situation.application), mode=peer_authentication.STRICT
@@ -154,21 +185,6 @@ def exception_name(application: str, opened: exceptions.Opened) -> str:
     digest = hashlib.sha256(repr(sorted(opened.selector)).encode()).hexdigest()[:8]
     workload = opened.workload.replace(".", "-")[:_LONGEST_WORKLOAD].rstrip("-")
     return owners.object_name(application, f"plain-{workload}-{digest}")
-
-
-def _decide(
-    situation: Situation,
-    policies: Collection[peer_authentication.Policy],
-    labels: dict[str, str],
-    port: int = 0,
-) -> peer_authentication.Decided:
-    return peer_authentication.decide(
-        policies,
-        labels,
-        namespace=situation.model,
-        root_namespace=situation.root_namespace,
-        port=port,
-    )
 
 
 def _contradiction(policy: peer_authentication.Policy, about: str) -> exceptions.Victim:

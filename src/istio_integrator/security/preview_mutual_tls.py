@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable
 from istio_integrator import findings
 from istio_integrator.findings import Finding
 from istio_integrator.ingress import observed
-from istio_integrator.istio import peer_authentication
 from istio_integrator.security import exceptions, mutual_tls_plan
 
 OPTION = "mtls"
@@ -81,12 +80,7 @@ def _opened_by_others(
     policies = mutual_tls_plan.with_ours(situation, plan.opened)
     found: dict[str, list[str]] = {}
     for member in situation.scene.members:
-        decided = peer_authentication.decide(
-            policies,
-            dict(member.labels),
-            namespace=situation.model,
-            root_namespace=situation.root_namespace,
-        )
+        decided = situation.decide(policies, dict(member.labels))
         if decided.policy and not decided.is_strict:
             found.setdefault(decided.policy.reference, []).append(member.workload)
     for reference, workloads in sorted(found.items()):
