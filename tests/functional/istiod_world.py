@@ -84,7 +84,7 @@ def process(argv, log, environment=None, directory=None):
 
 
 @contextlib.contextmanager
-def istiod(folder, kubeconfig, settings=None, environment=None, monitoring=0):
+def istiod(folder, kubeconfig, settings=None, environment=None, options=()):
     """istiod without certificates, webhooks and leader duties; its plain xDS port comes back.
 
     Args:
@@ -92,7 +92,7 @@ def istiod(folder, kubeconfig, settings=None, environment=None, monitoring=0):
         kubeconfig: Of the API server.
         settings: Of the mesh, beside our own.
         environment: Its own settings, beside and before ours.
-        monitoring: Where it is to serve its metrics; 0: at some port.
+        options: More of its command line.
     """
     xds, web, metrics = loopback.free_ports(3)
     mesh = folder / "mesh.yaml"
@@ -108,9 +108,10 @@ def istiod(folder, kubeconfig, settings=None, environment=None, monitoring=0):
         "--secureGRPCAddr=",
         "--httpsAddr=",
         f"--httpAddr=127.0.0.1:{web}",
-        f"--monitoringAddr=127.0.0.1:{monitoring or metrics}",
+        f"--monitoringAddr=127.0.0.1:{metrics}",
         "--ctrlz_port=0",
         "--keepaliveMaxServerConnectionAge=1h",
+        *options,
     ]
     named = {
         "POD_NAME": "istiod",

@@ -69,8 +69,7 @@ class Member:
         )
         files = authority.certificate(self.namespace, self.name)
         served = with_files(one, *files, authority.root)
-        cluster = re.findall(r"inbound\|[^\"']*", str(one))[0]
-        with serving(self.folder, served, cluster, self.application):
+        with serving(self.folder, [served], self.application):
 
             def answer(who=None, headers=()):
                 pair = authority.certificate(*who) if who else None
@@ -107,11 +106,11 @@ class Authority:
         self.root = folder / "root.pem"
         self.root.write_bytes(self._signed("root", self._key).public_bytes(PEM))
 
-    def certificate(self, namespace, account):
+    def certificate(self, namespace, account, domain="cluster.local"):
         """The files of a certificate and its key, with the name of a ServiceAccount."""
         key = ec.generate_private_key(ec.SECP256R1())
-        name = f"spiffe://cluster.local/ns/{namespace}/sa/{account}"
-        path = self._folder / f"{namespace}-{account}"
+        name = f"spiffe://{domain}/ns/{namespace}/sa/{account}"
+        path = self._folder / f"{domain}-{namespace}-{account}"
         chain, private = path.with_suffix(".pem"), path.with_suffix(".key")
         chain.write_bytes(self._signed("leaf", key, name).public_bytes(PEM))
         private.write_bytes(
@@ -179,21 +178,41 @@ def listener(folder, *, xds, token, namespace, name, labels, port, wanted):
     seen = {}
 
     def given():
-        url = f"http://127.0.0.1:{admin}/config_dump?resource=dynamic_listeners"
-        with urllib.request.urlopen(url, timeout=5) as answer:
-            dumped = json.loads(answer.read())
-        for each in dumped.get("configs", ()):
-            for state in ("warming_state", "active_state", "error_state"):
-                found = each.get(state, {})
-                one = found.get("listener") or found.get("failed_configuration")
-                if one and _port(one) == port:
-                    seen["listener"] = one
-        return wanted(json.dumps(seen))
+        seen.update(listeners(admin, [port]))
+        return wanted(json.dumps({"listener": seen[port]} if seen else {}))
 
     with istiod_world.envoy_of(folder, xds, admin, node, token, more=[secrets]):
         assert waiting.eventually(given, 30), json.dumps(seen)[:3000]
-    seen["listener"].pop("@type", None)
-    return seen["listener"]
+    return seen[port]
+
+
+def listeners(admin, ports):
+    """The listeners at some ports that an Envoy has been given, by port.
+
+    They wait for the certificates of pilot-agent, which never come.
+
+    Args:
+        admin: The port of Envoy's administration.
+        ports: Those that are asked about.
+    """
+    url = f"http://127.0.0.1:{admin}/config_dump?resource=dynamic_listeners"
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        dumped = json.loads(answer.read())
+    given = {}
+    for each in dumped.get("configs", ()):
+        for state in ("active_state", "error_state", "warming_state"):
+            found = each.get(state, {})
+            one = found.get("listener") or found.get("failed_configuration")
+            if one and _port(one) in ports:
+                one.pop("@type", None)
+                given[_port(one)] = one
+    return given
+
+
+def is_ready(admin):
+    """Tell whether an Envoy listens at all of its ports."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{admin}/ready", timeout=5) as answer:
+        return answer.status == 200
 
 
 def _port(one):
@@ -221,52 +240,70 @@ def with_files(value, chain, key, root):
 
 
 @contextlib.contextmanager
-def serving(folder, one, cluster, application):
-    """Envoy with that listener alone, before an application."""
+def serving(folder, served, application):
+    """Envoy with those listeners alone, before an application."""
     (admin,) = loopback.free_ports(1)
     endpoint = {"address": {"socket_address": {"address": "127.0.0.1", "port_value": application}}}
-    known = {
-        "name": cluster,
-        "type": "STATIC",
-        "load_assignment": {
-            "cluster_name": cluster,
-            "endpoints": [{"lb_endpoints": [{"endpoint": endpoint}]}],
-        },
-    }
+    clusters = [
+        {
+            "name": name,
+            "type": "STATIC",
+            "load_assignment": {
+                "cluster_name": name,
+                "endpoints": [{"lb_endpoints": [{"endpoint": endpoint}]}],
+            },
+        }
+        for name in sorted(set(re.findall(r"inbound\|[^\"']*", str(served))))
+    ]
     bootstrap = {
         "node": {"id": "served", "cluster": "served"},
         "admin": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": admin}}},
-        "static_resources": {"listeners": [one], "clusters": [known]},
+        "static_resources": {"listeners": served, "clusters": clusters},
     }
     path = folder / "served.json"
     path.write_text(json.dumps(bootstrap))
     argv = [istiod_world.ENVOY, "-c", path, "--concurrency", "1", "--use-dynamic-base-id"]
     with istiod_world.process(argv, folder / "served.log") as started:
-        istiod_world.wait_for_port(_port(one), started, folder / "served.log")
+        istiod_world.wait_for_port(admin, started, folder / "served.log")
+        assert waiting.eventually(lambda: is_ready(admin)), (folder / "served.log").read_text()
         yield
 
 
-def ask(port, *, pair=None, path="/", method="GET", headers=()):
+def ask(
+    port,
+    *,
+    address="127.0.0.1",
+    source="127.0.0.1",
+    protocol=ALPN,
+    pair=None,
+    path="/",
+    method="GET",
+    headers=(),
+):
     """Ask a sidecar; the status, or 0 where the connection is ended.
 
     Args:
         port: Of the pod.
+        address: Of the pod.
+        source: The caller's address.
+        protocol: What is spoken within TLS.
         pair: The files of the caller's certificate and key; None: plain text.
         path: What is asked for.
         method: How.
         headers: Pairs, of which a name may be there twice.
     """
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection(address, port, timeout=10, source_address=(source, 0))
     try:
         connection.connect()
         if pair:
-            context = ssl.create_default_context()
+            # Without the roots of the system, which take longer to read than the answer takes.
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
-            context.set_alpn_protocols([ALPN])
+            context.set_alpn_protocols([protocol])
             context.load_cert_chain(*pair)
             connection.sock = context.wrap_socket(connection.sock)
-        connection.putrequest(method, path)
+        connection.putrequest(method, path, skip_host="Host" in dict(headers))
         for name, value in headers:
             connection.putheader(name, value)
         connection.endheaders()

@@ -2,7 +2,6 @@
 
 import pytest
 
-from tests import waiting
 from tests.functional import sidecar_world
 from tests.functional.mutual_tls_world import part, policies, said
 from tests.unit.charm.security import members
@@ -55,35 +54,3 @@ def test_strict_is_for_certificates_alone_and_an_exception_for_everybody(world):
     part(api, MODEL, mtls="inherit").reconcile()
     assert policies(api, MODEL) == {}
     assert answers(world, open_to_plain_text=True) == BOTH
-
-
-def test_istiod_goes_by_the_oldest_policy_for_a_pod_as_we_say_of_others(world):
-    api, port = world.api, world.port
-    part(api, MODEL).remove()
-    theirs = api.create(
-        members.peers("theirs", namespace=MODEL, selector=LABELS, ports={1: "PERMISSIVE"})
-    )
-    made = part(api, MODEL, mtls_exceptions=f"minio:{port}")
-    made.reconcile()
-    assert (
-        f"theirs, which this charm did not make, is older and decides about minio:{port}"
-        in said(made)[0]
-    )
-    assert list(policies(api, MODEL)) == ["theirs"]
-    # What would be, had we written ours all the same, at least a second later.
-    younger = {"namespace": MODEL, "selector": LABELS, "ports": {port: "PERMISSIVE"}}
-
-    def is_younger():
-        written = api.create(members.peers("younger", **younger))
-        is_so = written["metadata"]["creationTimestamp"] > theirs["metadata"]["creationTimestamp"]
-        if not is_so:
-            api.delete(written)
-        return is_so
-
-    assert waiting.eventually(is_younger)
-    everybody = api.create(members.peers("all", namespace=MODEL, mode="STRICT"))
-    assert answers(world, open_to_plain_text=False) == CERTIFIED
-    api.delete(theirs)
-    assert answers(world, open_to_plain_text=True) == BOTH
-    api.delete(members.peers("younger", **younger))
-    api.delete(everybody)
