@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from istio_integrator.istio import authorization_policy, peer_authentication
-from istio_integrator.istio.authorization_policy import Answer, Caller, Request
+from istio_integrator.istio.authorization_policy import Answer, Caller, InboundRequest
 from testbed import loopback
 from tests import echo, waiting
 from tests.functional import istiod_world, sidecar_world
@@ -238,11 +238,11 @@ def asked(ports):
     """Each request, what the charm knows of it, and how it is sent."""
     for method, path, host in REQUESTS:
         headers = (("Host", host), ("X-Team", "red"))
-        known = Request(
+        known = InboundRequest(
             port=ports[0], method=method, path=path, host=host, headers={"x-team": "red"}
         )
         yield known, {"port": ports[0], "method": method, "path": path, "headers": headers}
-    yield Request(port=ports[1], seen_by="tcp"), {"port": ports[1], "protocol": "istio"}
+    yield InboundRequest(port=ports[1], seen_by="tcp"), {"port": ports[1], "protocol": "istio"}
 
 
 DENIED = {"http": 403, "tcp": 0}

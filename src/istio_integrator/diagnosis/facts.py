@@ -129,7 +129,7 @@ class Facts:
         ]
 
     @functools.cached_property
-    def policies(self) -> list[authorization_policy.Policy]:
+    def policies(self) -> list[authorization_policy.AuthorizationPolicy]:
         """The AuthorizationPolicies of every namespace."""
         own = (authorization_policy.OWN_TRUST_DOMAIN,)
         return authorization_policy.read_all(

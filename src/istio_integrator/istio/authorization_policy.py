@@ -71,7 +71,7 @@ class Caller:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Request:
+class InboundRequest:
     """What a caller asks for. A field that is None is not known."""
 
     port: int | None = None
@@ -106,26 +106,26 @@ class Request:
 
 
 @dataclasses.dataclass(frozen=True)
-class Condition:
+class AttributeCondition:
     """What a rule says about one attribute."""
 
     attribute: str
     values: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
 
-    def holds(self, caller: Caller, request: Request) -> Answer:
+    def holds(self, caller: Caller, request: InboundRequest) -> Answer:
         """Tell whether a caller and a request meet the condition."""
         met = _any(_matches(self.attribute, each, caller, request) for each in self.values)
         barred = _any(_matches(self.attribute, each, caller, request) for each in self.excluded)
         return min(met if self.values else Answer.YES, Answer(Answer.YES - barred))
 
 
-Conditions = tuple[Condition, ...]
+Conditions = tuple[AttributeCondition, ...]
 """All of them have to hold."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Rule:
+class AuthorizationRule:
     """One rule of an AuthorizationPolicy; no sources are any caller, no operations any request."""
 
     sources: tuple[Conditions, ...] = ()
@@ -143,7 +143,7 @@ class Rule:
             for value in each.values
         ]
 
-    def matches(self, caller: Caller, request: Request, *, strictly: bool) -> Answer:
+    def matches(self, caller: Caller, request: InboundRequest, *, strictly: bool) -> Answer:
         """Tell whether the rule is about a request.
 
         Args:
@@ -169,13 +169,13 @@ class Rule:
 
 
 @dataclasses.dataclass(frozen=True)
-class Policy:
+class AuthorizationPolicy:
     """An AuthorizationPolicy."""
 
     name: str
     attachment: Attachment
     action: str = "ALLOW"
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[AuthorizationRule, ...] = ()
     labels: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     is_tried: bool = False
     """Whether proxies only log what the policy would do."""
@@ -204,20 +204,20 @@ class Policy:
         """Whether it allows nothing, or denies everything."""
         if self.action == "ALLOW":
             return not self.rules
-        return self.action == "DENY" and Rule() in self.rules
+        return self.action == "DENY" and AuthorizationRule() in self.rules
 
-    def matches(self, caller: Caller, request: Request) -> Answer:
+    def matches(self, caller: Caller, request: InboundRequest) -> Answer:
         """Tell whether one of its rules is about a request."""
         strictly = self.action == "ALLOW"
         return _any(each.matches(caller, request, strictly=strictly) for each in self.rules)
 
 
 @dataclasses.dataclass(frozen=True)
-class Decision:
+class Verdict:
     """Whether a caller gets a request through."""
 
     answer: Answer
-    policy: Policy | None = None
+    policy: AuthorizationPolicy | None = None
     """What denies it, where the answer is NO."""
 
 
@@ -228,21 +228,23 @@ def principal(namespace: str, account: str, trust_domain: str = OWN_TRUST_DOMAIN
 
 def read_all(
     objects: Iterable[cluster.Object], trust_domains: Sequence[str] = (OWN_TRUST_DOMAIN,)
-) -> list[Policy]:
+) -> list[AuthorizationPolicy]:
     """Read AuthorizationPolicies; one that can't be read is left out.
 
     Args:
         objects: As the API server has them.
         trust_domains: That of the mesh, and its aliases.
     """
-    found: list[Policy] = []
+    found: list[AuthorizationPolicy] = []
     for obj in objects:
         with fences.around(cluster.reference(obj)):
             found.append(_read(obj, trust_domains))
     return found
 
 
-def decide(policies: Collection[Policy], caller: Caller, request: Request) -> Decision:
+def decide(
+    policies: Collection[AuthorizationPolicy], caller: Caller, request: InboundRequest
+) -> Verdict:
     """Decide about a request, as the policies that select its pod do together.
 
     A CUSTOM policy asks a service whose answer is not known here, AUDIT decides nothing.
@@ -251,18 +253,18 @@ def decide(policies: Collection[Policy], caller: Caller, request: Request) -> De
     for policy in policies:
         if policy.action in ("CUSTOM", "DENY") and (found := policy.matches(caller, request)):
             if policy.action == "DENY" and found is Answer.YES:
-                return Decision(Answer.NO, policy)
+                return Verdict(Answer.NO, policy)
             most = Answer.MAYBE
     allowing = [each for each in policies if each.action == "ALLOW"]
     if allowing:
         most = min(most, _any(each.matches(caller, request) for each in allowing))
-    return Decision(most, None if most else allowing[0])
+    return Verdict(most, None if most else allowing[0])
 
 
-def _read(obj: cluster.Object, trust_domains: Sequence[str]) -> Policy:
+def _read(obj: cluster.Object, trust_domains: Sequence[str]) -> AuthorizationPolicy:
     metadata, spec, attachment = obj["metadata"], cluster.at(obj, "spec"), Attachment.of(obj)
 
-    def condition(attribute: str, part: cluster.Object, field: str) -> Condition:
+    def condition(attribute: str, part: cluster.Object, field: str) -> AttributeCondition:
         def values(key: str) -> tuple[str, ...]:
             return tuple(
                 one
@@ -270,7 +272,7 @@ def _read(obj: cluster.Object, trust_domains: Sequence[str]) -> Policy:
                 for one in _written_out(attribute, str(each), attachment.namespace, trust_domains)
             )
 
-        return Condition(attribute, values(field), values(excluding(field)))
+        return AttributeCondition(attribute, values(field), values(excluding(field)))
 
     def parts(
         found: Iterable[cluster.Object], attributes: Mapping[str, str]
@@ -280,18 +282,18 @@ def _read(obj: cluster.Object, trust_domains: Sequence[str]) -> Policy:
             fields = dict.fromkeys(map(_included, part))
             yield tuple(condition(attributes.get(each, each), part, each) for each in fields)
 
-    def rule(one: cluster.Object) -> Rule:
+    def rule(one: cluster.Object) -> AuthorizationRule:
         sources = (cluster.at(each, "source") for each in cluster.parts(one, "from"))
         operations = (cluster.at(each, "operation") for each in cluster.parts(one, "to"))
         conditions = cluster.parts(one, "when")
-        return Rule(
+        return AuthorizationRule(
             tuple(parts(sources, SOURCE)),
             tuple(parts(operations, OPERATION)),
             tuple(condition(str(each.get("key")), each, "values") for each in conditions),
         )
 
     tried = cluster.at(metadata, "annotations").get(names.DRY_RUN)
-    return Policy(
+    return AuthorizationPolicy(
         name=metadata["name"],
         attachment=attachment,
         action=str(spec.get("action") or "ALLOW"),
@@ -340,7 +342,7 @@ def _with_aliases(named: str, trust_domains: Sequence[str]) -> Sequence[str]:
     )
 
 
-def _matches(attribute: str, value: str, caller: Caller, request: Request) -> Answer:
+def _matches(attribute: str, value: str, caller: Caller, request: InboundRequest) -> Answer:
     """Tell whether a value of an attribute is that of a caller or of a request."""
     if has_name := _IDENTITIES.get(attribute):
         return _yes(bool(caller.principal) and has_name(value, caller.principal))

@@ -21,7 +21,7 @@ _INHERITED = ("UNSET", "")
 
 
 @dataclasses.dataclass(frozen=True)
-class Policy:
+class PeerAuthentication:
     """What a PeerAuthentication says."""
 
     namespace: str
@@ -57,9 +57,9 @@ class Decided:
     """What counts for a port."""
 
     mode: str
-    policy: Policy | None = None
+    policy: PeerAuthentication | None = None
     """Whose word it is; None: nobody's."""
-    nearest: Policy | None = None
+    nearest: PeerAuthentication | None = None
     """The only one with a selector that is looked at, whether it says anything or not."""
 
     @property
@@ -68,9 +68,9 @@ class Decided:
         return self.mode == STRICT
 
 
-def read_all(objects: Iterable[cluster.Object]) -> list[Policy]:
+def read_all(objects: Iterable[cluster.Object]) -> list[PeerAuthentication]:
     """Read PeerAuthentications; one that can't be read is left out."""
-    found: list[Policy] = []
+    found: list[PeerAuthentication] = []
     for obj in objects:
         with fences.around(cluster.reference(obj)):
             found.append(_read(obj))
@@ -78,7 +78,7 @@ def read_all(objects: Iterable[cluster.Object]) -> list[Policy]:
 
 
 def decide(
-    policies: Collection[Policy],
+    policies: Collection[PeerAuthentication],
     labels: Mapping[str, str],
     *,
     namespace: str,
@@ -108,14 +108,14 @@ def decide(
     return Decided(PERMISSIVE, None, nearest)
 
 
-def _read(obj: cluster.Object) -> Policy:
+def _read(obj: cluster.Object) -> PeerAuthentication:
     metadata, spec = obj["metadata"], cluster.at(obj, "spec")
     ports = {
         int(number): mode
         for number, one in cluster.at(spec, "portLevelMtls").items()
         if number.isdecimal() and pods.is_port(int(number)) and (mode := _mode(one))
     }
-    return Policy(
+    return PeerAuthentication(
         namespace=metadata.get("namespace", ""),
         name=metadata["name"],
         created=str(metadata.get("creationTimestamp") or ""),

@@ -22,7 +22,7 @@ class Situation:
     """What is known when mutual TLS is decided about."""
 
     scene: exceptions.Scene
-    policies: Collection[peer_authentication.Policy]
+    policies: Collection[peer_authentication.PeerAuthentication]
     """PeerAuthentications of the model and of the mesh, ours among them."""
     model: str
     root_namespace: str
@@ -34,7 +34,7 @@ class Situation:
     """Pods that should have a sidecar and have none yet."""
 
     @property
-    def ours(self) -> list[peer_authentication.Policy]:
+    def ours(self) -> list[peer_authentication.PeerAuthentication]:
         """The policies of this application; in the root namespace it writes none."""
         return [
             each
@@ -58,7 +58,7 @@ class Situation:
 
     def decide(
         self,
-        policies: Collection[peer_authentication.Policy],
+        policies: Collection[peer_authentication.PeerAuthentication],
         labels: Mapping[str, str],
         port: int = 0,
     ) -> peer_authentication.Decided:
@@ -147,17 +147,17 @@ def contradictions(
 
 def with_ours(
     situation: Situation, opened: Iterable[exceptions.Opened]
-) -> list[peer_authentication.Policy]:
+) -> list[peer_authentication.PeerAuthentication]:
     """List the PeerAuthentications as they are once ours are written."""
     standing = situation.ours
     ages = {policy.name: policy.created for policy in standing}
     theirs = [policy for policy in situation.policies if policy not in standing]
     ours = [
-        peer_authentication.Policy(
+        peer_authentication.PeerAuthentication(
             situation.model, strict_name(situation.application), mode=peer_authentication.STRICT
         ),
         *(
-            peer_authentication.Policy(
+            peer_authentication.PeerAuthentication(
                 situation.model,
                 exception_name(situation.application, each),
                 selector=dict(each.selector),
@@ -187,7 +187,9 @@ def exception_name(application: str, opened: exceptions.Opened) -> str:
     return owners.object_name(application, f"plain-{workload}-{digest}")
 
 
-def _contradiction(policy: peer_authentication.Policy, about: str) -> exceptions.Victim:
+def _contradiction(
+    policy: peer_authentication.PeerAuthentication, about: str
+) -> exceptions.Victim:
     return exceptions.Victim(
         f"{policy.reference}, which this charm did not make, is older and decides about {about}",
         f"kubectl -n {policy.namespace} delete peerauthentication {policy.name}",

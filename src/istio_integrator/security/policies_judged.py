@@ -9,7 +9,7 @@ from istio_integrator import findings
 from istio_integrator.findings import Finding
 from istio_integrator.ingress import observed
 from istio_integrator.istio import installation, proxies
-from istio_integrator.istio.authorization_policy import Policy, principal
+from istio_integrator.istio.authorization_policy import AuthorizationPolicy, principal
 from istio_integrator.kube import cluster
 
 OPTION = "authorization"
@@ -25,7 +25,7 @@ _WHAT = {
 
 
 def judge(
-    policies: Iterable[Policy],
+    policies: Iterable[AuthorizationPolicy],
     pods: Sequence[cluster.Object],
     *,
     owner: str,
@@ -33,8 +33,8 @@ def judge(
     mesh: installation.Mesh,
 ) -> Iterable[Finding]:
     """Judge whether callers are held to what relations say."""
-    ours: list[Policy] = []
-    others: list[Policy] = []
+    ours: list[AuthorizationPolicy] = []
+    others: list[AuthorizationPolicy] = []
     for each in policies:
         if each.labels.get(names.OWNER) != owner:
             others.append(each)
@@ -55,7 +55,10 @@ def judge(
 
 
 def _unknown_callers(
-    ours: Sequence[Policy], pods: Iterable[cluster.Object], application: str, trust_domain: str
+    ours: Sequence[AuthorizationPolicy],
+    pods: Iterable[cluster.Object],
+    application: str,
+    trust_domain: str,
 ) -> Iterable[Finding]:
     """Find callers that are named and have no certificate to show, since they have no proxy."""
     named = {each for policy in ours for rule in policy.rules for each in rule.principals}
@@ -90,7 +93,7 @@ def _unheld(shut: Iterable[cluster.Object], *, application: str) -> Iterable[Fin
 
 
 def _contradictions(
-    others: Iterable[Policy], shut: Sequence[cluster.Object], root: str
+    others: Iterable[AuthorizationPolicy], shut: Sequence[cluster.Object], root: str
 ) -> Iterable[Finding]:
     for each in others:
         what = _WHAT.get(each.action)
@@ -108,7 +111,7 @@ def _contradictions(
 
 
 def _called_by_nobody(
-    ours: Sequence[Policy], shut: Iterable[cluster.Object], root: str
+    ours: Sequence[AuthorizationPolicy], shut: Iterable[cluster.Object], root: str
 ) -> Iterable[Finding]:
     letting = [each for each in ours if each.rules]
     lonely = [

@@ -17,10 +17,10 @@ from istio_integrator.findings import Finding
 from istio_integrator.istio import authorization_policy, installation, proxies
 from istio_integrator.istio.authorization_policy import (
     Answer,
+    AuthorizationPolicy,
+    AuthorizationRule,
     Caller,
-    Policy,
-    Request,
-    Rule,
+    InboundRequest,
     principal,
 )
 from istio_integrator.kube import cluster, fences
@@ -55,12 +55,12 @@ class Scene:
 
 
 @dataclasses.dataclass(frozen=True)
-class Client:
-    """Somebody who may call."""
+class KnownCaller:
+    """A caller that the preview names."""
 
     name: str
     seen: Caller
-    """What a proxy sees of it."""
+    """What a proxy sees of the caller."""
     is_routed: bool = False
     """Whether the gateway leads to it, so that it gets requests with the Host of a browser."""
 
@@ -121,10 +121,10 @@ class _Loss:
 
 
 def _lost(
-    scene: Scene, before: Sequence[Policy], after: Sequence[Policy]
+    scene: Scene, before: Sequence[AuthorizationPolicy], after: Sequence[AuthorizationPolicy]
 ) -> Iterator[tuple[_Loss, int]]:
     """Find the ports of workloads that somebody may call today and could not, or not always."""
-    clients = list(_clients(scene))
+    callers = list(_callers(scene))
     count = collections.Counter(_shown(pod) for pod in scene.pods)
     for pod, target, ports in _targets(scene):
         held = [
@@ -132,10 +132,10 @@ def _lost(
             for policies in (before, after)
         ]
         # The only pod of an application calls itself within the pod.
-        others = [each for each in clients if each.name != target or count[target] > 1]
+        others = [each for each in callers if each.name != target or count[target] > 1]
         for port, is_http in sorted(ports.items()):
             seen_by = "ztunnel" if scene.asked.is_ambient else "http"
-            request = Request(port=port, seen_by=seen_by)
+            request = InboundRequest(port=port, seen_by=seen_by)
             lost: dict[Kind, list[str]] = {"whole": [], "conditional": [], "by Host": []}
             was, will_be = _answers(held, Caller(), request)
             is_closed = was is Answer.YES and will_be is not Answer.YES
@@ -152,7 +152,9 @@ def _lost(
                     yield _Loss(target, tuple(found), kind), port
 
 
-def _answers(held: Iterable[Collection[Policy]], caller: Caller, request: Request) -> list[Answer]:
+def _answers(
+    held: Iterable[Collection[AuthorizationPolicy]], caller: Caller, request: InboundRequest
+) -> list[Answer]:
     return [authorization_policy.decide(each, caller, request).answer for each in held]
 
 
@@ -219,11 +221,11 @@ def _policy(scene: Scene, component: str, spec: cluster.Object) -> cluster.Objec
     return {"kind": cluster.AUTHORIZATION_POLICY.name, "metadata": metadata, "spec": spec}
 
 
-def _clients(scene: Scene) -> Iterator[Client]:
+def _callers(scene: Scene) -> Iterator[KnownCaller]:
     """List who may call today, each once."""
     model, domain = scene.asked.model, scene.mesh.trust_domains[0]
     routed = [each.selector for name, _ in scene.asked.routed if (each := model.service(name))]
-    found: dict[Client, None] = {}
+    found: dict[KnownCaller, None] = {}
     for pod in scene.pods:
         with fences.around(cluster.reference(pod)):
             if exceptions_found.is_caller(pod, scene.application) and not proxies.is_router(pod):
@@ -232,11 +234,11 @@ def _clients(scene: Scene) -> Iterator[Client]:
                 name = _shown(pod) if has_proxy else f"{_shown(pod)} (without a sidecar)"
                 who = principal(scene.model, account, domain) if has_proxy else ""
                 is_routed = any(map(exceptions_found.labels(pod).issuperset, routed))
-                found[Client(name, Caller(who), is_routed)] = None
+                found[KnownCaller(name, Caller(who), is_routed)] = None
     yield from found
     # No policy names this namespace.
-    yield Client(ELSEWHERE, Caller(principal("-", "-", domain)))
-    yield Client(OUTSIDE, Caller())
+    yield KnownCaller(ELSEWHERE, Caller(principal("-", "-", domain)))
+    yield KnownCaller(OUTSIDE, Caller())
 
 
 def _targets(scene: Scene) -> Iterator[tuple[cluster.Object, str, dict[int, bool]]]:
@@ -267,8 +269,8 @@ def _shown(pod: cluster.Object) -> str:
     return str(marks.get(names.NAME) or cluster.at(pod, "metadata").get("name"))
 
 
-def _without_probes(policy: Policy) -> Policy:
-    def is_probe(rule: Rule) -> bool:
+def _without_probes(policy: AuthorizationPolicy) -> AuthorizationPolicy:
+    def is_probe(rule: AuthorizationRule) -> bool:
         paths = [any(each.attribute == "request.path" for each in one) for one in rule.operations]
         return not rule.sources and bool(paths) and all(paths)
 

@@ -10,7 +10,7 @@ from istio_integrator.diagnosis import registry
 from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.findings import Finding
 from istio_integrator.istio import proxies
-from istio_integrator.istio.authorization_policy import Policy
+from istio_integrator.istio.authorization_policy import AuthorizationPolicy
 from istio_integrator.kube import cluster
 from istio_integrator.security import (
     mutual_tls,
@@ -46,7 +46,7 @@ def others(facts: Facts) -> Iterable[Finding]:
 
 
 def judge(
-    policies: Iterable[Policy], pods: Sequence[cluster.Object], *, root: str
+    policies: Iterable[AuthorizationPolicy], pods: Sequence[cluster.Object], *, root: str
 ) -> Iterable[Finding]:
     """Judge the AuthorizationPolicies that this charm did not create."""
     denying: list[Finding] = []

@@ -8,7 +8,13 @@ from istio_integrator import findings
 from istio_integrator.diagnosis import registry, report
 from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.findings import Finding
-from istio_integrator.istio.authorization_policy import Caller, Policy, Request, Rule, principal
+from istio_integrator.istio.authorization_policy import (
+    AuthorizationPolicy,
+    AuthorizationRule,
+    Caller,
+    InboundRequest,
+    principal,
+)
 
 _USER_HEADER = "request.headers["
 
@@ -30,7 +36,7 @@ def profiles(facts: Facts) -> Iterable[Finding]:
 
 
 def judge(
-    policies: Iterable[Policy], *, namespace: str, account: str, trust_domain: str
+    policies: Iterable[AuthorizationPolicy], *, namespace: str, account: str, trust_domain: str
 ) -> Iterable[Finding]:
     """Judge whether the policies of profile namespaces let the real gateway in.
 
@@ -44,8 +50,9 @@ def judge(
             is_about_users = any(
                 each.attribute.startswith(_USER_HEADER) for each in rule.conditions
             )
-            named, sources = rule.principals, Rule(sources=rule.sources)
-            if is_about_users and named and not sources.matches(gateway, Request(), strictly=True):
+            named, sources = rule.principals, AuthorizationRule(sources=rule.sources)
+            is_admitted = sources.matches(gateway, InboundRequest(), strictly=True)
+            if is_about_users and named and not is_admitted:
                 wrong.setdefault(report.listed(named), []).append(policy.namespace)
     for named, places in wrong.items():
         yield findings.broken(

@@ -84,8 +84,8 @@ def backends(
 
 def judge(
     found: Collection[Backend],
-    policies: Collection[authorization_policy.Policy],
-    peers: Collection[peer_authentication.Policy],
+    policies: Collection[authorization_policy.AuthorizationPolicy],
+    peers: Collection[peer_authentication.PeerAuthentication],
     *,
     root: str,
     application: str,
@@ -108,8 +108,8 @@ def judge(
 
 def obstacle(
     pod: cluster.Object,
-    policies: Iterable[authorization_policy.Policy],
-    peers: Collection[peer_authentication.Policy],
+    policies: Iterable[authorization_policy.AuthorizationPolicy],
+    peers: Collection[peer_authentication.PeerAuthentication],
     *,
     root: str,
     port: int,
@@ -132,7 +132,7 @@ def obstacle(
     denied = authorization_policy.decide(
         [each for each in policies if each.selects(pod, root)],
         authorization_policy.Caller(),
-        authorization_policy.Request(port=port, seen_by="tcp"),
+        authorization_policy.InboundRequest(port=port, seen_by="tcp"),
     )
     return f"{denied.policy.reference} denies" if denied.policy else ""
 

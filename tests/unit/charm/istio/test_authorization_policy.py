@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from istio_integrator.istio import authorization_policy
-from istio_integrator.istio.authorization_policy import Answer, Caller, Request, principal
+from istio_integrator.istio.authorization_policy import Answer, Caller, InboundRequest, principal
 
 ROOT, MODEL = "istio-system", "kubeflow"
 MINIO = Caller(principal(MODEL, "minio"), "10.1.2.3")
 OUTSIDE = Caller()
 POD = {"metadata": {"namespace": MODEL, "labels": {"app": "web"}}}
-GET = Request(port=80, host="web", method="GET", path="/a?b=/c", headers={"user": "a"})
+GET = InboundRequest(port=80, host="web", method="GET", path="/a?b=/c", headers={"user": "a"})
 YES, MAYBE, NO = Answer.YES, Answer.MAYBE, Answer.NO
 
 
@@ -98,7 +98,7 @@ def test_rule_takes_callers(rule, of_minio, of_outside):
 )
 def test_rule_takes_requests(rule, known, unknown):
     assert answer(policy(rule)) is known
-    assert answer(policy(rule), request=Request()) is unknown
+    assert answer(policy(rule), request=InboundRequest()) is unknown
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_policy_of_a_gateway_is_held_by_its_pods_alone():
 )
 @pytest.mark.parametrize("seen_by", ["tcp", "ztunnel"])
 def test_proxy_without_requests_leaves_out_what_allows_by_them(rule, allows, denies, seen_by):
-    request = Request(port=80, seen_by=seen_by)
+    request = InboundRequest(port=80, seen_by=seen_by)
     assert answer(policy(rule), request=request) is allows
     assert answer(policy(rule, action="DENY"), request=request) is denies
 

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from istio_integrator.istio import peer_authentication
-from istio_integrator.istio.peer_authentication import Policy
+from istio_integrator.istio.peer_authentication import PeerAuthentication
 
 ROOT, MODEL = "istio-system", "kubeflow"
 LABELS = {"app": "minio"}
 
 
 def policy(name="p", namespace=MODEL, created="2026-01-01T00:00:00Z", **fields):
-    return Policy(namespace, name, created, **fields)
+    return PeerAuthentication(namespace, name, created, **fields)
 
 
 STRICT = policy("all", mode="STRICT")
@@ -95,7 +95,7 @@ LABEL_SETS = st.sampled_from([{}, {"a": "1"}, {"a": "2"}, {"a": "1", "b": "1"}])
 MODES = st.sampled_from(["", "STRICT", "PERMISSIVE", "DISABLE"])
 POLICIES = st.lists(
     st.builds(
-        Policy,
+        PeerAuthentication,
         namespace=st.sampled_from([MODEL, ROOT, "elsewhere"]),
         name=st.sampled_from("abcdef"),
         created=st.sampled_from([EARLIER, "2026-01-01T00:00:00Z", LATER]),

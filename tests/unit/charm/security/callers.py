@@ -44,7 +44,7 @@ def admits(decision, labels, call):
         for selector, rules in written
     ]
     policies = authorization_policy.read_all(objects)
-    request = authorization_policy.Request(
+    request = authorization_policy.InboundRequest(
         port=call.port,
         method=call.method,
         path=call.path,
