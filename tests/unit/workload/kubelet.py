@@ -65,7 +65,7 @@ def _exit_code(status: Object | None) -> int | None:
 
 def _will_restart(container: Object, policy: str, code: int) -> bool:
     return container_restart.will_restart(
-        msgspec.convert(container, types.Container), policy, code
+        msgspec.convert(container, types.Container), policy, types.Terminated(exitCode=code)
     )
 
 

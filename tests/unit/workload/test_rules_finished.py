@@ -13,6 +13,7 @@ from tests.unit.workload.pods import ended, pod, rule, running, waiting
 WAIT = names.WAIT_FOR_CONTAINERS
 IGNORE = names.IGNORE_CONTAINERS
 SIDECAR = {"restartPolicy": "Always"}
+LOST = {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown"}}
 RESTARTING_ALL = {"type": "AllContainersRestarting", "status": "True"}
 
 
@@ -43,6 +44,11 @@ CASES = [
         pod(ended(137), policy="OnFailure"), "wait", "PayloadRestarting", id="onfailure-oom"
     ),
     pytest.param(pod(policy="Always"), "ignore", "RestartsAlways", id="always-between-restarts"),
+    pytest.param(pod(policy="New"), "ignore", "RestartsAlways", id="policy-of-a-newer-kubernetes"),
+    pytest.param(pod(LOST), "wait", "PayloadRestarting", id="payload-lost-by-the-runtime"),
+    pytest.param(
+        pod(running(), proxy=LOST), "wait", "ProxyRestarting", id="proxy-lost-by-the-runtime"
+    ),
     # Waiting is not finished, whatever came before.
     pytest.param(pod(waiting()), "wait", "PayloadWaiting", id="crash-loop"),
     pytest.param(pod(waiting("ImagePullBackOff")), "wait", "PayloadWaiting", id="image-pull"),

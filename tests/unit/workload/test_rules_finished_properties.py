@@ -187,4 +187,5 @@ def test_restart_without_rules_follows_the_container_then_the_pod(
     want = {"Never": False, "OnFailure": code != 0}.get(effective, True)
 
     container = types.Container(name="main", restartPolicy=policy)
-    assert container_restart.will_restart(container, pod_policy, code) is want
+    ended = types.Terminated(exitCode=code)
+    assert container_restart.will_restart(container, pod_policy, ended) is want

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from sidecar_lifecycle.model import types
 
+_LOST = "ContainerStatusUnknown"
+"""The reason of an end that the kubelet only supposes. It starts such a container again, whatever
+its policy (`ShouldContainerBeRestarted` in k8s.io/kubernetes/pkg/kubelet/container/helpers.go)."""
 
-def will_restart(container: types.Container, pod_policy: str, exit_code: int) -> bool:
-    """Return whether a container that ended with that exit code is started again."""
-    rule = matching_rule(container, exit_code)
-    if rule is not None:
+
+def will_restart(container: types.Container, pod_policy: str, ended: types.Terminated) -> bool:
+    """Return whether a container that ended like this is started again."""
+    if ended.reason == _LOST or matching_rule(container, ended.exitCode) is not None:
         return True
     for policy in (container.restartPolicy, pod_policy):
         if policy == "Never":
             return False
         if policy == "OnFailure":
-            return exit_code != 0
+            return ended.exitCode != 0
         if policy == "Always":
             return True
     return True

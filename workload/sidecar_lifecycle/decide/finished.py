@@ -79,7 +79,7 @@ def _not_ours(pod: types.Pod) -> Iterator[Decision]:
     proxy = _proxy(pod)
     if proxy is None:
         yield _ignore(Reason.NO_PROXY, f"no container {names.PROXY}")
-    elif container_restart.will_restart(proxy, pod.spec.restartPolicy, 0):
+    elif container_restart.will_restart(proxy, pod.spec.restartPolicy, types.Terminated()):
         yield _ignore(Reason.RESTARTS_ALWAYS, "a stopped proxy would be started again")
 
 
@@ -168,7 +168,7 @@ def _proxy_gone(
     """Yield what it means that the proxy has ended."""
     proxy = _proxy(pod)
     assert proxy is not None
-    if container_restart.will_restart(proxy, pod.spec.restartPolicy, ended.exitCode):
+    if container_restart.will_restart(proxy, pod.spec.restartPolicy, ended):
         yield decide(
             Action.WAIT, Reason.PROXY_RESTARTING, f"the proxy ended with {ended.exitCode}"
         )

@@ -145,7 +145,7 @@ def _unfinished(
     if ended is None or state.waiting is not None:
         why = state.waiting.reason if state.waiting else None
         return Unfinished(name, Reason.PAYLOAD_WAITING, f"is waiting ({why or 'no reason given'})")
-    if container_restart.will_restart(container, pod.spec.restartPolicy, ended.exitCode):
+    if container_restart.will_restart(container, pod.spec.restartPolicy, ended):
         return Unfinished(
             name, Reason.PAYLOAD_RESTARTING, f"ended with {ended.exitCode} and is started again"
         )
