@@ -24,7 +24,7 @@ SECONDS: Mapping[str, float] = {
     "pause": 2,
     "jujuc": 4,
     "actionlint": 5,
-    "oracle": 20,
+    "oracle": 10,
     "istio-oracle": 10,
     f"{_IMAGE}pause": 1,
     f"{_IMAGE}app": 60,

@@ -140,7 +140,7 @@ PRODUCTS: Mapping[str, Product] = {
     "jujuc": Product(packages={"jujuc": "."}),
     # Judges the project's workflows.
     "actionlint": Product(packages={"actionlint": "github.com/rhysd/actionlint/cmd/actionlint"}),
-    # Judges pods by Kubernetes' own restart rules, for a test of ours.
+    # Judges pods by the kubelet's own code, for a test of ours.
     "oracle": Product(packages={"oracle": "."}),
     # Judges proxy configurations by istiod's own code, likewise.
     "istio-oracle": Product(packages={"istio-oracle": "."}),
