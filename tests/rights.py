@@ -1,32 +1,14 @@
 """The files of rbac/, for the names of a test, as their heads say to change them."""
 
 import pathlib
-from collections.abc import Mapping
-
-import yaml
 
 _FOLDER = pathlib.Path(__file__).parents[1] / "rbac"
 APPLICATION = "istio-integrator"
 
 
-def roles(
-    model: str, application: str = APPLICATION, *, also: Mapping[str, str] | None = None
-) -> str:
-    """Write what an application without trust may do.
-
-    Args:
-        model: Where it is.
-        application: Its name.
-        also: Names of objects with which it may do the same as with these.
-    """
-    text = _named("roles.yaml", MODEL=model, APPLICATION=application)
-    if not also:
-        return text
-    documents = list(yaml.safe_load_all(text))
-    for rule in (rule for each in documents for rule in each.get("rules", ())):
-        names = rule.get("resourceNames", [])
-        names += [more for name, more in also.items() if name in names]
-    return yaml.safe_dump_all(documents)
+def roles(model: str, application: str = APPLICATION) -> str:
+    """Write what an application without trust may do."""
+    return _named("roles.yaml", MODEL=model, APPLICATION=application)
 
 
 def gateway_namespace(

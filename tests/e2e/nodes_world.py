@@ -70,7 +70,7 @@ async def prepare(on):
 
 
 def tries(image):
-    return shutdown_world.World(MODEL, "", "", image, {})
+    return shutdown_world.World(MODEL, "", image, {})
 
 
 class Watcher(observer.Observer):

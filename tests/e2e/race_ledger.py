@@ -95,10 +95,6 @@ class Ledger:
                 self._open.add(before.workload)
         self._count(now.workload)
 
-    def forget(self) -> None:
-        """Begin new books about the same pods."""
-        self.taken, self.emptied, self.most_at_once = [], set(), 0
-
     def of(self, *workloads: str) -> list[Pod]:
         """The pods of some workloads that are not on their way out."""
         return [pod for pod in self.pods.values() if pod.workload in workloads and not pod.going]

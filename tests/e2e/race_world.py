@@ -1,6 +1,5 @@
 """A model of twelve applications, as a Kubeflow bundle has them, and what came of each."""
 
-import asyncio
 import contextlib
 import dataclasses
 import pathlib
@@ -127,15 +126,6 @@ class World:
 
         await observer.eventually(is_started, 240, f"{application} started")
 
-    async def aged(self, seconds: float) -> None:
-        """Wait until every pod of the bundle has been Ready for so long."""
-
-        async def is_aged():
-            ready = [pod.ready_since for each in ALL for pod in self.ledger.of(each.workload)]
-            return all(since and time.time() - since > seconds for since in ready)
-
-        await observer.eventually(is_aged, 300, "pods of age")
-
     async def integrator(self) -> None:
         charm = self.node.charms.integrator
         await self.juju.deploy(charm, juju.APPLICATION)
@@ -169,7 +159,6 @@ class World:
         made = workloads.deployment(name, self.model, template)
         made["kind"] = kind
         spec = made["spec"]
-        # One at a time when it is rolled out anew, too: so a rollout can be compared with.
         rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}
         spec |= {
             "Deployment": {"replicas": application.replicas, "strategy": rolling},
@@ -255,32 +244,6 @@ class World:
             f"{BUSY} replaced",
         )
         await self.juju.do("config", BUSY, {"setup-seconds": "1"})
-
-    # To compare with
-
-    async def roll_out(self, names: list[str]) -> float:
-        """Restart workloads as `kubectl rollout restart` does, so many at a time; in seconds."""
-        slots = asyncio.Semaphore(LIMIT)
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        mark = {"kubectl.kubernetes.io/restartedAt": stamp}
-
-        async def restart(workload: str) -> None:
-            kind, name = workload.split("/")
-            async with slots:
-                old = {pod.uid for pod in self.ledger.of(workload)}
-                body = {"spec": {"template": {"metadata": {"annotations": mark}}}}
-                await self.api.patch(kind, name, self.model, body)
-                await self.watcher.until(
-                    lambda: (
-                        self.ledger.is_whole(workload) and not old.intersection(self.ledger.pods)
-                    ),
-                    180,
-                    f"{workload} rolled out",
-                )
-
-        began = self.watcher.now
-        await asyncio.gather(*map(restart, names))
-        return self.watcher.now - began
 
 
 def budget(model, unavailable):

@@ -25,9 +25,7 @@ class Case:
     """How many of them have their proxy stopped by us; None: each."""
     namespace: str = "model"
     endures: bool = False
-    """It does not end: the state is looked at when all others have."""
-    proxy: str = "terminated"
-    """The proxy's last state where it endures."""
+    """Its proxy runs on: the state is looked at when all others have ended."""
     holding: str = ""
     """The container that, in the words of the Event, still holds the pod."""
     main: str = "main"
@@ -44,11 +42,7 @@ CASES = (
         tries={f"-{number}": 3 for number in range(20)},
         pods=20,
     ),
-    Case(name="job-on-failure", make=made.on_failure, tries={"": 3}),
     Case(name="job-never", make=made.never, tries={"": 1}),
-    Case(name="job-failing", make=made.fails, want="Failed", tries={"": 1}),
-    Case(name="job-in-a-new-pod", make=made.new_pod, tries={"": 2}, pods=2),
-    Case(name="job-indexed", make=made.indexed, tries={"": 3}, pods=3),
     Case(name="cron", make=made.cron, tries={"": 1}),
     Case(name="bare", make=made.bare, want="Succeeded", tries={"": 1}),
     Case(
@@ -74,35 +68,13 @@ CASES = (
     ),
     Case(
         name="jobset",
-        make=made.job_set(),
+        make=made.job_set,
         want="Completed",
         tries={"": 4, "-after": 1},
         pods=5,
     ),
-    Case(
-        # Of the worker the first pod is deleted while it works.
-        name="jobset-restarted",
-        make=made.job_set_restarts,
-        want="Completed",
-        tries={"": 2},
-        pods=4,
-        stopped=3,
-    ),
-    Case(name="trainjob", make=made.train_job("0"), tries={"": 2, "-data": 1}, pods=3),
-    Case(
-        name="trainjob-in-a-new-pod",
-        make=made.train_job("1,0", retries=1),
-        tries={"": 3, "-data": 1},
-        pods=4,
-    ),
-    Case(name="two-payloads", make=made.two("other"), tries={"": 1, "-other": 1}),
+    Case(name="trainjob", make=made.train_job, tries={"": 2, "-data": 1}, pods=3),
     Case(name="katib-job", make=made.trial(), tries={"": 1, "-metrics": 1}),
-    Case(
-        name="katib-tfjob",
-        make=made.trial_of_tf,
-        want="Succeeded",
-        tries={"": 1, "-metrics": 1},
-    ),
     Case(
         # With Katib's default the collector waits for the proxy, too, so nobody's turn comes.
         name="katib-waits-for-all",
@@ -112,7 +84,6 @@ CASES = (
         stopped=0,
         endures=True,
         main="training-container",
-        proxy="running",
     ),
     Case(
         # The report of a collector that outlives its proxy is lost, and the trial with it.
@@ -157,52 +128,8 @@ CASES = (
         want="Succeeded",
         tries={"": 1, "-inputs": 1, "-outputs": 1},
     ),
-    Case(
-        name="ignored-agent",
-        make=made.ignored,
-        want="Running",
-        tries={"": 1},
-        endures=True,
-        holding="agent",
-    ),
-    Case(
-        name="disabled",
-        make=made.disabled,
-        want="Running",
-        tries={"": 1},
-        stopped=0,
-        endures=True,
-        proxy="running",
-    ),
-    Case(
-        name="unserved",
-        make=made.unserved,
-        want="Running",
-        stopped=0,
-        namespace="unserved",
-        endures=True,
-        proxy="running",
-    ),
-    Case(
-        name="waiting-for-an-image",
-        make=made.cannot_start,
-        want="Pending",
-        tries={"": 1},
-        stopped=0,
-        endures=True,
-        proxy="running",
-    ),
     Case(name="native", make=made.native, tries={"": 1}, stopped=0, sidecar="native"),
     Case(name="by-revision", make=made.by_revision, namespace="by_revision"),
     Case(name="status-port", make=made.status_port, tries={"": 1}),
-    Case(name="restart-rule", make=made.rules("Restart"), want="Succeeded", tries={"": 2}),
-    Case(
-        name="restart-all-rule",
-        make=made.rules("RestartAllContainers"),
-        want="Succeeded",
-        tries={"": 2},
-    ),
-    Case(name="own-restart-policy", make=made.own_policy, want="Succeeded", tries={"": 2}),
-    Case(name="deadline", make=made.deadline, want="Failed", stopped=0),
-    Case(name="pod-failure-policy", make=made.failure_policy, want="Failed", tries={"": 1}),
+    Case(name="restart-rule", make=made.restart_rule, want="Succeeded", tries={"": 2}),
 )

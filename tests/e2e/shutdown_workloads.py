@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from testbed.kit import workloads
 from tests.e2e import kubeflow_kinds
-from tests.e2e.shutdown_world import DB_MANAGER, NATIVE, PEER, PREFIX, Object, World, job
+from tests.e2e.shutdown_world import DB_MANAGER, NATIVE, PEER, Object, World, job
 
 Make = Callable[[World, str], list[Object]]
 
@@ -16,19 +16,6 @@ def on_failure(world: World, name: str) -> list[Object]:
 
 def never(world: World, name: str) -> list[Object]:
     return job(world, name, world.template(world.tries(name, "0")))
-
-
-def fails(world: World, name: str) -> list[Object]:
-    return job(world, name, world.template(world.tries(name, "1")))
-
-
-def new_pod(world: World, name: str) -> list[Object]:
-    return job(world, name, world.template(world.tries(name, "1,0")), backoffLimit=2)
-
-
-def indexed(world: World, name: str) -> list[Object]:
-    template = world.template(world.tries(name, "0"))
-    return job(world, name, template, completionMode="Indexed", completions=3, parallelism=3)
 
 
 def cron(world: World, name: str) -> list[Object]:
@@ -48,9 +35,7 @@ def bare(world: World, name: str) -> list[Object]:
     return [workloads.pod(name, world.model, world.template(world.tries(name, "0")))]
 
 
-def training(
-    kind: str, role: str, policy: str, codes: str, *, workers: int = 0, seconds: float = 0.3
-) -> Make:
+def training(kind: str, role: str, policy: str, codes: str, *, workers: int = 0) -> Make:
     """One replica that ends with these codes; with workers they do, and the role outlasts them."""
     container = {"TFJob": "tensorflow", "PyTorchJob": "pytorch"}[kind]
 
@@ -62,7 +47,7 @@ def training(
     def make(world: World, name: str) -> list[Object]:
         port = {"containerPort": 2222, "name": f"{kind.lower()}-port"}
         own = {"container": container, "ports": [port]}
-        replicas = {role: replica(world, world.tries(name, codes, seconds, **own))}
+        replicas = {role: replica(world, world.tries(name, codes, **own))}
         if workers:
             replicas = {
                 role: replica(world, world.tries(name, "0", 40, **own)),
@@ -81,35 +66,17 @@ def training(
     return make
 
 
-def two(second: str) -> Make:
-    def make(world: World, name: str) -> list[Object]:
-        later = world.tries(f"{name}-{second}", "0", 5, container=second)
-        return job(world, name, world.template(world.tries(name, "0"), later))
-
-    return make
-
-
-def collected(world: World, template: Object, name: str, wait_for_all: bool) -> Object:
-    peer = f"{PEER}.{world.model}:{DB_MANAGER}"
-    return kubeflow_kinds.with_collector(template, name, peer, wait_for_all=wait_for_all)
-
-
 def trial(*, wait_for_all: bool = False, annotations: Mapping[str, str] | None = None) -> Make:
     def make(world: World, name: str) -> list[Object]:
         # Whoever trains for less time than its collector takes to start fails with Katib.
         training = world.tries(name, "0", 15, container="training-container")
         template = world.template(training, **(annotations or {}))
-        (made,) = job(world, name, collected(world, template, name, wait_for_all))
+        peer = f"{PEER}.{world.model}:{DB_MANAGER}"
+        collected = kubeflow_kinds.with_collector(template, name, peer, wait_for_all=wait_for_all)
+        (made,) = job(world, name, collected)
         return kubeflow_kinds.trial(made)
 
     return make
-
-
-def trial_of_tf(world: World, name: str) -> list[Object]:
-    (made,) = training("TFJob", "Worker", "Never", "0", seconds=15)(world, name)
-    replica = made["spec"]["tfReplicaSpecs"]["Worker"]
-    replica["template"] = collected(world, replica["template"], name, False)
-    return kubeflow_kinds.trial(made)
 
 
 def step(world: World, name: str) -> list[Object]:
@@ -160,82 +127,33 @@ def graph(world: World, name: str) -> list[Object]:
     return kubeflow_kinds.workflow(name, world.model, name, [whole, *steps])
 
 
-def job_set(seconds: float = 1, /, **annotations: str) -> Make:
+def job_set(world: World, name: str) -> list[Object]:
     """Two Jobs of two pods each, and one that begins when they are Complete."""
 
-    def make(world: World, name: str) -> list[Object]:
-        def template(part: str, seconds: float) -> Object:
-            return world.template(world.tries(f"{name}{part}", "0", seconds), **annotations)
+    def template(part: str) -> Object:
+        return world.template(world.tries(f"{name}{part}", "0", 1))
 
-        both = {"completionMode": "Indexed", "completions": 2, "parallelism": 2}
-        nodes = kubeflow_kinds.replicated("node", template("", seconds), replicas=2, **both)
-        after = kubeflow_kinds.replicated("after", template("-after", 1))
-        after["dependsOn"] = [{"name": "node", "status": "Complete"}]
-        return kubeflow_kinds.job_set(name, world.model, nodes, after)
-
-    return make
+    both = {"completionMode": "Indexed", "completions": 2, "parallelism": 2}
+    nodes = kubeflow_kinds.replicated("node", template(""), replicas=2, **both)
+    after = kubeflow_kinds.replicated("after", template("-after"))
+    after["dependsOn"] = [{"name": "node", "status": "Complete"}]
+    return kubeflow_kinds.job_set(name, world.model, nodes, after)
 
 
-def job_set_restarts(world: World, name: str) -> list[Object]:
-    """A leader that fails once, beside a worker that lasts; all begin anew then."""
-    leader = kubeflow_kinds.replicated("leader", world.template(world.tries(name, "1,0")))
-    lasting = world.template(world.tries(f"{name}-worker", "0", 20))
-    worker = kubeflow_kinds.replicated("worker", lasting)
-    policy = {"failurePolicy": {"maxRestarts": 1}}
-    return kubeflow_kinds.job_set(name, world.model, leader, worker, **policy)
-
-
-def train_job(codes: str, seconds: float = 1, /, retries: int = 0, **annotations: str) -> Make:
+def train_job(world: World, name: str) -> list[Object]:
     """Nodes that ask the peer, after an initializer that has done so."""
-
-    def make(world: World, name: str) -> list[Object]:
-        first, step = "dataset-initializer", world.tries(f"{name}-data", "0", container="data")
-        step["name"] = first
-        before = kubeflow_kinds.replicated(
-            first,
-            world.template(step, **annotations),
-            labels={kubeflow_kinds.ANCESTOR: first},
-        )
-        main = workloads.container("node", "from-the-train-job", ())
-        node = kubeflow_kinds.replicated(
-            "node",
-            world.template(main, **annotations),
-            labels={kubeflow_kinds.ANCESTOR: "trainer"},
-            backoffLimit=retries,
-        )
-        node["dependsOn"] = [{"name": first, "status": "Complete"}]
-        command = world.tries(name, codes, seconds)["command"]
-        trainer = {"image": world.image, "command": command, "numNodes": 2}
-        runtime = {"replicatedJobs": [before, node]}
-        return kubeflow_kinds.train_job(name, world.model, runtime, trainer)
-
-    return make
-
-
-def ignored(world: World, name: str) -> list[Object]:
-    template = world.template(
-        world.tries(name, "0"),
-        world.forever("agent"),
-        **{f"{PREFIX}ignore-containers": "agent"},
-    )
-    return [workloads.pod(name, world.model, template)]
-
-
-def disabled(world: World, name: str) -> list[Object]:
-    template = world.template(world.tries(name, "0"), **{f"{PREFIX}proxy-shutdown": "disabled"})
-    return [workloads.pod(name, world.model, template)]
-
-
-def unserved(world: World, name: str) -> list[Object]:
-    main = workloads.container("main", world.image, workloads.payload("sleep.py", 0.3))
-    return [workloads.pod(name, world.unserved, world.template(main))]
-
-
-def cannot_start(world: World, name: str) -> list[Object]:
-    second = workloads.container("second", "localhost/none:1", ["true"])
-    second["imagePullPolicy"] = "Never"
-    template = world.template(world.tries(name, "0"), second)
-    return [workloads.pod(name, world.model, template)]
+    first, step = "dataset-initializer", world.tries(f"{name}-data", "0", container="data")
+    step["name"] = first
+    labels = {kubeflow_kinds.ANCESTOR: first}
+    before = kubeflow_kinds.replicated(first, world.template(step), labels=labels)
+    main = workloads.container("node", "from-the-train-job", ())
+    labels = {kubeflow_kinds.ANCESTOR: "trainer"}
+    node = kubeflow_kinds.replicated("node", world.template(main), labels=labels)
+    node["dependsOn"] = [{"name": first, "status": "Complete"}]
+    command = world.tries(name, "0", 1)["command"]
+    trainer = {"image": world.image, "command": command, "numNodes": 2}
+    runtime = {"replicatedJobs": [before, node]}
+    return kubeflow_kinds.train_job(name, world.model, runtime, trainer)
 
 
 def native(world: World, name: str) -> list[Object]:
@@ -252,34 +170,10 @@ def status_port(world: World, name: str) -> list[Object]:
     return job(world, name, template)
 
 
-def rules(action: str) -> Make:
-    def make(world: World, name: str) -> list[Object]:
-        codes = {"operator": "In", "values": [42]}
-        rules = [{"action": action, "exitCodes": codes}]
-        main = world.tries(name, "42,0", restartPolicy="Never", restartPolicyRules=rules)
-        return [workloads.pod(name, world.model, world.template(main))]
-
-    return make
-
-
-def own_policy(world: World, name: str) -> list[Object]:
-    main = world.tries(name, "1,0", restartPolicy="OnFailure")
+def restart_rule(world: World, name: str) -> list[Object]:
+    rules = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}]
+    main = world.tries(name, "42,0", restartPolicy="Never", restartPolicyRules=rules)
     return [workloads.pod(name, world.model, world.template(main))]
-
-
-def deadline(world: World, name: str) -> list[Object]:
-    return job(world, name, world.template(world.forever("main")), activeDeadlineSeconds=30)
-
-
-def failure_policy(world: World, name: str) -> list[Object]:
-    codes = {"containerName": "main", "operator": "In", "values": [42]}
-    return job(
-        world,
-        name,
-        world.template(world.tries(name, "42")),
-        backoffLimit=6,
-        podFailurePolicy={"rules": [{"action": "FailJob", "onExitCodes": codes}]},
-    )
 
 
 def twenty(world: World, name: str) -> list[Object]:

@@ -25,7 +25,6 @@ DB_MANAGER = 6789
 """The peer's second port, which is that of Katib's DB manager."""
 NATIVE = {"sidecar.istio.io/nativeSidecar": "true"}
 CPU = {"sidecar.istio.io/proxyCPU": "10m"}
-FOREVER = ["python3", "/opt/payload/sleep.py", "100000"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,8 +34,6 @@ class World:
     model: str
     by_revision: str
     """A namespace that asks for a sidecar by revision and is labelled to be served."""
-    unserved: str
-    """A namespace of the mesh that nobody asked us to serve."""
     image: str
     classic: Mapping[str, str]
     """Annotations that make the sidecar a classic one here."""
@@ -52,16 +49,12 @@ class World:
         command = workloads.payload("tries.py", "run", peer, name, codes, seconds)
         return workloads.container(fields.pop("container", "main"), self.image, command, **fields)
 
-    def forever(self, name: str) -> Object:
-        """A container that never ends."""
-        return workloads.container(name, self.image, FOREVER)
-
 
 async def set_up(node: Any) -> World:
-    """Have a model with the charm, a peer, Kubeflow's controllers and two namespaces beside it."""
+    """Have a model with the charm, a peer, Kubeflow's controllers and a namespace beside it."""
     controller = node.juju(MODEL)
     classic = workloads.CLASSIC if node.kind.native else {}
-    made = World(MODEL, "by-revision", "unserved", node.charms.payload_image, classic)
+    made = World(MODEL, "by-revision", node.charms.payload_image, classic)
     await asyncio.to_thread(parts.install, node.testbed, *parts.PARTS)
     async with kubernetes.Api.from_kubeconfig(node.testbed.kubeconfig) as api:
         await kubeflow_kinds.define(node.testbed)
@@ -72,7 +65,6 @@ async def set_up(node: Any) -> World:
         served = {"istio.io/rev": "default", f"{PREFIX}served": "enabled"}
         await api.apply(
             workloads.namespace(made.by_revision, served),
-            workloads.namespace(made.unserved, {"istio-injection": "enabled"}),
             *peer(made),
             *kubeflow_kinds.executor_rights(MODEL),
         )

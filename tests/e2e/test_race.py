@@ -11,7 +11,6 @@ import json
 import os
 import random
 import re
-import statistics
 import time
 
 import pytest
@@ -45,11 +44,6 @@ class Case:
     notices: bool = True
     install: int = 15
     """Seconds of a charm's install hook; with more than a minute it could be taken meanwhile."""
-    floor: bool = False
-    """Whether to roll the same applications out anew afterwards, to compare with.
-
-    Then the last part comes when no pod is too young any more, for which a rollout doesn't wait.
-    """
     clusters: tuple[str, ...] = ("today",)
 
 
@@ -67,15 +61,10 @@ CASES = (
         clusters=("today", "external"),
     ),
     Case("integrator first, istiod in the middle", ("integrator", "half", "istiod", "rest")),
-    Case(
-        "istiod in the middle, integrator last",
-        ("half", "istiod", "rest", "integrator"),
-        floor=True,
-    ),
+    Case("istiod in the middle, integrator last", ("half", "istiod", "rest", "integrator")),
     Case(
         "istiod last",
         ("applications", "integrator", "istiod"),
-        floor=True,
         clusters=("today", "tomorrow", "external"),
     ),
     Case(
@@ -99,57 +88,6 @@ CASES = (
 )
 
 
-@dataclasses.dataclass
-class Record:
-    """What one case took."""
-
-    cluster: str
-    case: str
-    replaced: int
-    after_last_part: float
-    """Seconds from when istiod, the integrator and all applications were there."""
-    after_first_eviction: float
-    interrupted: int = 0
-    floor: float | None = None
-
-
-@pytest.fixture(scope="module")
-def records(request):
-    """All of them; the table is printed at the end."""
-    made: list[Record] = []
-    yield made
-    lines = table(made)
-    capture = request.config.pluginmanager.getplugin("capturemanager")
-    with capture.global_and_fixture_disabled():
-        print("", f"RACE_SEED={SEED}", *lines, sep="\n")
-    race_world.BUILD.mkdir(parents=True, exist_ok=True)
-    text = json.dumps([dataclasses.asdict(each) for each in made], indent=2)
-    (race_world.BUILD / "race.json").write_text(text)
-
-
-def table(records: list[Record]) -> list[str]:
-    head = "| cluster | case | replaced | after the last part s | after the first eviction s | "
-    lines = [f"{head}hooks interrupted | rollout restart s |", "|---|---|---|---|---|---|---|"]
-    for each in records:
-        floor = f"{each.floor:.0f}" if each.floor else ""
-        lines.append(
-            f"| {each.cluster} | {each.case} | {each.replaced} | {each.after_last_part:.0f} | "
-            f"{each.after_first_eviction:.0f} | {each.interrupted} | {floor} |"
-        )
-    moved = [each for each in records if each.replaced]
-    for title, values in (
-        ("after the last part", [each.after_last_part for each in moved]),
-        ("after the first eviction", [each.after_first_eviction for each in moved]),
-        ("rollout restart", [each.floor for each in records if each.floor]),
-    ):
-        if values:
-            middle, worst = statistics.median(values), max(values)
-            lines.append(
-                f"{title}: median {middle:.0f} s, worst {worst:.0f} s, {len(values)} runs"
-            )
-    return lines
-
-
 @pytest.fixture(scope="module")
 def notebooks(node):
     """The kind that owns a Notebook's StatefulSet."""
@@ -167,7 +105,7 @@ def notebooks(node):
         for each in CASES
     ],
 )
-async def test_every_order_ends_in_the_mesh(node, api, notebooks, records, case):
+async def test_every_order_ends_in_the_mesh(node, api, notebooks, figures, case):
     name = f"race-{'-'.join(case.name.replace(',', '').split())}"
     print(f"RACE_SEED={SEED}")
     options = {"dashboard": {"install-seconds": str(case.install)}}
@@ -176,21 +114,16 @@ async def test_every_order_ends_in_the_mesh(node, api, notebooks, records, case)
             await world.istiod.remove()
         async with disturbed(world, case.disturbance):
             for part in case.order:
-                if case.floor and part == case.order[-1]:
-                    await world.aged(READY_FOR)
                 await add(world, part)
                 if part == "integrator" and part != case.order[-1]:
                     await world.started(juju.APPLICATION)
             await world.watcher.until(world.converged, WITHIN, "all in the mesh")
-        record = note(world, node.kind.name, case.name)
+        took = time.time() - max(world.there.values())
+        figures[f"{node.kind.name}: race, {case.name}, from the last part to the mesh, s"] = took
         await the_budget_is_waited_for(world)
         await the_counts_are_true(world)
-        record.interrupted = await hooks_are_repeated(world)
+        await hooks_are_repeated(world)
         nobody_was_taken_who_may_not_be(world, killed=case.disturbance == "killed")
-        if case.floor:
-            record.floor = await floor(world)
-        print(record)
-        records.append(record)
 
 
 async def add(world, part):
@@ -240,18 +173,6 @@ async def kill(world):
     await world.kill_integrator()
 
 
-def note(world, cluster, name):
-    """Return the times, at the moment when all are in the mesh."""
-    now, replaced = time.time(), world.replaced
-    return Record(
-        cluster=cluster,
-        case=name,
-        replaced=len(replaced),
-        after_last_part=now - max(world.there.values()),
-        after_first_eviction=now - min((taken.at for taken in replaced), default=now),
-    )
-
-
 async def the_budget_is_waited_for(world):
     """What a PodDisruptionBudget holds stays until the budget allows it, and is counted so."""
     (pod,) = world.ledger.of(f"StatefulSet/{BUDGET}")
@@ -282,7 +203,7 @@ async def the_counts_are_true(world):
 
 
 async def hooks_are_repeated(world):
-    """No install is ended by an eviction; what is runs again. Return how many hooks were."""
+    """No install is ended by an eviction; what is runs again."""
     replaced = {taken.pod.name for taken in world.replaced}
 
     async def all_done():
@@ -295,10 +216,8 @@ async def hooks_are_repeated(world):
     found = await observer.eventually(all_done, SAID, "all hooks at their end")
     charms = [each.name for each in ALL if each.charm]
     assert {found[f"{name}/0", "install"] for name in charms} == {"be"}
-    interrupted = sum(marks.count("b") - marks.count("e") for marks in found.values())
     if f"{BUSY}-0" in replaced:
         assert found[f"{BUSY}/0", "setup"] == "bbe"
-    return interrupted
 
 
 def nobody_was_taken_who_may_not_be(world, *, killed):
@@ -314,9 +233,3 @@ def nobody_was_taken_who_may_not_be(world, *, killed):
     others = {taken.pod.workload for taken in ledger.taken} - set(WORKLOADS)
     assert "Deployment/modeloperator" not in others
     assert (f"StatefulSet/{juju.APPLICATION}" in others) is killed
-
-
-async def floor(world):
-    """Restart what was replaced, so many at a time; the budget's pod came after all others."""
-    names = {taken.pod.workload for taken in world.replaced} - {f"StatefulSet/{BUDGET}"}
-    return await world.roll_out(sorted(names))

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.long, pytest.mark.cluster("today"), pytest.mark.timeou
 @pytest.fixture
 async def world(node, api):
     """A namespace in the mesh with a fresh counting peer."""
-    made = shutdown_world.World(chaos.MODEL, "", "", node.charms.payload_image, {})
+    made = shutdown_world.World(chaos.MODEL, "", node.charms.payload_image, {})
     mesh = {"istio-injection": "enabled"}
     await api.apply(workloads.namespace(chaos.MODEL, mesh), *shutdown_world.peer(made))
     await shutdown_world.peer_is_ready(api, chaos.MODEL)
