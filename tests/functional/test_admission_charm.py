@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import dataclasses
 import time
 
 import lightkube
@@ -16,8 +14,7 @@ from integrator_contract import names
 from istio_integrator import parts
 from istio_integrator.admission import admission, webhook
 from istio_integrator.config import config
-from istio_integrator.istio import installation
-from istio_integrator.kube import cluster, errors, manifests, owners
+from istio_integrator.kube import cluster, manifests, owners
 from tests import shown, waiting
 
 MODEL = "kubeflow"
@@ -62,22 +59,18 @@ def model(api):
     assert left == []
 
 
-def subject(api, *, leader=True, found=None, **options):
+def subject(api):
     scope = parts.Context(
         cluster=api,
         manifests=manifests.Manifests(api, model=MODEL, application=APPLICATION),
-        config=config.Config(**{"excluded_pods": "a=b", **options}),
-        mesh=found,
+        config=config.Config(excluded_pods="a=b"),
+        mesh=None,
         model=MODEL,
         application=APPLICATION,
         unit=f"{APPLICATION}/0",
-        leader=leader,
+        leader=True,
     )
     return admission.Admission(scope, lambda: "registry.example/lifecycle:1")
-
-
-def said(subject):
-    return [(type(status), status.message) for status in shown.statuses(subject)]
 
 
 def make_ready(api):
@@ -169,78 +162,3 @@ def test_the_webhooks_pods_are_admitted_under_the_restricted_standard(api):
 
     assert created["metadata"]["labels"]["sidecar.istio.io/inject"] == "false"
     assert "app.kubernetes.io/name" not in created["metadata"]["labels"]
-
-
-@pytest.mark.usefixtures("model")
-def test_a_second_reconcile_writes_nothing(api, monkeypatch):
-    subject(api).reconcile()
-    folders = (webhook.WORKLOAD_FOLDER, webhook.CERTIFICATES_FOLDER)
-    owned = [
-        obj
-        for folder in folders
-        for of in manifests.kinds(folder)
-        for obj in api.list(of, labels={names.COMPONENT: folder})
-    ]
-    written = []
-    apply = cluster.Cluster.apply
-
-    def noted(self, obj):
-        live = apply(self, obj)
-        written.append(cluster.reference(live))
-        return live
-
-    monkeypatch.setattr(cluster.Cluster, "apply", noted)
-    subject(api).reconcile()
-
-    assert written == []
-    assert len(owned) >= 5
-
-
-@pytest.mark.usefixtures("model")
-def test_a_rotation_replaces_what_servers_show_and_what_clients_trust(api):
-    choice = subject(api)
-    choice.reconcile()
-    assert "no webhook is in use" in choice.rotate()["result"]
-    make_ready(api)
-    choice.reconcile()
-
-    def now():
-        secret = api.get(cluster.SECRET, "istio-integrator-admission-tls", MODEL)["data"]
-        hook = api.list(cluster.MUTATING_WEBHOOK)[0]["webhooks"][0]
-        return secret, base64.b64decode(hook["clientConfig"]["caBundle"]).decode()
-
-    before, trusted_before = now()
-    result = choice.rotate()["result"]
-    after, trusted_after = now()
-
-    # No server is behind the Service here.
-    assert result.startswith("certificates are replaced, the webhook does not answer")
-    assert all(before[key] != after[key] for key in ("ca.crt", "tls.crt", "tls.key"))
-    assert trusted_after.endswith(trusted_before)
-    assert len(trusted_after) > len(trusted_before)
-    with pytest.raises(errors.CharmError, match="only the leader"):
-        subject(api, leader=False).rotate()
-
-
-@pytest.mark.usefixtures("model")
-def test_an_absent_istiod_changes_nothing(api):
-    found = installation.Mesh(
-        namespace="istio-system",
-        revision="canary",
-        is_default=False,
-        alive=True,
-        probed=True,
-        native_sidecars=True,
-    )
-    away = dataclasses.replace(found, alive=False, probed=False, native_sidecars=False)
-    subject(api, found=found).reconcile()
-
-    def applied():
-        return api.get(cluster.CONFIG_MAP, f"{APPLICATION}-admission", MODEL)
-
-    before = applied()
-    for moment in (away, None, away):
-        subject(api, found=moment).reconcile()
-        assert applied() == before
-    subject(api, found=dataclasses.replace(found, native_sidecars=False)).reconcile()
-    assert applied() != before

@@ -132,15 +132,3 @@ def test_the_cases_of_the_table_are_accepted_by_istiod(judge):
     fine, changed = assert_istiod_agrees(judge, values)
 
     assert fine == changed > 20
-
-
-@pytest.mark.parametrize("value", [True, False])
-def test_an_explicit_value_of_the_user_wins(judge, value):
-    values = [
-        f"{hold.HOLD}: {json.dumps(value)}",
-        f"{texts.SNAKE}: {json.dumps(value)}",
-        json.dumps({"concurrency": 1, hold.HOLD: value}),
-    ]
-    results = [hold.merge(text, held=True).value or text for text in values]
-
-    assert [answer["config"][hold.HOLD] for answer in judge(results)] == [value] * 3

@@ -6,8 +6,6 @@ no ztunnel takes any pod in: what is tried is all that the API server sees.
 
 from __future__ import annotations
 
-import contextlib
-
 import pytest
 from ops import testing
 
@@ -48,12 +46,6 @@ def model(api, namespace, profile, monkeypatch):
     account = (charm_cluster.kind("v1", "ServiceAccount"), "default", namespace)
     assert waiting.eventually(lambda: api.get(*account), 30)
     return namespace
-
-
-def labelled(api, namespace, **labels):
-    """Label a namespace as another team does."""
-    patch = {"metadata": {"labels": labels}}
-    api.merge_patch(api.get(charm_cluster.NAMESPACE, namespace), patch)
 
 
 def mesh_labels(api, namespace):
@@ -118,18 +110,6 @@ def test_model_goes_there_and_back_and_everything_is_as_it_was(api, model):
     assert_restored(api, model, before)
 
 
-@pytest.mark.parametrize("by_hand", [True, False], ids=["somebody's", "ours"])
-def test_model_that_is_removed_in_ambient_mode_is_given_back(api, model, by_hand):
-    if by_hand:
-        labelled(api, model, **AMBIENT)
-    before = of_model(api, model)
-    said = charm_runs.run("start", model) if by_hand else switch(model, "ambient")
-    assert isinstance(getattr(said, "unit_status", said), testing.ActiveStatus)
-    assert mesh_labels(api, model) == (AMBIENT, True)
-    charm_runs.run("remove", model, units=0)
-    assert_restored(api, model, before)
-
-
 def test_running_pods_that_stay_outside_are_labelled_and_given_back(api, model):
     add_pod(api, model, "modeloperator-1", **MODELOPERATOR)
     add_pod(api, model, "notebook-0", app="notebook")
@@ -141,29 +121,3 @@ def test_running_pods_that_stay_outside_are_labelled_and_given_back(api, model):
     assert place(api, model, "notebook-0") == before["notebook-0"]
     charm_runs.run("remove", model, units=0)
     assert {name: place(api, model, name) for name in before} == before
-
-
-@contextlib.contextmanager
-def without(api, name, namespace):
-    """Take a DaemonSet of Istio away for a while."""
-    daemon = api.get(charm_cluster.DAEMON_SET, name, namespace)
-    kept = {key: daemon[key] for key in ("apiVersion", "kind", "spec")}
-    marks = {key: daemon["metadata"][key] for key in ("name", "namespace", "labels")}
-    api.delete(daemon)
-    assert waiting.eventually(lambda: not api.get(charm_cluster.DAEMON_SET, name, namespace))
-    try:
-        yield
-    finally:
-        api.create({**kept, "metadata": marks})
-
-
-def test_model_stays_as_it_is_where_there_is_no_ztunnel(api, model):
-    charm_runs.run("start", model)
-    with without(api, "ztunnel", "istio-system"):
-        said = switch(model, "ambient")
-        assert isinstance(said, testing.BlockedStatus)
-        assert "the cluster has no ztunnel" in said.message
-        assert mesh_labels(api, model) == (ENABLED, True)
-        assert "MutatingWebhookConfiguration" in kinds(api, model)
-    assert isinstance(switch(model, "ambient"), testing.ActiveStatus)
-    charm_runs.run("remove", model, units=0)

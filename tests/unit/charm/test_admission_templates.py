@@ -23,6 +23,16 @@ def test_names_of_the_webhooks_objects_are_dns_labels(application):
     assert owners.object_name(application, "admission-tls") != name
 
 
+@pytest.mark.parametrize("application", ["a", "zz", "0", "istio-sidecar", "x" * 60])
+@pytest.mark.parametrize("model", ["istio-system", "zz", "a", "m" * 63])
+def test_the_configuration_sorts_before_every_injector(application, model):
+    name = webhook.configuration_name(names.owner(model, application))
+
+    assert name < "istio-revision-tag-default"
+    assert name < "istio-sidecar-injector"
+    assert len(name) < 250
+
+
 def configured(kinds=("profiles", "labelled")):
     """What API servers are told of the webhook."""
     (found,) = manifests.render(

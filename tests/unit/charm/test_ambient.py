@@ -27,17 +27,6 @@ def admission(fake):
     return [obj for obj in fake.objects.values() if fake_cluster.is_webhooks(obj)]
 
 
-def test_model_goes_into_ambient_mode_and_nothing_prepares_its_pods(ctx, world):
-    status(ctx, state())
-    assert admission(world)
-    assert status(ctx, state(mesh_mode="ambient")) == testing.ActiveStatus(ACTIVE)
-    assert world.labels("kubeflow").items() >= AMBIENT.items()
-    assert not admission(world)
-    assert status(ctx, state(mesh_mode="sidecar")).name == "active"
-    assert admission(world)
-    assert "istio.io/dataplane-mode" not in world.labels("kubeflow")
-
-
 def test_model_is_in_ambient_mode_before_what_prepared_its_sidecars_goes(ctx, world):
     status(ctx, state())
     world.writes.clear()
@@ -90,23 +79,6 @@ def test_admission_stays_where_a_profile_has_sidecars(ctx, world, labels, needs)
     world.namespace("alice")["metadata"]["labels"].update(metadata)
     status(ctx, state(mesh_mode="ambient"))
     assert bool(admission(world)) is needs
-
-
-def test_cluster_without_ztunnel_leaves_a_model_of_sidecars_at_work(ctx, fake):
-    fake_cluster.install_istio(fake)
-    status(ctx, state())
-    said = status(ctx, state(mesh_mode="ambient"))
-    assert said.name == "blocked"
-    assert "the cluster has no ztunnel" in said.message
-    assert fake.labels("kubeflow")["istio-injection"] == "enabled"
-    assert admission(fake)
-
-
-def test_removal_leaves_the_namespace_as_it_was(ctx, world):
-    before = dict(world.labels("kubeflow"))
-    status(ctx, state(mesh_mode="ambient"))
-    ctx.run(ctx.on.remove(), state(units=0))
-    assert world.labels("kubeflow") == before
 
 
 def test_applications_are_told_the_label_of_ambient_mode_where_pods_are_selected(ctx, world):

@@ -85,12 +85,6 @@ def test_workload_that_does_not_answer_leaves_their_number_open(ctx, fake):
     assert ("lifecycle", "waiting") in said(found)
 
 
-def test_container_that_is_not_there_yet_is_left_to_its_event(ctx, fake):
-    fake_cluster.install_istio(fake)
-    out = ctx.run(ctx.on.update_status(), state(workload(can_connect=False)))
-    assert isinstance(out.unit_status, testing.WaitingStatus)
-
-
 def test_guard_and_gateway_are_told_where_the_model_is_exposed(world):
     world.related = [route(), auth()]
     found = of_world(world)

@@ -51,16 +51,6 @@ def test_pods_of_the_webhook_have_no_token_and_no_more_rights_than_they_need(web
         }
 
 
-def test_pods_of_the_webhook_call_nobody(webhook):
-    found = webhook.all("NetworkPolicy")
-    (deployment,) = webhook.all("Deployment")
-    marks = deployment["spec"]["template"]["metadata"]["labels"]
-    chosen = [each for each in found if _selects(each["spec"]["podSelector"], marks)]
-
-    assert any("Egress" in each["spec"]["policyTypes"] for each in chosen)
-    assert not any(each["spec"].get("egress") for each in chosen)
-
-
 def test_the_webhook_is_not_asked_about_its_own_pods(webhook):
     (deployment,) = webhook.all("Deployment")
     marks = deployment["spec"]["template"]["metadata"]["labels"]
@@ -78,10 +68,6 @@ def test_probes_of_the_mesh_do_not_reach_the_webhook(webhook):
 
     for hook in configuration["webhooks"]:
         assert not istio_objects.selects(hook["objectSelector"], asked)
-
-
-def _selects(selector, labels):
-    return selector.get("matchLabels", {}).items() <= labels.items()
 
 
 def test_the_gateway_refuses_old_versions_of_tls(exposed):

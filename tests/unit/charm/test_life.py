@@ -188,19 +188,6 @@ def test_kinds_that_an_api_server_lacks_are_no_traceback(ctx, fake, monkeypatch)
     assert isinstance(run(ctx, fake, monkeypatch, "upgrade_charm"), testing.ActiveStatus)
 
 
-def test_options_that_change_while_a_hook_runs_are_followed_by_the_next(ctx, fake, monkeypatch):
-    fake_cluster.install_istio(fake)
-    changes = ({"hold_application": False}, {"hold_application": True, "excluded_pods": "app=x"})
-    settings = []
-    for options in (*changes, changes[1]):
-        fake.writes.clear()
-        assert isinstance(run(ctx, fake, monkeypatch, **options), testing.ActiveStatus)
-        found = fake.find("ConfigMap", "istio-integrator-admission", "kubeflow")
-        settings.append(found["data"]["settings.json"])
-    assert settings[0] != settings[1] == settings[2]
-    assert fake.writes == []
-
-
 def test_hook_that_broke_off_is_finished_by_the_next(ctx, monkeypatch):
     """The API server goes away after any number of writes, as when the pod is killed there."""
     whole = fresh()
@@ -233,17 +220,6 @@ def dry_run(request) -> bool:
 
 def names(fake) -> set[tuple[str, str]]:
     return {(obj["kind"], obj["metadata"]["name"]) for obj in fake.objects.values()}
-
-
-def test_leadership_that_moves_leaves_one_set_of_objects(ctx, fake, monkeypatch):
-    fake_cluster.install_istio(fake)
-    run(ctx, fake, monkeypatch, "leader_elected")
-    before = names(fake)
-    fake.writes.clear()
-    run(ctx, fake, monkeypatch, leader=False)
-    run(ctx, fake, monkeypatch, "leader_elected")
-    assert names(fake) == before
-    assert fake.writes == []
 
 
 POLICY = ("MutatingAdmissionPolicy", "istio-integrator.kubeflow.istio-integrator")

@@ -10,7 +10,7 @@ from integrator_contract import names
 from istio_integrator import parts
 from istio_integrator.config import config
 from istio_integrator.istio import installation
-from istio_integrator.kube import errors, manifests
+from istio_integrator.kube import manifests
 from istio_integrator.membership import model_namespace
 from tests import shown
 
@@ -74,32 +74,11 @@ def test_namespace_joins_a_living_mesh_and_remembers(fake):
     }
 
 
-def test_namespace_is_written_once(fake):
-    reconciled(fake, DEFAULT)
-    fake.writes.clear()
-    assert reconciled(fake, DEFAULT).joined
-    assert fake.writes == []
-
-
-def test_namespace_does_not_join_a_dead_mesh(fake):
-    made = reconciled(fake, DEAD)
-    assert not made.joined
-    assert mesh_labels(fake) == {}
-    assert shown.statuses(made) == [
-        ops.WaitingStatus("not in the mesh until istiod has injected a dry-run pod")
-    ]
-
-
 @pytest.mark.parametrize("found", [DEAD, None], ids=["dead", "gone"])
 def test_member_stays_a_member_when_istiod_goes(fake, found):
     reconciled(fake, DEFAULT)
     assert reconciled(fake, found).joined
     assert mesh_labels(fake) == ENABLED
-
-
-def test_namespace_is_not_written_by_a_follower(fake):
-    reconciled(fake, DEFAULT, leader=False)
-    assert fake.writes == []
 
 
 def test_namespace_follows_a_change_of_revision(fake):
@@ -142,7 +121,6 @@ def test_label_of_somebody_else_is_used_and_not_taken_over(fake):
             "or set mesh-mode=none",
             id="disabled",
         ),
-        pytest.param({"controller.juju.is/id": "x"}, "controller model", id="controller"),
     ],
 )
 def test_namespace_with_an_obstacle_is_left_alone_and_said(fake, labels, words):
@@ -210,12 +188,6 @@ def test_removal_gives_the_namespace_back(fake):
     after = fake.find("Namespace", "kubeflow")["metadata"]
     assert json.dumps(after["labels"]) == before
     assert not after["annotations"]
-
-
-def test_removal_needs_no_leader(fake):
-    reconciled(fake, DEFAULT)
-    place(fake, None, leader=False).remove()
-    assert mesh_labels(fake) == {}
 
 
 def test_removal_where_the_namespace_is_gone_is_done(fake):
@@ -286,32 +258,11 @@ def test_first_integrator_serves_the_model_whatever_it_does_there(fake, wish, fo
     assert record(fake) is None
 
 
-def test_controller_model_is_nobodys_to_serve(fake):
-    fake.labels("kubeflow")["controller.juju.is/id"] = "x"
-    assert "a controller model never joins a mesh" in place(fake, DEFAULT).claim().text
-    assert fake.writes == []
-
-
 def test_model_is_served_without_the_right_to_say_so(fake, caplog):
     fake.forbidden.add(("patch", "namespaces"))
     caplog.set_level("INFO")
     assert place(fake, DEFAULT).claim() is None
     assert "served without a record" in caplog.text
-
-
-def test_who_does_not_lead_claims_nothing(fake):
-    assert place(fake, DEFAULT, leader=False).claim() is None
-    assert fake.writes == []
-
-
-def test_change_in_between_is_a_conflict(fake, caplog):
-    fake.interference.append(lambda: fake.namespace("kubeflow", team="x"))
-    caplog.set_level("INFO")
-    with pytest.raises(errors.ConflictError):
-        reconciled(fake, DEFAULT)
-    assert "Namespace kubeflow changed meanwhile" in caplog.text
-    assert reconciled(fake, DEFAULT).joined
-    assert fake.labels("kubeflow")["team"] == "x"
 
 
 def test_unreadable_record_counts_as_none(fake):
