@@ -1,21 +1,17 @@
 """Convergence against a real control plane: evictions, budgets, admission and conflicts."""
 
-import argparse
 import asyncio
 import contextlib
 import dataclasses
-import time
 
 import pytest
 from sidecar_lifecycle.decide.convergence import memory
 from sidecar_lifecycle.model import types
-from sidecar_lifecycle.shell.convergence import listing
 from sidecar_lifecycle.shell.kube import errors
 from sidecar_lifecycle.shell.kube.client import path
 
 from integrator_contract import answers, names
 from tests.functional import convergence_world
-from tests.functional.convergence_world import World
 
 
 @pytest.fixture
@@ -132,22 +128,6 @@ async def test_a_replacement_without_sidecar_ends_it_also_for_the_next_leader(wo
     assert world.reported == made
 
 
-async def test_nothing_is_evicted_while_the_mesh_is_away(world):
-    await world.workload("StatefulSet", "one")
-    await world.join()
-    await world.unbind()
-
-    async with world.converging():
-        await world.goes_on_with(MeshDown=1)
-        assert world.reported == ["one-0"]
-        await world.bind()
-
-        async def converged():
-            return (await world.injected()).get("one-0")
-
-        await world.until(converged)
-
-
 async def test_a_restart_by_hand_is_done_by_the_leader(world):
     await world.workload("StatefulSet", "one")
     await world.workload("StatefulSet", "two")
@@ -202,80 +182,3 @@ async def test_pods_with_an_old_proxy_are_renewed_when_it_is_asked_for(world):
             return (counts.in_mesh, counts.stale) == (2, 0)
 
         await world.until(renewed)
-
-
-@pytest.mark.parametrize("units", [2, 3])
-async def test_units_that_all_believe_to_lead_keep_the_limits_together(world, units):
-    for name in ("one", "two", "three"):
-        await world.workload("StatefulSet", name)
-    await world.join()
-
-    async def converged():
-        return list((await world.injected()).values()) == [True] * 3
-
-    def evictions(registry):
-        sample = "sidecar_lifecycle_evictions_total"
-        return registry.get_sample_value(sample, {"result": "evicted"}) or 0
-
-    async with contextlib.AsyncExitStack() as stack:
-        registries = [
-            await stack.enter_async_context(world.converging(restart_max_unavailable="1"))
-            for _ in range(units)
-        ]
-        most = 0
-
-        async def converged_one_by_one():
-            nonlocal most
-            with contextlib.suppress(errors.StatusError):
-                rounds = memory.decode((await world.remembered())["data"]).rounds
-                most = max(most, len(rounds))
-            return await converged()
-
-        await world.until(converged_one_by_one)
-        assert most <= 1
-        assert sum(map(evictions, registries)) == 3
-
-
-async def test_pods_of_other_namespaces_are_only_listed(world):
-    profile = {
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "metadata": {
-            "name": f"{world.namespace}-profile",
-            "labels": {names.PART_OF: names.PROFILE, "istio-injection": "enabled"},
-        },
-    }
-    await world.request("POST", path(types.Namespace), profile)
-    theirs = World(world.client, f"{world.namespace}-profile")
-    await theirs.bare_pod("theirs")
-    found = await world.lister().uninjected({})
-    (pod,) = found.pods
-    assert (pod.namespace, pod.name) == (theirs.namespace, "theirs")
-    assert (pod.fixable, pod.reason) == (False, "OtherNamespace")
-    assert found.summary.reported == 1
-    await world.request("DELETE", path(types.Namespace, name=theirs.namespace))
-
-
-async def test_pod_that_does_not_go_is_named_and_nothing_is_forced(world, monkeypatch):
-    await world.workload("StatefulSet", "web")
-    where = path(types.Pod, world.namespace, "web-0")
-    held = {"metadata": {"finalizers": ["example.com/somebody-elses"]}}
-    merge = {"content_type": "application/merge-patch+json"}
-    await world.request("PATCH", where, held, **merge)
-    await world.join()
-
-    async def going():
-        return "deletionTimestamp" in (await world.request("GET", where))["metadata"]
-
-    async with world.converging():
-        await world.until(going)
-    # The kubelet stops the containers, and that is all it can do.
-    await world.request("PATCH", f"{where}/status", {"status": {"phase": "Failed"}}, **merge)
-    # What an operator is told a quarter of an hour later.
-    later = argparse.Namespace(time=lambda: time.time() + 900)
-    monkeypatch.setattr(listing, "time", later)
-    said = str(await world.lister().uninjected({}))
-    assert "the evicted pod web-0 is still terminating after 10 minutes" in said
-    left = (await world.request("GET", where))["metadata"]
-    assert left["finalizers"] == held["metadata"]["finalizers"]
-    await world.request("PATCH", where, {"metadata": {"finalizers": None}}, **merge)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,7 +10,6 @@ import pytest
 from sidecar_lifecycle.shell.kube import client as kube
 from sidecar_lifecycle.shell.observers import gateways
 
-from integrator_contract import names
 from istio_integrator.kube import cluster as charm_cluster
 from tests import workload_access
 from tests.functional import istiod_world
@@ -91,24 +88,3 @@ async def test_shipped_roles_let_the_charm_be_woken_by_everything_that_a_gateway
     for obj in reversed(objects):
         await asyncio.to_thread(api.delete, obj)
         await told.again()
-
-
-async def test_envoyfilter_that_a_tenant_nests_a_thousand_deep_ends_no_observer(
-    api: charm_cluster.Cluster, namespace: str, told: Told, control_plane: Any
-) -> None:
-    gateway = made("apps/v1/Deployment", namespace, {"replicas": 0, **WORKLOAD})
-    patch = {"operation": "MERGE", "value": {"deep": "DEEP"}}
-    hostile = made(
-        "networking.istio.io/v1alpha3/EnvoyFilter",
-        namespace,
-        {"configPatches": [{"applyTo": "CLUSTER", "patch": patch}]},
-    )
-    hostile["metadata"]["labels"] = {names.OWNER: f"{namespace}.istio-integrator"}
-    text = json.dumps(hostile).replace('"DEEP"', "[" * 1000 + "]" * 1000)
-    await asyncio.to_thread(control_plane.kubectl, "create", "-f", "-", text=text)
-    await asyncio.to_thread(api.create, gateway)
-    with contextlib.suppress(TimeoutError):
-        # What is there when a kind is listed for the first time wakes nobody.
-        await told.again(5)
-    await asyncio.to_thread(api.delete, gateway)
-    await told.again()

@@ -130,15 +130,6 @@ def said(client: Cluster, namespace: str) -> list[str]:
     return [event.reason or "" for event in client.list(Event, namespace=namespace)]
 
 
-async def test_stop_that_can_not_reach_a_node_is_retried_and_said(
-    client: Cluster, kubeconfig: Path, account: str
-):
-    create(client, pods.pod_json(namespace=account))
-    connection = workload_access.connect(kubeconfig)
-    async with program(connection, account):
-        await until(lambda: "ProxyStopFailed" in said(client, account))
-
-
 async def test_restarted_apiserver_costs_nothing_but_time(
     client: Cluster, kubeconfig: Path, account: str, control_plane: Any
 ):
@@ -231,20 +222,6 @@ async def new_token(admin: kube.Client, namespace: str, bound_to: Secret | None 
         body={"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec},
     )
     return json.loads(answer)["status"]["token"]
-
-
-async def test_narrow_role_serves_the_model(
-    client: Cluster, admin: kube.Client, kubeconfig: Path, account: str
-):
-    grant_the_model_alone(client, account)
-    token = await new_token(admin, account)
-    config = KubeConfig.from_file(kubeconfig).get()
-    assert config is not None
-    connection = kube.Client(workload_access.of_context(config._replace(user=User(token=token))))
-    create(client, pods.pod_json(namespace=account))
-    async with program(connection, account) as subject:
-        await until(lambda: decisions(subject) == {"job-x": "stop"})
-        await until(lambda: all(subject.ready().values()))
 
 
 @pytest.mark.long

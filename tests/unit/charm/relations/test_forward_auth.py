@@ -7,8 +7,6 @@ import ops
 import pytest
 import yaml
 from charmlibs.interfaces import forward_auth as library
-from hypothesis import given
-from hypothesis import strategies as st
 from ops import testing
 
 from istio_integrator.relations import endpoints, forward_auth
@@ -208,25 +206,3 @@ def test_what_nobody_should_read_is_a_problem_of_its_sender(given, problem):
     assert problem in said
     assert said.isprintable()
     assert len(said) < 500
-
-
-KEYS = st.sampled_from(["decisions_address", "app_names", "headers", "other"])
-VALUES = st.one_of(
-    st.text(max_size=60),
-    st.recursive(
-        st.none() | st.booleans() | st.integers() | st.text(max_size=9),
-        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=3),
-    ).map(json.dumps),
-    st.text(alphabet="/:.[]@?#%ahtpsvc0159", max_size=30).map("http://{}".format),
-)
-
-
-@given(st.dictionaries(KEYS, VALUES))
-def test_any_bag_is_read_or_refused(given):
-    message, problem = forward_auth.read(given)
-    assert not (message and problem)
-    assert problem.isprintable()
-    assert len(problem) < 500
-    if message:
-        assert message.decisions_address.path == message.decisions_address.path.rstrip("/")
-        assert message.decisions_address.port > 0

@@ -11,9 +11,12 @@ from istio_integrator import error_messages, messages
 from istio_integrator.config import config
 from istio_integrator.kube import errors
 from istio_integrator.relations import (
+    endpoints,
     forward_auth,
+    ingress_route,
     kubeflow,
     observability,
+    service_mesh,
 )
 from tests.unit.charm.ingress_world import auth, is_closed, route
 
@@ -231,6 +234,11 @@ def test_any_bag_is_read_or_refused(text, versions):
         assert not (message and problem)
         assert problem.isprintable()
         assert len(problem) < 500
+    config, problem = ingress_route.read(text)
+    assert not (config and problem)
+    assert problem.isprintable()
+    stated = service_mesh.read(endpoints.Bag(3, "evil", {"policies": text}), model="kubeflow")
+    assert all(each.isprintable() and len(each) < 500 for each in stated.problems)
     observability.push_url({"endpoint": text})
 
 

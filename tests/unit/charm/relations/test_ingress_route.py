@@ -210,13 +210,6 @@ PLACES = st.sampled_from(
 )
 
 
-@given(st.text() | JSON.map(json.dumps))
-def test_whatever_is_written_is_read_or_said(text):
-    config, problem = ingress_route.read(text)
-    assert not (config and problem)
-    assert config or problem or not text
-
-
 @given(PLACES, JSON)
 def test_whatever_stands_somewhere_is_read_or_said(place, value):
     said = json.loads(json.dumps(GOOD))

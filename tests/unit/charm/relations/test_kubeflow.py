@@ -315,9 +315,3 @@ def test_what_can_not_be_understood_is_named(bag, problem):
     assert message is None
     assert problem in said
     assert bool(said) == bool(problem)
-
-
-@given(st.dictionaries(st.sampled_from(["_supported_versions", "data"]), st.text(max_size=40)))
-def test_reading_never_raises(bag):
-    message, problem = kubeflow.read(bag, kubeflow.INGRESS_MODELS)
-    assert message is None or not problem
