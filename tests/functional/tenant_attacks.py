@@ -9,7 +9,6 @@ import itertools
 
 import pytest
 
-from tests import gateway_client
 from tests.functional import istiod_world
 from tests.functional import tenant_parts as parts
 
@@ -26,31 +25,6 @@ def owner(world):
     return f"{world.model}.{parts.APPLICATION}"
 
 
-def _record(value):
-    def attack(world):
-        text = value.replace("OWNER", owner(world))
-        marks = {f"{PREFIX}annotated-by": owner(world)}
-        notes = {f"{PREFIX}annotations": text}
-        metadata = {"labels": marks, "annotations": notes}
-        yield parts.service("forged", world.profile, metadata=metadata)
-
-    return attack
-
-
-RECORDS = [
-    pytest.param(_record(text), id=f"Service whose record has {name}")
-    for name, text in {
-        "a list": '{"owner": "OWNER", "set": [], "before": {}}',
-        "a number": '{"owner": "OWNER", "set": {}, "before": 5}',
-        "brackets": "[" * 2000,
-        "lists within": '{"owner": "OWNER", "set": {"a": []}, "before": {"a": {}}}',
-        "a long number": '{"owner": "OWNER", "set": {}, "before": ' + "9" * 5000 + "}",
-        "a key that is none": '{"owner": "OWNER", "set": {"a b/c": "x"}, "before": {"": "y"}}',
-        "a lone surrogate": '{"owner": "OWNER", "set": {"a": "\\ud800"}, "before": {}}',
-    }.items()
-]
-
-
 def _pod(**given):
     def attack(world):
         template = parts.job_pod(**given)
@@ -58,10 +32,6 @@ def _pod(**given):
         yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
 
     return attack
-
-
-def _annotated(key, value):
-    return _pod(annotations={key: value})
 
 
 def _crowd(world):
@@ -73,16 +43,7 @@ def _crowd(world):
 PODS = [
     pytest.param(attack, id=f"pod with {name}")
     for name, attack in {
-        "a port of 4,301 digits": _annotated("status.sidecar.istio.io/port", "9" * 4301),
-        "a port in other digits": _annotated("status.sidecar.istio.io/port", "\u0661\u0665"),
-        "a proxy of a long version": _pod(proxy_image=f"localhost/proxyv2:1.{'9' * 120}"),
-        "a status of brackets": _annotated("sidecar.istio.io/status", "[" * 2000),
-        "a configuration of brackets": _annotated("proxy.istio.io/config", "[" * 20000),
-        "names without end": _annotated(f"{PREFIX}ignore-containers", "a," * 120_000),
-        "a wait without end": _annotated(f"{PREFIX}wait-for-containers", "none"),
-        "ports that are none": _annotated(
-            "traffic.sidecar.istio.io/excludeOutboundPorts", "x," * 1000
-        ),
+        "a status of brackets": _pod(annotations={"sidecar.istio.io/status": "[" * 2000}),
         "600 containers": _crowd,
         "the webhook's labels": _pod(labels={f"{PREFIX}component": "admission-webhook"}),
         "the modeloperator's labels": _pod(
@@ -263,13 +224,6 @@ def gateway(world, *hosts, name="attack", namespace="", port=80, **server):
     return parts.made(NETWORKING, "Gateway", name, namespace or world.profile, spec)
 
 
-def _gateways(*hosts, **more):
-    def attack(world):
-        yield gateway(world, *hosts, **more)
-
-    return attack
-
-
 def many_hosts(world):
     """A Gateway of so many hosts that each of them must not cost much."""
     yield gateway(world, *(f"h{number}.{world.profile}.example" for number in range(4000)))
@@ -286,17 +240,6 @@ def _policies(world):
 
 ISTIO = [
     pytest.param(_nested, id="EnvoyFilter of a thousand nested lists"),
-    pytest.param(_gateways(gateway_client.HOST), id="Gateway of our host"),
-    pytest.param(
-        _gateways(gateway_client.HOST, tls={"httpsRedirect": True}), id="Gateway that redirects"
-    ),
-    pytest.param(_gateways("*"), id="Gateway of every host"),
-    pytest.param(_gateways("*.example.com"), id="Gateway of a wildcard"),
-    pytest.param(
-        _gateways(f"./{gateway_client.HOST.upper()}"), id="Gateway of our host in capitals"
-    ),
-    pytest.param(_gateways(), id="Gateway without hosts"),
-    pytest.param(many_hosts, id="Gateway of 4,000 hosts"),
     pytest.param(_policies, id="policies"),
 ]
 
@@ -317,10 +260,6 @@ def everything_said_to_be_ours(world):
     """All that bears our marks, among them what does not go when it is deleted."""
     yield from _claimed(world)
     yield from _kept(world)
-    for number, given in enumerate(RECORDS):
-        for obj in given.values[0](world):
-            obj["metadata"]["name"] = f"forged-{number}"
-            yield obj
 
 
 def pods_that_hang(count):

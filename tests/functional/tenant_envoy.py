@@ -64,13 +64,11 @@ class Served(tenant_world.World):
     def neighbourhood(self):
         """What somebody else has on the gateway: a notebook behind the model's, and a shop."""
         yield self.route("notebook", self.third, [f"{self.model}/kubeflow-gateway"], "/notebook/")
-        if self.charm.options.get("hosts"):
-            servers = [http(gateway_client.TENANT)]
-            yield gateway("web", self.third, servers)
-            yield self.route("web", self.third, [f"{self.third}/web"], "/", gateway_client.TENANT)
-        else:
-            gateways = [f"{self.model}/kubeflow-gateway"]
-            yield self.route("third", self.third, gateways, "/", tenant_world.THIRD_HOST)
+        port = {"number": 80, "name": "http", "protocol": "HTTP"}
+        servers = [{"port": port, "hosts": [gateway_client.TENANT]}]
+        spec = {"selector": istiod_world.LABELS, "servers": servers}
+        yield parts.made("networking.istio.io/v1", "Gateway", "web", self.third, spec)
+        yield self.route("web", self.third, [f"{self.third}/web"], "/", gateway_client.TENANT)
 
     def route(self, name, namespace, gateways, prefix, host="*", *, to=None, **rule):
         """A VirtualService, by default to the application of its own namespace."""
@@ -79,17 +77,8 @@ class Served(tenant_world.World):
         spec = {"gateways": gateways, "hosts": [host], "http": [{**matched, **rule}]}
         return parts.made("networking.istio.io/v1", "VirtualService", name, namespace, spec)
 
-    @property
-    def guarded(self):
-        """Requests that nobody may have answered without being asked who they are."""
-        if self.charm.options.get("hosts"):
-            hosts = [gateway_client.HOST]
-        else:
-            hosts = [gateway_client.HOST, "any.example.org"]
-            yield Visit(tenant_world.THIRD_HOST, "/x")
-        for host in hosts:
-            yield Visit(host, "/kfp/x")
-            yield Visit(host, tenant_world.NOTEBOOK)
+    guarded = tuple(Visit(gateway_client.HOST, path) for path in ("/kfp/x", tenant_world.NOTEBOOK))
+    """Requests that nobody may have answered without being asked who they are."""
 
     def assert_guarded(self):
         """Assert that each request is asked about, and served by whom it is for."""
@@ -101,9 +90,8 @@ class Served(tenant_world.World):
                 assert known.status == 200, (visit, known)
                 assert known.echo["port"] == self.application.server_port, (visit, known)
                 assert known.echo["headers"].get("kubeflow-userid") == echo.USER, (visit, known)
-            if self.charm.options.get("hosts"):
-                shop = visitor.get(host=gateway_client.TENANT)
-                assert shop.echo["port"] == self.application.server_port
+            shop = visitor.get(host=gateway_client.TENANT)
+            assert shop.echo["port"] == self.application.server_port
         finally:
             visitor.close()
         assert self.evil.asked == []
@@ -198,10 +186,8 @@ class Served(tenant_world.World):
     def wait_until_pushed(self):
         """Wait until the gateway has got what was written by now."""
         path = f"/{parts.unique('pushed')}"
-        host, owner = gateway_client.TENANT, f"{self.third}/web"
-        if not self.charm.options.get("hosts"):
-            host, owner = "pushed.example.net", f"{self.model}/kubeflow-gateway"
-        told = self.route("pushed", self.third, [owner], path, host)
+        host = gateway_client.TENANT
+        told = self.route("pushed", self.third, [f"{self.third}/web"], path, host)
         rule = told["spec"]["http"][0]
         del rule["route"]
         rule["directResponse"] = {"status": SETTLED}
@@ -271,21 +257,10 @@ def backed(space, name, port):
     )
 
 
-def http(*hosts, port=80, **more):
-    """A server of a Gateway."""
-    return {"port": {"number": port, "name": "http", "protocol": "HTTP"}, "hosts": hosts, **more}
-
-
-def gateway(name, namespace, servers, selector=None):
-    """A Gateway, by default on the workload that the model has its own on."""
-    spec = {"selector": selector or istiod_world.LABELS, "servers": servers}
-    return parts.made("networking.istio.io/v1", "Gateway", name, namespace, spec)
-
-
 @contextlib.contextmanager
-def serving(control_plane, client, folder, **options) -> Iterator[Served]:
+def serving(control_plane, client, folder) -> Iterator[Served]:
     """Have a world with a gateway while the block runs."""
-    world = Served(control_plane, client, folder, **options)
+    world = Served(control_plane, client, folder)
     with tenant_world.connected(world), contextlib.ExitStack() as stack:
         world.application = stack.enter_context(echo.serving(echo.Application))
         world.authorization = stack.enter_context(echo.serving(echo.Authorization))

@@ -112,10 +112,10 @@ def router(name, namespace, labels, *, replicas=1, annotations=None):
     return made("apps/v1", "Deployment", name, namespace, spec)
 
 
-def job_pod(*, annotations=None, labels=None, proxy_image="localhost/none:1", containers=()):
+def job_pod(*, annotations=None, labels=None, containers=()):
     """The template of a pod whose payload ends, with a classic sidecar."""
     names = [{"name": "main", "image": "localhost/none:1"}, *containers]
-    proxy = {"name": "istio-proxy", "image": proxy_image}
+    proxy = {"name": "istio-proxy", "image": "localhost/none:1"}
     marks = {"security.istio.io/tlsMode": "istio", "sidecar.istio.io/inject": "false"}
     return {
         "metadata": {"labels": {**marks, **(labels or {})}, "annotations": annotations or {}},

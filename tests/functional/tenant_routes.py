@@ -9,7 +9,7 @@ from tests.functional import istiod_world
 from tests.functional import tenant_attacks as attacks
 from tests.functional import tenant_parts as parts
 from tests.functional.tenant_envoy import CLAIM
-from tests.functional.tenant_world import EVIL, THIRD_HOST
+from tests.functional.tenant_world import EVIL
 
 IDENTITY = {"kubeflow-userid": CLAIM}
 SPELLINGS = {"Kubeflow-UserID": CLAIM, "kubeflow_userid": CLAIM}
@@ -274,7 +274,6 @@ GATEWAYS = [
     pytest.param(_gateway(f"*/{gateway_client.HOST}"), id="Gateway of our host"),
     pytest.param(_gateway(gateway_client.HOST.upper()), id="Gateway of our host in capitals"),
     pytest.param(_gateway("*.example.com"), id="Gateway of a wildcard"),
-    pytest.param(_gateway(THIRD_HOST), id="Gateway of a third one's host"),
     pytest.param(attacks.many_hosts, id="Gateway of 4,000 hosts"),
 ]
 TAKERS = [

@@ -11,16 +11,14 @@ from collections.abc import Iterator
 import pytest
 
 from istio_integrator.admission import admission
-from istio_integrator.ingress import exposure, own_gateway, record
+from istio_integrator.ingress import exposure, record
 from istio_integrator.kube import cluster as charm_cluster
-from tests import echo
-from tests.functional import charm_runs, ingress_world, istiod_world
+from tests import echo, gateway_client
+from tests.functional import charm_runs, istiod_world
 from tests.functional import tenant_parts as parts
 from tests.functional.test_charm_cluster import injector
 from tests.waiting import eventually
 
-THIRD_HOST = "third.example.com"
-"""Of somebody else's route on our Gateway, where that serves every host."""
 NOTEBOOK = "/notebook/x"
 """Of somebody else's route on our Gateway, at our hosts."""
 EVIL = "evil.example.com"
@@ -42,23 +40,25 @@ class World:
         control_plane: The API server's testbed.
         client: As its administrator.
         folder: For files.
-        options: Of the charm.
     """
 
     edge = "istio-edge"
     """Where the gateway workload is."""
 
-    def __init__(self, control_plane, client, folder, **options):
+    def __init__(self, control_plane, client, folder):
         self.control_plane = control_plane
         self.api = istiod_world.install_definitions(client)
         self.model = parts.unique("ai")
         self.profile = parts.unique("alice")
         self.third = parts.unique("shop")
         self.kubelet = parts.Kubelet(client)
-        named = {"gateway_service": f"{self.edge}/gateway"} if options.get("hosts") else {}
-        # What holds without the policy, as before Kubernetes 1.30.
-        options = {"tenant_policy": "off", **options}
-        self.charm = parts.Charm(self.model, {**named, **options}, [])
+        options = {
+            "gateway_service": f"{self.edge}/gateway",
+            "hosts": gateway_client.HOST,
+            # What holds without the policy, as before Kubernetes 1.30.
+            "tenant_policy": "off",
+        }
+        self.charm = parts.Charm(self.model, options, [])
         self.reconciler = parts.Reconciler(control_plane.kubeconfig, parts.Stopper(self.kubelet))
         self.baseline: set[tuple[str, str]] = set()
         self._numbers = itertools.count(1)
@@ -289,16 +289,14 @@ def connected(world) -> Iterator[pytest.MonkeyPatch]:
     """Have the charm find a world's API server, and not wait for long."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(charm_cluster, "connect", lambda: world.api)
-        if not world.charm.options.get("hosts"):
-            patch.setattr(own_gateway, "OwnGateway", ingress_world.Standing)
         patch.setattr(admission, "PROBE_DELAYS", ())
         yield patch
 
 
 @contextlib.contextmanager
-def serving(control_plane, client, folder, **options) -> Iterator[World]:
+def serving(control_plane, client, folder) -> Iterator[World]:
     """Have a world without a proxy while the block runs."""
-    world = World(control_plane, client, folder, **options)
+    world = World(control_plane, client, folder)
     with connected(world) as patch, contextlib.ExitStack() as stack:
         # No proxy has to forget anything.
         patch.setattr(exposure, "SETTLE", 0)

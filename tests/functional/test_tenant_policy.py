@@ -712,24 +712,11 @@ def test_warning_rejects_nothing_and_names_what_breaks_it(own_world, control_pla
     assert world.reconcile(mode="warn") == [ops.ActiveStatus(rejected(world, obj))]
 
 
-@pytest.mark.parametrize(
-    "end",
-    [
-        pytest.param(
-            lambda w: w.api.delete(
-                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": w.model}}
-            ),
-            id="model deleted",
-        ),
-        pytest.param(lambda w: w.component().remove(), id="application removed"),
-        pytest.param(lambda w: w.reconcile(mode="off"), id="switched off"),
-        pytest.param(lambda w: w.reconcile(exposes=False), id="no ingress any more"),
-    ],
-)
-def test_policy_ends(own_world, end):
+def test_policy_ends_with_the_model(own_world):
     own_world.reconcile()
     assert eventually(own_world.is_in_force)
-    end(own_world)
+    metadata = {"name": own_world.model}
+    own_world.api.delete({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
     assert eventually(lambda: not own_world.is_in_force())
 
 
@@ -743,14 +730,6 @@ def test_command_of_the_page_ends_the_policy(own_world, control_plane):
     assert program == "kubectl"
     control_plane.kubectl(*argv)
     assert eventually(lambda: not own_world.is_in_force())
-
-
-def test_removal_leaves_nothing(own_world):
-    own_world.reconcile()
-    part = own_world.component()
-    assert part._scope.manifests.owned_in(tenant_policy.FOLDER)
-    part.remove()
-    assert part._scope.manifests.owned_in(tenant_policy.FOLDER) == []
 
 
 def test_hosts_of_the_model_are_followed(own_world):

@@ -4,10 +4,8 @@ import contextlib
 
 import pytest
 
-from istio_integrator.kube import cluster
 from testbed import loopback
 from tests import gateway_client
-from tests.functional import tenant_attacks as attacks
 from tests.functional import tenant_envoy, tenant_world
 from tests.functional import tenant_parts as parts
 from tests.functional import tenant_routes as routes
@@ -19,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("unreachable_node")
 @pytest.fixture(scope="module")
 def world(control_plane, client, tmp_path_factory):
     folder = tmp_path_factory.mktemp("tenants")
-    with tenant_envoy.serving(control_plane, client, folder, hosts=gateway_client.HOST) as made:
+    with tenant_envoy.serving(control_plane, client, folder) as made:
         yield made
 
 
@@ -102,36 +100,11 @@ def test_port_of_a_tenant_leads_into_the_model_unless_the_workload_has_no_other(
         world.assert_guarded()
 
 
-@pytest.mark.parametrize("attack", parts.long_but(attacks.IMPOSTORS, "fake gateway"))
-def test_guard_stands_while_the_gateway_is_away_and_a_tenant_has_one(world, attack):
-    with world.attacked(attack), world.without_gateway():
-        world.charm.hook()
-        world.assert_guarded()
-    world.assert_unharmed()
-
-
-@pytest.mark.parametrize(
-    "attack",
-    parts.long_but(
-        [*attacks.IMPOSTORS, *routes.GATEWAYS, *routes.TAKERS],
-        "copied labels",
-        "Gateway of our host",
-    ),
-)
+@pytest.mark.parametrize("attack", parts.long_but(routes.TAKERS, "Gateway that redirects"))
 def test_routes_close_with_their_guard_whatever_a_tenant_has(world, attack):
     with world.attacked(attack), world.unrelated("ingress-auth"):
         world.charm.hook()
         world.assert_closed()
-
-
-@pytest.mark.parametrize("attack", parts.long_but(attacks.TWINS, "look-alike that is ready"))
-def test_nothing_is_served_while_a_tenant_has_pods_with_the_gateways_labels(world, attack):
-    with world.attacked(attack):
-        world.charm.hook()
-        world.assert_closed()
-    assert eventually(lambda: not world.api.list(cluster.POD, world.profile, attacks.LABELS))
-    world.rest()
-    world.assert_guarded()
 
 
 @pytest.mark.parametrize("attack", routes.ALIASES)
