@@ -169,7 +169,7 @@ def _said(name, endpoint, model):
 def applications(model, image):
     """Those that pages name: one that is called, a StatefulSet, and one who calls."""
     ready = {"tcpSocket": {"port": 8888}, "periodSeconds": 1}
-    argv = ["python3", "-c", diagnose_world.SERVER, "http://x", "/tmp/x", "8888"]
+    argv = ["python3", "-c", diagnose_world.SERVER, "http://x", "8888"]
     called = diagnose_world.deployment("ml-pipeline", model, image, argv, readinessProbe=ready)
     caller = diagnose_world.deployment("kfp-ui", model, image, FOR_EVER)
     owned = diagnose_world.deployment("kfp-api", model, image, FOR_EVER)

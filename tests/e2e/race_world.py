@@ -36,15 +36,13 @@ class Application:
         return self.workload.partition("/")[2]
 
 
-FIRST = (
+ALL = (
     Application("StatefulSet/dashboard", charm={"install-seconds": "15"}),
     Application(f"StatefulSet/{BUSY}", charm={"install-seconds": "5"}),
     Application("StatefulSet/minio", replicas=3),
     Application("Deployment/katib-ui"),
     Application("StatefulSet/analysis", ours=False),  # of a Notebook
     Application(f"StatefulSet/{BUDGET}"),
-)
-SECOND = (
     Application("StatefulSet/profiles", charm={"install-seconds": "10", "setup-seconds": "2"}),
     Application("StatefulSet/mlmd"),
     Application("Deployment/ml-pipeline", replicas=3),
@@ -52,7 +50,6 @@ SECOND = (
     Application("Deployment/left-alone", ours=False),
     Application("Pod/bare", ours=False),
 )
-ALL = (*FIRST, *SECOND)
 WORKLOADS = {each.workload: each for each in ALL}
 
 

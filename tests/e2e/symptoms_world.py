@@ -1,9 +1,7 @@
 """A model in which things are broken, one after the other, and what leads to the answer."""
 
 import contextlib
-import dataclasses
 import json
-import time
 
 from testbed import istio
 from testbed.juju import client
@@ -16,8 +14,6 @@ from tests.e2e import pages_world
 APP = world.APP
 CALLER = "caller"
 PORT = world.port_of("kfp-ui")
-DIAGNOSE = "juju run istio-integrator/leader diagnose"
-
 ASK = """
 import sys, urllib.error, urllib.request
 
@@ -57,25 +53,8 @@ urllib.request.urlopen(sys.argv[1], timeout=3)
 """
 
 
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """How one symptom was produced, and what led from it to its heading."""
-
-    heading: str
-    produced: str
-    seen: str
-    typed: str
-    found: str
-    answered: float
-    """Seconds that the diagnosis took which named it."""
-    took: float
-    """Seconds from the break to that diagnosis' end."""
-
-
 class Place(pages_world.Place):
     """A model with the charm, its ingress and people who ask."""
-
-    rows: list
 
     def diagnose(self, unit=f"{APP}/leader"):
         """The report as people read it."""
@@ -86,9 +65,8 @@ class Place(pages_world.Place):
         return outcome["results"].get("report", outcome["message"])
 
     @contextlib.contextmanager
-    def broken(self, produced, *objects):
+    def broken(self, *objects):
         """Have something broken for the time of the block, by objects or by what it does."""
-        self.produced, self.begin = produced, time.monotonic()
         self.apply(*objects)
         try:
             yield
@@ -96,25 +74,20 @@ class Place(pages_world.Place):
             for each in objects:
                 self.kubectl("delete", "-f", "-", "--wait=false", text=json.dumps(each))
 
-    def leads(self, heading, line, seen, *, timeout=90, unit=f"{APP}/leader"):
+    def leads(self, heading, line, *, timeout=90, unit=f"{APP}/leader"):
         """Type `diagnose` until a line has some words and the heading stands below it."""
-        report, answered = "", 0.0
+        report = ""
 
         def found():
-            nonlocal report, answered
-            begin = time.monotonic()
+            nonlocal report
             report = self.diagnose(unit)
-            answered = time.monotonic() - begin
             return next((each for each in paragraphs(report) if line in each), "")
 
         paragraph = waiting.eventually(found, timeout)
-        took = time.monotonic() - self.begin
         assert paragraph, report
         assert not paragraph.startswith("✓"), paragraph
         # A heading stands once in a report, below the first line that it is about.
         assert f"#{heading}" in report, report
-        first = " ".join(paragraph.split("→")[0].split())
-        self.rows.append(Row(heading, self.produced, seen, DIAGNOSE, first, answered, took))
 
     def visit(self, path="/pipeline/x", **headers):
         """The status and the text that somebody gets at the gateway, who is known by a cookie."""
@@ -159,7 +132,6 @@ def paragraphs(report):
 def made(node, model):
     """A model that is reached from outside by people who are logged in, and all is well."""
     place = Place(node, model)
-    place.rows = []
     place.juju.add_model()
     charm = node.charms.integrator
     config = {**charm.config, **world.NAMED}
@@ -176,19 +148,6 @@ def made(node, model):
     place.says("2 routes served by", 240)
     assert waiting.eventually(place.is_open, 90)
     return place
-
-
-def table(rows):
-    """A table of how each symptom was produced and found, as Markdown has it."""
-    lines = ["| heading | produced by | seen | typed | found | answered in s | after s |"]
-    lines.append("|---|---|---|---|---|---|---|")
-    for row in rows:
-        cells = [row.heading, row.produced, row.seen[:110], row.typed, row.found[:130]]
-        cells += [f"{row.answered:.1f}", f"{row.took:.1f}"]
-        lines.append(
-            "| " + " | ".join(" ".join(cell.replace("|", "/").split()) for cell in cells) + " |"
-        )
-    return "\n".join(lines)
 
 
 def policy(name, namespace, **spec):
@@ -224,7 +183,7 @@ def refusing(name, namespace, app):
 def login(namespace, image):
     """Who is asked sends everybody to a provider, whose `.well-known` is not there."""
     issuer = f"http://dex.{namespace}.svc.cluster.local:5556/dex"
-    argv = ["python3", "-c", parts.SERVER, issuer, "/", str(world.AUTH_PORT), "5556"]
+    argv = ["python3", "-c", parts.SERVER, issuer, str(world.AUTH_PORT), "5556"]
     labels = {"app": "login"}
     service = {
         "apiVersion": "v1",

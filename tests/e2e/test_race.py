@@ -17,7 +17,7 @@ import pytest
 
 from testbed.kit import juju, observer
 from tests.e2e import race_world
-from tests.e2e.race_world import ALL, BUDGET, BUSY, FIRST, LIMIT, SECOND, WORKLOADS
+from tests.e2e.race_world import ALL, BUDGET, BUSY, LIMIT, WORKLOADS
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -48,7 +48,6 @@ class Case:
 
 
 CASES = (
-    Case("istiod and integrator first", ("istiod", "integrator", "applications")),
     Case(
         "istiod first, integrator last",
         ("istiod", "applications", "integrator"),
@@ -60,8 +59,6 @@ CASES = (
         ("integrator", "applications", "istiod"),
         clusters=("today", "external"),
     ),
-    Case("integrator first, istiod in the middle", ("integrator", "half", "istiod", "rest")),
-    Case("istiod in the middle, integrator last", ("half", "istiod", "rest", "integrator")),
     Case(
         "istiod last",
         ("applications", "integrator", "istiod"),
@@ -127,9 +124,8 @@ async def test_every_order_ends_in_the_mesh(node, api, notebooks, figures, case)
 
 
 async def add(world, part):
-    parts = {"applications": ALL, "half": FIRST, "rest": SECOND}
-    if part in parts:
-        await world.applications(*parts[part])
+    if part == "applications":
+        await world.applications(*ALL)
     else:
         await {"istiod": world.istio, "integrator": world.integrator}[part]()
 
