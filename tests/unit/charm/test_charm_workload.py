@@ -93,15 +93,6 @@ def test_container_that_is_not_there_yet_is_waited_for(ctx, fake):
     )
 
 
-def test_pods_being_replaced_are_maintenance(ctx, fake):
-    fake_cluster.install_istio(fake)
-    container = workload(POD, eligible=15, converging=1)
-    assert status(ctx, state(container)) == testing.MaintenanceStatus(
-        "14/15 pods in mesh, 1 being replaced; run: juju config istio-integrator "
-        "restart-pods=manual; this stops it"
-    )
-
-
 def test_workload_that_again_has_no_sidecar_blocks_with_the_reason(ctx, fake):
     fake_cluster.install_istio(fake)
     troubles = [{"workload": "StatefulSet/minio", "reason": "x", "message": "again no sidecar"}]
@@ -135,13 +126,4 @@ def test_check_that_is_down_is_waited_for(ctx, fake):
     container = dataclasses.replace(workload(), check_infos={check}, layers={"x": layer})
     assert status(ctx, state(container)) == testing.WaitingStatus(
         "waiting for lifecycle to watch the cluster"
-    )
-
-
-def test_old_proxies_are_counted_and_leave_the_unit_active(ctx, fake):
-    fake_cluster.install_istio(fake)
-    assert status(ctx, state(workload(stale=3))) == testing.ActiveStatus(
-        "istio-system/istiod 1.31 · admission: webhook · classic sidecars, native in Jobs · "
-        "14/14 pods in mesh, "
-        "3 with an old proxy: restart-stale"
     )

@@ -77,8 +77,8 @@ def may_be_active(verb, resource, code):
 @pytest.mark.parametrize(
     "codes",
     [
-        pytest.param([404], id="404"),
-        pytest.param([403, 409, 429, 500, TIMEOUT], id="in turn"),
+        pytest.param([403, 404, 409, 429, 500, TIMEOUT], id="in turn"),
+        pytest.param([404], id="404", marks=pytest.mark.long),
         pytest.param([403], id="403", marks=pytest.mark.long),
         pytest.param([409], id="409", marks=pytest.mark.long),
         # Neither says anything about the request: they are taken alike.

@@ -189,14 +189,6 @@ def test_logs_no_longer_go_to_a_unit_that_went():
     assert targets(back)["loki-loki-1"].services == ["all"]
 
 
-@pytest.mark.parametrize(
-    "endpoint", ["", "nonsense", "[]", '{"url": 3}', '{"url": "file:///etc/passwd"}', "{}"]
-)
-def test_endpoint_that_is_none_is_left_out(endpoint):
-    bag = {"endpoint": endpoint}
-    assert observability.log_targets(TOPOLOGY, {"loki/0": bag}) == {}
-
-
 def test_without_a_container_logs_wait():
     out = run(loki("http://loki-0:3100/push"), container=workload(can_connect=False))
     assert targets(out) == {}

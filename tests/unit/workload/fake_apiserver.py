@@ -51,7 +51,6 @@ class FakeApiserver(api_objects.Objects):
         self.token = "t"
         """Whose bearer is let in."""
         self.in_flight = 0
-        self.most_in_flight = 0
 
     async def __aenter__(self) -> Client:
         app = web.Application(client_max_size=1 << 24)
@@ -286,7 +285,6 @@ class FakeApiserver(api_objects.Objects):
         socket = web.WebSocketResponse(protocols=(PROTOCOL,))
         await socket.prepare(request)
         self.in_flight += 1
-        self.most_in_flight = max(self.most_in_flight, self.in_flight)
         try:
             if sub == "portforward":
                 await proxy.port_forward(request, socket, quits)

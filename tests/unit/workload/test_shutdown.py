@@ -154,15 +154,6 @@ async def test_connection_that_is_slow_to_end_holds_no_place(cluster: FakeApiser
         assert loop.time() - began < 1
 
 
-async def test_few_stops_are_in_flight_per_node(cluster: FakeApiserver):
-    for number in range(20):
-        cluster.put("pods", finished_pod(name=f"job-{number}", uid=f"uid-{number}"))
-    async with reconciler(cluster, limits=at_most(3)):
-        await until(lambda: all(p["status"]["phase"] == "Succeeded" for p in cluster.all("pods")))
-
-    assert cluster.most_in_flight <= 3
-
-
 async def test_retry_after_is_respected(cluster: FakeApiserver):
     cluster.failures = [("/portforward", 429, {"Retry-After": "40"})]
     cluster.put("pods", finished_pod())
@@ -263,31 +254,6 @@ async def test_watch_interruptions_lose_nothing(cluster: FakeApiserver, how: str
             {"labels": {"app.kubernetes.io/part-of": "kubeflow-profile"}},
             "Succeeded",
             id="profile",
-        ),
-        pytest.param(
-            {"labels": {"istio-integrator.charmhub.io/served": "enabled"}},
-            "Succeeded",
-            id="labelled",
-        ),
-        pytest.param(
-            {
-                "labels": {
-                    "app.kubernetes.io/part-of": "kubeflow-profile",
-                    "istio-integrator.charmhub.io/served": "disabled",
-                }
-            },
-            "Running",
-            id="profile-disabled",
-        ),
-        pytest.param(
-            {
-                "labels": {
-                    "controller.juju.is/id": "x",
-                    "istio-integrator.charmhub.io/served": "enabled",
-                }
-            },
-            "Running",
-            id="controller-model",
         ),
         pytest.param(
             {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -27,14 +26,6 @@ VIRTUAL_TIME = True
 POLICIES = st.sampled_from(["Always", "OnFailure", "Never"])
 STATES = st.one_of(st.sampled_from([pods.running(), pods.waiting(), {}]), st.just(pods.ended()))
 LABELS = [{}, {"security.istio.io/tlsMode": "istio"}, {"service.istio.io/canonical-name": "x"}]
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[FakeApiserver]:
-    fake = FakeApiserver()
-    async with fake:
-        fake.namespace(NAMESPACE)
-        yield fake
 
 
 @st.composite

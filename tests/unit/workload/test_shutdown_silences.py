@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
-import pytest
 from sidecar_lifecycle.shell.shutdown import controller, reports
 
 from tests.unit.workload import pods
@@ -20,14 +18,6 @@ from tests.unit.workload.shutdown_world import (
 )
 
 VIRTUAL_TIME = True
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[FakeApiserver]:
-    fake = FakeApiserver()
-    async with fake:
-        fake.namespace(NAMESPACE)
-        yield fake
 
 
 async def test_payload_that_ended_without_its_proxy_is_reported_once(cluster: FakeApiserver):

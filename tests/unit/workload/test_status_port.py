@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +13,6 @@ from integrator_contract.answers import Action
 from tests.unit.workload import pods
 from tests.unit.workload.fake_apiserver import FakeApiserver, until
 from tests.unit.workload.shutdown_world import (
-    NAMESPACE,
     event_reasons,
     finished_pod,
     phase,
@@ -25,14 +22,6 @@ from tests.unit.workload.shutdown_world import (
 VIRTUAL_TIME = True
 CONFIG = "proxy.istio.io/config"
 MESH = finished.Policy(status_port=17020)
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[FakeApiserver]:
-    fake = FakeApiserver()
-    async with fake:
-        fake.namespace(NAMESPACE)
-        yield fake
 
 
 @pytest.mark.parametrize(
