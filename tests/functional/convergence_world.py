@@ -151,26 +151,6 @@ class World:
             await asyncio.sleep(0.05)
         raise AssertionError(f"the injector's stand-in injects: {not wanted}")
 
-    async def upgrade(self, version):
-        """Have pods get a newer proxy from now on."""
-        name = f"{POLICIES}/injector-{self.namespace}"
-        policy = await self.request("GET", name)
-        patch = policy["spec"]["mutations"][0]["jsonPatch"]
-        patch["expression"] = patch["expression"].replace("1.30.4", version)
-        await self.request("PUT", name, policy)
-        pod = {"kind": "Pod", "metadata": {"generateName": "try-"}, "spec": SPEC}
-
-        async def upgraded():
-            created = await self.request(
-                "POST",
-                path(types.Pod, self.namespace),
-                {"apiVersion": "v1", **pod},
-                params={"dryRun": "All"},
-            )
-            return created["spec"]["containers"][1]["image"].endswith(version)
-
-        await self.until(upgraded)
-
     async def remove(self):
         for where in (BINDINGS, POLICIES):
             with contextlib.suppress(errors.StatusError):

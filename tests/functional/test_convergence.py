@@ -156,29 +156,3 @@ async def test_a_restart_by_hand_is_done_by_the_leader(world):
             return await world.injected() == {"one-0": True, "two-0": True}
 
         await world.until(converged)
-
-
-async def test_pods_with_an_old_proxy_are_renewed_when_it_is_asked_for(world):
-    await world.join()
-    await world.workload("StatefulSet", "one")
-    await world.upgrade("1.31.1")
-    await world.workload("StatefulSet", "two")
-    lister, stale = world.lister(proxy_version="1.31.1"), {"stale": ""}
-
-    async with world.converging():
-        found = await lister.uninjected({})
-        assert found.pods == ()
-        counts = found.summary
-        assert (counts.in_mesh, counts.eligible, counts.stale) == (2, 2, 1)
-        (pod,) = (await lister.uninjected(stale)).pods
-        assert (pod.name, pod.fixable) == ("one-0", True)
-        assert pod.message == "its proxy is 1.30.4, istiod is 1.31.1"
-
-        (asked,) = (await lister.restart(stale)).pods
-        assert asked.name == "one-0"
-
-        async def renewed():
-            counts = (await lister.uninjected(stale)).summary
-            return (counts.in_mesh, counts.stale) == (2, 0)
-
-        await world.until(renewed)

@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 """Serves HTTP, and asks for its path and for being asked as Kubeflow's charms do."""
 
-import json
 import logging
 import pathlib
 
 import ops
 import serialized_data_interface as sdi
-from charmlibs.interfaces import forward_auth, gateway_metadata, service_mesh
+from charmlibs.interfaces import forward_auth, service_mesh
 from charmlibs.interfaces import istio_ingress_route as routes
 
 SERVER = pathlib.Path(__file__).with_name("server.py")
@@ -24,7 +23,6 @@ class KubeflowApp(ops.CharmBase):
         logging.getLogger().setLevel(logging.INFO)
         self._waiting = ""
         self._routes = {name: routes.IstioIngressRouteRequirer(self, name) for name in ENDPOINTS}
-        self._gateway = gateway_metadata.GatewayMetadataRequirer(self)
         self._decisions = forward_auth.ForwardAuthProvider(
             self, forward_auth_config=self._forward_auth
         )
@@ -32,7 +30,6 @@ class KubeflowApp(ops.CharmBase):
         for event in (
             *(requirer.on.ready for requirer in self._routes.values()),
             *(self.on[name].relation_created for name in ENDPOINTS),
-            self.on["gateway-metadata"].relation_changed,
             self.on.config_changed,
             self.on.leader_elected,
             self.on.server_pebble_ready,
@@ -134,22 +131,7 @@ class KubeflowApp(ops.CharmBase):
         container = self.unit.get_container("server")
         if not container.can_connect() or not container.get_services("server"):
             self._waiting = "for the server"
-        event.add_status(
-            ops.WaitingStatus(self._waiting) if self._waiting else ops.ActiveStatus(self._told)
-        )
-
-    @property
-    def _told(self) -> str:
-        """What the gateway's charm says on the newer endpoints; empty where none is related."""
-        told: dict[str, object] = {
-            name: [requirer.external_host, requirer.tls_enabled]
-            for name, requirer in self._routes.items()
-            if requirer.is_ready()
-        }
-        if self.model.relations["gateway-metadata"]:
-            found = self._gateway.get_metadata()
-            told["gateway"] = found.gateway_name if found else ""
-        return json.dumps(told) if told else ""
+        event.add_status(ops.WaitingStatus(self._waiting) if self._waiting else ops.ActiveStatus())
 
 
 if __name__ == "__main__":
