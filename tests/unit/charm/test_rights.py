@@ -112,6 +112,17 @@ def test_no_role_lists_secrets_but_the_gateways_and_none_gets_all_of_them():
     ]
 
 
+def test_without_the_optional_roles_nothing_is_executed_and_no_other_pod_is_changed():
+    """The oldest peer may execute in, delete and patch every pod, and does not need to."""
+    given = [need for need in needs() if not need.role.endswith(("-exec", "-replace"))]
+    assert not {"*", "pods/exec", "pods/attach"} & {need.resource for need in given}
+    changes = [
+        need for need in given if need.resource == "pods" and need.verb not in {*LISTS, "get"}
+    ]
+    assert {need.role for need in changes} == {f"{APP}-model"}
+    assert "delete" not in {need.verb for need in changes}
+
+
 def test_policy_and_roles_speak_of_the_same_names():
     named: dict[str, set[str]] = {}
     for need in needs():

@@ -135,6 +135,13 @@ def test_what_was_decided_is_undone_whatever_was_wanted_in_between(labels, first
     assert merged(after, decision.leave(after, two.record)) == labels
 
 
+def test_what_was_there_first_is_remembered_through_further_changes():
+    revision = "istio.io/rev"
+    record = records.Record("me", {revision: "a"}, {revision: "theirs"})
+    found = decided({revision: "a"}, record, {revision: "canary"})
+    assert found.record.before == {revision: "theirs"}
+
+
 @given(places(), WANTED, st.booleans())
 def test_ambient_is_what_the_namespace_says_afterwards(place, wanted, alive):
     labels, record = place
