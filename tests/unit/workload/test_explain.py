@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from sidecar_lifecycle.shell import cli
 
 from integrator_contract import service
@@ -182,24 +180,6 @@ def test_settings_that_cannot_be_used_are_named(
 
     assert code == 2
     assert "settings.json" in err
-
-
-@given(st.text(max_size=200))
-def test_no_text_makes_it_crash(text: str):
-    class Stdin:
-        buffer = io.BytesIO(text.encode(errors="surrogatepass"))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.stdin", Stdin)
-        assert cli.main(["explain"]) in (0, 2)
-
-
-def test_version_and_help_of_every_command(capsys: pytest.CaptureFixture[str]):
-    for arguments in (["--version"], ["--help"], *([name, "--help"] for name in cli.COMMANDS)):
-        with pytest.raises(SystemExit) as ended:
-            cli.main(arguments)
-        assert ended.value.code == 0
-        assert capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
