@@ -182,3 +182,20 @@ def filler(room: int, **annotations: str) -> dict[str, str]:
     """Write annotations that leave so many bytes to others, in letters of two bytes."""
     left = MOST_BYTES - room - len(FILLER) - sum(map(len, [*annotations, *annotations.values()]))
     return {**annotations, FILLER: "é" * (left // 2) + "e" * (left % 2)}
+
+
+def excluded(name: str, **fields: Any) -> Case:
+    """A pod that is kept out of the mesh."""
+    return Case(id=name, want=("excluded",), want_labels=NO_SIDECAR, **fields)
+
+
+def held(name: str, **fields: Any) -> Case:
+    """A pod without a configuration of its proxy, which is held."""
+    return Case(id=name, want=("hold",), want_annotations=HELD, **fields)
+
+
+def native(name: str, **fields: Any) -> Case:
+    """A pod that asks for a native sidecar, behind which nothing has to be held."""
+    wanted = {NATIVE: "true"}
+    skipped = ("hold:NativeSidecar",)
+    return Case(id=name, want=("native",), want_annotations=wanted, skipped=skipped, **fields)

@@ -11,6 +11,7 @@ from tests.functional.admission_cases.case import (
     TO_COMPLETION,
     Case,
     container,
+    native,
 )
 
 INIT = container("charm-init", "a:1")
@@ -32,14 +33,11 @@ ADDRESSED = (
         labels=RAY,
         skipped=("hold:FirstContainer",),
     ),
-    Case(
-        id="Ray's pod that runs to completion is native",
+    native(
+        "Ray's pod that runs to completion is native",
         settings="native",
         labels=RAY,
         spec=TO_COMPLETION,
-        want=("native",),
-        want_annotations={NATIVE: "true"},
-        skipped=("hold:NativeSidecar",),
     ),
     Case(
         id="a unit declines the mesh's hold",

@@ -20,10 +20,12 @@ from tests.functional.admission_cases.case import (
     Case,
     container,
     filler,
+    held,
+    native,
 )
 
 
-def held(name: str, before: str, after: str) -> Case:
+def merged(name: str, before: str, after: str) -> Case:
     return Case(
         id=f"hold, {name}",
         annotations={CONFIG: before},
@@ -37,32 +39,15 @@ def left(name: str, value: str, reason: str) -> Case:
 
 
 HOLDS = (
-    Case(id="hold, no configuration", want=("hold",), want_annotations=HELD),
-    Case(
-        id="hold, beside other labels and annotations",
+    held("hold, no configuration"),
+    held(
+        "hold, beside other labels and annotations",
         labels={"app": "web"},
         annotations={"example.com/a": "1"},
-        want=("hold",),
-        want_annotations=HELD,
     ),
-    Case(
-        id="hold, in a profile",
-        namespace="profiles",
-        want=("hold",),
-        want_annotations=HELD,
-    ),
-    Case(
-        id="hold, in a labelled namespace",
-        namespace="labelled",
-        want=("hold",),
-        want_annotations=HELD,
-    ),
-    Case(
-        id="hold, to completion without native sidecars",
-        spec=TO_COMPLETION,
-        want=("hold",),
-        want_annotations=HELD,
-    ),
+    held("hold, in a profile", namespace="profiles"),
+    held("hold, in a labelled namespace", namespace="labelled"),
+    held("hold, to completion without native sidecars", spec=TO_COMPLETION),
     Case(
         id="hold, once more",
         annotations={**HELD, APPLIED: "hold"},
@@ -80,44 +65,44 @@ HOLDS = (
         want=("hold",),
         want_annotations={**HELD, APPLIED: "labels,hold"},
     ),
-    held("empty", "", HOLD),
-    held("only blanks", " \n\t\r\n ", HOLD),
-    held("JSON", '{"concurrency": 2}', f'{{{HELD_KEY}, "concurrency": 2}}'),
-    held("an empty JSON object", "{}", f"{{{HELD_KEY}}}"),
-    held("an empty JSON object over lines", " { \n } \n", f" {{{HELD_KEY} \n }} \n"),
-    held(
+    merged("empty", "", HOLD),
+    merged("only blanks", " \n\t\r\n ", HOLD),
+    merged("JSON", '{"concurrency": 2}', f'{{{HELD_KEY}, "concurrency": 2}}'),
+    merged("an empty JSON object", "{}", f"{{{HELD_KEY}}}"),
+    merged("an empty JSON object over lines", " { \n } \n", f" {{{HELD_KEY} \n }} \n"),
+    merged(
         "JSON over lines",
         '\n{\n  "concurrency": 2\n}\n',
         f'\n{{{HELD_KEY}, \n  "concurrency": 2\n}}\n',
     ),
-    held("a flow mapping of YAML", "{concurrency: 2,}", f"{{{HELD_KEY}, concurrency: 2,}}"),
-    held("a flow mapping with a comment", "{ # x\n}", f"{{{HELD_KEY},  # x\n}}"),
-    held("a block mapping", "concurrency: 2\n", f"{HELD_LINE}concurrency: 2\n"),
-    held(
+    merged("a flow mapping of YAML", "{concurrency: 2,}", f"{{{HELD_KEY}, concurrency: 2,}}"),
+    merged("a flow mapping with a comment", "{ # x\n}", f"{{{HELD_KEY},  # x\n}}"),
+    merged("a block mapping", "concurrency: 2\n", f"{HELD_LINE}concurrency: 2\n"),
+    merged(
         "a mapping of mappings",
         "tracing:\n  sampling: 1\nconcurrency: 2",
         f"{HELD_LINE}tracing:\n  sampling: 1\nconcurrency: 2",
     ),
-    held("an indented mapping", "\n  a: 1\n  b: 2\n", f"\n  {HELD_LINE}  a: 1\n  b: 2\n"),
-    held("a quoted key", '"a b": 1', f'{HELD_LINE}"a b": 1'),
-    held("a singly quoted key", "'a': 1", f"{HELD_LINE}'a': 1"),
-    held("comments first", "# x: 1\n  # y\na: 1", f"# x: 1\n  # y\n{HELD_LINE}a: 1"),
-    held("a document start", "---\na: 1", f"---\n{HELD_LINE}a: 1"),
-    held(
+    merged("an indented mapping", "\n  a: 1\n  b: 2\n", f"\n  {HELD_LINE}  a: 1\n  b: 2\n"),
+    merged("a quoted key", '"a b": 1', f'{HELD_LINE}"a b": 1'),
+    merged("a singly quoted key", "'a': 1", f"{HELD_LINE}'a': 1"),
+    merged("comments first", "# x: 1\n  # y\na: 1", f"# x: 1\n  # y\n{HELD_LINE}a: 1"),
+    merged("a document start", "---\na: 1", f"---\n{HELD_LINE}a: 1"),
+    merged(
         "a commented document start",
         "# x\n--- # y\n\n# z\na: 1",
         f"# x\n--- # y\n\n# z\n{HELD_LINE}a: 1",
     ),
-    held("a document start before JSON", "--- {a: 1}", f"--- {{{HELD_KEY}, a: 1}}"),
-    held("an end of the document", "a: 1\n...\n", f"{HELD_LINE}a: 1\n...\n"),
-    held("line ends of Windows", "a: 1\r\nb: 2\r\n", f"{HELD_LINE}a: 1\r\nb: 2\r\n"),
-    held(
+    merged("a document start before JSON", "--- {a: 1}", f"--- {{{HELD_KEY}, a: 1}}"),
+    merged("an end of the document", "a: 1\n...\n", f"{HELD_LINE}a: 1\n...\n"),
+    merged("line ends of Windows", "a: 1\r\nb: 2\r\n", f"{HELD_LINE}a: 1\r\nb: 2\r\n"),
+    merged(
         "a key that ends alike",
         f"my-{KEY}: 1",
         f"{HELD_LINE}my-{KEY}: 1",
     ),
-    held("the key's name as a value", f"a: {KEY}", f"{HELD_LINE}a: {KEY}"),
-    held("other alphabets", 'a: "äöü 雪 🙂"\n', f'{HELD_LINE}a: "äöü 雪 🙂"\n'),
+    merged("the key's name as a value", f"a: {KEY}", f"{HELD_LINE}a: {KEY}"),
+    merged("other alphabets", 'a: "äöü 雪 🙂"\n', f'{HELD_LINE}a: "äöü 雪 🙂"\n'),
     left("false", f"{KEY}: false", "ConfigSaysItself"),
     left("true", f"concurrency: 2\n{KEY}: true\n", "ConfigSaysItself"),
     left("false in JSON", f'{{"{KEY}":false}}', "ConfigSaysItself"),
@@ -127,8 +112,8 @@ HOLDS = (
         "hold_application_until_proxy_starts: false",
         "ConfigSaysItself",
     ),
-    held("an empty JSON object with a comment", "{} # x", f"{{{HELD_KEY}}} # x"),
-    held("an empty JSON object and an end", "{}\n...\n", f"{{{HELD_KEY}}}\n...\n"),
+    merged("an empty JSON object with a comment", "{} # x", f"{{{HELD_KEY}}} # x"),
+    merged("an empty JSON object and an end", "{}\n...\n", f"{{{HELD_KEY}}}\n...\n"),
     left("an empty JSON object and a rest", "{} a: 1", "ConfigNotMergeable"),
     left("a list", "- a: 1", "ConfigNotMergeable"),
     left("a scalar", "just text", "ConfigNotMergeable"),
@@ -142,59 +127,59 @@ HOLDS = (
     left("two document starts", "---\n--- {a: 1}", "ConfigNotMergeable"),
     left("a tab before it", "\t{a: 1}", "ConfigNotMergeable"),
     left("too long", "a: " + "x" * 32766, "ConfigTooLong"),
-    held("as long as may be", "a: " + "x" * 32765, f"{HELD_LINE}a: " + "x" * 32765),
+    merged("as long as may be", "a: " + "x" * 32765, f"{HELD_LINE}a: " + "x" * 32765),
 )
 
 NAMED = (
-    held(
+    merged(
         "named by a comment first", f"# {KEY}: false\na: 1\n", f"# {KEY}: false\n{HELD_LINE}a: 1\n"
     ),
-    held(
+    merged(
         "named by a comment behind", f"a: 1 # {KEY}: false\n", f"{HELD_LINE}a: 1 # {KEY}: false\n"
     ),
-    held("named by a comment last", f"a: 1\n# {KEY}: false", f"{HELD_LINE}a: 1\n# {KEY}: false"),
-    held(
+    merged("named by a comment last", f"a: 1\n# {KEY}: false", f"{HELD_LINE}a: 1\n# {KEY}: false"),
+    merged(
         "named by a nested key",
         f"  proxyMetadata:\n    {KEY}: 'false'\n  concurrency: 2",
         f"  {HELD_LINE}  proxyMetadata:\n    {KEY}: 'false'\n  concurrency: 2",
     ),
-    held(
+    merged(
         "named by a nested key in its other spelling",
         f"proxyMetadata:\n  {SNAKE}: 'false'\n",
         f"{HELD_LINE}proxyMetadata:\n  {SNAKE}: 'false'\n",
     ),
-    held(
+    merged(
         "named by a text of lines",
         f"proxyMetadata:\n  A: |\n    {KEY}: false\n",
         f"{HELD_LINE}proxyMetadata:\n  A: |\n    {KEY}: false\n",
     ),
-    held(
+    merged(
         "named by a nested flow mapping",
         f"proxyMetadata: {{{KEY}: 'false'}}\n",
         f"{HELD_LINE}proxyMetadata: {{{KEY}: 'false'}}\n",
     ),
-    held(
+    merged(
         "named by another document",
         f"a: 1\n---\n{KEY}: false\n",
         f"{HELD_LINE}a: 1\n---\n{KEY}: false\n",
     ),
-    held(
+    merged(
         "named by a nested key of JSON",
         f'{{"proxyMetadata": {{"A": "}}", "{KEY}": "false"}}, "concurrency": 2}}',
         f'{{{HELD_KEY}, "proxyMetadata": {{"A": "}}", "{KEY}": "false"}}, "concurrency": 2}}',
     ),
-    held(
+    merged(
         "named by a comment in JSON",
         f'{{\n  # "{KEY}": false,\n  "a": 1 # {SNAKE}\n}}',
         f'{{{HELD_KEY}, \n  # "{KEY}": false,\n  "a": 1 # {SNAKE}\n}}',
     ),
-    held(
+    merged(
         "named by a comment behind JSON",
         f'{{"a": 1}} # {KEY}: false',
         f'{{{HELD_KEY}, "a": 1}} # {KEY}: false',
     ),
-    held("named by a value of JSON", f'{{"a": "{KEY}"}}', f'{{{HELD_KEY}, "a": "{KEY}"}}'),
-    held("named by a part of a key", f"{{my-{KEY}: 1}}", f"{{{HELD_KEY}, my-{KEY}: 1}}"),
+    merged("named by a value of JSON", f'{{"a": "{KEY}"}}', f'{{{HELD_KEY}, "a": "{KEY}"}}'),
+    merged("named by a part of a key", f"{{my-{KEY}: 1}}", f"{{{HELD_KEY}, my-{KEY}: 1}}"),
     left("false behind a comment", f"# {KEY}: true\na: 1\n{KEY}: false", "ConfigSaysItself"),
     left(
         "false behind a nested key",
@@ -211,7 +196,7 @@ NAMED = (
     left("a merge key", f"a: 1\n<<: {{{KEY}: false}}\n", "ConfigUnclear"),
     left("a merge key in a flow mapping", f"{{a: 1, <<: {{{SNAKE}: false}}}}", "ConfigUnclear"),
     left("a name within a text of JSON", f'{{"a": "not {KEY}: false"}}', "ConfigUnclear"),
-    held(
+    merged(
         "named by a key that is nested deeply",
         f"{'{a: ' * 9}{{{KEY}: 1}}{'}' * 9}",
         f"{{{HELD_KEY}, a: {'{a: ' * 8}{{{KEY}: 1}}{'}' * 9}",
@@ -221,7 +206,7 @@ NAMED = (
         f"{{a: {'x' * 4096}, b: {{{KEY}: 1}}}}",
         "ConfigUnclear",
     ),
-    held(
+    merged(
         "named far to the right",
         f"{' ' * 65}a: 1 # {KEY}",
         f"{' ' * 65}{HELD_LINE}{' ' * 65}a: 1 # {KEY}",
@@ -296,31 +281,19 @@ def helped(**fields: Any) -> dict[str, Any]:
 
 
 NATIVES = (
-    Case(
-        id="native, to completion",
-        settings="native",
-        spec=TO_COMPLETION,
-        want=("native",),
-        want_annotations={NATIVE: "true"},
-        skipped=("hold:NativeSidecar",),
-    ),
-    Case(
-        id="native, until success",
+    native("native, to completion", settings="native", spec=TO_COMPLETION),
+    native(
+        "native, until success",
         settings="native",
         spec={"restartPolicy": "OnFailure"},
         annotations={CONFIG: "concurrency: 2"},
-        want=("native",),
-        want_annotations={NATIVE: "true"},
-        skipped=("hold:NativeSidecar",),
     ),
-    Case(id="native, for ever", settings="native", want=("hold",), want_annotations=HELD),
-    Case(
-        id="native, the pod does not want it",
+    held("native, for ever", settings="native"),
+    held(
+        "native, the pod does not want it",
         settings="native",
         spec=TO_COMPLETION,
         annotations={NATIVE: "false"},
-        want=("hold",),
-        want_annotations=HELD,
         skipped=("native:PodSaysItself",),
     ),
     Case(
@@ -342,54 +315,40 @@ NATIVES = (
         skipped=("native:HostNetwork", "hold:HostNetwork"),
     ),
     *(
-        Case(
-            id=f"native, cannot start with a classic proxy: {name}",
+        native(
+            f"native, cannot start with a classic proxy: {name}",
             settings="native",
             spec=helped(**fields),
-            want=("native",),
-            want_annotations={NATIVE: "true"},
-            skipped=("hold:NativeSidecar",),
         )
         for name, fields in (
             ("a startup probe", {"startupProbe": PROBE}),
             ("a hook", {"lifecycle": {"postStart": {"tcpSocket": {"port": 9801}}}}),
         )
     ),
-    Case(
-        id="native, can start with a classic proxy",
+    held(
+        "native, can start with a classic proxy",
         settings="native",
         spec=helped(readinessProbe=PROBE),
-        want=("hold",),
-        want_annotations=HELD,
     ),
-    Case(
-        id="native, cannot start with a classic proxy where native ones do not work",
+    held(
+        "native, cannot start with a classic proxy where native ones do not work",
         spec=helped(startupProbe=PROBE),
-        want=("hold",),
-        want_annotations=HELD,
     ),
-    Case(
-        id="native, the template has none",
+    held(
+        "native, the template has none",
         settings="native",
         annotations=GRPC_AGENT,
         spec=TO_COMPLETION,
-        want=("hold",),
-        want_annotations=HELD,
         skipped=("native:OtherTemplate",),
     ),
-    Case(
-        id="native, the pod wants it and its template has none",
+    held(
+        "native, the pod wants it and its template has none",
         annotations={**GRPC_AGENT, NATIVE: "true"},
-        want=("hold",),
-        want_annotations=HELD,
     ),
-    Case(
-        id="native, by the template's name",
+    native(
+        "native, by the template's name",
         settings="native",
         annotations={TEMPLATES: "sidecar"},
         spec=TO_COMPLETION,
-        want=("native",),
-        want_annotations={NATIVE: "true"},
-        skipped=("hold:NativeSidecar",),
     ),
 )

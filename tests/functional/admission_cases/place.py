@@ -7,154 +7,97 @@ from tests.functional.admission_cases.case import (
     APPLIED,
     HELD,
     MESH_PROBE,
-    NATIVE,
     NO_SIDECAR,
     SIDECAR,
     TO_COMPLETION,
     Case,
     container,
+    excluded,
     filler,
+    held,
+    native,
 )
 
 EXCLUSION = (
-    Case(
-        id="modeloperator",
+    excluded(
+        "modeloperator",
         labels={"operator.juju.is/name": "modeloperator", "operator.juju.is/target": "model"},
-        want=("excluded",),
-        want_labels=NO_SIDECAR,
     ),
-    Case(
-        id="modeloperator with its older label",
-        labels={"juju-modeloperator": "modeloperator"},
-        want=("excluded",),
-        want_labels=NO_SIDECAR,
-    ),
-    Case(
-        id="the charm's own pod",
-        labels={"app.kubernetes.io/name": APPLICATION},
-        want=("excluded",),
-        want_labels=NO_SIDECAR,
-    ),
+    excluded("modeloperator with its older label", labels={"juju-modeloperator": "modeloperator"}),
+    excluded("the charm's own pod", labels={"app.kubernetes.io/name": APPLICATION}),
     Case(
         id="the charm's own pod that says false already",
         labels={"app.kubernetes.io/name": APPLICATION, **NO_SIDECAR},
         skipped=("excluded:PodSaysItself",),
     ),
-    Case(
-        id="the charm's own pod, where only places are given",
+    excluded(
+        "the charm's own pod, where only places are given",
         settings="place-only",
         labels={"app.kubernetes.io/name": APPLICATION},
-        want=("excluded",),
-        want_labels=NO_SIDECAR,
     ),
-    Case(
-        id="the charm's own pod gets nothing else",
+    excluded(
+        "the charm's own pod gets nothing else",
         settings="everything",
         labels={"app.kubernetes.io/name": APPLICATION},
-        want=("excluded",),
-        want_labels=NO_SIDECAR,
     ),
-    Case(
-        id="another application's pod is no pod of the charm",
+    held(
+        "another application's pod is no pod of the charm",
         labels={"app.kubernetes.io/name": f"{APPLICATION}-2"},
-        want=("hold",),
-        want_annotations=HELD,
     ),
-    Case(
-        id="a pod that looks like modeloperator in a profile",
+    held(
+        "a pod that looks like modeloperator in a profile",
         namespace="profiles",
         labels={"operator.juju.is/name": "modeloperator"},
-        want=("hold",),
-        want_annotations=HELD,
     ),
-    Case(
-        id="excluded by one value",
-        labels={"tier": "outside"},
-        want=("excluded",),
-        want_labels=NO_SIDECAR,
-        skipped=("hold:NotInjected",),
-    ),
-    Case(
-        id="excluded by the other value",
+    excluded("excluded by one value", labels={"tier": "outside"}, skipped=("hold:NotInjected",)),
+    excluded(
+        "excluded by the other value",
         labels={"tier": "edge"},
         annotations={"mine": "1"},
-        want=("excluded",),
-        want_labels=NO_SIDECAR,
         skipped=("hold:NotInjected",),
     ),
-    Case(
-        id="only one part of the selector fits",
-        labels={"tier": "edge", "keep": ""},
-        want=("hold",),
-        want_annotations=HELD,
-    ),
-    Case(
-        id="excluded, but the pod wants its sidecar",
+    held("only one part of the selector fits", labels={"tier": "edge", "keep": ""}),
+    held(
+        "excluded, but the pod wants its sidecar",
         labels={"tier": "edge", **SIDECAR},
-        want=("hold",),
-        want_annotations=HELD,
         skipped=("excluded:PodSaysItself",),
     ),
-    Case(
-        id="excluded, but the pod's annotation wants a sidecar",
+    held(
+        "excluded, but the pod's annotation wants a sidecar",
         labels={"tier": "edge"},
         annotations=SIDECAR,
-        want=("hold",),
-        want_annotations=HELD,
         skipped=("excluded:PodSaysItself",),
     ),
-    Case(
-        id="excluded, but the pod names a revision",
+    held(
+        "excluded, but the pod names a revision",
         labels={"tier": "edge", "istio.io/rev": "canary"},
-        want=("hold",),
-        want_annotations=HELD,
         skipped=("excluded:PodSaysItself",),
     ),
-    Case(
-        id="excluded, and its annotation agrees",
+    excluded(
+        "excluded, and its annotation agrees",
         labels={"tier": "edge"},
         annotations=NO_SIDECAR,
-        want=("excluded",),
-        want_labels=NO_SIDECAR,
         skipped=("hold:NotInjected",),
     ),
-    Case(
-        id="excluded where nothing else is done",
-        settings="neither",
-        labels={"alone": ""},
-        want=("excluded",),
-        want_labels=NO_SIDECAR,
-    ),
-    Case(
-        id="excluded pods are the model's only",
-        namespace="labelled",
-        labels={"tier": "edge"},
-        want=("hold",),
-        want_annotations=HELD,
-    ),
-    Case(
-        id="excluded on the node's network",
+    excluded("excluded where nothing else is done", settings="neither", labels={"alone": ""}),
+    held("excluded pods are the model's only", namespace="labelled", labels={"tier": "edge"}),
+    excluded(
+        "excluded on the node's network",
         labels={"tier": "edge"},
         spec={"hostNetwork": True},
-        want=("excluded",),
-        want_labels=NO_SIDECAR,
         skipped=("hold:HostNetwork",),
     ),
-    Case(
-        id="excluded where annotations have no place left",
+    excluded(
+        "excluded where annotations have no place left",
         labels={"tier": "edge"},
         annotations=filler(len(APPLIED) + len("excluded") - 1),
-        want=("excluded",),
-        want_labels=NO_SIDECAR,
         is_marked=False,
         skipped=("hold:NotInjected",),
     ),
-    Case(
-        id="excluded where annotations have just place",
+    excluded(
+        "excluded where annotations have just place",
         labels={"tier": "edge"},
         annotations=filler(len(APPLIED) + len("excluded")),
-        want=("excluded",),
-        want_labels=NO_SIDECAR,
         skipped=("hold:NotInjected",),
     ),
     Case(id="nothing is wanted", settings="neither"),
@@ -191,11 +134,9 @@ UNTOUCHED = (
         spec={"containers": [container("main", "a:1"), container("istio-proxy", "b:1")]},
         skipped=("all:HasProxy",),
     ),
-    Case(
-        id="the injector's mark is there, and no proxy",
+    held(
+        "the injector's mark is there, and no proxy",
         annotations={"sidecar.istio.io/status": LEFTOVER},
-        want=("hold",),
-        want_annotations=HELD,
     ),
     Case(
         id="the pod's label wants no sidecar",
@@ -207,13 +148,7 @@ UNTOUCHED = (
         annotations=NO_SIDECAR,
         skipped=("hold:NotInjected",),
     ),
-    Case(
-        id="the pod's label beats its annotation",
-        labels=SIDECAR,
-        annotations=NO_SIDECAR,
-        want=("hold",),
-        want_annotations=HELD,
-    ),
+    held("the pod's label beats its annotation", labels=SIDECAR, annotations=NO_SIDECAR),
     Case(
         id="on the node's network",
         spec={"hostNetwork": True},
@@ -246,13 +181,11 @@ OWN_PROXY = container("istio-proxy", "auto", resources={"requests": {"cpu": "5m"
 CUSTOM = {"containers": [container("main", "a:1"), OWN_PROXY]}
 
 CUSTOMISED = (
-    Case(id="customised, held", spec=CUSTOM, want=("hold",), want_annotations=HELD),
-    Case(
-        id="customised, excluded",
+    held("customised, held", spec=CUSTOM),
+    excluded(
+        "customised, excluded",
         labels={"tier": "outside"},
         spec=CUSTOM,
-        want=("excluded",),
-        want_labels=NO_SIDECAR,
         skipped=("hold:NotInjected",),
     ),
     Case(
@@ -264,28 +197,16 @@ CUSTOMISED = (
         want_labels=SIDECAR,
         want_annotations=HELD,
     ),
-    Case(
-        id="customised, to completion",
-        settings="native",
-        spec={**CUSTOM, **TO_COMPLETION},
-        want=("native",),
-        want_annotations={NATIVE: "true"},
-        skipped=("hold:NativeSidecar",),
-    ),
-    Case(
-        id="customised among the init containers",
+    native("customised, to completion", settings="native", spec={**CUSTOM, **TO_COMPLETION}),
+    native(
+        "customised among the init containers",
         settings="native",
         spec={"initContainers": [{**OWN_PROXY, "restartPolicy": "Always"}], **TO_COMPLETION},
-        want=("native",),
-        want_annotations={NATIVE: "true"},
-        skipped=("hold:NativeSidecar",),
     ),
-    Case(
-        id="customised, and the injector's mark is there",
+    held(
+        "customised, and the injector's mark is there",
         annotations={"sidecar.istio.io/status": LEFTOVER},
         spec=CUSTOM,
-        want=("hold",),
-        want_annotations=HELD,
     ),
 )
 
@@ -298,19 +219,11 @@ SELECTED = (
         want_labels=SIDECAR,
         want_annotations=HELD,
     ),
-    Case(
-        id="not selected",
-        settings="selected",
-        labels={"team": "ml", "stage": "old"},
-        want=("hold",),
-        want_annotations=HELD,
-    ),
-    Case(
-        id="selected and excluded",
+    held("not selected", settings="selected", labels={"team": "ml", "stage": "old"}),
+    excluded(
+        "selected and excluded",
         settings="selected",
         labels={"team": "ml", "never": ""},
-        want=("excluded",),
-        want_labels=NO_SIDECAR,
         skipped=("hold:NotInjected",),
     ),
     Case(
@@ -326,12 +239,10 @@ SELECTED = (
         annotations=NO_SIDECAR,
         skipped=("inject:PodSaysItself", "hold:NotInjected"),
     ),
-    Case(
-        id="selected, and names a revision",
+    held(
+        "selected, and names a revision",
         settings="selected",
         labels={"team": "ml", "istio.io/rev": "x"},
-        want=("hold",),
-        want_annotations=HELD,
         skipped=("inject:PodSaysItself",),
     ),
     Case(
@@ -348,11 +259,9 @@ SELECTED = (
         want=("inject",),
         want_labels={"istio.io/rev": "canary"},
     ),
-    Case(
-        id="excluded where a revision is injected",
+    excluded(
+        "excluded where a revision is injected",
         settings="revision",
         labels={"app.kubernetes.io/name": APPLICATION, "team": "any"},
-        want=("excluded",),
-        want_labels=NO_SIDECAR,
     ),
 )
