@@ -156,3 +156,33 @@ async def test_a_restart_by_hand_is_done_by_the_leader(world):
             return await world.injected() == {"one-0": True, "two-0": True}
 
         await world.until(converged)
+
+
+async def test_two_that_both_believe_to_lead_keep_the_limits_together(world):
+    for name in ("one", "two", "three"):
+        await world.workload("StatefulSet", name)
+    await world.join()
+
+    async def converged():
+        return list((await world.injected()).values()) == [True] * 3
+
+    async def evictions(registry):
+        sample = "sidecar_lifecycle_evictions_total"
+        return registry.get_sample_value(sample, {"result": "evicted"}) or 0
+
+    async with (
+        world.converging(restart_max_unavailable="1") as first,
+        world.converging(restart_max_unavailable="1") as second,
+    ):
+        most = 0
+
+        async def converged_one_by_one():
+            nonlocal most
+            with contextlib.suppress(errors.StatusError):
+                rounds = memory.decode((await world.remembered())["data"]).rounds
+                most = max(most, len(rounds))
+            return await converged()
+
+        await world.until(converged_one_by_one)
+        assert most <= 1
+        assert await evictions(first) + await evictions(second) == 3
