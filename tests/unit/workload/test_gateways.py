@@ -73,6 +73,33 @@ async def observing(
             yield cluster, told
 
 
+def ours(
+    generation: int = 1, *, applied: str = "a", namespace: str = "kubeflow", owner: str = OWNER
+) -> dict[str, Any]:
+    """Return the Gateway that the charm made, after so many changes of its specification."""
+    found = versioned(generation)
+    found["metadata"] |= {
+        "namespace": namespace,
+        "uid": "ours",
+        "labels": {"istio-integrator.charmhub.io/owner": owner},
+        "annotations": {"istio-integrator.charmhub.io/applied-hash": applied},
+    }
+    return found
+
+
+def marked(item: dict[str, Any], *, namespace: str = "kubeflow", applied: str = "a"):
+    """Return an object as the charm makes it."""
+    of_charm = ours(item["metadata"].get("generation", 0), applied=applied)["metadata"]
+    name = item["metadata"]["name"]
+    return {**item, "metadata": {**of_charm, "name": name, "namespace": namespace}}
+
+
+def of_istiod(item: dict[str, Any]) -> dict[str, Any]:
+    """Return an object as istiod makes it for our Gateway of the Gateway API."""
+    labels = {"gateway.networking.k8s.io/gateway-name": "kubeflow-gateway"}
+    return {**item, "metadata": {**item["metadata"], "namespace": "kubeflow", "labels": labels}}
+
+
 BY_TEMPLATE = {"inject.istio.io/templates": "gateway"}
 
 
@@ -101,6 +128,24 @@ BY_TEMPLATE = {"inject.istio.io/templates": "gateway"}
         pytest.param("deployments", workload(), workload(app="x"), True, id="gateway-relabelled"),
         pytest.param("deployments", workload(), workload(SIDECAR), True, id="gateway-no-more"),
         pytest.param("gateways", None, versioned(), False, id="another-team's-Gateway-comes"),
+        pytest.param("gateways", None, ours(), False, id="made"),
+        pytest.param("gateways", ours(), ours(2, applied="b"), False, id="written-by-the-charm"),
+        pytest.param("gateways", ours(), ours(2), True, id="edited-by-another"),
+        pytest.param(
+            "gateways", None, ours(owner="another.one"), False, id="of-another-application"
+        ),
+        pytest.param("services", None, service(), True, id="service-comes"),
+        pytest.param("services", service(), service(8080), True, id="service-has-another-port"),
+        pytest.param("services", service(), service(), False, id="service-is-touched"),
+        pytest.param(
+            "services", service(), service(app="other"), True, id="service-leads-elsewhere"
+        ),
+        pytest.param(
+            "services", None, service(name="other"), False, id="service-has-another-name"
+        ),
+        pytest.param(
+            "services", None, service(namespace="shop"), False, id="service-in-another-namespace"
+        ),
     ],
 )
 async def test_charm_is_told_of_a_gateways_change_that_matters(
@@ -110,45 +155,6 @@ async def test_charm_is_told_of_a_gateways_change_that_matters(
         cluster.put(plural, after)
         await asyncio.sleep(5)
         assert bool(told) is want
-
-
-def ours(
-    generation: int = 1, *, applied: str = "a", namespace: str = "kubeflow", owner: str = OWNER
-) -> dict[str, Any]:
-    """Return the Gateway that the charm made, after so many changes of its specification."""
-    found = versioned(generation)
-    found["metadata"] |= {
-        "namespace": namespace,
-        "uid": "ours",
-        "labels": {"istio-integrator.charmhub.io/owner": owner},
-        "annotations": {"istio-integrator.charmhub.io/applied-hash": applied},
-    }
-    return found
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "want"),
-    [
-        pytest.param(None, ours(), False, id="made"),
-        pytest.param(ours(), ours(2, applied="b"), False, id="written-by-the-charm"),
-        pytest.param(ours(), ours(2), True, id="edited-by-another"),
-        pytest.param(None, ours(owner="another.one"), False, id="of-another-application"),
-    ],
-)
-async def test_charm_is_told_of_its_gateway_only_what_it_did_not_write(
-    before: dict[str, Any] | None, after: dict[str, Any], want: bool
-):
-    async with observing(*([("gateways", before)] if before else [])) as (cluster, told):
-        cluster.put("gateways", after)
-        await asyncio.sleep(5)
-        assert bool(told) is want
-
-
-def marked(item: dict[str, Any], *, namespace: str = "kubeflow", applied: str = "a"):
-    """Return an object as the charm makes it."""
-    of_charm = ours(item["metadata"].get("generation", 0), applied=applied)["metadata"]
-    name = item["metadata"]["name"]
-    return {**item, "metadata": {**of_charm, "name": name, "namespace": namespace}}
 
 
 @pytest.mark.parametrize(
@@ -173,53 +179,6 @@ def marked(item: dict[str, Any], *, namespace: str = "kubeflow", applied: str = 
         pytest.param(
             "services", marked(service()), marked(service(8080)), True, id="service-edited"
         ),
-    ],
-)
-async def test_charm_is_told_of_nothing_that_it_wrote_for_its_gateway(
-    plural: str, before: dict[str, Any] | None, after: dict[str, Any], want: bool
-):
-    async with observing(*([(plural, before)] if before else []), named="") as (cluster, told):
-        cluster.put(plural, after)
-        await asyncio.sleep(5)
-        assert bool(told) is want
-
-
-async def test_gateway_of_the_charm_that_is_deleted_is_told():
-    async with observing(("gateways", ours())) as (cluster, told):
-        cluster.delete("gateways", "kubeflow", "web")
-        await asyncio.sleep(5)
-        assert told
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "want"),
-    [
-        pytest.param(None, service(), True, id="comes"),
-        pytest.param(service(), service(8080), True, id="has-another-port"),
-        pytest.param(service(), service(), False, id="is-touched"),
-        pytest.param(service(), service(app="other"), True, id="leads-elsewhere"),
-        pytest.param(None, service(name="other"), False, id="has-another-name"),
-        pytest.param(None, service(namespace="shop"), False, id="in-another-namespace"),
-    ],
-)
-async def test_charm_is_told_of_the_service_of_a_gateway(
-    before: dict[str, Any] | None, after: dict[str, Any], want: bool
-):
-    async with observing(*([("services", before)] if before else [])) as (cluster, told):
-        cluster.put("services", after)
-        await asyncio.sleep(5)
-        assert bool(told) is want
-
-
-def of_istiod(item: dict[str, Any]) -> dict[str, Any]:
-    """Return an object as istiod makes it for our Gateway of the Gateway API."""
-    labels = {"gateway.networking.k8s.io/gateway-name": "kubeflow-gateway"}
-    return {**item, "metadata": {**item["metadata"], "namespace": "kubeflow", "labels": labels}}
-
-
-@pytest.mark.parametrize(
-    ("plural", "before", "after", "want"),
-    [
         pytest.param("services", None, of_istiod(service()), True, id="istiods-service"),
         pytest.param(
             "services",
@@ -233,7 +192,7 @@ def of_istiod(item: dict[str, Any]) -> dict[str, Any]:
         pytest.param("deployments", None, workload(), False, id="gateway-of-another-namespace"),
     ],
 )
-async def test_charm_without_a_named_gateway_is_told_of_gateways_in_its_model(
+async def test_charm_without_a_named_gateway_is_told_of_what_it_did_not_write_in_its_model(
     plural: str, before: dict[str, Any] | None, after: dict[str, Any], want: bool
 ):
     async with observing(*([(plural, before)] if before else []), named="") as (cluster, told):
@@ -254,3 +213,10 @@ async def test_charm_is_told_of_a_second_gateway_in_another_namespace():
     async with observing(("deployments", workload())) as (cluster, told):
         cluster.put("deployments", other)
         await until(lambda: told)
+
+
+async def test_gateway_of_the_charm_that_is_deleted_is_told():
+    async with observing(("gateways", ours())) as (cluster, told):
+        cluster.delete("gateways", "kubeflow", "web")
+        await asyncio.sleep(5)
+        assert told
