@@ -161,6 +161,8 @@ def test_hostile_authority_costs_https_alone_and_is_named(world, data):
         '{"url": "http://a/' + "x" * 5000 + '"}',
         '{"url": "http://a:port/"}',
         '{"url": "http:///"}',
+        '{"url": "file://a/etc/passwd"}',
+        '{"url": 3}',
         "\x00",
         '{"url": "http://a/\\u001b[2J"}',
     ],
