@@ -10,7 +10,7 @@ from integrator_contract import names
 from istio_integrator import parts
 from istio_integrator.config import config
 from istio_integrator.istio import installation
-from istio_integrator.kube import manifests
+from istio_integrator.kube import errors, manifests
 from istio_integrator.membership import model_namespace
 from tests import shown
 
@@ -263,6 +263,13 @@ def test_model_is_served_without_the_right_to_say_so(fake, caplog):
     caplog.set_level("INFO")
     assert place(fake, DEFAULT).claim() is None
     assert "served without a record" in caplog.text
+
+
+def test_change_in_between_is_a_conflict(fake):
+    fake.interference.append(lambda: fake.namespace("kubeflow", istio__injection="disabled"))
+    with pytest.raises(errors.ConflictError):
+        reconciled(fake, DEFAULT)
+    assert mesh_labels(fake) == {"istio-injection": "disabled"}
 
 
 def test_unreadable_record_counts_as_none(fake):
