@@ -164,6 +164,17 @@ async def test_retry_after_is_respected(cluster: FakeApiserver):
     assert 40 <= loop.time() - began < 60
 
 
+async def test_retry_after_shortens_no_back_off(cluster: FakeApiserver):
+    cluster.failures = [("/portforward", 429, {"Retry-After": "1"})] * 5
+    cluster.put("pods", finished_pod())
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    async with reconciler(cluster):
+        await until(lambda: phase(cluster) == "Succeeded")
+    assert not cluster.failures
+    assert loop.time() - began > 10
+
+
 async def test_stop_is_cancelled_when_the_pod_goes(cluster: FakeApiserver):
     proxy = cluster.proxies["job-x"]
     proxy.mode = "hang"
