@@ -234,21 +234,34 @@ async def test_answer_of_the_injector_is_acted_on_before_the_next_look(cluster: 
     assert look not in cluster.requests[asked:evicted]
 
 
-async def test_answer_about_a_workload_that_is_gone_is_forgotten(cluster: Apiserver):
+def looking(
+    cluster: Apiserver, settings: Settings, answers: dict[str, facts.Answer]
+) -> controller.Controller:
+    """A controller whose watch has shown a pod without its sidecar."""
     clock = LoopClock()
-    answer = facts.Answer(verdict="injects", message="", uid="uid-1", at=EPOCH)
-    pod = msgspec.convert(without_sidecar(), types.Pod)
-    looking = controller.Controller(
-        cluster=hands.Cluster(cluster.client, Live(STAND_BY), clock.now),
+    return controller.Controller(
+        cluster=hands.Cluster(cluster.client, Live(settings), clock.now),
         recorder=events.Recorder(cluster.client),
         figures=metrics.Metrics(prometheus_client.CollectorRegistry()),
         progress=lambda _: None,
         clock=clock,
-        pods={(MODEL, "web-0"): pod},
-        answers={"StatefulSet/web": answer, "StatefulSet/gone": answer},
+        pods={(MODEL, "web-0"): msgspec.convert(without_sidecar(), types.Pod)},
+        answers=answers,
     )
-    await looking.look()
-    assert looking.answers == {"StatefulSet/web": answer}
+
+
+async def test_answer_about_a_workload_that_is_gone_is_forgotten(cluster: Apiserver):
+    answer = facts.Answer(verdict="injects", message="", uid="uid-1", at=EPOCH)
+    answers = {"StatefulSet/web": answer, "StatefulSet/gone": answer}
+    subject = looking(cluster, STAND_BY, answers)
+    await subject.look()
+    assert subject.answers == {"StatefulSet/web": answer}
+
+
+async def test_pod_that_is_not_as_the_watch_has_shown_it_is_not_acted_on(cluster: Apiserver):
+    cluster.put("pods", injected(without_sidecar("uid-2")))
+    await looking(cluster, SETTINGS, {}).look()
+    assert {method for method, _ in cluster.requests} == {"GET"}
 
 
 async def test_stand_by_looks_and_does_nothing_until_it_leads(cluster: Apiserver):
