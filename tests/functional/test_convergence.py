@@ -158,7 +158,8 @@ async def test_a_restart_by_hand_is_done_by_the_leader(world):
         await world.until(converged)
 
 
-async def test_two_that_both_believe_to_lead_keep_the_limits_together(world):
+@pytest.mark.parametrize("units", [2, 3])
+async def test_units_that_all_believe_to_lead_keep_the_limits_together(world, units):
     for name in ("one", "two", "three"):
         await world.workload("StatefulSet", name)
     await world.join()
@@ -166,14 +167,15 @@ async def test_two_that_both_believe_to_lead_keep_the_limits_together(world):
     async def converged():
         return list((await world.injected()).values()) == [True] * 3
 
-    async def evictions(registry):
+    def evictions(registry):
         sample = "sidecar_lifecycle_evictions_total"
         return registry.get_sample_value(sample, {"result": "evicted"}) or 0
 
-    async with (
-        world.converging(restart_max_unavailable="1") as first,
-        world.converging(restart_max_unavailable="1") as second,
-    ):
+    async with contextlib.AsyncExitStack() as stack:
+        registries = [
+            await stack.enter_async_context(world.converging(restart_max_unavailable="1"))
+            for _ in range(units)
+        ]
         most = 0
 
         async def converged_one_by_one():
@@ -185,4 +187,4 @@ async def test_two_that_both_believe_to_lead_keep_the_limits_together(world):
 
         await world.until(converged_one_by_one)
         assert most <= 1
-        assert await evictions(first) + await evictions(second) == 3
+        assert sum(map(evictions, registries)) == 3
