@@ -18,24 +18,26 @@ class Context:
 
     name: str
     selector: Mapping[str, str]
-    hosts: Sequence[str]
+    hosts: Mapping[int, Sequence[str]]
+    """By port."""
     http_port: int | None
     https_port: int | None
     redirect: bool
     credential: str
 
     @classmethod
-    def of(cls, target: Target, credential: str) -> Context:
+    def of(cls, target: Target, credential: str, hosts: Mapping[int, Sequence[str]]) -> Context:
         """Put what is to be served into the words of the template.
 
         Args:
             target: Where.
             credential: The Secret with the certificate; empty for none.
+            hosts: Those of each port.
         """
         return cls(
             name=NAME,
             selector=target.selector,
-            hosts=target.written_hosts,
+            hosts=hosts,
             http_port=target.http_port,
             https_port=target.https_port if credential else None,
             redirect=target.only_https,

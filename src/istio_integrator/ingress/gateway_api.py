@@ -216,11 +216,11 @@ class Context:
     listeners: Sequence[Listener]
 
 
-def listeners(target: gateway.Target, credential: str) -> list[Listener]:
+def listeners(hosts: Mapping[int, Sequence[str]], credential: str) -> list[Listener]:
     """Write the ways in: for each host one at each port.
 
     Args:
-        target: What is to be served.
+        hosts: Those of each port.
         credential: The Secret with the certificate; empty for none.
     """
     ways = [("http", HTTP_PORT, ""), *([("https", HTTPS_PORT, credential)] if credential else [])]
@@ -228,11 +228,11 @@ def listeners(target: gateway.Target, credential: str) -> list[Listener]:
         Listener(
             name=protocol if number == 0 else f"{protocol}-{number}",
             port=port,
-            hostname=host,
+            hostname="" if host == "*" else host,
             credential=secret,
         )
         for protocol, port, secret in ways
-        for number, host in enumerate(target.hosts or ("",))
+        for number, host in enumerate(hosts[port])
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from integrator_contract import names
 from istio_integrator import parts
@@ -76,12 +76,15 @@ class ManagedGateway:
             notes=notes if state.is_programmed else (),
         )
 
-    def open(self, target: gateway.Target, credential: str) -> None:
-        """Have it be there.
+    def open(
+        self, target: gateway.Target, credential: str, hosts: Mapping[int, Sequence[str]]
+    ) -> cluster.Object:
+        """Apply our Gateway, and return it.
 
         Args:
             target: What is to be served.
             credential: The Secret with the certificate; empty for none.
+            hosts: Those of each port.
         """
         mesh = self._scope.mesh
         context = gateway_api.Context(
@@ -90,9 +93,9 @@ class ManagedGateway:
             revision="" if mesh is None or mesh.is_default else mesh.revision,
             redirect=self._redirect if target.only_https else "",
             selector=self._selector,
-            listeners=gateway_api.listeners(target, credential),
+            listeners=gateway_api.listeners(hosts, credential),
         )
-        self._scope.manifests.apply(FOLDER, context)
+        return self._scope.manifests.apply(FOLDER, context)[-1]
 
     def remove(self) -> None:
         """Remove the Gateway."""
