@@ -230,7 +230,9 @@ class Ingress:
             return None
         if target.is_managed:
             return self._managed.open(target, credential, hosts)
-        context = gateway.Context.of(target, credential, hosts)
+        context = gateway.Context(
+            name=gateway.NAME, target=target, credential=credential, hosts=hosts
+        )
         (opened,) = self._scope.manifests.apply(gateway.FOLDER, context)
         return opened
 

@@ -191,51 +191,6 @@ def state(obj: cluster.Object | None) -> State:
     return State(address=address)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Listener:
-    """One way in."""
-
-    name: str
-    port: int
-    hostname: str = ""
-    """Empty: any."""
-    credential: str = ""
-    """The Secret for HTTPS; empty: plain HTTP."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Context:
-    """The variables of the templates in managed-gateway."""
-
-    name: str
-    gateway_class: str
-    revision: str
-    redirect: str
-    """The name of the EnvoyFilter that redirects to HTTPS; empty: none does."""
-    selector: Mapping[str, str]
-    listeners: Sequence[Listener]
-
-
-def listeners(hosts: Mapping[int, Sequence[str]], credential: str) -> list[Listener]:
-    """Write the ways in: for each host one at each port.
-
-    Args:
-        hosts: Those of each port.
-        credential: The Secret with the certificate; empty for none.
-    """
-    ways = [("http", HTTP_PORT, ""), *([("https", HTTPS_PORT, credential)] if credential else [])]
-    return [
-        Listener(
-            name=protocol if number == 0 else f"{protocol}-{number}",
-            port=port,
-            hostname="" if host == "*" else host,
-            credential=secret,
-        )
-        for protocol, port, secret in ways
-        for number, host in enumerate(hosts[port])
-    ]
-
-
 def deployment(gateway_class: str) -> str:
     """Name the Deployment, the Service and the ServiceAccount that istiod makes of our Gateway."""
     return f"{gateway.NAME}-{gateway_class}"

@@ -141,26 +141,31 @@ TARGET = gateway.Target(
 HOSTS = dict.fromkeys((80, 443), TARGET.hosts)
 
 
-def test_every_host_has_a_listener_at_each_port_and_each_a_name_of_its_own():
-    found = gateway_api.listeners(HOSTS, "tls")
-    assert len({one.name for one in found}) == len(found) == 64
-    assert {(one.port, one.hostname) for one in found} == {
-        (port, host) for port in (80, 443) for host in TARGET.hosts
-    }
-    assert {one.port for one in gateway_api.listeners(HOSTS, "")} == {80}
-
-
-@pytest.mark.parametrize("credential", ["tls", ""])
-def test_certificate_is_read_from_our_gateway_again(credential):
-    context = gateway_api.Context(
+def written(hosts):
+    context = managed_gateway.Context(
         name=gateway.NAME,
+        target=TARGET,
+        credential="tls",
+        hosts=hosts,
         gateway_class="istio",
         revision="",
         redirect="",
-        selector={},
-        listeners=gateway_api.listeners(HOSTS, credential),
     )
     (found,) = manifests.render(managed_gateway.FOLDER, context)
+    return found
+
+
+def test_every_host_has_a_listener_at_each_port_and_each_a_name_of_its_own():
+    found = written(HOSTS)["spec"]["listeners"]
+    assert len({one["name"] for one in found}) == len(found) == 64
+    assert {(one["port"], one["hostname"]) for one in found} == {
+        (port, host) for port in (80, 443) for host in TARGET.hosts
+    }
+
+
+@pytest.mark.parametrize(("ports", "credential"), [((80, 443), "tls"), ((80,), "")])
+def test_certificate_is_read_from_our_gateway_again(ports, credential):
+    found = written({port: ["*"] for port in ports})
     assert gateway.credential(found) == credential
     assert gateway.credential(None) == ""
 
