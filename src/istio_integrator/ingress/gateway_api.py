@@ -79,7 +79,7 @@ def trouble(offer: Offer, hosts: Sequence[str]) -> str:
 def _of_cluster(offer: Offer) -> Iterable[str]:
     if not offer.served and not offer.is_older:
         yield f"the cluster has no Gateway API; {_INSTALL}"
-    elif missing := {"Gateway", "HTTPRoute", "GRPCRoute"} - offer.served:
+    elif missing := {"Gateway", "HTTPRoute"} - offer.served:
         kinds = ", ".join(sorted(missing))
         yield f"the cluster's Gateway API is too old, it has no v1 of {kinds}; {_INSTALL}"
     elif not offer.names_rules:

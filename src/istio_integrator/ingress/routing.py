@@ -98,7 +98,6 @@ class Routing:
             application=scope.application,
             model=scope.model,
             domain=scope.cluster_domain,
-            has_calls=http_routes.has_calls(scope.mesh.version if scope.mesh else ""),
         )
 
     def _virtual_service(
