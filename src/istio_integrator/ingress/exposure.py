@@ -29,7 +29,7 @@ from istio_integrator.ingress import (
     service_annotations,
 )
 from istio_integrator.kube import cluster, errors
-from istio_integrator.relations import endpoints, forward_auth, kubeflow
+from istio_integrator.relations import endpoints, forward_auth, ingress_route, kubeflow
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +54,6 @@ class Ingress:
         self.certificate = certificate.GatewayCertificate(scope, related, self._record)
         self._own_gateway = own_gateway.OwnGateway(scope)
         self._managed = managed_gateway.ManagedGateway(scope)
-        self.announced = announced.Announced(scope, related, self._managed)
         self._annotations = service_annotations.ServiceAnnotations(scope)
         self._statuses: list[ops.StatusBase] = []
         self.is_up: bool | None = None
@@ -185,15 +184,20 @@ class Ingress:
         self, target: gateway.Target | gateway.Refusal, opened: cluster.Object | None
     ) -> None:
         """Tell related applications which Gateway there is, and how the model is reached."""
+        scope, related = self._scope, self._related
         is_found = isinstance(target, gateway.Target)
         self.is_up = opened is not None and is_found and target.ready
         # With routing=gateway-api there is no Gateway of Istio's own kind.
-        self.announced.gateway(up=self.is_up and not (is_found and target.is_managed))
-        if said := self.announced.controllers():
+        up = self.is_up and not (is_found and target.is_managed)
+        kubeflow.publish_gateway(related, name=gateway.NAME, namespace=scope.model, up=up)
+        if said := announced.publish_metadata(scope, related, self._managed):
             self._statuses.append(ops.BlockedStatus(said))
-        if self._related.is_related(*kubeflow.INGRESS_ROUTES):
-            has_tls = bool(gateway.credential(opened))
-            self.announced.routed(target, has_tls=has_tls, services=self._services)
+        if related.is_related(*kubeflow.INGRESS_ROUTES):
+            ingress_route.answer(
+                related,
+                external_host=announced.external_host(scope, target, self._services),
+                tls_enabled=bool(gateway.credential(opened)),
+            )
 
     @property
     def _services(self) -> list[cluster.Object]:
