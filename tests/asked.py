@@ -9,7 +9,7 @@ from typing import Any
 from ops import testing
 
 from integrator_contract import answers, schema
-from integrator_contract.seen import Answer, Seen
+from integrator_contract.seen import Expectation, Seen
 from istio_integrator.lifecycle import workload
 
 PROGRAM = "/usr/bin/sidecar-lifecycle"
@@ -27,8 +27,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         assert isinstance(server, Service)
         server.requests.append((self.command, self.path, self.headers["Authorization"]))
         status, text = server.answer
-        if server.gateway and self.path.startswith("/seen"):
-            text = server.gateway
+        if not server.is_failing and self.path.startswith("/seen"):
+            seen = server.seen and dataclasses.asdict(server.seen)
+            text = json.dumps({"contract": schema.SCHEMA, "seen": seen}).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
@@ -48,31 +49,43 @@ class Service(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.requests: list[tuple[str, str, str]] = []
         """Method, path and authorization of each, since the last answer was given."""
-        self.sees(None)
+        self.seen: Seen | None = None
+        """What it has seen of the gateway."""
         self.says()
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def says(self, *pods: dict[str, Any], contract: str = schema.SCHEMA, **summary: Any) -> None:
         """Answer with some pods, and a summary."""
         told = {"contract": contract, "pods": pods, "summary": {**SUMMARY, **summary}}
-        self.requests.clear()
-        self.answer = 200, json.dumps(told).encode()
-        if not self.gateway:
-            self.sees(None)
+        self.fails(200, json.dumps(told))
+        self.is_failing = False
 
     def stops(self, proxy: dict[str, Any]) -> None:
         """Answer a stop with what is said about a proxy."""
         self.answer = 200, json.dumps({"contract": schema.SCHEMA, "proxy": proxy}).encode()
+        self.is_failing = False
 
-    def sees(self, seen: Seen | None) -> None:
-        """Answer with what the gateway's Envoys have; None: nothing is expected of a gateway."""
-        answer = Answer(contract=schema.SCHEMA, seen=seen)
-        self.gateway = json.dumps(dataclasses.asdict(answer)).encode()
+    def sees(self, expected: Expectation) -> bool:
+        """Have the gateway be as it is expected; tell whether that is news."""
+        before = self.seen
+        is_open = any(server.hosts for server in expected.servers)
+        self.seen = Seen(
+            of=expected.word(),
+            unseen=None,
+            guarded=tuple(server.port for server in expected.servers),
+            is_open=is_open,
+            routes=expected.routes if is_open else 0,
+        )
+        return self.seen != before
+
+    def closes(self) -> None:
+        """Have the gateway have no server of ours any more."""
+        self.seen = Seen(of="", unseen=None)
 
     def fails(self, status: int, text: str) -> None:
-        """Answer with a status and a text, until it says and sees something."""
+        """Answer with a status and a text, whatever the question, until it says something."""
         self.requests.clear()
-        self.gateway = b""
+        self.is_failing = True
         self.answer = status, text.encode()
 
 

@@ -36,6 +36,8 @@ class Expectation:
     servers: tuple[Server, ...]
     filters: tuple[str, ...]
     """The names of our HTTP filters, all of which a filter chain must have."""
+    entry: str
+    """The name of the route that our EnvoyFilter adds to each virtual host of our Gateway."""
     routes: int = 0
     """Routes of Envoy that demand one of `marks`, at each host that our Gateway has."""
     marks: tuple[str, ...] = dataclasses.field(default=(), repr=False)
@@ -116,6 +118,8 @@ class Seen:
     """Ports whose filter chains have all our filters, in every pod that was looked at."""
     unguarded: tuple[int, ...] = ()
     """Ports of which a filter chain lacks a filter of ours, in some pod."""
+    is_open: bool = False
+    """Whether some pod has a virtual host of our Gateway."""
     routes: int = 0
     """Of those expected, how many every pod serves with our filters at every host."""
     missing: tuple[Missing, ...] = ()

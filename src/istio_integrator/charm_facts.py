@@ -71,12 +71,14 @@ def write(
     Args:
         container: The workload's.
         facts: What the hook has found.
-        expected: What the gateway should have; None leaves it as it was told.
+        expected: What the gateway should have; None leaves it as it was told while the model is
+            to be reached.
     """
     told = settings.read(container)
     if told is None:
         return
-    made = dataclasses.replace(told, facts=facts, expected=expected or told.expected)
+    expected = expected or (told.expected if told.gateway else None)
+    made = dataclasses.replace(told, facts=facts, expected=expected)
     try:
         settings.write(container, made, told)
     except (ops.pebble.Error, TimeoutError) as error:

@@ -431,7 +431,18 @@ class Said(enum.Enum):
         "ingress is closed: waiting for {what}",
         symptom="403-at-the-gateway",
     )
-    ROUTES_WRITTEN = Row(Severity.NOTE, "{routes} by {gateway}{why}")
+    ROUTES_NOT_SEEN_YET = Row(
+        Severity.WAITING, "looking whether gateway {gateway} serves the routes"
+    )
+    GATEWAY_NOT_SEEN = Row(
+        Severity.WAITING, "gateway {gateway} is not seen: the workload does not answer"
+    )
+    ENVOY_NOT_SEEN = Row(
+        Severity.WAITING,
+        "Envoy of {gateway} is {why}",
+        "kubectl -n {namespace} get pods",
+        "{detail}",
+    )
     ROUTES_SERVED = Row(Severity.NOTE, "{routes} served by {gateway}{some}")
 
     # What the gateway's Envoy lacks; the names are those of `integrator_contract.seen.Cause`.

@@ -46,8 +46,15 @@ def pod(expected, name, status="True"):
     }
 
 
-def look(expected, until, *, admins=()):
-    """Look at a gateway whose pods' Envoys have those ports, until the answer is as wanted."""
+def look(expected, until, *, admins=(), seconds=0):
+    """Look at a gateway whose pods' Envoys have those ports, until the answer is as wanted.
+
+    Args:
+        expected: Of the gateway.
+        until: Tells whether an answer is the one.
+        admins: The ports.
+        seconds: After which any answer is; 0: after 20 none is.
+    """
 
     async def run():
         fake = FakeApiserver()
@@ -62,9 +69,20 @@ def look(expected, until, *, admins=()):
                 await asyncio.sleep(0)
                 assert looker.answer.unseen is Unseen.NOT_YET
                 with contextlib.suppress(TimeoutError):
-                    await waiting_until(lambda: until(looker.answer), 20)
-            assert until(looker.answer), looker.answer
-            assert told[-1] == looker.answer
+                    await waiting_until(lambda: until(looker.answer), seconds or 20)
+            assert seconds or until(looker.answer), looker.answer
+            assert not told or told[-1] == looker.answer
             return looker.answer
 
     return asyncio.run(run())
+
+
+def look_at_whole(expected, admin):
+    """Look at a gateway until it is as expected, or for some seconds."""
+    ports = {server.port for server in expected.servers}
+    routes = expected.routes if any(server.hosts for server in expected.servers) else 0
+
+    def is_whole(answer):
+        return ports <= {*answer.guarded} and answer.routes == routes
+
+    return look(expected, is_whole, admins=[admin], seconds=6)

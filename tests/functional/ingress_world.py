@@ -6,6 +6,7 @@ import time
 
 import yaml
 
+from integrator_contract.seen import Unseen
 from istio_integrator import parts
 from istio_integrator.config import config
 from istio_integrator.ingress import exposure
@@ -16,6 +17,7 @@ from istio_integrator.kube import errors, manifests
 from istio_integrator.relations import endpoints, forward_auth, kubeflow
 from testbed import certificates, loopback
 from tests import echo, gateway_client, shown, waiting
+from tests.functional import gateway_looks
 from tests.functional import istiod_world as world
 
 MODEL = "ai-hammered"
@@ -216,6 +218,8 @@ class Place(Related):
         self.application = application
         self.asked = asked
         self.options = {"hosts": gateway_client.HOST}
+        self.expected = None
+        """What the workload expects the gateway to have."""
 
     def part(self):
         """The part of the charm that serves the model."""
@@ -240,16 +244,32 @@ class Place(Related):
             unit="istio-integrator/0",
             leader=True,
         )
-        made = exposure.Ingress(scope, self)
+        made = exposure.Ingress(scope, self, look=self.look)
         if not options["gateway_service"]:
             made._own_gateway = Standing(scope)
         return made
 
     def reconcile(self):
-        """Do what a hook does; the messages of the status come back."""
-        tried = self.part()
-        tried.reconcile()
+        """Do what hooks do until the gateway is as it stays; the last status comes back."""
+        for _ in range(4):
+            tried = self.part()
+            tried.reconcile()
+            before, self.expected = self.expected, tried.expected
+            if self.expected:
+                gateway_looks.look_at_whole(self.expected, self.admin)
+            if self.expected == before:
+                break
         return [status.message for status in shown.statuses(tried)]
+
+    def look(self):
+        """What the workload sees of the gateway."""
+        if self.expected is None:
+            return None
+        return gateway_looks.look(
+            self.expected,
+            lambda answer: answer.unseen is not Unseen.NOT_YET,
+            admins=[self.admin],
+        )
 
     def visitor(self, *, tls=""):
         """Somebody who asks; with `tls` by HTTPS, at that name."""

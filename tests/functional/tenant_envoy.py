@@ -266,7 +266,7 @@ def serving(control_plane, client, folder) -> Iterator[Served]:
         world.authorization = stack.enter_context(echo.serving(echo.Authorization))
         world.evil = stack.enter_context(echo.serving(echo.Application))
         port, secure, admin = loopback.free_ports(3)
-        world.admin = admin
+        world.admin = world.charm.admin = admin
         xds = stack.enter_context(istiod_world.istiod(folder, control_plane.kubeconfig))
         stack.callback(world.clean)
         world.furnish((port, secure))

@@ -33,6 +33,7 @@ from integrator_contract import service as contract
 from istio_integrator.kube import cluster
 from istio_integrator.lifecycle import settings as lifecycle_settings
 from tests import asked, workload_access
+from tests.functional import gateway_looks
 
 APPLICATION = "istio-integrator"
 ROUTER = {"name": "istio-proxy", "image": "localhost/none:1", "args": ["proxy", "router"]}
@@ -335,9 +336,32 @@ class Charm:
     related: list[testing.Relation]
     secrets: frozenset[testing.Secret] = frozenset()
     settings: contract.Options | None = None
+    admin: int = 0
+    """The port of the gateway's administration; 0: every gateway is as it is expected."""
 
     def hook(self, event="config_changed", *, units=1):
-        """Run one; what it says about everything comes back, the worst and the rest."""
+        """Run one, and those that follow while the workload sees something else of the gateway.
+
+        What the last one says about everything comes back, the worst and the rest.
+        """
+        said = self._hook(event, units)
+        for _ in range(4):
+            if not units or not self._sees():
+                break
+            said = self._hook("config_changed", units)
+        return said
+
+    def _sees(self):
+        expected = self.settings and self.settings.expected
+        if not expected:
+            return False
+        if not self.admin:
+            return asked.SERVICE.sees(expected)
+        before = asked.SERVICE.seen
+        asked.SERVICE.seen = gateway_looks.look_at_whole(expected, self.admin)
+        return asked.SERVICE.seen != before
+
+    def _hook(self, event, units):
         asked.SERVICE.says()
         program = "/usr/bin/sidecar-lifecycle"
         answers = {

@@ -88,6 +88,8 @@ class World:
         spec = {"selector": istiod_world.LABELS, "ports": listed}
         self.api.create(parts.made("v1", "Service", "gateway", self.edge, spec))
         self.start_gateway()
+        # That of the application that comes and goes.
+        self.api.create(parts.service("more", self.model))
         account = parts.Tenant
         where = (self.control_plane, self._folder)
         self.plain = account(*where, "alice", self.profile, istio=False)
@@ -286,10 +288,11 @@ def _writers(obj):
 
 @contextlib.contextmanager
 def connected(world) -> Iterator[pytest.MonkeyPatch]:
-    """Have the charm find a world's API server, and not wait for long."""
+    """Have the charm find a world's API server, and not wait for a gateway."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(charm_cluster, "connect", lambda: world.api)
         patch.setattr(admission, "PROBE_DELAYS", ())
+        patch.setattr(exposure, "GONE_WITHIN", 2)
         yield patch
 
 
@@ -299,7 +302,7 @@ def serving(control_plane, client, folder) -> Iterator[World]:
     world = World(control_plane, client, folder)
     with connected(world) as patch, contextlib.ExitStack() as stack:
         # No proxy has to forget anything.
-        patch.setattr(exposure, "SETTLE", 0)
+        patch.setattr(exposure, "GONE_WITHIN", 0)
         stack.callback(world.clean)
         world.furnish()
         world.charm.relate("ingress", "kfp", service="kfp", port=80, prefix="/kfp")

@@ -112,12 +112,9 @@ def ours(guard, hosts):
         gateway.FOLDER,
         gateway.Context(
             name=gateway.NAME,
-            selector=TARGET.selector,
-            hosts=hosts or ("*",),
-            http_port=80,
-            https_port=443,
-            redirect=bool(hosts),
+            target=dataclasses.replace(TARGET, only_https=bool(hosts)),
             credential="tls",
+            hosts=dict.fromkeys((80, 443), hosts or ("*",)),
         ),
     )
     terms = requested.Terms(

@@ -1,16 +1,17 @@
 """What the workload sees in a real Envoy that a real istiod configures, whole and broken."""
 
 import contextlib
+import dataclasses
 import time
 
 import pytest
 
-from integrator_contract import seen
+from integrator_contract import names, seen
 from integrator_contract.seen import Cause, Unseen
 from istio_integrator.ingress import gateway, guards
 from istio_integrator.ingress import seen as judging
 from istio_integrator.kube import cluster
-from tests import gateway_client
+from tests import gateway_client, waiting
 from tests.functional import ingress_world, istiod_world
 from tests.functional.gateway_looks import look
 from tests.functional.ingress_world import DOMAIN, HTTPS, MODEL, lead, server, virtual_service
@@ -31,7 +32,7 @@ def marked(*paths):
     return virtual_service(MODEL, "marked", [gateway.NAME], [HOST], route)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def served(place):
     """A model that is served by HTTP and HTTPS."""
     place.options = {"hosts": HOST, "tls_secret": ingress_world.SECRET}
@@ -39,6 +40,7 @@ def served(place):
     place.eventually(302)
     place.eventually(302, tls=HOST)
     with place.there(marked("/a", "/b")):
+        look(expectation(place), lambda answer: answer.routes, admins=[place.admin])
         yield place
 
 
@@ -55,6 +57,7 @@ def expectation(place, *, hosts=(HOST,), **changes):
             seen.Server(port=443, protocol="HTTPS", hosts=hosts),
         ),
         "filters": judging.filters_of([guard]),
+        "entry": guards.ask_entry(guard["metadata"]["labels"][names.OWNER]),
         "routes": 2,
         "marks": MARKS,
         "clusters": tuple(clusters),
@@ -80,6 +83,7 @@ def test_whole_gateway_is_seen_as_it_is_expected(served):
         pods=1,
         ready=1,
         guarded=BOTH,
+        is_open=True,
         routes=2,
     )
 
@@ -222,12 +226,11 @@ def test_dns_domain_that_istiod_does_not_use_is_named(served):
 def test_server_that_istiod_drops_for_an_older_one_is_named(served, theirs, named):
     expected = expectation(served)
     opened = served.part()._scope.manifests.own(cluster.GATEWAY, gateway.NAME)
-    with contextlib.ExitStack() as stack:
-        with without(served, opened):
-            older = ingress_world.gateway("shop", "older", theirs)
-            stack.enter_context(served.there(older))
-            # Kubernetes knows the age of an object in whole seconds.
-            time.sleep(1.1)
+    served.api.delete(opened)
+    with served.there(ingress_world.gateway("shop", "older", theirs)):
+        # Kubernetes knows the age of an object in whole seconds.
+        time.sleep(1.1)
+        write(served, opened)
         answer = look(expected, lambda answer: answer.guarded == (80,), admins=[served.admin])
     assert about(answer, Cause.SERVER_MISSING) == [{"port": "443", "protocol": "HTTPS"}]
     assert about(answer, Cause.HOST_TAKEN) == [each for each in [named] if each]
@@ -265,3 +268,46 @@ def test_pod_whose_envoy_does_not_answer_leaves_the_gateway_unseen(served):
     )
     assert (answer.unseen, answer.ready) == (Unseen.UNREACHABLE, 2)
     assert "Connect call failed" in answer.detail
+
+
+def test_hosts_open_once_filters_are_seen_and_close_without_them(served):
+    """A stranger gets no route of another team on our Gateway while it opens."""
+    expected = expectation(served)
+    manifests = served.part()._scope.manifests
+    (guard,) = manifests.owned_in(guards.FOLDER)
+    target = gateway.Target(
+        namespace=WHERE,
+        selector=istiod_world.LABELS,
+        service="gateway",
+        http_port=80,
+        https_port=443,
+    )
+
+    def hook():
+        """Open or close hosts by what the workload sees; tell which ports are open."""
+        own = manifests.own(cluster.GATEWAY, gateway.NAME)
+        now = dataclasses.replace(expected, servers=judging.servers(target, own, has_tls=True))
+        answer = look(now, lambda answer: answer.unseen is None, admins=[served.admin])
+        hosts = judging.open_hosts(now, answer, [HOST], judging.hidden_host(own))
+        servers = own["spec"]["servers"]
+        wanted = [{**each, "hosts": hosts[each["port"]["number"]]} for each in servers]
+        if wanted != servers:
+            write(served, own, servers=wanted)
+        return {port for port in BOTH if hosts[port] == [HOST]}
+
+    served.api.delete(guard)
+    assert waiting.eventually(lambda: not hook())
+    served.eventually(404, "/a", **{"x-mark": "V"})
+    with contextlib.ExitStack() as stack:
+        strangers = [
+            stack.enter_context(
+                gateway_client.Hammer(
+                    served.visitor(tls=tls), fresh=True, path="/a", **{"x-mark": "V"}
+                )
+            )
+            for tls in ("", HOST)
+        ]
+        write(served, guard)
+        assert waiting.eventually(lambda: hook() == set(BOTH))
+        assert waiting.eventually(lambda: all(each.answers.get(302) for each in strangers))
+    assert [each.answers.get(200, 0) for each in strangers] == [0, 0]

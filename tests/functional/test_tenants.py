@@ -63,6 +63,7 @@ def test_gateway_of_a_tenant_gets_neither_guard_nor_key_while_the_real_one_is_aw
 @pytest.mark.parametrize("attack", parts.long_but(attacks.TWINS, "look-alike that is ready"))
 def test_pods_of_a_tenant_with_the_gateways_labels_are_named_and_nothing_is_served(world, attack):
     with world.attacked(attack):
+        assert eventually(lambda: world.api.list(cluster.POD, world.profile, attacks.LABELS), 90)
         said = world.charm.hook() - world.baseline
         assert [message for level, message in said if level == "blocked"] == [
             message

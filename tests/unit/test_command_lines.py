@@ -26,7 +26,7 @@ PROGRAMS = [
     ("docs/pictures.py",),
     *((f"bench/{path.name}",) for path in sorted((ROOT / "bench").glob("bench_*.py"))),
 ]
-COMMANDS = [(*WORKLOAD, each) for each in ("run", "admission", "explain", "stop")]
+COMMANDS = [(*WORKLOAD, each) for each in ("run", "admission", "explain")]
 
 
 @pytest.fixture

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import logging
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from time import sleep
 
-from integrator_contract import seen as contract
+from integrator_contract.seen import Expectation, Seen
 from istio_integrator import parts
 from istio_integrator.ingress import (
     announced,
@@ -27,17 +28,17 @@ from istio_integrator.ingress import (
 )
 from istio_integrator.kube import cluster, errors
 from istio_integrator.messages import Message, Said
-from istio_integrator.relations import endpoints, forward_auth, kubeflow
+from istio_integrator.relations import endpoints, forward_auth, ingress_route, kubeflow
 
 logger = logging.getLogger(__name__)
 
-SETTLE = 2.0
-"""Seconds until istiod has told a gateway of a new EnvoyFilter, or that our Gateway is gone. Only
-routes of other teams on our Gateway depend on it; ours match nothing without the EnvoyFilter."""
+GONE_WITHIN = 10
+"""Seconds for which a hook waits until the gateway's Envoy has no server of ours. Routes of other
+teams on our Gateway depend on it; ours match nothing without the EnvoyFilter."""
 
 
 class Ingress(parts.Part):
-    """EnvoyFilter, Gateway and routes, in this order, and removed in the reverse one."""
+    """EnvoyFilter, routes and Gateway, in this order, and removed in the reverse one."""
 
     name = "ingress"
 
@@ -45,26 +46,22 @@ class Ingress(parts.Part):
         self,
         scope: parts.Context,
         related: endpoints.Relations,
-        *,
-        look: Callable[[], contract.Seen | None] = lambda: None,
-        sleep: Callable[[float], None] = time.sleep,
+        look: Callable[[], Seen | None] = lambda: None,
     ) -> None:
         self._scope = scope
         self._related = related
         self._look = look
-        self._sleep = sleep
         self._record = record.Record(scope)
         self.certificate = certificate.GatewayCertificate(scope, related, self._record)
         self._own_gateway = own_gateway.OwnGateway(scope)
         self._managed = managed_gateway.ManagedGateway(scope)
-        self.announced = announced.Announced(scope, related, self._managed)
         self._annotations = service_annotations.ServiceAnnotations(scope)
         self._messages: list[Message] = []
         self.is_up: bool | None = None
         """Whether the Gateway of the model is there and a pod of the gateway is ready; None where
         no application is to be reached."""
-        self.expected: contract.Expectation | None = None
-        """What the gateway's Envoys should have; None while no route is written."""
+        self.expected: Expectation | None = None
+        """What the gateway's Envoys should have; None where nothing was written."""
 
     def reconcile(self) -> None:
         """Make the model reachable as related applications ask for, or unreachable."""
@@ -84,14 +81,12 @@ class Ingress(parts.Part):
             target = self.target
             if _is_own(target):
                 target = self._own_gateway.apply() or target
-            self._expose(target)
-            self._announce(target)
+            self._announce(target, self._expose(target))
 
     def remove(self) -> None:
-        """Remove everything, the EnvoyFilter once the gateway has no routes."""
+        """Remove everything, the EnvoyFilter once the gateway has no server of ours."""
         self._messages = []
-        if self._remove_routes():
-            self._sleep(SETTLE)
+        self._close()
         self._scope.manifests.remove(guards.FOLDER)
         self.certificate.remove()
         self._annotations.remove()
@@ -128,29 +123,51 @@ class Ingress(parts.Part):
             services={observed.reference(each) for each in self._services},
         )
 
-    def _expose(self, target: gateway.Target | Message) -> None:
+    def _expose(self, target: gateway.Target | Message) -> cluster.Object | None:
+        """Have the gateway serve the model; return our Gateway, None where there is none."""
         if not isinstance(target, gateway.Target):
             self._messages.append(target)
-            self._remove_routes()
-            return
+            self._close()
+            return None
         self._messages += target.messages
         asked = routing.Routing(self._scope, self._related)
         plan = asked.plan()
         self._report(asked, plan)
         opened = self._find_gateway()
         if opened is not None and not _is_at(opened, target):
-            logger.info("The gateway changes: routes come back at the next one.")
-            self._remove_routes()
-            self._sleep(SETTLE)
+            logger.info("The gateway changes.")
+            self._close()
             opened = None
         values, filters = self._guard(target, plan.routes)
-        if opened is None:
-            self._sleep(SETTLE)
-        self._open(target, opened)
         served, problems = asked.apply(plan, target, values)
         self._messages += problems
-        if served and not self.decision.is_closed:
-            self._say_what_is_seen(target, served, values, filters)
+        credential = self.certificate.credential(target, shown=gateway.credential(opened))
+        self._messages += self.certificate.messages()
+        guard = self.decision.guard
+        expected = seen.expect(
+            target,
+            seen.servers(target, opened, has_tls=bool(credential)),
+            served,
+            guard.service if guard else None,
+            model=self._scope.model,
+            filters=filters,
+            entry=guards.ask_entry(self._scope.manifests.owner),
+            marks=(values.asked, values.free, values.root),
+        )
+        answer = self._look()
+        hosts = seen.open_hosts(expected, answer, target.written_hosts, seen.hidden_host(opened))
+        opened = self._open(target, credential, hosts) or opened
+        self.certificate.prune()
+        servers = seen.servers(target, opened, has_tls=bool(credential))
+        self.expected = dataclasses.replace(expected, servers=servers)
+        self._messages += seen.messages(
+            self.expected,
+            answer,
+            target,
+            count=0 if self.decision.is_closed else len(served),
+            application=self._scope.application,
+            istiod=self._scope.mesh.namespace if self._scope.mesh else "istio-system",
+        )
         if not _is_own(target):
             self._own_gateway.remove()
         if problem := self._annotations.reconcile(target):
@@ -160,51 +177,33 @@ class Ingress(parts.Part):
         wildcards = [host for host in target.hosts if host.startswith("*")]
         if wildcards and not (target.is_own or target.only_https):
             self._messages.append(Said.HOSTS_IN_PLAIN_HTTP(host=wildcards[0]))
+        return opened
 
-    def _announce(self, target: gateway.Target | Message) -> None:
+    def _announce(self, target: gateway.Target | Message, opened: cluster.Object | None) -> None:
         """Tell related applications which Gateway there is, and how the model is reached."""
-        opened = self._find_gateway()
-        is_ready = isinstance(target, gateway.Target) and target.ready
-        self.is_up = opened is not None and is_ready
+        scope, related = self._scope, self._related
+        is_found = isinstance(target, gateway.Target)
+        self.is_up = opened is not None and is_found and target.ready
         # With routing=gateway-api there is no Gateway of Istio's own kind.
-        self.announced.gateway(up=self.is_up and self._find_istio_gateway() is not None)
-        self._messages += filter(None, [self.announced.controllers()])
-        if self._related.is_related(*kubeflow.INGRESS_ROUTES):
-            has_tls = bool(gateway.credential(opened))
-            self.announced.routed(target, has_tls=has_tls, services=self._services)
+        up = self.is_up and not (is_found and target.is_managed)
+        kubeflow.publish_gateway(related, name=gateway.NAME, namespace=scope.model, up=up)
+        awaited = announced.publish_metadata(scope, related, self._managed)
+        self._messages += filter(None, [awaited])
+        if related.is_related(*kubeflow.INGRESS_ROUTES):
+            ingress_route.answer(
+                related,
+                external_host=announced.external_host(scope, target, self._services),
+                tls_enabled=bool(gateway.credential(opened)),
+            )
 
     @property
     def _services(self) -> list[cluster.Object]:
         return self._scope.cluster.list(cluster.SERVICE)
 
-    def _say_what_is_seen(
-        self,
-        target: gateway.Target,
-        served: Sequence[routes.Route],
-        values: record.Values,
-        filters: tuple[str, ...],
-    ) -> None:
-        opened, mesh = self._find_gateway(), self._scope.mesh
-        guard = self.decision.guard
-        self.expected = seen.expect(
-            target,
-            opened,
-            served,
-            guard.service if guard else None,
-            model=self._scope.model,
-            has_tls=bool(gateway.credential(opened)),
-            filters=filters,
-            marks=(values.asked, values.free, values.root),
-        )
-        istiod = mesh.namespace if mesh else ""
-        self._messages += seen.messages(
-            self.expected, self._look(), target, count=len(served), istiod=istiod
-        )
-
     def _guard(
         self, target: gateway.Target, served: Iterable[routes.Route]
     ) -> tuple[record.Values, tuple[str, ...]]:
-        """Apply the EnvoyFilter; return the values that routes need, and the filters' names."""
+        """Apply the EnvoyFilter; return the values that routes need, and its filters."""
         guard = self.decision.guard
         values = self._record.values_for(guards.access(guard, target, served))
         context = guards.context(
@@ -219,20 +218,23 @@ class Ingress(parts.Part):
         written = self._scope.manifests.apply(guards.FOLDER, context)
         return values, seen.filters_of(written)
 
-    def _open(self, target: gateway.Target, opened: cluster.Object | None) -> None:
-        """Apply our Gateway with its certificate."""
-        credential = self.certificate.credential(target, shown=gateway.credential(opened))
-        self._messages += self.certificate.messages()
+    def _open(
+        self, target: gateway.Target, credential: str, hosts: Mapping[int, Sequence[str]]
+    ) -> cluster.Object | None:
+        """Apply our Gateway with its certificate and hosts; None where it would have no port."""
         if self.certificate.is_wanted and not target.https_port:
             service = f"{target.namespace}/{target.service}"
             self._messages.append(Said.GATEWAY_WITHOUT_HTTPS_PORT(service=service))
-        if not (target.http_port or (credential and target.https_port)):
+        if not hosts:
             self._messages.append(Said.GATEWAY_WITHOUT_HTTP_PORT(gateway=target.reference))
-        elif target.is_managed:
-            self._managed.open(target, credential)
-        else:
-            self._scope.manifests.apply(gateway.FOLDER, gateway.Context.of(target, credential))
-        self.certificate.prune()
+            return None
+        if target.is_managed:
+            return self._managed.open(target, credential, hosts)
+        context = gateway.Context(
+            name=gateway.NAME, target=target, credential=credential, hosts=hosts
+        )
+        (opened,) = self._scope.manifests.apply(gateway.FOLDER, context)
+        return opened
 
     def _report(self, asked: routing.Routing, plan: routes.Plan) -> None:
         # Juju shows the first of equally severe statuses. A closed ingress fails every request.
@@ -251,19 +253,20 @@ class Ingress(parts.Part):
             # Nothing was ever made without the right to see it.
             logger.debug("The ingress can't be listed, so none of it was made here.")
 
-    def _remove_routes(self) -> bool:
-        """Remove routes and Gateway; tell whether there was a Gateway."""
+    def _close(self) -> None:
+        """Remove routes and Gateway, and wait until the gateway's Envoy has no server of ours."""
         opened = self._find_gateway()
         routing.remove(self._scope)
         self._scope.manifests.remove(gateway.FOLDER)
         self._managed.remove()
-        return opened is not None
+        for _ in range(GONE_WITHIN if opened else 0):
+            if seen.is_gone(self._look()):
+                break
+            sleep(1)
 
     def _find_gateway(self) -> cluster.Object | None:
-        return self._find_istio_gateway() or self._managed.find()
-
-    def _find_istio_gateway(self) -> cluster.Object | None:
-        return self._scope.manifests.own(cluster.GATEWAY, gateway.NAME)
+        opened = self._scope.manifests.own(cluster.GATEWAY, gateway.NAME)
+        return opened or self._managed.find()
 
 
 def _is_own(target: gateway.Target | Message) -> bool:

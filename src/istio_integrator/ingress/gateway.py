@@ -18,30 +18,11 @@ class Context:
     """The variables of the templates in gateway."""
 
     name: str
-    selector: Mapping[str, str]
-    hosts: Sequence[str]
-    http_port: int | None
-    https_port: int | None
-    redirect: bool
+    target: Target
     credential: str
-
-    @classmethod
-    def of(cls, target: Target, credential: str) -> Context:
-        """Put what is to be served into the words of the template.
-
-        Args:
-            target: Where.
-            credential: The Secret with the certificate; empty for none.
-        """
-        return cls(
-            name=NAME,
-            selector=target.selector,
-            hosts=target.written_hosts,
-            http_port=target.http_port,
-            https_port=target.https_port if credential else None,
-            redirect=target.only_https,
-            credential=credential,
-        )
+    """The Secret for HTTPS."""
+    hosts: Mapping[int, Sequence[str]]
+    """By the port of the server."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -79,7 +79,7 @@ def obstacle(offer: Offer, hosts: Sequence[str]) -> Message | None:
 def _of_cluster(offer: Offer) -> Iterable[str]:
     if not offer.served and not offer.is_older:
         yield f"the cluster has no Gateway API; {_INSTALL}"
-    elif missing := {"Gateway", "HTTPRoute", "GRPCRoute"} - offer.served:
+    elif missing := {"Gateway", "HTTPRoute"} - offer.served:
         kinds = ", ".join(sorted(missing))
         yield f"the cluster's Gateway API is too old, it has no v1 of {kinds}; {_INSTALL}"
     elif not offer.names_rules:
@@ -188,51 +188,6 @@ def state(obj: cluster.Object | None) -> State:
             return State(problem=waiting, address=address)
         return State(problem=problem(name=gateway.NAME, words=message), address=address)
     return State(address=address)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Listener:
-    """One way in."""
-
-    name: str
-    port: int
-    hostname: str = ""
-    """Empty: any."""
-    credential: str = ""
-    """The Secret for HTTPS; empty: plain HTTP."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Context:
-    """The variables of the templates in managed-gateway."""
-
-    name: str
-    gateway_class: str
-    revision: str
-    redirect: str
-    """The name of the EnvoyFilter that redirects to HTTPS; empty: none does."""
-    selector: Mapping[str, str]
-    listeners: Sequence[Listener]
-
-
-def listeners(target: gateway.Target, credential: str) -> list[Listener]:
-    """Write the ways in: for each host one at each port.
-
-    Args:
-        target: What is to be served.
-        credential: The Secret with the certificate; empty for none.
-    """
-    ways = [("http", HTTP_PORT, ""), *([("https", HTTPS_PORT, credential)] if credential else [])]
-    return [
-        Listener(
-            name=protocol if number == 0 else f"{protocol}-{number}",
-            port=port,
-            hostname=host,
-            credential=secret,
-        )
-        for protocol, port, secret in ways
-        for number, host in enumerate(target.hosts or ("",))
-    ]
 
 
 def deployment(gateway_class: str) -> str:

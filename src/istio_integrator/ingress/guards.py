@@ -117,6 +117,11 @@ def access(
     return {repr(each) for each in (guard, where, *target.written_hosts, *granted)}
 
 
+def ask_entry(owner: str) -> str:
+    """Name the entry of each guarded virtual host that authenticates requests."""
+    return f"istio-integrator.{owner}.ask".lower()
+
+
 def _places(target: gateway.Target, model: str) -> Iterable[Mapping[str, Any]]:
     if target.https_port:
         yield {"gateway": f"{model}/{gateway.NAME}"}

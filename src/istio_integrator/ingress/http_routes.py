@@ -1,8 +1,8 @@
-"""The model's routes as HTTPRoutes and GRPCRoutes of the Gateway API, which sorts them by itself.
+"""The model's routes as HTTPRoutes of the Gateway API, which sorts them by itself.
 
 A prefix ends there where a part of the path does: `/kfp` is `/kfp` and what is below `/kfp/`, and
-not `/kfpx`, and `/kfp/` is the same prefix. A method of gRPC is a path like any other, and is
-served as such where a hostname can't have routes of both kinds.
+not `/kfpx`, and `/kfp/` is the same prefix. A method of gRPC is a path like any other: before 1.30
+Istio ignores GRPCRoutes at a hostname that has HTTPRoutes (istio issue 57172).
 """
 
 from __future__ import annotations
@@ -28,16 +28,11 @@ _TYPES = {
 _PATH = re.compile(r"(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9a-fA-F]{2})+")
 _NEVER = re.compile(r"//|/\.{1,2}(/|$)|%2[fF]")
 """What no path of an HTTPRoute has: the API server would refuse the object (HTTPPathMatch)."""
-_CALLED = re.compile(r"/(?P<service>[A-Za-z_][\w.]*)(/(?P<method>[A-Za-z_]\w*))?", re.ASCII)
-"""What a GRPCRoute can call a service and a method (GRPCMethodMatch)."""
-_BOTH_KINDS_SINCE = (1, 30)
-"""The Istio from which a hostname can have routes of both kinds; before it the GRPCRoutes were
-lost without a word (istio release notes 1.30.0; issue 57172)."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Written:
-    """One HTTPRoute or GRPCRoute with its one rule."""
+    """One HTTPRoute with its one rule."""
 
     name: str
     relation: str
@@ -55,8 +50,6 @@ class Context:
 
     gateway: str
     routes: Sequence[Written]
-    calls: Sequence[Written] = ()
-    """Those that are GRPCRoutes."""
 
     @classmethod
     def of(
@@ -67,7 +60,6 @@ class Context:
         application: str,
         model: str,
         domain: str,
-        has_calls: bool = False,
     ) -> Context:
         """Put routes into the words of the templates.
 
@@ -77,36 +69,20 @@ class Context:
             application: Ours.
             model: Where the routes will be.
             domain: The cluster's, which ends the names of Services.
-            has_calls: Whether those for gRPC are to be GRPCRoutes, as far as they can.
         """
         suffix = f".{model}.svc.{domain}"
-        calls = {one for one in found if has_calls and _is_call(one)}
-        written = {
-            one: Written(
+        written = [
+            Written(
                 name=owners.object_name(application, f"route-{one.relation}-{one.place}"),
                 relation=one.source,
                 rule="" if one.is_asked else values.free_route,
-                match={**(_call(one) if one in calls else _match(one)), **_mark(one, values)},
+                match={**_match(one), **_mark(one, values)},
                 filters=_filters(one),
                 backends=[_backend(each, suffix) for each in one.backends],
             )
             for one in found
-        }
-        return cls(
-            gateway=gateway.NAME,
-            routes=[each for one, each in written.items() if one not in calls],
-            calls=[each for one, each in written.items() if one in calls],
-        )
-
-
-def has_calls(version: str) -> bool:
-    """Tell whether an Istio serves GRPCRoutes beside HTTPRoutes of the same hostname.
-
-    Args:
-        version: Such as `1.31.1`; of one that is not known nothing is expected.
-    """
-    found = re.match(r"(\d{1,6})\.(\d{1,6})", version)
-    return found is not None and (int(found[1]), int(found[2])) >= _BOTH_KINDS_SINCE
+        ]
+        return cls(gateway=gateway.NAME, routes=written)
 
 
 def fit(found: Sequence[Route]) -> tuple[list[Route], list[str]]:
@@ -133,20 +109,6 @@ def fit(found: Sequence[Route]) -> tuple[list[Route], list[str]]:
 def is_path(path: str) -> bool:
     """Tell whether the API server takes a path of an HTTPRoute."""
     return bool(_PATH.fullmatch(path)) and path.startswith("/") and not _NEVER.search(path)
-
-
-def _is_call(route: Route) -> bool:
-    """Tell whether a GRPCRoute can have a route; it can't have every name."""
-    return route.is_grpc and (route.kind is Kind.ALL or bool(_CALLED.fullmatch(route.path)))
-
-
-def _call(route: Route) -> dict[str, Any]:
-    """Match the method that the path of a route means."""
-    called = _CALLED.fullmatch(route.path)
-    if called is None:
-        return {}
-    named = {name: value for name, value in called.groupdict().items() if value}
-    return {"method": {"type": "Exact", **named}}
 
 
 def _mark(route: Route, values: Values) -> dict[str, Any]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from integrator_contract import names
 from istio_integrator import parts
@@ -16,6 +17,16 @@ from istio_integrator.relations import gateway_metadata
 logger = logging.getLogger(__name__)
 
 FOLDER = "managed-gateway"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Context(gateway.Context):
+    """The variables of the templates in managed-gateway."""
+
+    gateway_class: str
+    revision: str
+    redirect: str
+    """The name of the EnvoyFilter that redirects to HTTPS; empty: none does."""
 
 
 class ManagedGateway:
@@ -61,7 +72,7 @@ class ManagedGateway:
             said = [Said.GATEWAY_ADDRESS(name=gateway.NAME, address=state.address)]
         return gateway.Target(
             namespace=self._scope.model,
-            selector=self._selector,
+            selector={names.GATEWAY_NAME: gateway.NAME},
             service=name,
             http_port=gateway_api.HTTP_PORT,
             https_port=gateway_api.HTTPS_PORT,
@@ -75,23 +86,27 @@ class ManagedGateway:
             messages=(*messages, *said),
         )
 
-    def open(self, target: gateway.Target, credential: str) -> None:
-        """Have it be there.
+    def open(
+        self, target: gateway.Target, credential: str, hosts: Mapping[int, Sequence[str]]
+    ) -> cluster.Object:
+        """Apply our Gateway, and return it.
 
         Args:
             target: What is to be served.
             credential: The Secret with the certificate; empty for none.
+            hosts: By the port of the listeners.
         """
         mesh = self._scope.mesh
-        context = gateway_api.Context(
+        context = Context(
             name=gateway.NAME,
+            target=target,
+            credential=credential,
+            hosts=hosts,
             gateway_class=self._class,
             revision="" if mesh is None or mesh.is_default else mesh.revision,
             redirect=self._redirect if target.only_https else "",
-            selector=self._selector,
-            listeners=gateway_api.listeners(target, credential),
         )
-        self._scope.manifests.apply(FOLDER, context)
+        return self._scope.manifests.apply(FOLDER, context)[-1]
 
     def remove(self) -> None:
         """Remove the Gateway."""
@@ -111,10 +126,6 @@ class ManagedGateway:
             deployment_name=name,
             service_account=name,
         )
-
-    @property
-    def _selector(self) -> dict[str, str]:
-        return {names.GATEWAY_NAME: gateway.NAME}
 
     @property
     def _redirect(self) -> str:

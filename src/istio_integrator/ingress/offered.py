@@ -55,7 +55,7 @@ class Offered:
     @functools.cached_property
     def _offer(self) -> gateway_api.Offer:
         api, mesh, model = self._scope.cluster, self._scope.mesh, self._scope.model
-        kinds = (cluster.KUBERNETES_GATEWAY, cluster.HTTP_ROUTE, cluster.GRPC_ROUTE)
+        kinds = (cluster.KUBERNETES_GATEWAY, cluster.HTTP_ROUTE)
         served = frozenset(kind.name for kind in kinds if api.serves(kind, model))
         is_known = mesh is not None and bool(mesh.namespace)
         istiod = (

@@ -34,8 +34,8 @@ class Context:
     data: dict[str, str]
 
 
-def _random() -> str:
-    """Return a value that is a header's name, a key of metadata and a name of a route alike."""
+def random_value() -> str:
+    """Return a header's name, a key of metadata, a name of a route or a part of a host."""
     return f"x-{secrets.token_hex(16)}"
 
 
@@ -53,19 +53,19 @@ def hide_in(message: Message) -> Message:
 class Values(pydantic.BaseModel, frozen=True):
     """Random values that open the routes; clients and other teams know none of them."""
 
-    header: str = pydantic.Field(default_factory=_random)
+    header: str = pydantic.Field(default_factory=random_value)
     """The request header that our routes match."""
-    asked: str = pydantic.Field(default_factory=_random)
+    asked: str = pydantic.Field(default_factory=random_value)
     """Its value once a request is authenticated."""
-    free: str = pydantic.Field(default_factory=_random)
+    free: str = pydantic.Field(default_factory=random_value)
     """Its value for routes without authentication."""
-    root: str = pydantic.Field(default_factory=_random)
+    root: str = pydantic.Field(default_factory=random_value)
     """Its value once a request is authenticated and no other route matches but `/`."""
-    metadata: str = pydantic.Field(default_factory=_random)
+    metadata: str = pydantic.Field(default_factory=random_value)
     """The namespace of the dynamic metadata that every route matches."""
-    seen: str = pydantic.Field(default_factory=_random)
+    seen: str = pydantic.Field(default_factory=random_value)
     """The value there."""
-    routes: str = pydantic.Field(default_factory=_random)
+    routes: str = pydantic.Field(default_factory=random_value)
     """What the names of entries begin with that the EnvoyFilter changes."""
 
     @property

@@ -130,7 +130,7 @@ class Context:
         """Put routes into the words of the template.
 
         Args:
-            routes: In their order.
+            routes: Those that are served.
             target: The gateway workload that is to serve them.
             values: Those that the EnvoyFilter writes.
             model: Where our Gateway is.
@@ -139,7 +139,7 @@ class Context:
         return cls(
             name=owners.object_name(application, FOLDER),
             sources=sources(routes),
-            routes=routes,
+            routes=in_order(routes),
             values=values,
             gateway=f"{model}/{gateway.NAME}",
             hosts=target.written_hosts,

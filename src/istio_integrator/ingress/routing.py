@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from istio_integrator import error_messages, parts
 from istio_integrator.ingress import gateway, grpc, http_routes, record, requested, routes
@@ -67,12 +68,20 @@ class Routing:
         Raises:
             ApiError: The plan is refused, and no part of it is the reason.
         """
+        scope = self._scope
         problems = [self._write_grpc(plan.routes, target)]
         if target.is_managed:
             fit, unfit = http_routes.fit(plan.routes)
             problems += unfit
-            refused = self._scope.manifests.apply_fitting(
-                http_routes.FOLDER, {one: [one] for one in fit}, self._http_routes(values)
+            context = functools.partial(
+                http_routes.Context.of,
+                values=values,
+                application=scope.application,
+                model=scope.model,
+                domain=scope.cluster_domain,
+            )
+            refused = scope.manifests.apply_fitting(
+                http_routes.FOLDER, {one: [one] for one in fit}, context
             )
             served = [one for one in fit if one not in refused]
             sources = {one.source: error for one, error in refused.items()}
@@ -80,9 +89,14 @@ class Routing:
             by_source: dict[str, list[Route]] = {}
             for one in plan.routes:
                 by_source.setdefault(one.source, []).append(one)
-            sources = self._scope.manifests.apply_fitting(
-                routes.FOLDER, by_source, self._virtual_service(target, values)
+            context = functools.partial(
+                routes.Context.of,
+                target=target,
+                values=values,
+                model=scope.model,
+                application=scope.application,
             )
+            sources = scope.manifests.apply_fitting(routes.FOLDER, by_source, context)
             served = [one for one in plan.routes if one.source not in sources]
         found = [Said.REQUEST_INVALID(request=each) for each in problems if each]
         for source, error in sources.items():
@@ -92,29 +106,6 @@ class Routing:
         for problem in hidden:
             logger.warning("%s.", problem.text)
         return served, hidden
-
-    def _http_routes(self, values: Values) -> Callable[[Sequence[Route]], http_routes.Context]:
-        scope = self._scope
-        return lambda served: http_routes.Context.of(
-            routes.in_order(served),
-            values,
-            application=scope.application,
-            model=scope.model,
-            domain=scope.cluster_domain,
-            has_calls=http_routes.has_calls(scope.mesh.version if scope.mesh else ""),
-        )
-
-    def _virtual_service(
-        self, target: gateway.Target, values: Values
-    ) -> Callable[[Sequence[Route]], routes.Context]:
-        scope = self._scope
-        return lambda served: routes.Context.of(
-            routes.in_order(served),
-            target,
-            values,
-            model=scope.model,
-            application=scope.application,
-        )
 
     def _write_grpc(self, served: Sequence[Route], target: gateway.Target) -> str:
         """Have the gateway speak HTTP/2 with backends of gRPC that have no DestinationRule.

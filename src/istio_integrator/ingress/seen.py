@@ -1,36 +1,39 @@
-"""What the gateway's Envoys should have, and the status of what the workload saw there."""
+"""What the gateway's Envoys have, as the workload saw it: which hosts open, and the statuses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 from integrator_contract.seen import Expectation, Protocol, Seen, Server, Unseen
-from istio_integrator.ingress import authorization, gateway, routes
+from istio_integrator.ingress import authorization, gateway, record, routes
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
+
+_HIDDEN = ".invalid"
+"""The end of the name that our Gateway has before a host is opened; no client asks for it."""
 
 
 def expect(
     target: gateway.Target,
-    opened: cluster.Object | None,
+    servers: tuple[Server, ...],
     served: Sequence[routes.Route],
     service: authorization.Service | None,
     *,
     model: str,
-    has_tls: bool,
     filters: tuple[str, ...],
+    entry: str,
     marks: tuple[str, ...],
 ) -> Expectation:
     """Describe what the gateway's Envoys should have.
 
     Args:
         target: The gateway workload.
-        opened: Our Gateway, with the hosts that it has now; None before it exists.
+        servers: Of our Gateway, with the hosts that it has now.
         served: The routes that are written.
         service: The authorization service; None where requests are not authenticated.
         model: The namespace of our Gateway.
-        has_tls: Whether our Gateway serves HTTPS.
         filters: The names of our HTTP filters.
+        entry: The name of the route that authenticates requests.
         marks: The values that the routes demand of a header.
     """
     matches = sum(len(entry.uris) for route in served for entry in route.entries)
@@ -39,8 +42,9 @@ def expect(
         namespace=target.namespace,
         selector=dict(target.selector),
         gateway=f"{model}/{gateway.NAME}",
-        servers=servers(target, opened, has_tls=has_tls),
+        servers=servers,
         filters=filters,
+        entry=entry,
         # An HTTPRoute has one match.
         routes=len(served) if target.is_managed else matches,
         marks=marks,
@@ -74,8 +78,51 @@ def filters_of(written: Iterable[cluster.Object]) -> tuple[str, ...]:
     return tuple(str(value["name"]) for value in values)
 
 
+def open_hosts(
+    expected: Expectation, answer: Seen | None, wanted: Sequence[str], hidden: str
+) -> dict[int, list[str]]:
+    """Decide which hosts our Gateway has, by port.
+
+    All are added where every filter chain of the port has our filters, and removed where one is
+    seen without. While the gateway is not seen, hosts stay and none is added.
+
+    Args:
+        expected: With the hosts that our Gateway has now.
+        answer: What the workload saw; None where it does not answer.
+        wanted: All hosts of the model.
+        hidden: The host of a server that has no other.
+    """
+    seen = answer if answer and answer.unseen is None and answer.of == expected.word() else None
+    result: dict[int, list[str]] = {}
+    for server in expected.servers:
+        hosts = [host for host in wanted if host in server.hosts]
+        if seen and server.port in seen.guarded:
+            hosts = list(wanted)
+        elif seen and server.port in seen.unguarded:
+            hosts = []
+        result[server.port] = hosts or [hidden]
+    return result
+
+
+def hidden_host(opened: cluster.Object | None) -> str:
+    """Return the name that our Gateway has instead of hosts, a new one unless it has one."""
+    found = (host for _, hosts in _servers(opened) for host in hosts if host.endswith(_HIDDEN))
+    return next(found, f"{record.random_value()}{_HIDDEN}")
+
+
+def is_gone(answer: Seen | None) -> bool:
+    """Tell whether the gateway's Envoys were seen without a virtual host of our Gateway."""
+    return answer is not None and answer.unseen in (None, Unseen.NO_PODS) and not answer.is_open
+
+
 def messages(
-    expected: Expectation, answer: Seen | None, target: gateway.Target, *, count: int, istiod: str
+    expected: Expectation,
+    answer: Seen | None,
+    target: gateway.Target,
+    *,
+    count: int,
+    application: str,
+    istiod: str,
 ) -> Iterable[Message]:
     """Say what the gateway serves, or the first thing that it lacks.
 
@@ -84,19 +131,26 @@ def messages(
         answer: What the workload saw; None where it does not answer.
         target: The gateway workload.
         count: Routes that are written.
+        application: This charm's application.
         istiod: Its namespace.
     """
-    routes, where = f"{count} route{'s' if count > 1 else ''}", target.reference
-    if answer is None or answer.of != expected.word() or answer.unseen:
-        why = ""
-        if answer and answer.unseen is Unseen.FORBIDDEN:
-            why = f" (not seen: missing permission: {answer.detail})"
-        yield Said.ROUTES_WRITTEN(routes=routes, gateway=where, why=why)
-    elif answer.missing and answer.is_late:
+    where = target.reference
+    if answer is None:
+        yield Said.GATEWAY_NOT_SEEN(gateway=where)
+    elif answer.unseen is Unseen.FORBIDDEN:
+        yield Said.PERMISSION_MISSING(right=answer.detail, application=application)
+    elif answer.unseen in (Unseen.UNREACHABLE, Unseen.TOO_LARGE):
+        yield Said.ENVOY_NOT_SEEN(
+            gateway=where, why=answer.unseen, namespace=target.namespace, detail=answer.detail
+        )
+    elif answer.missing and answer.is_late and answer.of == expected.word():
         yield _lacking(answer, target, istiod)
-    elif answer.missing or answer.routes < expected.routes:
-        yield Said.ROUTES_WRITTEN(routes=routes, gateway=where, why="")
-    else:
+    elif answer.missing or answer.routes < expected.routes or answer.of != expected.word():
+        # A gateway without a Ready pod is reported as such.
+        if answer.unseen is not Unseen.NO_PODS:
+            yield Said.ROUTES_NOT_SEEN_YET(gateway=where)
+    elif count:
+        routes = f"{count} route{'s' if count > 1 else ''}"
         some = f" ({answer.pods}/{answer.ready} pods seen)" if answer.pods < answer.ready else ""
         yield Said.ROUTES_SERVED(routes=routes, gateway=where, some=some)
 
@@ -119,4 +173,4 @@ def _servers(opened: cluster.Object | None) -> Iterable[tuple[object, Sequence[s
 
 def _hosts(opened: cluster.Object | None, port: int) -> tuple[str, ...]:
     found = (host for number, hosts in _servers(opened) if number == port for host in hosts)
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(host for host in found if not host.endswith(_HIDDEN)))

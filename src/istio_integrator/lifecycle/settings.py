@@ -79,5 +79,5 @@ def make(context: parts.Context, told: service.Options | None, *, joined: bool) 
     if mesh is None or not (mesh.probed or mesh.has_settings):
         # The mesh can't be asked for its port.
         settings = dataclasses.replace(settings, status_port=told.status_port)
-    expected = told.expected if context.leader and context.exposes else None
+    expected = told.expected if context.leader else None
     return dataclasses.replace(settings, token=told.token, facts=told.facts, expected=expected)

@@ -127,7 +127,7 @@ def honest_world(monkeypatch):
     fake_cluster.install_istio(fake)
     install_gateway(fake)
     monkeypatch.setattr(admission, "PROBE_DELAYS", ())
-    monkeypatch.setattr(exposure, "SETTLE", 0)
+    monkeypatch.setattr(exposure, "sleep", lambda _: None)
     monkeypatch.setattr(charm_cluster, "connect", fake.api)
     world = World(fake)
     world.related = [route(), auth()]

@@ -4,6 +4,7 @@ import ops
 import pytest
 
 from istio_integrator.ingress import exposure
+from tests import asked
 from tests.unit.charm import ingress_world
 from tests.unit.charm.ingress_world import (
     OURS,
@@ -117,10 +118,13 @@ def test_only_a_certificate_of_ours_goes_when_the_gateway_moves(fake, labels, st
 
 @pytest.fixture
 def waits(fake, monkeypatch):
-    """Write the pauses of the ingress down between the writes, instead of making them."""
-    monkeypatch.setattr(exposure, "SETTLE", 7)
-    defaults = exposure.Ingress.__init__.__kwdefaults__
-    monkeypatch.setitem(defaults, "sleep", lambda seconds: fake.writes.append(f"wait {seconds}"))
+    """Write down between the writes how long the ingress waits; the gateway has no server then."""
+
+    def wait(seconds):
+        fake.writes.append(f"wait {seconds}")
+        asked.SERVICE.closes()
+
+    monkeypatch.setattr(exposure, "sleep", wait)
 
 
 @pytest.mark.usefixtures("waits")
@@ -131,7 +135,7 @@ def test_gateway_has_time_to_forget_the_routes_before_the_guard_goes(fake):
 
     world.remove()
 
-    order = ["delete virtualservices", "delete gateways", "wait 7", "delete envoyfilters"]
+    order = ["delete virtualservices", "delete gateways", "wait 1", "delete envoyfilters"]
     assert parts_in_order(fake.writes, order) == order
 
 
@@ -144,13 +148,5 @@ def test_gateway_has_time_to_forget_the_routes_before_they_move(fake):
     world.config |= OWN
     world.run()
 
-    order = ["delete virtualservices", "wait 7", "patch envoyfilters", "patch virtualservices"]
-    assert parts_in_order(fake.writes, order) == order
-
-
-@pytest.mark.usefixtures("waits")
-def test_gateway_has_time_to_hear_of_the_guard_before_it_opens(fake):
-    World(fake, route(), auth(), **OWN).run()
-
-    order = ["patch envoyfilters", "wait 7", "patch gateways", "patch virtualservices"]
+    order = ["delete virtualservices", "wait 1", "patch envoyfilters", "patch virtualservices"]
     assert parts_in_order(fake.writes, order) == order

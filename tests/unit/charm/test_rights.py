@@ -87,9 +87,8 @@ WITHOUT_NAMES = {
     "create httproutes.gateway.networking.k8s.io",
     "patch httproutes.gateway.networking.k8s.io",
     "delete httproutes.gateway.networking.k8s.io",
+    # By a dry run.
     "create grpcroutes.gateway.networking.k8s.io",
-    "patch grpcroutes.gateway.networking.k8s.io",
-    "delete grpcroutes.gateway.networking.k8s.io",
     # Named after workloads.
     "create authorizationpolicies.security.istio.io",
     "patch authorizationpolicies.security.istio.io",

@@ -84,7 +84,12 @@ async def test_pods_with_an_old_sidecar_are_listed_where_they_are_asked_for(clus
 
 async def test_what_the_gateway_has_is_told_while_something_is_expected(cluster: Apiserver):
     expected = seen.Expectation(
-        namespace="ingress", selector={"a": "b"}, gateway="kubeflow/gw", servers=(), filters=()
+        namespace="ingress",
+        selector={"a": "b"},
+        gateway="kubeflow/gw",
+        servers=(),
+        filters=(),
+        entry="ask",
     )
 
     async def told(session: aiohttp.ClientSession) -> Any:

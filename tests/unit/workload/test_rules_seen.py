@@ -24,6 +24,7 @@ EXPECTED = Expectation(
     gateway="kubeflow/kubeflow-gateway",
     servers=(HTTP, TLS),
     filters=FILTERS,
+    entry="ask",
     routes=2,
     marks=("V", "U"),
     clusters=(OIDC,),
@@ -85,8 +86,16 @@ def view(
 
 def test_complete_gateway_is_guarded_and_serves_all_routes():
     assert view() == Seen(
-        of=EXPECTED.word(), unseen=None, pods=1, ready=1, guarded=(80, 443), routes=2
+        of=EXPECTED.word(), unseen=None, pods=1, ready=1, guarded=(80, 443), is_open=True, routes=2
     )
+
+
+def test_gateway_is_open_while_a_virtual_host_has_our_entry():
+    others = {"name": "shop:80", "domains": ["shop"], "routes": [{"name": "shop"}]}
+    left = {"route_config": {"name": "http.8080", "virtual_hosts": [others]}}
+    gone = {"route_config": {"name": OURS}}
+    assert not view(configurations=(left, gone)).is_open
+    assert view(configurations=(left, ROUTES[1])).is_open
 
 
 def missing(cause: Cause, **about: str) -> Missing:

@@ -107,7 +107,12 @@ async def test_gateway_is_looked_at_while_something_is_expected_of_it(cluster: F
         return cluster.requests.count(("GET", "/api/v1/namespaces/ingress/pods"))
 
     expected = seen.Expectation(
-        namespace="ingress", selector={"a": "b"}, gateway="kubeflow/gw", servers=(), filters=()
+        namespace="ingress",
+        selector={"a": "b"},
+        gateway="kubeflow/gw",
+        servers=(),
+        filters=(),
+        entry="ask",
     )
     program = program_of(cluster)
     async with running_task(program.run()):

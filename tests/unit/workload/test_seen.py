@@ -21,6 +21,7 @@ EXPECTED = Expectation(
     gateway="kubeflow/kubeflow-gateway",
     servers=(Server(port=80, protocol="HTTP"),),
     filters=("guard",),
+    entry="ask",
 )
 MANAGER = {"rds": {"route_config_name": "http.80"}, "http_filters": [{"name": "guard"}]}
 LISTENER = {"filter_chains": [{"filters": [{"typed_config": MANAGER}]}]}
@@ -103,6 +104,18 @@ async def test_looks_come_each_second_for_a_while_and_each_half_minute_later(
         assert 20 <= early <= 30
         await asyncio.sleep(300)
         assert 8 <= len(envoy.requests) // 4 - early <= 13
+
+
+async def test_charm_that_asks_has_the_gateway_looked_at_soon(
+    cluster: FakeApiserver, envoy: Envoy
+):
+    looker = Recorder(cluster).looker
+    async with running_task(looker.run(EXPECTED)):
+        await asyncio.sleep(45)
+        before = len(envoy.requests)
+        await looker.tell({})
+        await asyncio.sleep(2)
+        assert len(envoy.requests) - before == 4
 
 
 async def test_charm_is_told_once_of_an_answer(cluster: FakeApiserver, envoy: Envoy):

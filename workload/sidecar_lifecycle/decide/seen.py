@@ -29,6 +29,7 @@ class View:
 
     guarded: set[int] = field(default_factory=set[int])
     unguarded: set[int] = field(default_factory=set[int])
+    is_open: bool = False
     routes: int = 0
     missing: list[Missing] = field(default_factory=list[Missing])
 
@@ -58,6 +59,7 @@ def judge(expected: Expectation, views: Sequence[View], *, ready: int) -> Seen:
         ready=ready,
         guarded=tuple(sorted(guarded)),
         unguarded=tuple(sorted(unguarded)),
+        is_open=any(view.is_open for view in views),
         routes=min(view.routes for view in views),
         missing=tuple(sorted(missing.values(), key=lambda each: order.index(each.cause))[:_MOST]),
     )
@@ -79,6 +81,8 @@ def view(expected: Expectation, proxy: envoy.Proxy) -> View:
             if by := _taken_by(server, host, expected.gateway, proxy):
                 found.lack(Cause.HOST_TAKEN, host=host, port=server.port, by=by)
     _compare_clusters(expected, {each.cluster.name for each in proxy.clusters}, found)
+    hosts = (host for each in proxy.routes for host in each.route_config.virtual_hosts)
+    found.is_open = any(route.name == expected.entry for host in hosts for route in host.routes)
     return found
 
 

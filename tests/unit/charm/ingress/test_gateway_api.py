@@ -22,7 +22,7 @@ from istio_integrator.messages import Said
 from istio_integrator.relations import ingress_route, kubeflow
 
 COMPLETE = gateway_api.Offer(
-    served=frozenset({"Gateway", "HTTPRoute", "GRPCRoute"}),
+    served=frozenset({"Gateway", "HTTPRoute"}),
     names_rules=True,
     classes=("istio",),
     istiod="istio-system/istiod",
@@ -37,8 +37,8 @@ def test_an_offer_that_is_complete_is_taken():
     ("changes", "want"),
     [
         ({"served": frozenset()}, "has no Gateway API"),
-        ({"served": frozenset(), "is_older": True}, "too old, it has no v1 of GRPCRoute, Gateway"),
-        ({"served": frozenset({"Gateway", "HTTPRoute"})}, "too old, it has no v1 of GRPCRoute"),
+        ({"served": frozenset(), "is_older": True}, "too old, it has no v1 of Gateway, HTTPRoute"),
+        ({"served": frozenset({"Gateway"})}, "too old, it has no v1 of HTTPRoute"),
         ({"names_rules": False}, "too old, its routes' rules have no names"),
         ({"istiod": ""}, "it is not known whether requests would be authenticated"),
         ({"classes": ()}, "offers no GatewayClass"),
@@ -139,26 +139,34 @@ TARGET = gateway.Target(
 )
 
 
-def test_every_host_has_a_listener_at_each_port_and_each_a_name_of_its_own():
-    found = gateway_api.listeners(TARGET, "tls")
-    assert len({one.name for one in found}) == len(found) == 64
-    assert {(one.port, one.hostname) for one in found} == {
-        (port, host) for port in (80, 443) for host in TARGET.hosts
-    }
-    assert {one.port for one in gateway_api.listeners(TARGET, "")} == {80}
+HOSTS = dict.fromkeys((80, 443), TARGET.hosts)
 
 
-@pytest.mark.parametrize("credential", ["tls", ""])
-def test_certificate_is_read_from_our_gateway_again(credential):
-    context = gateway_api.Context(
+def written(hosts):
+    context = managed_gateway.Context(
         name=gateway.NAME,
+        target=TARGET,
+        credential="tls",
+        hosts=hosts,
         gateway_class="istio",
         revision="",
         redirect="",
-        selector={},
-        listeners=gateway_api.listeners(TARGET, credential),
     )
     (found,) = manifests.render(managed_gateway.FOLDER, context)
+    return found
+
+
+def test_every_host_has_a_listener_at_each_port_and_each_a_name_of_its_own():
+    found = written(HOSTS)["spec"]["listeners"]
+    assert len({one["name"] for one in found}) == len(found) == 64
+    assert {(one["port"], one["hostname"]) for one in found} == {
+        (port, host) for port in (80, 443) for host in TARGET.hosts
+    }
+
+
+@pytest.mark.parametrize(("ports", "credential"), [((80, 443), "tls"), ((80,), "")])
+def test_certificate_is_read_from_our_gateway_again(ports, credential):
+    found = written({port: ["*"] for port in ports})
     assert gateway.credential(found) == credential
     assert gateway.credential(None) == ""
 
@@ -195,14 +203,13 @@ def newer(number=1, endpoint="istio-ingress-route", kind="http_routes", **asked)
     return list(found.routes)
 
 
-def objects(*found, has_calls=True):
+def objects(*found):
     context = http_routes.Context.of(
         http_routes.fit(found)[0],
         record.Values(),
         application="us",
         model="kubeflow",
         domain="cluster.local",
-        has_calls=has_calls,
     )
     return manifests.render(http_routes.FOLDER, context)
 
@@ -214,13 +221,11 @@ def calls(*methods, **more):
     return newer(kind="grpc_routes", matches=matches, **more)
 
 
-def test_what_no_grpc_route_can_have_is_an_http_route():
-    (dotted,) = objects(*calls("ml.Store/Get.All"))
-    assert dotted["kind"] == "HTTPRoute"
-    assert dotted["spec"]["rules"][0]["matches"][0]["path"]["value"] == "/ml.Store/Get.All"
-    (older,) = objects(*calls("ml.Store/Get"), has_calls=False)
-    assert older["kind"] == "HTTPRoute"
-    assert older["spec"]["rules"][0]["matches"][0]["path"]["type"] == "Exact"
+def test_method_of_grpc_is_a_path():
+    (found,) = objects(*calls("ml.Store/Get.All"))
+    assert found["kind"] == "HTTPRoute"
+    path = {"type": "Exact", "value": "/ml.Store/Get.All"}
+    assert found["spec"]["rules"][0]["matches"][0]["path"] == path
 
 
 def test_call_that_is_an_older_path_is_the_olders():
@@ -228,23 +233,6 @@ def test_call_that_is_an_older_path_is_the_olders():
     found, problems = http_routes.fit([*newer(1, matches=exact), *calls("ml.Store/Get", number=2)])
     assert [one.relation for one in found] == [1]
     assert len(problems) == 1
-
-
-@pytest.mark.parametrize(
-    ("version", "want"),
-    [
-        ("1.30.0", True),
-        ("1.31.1", True),
-        ("2.0", True),
-        ("1.29.4", False),
-        ("1.9.9", False),
-        ("", False),
-        ("unknown", False),
-        ("1.", False),
-    ],
-)
-def test_grpc_routes_are_for_an_istio_that_serves_them_beside_http_routes(version, want):
-    assert http_routes.has_calls(version) is want
 
 
 def test_prefix_that_ends_with_a_slash_is_the_same_one_and_the_older_has_it():

@@ -22,7 +22,7 @@ def test_other_hosts_are_guarded_before_the_gateway_serves_them(world):
     world.fake.writes.clear()
     world.config = {"hosts": "ai.example.com"}
     world.run()
-    assert order_of(world) == ["patch guard", "patch gateway", "patch routes"]
+    assert order_of(world) == ["patch guard", "patch routes", "patch gateway", "patch gateway"]
 
 
 def test_other_gateway_is_guarded_before_the_routes_move_there(world):
@@ -36,8 +36,9 @@ def test_other_gateway_is_guarded_before_the_routes_move_there(world):
         "delete gateway",
         "patch guard",
         "delete guard",
-        "patch gateway",
         "patch routes",
+        "patch gateway",
+        "patch gateway",
     ]
     assert world.guard() is None
     name = "istio-integrator.kubeflow.istio-integrator"

@@ -140,7 +140,7 @@ def test_without_options_the_model_gets_a_gateway_of_its_own_that_serves_every_h
     assert selector["istio-integrator.charmhub.io/owner"] == f"kubeflow.{OURS}"
     assert {host for one in world.gateway()["spec"]["servers"] for host in one["hosts"]} == {"*"}
     world.get_ready(NAME)
-    assert f"1 route by kubeflow/{NAME}" in world.status().message
+    assert f"1 route served by kubeflow/{NAME}" in world.status().message
     assert world.related[-1].local_app_data == {
         "gateway_name": "kubeflow-gateway",
         "gateway_namespace": "kubeflow",

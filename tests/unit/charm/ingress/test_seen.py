@@ -1,4 +1,4 @@
-"""What the gateway should have, and what the status says by what the workload saw."""
+"""Which hosts open, and what the status says of the gateway, by what the workload saw."""
 
 import dataclasses
 import re
@@ -8,7 +8,7 @@ import pytest
 
 from integrator_contract.seen import Cause, Expectation, Missing, Seen, Unseen
 from istio_integrator import messages
-from istio_integrator.ingress import authorization, gateway, routes, seen
+from istio_integrator.ingress import authorization, gateway, record, routes, seen
 
 WANTED = ["kf.example.com", "ml.example.com"]
 TARGET = gateway.Target(
@@ -35,17 +35,56 @@ def expected(found, **changes):
         "gateway": "kubeflow/kubeflow-gateway",
         "servers": seen.servers(TARGET, found, has_tls=True),
         "filters": ("guard",),
+        "entry": "ask",
         "routes": 4,
         "marks": ("V",),
     }
     return Expectation(**{**values, **changes})
 
 
+BEFORE = opened(["x.invalid"], ["x.invalid"])
+HALF = opened(WANTED, ["x.invalid"])
 AFTER = opened(WANTED, WANTED)
 
 
 def answer(found, **values):
     return Seen(**{"of": expected(found).word(), "unseen": None, "is_late": True, **values})
+
+
+@pytest.mark.parametrize(
+    ("found", "values", "http", "https"),
+    [
+        pytest.param(BEFORE, {"guarded": (80, 443)}, WANTED, WANTED, id="guarded"),
+        pytest.param(BEFORE, {"guarded": (80,)}, WANTED, [], id="one-port"),
+        pytest.param(BEFORE, {"guarded": (80,), "unguarded": (443,)}, WANTED, [], id="one-not"),
+        pytest.param(
+            AFTER, {"guarded": (80,), "unguarded": (443,)}, WANTED, [], id="not-any-more"
+        ),
+        pytest.param(AFTER, {}, WANTED, WANTED, id="server-away"),
+        pytest.param(AFTER, {"unseen": Unseen.FORBIDDEN}, WANTED, WANTED, id="not-seen-stays"),
+        pytest.param(BEFORE, {"unseen": Unseen.UNREACHABLE}, [], [], id="not-seen-adds-none"),
+        pytest.param(AFTER, {"of": "x", "unguarded": (80, 443)}, WANTED, WANTED, id="of-another"),
+        pytest.param(BEFORE, {"of": "x", "guarded": (80, 443)}, [], [], id="of-another-adds-none"),
+        pytest.param(
+            opened([*WANTED, "old.example.com"], []),
+            {"unseen": Unseen.NO_PODS},
+            WANTED,
+            [],
+            id="unwanted",
+        ),
+    ],
+)
+def test_hosts_open_where_the_filters_were_seen(found, values, http, https):
+    assert seen.open_hosts(expected(found), answer(found, **values), WANTED, "x.invalid") == {
+        80: http or ["x.invalid"],
+        443: https or ["x.invalid"],
+    }
+
+
+@pytest.mark.parametrize(("found", "hosts"), [(BEFORE, []), (HALF, WANTED)])
+def test_without_an_answer_hosts_stay(found, hosts):
+    result = seen.open_hosts(expected(found), None, WANTED, "x.invalid")
+    assert result == {80: hosts or ["x.invalid"], 443: ["x.invalid"]}
 
 
 def test_expectation_names_clusters_and_counts_matches():
@@ -67,12 +106,12 @@ def test_expectation_names_clusters_and_counts_matches():
     def expectation(service, target):
         return seen.expect(
             target,
-            None,
+            (),
             [route],
             service,
             model="kubeflow",
-            has_tls=True,
             filters=("guard",),
+            entry="ask",
             marks=("V",),
         )
 
@@ -82,9 +121,29 @@ def test_expectation_names_clusters_and_counts_matches():
         "outbound|80||oidc.kubeflow.svc.cluster.local",
         "outbound|8080||kfp.kubeflow.svc.cluster.local",
     }
-    assert [server.port for server in found.servers] == [80, 443]
     found = expectation(None, dataclasses.replace(TARGET, is_managed=True))
     assert (found.routes, len(found.clusters)) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("values", "is_gone"),
+    [
+        ({}, True),
+        ({"unseen": Unseen.NO_PODS}, True),
+        ({"is_open": True}, False),
+        ({"unseen": Unseen.UNREACHABLE}, False),
+    ],
+)
+def test_gateway_is_gone_once_no_envoy_has_a_virtual_host_of_it(values, is_gone):
+    assert seen.is_gone(answer(AFTER, **values)) is is_gone
+    assert not seen.is_gone(None)
+
+
+def test_hidden_host_is_random_and_stays():
+    assert seen.hidden_host(HALF) == "x.invalid"
+    assert seen.hidden_host(AFTER).endswith(".invalid")
+    assert seen.hidden_host(None) != seen.hidden_host(None)
+    assert record.hide(seen.hidden_host(None)) == "(not shown).invalid"
 
 
 def test_listeners_of_the_gateway_api_have_hosts_as_servers_do():
@@ -99,12 +158,14 @@ def test_gateway_without_certificate_has_no_server_for_https():
 
 
 def said(given, **changes):
-    found = seen.messages(expected(AFTER), given, TARGET, count=2, istiod="istio-system")
+    found = seen.messages(
+        expected(AFTER), given, TARGET, count=2, application="istio", istiod="istio-system"
+    )
     return [each.status(application="istio") for each in found]
 
 
 WHERE = "istio-ingress/gw"
-WRITTEN = ops.ActiveStatus(f"2 routes by {WHERE}")
+LOOKING = ops.WaitingStatus(f"looking whether gateway {WHERE} serves the routes")
 
 
 @pytest.mark.parametrize(
@@ -120,20 +181,23 @@ WRITTEN = ops.ActiveStatus(f"2 routes by {WHERE}")
             ops.ActiveStatus(f"2 routes served by {WHERE} (5/9 pods seen)"),
             id="sample",
         ),
-        pytest.param({"routes": 3}, WRITTEN, id="some"),
-        pytest.param({"routes": 4, "of": "x"}, WRITTEN, id="of-another"),
-        pytest.param({"unseen": Unseen.NOT_YET}, WRITTEN, id="not-yet"),
-        pytest.param(
-            {"unseen": Unseen.UNREACHABLE, "detail": "refused"}, WRITTEN, id="unreachable"
-        ),
-        pytest.param({"unseen": Unseen.NO_PODS}, WRITTEN, id="no-pods"),
+        pytest.param({"routes": 3}, LOOKING, id="some"),
+        pytest.param({"routes": 4, "of": "x"}, LOOKING, id="of-another"),
+        pytest.param({"unseen": Unseen.NOT_YET}, LOOKING, id="not-yet"),
         pytest.param(
             {"unseen": Unseen.FORBIDDEN, "detail": "create pods/portforward in istio-ingress"},
-            ops.ActiveStatus(
-                f"2 routes by {WHERE} "
-                "(not seen: missing permission: create pods/portforward in istio-ingress)"
+            ops.BlockedStatus(
+                "missing permission: create pods/portforward in istio-ingress; "
+                "run: juju trust istio --scope=cluster"
             ),
             id="right",
+        ),
+        pytest.param(
+            {"unseen": Unseen.UNREACHABLE, "detail": "refused"},
+            ops.WaitingStatus(
+                f"Envoy of {WHERE} is unreachable; run: kubectl -n istio-ingress get pods; refused"
+            ),
+            id="unreachable",
         ),
     ],
 )
@@ -141,8 +205,14 @@ def test_status_says_what_was_seen(values, status):
     assert said(answer(AFTER, **values)) == [status]
 
 
-def test_status_without_an_answer_says_what_was_written():
-    assert said(None) == [WRITTEN]
+def test_status_without_an_answer_promises_nothing():
+    (status,) = said(None)
+    assert isinstance(status, ops.WaitingStatus)
+    assert "the workload does not answer" in status.message
+
+
+def test_gateway_without_ready_pods_is_reported_elsewhere():
+    assert said(answer(AFTER, unseen=Unseen.NO_PODS)) == []
 
 
 ABOUT = {
@@ -168,7 +238,7 @@ def test_cause_and_command_are_visible(cause):
     assert re.search(r"run: (kubectl -n \S+ \w+|kubectl get|juju run)", visible)
     assert "{" not in status.message
     (early,) = said(dataclasses.replace(lacking, is_late=False))
-    assert early == WRITTEN
+    assert early == LOOKING
 
 
 def test_first_cause_is_said_and_the_others_counted():

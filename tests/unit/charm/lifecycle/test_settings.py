@@ -50,17 +50,21 @@ def test_gateways_are_observed_where_somebody_is_to_be_reached(fake):
 
 
 @pytest.mark.parametrize(
-    ("leader", "exposes", "stays"),
-    [(True, True, True), (False, True, False), (True, False, False)],
-    ids=["leader", "other-unit", "no-ingress"],
+    "leader",
+    [True, False],
 )
-def test_leader_that_writes_routes_goes_on_expecting_them(fake, leader, exposes, stays):
+def test_leader_goes_on_expecting_routes(fake, leader):
     expected = seen.Expectation(
-        namespace="ingress", selector={}, gateway="kubeflow/gw", servers=(), filters=()
+        namespace="ingress",
+        selector={},
+        gateway="kubeflow/gw",
+        servers=(),
+        filters=(),
+        entry="ask",
     )
     told = dataclasses.replace(MEMBER, expected=expected)
-    now = dataclasses.replace(context(fake), leader=leader, exposes=exposes)
-    assert settings.make(now, told, joined=True).expected == (expected if stays else None)
+    now = dataclasses.replace(context(fake), leader=leader)
+    assert settings.make(now, told, joined=True).expected == (expected if leader else None)
 
 
 def test_layer_has_no_check_that_kills_the_container():

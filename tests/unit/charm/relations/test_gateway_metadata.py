@@ -1,7 +1,5 @@
 """The library that controllers use learns which Gateway serves the model, and that none does."""
 
-import json
-
 import ops
 import pytest
 from charmlibs.interfaces import gateway_metadata as library
@@ -10,7 +8,6 @@ from ops import testing
 from integrator_contract import names
 from istio_integrator.ingress import gateway
 from tests.unit.charm import fake_cluster, ingress_world
-from tests.unit.charm.ingress import wishes
 
 META = {
     "name": "jupyter-controller",
@@ -142,7 +139,7 @@ def lose_definitions(world, *versions):
     [
         (lambda world: refuse(world, ("list", "httproutes")), "role that ends in -httproutes"),
         (lambda world: lose_definitions(world, "v1", "v1beta1"), "has no Gateway API"),
-        (lambda world: lose_definitions(world, "v1"), "too old, it has no v1 of GRPCRoute"),
+        (lambda world: lose_definitions(world, "v1"), "too old, it has no v1 of Gateway"),
         (lambda world: world.fake.objects.pop(world.gateway_class), "offers no GatewayClass"),
     ],
     ids=["no role", "absent", "too old", "no class"],
@@ -160,22 +157,6 @@ def test_a_model_that_is_served_stays_served_where_the_gateway_api_is_missing(wo
     world.run()
     world.config["routing"] = "gateway-api"
     lose_definitions(world, "v1")
-    assert "no v1 of GRPCRoute" in world.run().unit_status.message
+    assert "no v1 of Gateway" in world.run().unit_status.message
     assert world.gateway()["apiVersion"] == "networking.istio.io/v1"
     assert len(world.routes()) == 1
-
-
-def test_calls_are_grpc_routes_with_the_gateway_api_alone(world):
-    store = {"method": {"service": "ml.Store", "method": "Get"}}
-    bag = {"config": json.dumps(wishes.config(grpc=[wishes.route(store)]))}
-    world.related.append(
-        testing.Relation(wishes.ASKED, remote_app_name="envoy", remote_app_data=bag)
-    )
-    world.run()
-    (call,) = world.all("GRPCRoute")
-    assert call["spec"]["rules"][0]["matches"][0]["method"]["method"] == "Get"
-    (rule,) = world.all("DestinationRule")
-    assert rule["spec"]["host"].startswith("app.")
-    world.config.clear()
-    world.run()
-    assert world.all("GRPCRoute") == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import TypeVar
@@ -18,7 +19,8 @@ from sidecar_lifecycle.shell.kube import client, errors, streams
 log = structlog.get_logger(__name__)
 
 SOON, LATER = 1.0, 30.0
-"""Seconds between two looks: for a while after the expectation changed, and from then on."""
+"""Seconds between two looks: for a while after the expectation changed, and from then on, unless
+the charm asks."""
 WHILE = 30.0
 LATE = 15.0
 """Seconds after which a change has usually arrived at Envoy."""
@@ -50,6 +52,7 @@ class Looker:
     def __init__(self, connection: client.Client, changed: Callable[[], None]) -> None:
         self._client = connection
         self._changed = changed
+        self._asked = asyncio.Event()
         self.answer: seen.Seen | None = None
         """What the gateway has; None where nothing is expected of one."""
 
@@ -66,10 +69,15 @@ class Looker:
                 log.info("gateway seen", answer=answer)
                 self.answer = answer
                 self._changed()
-            await asyncio.sleep(SOON if time() - began < WHILE else LATER)
+            await asyncio.sleep(SOON)
+            if time() - began >= WHILE:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._asked.wait(), LATER)
+            self._asked.clear()
 
     async def tell(self, _: Mapping[str, str]) -> seen.Answer:
-        """Answer the charm."""
+        """Answer the charm, and look again: a hook may have changed the gateway."""
+        self._asked.set()
         return seen.Answer(contract=schema.SCHEMA, seen=self.answer)
 
     async def _look(self, expected: seen.Expectation) -> seen.Seen:
