@@ -99,10 +99,10 @@ def test_object_of_a_tenant_with_our_labels_is_not_ours(world, event):
     # With the shipped roles, deleting one would be refused.
     for found in charm_cluster.KINDS.values():
         world.fake.forbidden.add(("delete", found.plural, "tenant"))
-    out = world.run(lambda ctx: getattr(ctx.on, event)(), units=0 if event == "remove" else 1)
+    world.run(lambda ctx: getattr(ctx.on, event)(), units=0 if event == "remove" else 1)
     assert of_tenants(world.fake) == before
     if event != "remove":
-        assert isinstance(out.unit_status, testing.ActiveStatus)
+        assert isinstance(world.status(), testing.ActiveStatus)
 
 
 def test_guard_that_stayed_in_another_namespace_is_still_taken_away(world):
@@ -189,7 +189,7 @@ def test_names_with_control_characters_are_written_escaped(world, caplog):
 def test_tenant_fills_no_log_with_what_is_passed_over(world, caplog):
     for n in range(200):
         world.fake.add({"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"node-{n}"}})
-    world.run()
+    world.hook()
     told = [record for record in caplog.records if "passed over" in record.getMessage()]
     assert 0 < len(told) <= 12
     assert "200 objects" in said_by_diagnose(world)

@@ -66,9 +66,9 @@ def test_status_says_what_the_workload_saw_in_the_gateways_envoy(world):
     assert "istiod sends no EnvoyFilter to istio-ingress/istio-ingressgateway" in status.message
 
 
-def test_diagnose_says_what_the_workload_saw_of_the_authentication(world, look):
+def test_diagnose_says_what_the_workload_saw_of_the_authentication(world):
     world.related = [route(), auth()]
-    look.sees(Seen(of="x", unseen=None, guarded=(80,)))
+    asked.SERVICE.seen = Seen(of="x", unseen=None, guarded=(80,))
     with pytest.raises(testing.ActionFailed):  # The authorization service has no pods here.
         world.run(lambda ctx: ctx.on.action("diagnose", params={"format": "text"}))
     asks = "the gateway asks oidc.kubeflow.svc.cluster.local:8080 about requests to port 80"

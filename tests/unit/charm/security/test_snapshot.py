@@ -58,5 +58,6 @@ def test_gateway_is_looked_for_once(world, monkeypatch):
     monkeypatch.setattr(
         gateways, "resolve", lambda *given, **more: looks.append(1) or look(*given, **more)
     )
-    idle(world, **OF_BOTH)
-    assert len(looks) == 2, "one for each of two hooks"
+    world.config = OF_BOTH
+    world.hook()
+    assert len(looks) == 1
