@@ -42,35 +42,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: order.get(item.path.stem, len(order)))
 
 
-HOLDS_NOTHING = """
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: holds-nothing}
-spec:
-  paramKind: {apiVersion: v1, kind: ConfigMap}
-  matchConstraints:
-    resourceRules:
-    - {apiGroups: [nobody.example.com], apiVersions: [v1], resources: [none], operations: [CREATE]}
-  validations: [{expression: "true"}]
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: holds-nothing}
-spec:
-  policyName: holds-nothing
-  validationActions: [Deny]
-  paramRef: {name: none, namespace: default, parameterNotFoundAction: Allow}
-"""
-"""Once an API server has no policy with a ConfigMap as parameter any more, it finds the ConfigMaps
-of later policies no longer (https://github.com/kubernetes/kubernetes/issues/130887)."""
-
-
 @pytest.fixture(scope="session")
 def control_plane() -> Iterator[cluster.Testbed]:
     """Start a control plane without a node; its policy API is on."""
     testbed = cluster.Testbed(f"functional-{os.getpid()}")
     testbed.up(cluster.Options(control_plane_only=True))
-    testbed.kubectl("apply", "-f", "-", text=HOLDS_NOTHING)
     yield testbed
     testbed.down()
 

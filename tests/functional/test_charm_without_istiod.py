@@ -27,10 +27,6 @@ SETTINGS = (
 def unknowing(control_plane, namespace, untrusted, monkeypatch):
     """The charm's connection, which shows it nothing in istiod's namespace."""
     roles = list(yaml.safe_load_all(rights.roles(namespace)))
-    for role in roles:
-        # Who may write the tenant policy may read every ConfigMap.
-        if "rules" in role and role["metadata"]["name"].endswith("-tenants"):
-            role["rules"] = []
     (mesh,) = (
         role for role in roles if role["metadata"]["name"].endswith("-mesh") and "rules" in role
     )

@@ -5,6 +5,7 @@ import itertools
 import json
 import pathlib
 import runpy
+import time
 import uuid
 
 import lightkube
@@ -658,6 +659,17 @@ def test_policy_ends_with_the_model(own_world):
     assert eventually(lambda: not own_world.is_in_force())
 
 
+def test_last_policy_that_was_off_for_seconds_is_in_force_again(world):
+    world.reconcile(mode="off")
+    assert eventually(lambda: not world.is_in_force())
+    # A second after the last policy with a paramKind is deleted, an API server stops the informer
+    # and never starts it again (https://github.com/kubernetes/kubernetes/issues/130887). Nothing
+    # shows that it has stopped.
+    time.sleep(3)
+    world.reconcile()
+    assert eventually(world.is_in_force)
+
+
 def test_command_of_the_page_ends_the_policy(own_world, control_plane):
     """docs/how-to/clean-up.md."""
     own_world.reconcile()
@@ -678,6 +690,15 @@ def test_hosts_of_the_model_are_followed(own_world):
     world.reconcile(hosts=())
     assert eventually(lambda: world.refusal(virtual_service(world, hosts=[HOST])))
     assert not world.refusal(virtual_service(world))
+
+
+def test_host_that_reads_like_an_expression_is_one_host(own_world):
+    world = own_world
+    odd = '\\"] + ["kf.example.org", "\n\x7f\U0001f600'
+    world.reconcile(hosts=(odd,))
+    assert eventually(world.is_in_force)
+    assert world.refusal(virtual_service(world, hosts=["kf.example.org"]))
+    assert not world.refusal(virtual_service(world, hosts=[odd]))
 
 
 def test_api_server_finds_no_fault_with_the_types_in_the_policy(world):

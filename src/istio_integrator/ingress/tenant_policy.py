@@ -11,7 +11,7 @@ from integrator_contract import names
 from istio_integrator import parts
 from istio_integrator.admission import webhook
 from istio_integrator.ingress import gateway
-from istio_integrator.kube import cluster, errors, fences, owners
+from istio_integrator.kube import cluster, errors, fences
 from istio_integrator.membership import claims
 from istio_integrator.messages import Message, Said
 
@@ -32,7 +32,6 @@ class Context:
     """The variables of the templates in tenant-policy; labels are written as `key=value`."""
 
     name: str
-    params: str
     model: str
     is_warning: bool
     namespace_selectors: webhook.Namespaces
@@ -58,7 +57,6 @@ class TenantPolicy(parts.Part):
         self._scope = scope
         self._resolve = resolve
         self._name = f"istio-integrator.{scope.manifests.owner}.tenants".lower()
-        self._params = owners.object_name(scope.application, FOLDER)
         self._messages: list[Message] = []
 
     def reconcile(self) -> None:
@@ -68,8 +66,7 @@ class TenantPolicy(parts.Part):
         if not scope.leader or scope.mesh is None:
             return
         if mode == "off" or not scope.exposes:
-            if scope.manifests.own(cluster.CONFIG_MAP, self._params) is not None:
-                self.remove()
+            self.remove()
         elif isinstance(target := self._resolve(), gateway.Target):
             try:
                 scope.manifests.apply(FOLDER, self._context(target))
@@ -101,7 +98,6 @@ class TenantPolicy(parts.Part):
         selector = _pairs(target.selector)
         return Context(
             name=self._name,
-            params=self._params,
             model=self._scope.model,
             is_warning=self._scope.config.tenant_policy == "warn",
             namespace_selectors=webhook.namespace_selectors(self._scope.served),

@@ -293,7 +293,7 @@ def test_refresh_prunes_what_an_older_revision_left(ctx, fake, monkeypatch):
 @pytest.mark.parametrize("event", ["upgrade_charm", "leader_elected"])
 def test_refresh_prunes_kinds_that_a_component_has_no_more(ctx, fake, monkeypatch, event):
     fake_cluster.install_istio(fake)
-    marks = {"istio-integrator.charmhub.io/component": "admission-policy"}
+    marks = {"istio-integrator.charmhub.io/component": "tenant-policy"}
     fake.add(leftover("replaced", **marks))
     made = leftover("made", **marks)
     made["metadata"]["ownerReferences"] = [{"kind": "Service", "uid": "x", "controller": True}]

@@ -9,7 +9,7 @@ import yaml
 from integrator_contract import names, namespaces
 from istio_integrator.admission import webhook
 from istio_integrator.diagnosis.checks import rights as needed_rights
-from istio_integrator.ingress import gateway, own_gateway, tenant_policy
+from istio_integrator.ingress import gateway, own_gateway
 from istio_integrator.kube import manifests, owners
 from tests import rights
 
@@ -26,7 +26,14 @@ def own_names() -> set[str]:
     """Every name that is known before an application is deployed."""
     own = manifests.Manifests(Nobody(), model=MODEL, application=APP)
     name = f"istio-integrator.{OWNER}"
-    made = ("admission", "gateway", "gateway-place", "gateway-service", "route-token")
+    made = (
+        "admission",
+        "gateway",
+        "gateway-place",
+        "gateway-service",
+        "route-token",
+        "tenant-policy",
+    )
     served = namespaces.Served(model=MODEL, owner=OWNER)
     kept = ("convergence",)
     return {
@@ -34,7 +41,6 @@ def own_names() -> set[str]:
         f"{name}.https",
         f"{name}.tenants",
         *(f"{name}.tenants.{kind}" for kind, _ in served.as_selectors()),
-        owners.object_name(APP, tenant_policy.FOLDER),
         webhook.configuration_name(OWNER),
         *own.secrets.values(),
         *(owners.object_name(APP, suffix) for suffix in (*made, *kept)),
