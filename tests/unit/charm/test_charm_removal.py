@@ -2,6 +2,9 @@
 
 import json
 
+import pytest
+from ops import testing
+
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import state, told
 
@@ -59,6 +62,16 @@ def test_event_during_the_removal_brings_nothing_back(ctx, fake):
     fake_cluster.install_istio(fake)
     ctx.run(ctx.on.update_status(), state(units=0))
     assert fake.writes == []
+
+
+def test_missing_right_hides_no_failure_of_a_removal(ctx, fake):
+    """Juju runs the hook again, which may then succeed."""
+    fake_cluster.install_istio(fake)
+    ctx.run(ctx.on.start(), state())
+    fake.forbidden.add(("delete", "mutatingwebhookconfigurations"))
+    fake.broken["patch", "namespaces"] = 500
+    with pytest.raises(testing.errors.UncaughtCharmError):
+        ctx.run(ctx.on.remove(), state(units=0))
 
 
 def test_removal_without_rights_does_not_fail(ctx, fake):
