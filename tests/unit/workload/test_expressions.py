@@ -19,8 +19,8 @@ from sidecar_lifecycle.decide import hold, mutate
 import integrator_contract
 from integrator_contract import selectors
 
-COUNT = 100_000
-"""Characters: what is linear takes some milliseconds, what is quadratic over ten seconds."""
+COUNT = 50_000
+"""Characters: what is linear takes some milliseconds, what is quadratic over two seconds."""
 BEGINNINGS = ("", "a", "a=", "a in (", "{", '"', "---\n", "maximum ", 'a "')
 REPEATED = (
     *("a", "1", " ", "\n", '"', "'", "\\", "[", "{", "(", "!", "#", "<", ",", "/", "."),
@@ -60,7 +60,7 @@ def test_an_expression_takes_no_longer_for_each_character_of_a_longer_text(name:
             expression.findall(text)
         else:
             expression.fullmatch(text)
-        assert time.process_time() - began < 3, (beginning, piece)
+        assert time.process_time() - began < 1, (beginning, piece)
 
 
 @pytest.mark.timeout(60)

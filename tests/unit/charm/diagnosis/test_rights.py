@@ -4,7 +4,7 @@ import pathlib
 import re
 import types
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from istio_integrator.config import config
@@ -54,6 +54,8 @@ def judged(missing):
     return list(rights.rights(facts))
 
 
+# Each reads the shipped roles.
+@settings(max_examples=20)
 @given(st.sets(st.sampled_from(NEEDS), max_size=4))
 def test_missing_right_is_broken_unless_its_role_may_be_left_out(missing):
     needed = {need for need in missing if not need.role.endswith(tuple(rights.OPTIONAL))}
