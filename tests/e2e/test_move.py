@@ -121,7 +121,7 @@ def test_page_about_istio_pilot_moves_a_model(place, blocks, figures):
             place.run(deployed)
             place.run(related)
             place.says(f"8 routes served by {MODEL}/{GATEWAY}", 400)
-            place.says("1/1 pods in mesh", 400)
+            place.says("3/3 pods in mesh", 400)
             assert is_served(), user.answers
         ended = time.monotonic()
     assert place.said_to("ANY-APPLICATION-THAT-HAD-IT", "istio-pilot")
