@@ -26,6 +26,7 @@ from istio_integrator.ingress import (
     seen,
     service_annotations,
 )
+from istio_integrator.istio import injectors
 from istio_integrator.kube import cluster, errors
 from istio_integrator.messages import Message, Said
 from istio_integrator.relations import endpoints, forward_auth, ingress_route, kubeflow
@@ -166,7 +167,7 @@ class Ingress(parts.Part):
             target,
             count=0 if self.decision.is_closed else len(served),
             application=self._scope.application,
-            istiod=self._scope.mesh.namespace if self._scope.mesh else "istio-system",
+            istiod=self._scope.mesh.namespace if self._scope.mesh else injectors.USUAL_NAMESPACE,
         )
         if not _is_own(target):
             self._own_gateway.remove()

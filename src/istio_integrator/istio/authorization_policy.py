@@ -396,22 +396,12 @@ def _is_in(address: str, block: str) -> Answer:
 
 def _any(answers: Iterable[Answer]) -> Answer:
     """Return the best answer, NO where there is none."""
-    best = Answer.NO
-    for each in answers:
-        if each is Answer.YES:
-            return each
-        best = max(best, each)
-    return best
+    return max(answers, default=Answer.NO)
 
 
 def _all(answers: Iterable[Answer]) -> Answer:
     """Return the worst answer, YES where there is none."""
-    worst = Answer.YES
-    for each in answers:
-        if each is Answer.NO:
-            return each
-        worst = min(worst, each)
-    return worst
+    return min(answers, default=Answer.YES)
 
 
 _IDENTITIES: Mapping[str, Callable[[str, str], bool]] = {
