@@ -271,6 +271,7 @@ async def test_prometheus_without_cos_takes_rules_and_dashboard_as_they_are(
             if "istio_integrator_" in query or "leader" in query
         }
         queries["up"] = 'up{juju_unit!=""} == 1'
+        queries["webhook"] = 'up{pod="istio-integrator-admission-x"}'
         assert found.without_data(queries, 120) == []
         (unit,) = found.query('up{juju_unit!=""} == 1')
         assert {key: unit["metric"][key] for key in unit["metric"] if key.startswith("juju_")} == {
