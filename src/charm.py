@@ -179,7 +179,6 @@ class IstioIntegrator(ops.CharmBase):
             return None
         for part in all_parts.reconciled:
             self._attempt(part.name, part.reconcile)
-            self._say(part.name, *part.messages())
         return all_parts
 
     def _forget(self) -> None:
@@ -197,7 +196,7 @@ class IstioIntegrator(ops.CharmBase):
         """Take one step; what it can't do is a status, and keeps no other from its work."""
         with _tracer.start_as_current_span(step.__qualname__) as span:
             try:
-                _retry_conflicts(step)
+                self._say(part, *(_retry_conflicts(step) or ()))
             except errors.CharmError as error:
                 span.set_attribute("error.type", type(error).__name__)
                 self._say(part, self._message_of(error))

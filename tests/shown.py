@@ -13,6 +13,6 @@ def status(message):
     return _KINDS[message.severity.value](message.text)
 
 
-def statuses(part):
-    """Return the statuses of a part's messages."""
-    return [status(each) for each in part.messages()]
+def statuses(messages):
+    """Return the statuses of messages."""
+    return [status(each) for each in messages]

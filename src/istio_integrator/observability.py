@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable
 
 import ops
 
@@ -32,28 +31,26 @@ class Observability(parts.Part):
         self._scope = scope
         self._related = related
         self._container = charm.unit.get_container(workload.CONTAINER)
-        self._lost: list[str] = []
 
-    def reconcile(self) -> None:
-        """Publish what is there, and send logs where they are wanted."""
-        self._forward_logs()
+    def reconcile(self) -> list[Message]:
+        """Publish what is there, and send logs where they are wanted.
+
+        Returns:
+            The units of Loki whose URL can't be used.
+        """
+        lost = self._forward_logs()
         self._related.publish_unit(observability.METRICS, self._unit)
-        if not self._scope.leader:
-            return
-        if self._related.is_related(observability.GRAFANA):
+        if self._scope.leader and self._related.is_related(observability.GRAFANA):
             bag = {
                 "dashboards": json.dumps(
                     observability.dashboards(observability.topology(self._charm))
                 )
             }
             self._related.write(observability.GRAFANA, bag)
-        if self._related.is_related(observability.METRICS):
+        if self._scope.leader and self._related.is_related(observability.METRICS):
             self._related.write(observability.METRICS, self._scraping())
 
-    def messages(self) -> Iterable[Message]:
-        """Name the units of Loki whose URL can't be used."""
-        if self._lost:
-            yield Said.LOKI_WITHOUT_URL(units=", ".join(self._lost))
+        return [Said.LOKI_WITHOUT_URL(units=", ".join(lost))] if lost else []
 
     def _scraping(self) -> dict[str, str]:
         topology = observability.topology(self._charm)
@@ -83,10 +80,10 @@ class Observability(parts.Part):
         }
         return {name: address for name, address in addresses.items() if isinstance(address, str)}
 
-    def _forward_logs(self) -> None:
+    def _forward_logs(self) -> list[str]:
         units = self._related.unit_bags(endpoints.LOGGING)
         # Those that have not said anything yet will.
-        self._lost = sorted(
+        lost = sorted(
             unit
             for unit, bag in units.items()
             if "endpoint" in bag and not observability.push_url(bag)
@@ -96,7 +93,7 @@ class Observability(parts.Part):
         )
         if not self._container.can_connect():
             # Its pebble-ready comes.
-            return
+            return lost
         try:
             present = self._container.get_plan().log_targets
             changes = observability.changed_targets(present, wanted)
@@ -104,3 +101,4 @@ class Observability(parts.Part):
                 self._container.add_layer(_LAYER, {"log-targets": changes}, combine=True)
         except (ops.pebble.Error, TimeoutError) as error:
             logger.warning("Logs are not forwarded: %s", error)
+        return lost

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import ops
 
@@ -13,10 +13,11 @@ from istio_integrator.istio import discovery
 from istio_integrator.kube import snapshot
 from istio_integrator.lifecycle import service, workload
 from istio_integrator.membership import claims, model_namespace, unserved
+from istio_integrator.messages import Message
 from istio_integrator.relations import endpoints
 from istio_integrator.security import mutual_tls, policies_upkeep
 
-Step = Callable[[], None]
+Step = Callable[[], Sequence[Message] | None]
 
 
 class Parts:

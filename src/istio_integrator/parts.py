@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from integrator_contract import charm_facts, names, namespaces, pods
@@ -27,12 +27,11 @@ class Part(Protocol):
     name: charm_facts.Part
     """The label of its problems in the metrics."""
 
-    def reconcile(self) -> None:
-        """Make the cluster as it should be; calling it again changes nothing."""
-        ...
+    def reconcile(self) -> Sequence[Message]:
+        """Make the cluster as it should be, and return what is true then.
 
-    def messages(self) -> Iterable[Message]:
-        """Say what is true after `reconcile` ran in this process."""
+        Calling it again changes nothing.
+        """
         ...
 
 

@@ -18,4 +18,4 @@ def discover(api, model, *, hint="", **options):
 
 def said(discovery):
     """All that the discovery says."""
-    return [f"{status.name}: {status.message}" for status in shown.statuses(discovery)]
+    return [f"{status.name}: {status.message}" for status in shown.statuses(discovery.messages())]

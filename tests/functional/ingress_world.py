@@ -253,13 +253,13 @@ class Place(Related):
         """Do what hooks do until the gateway is as it stays; the last status comes back."""
         for _ in range(4):
             tried = self.part()
-            tried.reconcile()
+            said = tried.reconcile()
             before, self.expected = self.expected, tried.expected
             if self.expected:
                 gateway_looks.look_at_whole(self.expected, self.admin)
             if self.expected == before:
                 break
-        return [status.message for status in shown.statuses(tried)]
+        return [status.message for status in shown.statuses(said)]
 
     def look(self):
         """What the workload sees of the gateway."""

@@ -28,7 +28,7 @@ def part(api, namespace, **options):
 
 
 def said(made):
-    return [f"{each.name}: {each.message}" for each in shown.statuses(made)]
+    return [f"{each.name}: {each.message}" for each in shown.statuses(made.reconcile())]
 
 
 def policies(api, namespace):

@@ -100,7 +100,7 @@ def test_the_webhook_is_asked_only_when_it_is_ready_and_goes_first(api):
     choice = subject(api)
     choice.reconcile()
     deployment = make_ready(api)
-    choice.reconcile()
+    said = shown.statuses(choice.reconcile())
 
     configurations = api.list(cluster.MUTATING_WEBHOOK)
     assert len(configurations) == 1
@@ -113,7 +113,7 @@ def test_the_webhook_is_asked_only_when_it_is_ready_and_goes_first(api):
     assert spec["imagePullSecrets"] == [{"name": "pull"}]
     assert spec["containers"][0]["image"] == "registry.example/lifecycle:1"
     # No server is behind the Service here, so nothing may be claimed.
-    assert [type(status) for status in shown.statuses(choice)] == [ops.WaitingStatus]
+    assert [type(status) for status in said] == [ops.WaitingStatus]
 
 
 @pytest.mark.usefixtures("model")
@@ -131,9 +131,8 @@ def test_quota_that_refuses_the_webhooks_pods_is_named(api):
         subject(api).reconcile()
 
         def blocked():
-            part = subject(api)
-            part.reconcile()
-            return [each for each in shown.statuses(part) if isinstance(each, ops.BlockedStatus)]
+            said = shown.statuses(subject(api).reconcile())
+            return [each for each in said if isinstance(each, ops.BlockedStatus)]
 
         (status,) = waiting.eventually(blocked)
     finally:

@@ -158,10 +158,10 @@ def test_api_server_takes_every_object_that_we_render(api, namespace, gateway_na
         {"tls_secret": "tls", "https_redirect": True},
     ):
         tried = part(api, namespace, gateway_namespace, related, **options)
-        tried.reconcile()
+        said = shown.statuses(tried.reconcile())
         assert names(api, namespace) == {"Gateway": 1, "VirtualService": 1, "EnvoyFilter": 1}
         # Its pods do not run here.
-        assert "waiting" in {status.name for status in shown.statuses(tried)}
+        assert "waiting" in {status.name for status in said}
     tried.remove()
     assert names(api, namespace) == {"Gateway": 0, "VirtualService": 0, "EnvoyFilter": 0}
 

@@ -92,9 +92,7 @@ class World:
 
     def reconcile(self, **given):
         """Do what a hook does; the statuses come back."""
-        part = self.component(**given)
-        part.reconcile()
-        return shown.statuses(part)
+        return shown.statuses(self.component(**given).reconcile())
 
     def being(self, user):
         """The API server as a user who may do everything, but for policies."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from integrator_contract import names
 from integrator_contract.rejections import Rejections
@@ -62,25 +62,24 @@ class Admission(parts.Part):
         self._image = image
         self._sleep = sleep
         self._clock = clock
-        self._messages: list[Message] = []
         self.certificate = ""
         """What the webhook's servers show, in PEM; empty where there is no webhook."""
         self.works = False
         """Whether a dry-run pod came back changed in this hook, so that the model may join."""
 
-    def reconcile(self) -> None:
-        """Run the webhook where new pods need it, and remove it elsewhere."""
+    def reconcile(self) -> list[Message]:
+        """Run the webhook where new pods need it, and remove it elsewhere.
+
+        Returns:
+            Whether the webhook prepares pods, or what keeps it from that.
+        """
         self.works = False
-        application = self._scope.application
-        self._messages = [*rejections.messages(self._rejected, application=application)]
+        rejected = rejections.messages(self._rejected, application=self._scope.application)
         if not self.is_needed:
-            self._messages.append(Said.ADMISSION_OFF())
             if self._scope.leader:
                 self.remove()
-        elif self._scope.leader:
-            self._serve()
-        else:
-            self._observe()
+            return [*rejected, Said.ADMISSION_OFF()]
+        return [*rejected, self._serve() if self._scope.leader else self._observe()]
 
     def rotate(self) -> dict[str, str]:
         """Replace the webhook's certificates now.
@@ -107,10 +106,6 @@ class Admission(parts.Part):
     def remove(self) -> None:
         """Remove the webhook."""
         webhook.remove(self._scope.manifests)
-
-    def messages(self) -> Iterable[Message]:
-        """Say whether the webhook prepares pods, or what keeps it from that."""
-        return tuple(self._messages)
 
     def problem(self) -> str:
         """Return why the webhook does not prepare pods, empty where it does; nothing is written.
@@ -183,7 +178,7 @@ class Admission(parts.Part):
             annotations={names.SEEN: prepared.seen.text()},
         )
 
-    def _serve(self) -> None:
+    def _serve(self) -> Message:
         prepared = self._prepared()
         state = self._webhook(prepared).reconcile()
         self.certificate = state.certificate
@@ -192,8 +187,7 @@ class Admission(parts.Part):
             trial = self._try(prepared.settings.revision, patiently=state.changed)
         self.works = trial.works
         if trial.works:
-            self._messages.append(Said.ADMISSION_WORKS())
-            return
+            return Said.ADMISSION_WORKS()
         application, author, words = self._scope.application, trial.author, trial.problem
         if author:
             said = (
@@ -201,24 +195,19 @@ class Admission(parts.Part):
                 if trial.is_author_away
                 else Said.ADMISSION_AUTHOR_REJECTS
             )
-            self._messages.append(said(application=application, author=author, words=words))
-            return
+            return said(application=application, author=author, words=words)
         problem, words = webhook.obstacle(self._scope)
-        self._messages.append(
-            Said.ADMISSION_HINDERED(application=application, problem=problem, words=words)
-            if problem
-            else Said.ADMISSION_STARTING(problem=trial.problem[:200])
-        )
+        if problem:
+            return Said.ADMISSION_HINDERED(application=application, problem=problem, words=words)
+        return Said.ADMISSION_STARTING(problem=trial.problem[:200])
 
-    def _observe(self) -> None:
+    def _observe(self) -> Message:
         """Tell whether the webhook works, whatever its settings: the leader may renew them.
 
         Nothing would tell this unit when it has.
         """
         self.works = self._trial().works
-        self._messages.append(
-            Said.ADMISSION_WORKS() if self.works else Said.ADMISSION_NOT_LEADING()
-        )
+        return Said.ADMISSION_WORKS() if self.works else Said.ADMISSION_NOT_LEADING()
 
     def _try(self, revision: str, *, patiently: bool) -> Trial:
         end = self._clock() + PROBE_SECONDS

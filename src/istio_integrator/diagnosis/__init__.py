@@ -53,21 +53,16 @@ class Concerns(parts.Part):
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
-        self._messages: list[Message] = []
 
-    def reconcile(self) -> None:
-        """Look again; nothing is written."""
-        self._messages = []
+    def reconcile(self) -> list[Message]:
+        """Look again, and return what is broken; nothing is written."""
+        said: list[Message] = []
         if not self._facts.is_leader:
-            return
+            return said
         for check in checks.known().values():
             for each in check.run(self._facts) if check.feeds_status else ():
                 if each.level is findings.Level.BROKEN:
-                    said = Said.FOUND_BROKEN(finding=each.seen, command=each.next)
-                    self._messages.append(said)
+                    said.append(Said.FOUND_BROKEN(finding=each.seen, command=each.next))
                 elif each.level is findings.Level.DOUBTFUL:
                     logger.info("%s: %s.", check.name, each.seen)
-
-    def messages(self) -> Iterable[Message]:
-        """Say what is broken, and how it is repaired."""
-        return tuple(self._messages)
+        return said

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import ops
@@ -130,7 +129,8 @@ class GatewayCertificate:
         self._scope = scope
         self._related = related
         self._record = kept
-        self._messages: list[Message] = []
+        self.messages: list[Message] = []
+        """What is missing for HTTPS, once `credential` was called."""
         self._name = scope.manifests.secrets[SECRET_FOLDER]
         self.shown = ""
         """What the gateway shows, in PEM; empty where it is not known."""
@@ -147,14 +147,14 @@ class GatewayCertificate:
             target: The gateway.
             shown: The Secret that it uses now.
         """
-        self._messages = []
+        self.messages = []
         if name := self._scope.config.tls_secret:
             return self._given(name, target, shown)
         if not self._is_related:
             return ""
         if not target.hosts:
             application = self._scope.application
-            self._messages.append(Said.CERTIFICATES_NEED_HOSTS(application=application))
+            self.messages.append(Said.CERTIFICATES_NEED_HOSTS(application=application))
             return ""
         found = self._scope.cluster.get(cluster.SECRET, self._name, target.namespace)
         data = self._issued(target, cluster.at(found, "data"))
@@ -173,10 +173,6 @@ class GatewayCertificate:
         self._scope.manifests.remove(SECRET_FOLDER)
         self._record.certificate_in = ""
 
-    def messages(self) -> Iterable[Message]:
-        """Say what is missing for HTTPS."""
-        return tuple(self._messages)
-
     @property
     def _is_related(self) -> bool:
         return self._related.is_related(endpoints.CERTIFICATES)
@@ -186,7 +182,7 @@ class GatewayCertificate:
         if found is not None:
             self.shown = _decoded(cluster.at(found, "data"), "tls.crt")
             return name
-        self._messages.append(Said.TLS_SECRET_ABSENT(secret=f"{target.namespace}/{name}"))
+        self.messages.append(Said.TLS_SECRET_ABSENT(secret=f"{target.namespace}/{name}"))
         # Envoy goes on with what it has of one that is being replaced.
         return name if name == shown else ""
 
@@ -196,7 +192,7 @@ class GatewayCertificate:
             self._scope.manifests.remove(SECRET_FOLDER)
         self.shown = _decoded(shown, "tls.crt")
         problems = filter(None, map(problem, self._related.bags(endpoints.CERTIFICATES)))
-        self._messages += [Said.REQUEST_INVALID(request=each) for each in problems]
+        self.messages += [Said.REQUEST_INVALID(request=each) for each in problems]
         requirer = self._scope.certificates
         if requirer is None or not requirer.certificate_requests:
             return None
@@ -205,9 +201,9 @@ class GatewayCertificate:
             reasons = [each.error.message for each in requirer.get_request_errors()]
             if reasons:
                 reason = texts.plain(reasons[-1], _LONGEST_REASON)
-                self._messages.append(Said.CERTIFICATE_REFUSED(reason=reason))
+                self.messages.append(Said.CERTIFICATE_REFUSED(reason=reason))
             elif not self.shown:
-                self._messages.append(Said.CERTIFICATE_AWAITED())
+                self.messages.append(Said.CERTIFICATE_AWAITED())
             return None
         self.shown = str(found.certificate)
         above = [str(one) for one in found.chain if one != found.certificate]

@@ -64,11 +64,15 @@ class Ingress(parts.Part):
         self.expected: Expectation | None = None
         """What the gateway's Envoys should have; None where nothing was written."""
 
-    def reconcile(self) -> None:
-        """Make the model reachable as related applications ask for, or unreachable."""
+    def reconcile(self) -> list[Message]:
+        """Make the model reachable as related applications ask for, or unreachable.
+
+        Returns:
+            How the model is reached, or what it takes.
+        """
         self._messages = []
         if not self._scope.leader:
-            return
+            return self._messages
         forward_auth.publish(self._related)
         found = self._scope.mesh
         if found is not None and found.pilot is not None:
@@ -83,20 +87,16 @@ class Ingress(parts.Part):
             if _is_own(target):
                 target = self._own_gateway.apply() or target
             self._announce(target, self._expose(target))
+        return self._messages
 
     def remove(self) -> None:
         """Remove everything, the EnvoyFilter once the gateway has no server of ours."""
-        self._messages = []
         self._close()
         self._scope.manifests.remove(guards.FOLDER)
         self.certificate.remove()
         self._annotations.remove()
         self._own_gateway.remove()
         self._record.remove()
-
-    def messages(self) -> Iterable[Message]:
-        """Say how the model is reached, or what it takes."""
-        return tuple(self._messages)
 
     @property
     def is_wanted(self) -> bool:
@@ -143,7 +143,7 @@ class Ingress(parts.Part):
         served, problems = asked.apply(plan, target, values)
         self._messages += problems
         credential = self.certificate.credential(target, shown=gateway.credential(opened))
-        self._messages += self.certificate.messages()
+        self._messages += self.certificate.messages
         guard = self.decision.guard
         expected = seen.expect(
             target,

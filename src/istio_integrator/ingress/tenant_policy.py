@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from integrator_contract import names
@@ -57,33 +57,31 @@ class TenantPolicy(parts.Part):
         self._scope = scope
         self._resolve = resolve
         self._name = f"istio-integrator.{scope.manifests.owner}.tenants".lower()
-        self._messages: list[Message] = []
 
-    def reconcile(self) -> None:
-        """Apply the policy while the model is reachable, unless the option switches it off."""
-        self._messages = []
+    def reconcile(self) -> list[Message]:
+        """Apply the policy while the model is reachable, unless the option switches it off.
+
+        Returns:
+            Existing objects that break the policy, each with the command that deletes it.
+        """
         scope, mode = self._scope, self._scope.config.tenant_policy
         if not scope.leader or scope.mesh is None:
-            return
+            return []
         if mode == "off" or not scope.exposes:
             self.remove()
         elif isinstance(target := self._resolve(), gateway.Target):
             try:
                 scope.manifests.apply(FOLDER, self._context(target))
             except errors.KindAbsentError:
-                self._messages = [self._absent()]
-            else:
-                said = Said.TENANT_WARNED if mode == "warn" else Said.TENANT_REJECTED
-                self._messages = [_message(said, each) for each in self._rejected()]
+                return [self._absent()]
+            said = Said.TENANT_WARNED if mode == "warn" else Said.TENANT_REJECTED
+            return [_message(said, each) for each in self._rejected()]
+        return []
 
     def remove(self) -> None:
         """Delete the policy; without the right to list policies none was created."""
         with contextlib.suppress(errors.ForbiddenError):
             self._scope.manifests.remove(FOLDER)
-
-    def messages(self) -> Iterable[Message]:
-        """Name existing objects that break the policy, each with the command that deletes it."""
-        return tuple(self._messages)
 
     def _absent(self) -> Message:
         """Say that the API server has no such policies, and what the operator may do."""

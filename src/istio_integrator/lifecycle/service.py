@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import ops
 
@@ -44,7 +44,6 @@ class Lifecycle(parts.Part):
         self._context = context
         self._workload = workload.Workload(container)
         self._joined = joined
-        self._messages: list[Message] = []
         self.progress = ""
         """The word of the workload's summary; empty where it has not said."""
         self.old_proxies: int | None = None
@@ -61,38 +60,44 @@ class Lifecycle(parts.Part):
             raise errors.LifecycleError(problem.text)
         return self._workload
 
-    def reconcile(self) -> None:
-        """Have the service run with the options as they are, and ask how far the model is."""
-        self._messages = []
+    def reconcile(self) -> list[Message]:
+        """Have the service run with the options as they are, and ask how far the model is.
+
+        Returns:
+            What pods get, and how far the model is or what is in the way.
+        """
+        said: list[Message] = []
+        if self._context.data_plane == "ambient":
+            said.append(Said.DATA_PLANE(data_plane="ambient mode"))
+        elif self._context.mesh is not None:
+            said.append(Said.DATA_PLANE(data_plane=self._context.mesh.sidecars))
+        return [*said, *self._run()]
+
+    def _run(self) -> list[Message]:
         if not self._container.can_connect():
-            self._messages.append(Said.CONTAINER_STARTING())
-            return
+            return [Said.CONTAINER_STARTING()]
         if problem := self.image.mismatch:
-            self._messages.append(problem)
-            return
+            return [problem]
         joined = self._joined() and self._context.mesh is not None
-        if not self._replan(joined=joined):
-            return
-        if not self._is_ready():
-            return
+        if problem := self._replan(joined=joined) or self._not_ready():
+            return [problem]
         if self._context.leader:
             self._context.manifests.tie(cluster.CONFIG_MAP, self._memory)
         if not joined:
-            return
+            return []
         try:
             summary = self._workload.uninjected().summary
         except errors.LifecycleError as error:
             logger.warning("%s", error)
-            self._messages.append(Said.SERVICE_SILENT(problem=str(error)[:120]))
-        else:
-            self.progress, self.old_proxies = summary.word, summary.stale
-            progress = answers.progress(
-                summary,
-                application=self._context.application,
-                model=self._context.model,
-                is_automatic=self._context.config.restart_pods == "auto",
-            )
-            self._messages += map(self._shown, progress)
+            return [Said.SERVICE_SILENT(problem=str(error)[:120])]
+        self.progress, self.old_proxies = summary.word, summary.stale
+        progress = answers.progress(
+            summary,
+            application=self._context.application,
+            model=self._context.model,
+            is_automatic=self._context.config.restart_pods == "auto",
+        )
+        return [*map(self._shown, progress)]
 
     def seen(self) -> Seen | None:
         """Return what the gateway's Envoys have; None where the service does not answer."""
@@ -143,15 +148,8 @@ class Lifecycle(parts.Part):
         """The name of the ConfigMap that the service keeps in the cluster."""
         return rejections.config_map(self._context.application)
 
-    def messages(self) -> Iterable[Message]:
-        """Say what pods get, and how far the model is or what is in the way."""
-        if self._context.data_plane == "ambient":
-            yield Said.DATA_PLANE(data_plane="ambient mode")
-        elif self._context.mesh is not None:
-            yield Said.DATA_PLANE(data_plane=self._context.mesh.sidecars)
-        yield from self._messages
-
-    def _replan(self, *, joined: bool) -> bool:
+    def _replan(self, *, joined: bool) -> Message | None:
+        """Start the service, or return why it does not start."""
         told = settings.read(self._container)
         made = settings.make(self._context, told, joined=joined)
         try:
@@ -161,18 +159,15 @@ class Lifecycle(parts.Part):
         except (ops.pebble.Error, TimeoutError) as error:
             logger.warning("The lifecycle service does not start: %s", error)
             first = str(error).splitlines()[0] if str(error) else type(error).__name__
-            self._messages.append(Said.SERVICE_NOT_STARTED(problem=first[:100]))
-            return False
-        return True
+            return Said.SERVICE_NOT_STARTED(problem=first[:100])
+        return None
 
-    def _is_ready(self) -> bool:
+    def _not_ready(self) -> Message | None:
         try:
             check = self._container.get_checks(layer.READY).get(layer.READY)
         except (ops.pebble.Error, TimeoutError) as error:
             logger.warning("Whether the lifecycle service is ready: %s", error)
-            self._messages.append(Said.PEBBLE_SILENT())
-            return False
+            return Said.PEBBLE_SILENT()
         if check is not None and check.status is ops.pebble.CheckStatus.DOWN:
-            self._messages.append(Said.SERVICE_NOT_READY())
-            return False
-        return True
+            return Said.SERVICE_NOT_READY()
+        return None

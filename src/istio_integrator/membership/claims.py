@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Iterable
 
 from integrator_contract import names
 from istio_integrator import parts
@@ -46,13 +45,15 @@ class Claims(parts.Part):
 
     def __init__(self, context: parts.Context) -> None:
         self._context = context
-        self._owners: list[str] = []
-        """Of each namespace that another integrator serves."""
 
-    def reconcile(self) -> None:
-        """Label namespaces that no integrator serves, and unlabel those that we serve no more."""
+    def reconcile(self) -> list[Message]:
+        """Label namespaces that no integrator serves, and unlabel those that we serve no more.
+
+        Returns:
+            The integrators that serve namespaces in place of this one.
+        """
         context, own = self._context, self._context.manifests.owner
-        self._owners = []
+        others: list[str] = []
         is_gone = functools.cache(functools.partial(owners.is_gone, context.cluster))
         for namespace in context.cluster.list(cluster.NAMESPACE):
             with fences.around(cluster.reference(namespace)):
@@ -61,24 +62,19 @@ class Claims(parts.Part):
                 kind = context.served.allowed_kind(namespace["metadata"]["name"], labels)
                 wanted = own if kind not in (None, "model") else ""
                 if wanted and owner not in ("", own) and not is_gone(owner):
-                    self._owners.append(owner)
+                    others.append(owner)
                 elif context.leader and wanted != owner and own in (wanted, owner):
                     self._label(namespace, wanted)
+        if not others:
+            return []
+        count = "1 namespace is" if len(others) == 1 else f"{len(others)} namespaces are"
+        return [Said.NAMESPACES_TAKEN(count=count, owners=", ".join(sorted(set(others))))]
 
     def remove(self) -> None:
         """Take the label off every namespace that has it by us."""
         ours = {names.SERVED_BY: self._context.manifests.owner}
         for namespace in self._context.cluster.list(cluster.NAMESPACE, labels=ours):
             self._label(namespace, "")
-
-    def messages(self) -> Iterable[Message]:
-        """Name the integrators that serve namespaces in place of this one."""
-        if self._owners:
-            count = len(self._owners)
-            yield Said.NAMESPACES_TAKEN(
-                count="1 namespace is" if count == 1 else f"{count} namespaces are",
-                owners=", ".join(sorted(set(self._owners))),
-            )
 
     def _label(self, namespace: cluster.Object, owner: str) -> None:
         metadata = namespace["metadata"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from integrator_contract import names, pods
@@ -62,14 +62,21 @@ class Membership(parts.Part):
                 logger.info("Model %s is served without a record: %s", context.model, error)
         return None
 
-    def reconcile(self) -> None:
-        """Set the label, or give it back where the option asks for no membership."""
+    def reconcile(self) -> list[Message]:
+        """Set the label, or give it back where the option asks for no membership.
+
+        Returns:
+            What keeps the namespace out of the mesh.
+        """
         namespace = self._namespace()
         if namespace is None:
-            return
+            return []
         self._decision = self.decided(namespace)
-        if not self._context.leader:
-            return
+        if self._context.leader:
+            self._bring_about(namespace)
+        return [*filter(None, [self._decision.problem])]
+
+    def _bring_about(self, namespace: cluster.Object) -> None:
         is_ambient = self.joined and self._decision.data_plane == "ambient"
         if is_ambient:
             # Before the others join.
@@ -163,10 +170,6 @@ class Membership(parts.Part):
             labels = cluster.at(namespace, "metadata", "labels")
             self._patch(namespace, decision.leave(labels, record), None)
             kept_out.release(self._context)
-
-    def messages(self) -> Iterable[Message]:
-        """Say what keeps the namespace out of the mesh."""
-        return filter(None, [self._decision.problem])
 
     def _namespace(self) -> cluster.Object | None:
         return self._context.cluster.get(cluster.NAMESPACE, self._context.model)

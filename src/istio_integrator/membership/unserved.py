@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from istio_integrator import parts
 from istio_integrator.membership import claims
@@ -24,31 +24,31 @@ class UnservedNamespaces(parts.Part):
     def __init__(self, context: parts.Context, authorization_service: Callable[[], str]) -> None:
         self._context = context
         self._authorization_service = authorization_service
-        self._messages: list[Message] = []
 
-    def reconcile(self) -> None:
-        """Look at the labels of the authorization service's and the served namespaces."""
-        context = self._context
+    def reconcile(self) -> list[Message]:
+        """Look at the labels of the authorization service's and the served namespaces.
+
+        Returns:
+            The namespaces that istiod ignores, and the label by which it comes to serve them.
+        """
+        context, said = self._context, list[Message]()
         if context.mesh is None or not context.mesh.discovery_selectors:
-            return
+            return said
         service = self._authorization_service()
         namespace = service.partition("/")[0]
         if namespace != context.model and (label := context.missing_label(namespace)):
-            self._messages.append(
+            said.append(
                 Said.SERVICE_IGNORED_BY_ISTIOD(service=service, namespace=namespace, label=label)
             )
         served = [name for name in claims.served(context) if name != context.model]
         labels = {name: label for name in served if (label := context.missing_label(name))}
         if labels:
             more = ", …" if len(labels) > _MOST_NAMED else ""
-            self._messages.append(
+            said.append(
                 Said.NAMESPACES_IGNORED_BY_ISTIOD(
                     count=len(labels),
                     names=", ".join([*labels][:_MOST_NAMED]) + more,
                     label=next(iter(labels.values())),
                 )
             )
-
-    def messages(self) -> Iterable[Message]:
-        """Name the namespaces, and how istiod comes to serve them."""
-        return self._messages
+        return said

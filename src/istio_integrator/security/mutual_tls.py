@@ -46,13 +46,15 @@ class MutualTls(parts.Part):
         self._context = context
         self._seen = seen
         self._uninjected = uninjected
-        self._messages: list[Message] = []
 
-    def reconcile(self) -> None:
-        """Have the policies be there that the option asks for, or none."""
-        self._messages = []
+    def reconcile(self) -> list[Message]:
+        """Have the policies be there that the option asks for, or none.
+
+        Returns:
+            How strict the model is, or which callers strict mutual TLS would reject.
+        """
         if not self._context.leader:
-            return
+            return []
         if self._context.config.mtls != "strict":
             try:
                 self._take_away()
@@ -60,16 +62,12 @@ class MutualTls(parts.Part):
                 # The right to see them goes with that to make them, which others don't need.
                 logger.debug("PeerAuthentications can't be listed: %s", error)
         elif self._context.mesh is not None:
-            self._be_strict(self._context.mesh)
+            return self._be_strict(self._context.mesh)
+        return []
 
     def remove(self) -> None:
         """Take ours away, that of the whole model before what is excepted from it."""
-        self._messages = []
         self._take_away()
-
-    def messages(self) -> Iterable[Message]:
-        """Say how strict the model is, or who would be cut off."""
-        return tuple(self._messages)
 
     def situation(
         self, mesh: installation.Mesh, options: config.Config
@@ -135,12 +133,12 @@ class MutualTls(parts.Part):
         for obj in sorted(found, key=lambda each: "selector" in cluster.at(each, "spec")):
             self._context.cluster.delete(obj)
 
-    def _be_strict(self, mesh: installation.Mesh) -> None:
+    def _be_strict(self, mesh: installation.Mesh) -> list[Message]:
         situation = self.situation(mesh, self._context.config)
         plan = mutual_tls_plan.plan(situation)
         if plan.is_switched_on:
             self._context.manifests.apply(FOLDER, self._wanted(plan.opened))
-        self._messages += mutual_tls_plan.messages(situation, plan)
+        return [*mutual_tls_plan.messages(situation, plan)]
 
     def _wanted(self, opened: Iterable[exceptions.Opened]) -> Context:
         application = self._context.application

@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from integrator_contract import names
 from istio_integrator import error_messages, parts, texts
@@ -74,37 +74,33 @@ class Authorization(parts.Part):
         self._related = related
         self._seen = seen
         self._ingress = ingress
-        self._messages: list[Message] = []
 
-    def reconcile(self) -> None:
+    def reconcile(self) -> list[Message]:
         """Make the policies be as relations and the option say.
 
         Who may call is let in before anybody is shut out, and is shut out no more before the
         first loses its rule.
+
+        Returns:
+            Whose callers are held to what, or what it takes.
         """
-        self._messages = []
         context = self._context
         if not context.leader:
-            return
+            return []
         self._answer()
         if context.config.authorization == "off":
             self._give_back()
         elif reason := obstacle(context):
             self._give_back()
-            self._messages.append(reason)
+            return [reason]
         elif context.mesh is not None:
             decision, more = decided(context, self.asked(context.config))
-            self._tell_of_requests(more)
-            self._write(decision)
+            return [*_of_requests(more), *self._write(decision)]
+        return []
 
     def remove(self) -> None:
         """Give everything back."""
-        self._messages = []
         self._give_back()
-
-    def messages(self) -> Iterable[Message]:
-        """Say whose callers are held to what, or what it takes."""
-        return tuple(self._messages)
 
     def asked(self, options: config.Config) -> policies.Asked:
         """Look at everything that is decided by; nothing is written.
@@ -130,13 +126,6 @@ class Authorization(parts.Part):
         if labels is not None:
             service_mesh.answer(self._related, labels=labels)
 
-    def _tell_of_requests(self, workloads: Sequence[str]) -> None:
-        """Say whose callers are named by what ztunnel does not look at."""
-        for each in workloads:
-            logger.info("Callers of %s: what is said of their requests needs a waypoint.", each)
-        if workloads:
-            self._messages.append(Said.REQUESTS_NEED_WAYPOINT(count=len(workloads)))
-
     def _give_back(self) -> None:
         try:
             present = self._context.manifests.owned_of(cluster.AUTHORIZATION_POLICY)
@@ -149,7 +138,7 @@ class Authorization(parts.Part):
             if folder in components:
                 self._context.manifests.remove(folder)
 
-    def _write(self, decision: policies.Decision) -> None:
+    def _write(self, decision: policies.Decision) -> list[Message]:
         context = self._context
         if not decision.is_closed:
             context.manifests.remove(CLOSED)
@@ -159,7 +148,7 @@ class Authorization(parts.Part):
             name = owners.object_name(context.application, "closed")
             context.manifests.apply(CLOSED, ClosedContext(name=name))
         problems = [_message(Said.AUTHORIZATION_INVALID, each) for each in decision.problems]
-        self._report(decision, [*problems, *refused], len(wanted) - len(refused))
+        return _report(decision, [*problems, *refused], len(wanted) - len(refused))
 
     def _apply(self, wanted: list[Written]) -> list[Message]:
         """Write policies but for those that the API server refuses; say why it does."""
@@ -171,15 +160,24 @@ class Authorization(parts.Part):
             for name, error in refused.items()
         ]
 
-    def _report(self, decision: policies.Decision, problems: list[Message], count: int) -> None:
-        for problem in problems:
-            logger.warning("%s.", problem.text)
-        self._messages += problems[:_MOST_TOLD]
-        for text in decision.waiting[:_MOST_TOLD]:
-            self._messages.append(_message(Said.AUTHORIZATION_WAITS, text))
-        workloads = f"{count} workload{'' if count == 1 else 's'}"
-        rest = ", all others closed" if decision.is_closed else ""
-        self._messages.append(Said.CALLERS_NAMED(workloads=workloads, rest=rest))
+
+def _of_requests(workloads: Sequence[str]) -> list[Message]:
+    """Say whose callers are named by what ztunnel does not look at."""
+    for each in workloads:
+        logger.info("Callers of %s: what is said of their requests needs a waypoint.", each)
+    return [Said.REQUESTS_NEED_WAYPOINT(count=len(workloads))] if workloads else []
+
+
+def _report(decision: policies.Decision, problems: list[Message], count: int) -> list[Message]:
+    for problem in problems:
+        logger.warning("%s.", problem.text)
+    workloads = f"{count} workload{'' if count == 1 else 's'}"
+    rest = ", all others closed" if decision.is_closed else ""
+    return [
+        *problems[:_MOST_TOLD],
+        *(_message(Said.AUTHORIZATION_WAITS, text) for text in decision.waiting[:_MOST_TOLD]),
+        Said.CALLERS_NAMED(workloads=workloads, rest=rest),
+    ]
 
 
 def _message(said: Said, problem: str) -> Message:

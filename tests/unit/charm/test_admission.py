@@ -51,12 +51,12 @@ def subject(fake, time=None, *, image="workload:1", changes=None, **options):
 
 
 def said(part):
-    return [(type(each), each.message) for each in shown.statuses(part)]
+    return [(type(each), each.message) for each in shown.statuses(part.said)]
 
 
 def reconciled(fake, **more):
     part = subject(fake, **more)
-    part.reconcile()
+    part.said = part.reconcile()
     return part
 
 
@@ -263,7 +263,7 @@ def test_author_of_any_length_leaves_the_command_in_sight(stuck):
     name = "x" * 200
     pods_are_refused(f'admission webhook "{name}" denied the request: no')(stuck)
 
-    (message,) = reconciled(stuck).messages()
+    (message,) = reconciled(stuck).said
 
     visible = message.status(application="app").message[:100]
     assert visible.startswith('run: juju run app/leader diagnose; admission: webhook "xxx')
@@ -408,7 +408,7 @@ def test_follower_says_whether_the_webhook_works_and_writes_nothing(fake):
 
     reconciled(fake)
     fake.writes.clear()
-    follower.reconcile()
+    follower.said = follower.reconcile()
 
     assert said(follower) == [WORKS]
     assert follower.works

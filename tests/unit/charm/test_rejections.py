@@ -42,11 +42,10 @@ def written(fake):
 
 def test_change_that_a_policy_forbids_is_left_out_and_its_author_named(fake, remembered):
     remembered(json.dumps({"changes": {"hold": {"author": POLICY.author, "words": "no"}}}))
-    part = subject(fake)
-    part.reconcile()
+    statuses = shown.statuses(subject(fake).reconcile())
 
     assert written(fake) == ["hold"]
-    (said,) = [each for each in shown.statuses(part) if isinstance(each, ops.BlockedStatus)]
+    (said,) = [each for each in statuses if isinstance(each, ops.BlockedStatus)]
     assert (
         said.message == f"{POLICY.author} forbids hold on pods; run: juju run app/leader diagnose"
     )

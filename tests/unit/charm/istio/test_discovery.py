@@ -22,7 +22,7 @@ def discover(fake, **options) -> discovery.Discovery:
 
 
 def worst(discovery: discovery.Discovery) -> ops.StatusBase:
-    return shown.statuses(discovery)[-1]
+    return shown.statuses(discovery.messages())[-1]
 
 
 def test_discovery_finds_a_living_mesh_and_what_it_can_do(fake):
@@ -279,7 +279,7 @@ def test_what_istiod_writes_over_is_named(fake, caplog):
     fake_cluster.install_istio(fake, injected_annotations=replaced)
     discovery = discover(fake)
     assert discovery.mesh.overwritten == ("proxy.istio.io/config",)
-    assert shown.statuses(discovery)
+    assert shown.statuses(discovery.messages())
     assert "injectedAnnotations replace proxy.istio.io/config" in caplog.text
 
 

@@ -24,7 +24,7 @@ def discover(fake, *, hint="", **options) -> discovery.Discovery:
 
 
 def messages(search):
-    return [status.message for status in shown.statuses(search)]
+    return [status.message for status in shown.statuses(search.messages())]
 
 
 @pytest.mark.parametrize(

@@ -101,8 +101,7 @@ GONE = ops.pebble.ConnectionError("no socket")
 )
 def test_workload_in_trouble_is_waited_for(fake, container, words):
     subject = service.Lifecycle(context(fake), container, lambda: True)
-    subject.reconcile()
-    sidecars, status = shown.statuses(subject)
+    sidecars, status = shown.statuses(subject.reconcile())
     assert sidecars == ops.ActiveStatus("classic sidecars")
     assert isinstance(status, ops.WaitingStatus)
     assert words in status.message
@@ -111,8 +110,7 @@ def test_workload_in_trouble_is_waited_for(fake, container, words):
 
 def waiting(fake) -> str:
     subject = service.Lifecycle(context(fake), Container(), lambda: True)
-    subject.reconcile()
-    _, status = shown.statuses(subject)
+    _, status = shown.statuses(subject.reconcile())
     assert isinstance(status, ops.WaitingStatus)
     return status.message
 

@@ -84,7 +84,7 @@ def test_model_that_somebody_put_into_ambient_mode_is_served_there(ambient):
     made = reconciled(ambient, DEFAULT)
     assert made.joined
     assert plane(made) == "ambient"
-    assert shown.statuses(made) == []
+    assert made.said == []
     made.remove()
     assert mesh_labels(ambient) == AMBIENT
 
@@ -141,7 +141,7 @@ def test_what_somebody_else_says_keeps_a_model_from_ambient_mode(ambient, labels
 def test_model_waits_for_istiod_before_ambient_mode(ambient):
     reconciled(ambient, DEFAULT)
     made = reconciled(ambient, DEAD, mesh_mode="ambient")
-    assert shown.statuses(made) == [
+    assert shown.statuses(made.said) == [
         ops.WaitingStatus("not in the mesh until istiod has injected a dry-run pod")
     ]
     assert plane(made) == "sidecar"

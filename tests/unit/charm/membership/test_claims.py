@@ -14,6 +14,7 @@ from istio_integrator.istio import installation
 from istio_integrator.kube import errors, fences, manifests
 from istio_integrator.lifecycle import removal_notice
 from istio_integrator.membership import claims
+from istio_integrator.messages import Message
 from tests import asked, shown
 
 OWNER = "kubeflow.istio-integrator"
@@ -42,10 +43,8 @@ def scope_of(fake, *, model="kubeflow", leader=True, **options) -> parts.Context
     )
 
 
-def shared(fake, **options) -> claims.Claims:
-    made = claims.Claims(scope_of(fake, **options))
-    made.reconcile()
-    return made
+def shared(fake, **options) -> list[Message]:
+    return claims.Claims(scope_of(fake, **options)).reconcile()
 
 
 def holder(fake, name) -> str | None:
@@ -83,10 +82,9 @@ def test_first_one_keeps_what_it_serves_and_the_second_says_so(fake):
     assert [said.message for said in shown.statuses(other)] == [
         f"1 namespace is managed by {OWNER}"
     ]
-    first = shared(fake)
-    first.remove()
+    claims.Claims(scope_of(fake)).remove()
     assert (holder(fake, "alice"), holder(fake, "bob")) == (None, "second.istio-integrator")
-    assert list(shown.statuses(shared(fake, model="second"))) == []
+    assert shared(fake, model="second") == []
     assert holder(fake, "alice") == "second.istio-integrator"
 
 
@@ -108,7 +106,7 @@ def test_follower_claims_nothing_and_the_last_unit_gives_back_all(fake):
     shared(fake, leader=False)
     assert holder(fake, "alice") is None
     shared(fake)
-    shared(fake, leader=False).remove()
+    claims.Claims(scope_of(fake, leader=False)).remove()
     assert holder(fake, "alice") is None
 
 
@@ -116,7 +114,8 @@ def test_namespace_that_is_going_is_left_alone(fake):
     fake.namespace("alice", **PROFILE)["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     fake.namespace("bob", **PROFILE, **{SERVED_BY: OWNER})["metadata"]["deletionTimestamp"] = "x"
     fake.writes.clear()
-    shared(fake).remove()
+    shared(fake)
+    claims.Claims(scope_of(fake)).remove()
     assert fake.writes == []
 
 
@@ -124,7 +123,7 @@ def test_without_the_right_to_claim_namespaces_are_served_all_the_same(fake):
     fake.namespace("alice", **PROFILE)
     fake.forbidden.add(("patch", "namespaces"))
     fences.forget()
-    assert list(shown.statuses(shared(fake))) == []
+    assert shared(fake) == []
     assert fences.noted() == {}
 
 
@@ -136,10 +135,6 @@ def test_namespace_that_can_not_be_claimed_is_noted_and_keeps_no_other_from_it(f
     shared(fake)
     assert fences.noted() == {"Namespace alice": "422: the server says no"}
     assert holder(fake, "bob") == OWNER
-
-
-def test_nothing_is_left_to_others_before_anybody_has_looked(fake):
-    assert list(shown.statuses(claims.Claims(scope_of(fake)))) == []
 
 
 def test_claim_that_another_made_in_between_stays(fake):

@@ -43,7 +43,7 @@ def place(fake, found, *, leader=True, application="istio-integrator", **options
 
 def reconciled(fake, found, **options) -> model_namespace.Membership:
     made = place(fake, found, **options)
-    made.reconcile()
+    made.said = made.reconcile()
     return made
 
 
@@ -57,7 +57,7 @@ def record(fake) -> dict | None:
 
 
 def blocked(made) -> str:
-    (status,) = shown.statuses(made)
+    (status,) = shown.statuses(made.said)
     assert isinstance(status, ops.BlockedStatus)
     return status.message
 
@@ -65,7 +65,7 @@ def blocked(made) -> str:
 def test_namespace_joins_a_living_mesh_and_remembers(fake):
     made = reconciled(fake, DEFAULT)
     assert made.joined
-    assert shown.statuses(made) == []
+    assert made.said == []
     assert mesh_labels(fake) == ENABLED
     assert record(fake) == {
         "owner": "kubeflow.istio-integrator",
@@ -156,7 +156,7 @@ def test_what_an_application_left_that_is_no_more_is_inherited(fake, found):
     reconciled(fake, DEFAULT)
     second = reconciled(fake, found, application="other")
     assert second.claim() is None
-    assert shown.statuses(second) == []
+    assert second.said == []
     assert record(fake)["owner"] == "kubeflow.other"
     fake.writes.clear()
     reconciled(fake, found, application="other")
@@ -310,4 +310,4 @@ def test_model_that_istiod_does_not_serve_is_not_labelled(fake, selectors, label
 def test_model_that_does_not_join_needs_not_be_served(fake):
     found = dataclasses.replace(DEFAULT, discovery_selectors=(TEAM,))
     made = reconciled(fake, found, mesh_mode="none")
-    assert shown.statuses(made) == []
+    assert made.said == []
