@@ -10,7 +10,7 @@ import ops
 from istio_integrator import parts
 from istio_integrator.admission import webhook
 from istio_integrator.kube import cluster, errors
-from istio_integrator.lifecycle import layer, workload
+from istio_integrator.lifecycle import service, workload
 from istio_integrator.messages import Message, Said
 from istio_integrator.relations import endpoints, observability
 
@@ -56,7 +56,7 @@ class Observability(parts.Part):
         topology = observability.topology(self._charm)
         return {
             "scrape_metadata": json.dumps(topology.as_dict()),
-            "scrape_jobs": json.dumps(observability.scrape_jobs(self._servers(), layer.PORT)),
+            "scrape_jobs": json.dumps(observability.scrape_jobs(self._servers(), service.PORT)),
             "alert_rules": json.dumps(observability.alert_rules(topology)),
         }
 

@@ -40,7 +40,7 @@ class Parts:
         self.claims = claims.Claims(context)
         self.membership = model_namespace.Membership(context, lambda: self.admission.works)
         self.lifecycle = service.Lifecycle(context, container, lambda: self.membership.joined)
-        self.admission = admission.Admission(context, self.lifecycle.image.serving)
+        self.admission = admission.Admission(context, self.lifecycle.image)
         self.ingress = exposure.Ingress(context, related, look=self.lifecycle.seen)
         self.tenant_policy = tenant_policy.TenantPolicy(context, lambda: self.ingress.target)
         self.authorization = policies_upkeep.Authorization(context, related, seen, self.ingress)

@@ -10,7 +10,7 @@ from ops import testing
 import charm
 from istio_integrator.admission import admission, webhook
 from istio_integrator.kube import cluster
-from istio_integrator.lifecycle import image
+from istio_integrator.lifecycle import service
 from tests import asked
 
 
@@ -43,7 +43,7 @@ def run(
 def _webhook() -> Iterator[None]:
     """Stand in for the webhook's pods, which no kubelet runs here."""
     with (
-        mock.patch.object(image.Image, "serving", return_value="workload:1"),
+        mock.patch.object(service.Lifecycle, "image", return_value="workload:1"),
         mock.patch.object(webhook, "_ready", return_value=True),
         mock.patch.object(admission.Admission, "_trial", return_value=admission.Trial()),
     ):

@@ -11,7 +11,7 @@ import zipfile
 import pytest
 import yaml
 
-from istio_integrator.lifecycle import layer
+from istio_integrator.lifecycle import workload
 from testbed import paths
 from testbed.images import recipes
 from testbed.juju import charmcraft, pack
@@ -146,8 +146,8 @@ def test_rock_runs_as_the_user_that_the_charm_and_the_testbed_say():
 
 def test_rock_has_the_program_where_the_charm_runs_it():
     (service,) = ROCK["services"].values()
-    assert service["command"].split()[0] == layer.PROGRAM
-    assert f'launcher "$CRAFT_PART_INSTALL{layer.PROGRAM}"' in PART["override-build"]
+    assert service["command"].split()[0] == workload.PROGRAM
+    assert f'launcher "$CRAFT_PART_INSTALL{workload.PROGRAM}"' in PART["override-build"]
 
 
 def test_rock_knows_the_public_authorities():

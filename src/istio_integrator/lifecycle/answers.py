@@ -1,91 +1,14 @@
-"""The workload's answers about pods, and the statuses that their counts come to; pure."""
+"""What the workload's counts come to; pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeVar, cast
 
-import pydantic
-
-from integrator_contract import bounded, schema, seen
-from integrator_contract.answers import Listing, ProxyAnswer, Stopped, Summary, Trouble
+from integrator_contract.answers import Summary, Trouble
 from integrator_contract.reasons import Reason
-from istio_integrator import error_messages, texts
+from istio_integrator import error_messages
 from istio_integrator.kube import errors
 from istio_integrator.messages import Message, Said
-
-_T = TypeVar("_T")
-_LISTING = pydantic.TypeAdapter(Listing)
-_GATEWAY = pydantic.TypeAdapter(seen.Answer)
-_PROXIES = pydantic.TypeAdapter(list[ProxyAnswer])
-_STOPPED = pydantic.TypeAdapter(Stopped)
-_LONGEST_ERROR = 500
-"""Characters of what is wrong with an answer, which quotes it."""
-
-
-def of_listing(document: str) -> Listing:
-    """Read what the service answered about pods.
-
-    Raises:
-        LifecycleError: It is not what the contract promises.
-    """
-    return _read_answer(_LISTING, document)
-
-
-def of_gateway(document: str) -> seen.Seen:
-    """Read what the service answered about the gateway.
-
-    Raises:
-        LifecycleError: It is not what the contract promises.
-    """
-    return _read_answer(_GATEWAY, document).seen or seen.Seen(of="")
-
-
-def of_stop(document: str) -> ProxyAnswer:
-    """Read what the service answered about a stop.
-
-    Raises:
-        LifecycleError: It is not what the contract promises.
-    """
-    return _read_answer(_STOPPED, document).proxy
-
-
-def of_proxies(output: str) -> list[ProxyAnswer]:
-    """Read what `explain` printed.
-
-    Raises:
-        LifecycleError: It is not what the command line promises.
-    """
-    return _read(_PROXIES, _lines(output))
-
-
-def _lines(output: str) -> list[Any]:
-    """Read what the workload printed, one document a line."""
-    return [_parsed(line) for line in output.split("\n") if line.strip()]
-
-
-def _parsed(document: str) -> Any:
-    try:
-        return bounded.read_json(document, longest=bounded.LONGEST_OBJECT)
-    except bounded.DocumentError as error:
-        raise errors.LifecycleError(f"the workload's answer {error}") from error
-
-
-def _read_answer(adapter: pydantic.TypeAdapter[_T], document: str) -> _T:
-    value = _parsed(document)
-    fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-    said = fields.get("contract")
-    if said != schema.SCHEMA:
-        raise errors.LifecycleError(f"the workload answers by contract {str(said)[:16]}")
-    return _read(adapter, fields)
-
-
-def _read(adapter: pydantic.TypeAdapter[_T], value: object) -> _T:
-    try:
-        return adapter.validate_python(value)
-    except ValueError as error:
-        said = texts.plain(f"the workload's answer is not understood: {error!r}", _LONGEST_ERROR)
-        raise errors.LifecycleError(said) from error
 
 
 def progress(

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable
 
 from integrator_contract import names
-from integrator_contract.answers import Action, ProxyAnswer
+from integrator_contract.answers import Action
 from istio_integrator import parts
 from istio_integrator.kube import cluster, errors, fences
 from istio_integrator.lifecycle import workload
@@ -27,29 +27,22 @@ def leave(context: parts.Context, asked: workload.Workload) -> None:
     """
     try:
         pods = candidates(context.cluster, claims.served(context))
-        for answer in asked.explain(pods) if pods else ():
-            _tell(context.cluster, answer, pods)
+        answers = asked.explain(pods) if pods else []
     except errors.CharmError as error:
         logger.warning("Unfinished pods get no Event about the removal: %s", error)
-
-
-def _tell(api: cluster.Cluster, answer: ProxyAnswer, pods: list[cluster.Object]) -> None:
-    """Leave an Event on one pod, if it will hang."""
-    with fences.around(f"Pod {answer.namespace}/{answer.name}"):
-        if answer.decision is not Action.WAIT:
-            return
+        return
+    hanging = {(one.namespace, one.name) for one in answers if one.decision is Action.WAIT}
+    for pod in pods:
+        if (pod["metadata"]["namespace"], pod["metadata"]["name"]) not in hanging:
+            continue
         try:
-            api.create(_event(answer, pods))
+            context.cluster.create(_event(pod))
         except errors.ConflictError:
             logger.debug("Another unit, which leaves at the same time, has said the same.")
-        except errors.ApiError as error:
+        except errors.CharmError as error:
             # A namespace that is going takes no Events, and that of another pod may stay.
-            logger.warning(
-                "Pod %s/%s gets no Event about the removal: %s",
-                answer.namespace,
-                answer.name,
-                error,
-            )
+            reference = cluster.reference(pod)
+            logger.warning("%s gets no Event about the removal: %s", reference, error)
 
 
 def candidates(api: cluster.Cluster, namespaces: Iterable[str]) -> list[cluster.Object]:
@@ -78,25 +71,16 @@ def _has_ending_proxy(pod: cluster.Object) -> bool:
     return next(policies, "Always") != "Always"
 
 
-def _event(answer: ProxyAnswer, pods: list[cluster.Object]) -> cluster.Object:
-    namespace, name = answer.namespace, answer.name
-    uids = {
-        (pod["metadata"]["namespace"], pod["metadata"]["name"]): pod["metadata"].get("uid", "")
-        for pod in pods
-    }
-    uid = uids[namespace, name]
+def _event(pod: cluster.Object) -> cluster.Object:
+    namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+    uid = str(pod["metadata"].get("uid", ""))
     now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    about = {"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": name, "uid": uid}
     return {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {"name": f"{name}.{REASON.lower()}.{uid[:8]}", "namespace": namespace},
-        "involvedObject": {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "namespace": namespace,
-            "name": name,
-            "uid": uid,
-        },
+        "involvedObject": about,
         "type": "Warning",
         "reason": REASON,
         "message": (

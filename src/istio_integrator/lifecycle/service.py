@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
+import shlex
 from collections.abc import Callable
 
 import ops
@@ -12,17 +14,48 @@ from integrator_contract import rejections
 from integrator_contract.seen import Seen
 from istio_integrator import parts
 from istio_integrator.kube import cluster, errors
-from istio_integrator.lifecycle import (
-    answers,
-    image,
-    layer,
-    removal_notice,
-    settings,
-    workload,
-)
+from istio_integrator.lifecycle import answers, removal_notice, settings, workload
 from istio_integrator.messages import Message, Said
 
 logger = logging.getLogger(__name__)
+
+PORT = 8080
+"""The port of health and metrics."""
+_LIVE = "live"
+_READY = "ready"
+
+
+def pebble_layer() -> ops.pebble.LayerDict:
+    """Write the Pebble layer that runs the service.
+
+    The checks have no level: Juju's probes read the levels, and the kubelet would kill the
+    container where restarting the service is enough. On a starved node even a live service
+    answers late, and to restart it then would lose the stops under way.
+    """
+    command = (workload.PROGRAM, "run", "--settings", settings.FILE, *workload.CONTRACT)
+    return {
+        "summary": "sidecar lifecycle",
+        "services": {
+            workload.SERVICE: {
+                "override": "replace",
+                "summary": "stops finished proxies, brings pods into the mesh",
+                "command": shlex.join(command),
+                "startup": "enabled",
+                "on-check-failure": {_LIVE: "restart"},
+            }
+        },
+        "checks": {_LIVE: _check("livez", "9s"), _READY: _check("readyz", "3s")},
+    }
+
+
+def _check(path: str, timeout: str) -> ops.pebble.CheckDict:
+    return {
+        "override": "replace",
+        "period": "10s",
+        "timeout": timeout,
+        "threshold": 3,
+        "http": {"url": f"http://localhost:{PORT}/{path}"},
+    }
 
 
 class Lifecycle(parts.Part):
@@ -39,7 +72,6 @@ class Lifecycle(parts.Part):
     def __init__(
         self, context: parts.Context, container: ops.Container, joined: Callable[[], bool]
     ) -> None:
-        self.image = image.Image(context, container)
         self._container = container
         self._context = context
         self._workload = workload.Workload(container)
@@ -56,9 +88,24 @@ class Lifecycle(parts.Part):
         Raises:
             LifecycleError: It is of another contract than the charm.
         """
-        if problem := self.image.mismatch:
-            raise errors.LifecycleError(problem.text)
+        if self._mismatch:
+            raise errors.LifecycleError(self._mismatch.text)
         return self._workload
+
+    def image(self) -> str:
+        """Return the workload's image for other pods; empty while it is not known to fit."""
+        return workload.image(self._context) if self._fits else ""
+
+    @property
+    def _fits(self) -> bool:
+        return self._container.can_connect() and self._mismatch is None
+
+    @functools.cached_property
+    def _mismatch(self) -> Message | None:
+        """What is to be done about the image first; None where the container can't be asked."""
+        if not self._container.can_connect():
+            return None
+        return workload.mismatch(self._workload, application=self._context.application)
 
     def reconcile(self) -> list[Message]:
         """Have the service run with the options as they are, and ask how far the model is.
@@ -76,8 +123,8 @@ class Lifecycle(parts.Part):
     def _run(self) -> list[Message]:
         if not self._container.can_connect():
             return [Said.CONTAINER_STARTING()]
-        if problem := self.image.mismatch:
-            return [problem]
+        if self._mismatch:
+            return [self._mismatch]
         joined = self._joined() and self._context.mesh is not None
         if problem := self._replan(joined=joined) or self._not_ready():
             return [problem]
@@ -119,7 +166,7 @@ class Lifecycle(parts.Part):
 
     def stop_convergence(self) -> None:
         """Let no pod be replaced any more; the reconciler goes on."""
-        if self.image.fits:
+        if self._fits:
             self._replan(joined=False)
 
     def give_notice(self) -> None:
@@ -129,7 +176,7 @@ class Lifecycle(parts.Part):
     def stop(self) -> None:
         """Stop the service, if it runs."""
         try:
-            self._container.stop(layer.SERVICE)
+            self._container.stop(workload.SERVICE)
         except (ops.pebble.Error, ops.ModelError, RuntimeError) as error:
             # Juju stops the container anyway, and may have done so already.
             logger.debug("The service is not stopped: %s", error)
@@ -154,7 +201,7 @@ class Lifecycle(parts.Part):
         made = settings.make(self._context, told, joined=joined)
         try:
             settings.write(self._container, made, told)
-            self._container.add_layer(layer.SERVICE, layer.pebble_layer(), combine=True)
+            self._container.add_layer(workload.SERVICE, pebble_layer(), combine=True)
             self._container.replan()
         except (ops.pebble.Error, TimeoutError) as error:
             logger.warning("The lifecycle service does not start: %s", error)
@@ -164,7 +211,7 @@ class Lifecycle(parts.Part):
 
     def _not_ready(self) -> Message | None:
         try:
-            check = self._container.get_checks(layer.READY).get(layer.READY)
+            check = self._container.get_checks(_READY).get(_READY)
         except (ops.pebble.Error, TimeoutError) as error:
             logger.warning("Whether the lifecycle service is ready: %s", error)
             return Said.PEBBLE_SILENT()

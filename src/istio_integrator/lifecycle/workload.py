@@ -1,4 +1,4 @@
-"""The workload, asked which pods lack a sidecar, and what becomes of their proxies.
+"""The workload: its image, and what it answers about pods, proxies and the gateway.
 
 The service answers on 127.0.0.1, as both containers are in one pod. What it has no answer for is
 asked by exec.
@@ -9,50 +9,58 @@ from __future__ import annotations
 import contextlib
 import functools
 import http.client
+import itertools
 import json
+import re
+import shlex
 import urllib.parse
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
+import msgspec
 import ops
 import tenacity
 
-from integrator_contract import bounded, service
-from integrator_contract.answers import Listing, PodAnswer, ProxyAnswer
-from integrator_contract.seen import Seen
+from integrator_contract import bounded, schema, seen, service
+from integrator_contract.answers import Listing, PodAnswer, ProxyAnswer, Stopped
+from istio_integrator import parts, texts
 from istio_integrator.kube import cluster, errors
-from istio_integrator.lifecycle import answers, layer, settings
+from istio_integrator.lifecycle import settings
+from istio_integrator.messages import Message, Said
 
 CONTAINER = "lifecycle"
-
+SERVICE = "lifecycle"
+PROGRAM = "/usr/bin/sidecar-lifecycle"
+CONTRACT = ("--contract", schema.SCHEMA)
 PORT = service.LISTENER_PORT
+
+_T = TypeVar("_T")
+_KEEPS_TO = re.compile(r"\(contract ([0-9a-f]{1,16})\)$")
+"""What `--version` ends with; images from before the contract say nothing of it."""
 _ANSWER_SECONDS = {"GET": 12, "POST": 28}
 """The service itself gives up after 10, and after 25 where it acts."""
 _COMMAND_SECONDS = 30
 _START_SECONDS = 3.0
 """For a service that was just started to listen."""
+_LONGEST_ERROR = 500
+"""Characters of what is wrong with an answer, which quotes it."""
 
 
 class Workload:
-    """The program in the workload container, which alone knows the rules about pods."""
+    """The program in the workload container, which alone knows the rules about pods.
+
+    Its methods raise a LifecycleError where there is no answer.
+    """
 
     def __init__(self, container: ops.Container) -> None:
         self._container = container
 
     def uninjected(self) -> Listing:
-        """Ask which pods lack the sidecar that they should have.
-
-        Raises:
-            LifecycleError: There is no answer.
-        """
-        return answers.of_listing(self._ask("GET", "/uninjected"))
+        """Ask which pods lack the sidecar that they should have."""
+        return _read(Listing, self._ask("GET", "/uninjected"))
 
     def stale(self) -> tuple[PodAnswer, ...]:
-        """Ask which pods of the model have an old sidecar.
-
-        Raises:
-            LifecycleError: There is no answer.
-        """
-        return answers.of_listing(self._ask("GET", "/uninjected", stale="")).pods
+        """Ask which pods of the model have an old sidecar."""
+        return _read(Listing, self._ask("GET", "/uninjected", stale="")).pods
 
     def restart(self, *, dry_run: bool, stale: bool, force: bool = False) -> tuple[PodAnswer, ...]:
         """Have the leader's workload replace what may be replaced, without waiting for it.
@@ -64,42 +72,43 @@ class Workload:
 
         Returns:
             The pods in question; the fixable ones are those to be replaced.
-
-        Raises:
-            LifecycleError: There is no answer.
         """
         how = {"stale": stale, "dry-run": dry_run, "force": force}
         words = {word: "" for word, is_so in how.items() if is_so}
-        return answers.of_listing(self._ask("POST", "/restart", **words)).pods
+        return _read(Listing, self._ask("POST", "/restart", **words)).pods
 
-    def seen(self) -> Seen:
-        """Ask what the gateway's Envoys have.
-
-        Raises:
-            LifecycleError: There is no answer.
-        """
-        return answers.of_gateway(self._ask("GET", "/seen"))
-
-    def explain(self, pods: list[cluster.Object]) -> list[ProxyAnswer]:
-        """Ask what would be done about the proxies of some pods.
-
-        Raises:
-            LifecycleError: There is no answer.
-        """
-        document = json.dumps({"apiVersion": "v1", "kind": "List", "items": pods})
-        argv = [layer.PROGRAM, "explain", "--settings", settings.FILE, "-"]
-        return answers.of_proxies(execute(self._container, argv, document))
+    def seen(self) -> seen.Seen:
+        """Ask what the gateway's Envoys have."""
+        return _read(seen.Answer, self._ask("GET", "/seen")).seen or seen.Seen(of="")
 
     def stop_proxy(self, namespace: str, pod: str) -> ProxyAnswer:
         """Stop the proxy of one pod now, if the rules say that it may end.
 
         Returns:
             What the rules say and, where they say stop, the `result` of it.
-
-        Raises:
-            LifecycleError: There is no answer, as for a pod that is not there.
         """
-        return answers.of_stop(self._ask("POST", "/stop", namespace=namespace, pod=pod))
+        return _read(Stopped, self._ask("POST", "/stop", namespace=namespace, pod=pod)).proxy
+
+    def explain(self, pods: list[cluster.Object]) -> list[ProxyAnswer]:
+        """Ask what would be done about the proxies of some pods."""
+        document = json.dumps({"apiVersion": "v1", "kind": "List", "items": pods})
+        printed = self._execute("explain", "--settings", settings.FILE, "-", stdin=document)
+        return [_decode(ProxyAnswer, line) for line in printed.split("\n") if line.strip()]
+
+    def contract(self) -> str:
+        """Return the contract that the image keeps to; empty for one from before there was any.
+
+        An image is asked once: a service that was told of the contract runs in one that keeps to
+        it.
+        """
+        try:
+            running = self._container.get_plan().services.get(SERVICE)
+        except (ops.pebble.Error, TimeoutError) as error:
+            raise errors.LifecycleError("waiting for Pebble in lifecycle") from error
+        if running and CONTRACT in itertools.pairwise(shlex.split(running.command)):
+            return schema.SCHEMA
+        said = _KEEPS_TO.search(self._execute("--version").strip())
+        return said[1] if said else ""
 
     @functools.cached_property
     def _token(self) -> str:
@@ -109,15 +118,37 @@ class Workload:
             raise errors.LifecycleError("the workload does not answer: it has no settings")
         return told.token
 
-    def _ask(self, method: str, path: str, **parameters: str) -> str:
+    def _ask(self, method: str, path: str, **parameters: str) -> bytes:
         query = urllib.parse.urlencode(parameters)
         try:
-            status, text = _answer(method, f"{path}?{query}", self._token)
+            status, body = _answer(method, f"{path}?{query}", self._token)
         except (OSError, http.client.HTTPException) as error:
             raise errors.LifecycleError(f"the workload does not answer: {error}") from error
         if status != http.HTTPStatus.OK:
+            text = body.decode(errors="replace")
             raise errors.LifecycleError(f"the workload can't tell: {text[:200]}")
-        return text
+        return body
+
+    def _execute(self, *arguments: str, stdin: str | None = None) -> str:
+        """Run the program in its container, and return what it prints."""
+        try:
+            # The image's user has no home, in which Pebble would start commands.
+            process = self._container.exec(
+                [PROGRAM, *arguments], timeout=_COMMAND_SECONDS, stdin=stdin, working_dir="/"
+            )
+            output, _ = process.wait_output()
+        except ops.pebble.ExecError as error:  # pyright: ignore[reportUnknownVariableType]
+            # The program's last line says why it fails. What comes before may be warnings.
+            reason = str(cast("Any", error).stderr or "").strip().rpartition("\n")[-1]
+            reason = reason.removeprefix("sidecar-lifecycle: ")
+            raise errors.LifecycleError(f"the workload can't tell: {reason[:200]}") from error
+        except ops.pebble.ChangeError as error:
+            # A headline, one line for the only task, and its log.
+            reason = error.err.splitlines()[-1].removeprefix("- ")
+            raise errors.LifecycleError(f"the workload does not answer: {reason}") from error
+        except (ops.pebble.Error, TimeoutError) as error:
+            raise errors.LifecycleError(f"the workload does not answer: {error}") from error
+        return output
 
 
 @tenacity.retry(
@@ -126,34 +157,55 @@ class Workload:
     wait=tenacity.wait_fixed(0.2),
     reraise=True,
 )
-def _answer(method: str, path: str, token: str) -> tuple[int, str]:
+def _answer(method: str, path: str, token: str) -> tuple[int, bytes]:
     """Return the status and the body of the service's answer."""
     connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=_ANSWER_SECONDS[method])
     with contextlib.closing(connection):
         connection.request(method, path, headers={"Authorization": f"Bearer {token}"})
         answer = connection.getresponse()
-        return answer.status, answer.read(bounded.LONGEST_OBJECT + 1).decode(errors="replace")
+        return answer.status, answer.read(bounded.LONGEST_OBJECT + 1)
 
 
-def execute(container: ops.Container, argv: list[str], stdin: str | None = None) -> str:
-    """Run a command line of the program in its container, and return what it prints.
+class _Headed(msgspec.Struct):
+    contract: str
 
-    Raises:
-        LifecycleError: It fails, or does not end.
-    """
-    # The image's user has no home, in which Pebble would start commands.
+
+def _read(kind: type[_T], answer: bytes) -> _T:
+    """Read an answer of the service, which names the contract that it keeps to."""
+    contract = _decode(_Headed, answer).contract
+    if contract != schema.SCHEMA:
+        raise errors.LifecycleError(f"the workload answers by contract {contract[:16]}")
+    return _decode(kind, answer)
+
+
+def _decode(kind: type[_T], document: bytes | str) -> _T:
     try:
-        process = container.exec(argv, timeout=_COMMAND_SECONDS, stdin=stdin, working_dir="/")
-        output, _ = process.wait_output()
-    except ops.pebble.ExecError as error:  # pyright: ignore[reportUnknownVariableType]
-        # The program's last line says why it fails. What comes before may be warnings.
-        reason = str(cast("Any", error).stderr or "").strip().rpartition("\n")[-1]
-        reason = reason.removeprefix("sidecar-lifecycle: ")
-        raise errors.LifecycleError(f"the workload can't tell: {reason[:200]}") from error
-    except ops.pebble.ChangeError as error:
-        # A headline, one line for the only task, and its log.
-        reason = error.err.splitlines()[-1].removeprefix("- ")
-        raise errors.LifecycleError(f"the workload does not answer: {reason}") from error
-    except (ops.pebble.Error, TimeoutError) as error:
-        raise errors.LifecycleError(f"the workload does not answer: {error}") from error
-    return output
+        return msgspec.json.decode(document, type=kind)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        said = texts.plain(f"the workload's answer is not understood: {error}", _LONGEST_ERROR)
+        raise errors.LifecycleError(said) from error
+
+
+def image(context: parts.Context) -> str:
+    """Return the image of the workload container, as deployed; empty where it is not known."""
+    pod = context.cluster.get(cluster.POD, context.pod, context.model)
+    for container in cluster.parts(cluster.at(pod, "spec"), "containers"):
+        if container.get("name") == CONTAINER:
+            return str(container.get("image", ""))
+    return ""
+
+
+def mismatch(asked: Workload, *, application: str) -> Message | None:
+    """Say what is to be done before this charm and the image work together.
+
+    Of another image nothing is started, and what runs there goes on.
+    """
+    try:
+        contract = asked.contract()
+    except errors.LifecycleError as error:
+        return Said.SERVICE_SILENT(problem=str(error)[:120])
+    if contract == schema.SCHEMA:
+        return None
+    said = Said.IMAGE_DOES_NOT_FIT if contract else Said.IMAGE_TOO_OLD
+    contracts = f"contract {contract or 'none'}, here {schema.SCHEMA}"
+    return said(application=application, contracts=contracts)

@@ -10,7 +10,7 @@ import charm
 from integrator_contract import schema
 from istio_integrator.admission import admission
 from istio_integrator.kube import cluster
-from istio_integrator.lifecycle import layer
+from istio_integrator.lifecycle import workload
 from tests import asked
 from tests.unit.charm import fake_cluster
 
@@ -27,8 +27,8 @@ def container(contract, service="", **layers):
     execs = {asked.version(contract)}
     if service:
         plan = {"override": "replace", "command": service, "startup": "enabled"}
-        layers = {layer.SERVICE: ops.pebble.Layer({"services": {layer.SERVICE: plan}})}
-    statuses = {layer.SERVICE: ops.pebble.ServiceStatus.ACTIVE} if service else {}
+        layers = {workload.SERVICE: ops.pebble.Layer({"services": {workload.SERVICE: plan}})}
+    statuses = {workload.SERVICE: ops.pebble.ServiceStatus.ACTIVE} if service else {}
     return testing.Container(
         "lifecycle", can_connect=True, execs=execs, layers=layers, service_statuses=statuses
     )

@@ -1,68 +1,15 @@
-"""What the charm reads in the workload's answers, and says of them."""
-
-import json
+"""What the charm says of the workload's counts."""
 
 import ops
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from integrator_contract import schema
-from integrator_contract.answers import PodAnswer, Trouble
-from istio_integrator.kube import errors
+from integrator_contract.answers import Summary, Trouble
 from istio_integrator.lifecycle import answers
 from tests import shown
 
-
-def answer(*pods, contract=schema.SCHEMA, **summary) -> str:
-    values = {
-        "eligible": 3,
-        "in_mesh": 3,
-        "converging": 0,
-        "proposed": 0,
-        "troubles": [],
-        "reported": 0,
-        **summary,
-    }
-    return json.dumps({"contract": contract, "pods": pods, "summary": values})
-
-
-def test_answer_is_read():
-    pod = {
-        "namespace": "kubeflow",
-        "name": "a-0",
-        "workload": "StatefulSet/a",
-        "fixable": True,
-        "reason": "MissedInjection",
-        "message": "it should have one",
-    }
-    troubles = [{"workload": "Deployment/b", "reason": "AgainUninjected", "message": "no sidecar"}]
-    read = answers.of_listing(answer(pod, troubles=troubles))
-    assert read.pods == (PodAnswer(**pod),)
-    assert read.summary.troubles == (Trouble("Deployment/b", "AgainUninjected", "no sidecar"),)
-
-
-@pytest.mark.parametrize(
-    "output",
-    [
-        "",
-        "x",
-        "{}",
-        "[1]",
-        "[" * 9999,
-        answer(eligible="many"),
-        answer(1),
-        answer({}),
-        answer(contract="another"),
-        answer() * 2,
-        f"{answer()}\n{answer()}",
-    ],
-)
-def test_answer_that_is_none_is_an_error(output):
-    with pytest.raises(errors.LifecycleError):
-        answers.of_listing(output)
-
-
+COUNTED = {"eligible": 3, "in_mesh": 3, "converging": 0, "proposed": 0, "reported": 0}
 NO_EVICTION = (
     "not allowed to create pods/eviction: pods is forbidden: User "
     '"system:serviceaccount:kubeflow:app" cannot create resource "pods/eviction" in API group "" '
@@ -71,12 +18,11 @@ NO_EVICTION = (
 
 
 def trouble(reason, message, pod="", workload="StatefulSet/db", *, passing=False):
-    said = {"workload": workload, "reason": reason, "message": message}
-    return {**said, "pod": pod, "passing": passing}
+    return Trouble(workload, reason, message, pod, passing)
 
 
-def progress(*, is_automatic=True, **values) -> list[ops.StatusBase]:
-    summary = answers.of_listing(answer(**values)).summary
+def progress(*, is_automatic=True, troubles=(), **values) -> list[ops.StatusBase]:
+    summary = Summary(**{**COUNTED, **values}, troubles=tuple(troubles))
     said = answers.progress(summary, application="app", model="m", is_automatic=is_automatic)
     return [shown.status(each) for each in said]
 

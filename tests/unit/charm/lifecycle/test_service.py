@@ -4,14 +4,17 @@ import datetime
 import io
 import json
 import socket
+import types
 
 import ops
 import pytest
 import tenacity
 import yaml
 
-from integrator_contract import schema, seen
-from istio_integrator.lifecycle import image, layer, service, workload
+from integrator_contract import answers, schema, seen
+from integrator_contract import service as options
+from istio_integrator.kube import errors
+from istio_integrator.lifecycle import service, workload
 from tests import asked, shown
 from tests.unit.charm.lifecycle.world import context
 
@@ -26,7 +29,7 @@ def test_image_is_that_of_our_own_pod(fake):
             "spec": {"containers": containers},
         }
     )
-    assert image.Image(context(fake), None).name == "b@sha256:1"
+    assert workload.image(context(fake)) == "b@sha256:1"
 
 
 class Container:
@@ -55,7 +58,7 @@ class Container:
 
     def get_plan(self) -> ops.pebble.Plan:
         self._raise("plan")
-        return ops.pebble.Plan(yaml.safe_dump(layer.pebble_layer()))
+        return ops.pebble.Plan(yaml.safe_dump(service.pebble_layer()))
 
     def get_checks(self, _) -> dict:
         self._raise("checks")
@@ -133,6 +136,54 @@ def test_service_that_can_not_tell_is_waited_for(fake):
     assert waiting(fake) == "the workload can't tell: pods is forbidden"
 
 
+def listing(*pods, contract=schema.SCHEMA, **summary) -> str:
+    return json.dumps(
+        {"contract": contract, "pods": pods, "summary": {**asked.SUMMARY, **summary}}
+    )
+
+
+def answered(text) -> answers.Listing:
+    container = Container()
+    container.push("", options.Options(model="m", application="a", unit="a/0").document())
+    asked.SERVICE.fails(200, text)
+    return workload.Workload(container).uninjected()
+
+
+def test_answer_is_read():
+    pod = {
+        "namespace": "kubeflow",
+        "name": "a-0",
+        "workload": "StatefulSet/a",
+        "fixable": True,
+        "reason": "MissedInjection",
+        "message": "it should have one",
+    }
+    trouble = {"workload": "Deployment/b", "reason": "AgainUninjected", "message": "no sidecar"}
+    read = answered(listing({**pod, "more": 1}, troubles=[trouble]))
+    assert read.pods == (answers.PodAnswer(**pod),)
+    assert read.summary.troubles == (answers.Trouble(**trouble),)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x",
+        "{}",
+        "[1]",
+        "[" * 9999,
+        listing(eligible="many"),
+        listing(1),
+        listing({}),
+        listing(contract="another"),
+        listing() * 2,
+    ],
+)
+def test_answer_that_is_none_is_an_error(text):
+    with pytest.raises(errors.LifecycleError):
+        answered(text)
+
+
 @pytest.mark.parametrize(
     ("told", "want"),
     [
@@ -188,9 +239,12 @@ def test_removal_goes_on_without_the_container(fake):
 )
 def test_image_of_another_contract_is_blocked_on_with_the_command(contract, want, monkeypatch):
     monkeypatch.setattr(schema, "SCHEMA", "ab12")
+    asked_image = types.SimpleNamespace(contract=lambda: contract)
+    said = workload.mismatch(asked_image, application="app")
+    assert shown.status(said) == ops.BlockedStatus(want)
 
-    assert shown.status(image.compared(contract, application="app")) == ops.BlockedStatus(want)
 
-
-def test_image_of_the_same_contract_is_no_matter():
-    assert image.compared(schema.SCHEMA, application="app") is None
+def test_layer_has_no_check_that_kills_the_container():
+    written = service.pebble_layer()
+    assert all("level" not in check for check in written["checks"].values())
+    assert written["services"]["lifecycle"]["on-check-failure"] == {"live": "restart"}

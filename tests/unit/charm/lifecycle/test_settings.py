@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from integrator_contract import seen, service
-from istio_integrator.lifecycle import layer, settings
+from istio_integrator.lifecycle import settings
 from tests.unit.charm.lifecycle.world import context
 
 MEMBER = service.Options(
@@ -65,9 +65,3 @@ def test_leader_goes_on_expecting_routes(fake, leader):
     told = dataclasses.replace(MEMBER, expected=expected)
     now = dataclasses.replace(context(fake), leader=leader)
     assert settings.make(now, told, joined=True).expected == (expected if leader else None)
-
-
-def test_layer_has_no_check_that_kills_the_container():
-    written = layer.pebble_layer()
-    assert all("level" not in check for check in written["checks"].values())
-    assert written["services"]["lifecycle"]["on-check-failure"] == {"live": "restart"}
