@@ -21,7 +21,7 @@ import world
 from ops import testing
 
 from istio_integrator.kube import cluster, manifests
-from istio_integrator.relations import forward_auth, kubeflow
+from istio_integrator.relations import kubeflow
 from testbed import command_line
 from tests import gateway_client
 from tests.functional import charm_runs, ingress_world, newer_routes
@@ -99,7 +99,7 @@ def newer(count: int, model: str) -> list[testing.Relation]:
         _, bag = newer_routes.bag(number, name, route, endpoint=endpoint, model=model)
         found.append(_relation(endpoint, bag.relation, bag.application, bag.content))
     address = {"decisions_address": f"http://oidc.{model}.svc.cluster.local"}
-    return [*found, _relation(forward_auth.ENDPOINT, 900, "oidc", {**address, "app_names": "[]"})]
+    return [*found, _relation(kubeflow.FORWARD_AUTH, 900, "oidc", {**address, "app_names": "[]"})]
 
 
 def _relation(endpoint: str, number: int, application: str, data: Any) -> testing.Relation:

@@ -30,7 +30,7 @@ from istio_integrator.kube import cluster, errors, fences, manifests, snapshot
 from istio_integrator.lifecycle import workload
 from istio_integrator.membership import model_namespace
 from istio_integrator.messages import Message
-from istio_integrator.relations import endpoints, kubeflow, mesh_facts
+from istio_integrator.relations import endpoints, kubeflow
 
 logger = logging.getLogger(__name__)
 # Each request would be a dozen lines of `juju debug-log`, each a process in the hook's path.
@@ -220,7 +220,7 @@ class IstioIntegrator(ops.CharmBase):
             model=self.model.name,
             application=self.app.name,
             pod=self.unit.name.replace("/", "-"),
-            hint=mesh_facts.root_namespace(self._related),
+            hint=kubeflow.root_namespace(self._related),
         )
         search.reconcile()
         self._say("mesh", *search.messages())

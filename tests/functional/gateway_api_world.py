@@ -13,7 +13,7 @@ from integrator_contract import names
 from istio_integrator.ingress import gateway, gateway_api
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import errors
-from istio_integrator.relations import endpoints, gateway_metadata
+from istio_integrator.relations import endpoints, kubeflow
 from testbed import loopback, programs
 from tests import echo, waiting
 from tests.functional import ingress_world, loopback_istiod
@@ -164,15 +164,15 @@ class Place(ingress_world.Place):
 
     def bags(self, endpoint):
         """What the others wrote; controllers say nothing."""
-        if endpoint == gateway_metadata.ENDPOINT:
+        if endpoint == kubeflow.GATEWAY_METADATA:
             return [endpoints.Bag(7, name, {}) for name in self.controllers]
         return super().bags(endpoint)
 
     def write(self, endpoint, bag):
         """Keep what the others are told of the Gateway of the Gateway API, too."""
         super().write(endpoint, bag)
-        if endpoint == gateway_metadata.ENDPOINT:
-            self.metadata = bag[gateway_metadata.METADATA]
+        if endpoint == kubeflow.GATEWAY_METADATA:
+            self.metadata = bag[kubeflow.METADATA]
 
 
 @contextlib.contextmanager

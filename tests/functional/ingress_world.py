@@ -14,7 +14,7 @@ from istio_integrator.ingress import gateway as gateways
 from istio_integrator.istio import installation
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import errors, manifests
-from istio_integrator.relations import endpoints, forward_auth, kubeflow
+from istio_integrator.relations import endpoints, kubeflow
 from testbed import certificates, loopback
 from tests import echo, gateway_client, shown, waiting
 from tests.functional import gateway_looks
@@ -149,7 +149,7 @@ class Related:
 
     def bags(self, endpoint):
         """What the others wrote."""
-        if endpoint == forward_auth.ENDPOINT:
+        if endpoint == kubeflow.FORWARD_AUTH:
             return [endpoints.Bag(7, "oauth2-proxy", bag) for bag in self.forwards]
         older = {"ingress": self.requests, "ingress-auth": self.auths}.get(endpoint, ())
         return [

@@ -17,7 +17,7 @@ from istio_integrator.kube import cluster, snapshot
 from istio_integrator.lifecycle import workload
 from istio_integrator.membership import decision, model_namespace
 from istio_integrator.messages import Message
-from istio_integrator.relations import endpoints, mesh_facts
+from istio_integrator.relations import endpoints, kubeflow
 
 
 class Facts:
@@ -69,7 +69,7 @@ class Facts:
             model=self.model,
             application=self.application,
             pod=self._context.pod,
-            hint=mesh_facts.root_namespace(self.related),
+            hint=kubeflow.root_namespace(self.related),
         )
         search.reconcile()
         return search

@@ -8,7 +8,7 @@ from istio_integrator import parts
 from istio_integrator.ingress import gateway, managed_gateway, observed
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
-from istio_integrator.relations import endpoints, gateway_metadata
+from istio_integrator.relations import endpoints, kubeflow
 
 
 def publish_metadata(
@@ -26,10 +26,10 @@ def publish_metadata(
     """
     if scope.config.routing == "gateway-api":
         if found := managed.metadata():
-            gateway_metadata.publish(related, found)
+            kubeflow.publish_metadata(related, found)
         return None
-    gateway_metadata.withdraw(related)
-    waiting = sorted(bag.application for bag in related.bags(gateway_metadata.ENDPOINT))
+    kubeflow.publish_metadata(related, None)
+    waiting = sorted(bag.application for bag in related.bags(kubeflow.GATEWAY_METADATA))
     if not waiting:
         return None
     return Said.GATEWAY_METADATA_AWAITED(applications=", ".join(waiting))

@@ -10,7 +10,7 @@ from typing import Any
 from integrator_contract import charm_facts
 from istio_integrator import parts
 from istio_integrator.messages import Message, Said
-from istio_integrator.relations import forward_auth, kubeflow
+from istio_integrator.relations import kubeflow
 
 IDENTITIES = ("kubeflow-userid", "kubeflow-groups")
 """Headers by which Kubeflow knows users, whatever an authorization service says of itself."""
@@ -120,7 +120,7 @@ class Decision:
 
 def decide(
     ingress_auth: Sequence[kubeflow.Received[kubeflow.AuthRequest]],
-    forwarded: Sequence[kubeflow.Received[forward_auth.ForwardAuth]],
+    forwarded: Sequence[kubeflow.Received[kubeflow.ForwardAuth]],
     *,
     strict: bool,
     application: str,
@@ -152,7 +152,7 @@ def decide(
         return _asked(one, kubeflow.INGRESS_AUTH, asked, services)
     for one in forwarded:
         asked = one.message and _by_address(one.message, domain=domain)
-        return _asked(one, forward_auth.ENDPOINT, asked, services)
+        return _asked(one, kubeflow.FORWARD_AUTH, asked, services)
     if strict:
         return _closed(Said.NO_AUTHENTICATOR())
     return Decision()
@@ -167,8 +167,8 @@ def _both(named: str, forwarded: str, application: str) -> Decision:
     return _closed(
         Said.TWO_WAYS_TO_AUTHENTICATE(
             first=f"{named} on {kubeflow.INGRESS_AUTH}",
-            second=f"{forwarded} on {forward_auth.ENDPOINT}",
-            command=f"juju remove-relation {application}:{forward_auth.ENDPOINT} {forwarded}",
+            second=f"{forwarded} on {kubeflow.FORWARD_AUTH}",
+            command=f"juju remove-relation {application}:{kubeflow.FORWARD_AUTH} {forwarded}",
         )
     )
 
@@ -182,7 +182,7 @@ def _by_name(said: kubeflow.AuthRequest, *, model: str, domain: str) -> Service:
     )
 
 
-def _by_address(said: forward_auth.ForwardAuth, *, domain: str) -> Service | str:
+def _by_address(said: kubeflow.ForwardAuth, *, domain: str) -> Service | str:
     """Find the Service that an address means, or say why it means none.
 
     Charms write `cluster.local` whatever the cluster's domain is.
@@ -191,7 +191,7 @@ def _by_address(said: forward_auth.ForwardAuth, *, domain: str) -> Service | str
     found = _OF_A_SERVICE.fullmatch(address.host)
     if found is None or found["domain"] not in (None, domain, parts.CLUSTER_DOMAIN):
         return (
-            f"{forward_auth.ADDRESS} has the host {address.host}, which is no Service of this "
+            f"{kubeflow.ADDRESS} has the host {address.host}, which is no Service of this "
             f"cluster such as oauth2-proxy.kubeflow.svc.{domain}"
         )
     return Service(

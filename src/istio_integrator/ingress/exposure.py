@@ -29,7 +29,7 @@ from istio_integrator.ingress import (
 from istio_integrator.istio import injectors
 from istio_integrator.kube import cluster, errors
 from istio_integrator.messages import Message, Said
-from istio_integrator.relations import endpoints, forward_auth, ingress_route, kubeflow
+from istio_integrator.relations import endpoints, ingress_route, kubeflow
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class Ingress(parts.Part):
         self._messages = []
         if not self._scope.leader:
             return self._messages
-        forward_auth.publish(self._related)
+        kubeflow.publish_routed(self._related)
         found = self._scope.mesh
         if found is not None and found.pilot is not None:
             service, port = found.pilot
@@ -116,7 +116,7 @@ class Ingress(parts.Part):
         """What authenticates requests."""
         return authorization.decide(
             kubeflow.ingress_auth(self._related),
-            forward_auth.received(self._related),
+            kubeflow.forward_auth(self._related),
             strict=self._scope.config.require_authentication,
             application=self._scope.application,
             model=self._scope.model,

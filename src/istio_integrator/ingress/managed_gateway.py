@@ -12,7 +12,7 @@ from istio_integrator import parts
 from istio_integrator.ingress import gateway, gateway_api, offered
 from istio_integrator.kube import cluster, errors
 from istio_integrator.messages import Message, Said
-from istio_integrator.relations import gateway_metadata
+from istio_integrator.relations import kubeflow
 
 logger = logging.getLogger(__name__)
 
@@ -115,12 +115,12 @@ class ManagedGateway:
         except errors.ForbiddenError as error:
             logger.debug("Nothing of the Gateway API: %s", error)
 
-    def metadata(self) -> gateway_metadata.GatewayMetadata | None:
+    def metadata(self) -> kubeflow.GatewayMetadata | None:
         """Say what controllers hear of it, once istiod serves it."""
         if not gateway_api.state(self.find()).is_programmed:
             return None
         name = gateway_api.deployment(self._class)
-        return gateway_metadata.GatewayMetadata(
+        return kubeflow.GatewayMetadata(
             namespace=self._scope.model,
             gateway_name=gateway.NAME,
             deployment_name=name,

@@ -1,4 +1,4 @@
-"""The relations of this application: when they change, and what their data bags hold."""
+"""The relations of this application: their events and their data bags."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ logger = logging.getLogger(__name__)
 
 CERTIFICATES = "certificates"
 LOGGING = "logging"
-"""Here units speak for themselves, so it matters when one of several goes."""
+"""Here each unit has a data bag, so it matters when one of several goes."""
 
 
 def events(charm: ops.CharmBase) -> Iterable[ops.BoundEvent]:
-    """List the events after which another application may have written something else.
+    """List the events after which data bags of other applications may differ.
 
     Juju follows relation-joined by relation-changed, so neither that nor relation-created is one.
     """
@@ -28,7 +28,7 @@ def events(charm: ops.CharmBase) -> Iterable[ops.BoundEvent]:
 
 @dataclasses.dataclass(frozen=True)
 class Bag:
-    """What one related application wrote."""
+    """The data bag of one related application."""
 
     relation: int
     """The relation's id, which is unique in the model."""
@@ -49,30 +49,28 @@ class Relations:
         return any(self._active(endpoint) for endpoint in endpoints)
 
     def bags(self, endpoint: str) -> list[Bag]:
-        """Read what each application on the other side of an endpoint wrote."""
-        return [
-            Bag(relation.id, relation.app.name, _content(relation))
-            for relation in self._active(endpoint)
-        ]
+        """Return the bags of the applications on the other side, the oldest relation first."""
+        found: list[Bag] = []
+        for relation in self._active(endpoint):
+            try:
+                content = dict(relation.data[relation.app])
+            except ops.ModelError:
+                # The application has gone; its own event follows.
+                content = {}
+            found.append(Bag(relation.id, relation.app.name, content))
+        return sorted(found, key=lambda bag: bag.relation)
 
     def write(self, endpoint: str, bag: Mapping[str, str]) -> None:
         """Write to every relation of an endpoint, as the application; only the leader may."""
-        if not self._leader:
-            return
-        for relation in self._active(endpoint):
+        for relation in self._active(endpoint) if self._leader else ():
             try:
                 _update(relation.data[self._application], bag)
             except ops.RelationDataAccessError as error:
                 # Leadership went to another unit during a long hook: that one writes.
                 logger.info("Relation %s is not written: %s", relation.name, error)
 
-    def own(self, endpoint: str) -> dict[str, str]:
-        """Read what this application wrote to the first relation; only the leader may."""
-        relations = self._active(endpoint) if self._leader else []
-        return dict(relations[0].data[self._application]) if relations else {}
-
     def unit_bags(self, endpoint: str) -> dict[str, dict[str, str]]:
-        """Read what each unit on the other side of an endpoint wrote."""
+        """Return the data bags of the units on the other side, by the units' names."""
         return {
             unit.name: dict(relation.data[unit])
             for relation in self._active(endpoint)
@@ -80,12 +78,7 @@ class Relations:
         }
 
     def publish_unit(self, endpoint: str, bag: Callable[[str], Mapping[str, str]]) -> None:
-        """Tell every relation of an endpoint something about this unit.
-
-        Args:
-            endpoint: Its name.
-            bag: What to tell, given the address that the unit has there.
-        """
+        """Write to every relation of an endpoint, as the unit, given its address there."""
         for relation in self._active(endpoint):
             binding = self._model.get_binding(relation)
             address = binding.network.bind_address if binding else None
@@ -97,16 +90,8 @@ class Relations:
         return [relation for relation in self._model.relations[endpoint] if relation.active]
 
 
-def _content(relation: ops.Relation) -> dict[str, str]:
-    try:
-        return dict(relation.data[relation.app])
-    except ops.ModelError:
-        # Gone in the meantime: its own event follows.
-        return {}
-
-
 def _update(own: ops.RelationDataContent, bag: Mapping[str, str]) -> None:
     for key, value in bag.items():
-        # What is empty, Juju doesn't keep.
+        # Juju does not keep empty values.
         if own.get(key, "") != value:
             own[key] = value

@@ -1,9 +1,9 @@
-"""The wire format of `istio_ingress_route`, by which today's Kubeflow charms ask for routes.
+"""The interface `istio_ingress_route`, by which today's Kubeflow charms request routes.
 
 An application writes one JSON document under `config` in its data bag, as the library
 charmlibs.interfaces.istio_ingress_route serializes it; the classes here are named like the
-library's. It is answered with `external_host` and `tls_enabled`. Nothing in the bags says
-whether a route needs authentication: that is what the two endpoints are for.
+library's, which checks neither names nor paths. The two endpoints tell whether a route needs
+authentication.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal, Self
 import pydantic
 
 from integrator_contract import bounded
-from istio_integrator import texts
 from istio_integrator.relations import endpoints, kubeflow
 
 CONFIG = "config"
@@ -23,19 +22,9 @@ TLS_ENABLED = "tls_enabled"
 
 MOST_ROUTES = 128
 """Routes of one application; those of Kubeflow's charms have one."""
-_MOST_PARTS = 16
-"""Matches, backends or filters of one route."""
-_LONGEST_NAME = 253
 _LONGEST_VALUE = 256
 """Characters of a path or of a gRPC name."""
 
-
-def _replacement(value: str) -> str:
-    # The Gateway API takes an empty one for the root.
-    return kubeflow.path(value or "/")
-
-
-Name = Annotated[kubeflow.Text, pydantic.StringConstraints(max_length=_LONGEST_NAME)]
 GrpcName = Annotated[
     kubeflow.Text,
     pydantic.Field(max_length=_LONGEST_VALUE),
@@ -44,45 +33,45 @@ GrpcName = Annotated[
         "is not a name such as package.Service",
     ),
 ]
-Replacement = Annotated[kubeflow.Text, pydantic.AfterValidator(_replacement)]
+# The Gateway API takes an empty replacement for the root.
+Replacement = Annotated[
+    kubeflow.Text, pydantic.AfterValidator(lambda value: kubeflow.path(value or "/"))
+]
 Unserved = Any
-"""What the interface has and no route is served with; it is only looked for."""
-_Few = pydantic.Field(max_length=_MOST_PARTS)
+"""A field of the interface that no route is served with; it is only looked for."""
+_Few = pydantic.Field(max_length=16)
+_Many = pydantic.Field(max_length=MOST_ROUTES)
 
 
-class _Wire(pydantic.BaseModel):
-    model_config = pydantic.ConfigDict(frozen=True, extra="ignore", defer_build=True)
-
-
-class _Complete(_Wire):
-    """What is served as a whole or not at all, so that fields of newer libraries are noticed."""
+class _Complete(kubeflow.Wire):
+    """A part that is served as a whole or not at all."""
 
     model_config = pydantic.ConfigDict(extra="allow")
 
     @property
     def unknown(self) -> list[str]:
-        """The names of fields with a value that this version does not know."""
+        """The fields with a value that this version does not know, as newer libraries have."""
         return [name for name, value in (self.model_extra or {}).items() if value]
 
 
-class Listener(_Wire):
-    """The gateway's port that a route is asked for at."""
+class Listener(kubeflow.Wire):
+    """The gateway's port that a route is requested for."""
 
     port: kubeflow.Port
     protocol: Literal["HTTP", "GRPC"]
 
 
-class BackendRef(_Wire):
-    """A Service that requests are led to."""
+class BackendRef(kubeflow.Wire):
+    """A Service that receives the requests."""
 
     service: kubeflow.DnsLabel
     port: kubeflow.Port
 
 
-class HTTPPathMatch(_Wire):
+class HTTPPathMatch(kubeflow.Wire):
     """A path, or a path and everything below it."""
 
-    type: Name = "PathPrefix"
+    type: kubeflow.Name = "PathPrefix"
     value: Annotated[kubeflow.Text, pydantic.Field(min_length=1, max_length=_LONGEST_VALUE)]
 
     @property
@@ -98,14 +87,14 @@ class HTTPPathMatch(_Wire):
 
 
 class HTTPRouteMatch(_Complete):
-    """What a request has to have; all of it."""
+    """A match of a route, whose conditions a request meets all."""
 
     path: HTTPPathMatch | None = None
     method: Unserved = None
     headers: Unserved = None
 
 
-class GRPCMethodMatch(_Wire):
+class GRPCMethodMatch(kubeflow.Wire):
     """A method of a gRPC service, or all of them."""
 
     service: GrpcName
@@ -113,14 +102,14 @@ class GRPCMethodMatch(_Wire):
 
 
 class GRPCRouteMatch(_Complete):
-    """What a gRPC request has to have; all of it."""
+    """The same for gRPC."""
 
     method: GRPCMethodMatch | None = None
     headers: Unserved = None
 
 
-class PathModifier(_Wire):
-    """What becomes of a path; the key of the value is named like the type."""
+class PathModifier(kubeflow.Wire):
+    """A replacement of the path; the key of its value is named like the type."""
 
     type: Literal["ReplaceFullPath", "ReplacePrefixMatch"]
     value: Replacement = pydantic.Field(
@@ -129,21 +118,21 @@ class PathModifier(_Wire):
 
 
 class URLRewriteSpec(_Complete):
-    """What becomes of a request on its way to the backend."""
+    """The changes of a request on its way to the backend."""
 
     hostname: Unserved = None
     path: PathModifier | None = None
 
 
-class HTTPRouteFilter(_Wire):
+class HTTPRouteFilter(kubeflow.Wire):
     """A rewrite; a filter of another kind has none."""
 
     url_rewrite: Annotated[URLRewriteSpec | None, pydantic.Field(alias="urlRewrite")] = None
 
 
 class _Route(_Complete):
-    name: Name
-    """For people; nothing is named after it."""
+    name: kubeflow.Name
+    """For people; no object is named after it."""
     listener: Listener
     backends: Annotated[tuple[BackendRef, ...], _Few]
     hostnames: Unserved = None
@@ -151,7 +140,7 @@ class _Route(_Complete):
 
 
 class HTTPRoute(_Route):
-    """Requests that any of the matches fits, and what is done with them."""
+    """The backends of HTTP requests that any of the matches fits."""
 
     matches: Annotated[tuple[HTTPRouteMatch, ...], _Few] | None = None
     """None: every request."""
@@ -163,18 +152,18 @@ class GRPCRoute(_Route):
     matches: Annotated[tuple[GRPCRouteMatch, ...], _Few] | None = None
 
 
-class IstioIngressRouteConfig(_Wire):
-    """All that an application asks for on one relation."""
+class IstioIngressRouteConfig(kubeflow.Wire):
+    """All routes of an application on one relation."""
 
     model: kubeflow.DnsLabel
     """The namespace of the backends."""
-    http_routes: Annotated[tuple[HTTPRoute, ...], pydantic.Field(max_length=MOST_ROUTES)] = ()
-    grpc_routes: Annotated[tuple[GRPCRoute, ...], pydantic.Field(max_length=MOST_ROUTES)] = ()
+    http_routes: Annotated[tuple[HTTPRoute, ...], _Many] = ()
+    grpc_routes: Annotated[tuple[GRPCRoute, ...], _Many] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Received(kubeflow.Received[IstioIngressRouteConfig]):
-    """What one related application said, and at which of the two endpoints."""
+    """The routes of one related application, and at which of the two endpoints."""
 
     endpoint: str
 
@@ -190,45 +179,34 @@ class Received(kubeflow.Received[IstioIngressRouteConfig]):
 
 
 def read(text: str) -> tuple[IstioIngressRouteConfig | None, str]:
-    """Read what stands under `config` in an application's data bag.
+    """Read the document of an application's data bag.
 
     Returns:
         The configuration, or what is wrong; neither where the other side has not written yet.
     """
     if not text:
         return None, ""
-    try:
-        return IstioIngressRouteConfig.model_validate(bounded.read_json(text)), ""
-    except pydantic.ValidationError as error:
-        return None, texts.problems(error)
-    except bounded.DocumentError as error:
-        return None, texts.plain(f"sends a document that {error}", texts.LONGEST_PROBLEM)
+    return kubeflow.read(lambda: IstioIngressRouteConfig.model_validate(bounded.read_json(text)))
 
 
 def received(related: endpoints.Relations) -> list[Received]:
-    """List what every application said that is related by this interface, the oldest first."""
+    """Return the routes of every application, the oldest relation first."""
     found: list[Received] = []
     for endpoint in kubeflow.INGRESS_ROUTES:
         for bag in related.bags(endpoint):
             config, problem = read(bag.content.get(CONFIG, ""))
             found.append(
-                Received(
-                    endpoint=endpoint,
-                    relation=bag.relation,
-                    application=bag.application,
-                    message=config,
-                    problem=problem,
-                )
+                Received(bag.relation, bag.application, config, problem, endpoint=endpoint)
             )
     return sorted(found, key=lambda one: one.relation)
 
 
 def answer(related: endpoints.Relations, *, external_host: str, tls_enabled: bool) -> None:
-    """Tell every application how the model is reached, whether or not it asked for a route yet.
+    """Write to every application how the model is reached.
 
     Args:
         related: The relations.
-        external_host: A name or an address; empty while there is none, which leaves what was told.
+        external_host: A name or an address; empty while there is none, which keeps the last one.
         tls_enabled: Whether HTTPS is served. The interface has it as the word that Python writes.
     """
     told = {EXTERNAL_HOST: external_host} if external_host else {}

@@ -1,44 +1,58 @@
-"""The wire formats of Kubeflow's charms: serialized-data-interface and `istio-gateway-info`.
+"""The interfaces of Kubeflow's charms: routes, authentication, the gateway and istiod.
 
 With serialized-data-interface `_supported_versions` is a YAML list and `data` one YAML document,
-both in the application's data bag.
+both in the application's data bag. `forward_auth` is that of charmlibs.interfaces.forward_auth
+1.0, which raises on wrong data and imports jsonschema.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
+import logging
 import re
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Generic, Protocol, Self, TypeVar, cast
+import urllib.parse
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, Generic, Protocol, TypeVar, cast
 
 import pydantic
 import yaml
+from charmlibs.interfaces.gateway_metadata import GatewayMetadata
 
 from integrator_contract import bounded, pods
 from istio_integrator import texts
 from istio_integrator.relations import endpoints
 
+logger = logging.getLogger(__name__)
+
 INGRESS = "ingress"
 INGRESS_AUTH = "ingress-auth"
 GATEWAY_INFO = "gateway-info"
 ISTIO_PILOT = "istio-pilot"
+ISTIO_METADATA = "istio-metadata"
 FORWARD_AUTH = "forward-auth"
 INGRESS_ROUTE = "istio-ingress-route"
 OPEN_INGRESS_ROUTE = "istio-ingress-route-unauthenticated"
 INGRESS_ROUTES = (INGRESS_ROUTE, OPEN_INGRESS_ROUTE)
 ROUTING = (INGRESS, *INGRESS_ROUTES)
-"""Endpoints by which applications ask for routes."""
+"""Endpoints by which applications request routes."""
 GATEWAY_METADATA = "gateway-metadata"
 EXPOSING = (*ROUTING, INGRESS_AUTH, FORWARD_AUTH, GATEWAY_INFO, GATEWAY_METADATA)
 """Endpoints whose relations want the model to be reached from outside."""
 
+# Keys of data bags: those of serialized-data-interface, of forward_auth, and of gateway_metadata.
 VERSIONS = "_supported_versions"
 DATA = "data"
+ADDRESS = "decisions_address"
+APPLICATIONS = "app_names"
+HEADERS = "headers"
+ROUTED = "ingress_app_names"
+METADATA = "metadata"
 
 _TRAEFIK = frozenset({"model", "name", "port"})
-"""What an application always sends whose interface `ingress` is Traefik's: see
-`lib/charms/traefik_k8s/v1` and `v2` in traefik-k8s-operator. Juju knows interfaces by name, and
-relates that one too.
+"""Keys that an application always sends whose interface `ingress` is Traefik's: see
+`lib/charms/traefik_k8s/v1` and `v2` in traefik-k8s-operator. Juju relates it, too, as the name of
+the interface is the same.
 """
 _SPEAKS_TRAEFIK = (
     "speaks Traefik's ingress, which is not served here: remove this relation and relate it to "
@@ -46,16 +60,19 @@ _SPEAKS_TRAEFIK = (
 )
 
 _LONGEST_PATH = 256
-"""Characters of a path; those of Kubeflow's charms have some twenty."""
 _LONGEST_HEADER = 128
-"""Characters of a header's name."""
 _MOST_HEADERS = 64
 """Headers of a list; Envoy copies each with every request."""
+_LONGEST_ADDRESS = 512
+_MOST_NAMES = 256
 DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _PATH = re.compile(r"/[!-~]*")
+_URL = re.compile(r"[!-~]+")
 _OF_ANOTHER_MODEL = re.compile(r"remote-[0-9a-f]{32}$")
-"""Juju calls an application so that reaches us by an offer (juju's crossmodelrelations facade)."""
+"""Juju's name for an application that relates by an offer (its crossmodelrelations facade)."""
+
+_Message = TypeVar("_Message")
 
 
 def like(pattern: str, problem: str) -> pydantic.AfterValidator:
@@ -92,25 +109,53 @@ def _headers(values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(value.lower() for value in values))
 
 
+@dataclasses.dataclass(frozen=True)
+class Address:
+    """Where an authorization service answers, by HTTP."""
+
+    host: str
+    port: int
+    path: str
+    """Precedes the path of a request; empty for none."""
+
+
+def _address(value: object) -> Address:
+    if not isinstance(value, str) or not _URL.fullmatch(value):
+        raise ValueError("is not a URL such as http://oauth2-proxy.kubeflow.svc:4180")
+    if len(value) > _LONGEST_ADDRESS:
+        raise ValueError(f"is longer than {_LONGEST_ADDRESS} characters")
+    parts = urllib.parse.urlsplit(value)
+    if parts.scheme != "http":
+        raise ValueError("does not begin with http://, by which alone the gateway asks")
+    if parts.query or parts.fragment or "?" in value or "#" in value or "@" in parts.netloc:
+        raise ValueError("has more than a host, a port and a path")
+    # Reading the port checks it.
+    port = 80 if parts.port is None else parts.port
+    if not parts.hostname or not port:
+        raise ValueError("has no host, or the port 0")
+    return Address(parts.hostname, port, parts.path.rstrip("/"))
+
+
 Text = Annotated[str, pydantic.Strict()]
+Name = Annotated[Text, pydantic.StringConstraints(max_length=253)]
 DnsLabel = Annotated[Text, like(DNS_LABEL.pattern, "is not a name such as kfp-ui")]
 Path = Annotated[Text, pydantic.AfterValidator(path)]
 Port = Annotated[int, pydantic.Strict(), pydantic.Field(ge=1, le=pods.HIGHEST_PORT)]
 Headers = Annotated[tuple[str, ...], pydantic.AfterValidator(_headers)]
 
 
-class _Message(pydantic.BaseModel):
+class Wire(pydantic.BaseModel):
+    """A message of a relation, whose unknown fields are ignored."""
+
+    # Few hooks read any of the messages, so that the validators are built on first use.
+    model_config = pydantic.ConfigDict(frozen=True, extra="ignore", defer_build=True)
+
+
+class _ServiceRequest(Wire):
     model_config = pydantic.ConfigDict(
-        frozen=True,
-        extra="ignore",
-        # As in all that relations bring: few hooks read any of it.
-        defer_build=True,
-        alias_generator=lambda name: name.replace("_", "-"),
-        populate_by_name=True,
+        alias_generator=lambda name: name.replace("_", "-"), populate_by_name=True
     )
 
-
-class _ServiceRequest(_Message):
     service: DnsLabel
     port: Port
     namespace: DnsLabel | None = None
@@ -122,26 +167,32 @@ class IngressRequest(_ServiceRequest):
 
     prefix: Path
     rewrite: Path | None = None
-    """What replaces the prefix; None: nothing does."""
+    """Replaces the prefix; None: nothing does."""
 
 
 class NamespacedIngressRequest(IngressRequest):
     """The same with the namespace always given (`ingress` v2)."""
 
-    @pydantic.model_validator(mode="after")
-    def _namespace_is_given(self) -> Self:
-        if self.namespace is None:
-            raise ValueError("namespace is missing")
-        return self
+    namespace: DnsLabel  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
 class AuthRequest(_ServiceRequest):
-    """Who is to be asked about each request (`ingress-auth` v1)."""
+    """The authorization service of the gateway (`ingress-auth` v1)."""
 
     allowed_request_headers: Headers = ()
-    """What the authorization service gets to see, beside Authorization and the request line."""
+    """Sent to the authorization service, beside Authorization and the request line."""
     allowed_response_headers: Headers = ()
-    """What the applications get from it."""
+    """Passed from its answer to the applications."""
+
+
+class ForwardAuth(Wire):
+    """The authorization service of the gateway (`forward_auth`)."""
+
+    decisions_address: Annotated[Address, pydantic.BeforeValidator(_address)]
+    app_names: Annotated[tuple[Name, ...], pydantic.Field(max_length=_MOST_NAMES)]
+    """Applications that want to be protected. Here all are."""
+    headers: Headers = ()
+    """Passed from its answer to the applications."""
 
 
 INGRESS_MODELS: Mapping[str, type[IngressRequest]] = {
@@ -149,32 +200,38 @@ INGRESS_MODELS: Mapping[str, type[IngressRequest]] = {
     "v2": NamespacedIngressRequest,
 }
 AUTH_MODELS: Mapping[str, type[AuthRequest]] = {"v1": AuthRequest}
+_SUPPORTED = {INGRESS: INGRESS_MODELS, INGRESS_AUTH: AUTH_MODELS, ISTIO_PILOT: ("v1",)}
 
-_SUPPORTED = {
-    INGRESS: tuple(INGRESS_MODELS),
-    INGRESS_AUTH: tuple(AUTH_MODELS),
-    ISTIO_PILOT: ("v1",),
-}
-
-_Model = TypeVar("_Model", bound=_ServiceRequest)
-_Said = TypeVar("_Said")
+_Service = TypeVar("_Service", bound=_ServiceRequest)
 
 
 @dataclasses.dataclass(frozen=True)
-class Received(Generic[_Said]):
-    """What one related application said."""
+class Received(Generic[_Message]):
+    """A message of one related application."""
 
     relation: int
     """The relation's id, which is unique in the model."""
     application: str
-    message: _Said | None = None
+    message: _Message | None = None
     """None while there is none, or none that can be understood."""
     problem: str = ""
     """What is wrong with it; empty while it only has not come yet."""
 
 
-def read(bag: Mapping[str, str], models: Mapping[str, type[_Model]]) -> tuple[_Model | None, str]:
-    """Read one application's data bag.
+def read(parse: Callable[[], _Message | None]) -> tuple[_Message | None, str]:
+    """Return the message of a data bag, or what is wrong with it."""
+    try:
+        return parse(), ""
+    except pydantic.ValidationError as error:
+        return None, texts.problems(error)
+    except bounded.DocumentError as error:
+        return None, texts.plain(f"sends a document that {error}", texts.LONGEST_PROBLEM)
+
+
+def read_request(
+    bag: Mapping[str, str], models: Mapping[str, type[_Service]]
+) -> tuple[_Service | None, str]:
+    """Read a data bag of serialized-data-interface.
 
     Returns:
         The message, or what is wrong; neither where the other side has not written yet.
@@ -182,79 +239,134 @@ def read(bag: Mapping[str, str], models: Mapping[str, type[_Model]]) -> tuple[_M
     if VERSIONS not in bag or DATA not in bag:
         is_traefiks = bag.keys().isdisjoint((VERSIONS, DATA)) and bag.keys() >= _TRAEFIK
         return None, _SPEAKS_TRAEFIK if is_traefiks else ""
-    try:
+
+    def parse() -> _Service | None:
         common = _versions(bounded.read_yaml(bag[VERSIONS])) & models.keys()
         if not common:
-            return None, f"speaks none of the versions {', '.join(models)}"
+            raise bounded.DocumentError(f"has none of the versions {', '.join(models)}")
         data = bounded.read_yaml(bag[DATA])
-        return (models[max(common)].model_validate(data) if data else None), ""
-    except pydantic.ValidationError as error:
-        return None, texts.problems(error)
-    except bounded.DocumentError as error:
-        return None, texts.plain(f"sends a document that {error}", texts.LONGEST_PROBLEM)
+        return models[max(common)].model_validate(data) if data else None
+
+    return read(parse)
 
 
 def _versions(value: Any) -> set[str]:
     items = cast("list[Any]", value) if isinstance(value, list) else []
-    # Integers are allowed beside v1; nobody is known to send them.
+    # The library allows integers beside v1.
     return {f"v{item}" if isinstance(item, int) else str(item) for item in items}
 
 
-def announce_versions(related: endpoints.Relations) -> None:
-    """Tell every SDI relation the versions, without which the other side raises errors."""
-    for endpoint, versions in _SUPPORTED.items():
-        related.write(endpoint, {VERSIONS: yaml.safe_dump(list(versions))})
+def read_forward_auth(bag: Mapping[str, str]) -> tuple[ForwardAuth | None, str]:
+    """Read a data bag of `forward_auth`.
+
+    Returns:
+        The message, or what is wrong; neither where the other side has not written yet.
+    """
+    if not bag.get(ADDRESS) or not bag.get(APPLICATIONS):
+        return None, ""
+
+    def parse() -> ForwardAuth:
+        lists = {key: _json(key, bag.get(key, "null")) for key in (APPLICATIONS, HEADERS)}
+        sent = {key: value for key, value in lists.items() if value is not None}
+        return ForwardAuth.model_validate({ADDRESS: bag[ADDRESS], **sent})
+
+    return read(parse)
+
+
+def _json(key: str, text: str) -> Any:
+    try:
+        return bounded.read_json(text)
+    except bounded.DocumentError as error:
+        raise bounded.DocumentError(f"has {key}, which {error}") from error
 
 
 def is_of_another_model(application: str) -> bool:
-    """Tell whether an application reaches us by an offer."""
+    """Tell whether an application relates by an offer."""
     return bool(_OF_ANOTHER_MODEL.match(application))
 
 
 def ingress(related: endpoints.Relations) -> list[Received[IngressRequest]]:
-    """List what every application that is related to `ingress` said."""
+    """Return the requests for routes on `ingress`, the oldest relation first."""
     return _received(related, INGRESS, INGRESS_MODELS)
 
 
 def ingress_auth(related: endpoints.Relations) -> list[Received[AuthRequest]]:
-    """List what every application that is related to `ingress-auth` said."""
+    """Return the authorization services on `ingress-auth`, the oldest relation first."""
     return _received(related, INGRESS_AUTH, AUTH_MODELS)
 
 
-def publish_gateway(related: endpoints.Relations, *, name: str, namespace: str, up: bool) -> None:
-    """Tell which Gateway there is (`gateway-info`)."""
-    bag = {"gateway_name": name, "gateway_namespace": namespace, "gateway_up": str(up).lower()}
-    related.write(GATEWAY_INFO, bag)
+def _received(
+    related: endpoints.Relations, endpoint: str, models: Mapping[str, type[_Service]]
+) -> list[Received[_Service]]:
+    found: list[Received[_Service]] = []
+    for bag in related.bags(endpoint):
+        message, problem = read_request(bag.content, models)
+        if message and message.namespace is None and is_of_another_model(bag.application):
+            message, problem = None, "sends no namespace, which another model's has to"
+        found.append(Received(bag.relation, bag.application, message, problem))
+    return found
 
 
-def publish_pilot(related: endpoints.Relations, *, service: str, port: int) -> None:
-    """Tell where istiod is (`k8s-service`)."""
-    data = yaml.safe_dump({"service-name": service, "service-port": str(port)})
-    related.write(ISTIO_PILOT, {DATA: data})
+def forward_auth(related: endpoints.Relations) -> list[Received[ForwardAuth]]:
+    """Return the authorization services on `forward-auth`, the oldest relation first."""
+    return [
+        Received(bag.relation, bag.application, *read_forward_auth(bag.content))
+        for bag in related.bags(FORWARD_AUTH)
+    ]
 
 
 class Named(Protocol):
-    """What an application said."""
+    """A message of an application."""
 
     @property
     def application(self) -> str:
-        """Who said it."""
+        """The sender."""
         ...
 
 
 def names(received: Iterable[Named]) -> str:
-    """Name applications for a message."""
+    """List the senders for a message."""
     return ", ".join(sorted({one.application for one in received}))
 
 
-def _received(
-    related: endpoints.Relations, endpoint: str, models: Mapping[str, type[_Model]]
-) -> list[Received[_Model]]:
-    found: list[Received[_Model]] = []
-    for bag in related.bags(endpoint):
-        message, problem = read(bag.content, models)
-        is_foreign = is_of_another_model(bag.application)
-        if message and message.namespace is None and is_foreign:
-            message, problem = None, "sends no namespace, which another model's has to"
-        found.append(Received(bag.relation, bag.application, message, problem))
-    return sorted(found, key=lambda received: received.relation)
+def root_namespace(related: endpoints.Relations) -> str:
+    """Return the namespace of a charmed Istio (`istio_metadata`); empty where none names it."""
+    for bag in related.bags(ISTIO_METADATA):
+        named = bag.content.get("root_namespace", "")
+        if DNS_LABEL.fullmatch(named):
+            return named
+        if named:
+            logger.warning("%s says no namespace: %r.", bag.application, named[:80])
+    return ""
+
+
+def announce_versions(related: endpoints.Relations) -> None:
+    """Write the versions to every SDI relation, without which the other side raises errors."""
+    for endpoint, versions in _SUPPORTED.items():
+        related.write(endpoint, {VERSIONS: yaml.safe_dump(list(versions))})
+
+
+def publish_gateway(related: endpoints.Relations, *, name: str, namespace: str, up: bool) -> None:
+    """Write the name of the Gateway (`gateway-info`)."""
+    bag = {"gateway_name": name, "gateway_namespace": namespace, "gateway_up": str(up).lower()}
+    related.write(GATEWAY_INFO, bag)
+
+
+def publish_metadata(related: endpoints.Relations, metadata: GatewayMetadata | None) -> None:
+    """Write which Gateway controllers make the parent of HTTPRoutes (`gateway-metadata`).
+
+    It is a Gateway of gateway.networking.k8s.io. Where there is none, the key goes, and they wait.
+    """
+    related.write(GATEWAY_METADATA, {METADATA: metadata.model_dump_json() if metadata else ""})
+
+
+def publish_pilot(related: endpoints.Relations, *, service: str, port: int) -> None:
+    """Write the Service of istiod (`k8s-service`)."""
+    data = yaml.safe_dump({"service-name": service, "service-port": str(port)})
+    related.write(ISTIO_PILOT, {DATA: data})
+
+
+def publish_routed(related: endpoints.Relations) -> None:
+    """Write the applications with routes, which `forward-auth` compares with its `app_names`."""
+    routed = {bag.application for endpoint in ROUTING for bag in related.bags(endpoint)}
+    related.write(FORWARD_AUTH, {ROUTED: json.dumps(sorted(routed))})

@@ -8,6 +8,7 @@ all of which go into AuthorizationPolicies.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self, cast
@@ -15,7 +16,6 @@ from typing import Annotated, Any, Literal, Self, cast
 import pydantic
 
 from integrator_contract import bounded
-from istio_integrator import texts
 from istio_integrator.relations import endpoints, kubeflow
 
 ENDPOINT = "service-mesh"
@@ -24,7 +24,7 @@ LONGEST = 4 * bounded.LONGEST
 MOST_POLICIES = 512
 """Policies of one application; the library makes one for each application related to it."""
 _MOST_PROBLEMS = 4
-"""Policies of one application whose refusal is told; the others come when these are mended."""
+"""Problems of one application that are shown."""
 
 _Few = pydantic.Field(max_length=32)
 Host = Annotated[
@@ -49,12 +49,8 @@ LabelKey = Annotated[
 LabelValue = Annotated[kubeflow.Text, kubeflow.like(f"({_WORD})?", "is not the value of a label")]
 
 
-class _Wire(pydantic.BaseModel):
-    model_config = pydantic.ConfigDict(frozen=True, extra="ignore", defer_build=True)
-
-
-class Endpoint(_Wire):
-    """What of the target may be called; None is no restriction."""
+class Endpoint(kubeflow.Wire):
+    """Requests to the target that are allowed; None is no restriction."""
 
     hosts: Annotated[tuple[Host, ...], _Few] | None = None
     ports: Annotated[tuple[kubeflow.Port, ...], _Few] | None = None
@@ -63,7 +59,7 @@ class Endpoint(_Wire):
     paths: Annotated[tuple[Path, ...], _Few] | None = None
 
 
-class MeshPolicy(_Wire):
+class MeshPolicy(kubeflow.Wire):
     """One application that may call another."""
 
     source_namespace: kubeflow.DnsLabel
@@ -76,7 +72,7 @@ class MeshPolicy(_Wire):
     target_service: kubeflow.DnsLabel | None = None
     target_type: Literal["app", "unit"] = "app"
     endpoints: Annotated[tuple[Endpoint, ...], pydantic.Field(max_length=16)] = ()
-    """None at all is no restriction."""
+    """Empty is no restriction."""
 
     @pydantic.model_validator(mode="after")
     def _names_its_target(self) -> Self:
@@ -104,28 +100,18 @@ class Received:
 
 def read(bag: endpoints.Bag, *, model: str) -> Received:
     """Read an application's data bag, which may speak of the namespace `model` alone."""
-    text = bag.content.get("policies", "")
-    entries: list[Any] = []
     policies: list[MeshPolicy] = []
-    problems: list[str] = []
-    if text and kubeflow.is_of_another_model(bag.application):
-        problems = ["is of another model: relate it to an integrator of its own model"]
-    elif text:
-        try:
-            entries = _entries(text)
-        except bounded.DocumentError as error:
-            problems = [texts.plain(f"sends a document that {error}", texts.LONGEST_PROBLEM)]
-    for number, entry in enumerate(entries, 1):
-        try:
-            policy = MeshPolicy.model_validate(entry)
-        except pydantic.ValidationError as error:
-            problems.append(f"policy {number}: {texts.problems(error)}")
-            continue
-        if policy.target_namespace == model:
-            policies.append(policy)
-        else:
+    entries, problem = _entries(bag)
+    problems = [problem] if problem else []
+    for number, entry in enumerate(entries or (), 1):
+        policy, problem = kubeflow.read(functools.partial(MeshPolicy.model_validate, entry))
+        if policy is None:
+            problems.append(f"policy {number}: {problem}")
+        elif policy.target_namespace != model:
             namespace = policy.target_namespace
             problems.append(f"policy {number} is for namespace {namespace}, which is not {model}")
+        else:
+            policies.append(policy)
     if (more := len(problems) - _MOST_PROBLEMS) > 0:
         problems[_MOST_PROBLEMS:] = [f"and {more} more"]
     return Received(
@@ -136,28 +122,30 @@ def read(bag: endpoints.Bag, *, model: str) -> Received:
     )
 
 
-def _entries(text: str) -> list[Any]:
-    listed = bounded.read_json(text, longest=LONGEST)
-    if not isinstance(listed, list):
-        raise bounded.DocumentError("is no list of policies")
-    entries = cast("list[Any]", listed)
-    if len(entries) > MOST_POLICIES:
-        raise bounded.DocumentError(f"has more than {MOST_POLICIES} policies")
-    return entries
+def _entries(bag: endpoints.Bag) -> tuple[list[Any] | None, str]:
+    """Return the policies before they are checked, or why they are not."""
+    text = bag.content.get("policies", "")
+    if text and kubeflow.is_of_another_model(bag.application):
+        return None, "is of another model: relate it to an integrator of its own model"
+
+    def parse() -> list[Any]:
+        listed = bounded.read_json(text or "[]", longest=LONGEST)
+        if not isinstance(listed, list):
+            raise bounded.DocumentError("is no list of policies")
+        entries = cast("list[Any]", listed)
+        if len(entries) > MOST_POLICIES:
+            raise bounded.DocumentError(f"has more than {MOST_POLICIES} policies")
+        return entries
+
+    return kubeflow.read(parse)
 
 
 def received(related: endpoints.Relations, *, model: str) -> list[Received]:
     """Read the data bag of every related application, the oldest relation first."""
-    bags = sorted(related.bags(ENDPOINT), key=lambda bag: bag.relation)
-    return [read(bag, model=model) for bag in bags]
+    return [read(bag, model=model) for bag in related.bags(ENDPOINT)]
 
 
 def answer(related: endpoints.Relations, *, labels: Mapping[str, str]) -> None:
-    """Tell every application which labels make its pods members.
-
-    Args:
-        related: The relations.
-        labels: None where its namespace is a member: then nothing changes about its pods.
-    """
+    """Write to every application which labels make its pods members of the mesh."""
     bag = {"labels": json.dumps(dict(labels), sort_keys=True), "mesh_type": json.dumps("istio")}
     related.write(ENDPOINT, bag)

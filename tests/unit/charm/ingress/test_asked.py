@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from istio_integrator.ingress import authorization
 from istio_integrator.messages import Said
-from istio_integrator.relations import forward_auth, kubeflow
+from istio_integrator.relations import kubeflow
 
 
 def said(message=None, problem="", relation=1, application="oidc-gatekeeper"):
@@ -79,7 +79,7 @@ def forwarded_by(message=None, problem="", relation=7, application="oauth2-proxy
 
 def address(text="http://oidc.sso.svc.cluster.local:4180", headers="[]"):
     bag = {"decisions_address": text, "app_names": "[]", "headers": headers}
-    message, problem = forward_auth.read(bag)
+    message, problem = kubeflow.read_forward_auth(bag)
     assert problem == ""
     return message
 

@@ -9,7 +9,7 @@ import yaml
 from charmlibs.interfaces import forward_auth as library
 from ops import testing
 
-from istio_integrator.relations import endpoints, forward_auth
+from istio_integrator.relations import endpoints, kubeflow
 
 ROOT = pathlib.Path(__file__).parents[4]
 METADATA = yaml.safe_load((ROOT / "metadata.yaml").read_text())
@@ -105,22 +105,22 @@ def asking(bag, application="oauth2-proxy"):
 )
 def test_forward_auth_is_agreed_with_the_library(monkeypatch, config, address, headers):
     bag = provide(monkeypatch, config, "relation_created").local_app_data
-    (found,), _ = act(forward_auth.received, asking(bag, "service"))
+    (found,), _ = act(kubeflow.forward_auth, asking(bag, "service"))
     assert (found.application, found.problem) == ("service", "")
-    assert found.message.decisions_address == forward_auth.Address(*address)
+    assert found.message.decisions_address == kubeflow.Address(*address)
     assert found.message.headers == headers
     assert found.message.app_names == tuple(config.app_names)
 
 
 def test_application_that_has_said_nothing_yet_is_waited_for(monkeypatch):
     bag = provide(monkeypatch, None, "relation_created").local_app_data
-    (found,), _ = act(forward_auth.received, asking(bag))
+    (found,), _ = act(kubeflow.forward_auth, asking(bag))
     assert (found.message, found.problem) == (None, "")
 
 
 @pytest.mark.parametrize("given", [{"decisions_address": "http://a.b.svc"}, {"app_names": "[]"}])
 def test_half_of_what_there_is_to_say_is_waited_for(given):
-    assert forward_auth.read(given) == (None, "")
+    assert kubeflow.read_forward_auth(given) == (None, "")
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_applications_that_we_route_to_are_those_that_the_library_lets_protect(
 ):
     ours = asking({})
     routes = [testing.Relation("ingress", remote_app_name=name) for name in routed]
-    _, out = act(forward_auth.publish, ours, *routes)
+    _, out = act(kubeflow.publish_routed, ours, *routes)
     bag = out.get_relation(ours.id).local_app_data
     assert json.loads(bag["ingress_app_names"]) == sorted(routed)
     before = provide(monkeypatch, OATHKEEPER, "relation_created").local_app_data
@@ -160,9 +160,9 @@ def bag(address="http://oauth2-proxy.kubeflow.svc:4180", **more):
     ],
 )
 def test_address_is_read_with_its_path(address, want):
-    message, problem = forward_auth.read(bag(address))
+    message, problem = kubeflow.read_forward_auth(bag(address))
     assert problem == ""
-    assert message.decisions_address == forward_auth.Address(*want)
+    assert message.decisions_address == kubeflow.Address(*want)
 
 
 DEEP = "[" * 2000 + "]" * 2000
@@ -187,11 +187,11 @@ DEEP = "[" * 2000 + "]" * 2000
         (bag("http://a.b.svc/\x1b[2J"), "is not a URL"),
         (bag("http://a.b.svc/" + "x" * 5000), "is longer than"),
         (bag(app_names="5"), "app_names"),
-        (bag(app_names="{"), "app_names is no JSON"),
-        (bag(app_names=DEEP), "app_names nests more than"),
+        (bag(app_names="{"), "app_names, which is no JSON"),
+        (bag(app_names=DEEP), "app_names, which nests more than"),
         (bag(app_names=json.dumps(["a"] * 300)), "app_names"),
         (bag(app_names=json.dumps([{"a": 1}])), "app_names"),
-        (bag(headers="kubeflow-userid"), "headers is no JSON"),
+        (bag(headers="kubeflow-userid"), "headers, which is no JSON"),
         (bag(headers='["a b"]'), "is not the name of a header"),
         (bag(headers='["a\\nb"]'), "is not the name of a header"),
         (bag(headers=json.dumps(["a" * 200])), "is not the name of a header"),
@@ -201,7 +201,7 @@ DEEP = "[" * 2000 + "]" * 2000
     ],
 )
 def test_what_nobody_should_read_is_a_problem_of_its_sender(given, problem):
-    message, said = forward_auth.read(given)
+    message, said = kubeflow.read_forward_auth(given)
     assert message is None
     assert problem in said
     assert said.isprintable()

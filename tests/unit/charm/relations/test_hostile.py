@@ -12,7 +12,6 @@ from istio_integrator.config import config
 from istio_integrator.kube import errors
 from istio_integrator.relations import (
     endpoints,
-    forward_auth,
     ingress_route,
     kubeflow,
     observability,
@@ -73,7 +72,7 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_request_is_refused_for_what_is_wrong_with_it(name):
     text, problem = HOSTILE[name]
-    read, said = kubeflow.read(bag(text), kubeflow.INGRESS_MODELS)
+    read, said = kubeflow.read_request(bag(text), kubeflow.INGRESS_MODELS)
     assert read is None
     assert problem in said
 
@@ -235,13 +234,13 @@ OPTIONS = st.sampled_from(NAMES)
 @example(DEEP, DEEP)
 def test_any_bag_is_read_or_refused(text, versions):
     for models in (kubeflow.INGRESS_MODELS, kubeflow.AUTH_MODELS):
-        message, problem = kubeflow.read(bag(text, versions), models)
+        message, problem = kubeflow.read_request(bag(text, versions), models)
         assert not (message and problem)
         assert problem.isprintable()
         assert len(problem) < 500
-    for key in (forward_auth.ADDRESS, forward_auth.APPLICATIONS, forward_auth.HEADERS):
-        written = {forward_auth.ADDRESS: "http://a.b.svc", forward_auth.APPLICATIONS: "[]"}
-        message, problem = forward_auth.read({**written, key: text})
+    for key in (kubeflow.ADDRESS, kubeflow.APPLICATIONS, kubeflow.HEADERS):
+        written = {kubeflow.ADDRESS: "http://a.b.svc", kubeflow.APPLICATIONS: "[]"}
+        message, problem = kubeflow.read_forward_auth({**written, key: text})
         assert not (message and problem)
         assert problem.isprintable()
         assert len(problem) < 500

@@ -259,15 +259,18 @@ def test_application_that_speaks_traefiks_ingress_is_told_apart_by_its_keys(bag)
     st.dictionaries(st.sampled_from(["_supported_versions", "data"]), st.text(max_size=20)),
 )
 def test_keys_of_traefik_matter_only_where_there_are_none_of_ours(theirs, ours):
-    said = kubeflow.read({**theirs, **ours}, kubeflow.INGRESS_MODELS)
+    said = kubeflow.read_request({**theirs, **ours}, kubeflow.INGRESS_MODELS)
     if ours:
-        assert said == kubeflow.read(ours, kubeflow.INGRESS_MODELS)
+        assert said == kubeflow.read_request(ours, kubeflow.INGRESS_MODELS)
     else:
         is_complete = {"model", "name", "port"} <= theirs.keys()
         assert said[0] is None
         assert ("Traefik" in said[1]) == is_complete
         # What they say is repeated nowhere.
-        assert len({said, kubeflow.read(dict.fromkeys(theirs, ""), kubeflow.INGRESS_MODELS)}) == 1
+        assert (
+            len({said, kubeflow.read_request(dict.fromkeys(theirs, ""), kubeflow.INGRESS_MODELS)})
+            == 1
+        )
 
 
 @pytest.mark.parametrize(
@@ -306,12 +309,12 @@ def test_keys_of_traefik_matter_only_where_there_are_none_of_ours(theirs, ours):
             id="service is a host",
         ),
         pytest.param(
-            {"_supported_versions": "[v2]", "data": GOOD}, "namespace is missing", id="v2"
+            {"_supported_versions": "[v2]", "data": GOOD}, "namespace field required", id="v2"
         ),
     ],
 )
 def test_what_can_not_be_understood_is_named(bag, problem):
-    message, said = kubeflow.read(bag, kubeflow.INGRESS_MODELS)
+    message, said = kubeflow.read_request(bag, kubeflow.INGRESS_MODELS)
     assert message is None
     assert problem in said
     assert bool(said) == bool(problem)
