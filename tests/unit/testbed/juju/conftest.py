@@ -2,12 +2,10 @@
 
 import contextlib
 import dataclasses
-import importlib.util
 import itertools
 import json
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,14 +15,12 @@ from unittest import mock
 import pytest
 
 from testbed import loopback, programs
-from testbed.juju import client, pack
+from testbed.juju import client
 from testbed.juju.agent import main
 from tests import waiting
 
 ROOT = pathlib.Path(__file__).parents[4]
 AGENT = ROOT / "testbed" / "juju" / "agent"
-TINY = pathlib.Path(__file__).parent / "tiny"
-LIBRARIES = ("ops", "yaml", "_yaml", "websocket", "opentelemetry", "typing_extensions")
 PACE = {
     "TESTBED_AGENT_READY_INTERVAL": "0.3",
     "TESTBED_AGENT_FIRST_RETRY": "0.5",
@@ -33,24 +29,11 @@ PACE = {
 
 
 @pytest.fixture(scope="session")
-def tiny(tmp_path_factory):
-    """The tiny charm, packed; ops comes from the tests' own environment."""
-    folder = tmp_path_factory.mktemp("tiny")
-    source = folder / "tiny"
-    shutil.copytree(TINY, source)
-    (source / "lib").mkdir()
-    for spec in map(importlib.util.find_spec, LIBRARIES):
-        path = pathlib.Path(next(iter(spec.submodule_search_locations or [spec.origin])))
-        (source / "lib" / path.name).symlink_to(path)
-    return pack.pack(source, folder)
-
-
-@pytest.fixture(scope="session")
 def plain(tmp_path_factory):
     """A charm of one shell script, packed."""
     target = tmp_path_factory.mktemp("plain") / "plain.charm"
     with zipfile.ZipFile(target, "w") as archive:
-        for path in (TINY.parent / "plain").iterdir():
+        for path in (pathlib.Path(__file__).parent / "plain").iterdir():
             archive.write(path, path.name)
     return target
 
@@ -213,14 +196,4 @@ def new_model():
 def model(new_model):
     """A model of the test's own."""
     with new_model() as found:
-        yield found
-
-
-@pytest.fixture(scope="session")
-def settled(tiny, new_model):
-    """A model with the tiny charm, active: for tests that leave it so."""
-    with new_model() as found:
-        found.juju.deploy(tiny)
-        found.start_pod("tiny/0")
-        found.wait_idle("tiny")
         yield found

@@ -194,13 +194,21 @@ def test_workloads_of_another_user_mount_the_identities_as_a_file_to_read(applic
     assert mount["subPath"] == "charm/etc/pebble/identities.yaml"
 
 
-def test_hooks_have_the_variables_of_tracing_and_actions_have_numbers(settled):
+def test_hooks_have_the_variables_of_tracing_and_actions_have_numbers(model, plain):
     """internal/worker/uniter/runner/context/context.go, HookVars; action IDs as seen."""
-    outcome = settled.juju.run("tiny/0", "inspect")
-    environment = outcome["results"]["environment"]
-    for name in ("HTTP", "GRPC", "CA_CERT"):
-        assert f'"JUJU_CHARM_TRACE_CONFIG_{name}": ""' in environment
-    assert f'"JUJU_ACTION_UUID": "{int(outcome["id"])}"' in environment
+    model.juju.deploy(plain, config={"script": '[ -z "$JUJU_ACTION_NAME" ] || env'})
+    model.start_pod("plain/0")
+    model.wait_idle("plain", "unknown")
+    outcome = model.juju.run("plain/0", "shell", {"code": ""})
+    environment = outcome["results"]["stdout"].splitlines()
+    assert {f"JUJU_CHARM_TRACE_CONFIG_{name}=" for name in ("HTTP", "GRPC", "CA_CERT")} <= {
+        *environment
+    }
+    assert f"JUJU_ACTION_UUID={int(outcome['id'])}" in environment
+    # Neither HOME nor the variables of the pod.
+    assert not {"HOME", "POD_ONLY", "JUJU_K8S_MODEL"} & {
+        line.partition("=")[0] for line in environment
+    }
 
 
 @pytest.mark.parametrize(

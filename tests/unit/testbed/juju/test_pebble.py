@@ -73,12 +73,6 @@ def workload(model, plain):
         yield found
 
 
-def test_pebble_ready_comes_again_with_each_new_pebble(model, workload):
-    workload.stop()
-    workload.start()
-    model.wait_for_hook("plain/0", "workload-pebble-ready", 2)
-
-
 def test_failing_pebble_ready_is_no_error_and_comes_again(model, workload):
     model.juju.config("plain", {"script": '[ "$JUJU_HOOK_NAME" != workload-pebble-ready ]'})
     model.wait_for_hook("plain/0", "config-changed", 2)
@@ -87,12 +81,6 @@ def test_failing_pebble_ready_is_no_error_and_comes_again(model, workload):
     model.wait_for_hook("plain/0", "workload-pebble-ready", 3)
     status = model.juju.status()["applications"]["plain"]["application-status"]
     assert status["current"] != "error"
-
-
-def test_notice_reaches_the_charm_with_its_key(model, workload):
-    workload.call("notify", "example.com/hello", "a=b")
-    model.wait_for_hook("plain/0", "workload-pebble-custom-notice")
-    assert model.saw("plain/0")[-1]["notice"] == "example.com/hello"
 
 
 def test_notice_overtakes_relation_hooks_that_wait(model, workload):
@@ -143,19 +131,3 @@ fi
     model.wait_for_hook("plain/0", "workload-pebble-ready", 2)
     assert model.hooks("plain/0").count("start") == 2
     assert "upgrade-charm" not in model.hooks("plain/0")
-
-
-def test_check_failure_and_recovery_reach_the_charm(model, workload, tmp_path):
-    broken = tmp_path / "broken"
-    broken.touch()
-    layer = tmp_path / "layer.yaml"
-    layer.write_text(
-        "checks:\n  probe:\n    override: replace\n    period: 100ms\n    timeout: 90ms\n"
-        f"    threshold: 1\n    exec:\n      command: test ! -e {broken}\n"
-    )
-    workload.call("add", "probe", str(layer))
-    workload.call("replan")
-    model.wait_for_hook("plain/0", "workload-pebble-check-failed")
-    assert model.saw("plain/0")[-1]["check"] == "probe"
-    broken.unlink()
-    model.wait_for_hook("plain/0", "workload-pebble-check-recovered")
