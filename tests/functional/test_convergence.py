@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import dataclasses
 
 import pytest
 from sidecar_lifecycle.decide.convergence import memory
@@ -10,7 +9,7 @@ from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell.kube import errors
 from sidecar_lifecycle.shell.kube.client import path
 
-from integrator_contract import answers, names
+from integrator_contract import names
 from tests.functional import convergence_world
 
 
@@ -126,36 +125,6 @@ async def test_a_replacement_without_sidecar_ends_it_also_for_the_next_leader(wo
     async with world.converging():
         await world.goes_on_with(StillNoSidecar=1, InjectorSkips=1)
     assert world.reported == made
-
-
-async def test_a_restart_by_hand_is_done_by_the_leader(world):
-    await world.workload("StatefulSet", "one")
-    await world.workload("StatefulSet", "two")
-    await world.join()
-    lister = world.lister(restart_pods="manual")
-
-    async with world.converging(restart_pods="manual"):
-        await world.goes_on_with(NotAsked=2)
-        assert not any((await world.injected()).values())
-        found = await lister.uninjected({})
-        assert [(pod.name, pod.reason) for pod in found.pods] == [
-            ("one-0", "NotAsked"),
-            ("two-0", "NotAsked"),
-        ]
-        assert dataclasses.replace(found.summary, word="") == answers.Summary(
-            eligible=2, in_mesh=0, converging=0, proposed=2, troubles=(), reported=0
-        )
-
-        asked = await lister.restart({})
-        assert [(pod.name, pod.fixable) for pod in asked.pods] == [
-            ("one-0", True),
-            ("two-0", True),
-        ]
-
-        async def converged():
-            return await world.injected() == {"one-0": True, "two-0": True}
-
-        await world.until(converged)
 
 
 @pytest.mark.parametrize("units", [2, 3])

@@ -34,53 +34,6 @@ def served(place, client):
     place.options, place.auths = options, auths
 
 
-def test_nobody_is_served_unasked(served):
-    served.application.clear()
-    assert served.asked_once().status == 302
-    assert served.asked_once("/").headers["location"] == echo.LOGIN
-    assert served.application == []
-
-
-@pytest.mark.parametrize(
-    ("path", "want"),
-    [
-        ("/kfp", "/kfp"),
-        ("/kfp/x?a=b", "/kfp/x?a=b"),
-        ("/kfp/nested/x", "/x"),
-        ("/kfp/nested", "/"),
-        ("/anything", "/anything"),
-    ],
-)
-def test_known_user_reaches_the_application_with_their_name(served, path, want):
-    answer = served.asked_once(path, Cookie=echo.COOKIE, **{"kubeflow-userid": "admin"})
-    assert (answer.status, answer.echo["path"]) == (200, want)
-    assert answer.echo["headers"]["kubeflow-userid"] == echo.USER
-    assert "admin" not in json.dumps(answer.echo)
-
-
-def test_routes_of_others_on_the_gateway_are_asked_about_too(served):
-    """A notebook's route is in a namespace of its own, and has the Gateway for its parent."""
-    match = {"path": {"type": "PathPrefix", "value": "/notebook"}}
-    rule = {"matches": [match], "backendRefs": [{"name": "web", "port": 80}]}
-    headers = {"kubeflow-userid": "admin"}
-    with served.there(world.route("notebook", rule)):
-
-        def reached():
-            answer = served.asked_once("/notebook/x", Cookie=echo.COOKIE, **headers)
-            return answer.status == 200 and answer.echo["headers"]["host"]
-
-        assert waiting.eventually(reached)
-        served.application.clear()
-        assert served.asked_once("/notebook/x", **headers).status == 302
-        assert served.application == []
-
-
-def test_nothing_passes_while_there_is_nobody_to_ask(served):
-    served.auths = []
-    assert any("ingress is closed" in said for said in served.reconcile())
-    served.eventually(403, Cookie=echo.COOKIE)
-
-
 def test_https_is_served_with_the_certificate_and_http_leads_there(served, client):
     with served.there(world.certificate(served.folder)):
         served.options |= {"tls_secret": ingress_world.SECRET, "https_redirect": True}

@@ -4,7 +4,6 @@ import contextlib
 import itertools
 import json
 import threading
-import time
 import urllib.request
 from concurrent import futures
 
@@ -12,9 +11,9 @@ import httpx2
 import pytest
 
 from istio_integrator.relations import kubeflow
-from tests import echo, envoy_dump, forged_requests, gateway_client, oidc, waiting
+from tests import echo, forged_requests, gateway_client, oidc, waiting
 from tests.functional import ingress_world
-from tests.functional.ingress_world import AUTH, COMPLETE, MODEL, WEB, lead, request, server
+from tests.functional.ingress_world import AUTH, COMPLETE, WEB, lead, request, server
 
 COOKIE = echo.COOKIE
 TLS = gateway_client.HOST
@@ -38,20 +37,6 @@ def asking(place):
     place.options = {"hosts": gateway_client.HOST}
     place.auths = [COMPLETE]
     return place
-
-
-def test_each_request_is_asked_about_once(asking):
-    asking.reconcile()
-    asking.eventually(200, Cookie=COOKIE)
-    visitor = asking.visitor()
-    asking.asked.clear()
-    answer = visitor.get("/kfp/x", Cookie=COOKIE, **{"X-Hidden": "from the service"})
-    assert answer.echo["headers"]["kubeflow-userid"] == echo.USER
-    (asked,) = asking.asked
-    assert "x-hidden" not in asked["headers"]
-    stranger = visitor.get("/kfp/x")
-    assert (stranger.status, stranger.headers["location"]) == (302, echo.LOGIN)
-    visitor.close()
 
 
 def test_session_that_the_service_renews_reaches_the_browser_beside_the_applications_own(asking):
@@ -208,58 +193,3 @@ def test_every_host_of_several_is_authenticated_and_no_host_of_a_neighbour(askin
             asking.eventually(302, **asked)
         assert asking.eventually(200, host=inner).status == 200
         assert asking.asked_once("/", host=gateway_client.TENANT).status == 200
-
-
-def test_gateway_holds_each_route_in_the_order_of_precedence_and_without_a_timeout(asking):
-    asking.reconcile()
-    asking.eventually(200, Cookie=COOKIE)
-    with urllib.request.urlopen(f"http://127.0.0.1:{asking.admin}/{envoy_dump.ROUTES}") as answer:
-        routes = envoy_dump.virtual_hosts(json.load(answer))[f"{gateway_client.HOST}:80"]
-    clusters = {
-        path: envoy_dump.cluster_for(routes, path)
-        for path in ("/", "/other", "/kfp", "/kfp/x", "/kfp/nested", "/kfp/nested/x")
-    }
-    assert {path: cluster.split("||")[1].split(".")[0] for path, cluster in clusters.items()} == {
-        "/": "dashboard",
-        "/other": "dashboard",
-        "/kfp": "kfp",
-        "/kfp/x": "kfp",
-        "/kfp/nested": "dashboard",
-        "/kfp/nested/x": "dashboard",
-    }
-    # Nothing ends a request that takes long.
-    assert {route["route"]["timeout"] for route in routes if "route" in route} == {"0s"}
-
-
-def test_route_of_somebody_else_on_our_gateway_is_guarded(asking):
-    asking.reconcile()
-    destination = {"host": "web.shop.svc.cluster.local", "port": {"number": 80}}
-    notebook = {
-        "apiVersion": "networking.istio.io/v1",
-        "kind": "VirtualService",
-        "metadata": {"name": "notebook", "namespace": "shop"},
-        "spec": {
-            "gateways": [f"{MODEL}/kubeflow-gateway"],
-            "hosts": ["*"],
-            "http": [
-                {
-                    "match": [{"uri": {"prefix": "/notebook/"}}],
-                    "rewrite": {"uri": "/its-own/"},
-                    "route": [{"destination": destination}],
-                }
-            ],
-        },
-    }
-    asking.api.create(notebook)
-    visitor = asking.visitor()
-    deadline = time.monotonic() + 20
-    while "its-own" not in visitor.get("/notebook/x", Cookie=COOKIE).text:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    assert visitor.get("/notebook/x").status == 302
-    # Closed, it is closed as well.
-    asking.auths = []
-    asking.reconcile()
-    asking.eventually(403, "/notebook/x", Cookie=COOKIE)
-    visitor.close()
-    asking.api.delete(notebook)

@@ -13,7 +13,6 @@ from istio_integrator.istio import installation
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import manifests
 from istio_integrator.relations import kubeflow
-from tests import shown
 from tests.functional import istiod_world
 from tests.functional.ingress_world import Related
 
@@ -138,32 +137,6 @@ def names(api, model):
 def entries(api, model):
     kind = charm_cluster.VIRTUAL_SERVICE
     return sum("route" in entry for obj in api.list(kind, model) for entry in obj["spec"]["http"])
-
-
-def test_api_server_takes_every_object_that_we_render(api, namespace, gateway_namespace):
-    related = Related()
-    nested = [
-        request(1, prefix="/"),
-        request(2, prefix="/a"),
-        request(3, prefix="/a/b", rewrite="/"),
-    ]
-    related.requests = nested
-    authorize(api, related, namespace)
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "tls"}}
-    secret["metadata"]["namespace"] = gateway_namespace
-    api.create(secret)
-    for options in (
-        {},
-        {"hosts": "*.example.com"},
-        {"tls_secret": "tls", "https_redirect": True},
-    ):
-        tried = part(api, namespace, gateway_namespace, related, **options)
-        said = shown.statuses(tried.reconcile())
-        assert names(api, namespace) == {"Gateway": 1, "VirtualService": 1, "EnvoyFilter": 1}
-        # Its pods do not run here.
-        assert "waiting" in {status.name for status in said}
-    tried.remove()
-    assert names(api, namespace) == {"Gateway": 0, "VirtualService": 0, "EnvoyFilter": 0}
 
 
 RECORD = "apply Secret istio-integrator-record"

@@ -13,14 +13,32 @@ import urllib.request
 import pytest
 from charmlibs.interfaces import istio_ingress_route as library
 
-from tests import echo, envoy_dump, gateway_client, http2, waiting
+from tests import echo, gateway_client, http2, waiting
 from tests.functional import renderers
-from tests.functional.newer_routes import ASKED, CHARMS, OPEN, STORE, bag, charms, matched, wish
+from tests.functional.newer_routes import (
+    ASKED,
+    CHARMS,
+    OPEN,
+    STORE,
+    bag,
+    charms,
+    matched,
+    rewritten,
+    wish,
+)
 from tests.functional.renderers import HOST, SCHEMES
 
 WATCH = "/ml.Store/Watch"
 CALLS = {WATCH: "store", "/ml.Store/Put": "store", "/ml.Store/Drop": "bin", "/ml.Bin/Get": "bin"}
 """Methods of gRPC, and the Service that answers each."""
+NESTED = {
+    "/kfp/at": ("jupyter-ui", "/kfp/at"),
+    "/kfp/at?a=b": ("jupyter-ui", "/kfp/at?a=b"),
+    "/kfp/at/": ("katib-ui", "/kfp/at/"),
+    "/kfp/at/x": ("katib-ui", "/kfp/at/x"),
+    "/all": ("kfp-ui", "/elsewhere"),
+}
+"""Paths within the prefix of another route, the charm that answers, and what it is asked for."""
 COOKIE = {"Cookie": echo.COOKIE}
 VICTIM = "victim@example.com"
 CLAIM = {"kubeflow-userid": VICTIM, "kubeflow_groups": VICTIM}
@@ -44,6 +62,21 @@ def calls(service, *methods):
     )
 
 
+def nested():
+    """Routes of an exact path and of a longer prefix, and one that replaces the whole path."""
+    exact, full = library.HTTPPathMatchType.Exact, library.PathModifierType.ReplaceFullPath
+
+    def lead(charm, match, **more):
+        backends = [library.BackendRef(service=charm, port=CHARMS[charm].port)]
+        return wish(charm, match, backends=backends, **more)
+
+    return [
+        lead("jupyter-ui", matched("/kfp/at", exact)),
+        lead("katib-ui", matched("/kfp/at")),
+        lead("kfp-ui", matched("/all", exact), filters=[rewritten("/elsewhere", full)]),
+    ]
+
+
 @pytest.fixture(scope="module", params=renderers.SERVING)
 def place(request, client, kubeconfig, tmp_path_factory):
     """A model with Kubeflow's charms, one that is open to everybody, and two of gRPC."""
@@ -62,6 +95,7 @@ def place(request, client, kubeconfig, tmp_path_factory):
             bag(1, "web", wish("kfp", matched("/kfp/"))),
             bag(2, "open", wish("dashboard", matched("/open/")), endpoint=OPEN),
             bag(3, "store", grpc=[calls("store", ("ml.Store", None))]),
+            bag(5, "nested", *nested()),
             bag(4, "bin", grpc=[calls("bin", ("ml.Store", "Drop"), ("ml.Bin", None))]),
         ]
         folder = tmp_path_factory.mktemp("istiod")
@@ -84,8 +118,9 @@ def serves(place, tls):
         reached(place, charm.path, tls, **COOKIE)[:2] == (200, name)
         for name, charm in CHARMS.items()
     )
+    within = all(reached(place, path, tls, **COOKIE)[1] == NESTED[path][0] for path in NESTED)
     at_once = all(watched(place, tls, path).trailers for path in CALLS)
-    return answered and at_once and place.asked_once("/open/x", tls=tls).status == 200
+    return answered and within and at_once and place.asked_once("/open/x", tls=tls).status == 200
 
 
 @pytest.fixture(autouse=True)
@@ -130,6 +165,16 @@ def test_charm_is_reached_by_what_it_asks_for_and_by_whom_it_means(place, name, 
         assert (status, who, asked["path"], place.asked) == (200, name, charm.seen, [])
         assert "kubeflow-userid" not in asked["headers"]
         assert VICTIM not in json.dumps(asked)
+
+
+@SCHEMES
+def test_exact_paths_and_longer_prefixes_come_first_and_whole_paths_are_replaced(place, tls):
+    for path, (name, seen) in NESTED.items():
+        status, who, asked = reached(place, path, tls, **COOKIE)
+        assert (status, who, asked["path"]) == (200, name, seen)
+    # What only begins alike is of the shorter prefix.
+    assert place.asked_once("/kfp/attic", tls=tls, **COOKIE).echo["path"] == "/kfp/attic"
+    assert reached(place, "/all/x", tls, **COOKIE)[1] == "kubeflow-dashboard"
 
 
 @SCHEMES
@@ -234,12 +279,12 @@ def values(node, name):
 
 
 def test_nothing_that_envoy_has_ends_a_request_that_takes_long(place):
-    routes = dumped(place, envoy_dump.ROUTES)
     ours = [
         route["route"]
-        for name, found in envoy_dump.virtual_hosts(routes).items()
-        if name.startswith(HOST)
-        for route in found
+        for config in dumped(place, "config_dump?resource=dynamic_route_configs")["configs"]
+        for host in config["route_config"].get("virtual_hosts", ())
+        if host["name"].startswith(HOST)
+        for route in host["routes"]
         if "route" in route
     ]
     # On two ports each.

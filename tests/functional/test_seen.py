@@ -1,17 +1,16 @@
 """What the workload sees in a real Envoy that a real istiod configures, whole and broken."""
 
 import contextlib
-import dataclasses
 import time
 
 import pytest
 
 from integrator_contract import names, seen
-from integrator_contract.seen import Cause, Unseen
+from integrator_contract.seen import Cause
 from istio_integrator.ingress import gateway, guards
 from istio_integrator.ingress import seen as judging
 from istio_integrator.kube import cluster
-from tests import gateway_client, waiting
+from tests import gateway_client
 from tests.functional import ingress_world, istiod_world
 from tests.functional.gateway_looks import look
 from tests.functional.ingress_world import DOMAIN, HTTPS, MODEL, lead, server, virtual_service
@@ -258,56 +257,3 @@ def test_listener_that_envoy_refuses_is_told_in_its_words(served):
         )
     assert "script load error" in about(answer, Cause.UPDATE_REFUSED)[0]["words"]
     assert answer.guarded == BOTH
-
-
-def test_pod_whose_envoy_does_not_answer_leaves_the_gateway_unseen(served):
-    answer = look(
-        expectation(served),
-        lambda answer: answer.unseen is not Unseen.NOT_YET,
-        admins=[served.admin, 1],
-    )
-    assert (answer.unseen, answer.ready) == (Unseen.UNREACHABLE, 2)
-    assert "Connect call failed" in answer.detail
-
-
-def test_hosts_open_once_filters_are_seen_and_close_without_them(served):
-    """A stranger gets no route of another team on our Gateway while it opens."""
-    expected = expectation(served)
-    manifests = served.part()._scope.manifests
-    (guard,) = manifests.owned_in(guards.FOLDER)
-    target = gateway.Target(
-        namespace=WHERE,
-        selector=istiod_world.LABELS,
-        service="gateway",
-        http_port=80,
-        https_port=443,
-    )
-
-    def hook():
-        """Open or close hosts by what the workload sees; tell which ports are open."""
-        own = manifests.own(cluster.GATEWAY, gateway.NAME)
-        now = dataclasses.replace(expected, servers=judging.servers(target, own, has_tls=True))
-        answer = look(now, lambda answer: answer.unseen is None, admins=[served.admin])
-        hosts = judging.open_hosts(now, answer, [HOST], judging.hidden_host(own))
-        servers = own["spec"]["servers"]
-        wanted = [{**each, "hosts": hosts[each["port"]["number"]]} for each in servers]
-        if wanted != servers:
-            write(served, own, servers=wanted)
-        return {port for port in BOTH if hosts[port] == [HOST]}
-
-    served.api.delete(guard)
-    assert waiting.eventually(lambda: not hook())
-    served.eventually(404, "/a", **{"x-mark": "V"})
-    with contextlib.ExitStack() as stack:
-        strangers = [
-            stack.enter_context(
-                gateway_client.Hammer(
-                    served.visitor(tls=tls), fresh=True, path="/a", **{"x-mark": "V"}
-                )
-            )
-            for tls in ("", HOST)
-        ]
-        write(served, guard)
-        assert waiting.eventually(lambda: hook() == set(BOTH))
-        assert waiting.eventually(lambda: all(each.answers.get(302) for each in strangers))
-    assert [each.answers.get(200, 0) for each in strangers] == [0, 0]

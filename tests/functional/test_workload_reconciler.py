@@ -260,16 +260,3 @@ async def test_token_that_is_renewed_on_disk_is_used_when_the_old_one_ends(
         create(client, pods.pod_json(namespace=account))
         await until(lambda: decisions(subject) == {"job-x": "stop"})
         await until(lambda: "ProxyStopFailed" in said(client, account), seconds=30)
-
-
-def test_explain_reads_what_kubectl_prints(
-    client: Cluster, control_plane: Any, account: str, capsys: pytest.CaptureFixture[str]
-):
-    from sidecar_lifecycle.shell import cli  # noqa: PLC0415
-
-    create(client, pods.pod_json(namespace=account))
-    path = control_plane.state_dir / "pods.json"
-    path.write_text(control_plane.kubectl("get", "pods", "-n", account, "-o", "json").stdout)
-    assert cli.main(["explain", str(path)]) == 0
-    row = json.loads(capsys.readouterr().out)
-    assert (row["name"], row["decision"]) == ("job-x", "stop")
