@@ -24,7 +24,7 @@ from istio_integrator.kube import cluster, manifests
 from istio_integrator.relations import kubeflow
 from testbed import command_line
 from tests import gateway_client
-from tests.functional import charm_runs, ingress_world, newer_routes
+from tests.functional import charm_parts, charm_runs, ingress_world, newer_routes
 from tests.unit.charm import charm_world
 
 READS, TRIES, WRITES = "reads", "dry runs", "writes"
@@ -81,11 +81,11 @@ def older(count: int, _: str) -> list[testing.Relation]:
         for number in range(1, count + 1)
     ]
     bags = [
-        (kubeflow.INGRESS, one.relation, one.application, ingress_world.written(one.message))
+        (kubeflow.INGRESS, one.relation, one.application, charm_parts.written(one.message))
         for one in asked
     ]
     auth = ingress_world.COMPLETE
-    bags.append((kubeflow.INGRESS_AUTH, 900, "oidc", ingress_world.written(auth.message)))
+    bags.append((kubeflow.INGRESS_AUTH, 900, "oidc", charm_parts.written(auth.message)))
     return [_relation(*bag) for bag in bags]
 
 

@@ -26,9 +26,9 @@ from istio_integrator.relations import endpoints, service_mesh
 from testbed import command_line, loopback
 from tests import waiting
 from tests.functional import (
+    charm_parts,
     ingress_world,
     istiod_world,
-    policies_world,
     sidecar_world,
 )
 from tests.unit.charm.security.callers import NAME, policy
@@ -73,7 +73,7 @@ def _bag(number: int, model: str, callers: Iterable[str]) -> endpoints.Bag:
     return endpoints.Bag(number, name, {service_mesh.POLICIES: json.dumps(stated)})
 
 
-class Related(policies_world.Related):
+class Related(charm_parts.Related):
     """Applications on `service-mesh`, which may change between hooks."""
 
     def __init__(self) -> None:
@@ -147,11 +147,11 @@ def measure(api: cluster.Cluster, model: str, shape: str, count: int, ports: Any
     seconds: list[float] = []
     for _ in range(2):
         # Each hook looks at the cluster anew.
-        part = policies_world.part(api, model, mode="related", related=related)
+        part = charm_parts.policies(api, model, mode="related", related=related)
         began = time.monotonic()
         part.reconcile()
         seconds.append(time.monotonic() - began)
-    found = policies_world.written(api, model)
+    found = charm_parts.listed(api, cluster.AUTHORIZATION_POLICY, model)
     largest = max(len(json.dumps(each["spec"])) for each in found.values())
     full, waited = told(admin, lambda text: f"/sa/{caller}" in text)
     print(
@@ -162,7 +162,7 @@ def measure(api: cluster.Cluster, model: str, shape: str, count: int, ports: Any
         f"  the listeners of the callee: {empty} bytes before, {full} after, {waited:.1f} s later"
     )
     print(f"  istiod: {metrics.changed()}", flush=True)
-    policies_world.part(api, model, mode="related", related=related).remove()
+    charm_parts.policies(api, model, mode="related", related=related).remove()
 
 
 def main() -> None:

@@ -2,22 +2,18 @@
 
 import base64
 import contextlib
+import dataclasses
 import time
 
-import yaml
-
 from integrator_contract.seen import Unseen
-from istio_integrator import parts
-from istio_integrator.config import config
 from istio_integrator.ingress import exposure
 from istio_integrator.ingress import gateway as gateways
-from istio_integrator.istio import installation
 from istio_integrator.kube import cluster as charm_cluster
-from istio_integrator.kube import errors, manifests
-from istio_integrator.relations import endpoints, kubeflow
+from istio_integrator.kube import errors
+from istio_integrator.relations import kubeflow
 from testbed import certificates, loopback
 from tests import echo, gateway_client, shown, waiting
-from tests.functional import gateway_looks
+from tests.functional import charm_parts, gateway_looks
 from tests.functional import istiod_world as world
 
 MODEL = "ai-hammered"
@@ -134,46 +130,6 @@ def request(number, name, prefix, rewrite):
     return kubeflow.Received(number, name, message)
 
 
-class Related:
-    """Relations of one application, as the test has them."""
-
-    def __init__(self):
-        self.requests = []
-        self.auths = []
-        self.forwards = []
-        """What an application on `forward-auth` wrote, each a data bag."""
-        self.newer = []
-        """Bags of istio_ingress_route, each with its endpoint."""
-        self.published = None
-        self.told = {}
-
-    def bags(self, endpoint):
-        """What the others wrote."""
-        if endpoint == kubeflow.FORWARD_AUTH:
-            return [endpoints.Bag(7, "oauth2-proxy", bag) for bag in self.forwards]
-        older = {"ingress": self.requests, "ingress-auth": self.auths}.get(endpoint, ())
-        return [
-            *(endpoints.Bag(one.relation, one.application, written(one.message)) for one in older),
-            *(bag for name, bag in self.newer if name == endpoint),
-        ]
-
-    def is_related(self, *endpoints):
-        """Tell whether anybody is related."""
-        return any(self.bags(endpoint) for endpoint in endpoints)
-
-    def write(self, endpoint, bag):
-        """Keep what the others are told."""
-        if endpoint == kubeflow.GATEWAY_INFO:
-            self.published = {"up": bag["gateway_up"] == "true"}
-        self.told[endpoint] = dict(bag)
-
-
-def written(message):
-    """Write what an application says with serialized-data-interface."""
-    data = message.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return {kubeflow.VERSIONS: "[v1]", kubeflow.DATA: yaml.safe_dump(data)}
-
-
 class Standing:
     """The model's own gateway, in whose place the test runs one."""
 
@@ -203,7 +159,7 @@ class Standing:
         """Leave it there."""
 
 
-class Place(Related):
+class Place(charm_parts.Related):
     """The charm's part, as relations and options make it.
 
     Another team's gateway is named, unless options say `gateway_service=""` or that istiod deploys
@@ -223,27 +179,11 @@ class Place(Related):
 
     def part(self):
         """The part of the charm that serves the model."""
-        found = installation.Mesh(
-            namespace="istio-system",
-            revision="default",
-            is_default=True,
-            version=world.ISTIO_VERSION,
-        )
         options = {"gateway_service": f"{world.GATEWAY_NAMESPACE}/gateway", **self.options}
         if options.get("routing") == "gateway-api":
             options["gateway_service"] = ""
-        scope = parts.Context(
-            cluster=self.api,
-            manifests=manifests.Manifests(
-                self.api, model=self.model, application="istio-integrator"
-            ),
-            config=config.Config.model_validate(options),
-            mesh=found,
-            model=self.model,
-            application="istio-integrator",
-            unit="istio-integrator/0",
-            leader=True,
-        )
+        mesh = dataclasses.replace(charm_parts.MESH, version=world.ISTIO_VERSION)
+        scope = charm_parts.context(self.api, self.model, mesh=mesh, **options)
         made = exposure.Ingress(scope, self, look=self.look)
         if not options["gateway_service"]:
             made._own_gateway = Standing(scope)

@@ -11,14 +11,13 @@ import ops
 import pytest
 
 from integrator_contract import names
-from istio_integrator import parts
 from istio_integrator.admission import admission, webhook
-from istio_integrator.config import config
 from istio_integrator.kube import cluster, manifests, owners
 from tests import shown, waiting
+from tests.functional import charm_parts
 
 MODEL = "kubeflow"
-APPLICATION = "istio-integrator"
+APPLICATION = charm_parts.APP
 
 
 @pytest.fixture(scope="module")
@@ -60,16 +59,7 @@ def model(api):
 
 
 def subject(api):
-    scope = parts.Context(
-        cluster=api,
-        manifests=manifests.Manifests(api, model=MODEL, application=APPLICATION),
-        config=config.Config(excluded_pods="a=b"),
-        mesh=None,
-        model=MODEL,
-        application=APPLICATION,
-        unit=f"{APPLICATION}/0",
-        leader=True,
-    )
+    scope = charm_parts.context(api, MODEL, mesh=None, excluded_pods="a=b")
     return admission.Admission(scope, lambda: "registry.example/lifecycle:1")
 
 

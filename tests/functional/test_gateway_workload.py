@@ -7,12 +7,10 @@ import pytest
 import yaml
 
 from integrator_contract import names
-from istio_integrator import parts
 from istio_integrator.config import config
 from istio_integrator.ingress import own_gateway
-from istio_integrator.istio import installation
 from istio_integrator.kube import cluster, errors, manifests
-from tests.functional import istiod_world, loopback_istiod, model_world
+from tests.functional import charm_parts, istiod_world, loopback_istiod, model_world
 from tests.functional.test_ingress_objects import Writes
 from tests.waiting import eventually
 
@@ -90,21 +88,9 @@ def test_pod_of_our_gateway_is_completed_by_istiod_and_accepted_where_pods_are_r
 @pytest.fixture
 def run(api, model):
     """Have the charm run its gateway, as each of a life's options say."""
-    found = installation.Mesh(
-        namespace="istio-system", revision="default", is_default=True, alive=True
-    )
 
     def part(**options):
-        scope = parts.Context(
-            cluster=api,
-            manifests=manifests.Manifests(api, model=model, application="istio-integrator"),
-            config=config.Config(**options),
-            mesh=found,
-            model=model,
-            application="istio-integrator",
-            unit="istio-integrator/0",
-            leader=True,
-        )
+        scope = charm_parts.context(api, model, mesh=charm_parts.ALIVE, **options)
         return own_gateway.OwnGateway(scope)
 
     yield part

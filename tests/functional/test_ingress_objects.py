@@ -6,15 +6,11 @@ import lightkube
 import pytest
 
 from integrator_contract import names as known
-from istio_integrator import parts
-from istio_integrator.config import config
 from istio_integrator.ingress import exposure
-from istio_integrator.istio import installation
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import manifests
 from istio_integrator.relations import kubeflow
-from tests.functional import istiod_world
-from tests.functional.ingress_world import Related
+from tests.functional import charm_parts, istiod_world
 
 LABELS = {"app": "gateway", "istio": "ingressgateway"}
 AUTH = kubeflow.AuthRequest(
@@ -101,21 +97,9 @@ class Writes:
 
 
 def part(api, model, gateway_namespace, related, **options):
-    found = installation.Mesh(
-        namespace="istio-system", revision="default", is_default=True, alive=True
-    )
     named = {"gateway_service": f"{gateway_namespace}/gateway", "hosts": "kf.example.com"}
     options = {**named, **options}
-    scope = parts.Context(
-        cluster=api,
-        manifests=manifests.Manifests(api, model=model, application="istio-integrator"),
-        config=config.Config.model_validate(options),
-        mesh=found,
-        model=model,
-        application="istio-integrator",
-        unit="istio-integrator/0",
-        leader=True,
-    )
+    scope = charm_parts.context(api, model, mesh=charm_parts.ALIVE, **options)
     return exposure.Ingress(scope, related)
 
 
@@ -146,7 +130,7 @@ ROUTES = "apply VirtualService istio-integrator-routes"
 def test_two_hundred_relations_take_no_more_requests_than_one_and_are_written_once(
     api, namespace, gateway_namespace, monkeypatch
 ):
-    related = Related()
+    related = charm_parts.Related()
     related.requests = [request(0)]
     authorize(api, related, namespace, relation=999)
     part(api, namespace, gateway_namespace, related).reconcile()
@@ -176,7 +160,7 @@ def test_two_hundred_relations_take_no_more_requests_than_one_and_are_written_on
 def test_deleted_model_takes_the_guard_in_another_namespace_along(api, gateway_namespace):
     model = f"{gateway_namespace}-model"
     created = api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": model}})
-    related = Related()
+    related = charm_parts.Related()
     related.requests = [request(1)]
     part(api, model, gateway_namespace, related).reconcile()
     assert names(api, model)["EnvoyFilter"] == 1

@@ -11,8 +11,7 @@ from istio_integrator.kube import errors
 from istio_integrator.security import called
 from testbed import programs
 from tests import waiting
-from tests.functional import istiod_world
-from tests.functional.mutual_tls_world import APP, part, policies
+from tests.functional import charm_parts, istiod_world
 from tests.unit.charm.security import members
 
 
@@ -70,21 +69,21 @@ def test_shipped_roles_suffice_and_the_one_that_is_missing_is_named(
 ):
     with lightkube.Client(config=untrusted) as client:
         own = charm_cluster.Cluster(client)
-        part(own, namespace).reconcile()
-        assert len(policies(api, namespace)) == 2
-        part(own, namespace).remove()
-        assert policies(api, namespace) == {}
+        charm_parts.strict(own, namespace).reconcile()
+        assert len(charm_parts.listed(api, charm_cluster.PEER_AUTHENTICATION, namespace)) == 2
+        charm_parts.strict(own, namespace).remove()
+        assert charm_parts.listed(api, charm_cluster.PEER_AUTHENTICATION, namespace) == {}
         nothing = ("--type=merge", "--patch", '{"rules": []}')
         # Either of these roles lets it read what API servers call.
         for role in ("mtls", "authorization"):
-            name = f"{namespace}-{APP}-{role}"
+            name = f"{namespace}-{charm_parts.APP}-{role}"
             control_plane.kubectl("patch", "clusterrole", name, *nothing)
         assert waiting.eventually(lambda: _is_refused(own))
         with pytest.raises(errors.ForbiddenError, match="customresourcedefinitions"):
-            part(own, namespace).reconcile()
-        assert policies(api, namespace) == {}
+            charm_parts.strict(own, namespace).reconcile()
+        assert charm_parts.listed(api, charm_cluster.PEER_AUTHENTICATION, namespace) == {}
         # By default nothing of that is needed.
-        part(own, namespace, mtls="inherit").reconcile()
+        charm_parts.strict(own, namespace, mtls="inherit").reconcile()
 
 
 def _is_refused(api):
@@ -96,7 +95,7 @@ def _is_refused(api):
 
 
 def test_istioctl_has_nothing_to_say_about_ours(api, namespace, tmp_path):
-    part(api, namespace, mtls_exceptions="minio:9000, katib").reconcile()
+    charm_parts.strict(api, namespace, mtls_exceptions="minio:9000, katib").reconcile()
     objects = api.list(charm_cluster.PEER_AUTHENTICATION, namespace)
     assert len(objects) == 3
     path = tmp_path / "objects.yaml"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.functional import sidecar_world
-from tests.functional.mutual_tls_world import part, policies, said
+from istio_integrator.kube import cluster
+from tests.functional import charm_parts, sidecar_world
 from tests.unit.charm.security import members
 
 MODEL = "certified"
@@ -43,14 +43,12 @@ def answers(world, *, open_to_plain_text):
 def test_strict_is_for_certificates_alone_and_an_exception_for_everybody(world):
     api, port = world.api, world.port
     assert answers(world, open_to_plain_text=True) == BOTH
-    strict = part(api, MODEL)
-    strict.reconcile()
-    assert said(strict) == ["active: strict mutual TLS"]
+    assert charm_parts.said(charm_parts.strict(api, MODEL)) == ["active: strict mutual TLS"]
     assert answers(world, open_to_plain_text=False) == CERTIFIED
-    part(api, MODEL, mtls_exceptions=f"minio:{port}").reconcile()
+    charm_parts.strict(api, MODEL, mtls_exceptions=f"minio:{port}").reconcile()
     assert answers(world, open_to_plain_text=True) == BOTH
-    part(api, MODEL, mtls_exceptions="minio:1").reconcile()
+    charm_parts.strict(api, MODEL, mtls_exceptions="minio:1").reconcile()
     assert answers(world, open_to_plain_text=False) == CERTIFIED
-    part(api, MODEL, mtls="inherit").reconcile()
-    assert policies(api, MODEL) == {}
+    charm_parts.strict(api, MODEL, mtls="inherit").reconcile()
+    assert charm_parts.listed(api, cluster.PEER_AUTHENTICATION, MODEL) == {}
     assert answers(world, open_to_plain_text=True) == BOTH

@@ -5,8 +5,7 @@ The answers are written beforehand, a row for each caller.
 
 import pytest
 
-from tests.functional import sidecar_world
-from tests.functional.policies_world import part
+from tests.functional import charm_parts, sidecar_world
 from tests.unit.charm.security.callers import NAME, policy
 
 MODEL = "callers"
@@ -65,7 +64,7 @@ def test_caller_is_answered_as_relations_say_and_a_forged_user_is_not(world):
         before = {name: ask(EDITOR, headers) for name, headers in FORGED.items()}
     assert before == dict.fromkeys(FORGED, 200)
     theirs = api.create(unclaimed())
-    written = part(api, MODEL, STATED, mode="related")
+    written = charm_parts.policies(api, MODEL, STATED, mode="related")
     written.reconcile()
     claim = FORGED["plain"]
     expected = {
@@ -88,11 +87,11 @@ def test_caller_is_answered_as_relations_say_and_a_forged_user_is_not(world):
 
 def test_closed_workload_answers_nobody_and_off_everybody(world):
     api = world.api
-    written = part(api, MODEL, mode="closed")
+    written = charm_parts.policies(api, MODEL, mode="closed")
     written.reconcile()
     callers = (UI, EDITOR, None)
     with world.sidecar(wanted=lambda text: FILTER in text) as ask:
         assert [ask(who) for who in callers] == [403, 403, 403]
-    part(api, MODEL, mode="off").reconcile()
+    charm_parts.policies(api, MODEL, mode="off").reconcile()
     with world.sidecar(wanted=lambda text: "listener" in text and FILTER not in text) as ask:
         assert [ask(who) for who in callers] == [200, 200, 200]

@@ -5,9 +5,9 @@ import subprocess
 import pytest
 import yaml
 
+from istio_integrator.kube import cluster
 from testbed import programs
-from tests.functional import istiod_world
-from tests.functional.policies_world import part, written
+from tests.functional import charm_parts, istiod_world
 from tests.unit.charm.security.callers import NAME, policy
 
 
@@ -34,24 +34,28 @@ def model(api, namespace):
     return namespace
 
 
+def written(api, model):
+    return charm_parts.listed(api, cluster.AUTHORIZATION_POLICY, model)
+
+
 def stated(number=1):
     endpoint = {"ports": [8888], "methods": ["GET"], "paths": ["/apis/*"]}
     return [policy(f"client-{each}", "kfp-api", endpoint) for each in range(number)]
 
 
 def test_policies_are_kept_as_they_are_written_and_not_written_again(api, model, monkeypatch):
-    part(api, model, *stated()).reconcile()
+    charm_parts.policies(api, model, *stated()).reconcile()
     first = written(api, model)
     assert len(first) == 2
     assert first["istio-integrator-closed"]["spec"] == {"action": "ALLOW"}
-    part(api, model, *stated()).reconcile()
+    charm_parts.policies(api, model, *stated()).reconcile()
     assert written(api, model) == first
-    part(api, model, mode="off").reconcile()
+    charm_parts.policies(api, model, mode="off").reconcile()
     assert written(api, model) == {}
 
 
 def test_hundreds_of_callers_are_one_policy_that_is_taken(api, model):
-    part(api, model, *stated(500)).reconcile()
+    charm_parts.policies(api, model, *stated(500)).reconcile()
     (found,) = (one for one in written(api, model).values() if "selector" in one["spec"])
     (rule,) = found["spec"]["rules"]
     assert len(rule["from"][0]["source"]["principals"]) == 500
@@ -66,7 +70,7 @@ def test_istios_own_validation_has_nothing_against_any_form_of_rule(api, model, 
         "methods": ["GET", "POST"],
         "paths": ["/", "/apis/*", "*/end", "*"],
     }
-    part(
+    charm_parts.policies(
         api,
         model,
         policy("client", "kfp-api", full),

@@ -20,7 +20,7 @@ from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import manifests
 from istio_integrator.relations import endpoints, kubeflow
 from tests import rights, waiting, workload_access
-from tests.functional import convergence_world, ingress_world, istiod_world, limits_world
+from tests.functional import charm_parts, convergence_world, istiod_world, limits_world
 from tests.functional import test_ingress_objects as ingress_objects
 from tests.functional.limits_world import APP, World
 from tests.functional.test_ingress_objects import gateway_namespace  # noqa: F401 - a fixture
@@ -70,7 +70,7 @@ def test_gateway_routes_certificate_and_annotations_come_and_go(
 ):
     elsewhere = rights.gateway_namespace(held.model, gateway_namespace, "gateway")
     control_plane.kubectl("apply", "-f", "-", text=elsewhere)
-    related = ingress_world.Related()
+    related = charm_parts.Related()
     related.requests = [ingress_objects.request(1), ingress_objects.request(2)]
     backends = [{"service": "store", "port": 80}]
     calls = {"name": "calls", "listener": {"port": 80, "protocol": "GRPC"}, "backends": backends}

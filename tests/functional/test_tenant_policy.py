@@ -1,6 +1,7 @@
 """What the tenant policy rejects, from whom, and how it begins and ends, on a real API server."""
 
 import contextlib
+import dataclasses
 import itertools
 import json
 import pathlib
@@ -13,20 +14,17 @@ import ops
 import pytest
 
 from integrator_contract import names
-from istio_integrator import parts
-from istio_integrator.config import config
 from istio_integrator.ingress import gateway, tenant_policy
-from istio_integrator.istio import installation
 from istio_integrator.kube import cluster as charm_cluster
-from istio_integrator.kube import errors, fences, manifests
+from istio_integrator.kube import errors, fences
 from tests import shown
-from tests.functional import gateway_api_world, istiod_world, limits_world
+from tests.functional import charm_parts, gateway_api_world, istiod_world, limits_world
 from tests.functional.tenant_parts import being, made
 from tests.waiting import eventually
 
 ROOT = pathlib.Path(__file__).parents[2]
 COMMANDS = runpy.run_path(str(ROOT / "docs/commands.py"))
-APP = "istio-integrator"
+APP = charm_parts.APP
 HOST = "kf.example.com"
 LABELS = {"app": "edge", "istio": "edge"}
 MORE = {"chart": "gateway"}
@@ -67,19 +65,10 @@ class World:
                 self.api.create(made("v1", "ServiceAccount", "default", name))
         self.api.create(pod(self, namespace=self.edge, labels={**LABELS, **MORE}))
 
-    def component(self, *, mode="enforce", hosts=(HOST,), **changes):
+    def component(self, *, mode="enforce", hosts=(HOST,)):
         """Return the part of the charm."""
-        scope = parts.Context(
-            cluster=self.app,
-            manifests=manifests.Manifests(self.app, model=self.model, application=APP),
-            config=config.Config(tenant_policy=mode),
-            mesh=installation.Mesh(namespace="istio-system", revision="default", is_default=True),
-            model=self.model,
-            application=APP,
-            unit=f"{APP}/0",
-            leader=True,
-            **{"exposes": True, **changes},
-        )
+        scope = charm_parts.context(self.app, self.model, tenant_policy=mode)
+        scope = dataclasses.replace(scope, exposes=True)
         target = gateway.Target(
             namespace=self.edge,
             selector=LABELS,

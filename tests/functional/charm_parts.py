@@ -1,0 +1,101 @@
+"""Parts of the charm on a real API server, as a hook makes them."""
+
+import dataclasses
+import json
+
+import yaml
+
+from istio_integrator import parts
+from istio_integrator.config import config
+from istio_integrator.ingress import exposure
+from istio_integrator.istio import installation
+from istio_integrator.kube import manifests, snapshot
+from istio_integrator.relations import endpoints, kubeflow
+from istio_integrator.security import mutual_tls, policies_upkeep
+from tests import rights, shown
+
+APP = rights.APPLICATION
+MESH = installation.Mesh(namespace="istio-system", revision="default", is_default=True)
+ALIVE = dataclasses.replace(MESH, alive=True)
+
+
+def context(api, model, *, mesh=MESH, **options):
+    """What parts of the charm work for."""
+    return parts.Context(
+        cluster=api,
+        manifests=manifests.Manifests(api, model=model, application=APP),
+        config=config.Config.model_validate(options),
+        mesh=mesh,
+        model=model,
+        application=APP,
+        unit=f"{APP}/0",
+        leader=True,
+    )
+
+
+class Related:
+    """Relations of one application, as the test has them."""
+
+    def __init__(self):
+        self.requests = []
+        self.auths = []
+        self.forwards = []
+        """What an application on `forward-auth` wrote, each a data bag."""
+        self.newer = []
+        """Bags of istio_ingress_route, each with its endpoint."""
+        self.published = None
+        self.told = {}
+
+    def bags(self, endpoint):
+        """What the others wrote."""
+        if endpoint == kubeflow.FORWARD_AUTH:
+            return [endpoints.Bag(7, "oauth2-proxy", bag) for bag in self.forwards]
+        older = {"ingress": self.requests, "ingress-auth": self.auths}.get(endpoint, ())
+        return [
+            *(endpoints.Bag(one.relation, one.application, written(one.message)) for one in older),
+            *(bag for name, bag in self.newer if name == endpoint),
+        ]
+
+    def is_related(self, *endpoints):
+        """Tell whether anybody is related."""
+        return any(self.bags(endpoint) for endpoint in endpoints)
+
+    def write(self, endpoint, bag):
+        """Keep what the others are told."""
+        if endpoint == kubeflow.GATEWAY_INFO:
+            self.published = {"up": bag["gateway_up"] == "true"}
+        self.told[endpoint] = dict(bag)
+
+
+def written(message):
+    """Write what an application says with serialized-data-interface."""
+    data = message.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return {kubeflow.VERSIONS: "[v1]", kubeflow.DATA: yaml.safe_dump(data)}
+
+
+def policies(api, model, *stated, mode="closed", related=None):
+    """The part that writes policies about callers, with what kfp-api says about its own."""
+    if related is None:
+        related = Related()
+        told = [{**one, "target_namespace": model} for one in stated]
+        bag = endpoints.Bag(3, "kfp-api", {"policies": json.dumps(told)})
+        related.newer = [("service-mesh", bag)]
+    scope = context(api, model, authorization=mode)
+    ingress = exposure.Ingress(scope, related)
+    return policies_upkeep.Authorization(scope, related, snapshot.Snapshot(api), ingress)
+
+
+def strict(api, model, **options):
+    """The part that asks callers for certificates, unless the options say otherwise."""
+    scope = context(api, model, **{"mtls": "strict", **options})
+    return mutual_tls.MutualTls(scope, snapshot.Snapshot(api), lambda: 0)
+
+
+def listed(api, kind, model):
+    """The objects of a kind in a model, by name."""
+    return {obj["metadata"]["name"]: obj for obj in api.list(kind, model)}
+
+
+def said(part):
+    """All that a part says of a hook."""
+    return [f"{status.name}: {status.message}" for status in shown.statuses(part.reconcile())]
