@@ -8,7 +8,10 @@ from unittest import mock
 from ops import testing
 
 import charm
+from integrator_contract import names
 from istio_integrator.admission import admission, webhook
+from istio_integrator.config import config
+from istio_integrator.istio import discovery
 from istio_integrator.kube import cluster
 from istio_integrator.lifecycle import service
 from tests import asked
@@ -93,3 +96,19 @@ def delete(api: cluster.Cluster, model: str, application: str = "istio-integrato
             "metadata": role,
         }
     )
+
+
+def discover(api: cluster.Cluster, model: str, **options: str) -> discovery.Discovery:
+    """Look for an Istio as the charm does."""
+    wish = config.Config.model_validate(options)
+    search = discovery.Discovery(api, wish, model=model, application="istio-integrator")
+    search.reconcile()
+    return search
+
+
+def mesh_labels(api: cluster.Cluster, namespace: str) -> tuple[dict[str, str], bool]:
+    """Return the labels of a namespace that Istio goes by, and whether the charm remembers it."""
+    metadata = api.get(cluster.NAMESPACE, namespace)["metadata"]
+    keys = (names.INJECTION, names.REVISION, names.DATAPLANE_MODE)
+    labels = {key: metadata["labels"][key] for key in keys if key in metadata["labels"]}
+    return labels, names.MEMBERSHIP in metadata.get("annotations", {})

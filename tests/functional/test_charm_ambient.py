@@ -48,14 +48,6 @@ def model(api, namespace, profile, monkeypatch):
     return namespace
 
 
-def mesh_labels(api, namespace):
-    """The labels of a namespace that Istio goes by, and whether the charm remembers it."""
-    metadata = api.get(charm_cluster.NAMESPACE, namespace)["metadata"]
-    keys = (names.INJECTION, names.REVISION, names.DATAPLANE_MODE)
-    labels = {key: metadata["labels"][key] for key in keys if key in metadata["labels"]}
-    return labels, names.MEMBERSHIP in metadata.get("annotations", {})
-
-
 def switch(model, mode):
     """Set the option, as an operator does."""
     return charm_runs.run("config_changed", model, **{"mesh-mode": mode}).unit_status
@@ -93,18 +85,18 @@ def place(api, model, name):
 def test_model_goes_there_and_back_and_everything_is_as_it_was(api, model):
     before = of_model(api, model)
     charm_runs.run("start", model)
-    assert mesh_labels(api, model) == (ENABLED, True)
+    assert charm_runs.mesh_labels(api, model) == (ENABLED, True)
     assert "MutatingWebhookConfiguration" in kinds(api, model)
     said = switch(model, "ambient")
     assert isinstance(said, testing.ActiveStatus), said
     assert "admission: not needed · ambient mode" in said.message
-    assert mesh_labels(api, model) == (AMBIENT, True)
+    assert charm_runs.mesh_labels(api, model) == (AMBIENT, True)
     assert kinds(api, model) == set()
     # Without the option it stays there.
     assert isinstance(charm_runs.run("update_status", model).unit_status, testing.ActiveStatus)
-    assert mesh_labels(api, model) == (AMBIENT, True)
+    assert charm_runs.mesh_labels(api, model) == (AMBIENT, True)
     assert isinstance(switch(model, "sidecar"), testing.ActiveStatus)
-    assert mesh_labels(api, model) == (ENABLED, True)
+    assert charm_runs.mesh_labels(api, model) == (ENABLED, True)
     assert "MutatingWebhookConfiguration" in kinds(api, model)
     charm_runs.run("remove", model, units=0)
     assert_restored(api, model, before)

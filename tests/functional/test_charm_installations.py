@@ -1,4 +1,5 @@
-"""What the charm makes of each installation of docs/reference/istio-installations.md."""
+"""What the charm makes of each installation of docs/reference/istio-installations.md, as their own
+installer writes it, with the real istiod on loopback."""
 
 from __future__ import annotations
 
@@ -8,9 +9,8 @@ from ops import testing
 from integrator_contract import names
 from istio_integrator.istio import probe
 from istio_integrator.kube import cluster
-from tests import profiles
-from tests.functional import charm_runs, installations_world
-from tests.functional.discovery_world import discover
+from tests import profiles, waiting
+from tests.functional import charm_runs, installations_world, loopback_istiod
 
 SHORT = ("default", "helm-revision", "aks")
 """Those that are tried at each change; the others are as long together as all else here."""
@@ -28,11 +28,9 @@ def world(client, kubeconfig, tmp_path, monkeypatch):
     return installations_world.World(api, kubeconfig, tmp_path)
 
 
-def mesh_labels(world, namespace):
-    """The labels of a namespace by which it joins."""
-    metadata = world.api.get(cluster.NAMESPACE, namespace)["metadata"]
-    keys = (names.INJECTION, names.REVISION)
-    return {key: metadata["labels"][key] for key in keys if key in metadata["labels"]}
+def joined(world, namespace):
+    """The labels by which a namespace has joined."""
+    return charm_runs.mesh_labels(world.api, namespace)[0]
 
 
 def profile(model):
@@ -54,13 +52,13 @@ def test_installation_is_joined_as_its_row_says(world, namespace, name):
             for option, value in options.items():
                 hint = f"juju config istio-integrator {option}="
                 assert hint in out.unit_status.message, value
-            assert mesh_labels(world, namespace) == {}
+            assert joined(world, namespace) == {}
         out = charm_runs.run("start", namespace, **options)
         begins = row["status"].replace(installations_world.URL, url)
         assert isinstance(out.unit_status, testing.ActiveStatus), out.unit_status
         assert out.unit_status.message.split(" · ")[0] == begins
-        assert mesh_labels(world, namespace) == row["joins"]
-        found = discover(
+        assert joined(world, namespace) == row["joins"]
+        found = charm_runs.discover(
             world.api,
             namespace,
             **{key.replace("-", "_"): value for key, value in options.items()},
@@ -76,7 +74,7 @@ def test_installation_is_joined_as_its_row_says(world, namespace, name):
             command = row["profiles"] if len(row["profiles"]) < len(diagnose) else diagnose
             assert f"run: {command}" in out.unit_status.message
         charm_runs.run("remove", namespace, units=0)
-        assert mesh_labels(world, namespace) == {}
+        assert joined(world, namespace) == {}
 
 
 @pytest.mark.long
@@ -86,7 +84,66 @@ def test_compatibility_profile_is_joined_with_its_native_decision(world, namespa
     with world.installed({"installs": [{"settings": settings}]}):
         out = charm_runs.run("start", namespace)
         assert isinstance(out.unit_status, testing.ActiveStatus), out.unit_status
-        found = discover(world.api, namespace).mesh
+        found = charm_runs.discover(world.api, namespace).mesh
         asks = probe.ask(world.api, namespace, {}, like=None, annotations=probe.NATIVE)
     # Without nodes every node is new enough for istiod.
     assert (found.alive, found.native_by_default, asks.native) == (True, native, True)
+
+
+PROXY_DEFAULTS = "meshConfig.defaultConfig"
+INJECTED = "values.sidecarInjectorWebhook.injectedAnnotations"
+INBOUND_ONLY = r"traffic\.sidecar\.istio\.io/excludeOutboundIPRanges=0.0.0.0/0"
+CNI = "components.cni.enabled=true"
+NO_HOLD = r"proxy\.istio\.io/config=concurrency: 1"
+
+SETTINGS = {
+    "hold": (
+        [f"{PROXY_DEFAULTS}.holdApplicationUntilProxyStarts=true"],
+        {"hold_by_default": True},
+    ),
+    "status-port": ([f"{PROXY_DEFAULTS}.statusPort=15099"], {"status_port": 15099}),
+    "root": (["meshConfig.rootNamespace=istio-config"], {"root_namespace": "istio-config"}),
+    "registry-only": (
+        ["meshConfig.outboundTrafficPolicy.mode=REGISTRY_ONLY"],
+        {"registry_only": True, "cuts_off_controller": True},
+    ),
+    "excluded-ports": (
+        [r"values.global.proxy.excludeOutboundPorts=3306\,5432"],
+        {"excluded_outbound_ports": (3306, 5432)},
+    ),
+    "dns": (
+        [f"{PROXY_DEFAULTS}.proxyMetadata.ISTIO_META_DNS_CAPTURE=true"],
+        {"captures_names": True, "cuts_off_names": False},
+    ),
+    "cni": ([CNI], {"cni": True, "cuts_off_controller": False}),
+    "inbound-only": ([f"{INJECTED}.{INBOUND_ONLY}"], {"captures_outbound": False}),
+    "inbound-only-cni": (
+        [CNI, "values.global.proxy.excludeIPRanges=0.0.0.0/0"],
+        {"cni": True, "captures_outbound": False},
+    ),
+    "overwritten": ([f"{INJECTED}.{NO_HOLD}"], {"overwritten": ("proxy.istio.io/config",)}),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", SETTINGS)
+def test_what_the_installation_is_like_is_seen(world, namespace, tmp_path, case):
+    settings, want = SETTINGS[case]
+
+    def shown():
+        found = charm_runs.discover(world.api, namespace).mesh
+        return {field: getattr(found, field) for field in want}
+
+    with loopback_istiod.installed(world.api, world.kubeconfig, tmp_path) as default:
+        assert shown() != want
+        default.configure(*settings)
+        assert waiting.eventually(lambda: shown() == want, 20), shown()
+
+
+def test_istiod_is_seen_to_inject_where_every_pod_is_excluded(world, namespace):
+    with world.installed(installations_world.ROWS["default"]):
+        for event in ("start", "update_status"):
+            said = charm_runs.run(event, namespace, **{"excluded-pods": "!team"}).unit_status
+            assert isinstance(said, testing.ActiveStatus), said
+        assert charm_runs.mesh_labels(world.api, namespace) == ({names.INJECTION: "enabled"}, True)
+        charm_runs.run("remove", namespace, units=0)

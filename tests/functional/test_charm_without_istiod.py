@@ -10,8 +10,8 @@ from ops import testing
 from istio_integrator.kube import cluster as charm_cluster
 from tests import rights, waiting
 from tests.functional import charm_runs, loopback_istiod
-from tests.functional.discovery_world import ALLOWED, discover
 
+ALLOWED = {"istio-injection": "enabled"}
 OF_ISTIOD = ("configmaps", "endpointslices")
 """What the role about the mesh lets the charm read of istiod. It lists Deployments everywhere, for
 those of gateways and of the model; reading istiod's own by its name is taken away as well."""
@@ -58,7 +58,7 @@ def test_model_joins_and_leaves_with_no_right_in_the_namespace_of_istiod(
         assert isinstance(out.unit_status, testing.ActiveStatus), out.unit_status
         assert out.unit_status.message.startswith("istio-system/istiod 1.31 · admission: webhook")
         assert ALLOWED.items() <= joined().items()
-        found = discover(unknowing, namespace).mesh
+        found = charm_runs.discover(unknowing, namespace).mesh
         charm_runs.run("remove", namespace, units=0)
         assert not ALLOWED.items() <= joined().items()
     # A dry-run pod shows these.
