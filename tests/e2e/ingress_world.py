@@ -131,6 +131,12 @@ spec:
 """
 
 
+def address_of(testbed, namespace=istio.INGRESS, service=istio.GATEWAY):
+    """The address of a Service, by default that of the gateway of the node."""
+    query = ("get", "service", "-n", namespace, service, "-o", "jsonpath={.spec.clusterIP}")
+    return testbed.kubectl(*query).stdout
+
+
 @contextlib.contextmanager
 def shared(node, model):
     """Have a model beside a tenant whose host answers on the gateway; both go at the end."""
@@ -138,9 +144,7 @@ def shared(node, model):
     juju = bootstrap.juju(testbed, model)
     testbed.apply(TENANT)
     testbed.apply(servers("shop", {"web": FIRST_PORT}, node.charms.payload_image))
-    service = ("get", "service", "-n", istio.INGRESS, istio.GATEWAY)
-    address = testbed.kubectl(*service, "-o", "jsonpath={.spec.clusterIP}").stdout
-    place = Place(node, juju, address)
+    place = Place(node, juju, address_of(testbed))
     tenant = place.browser()
     assert waiting.eventually(lambda: tenant.get(host=gateway_client.TENANT).status == 200, 60)
     juju.add_model()
@@ -160,9 +164,10 @@ class Place:
     browsers: list = dataclasses.field(default_factory=list)
     watch: "Watch | None" = None
 
-    def deploy(self, integrator):
-        """Deploy the charm for our host."""
-        config = {**integrator.config, **NAMED}
+    def deploy(self, integrator, **options):
+        """Deploy the charm for our host; options have underscores."""
+        given = {key.replace("_", "-"): value for key, value in options.items()}
+        config = {**integrator.config, **NAMED, **given}
         resources = integrator.resources
         self.juju.deploy(integrator.path, APP, config=config, resources=resources, trust=True)
         self.juju.wait_for(APP)

@@ -2,9 +2,11 @@
 
 import collections
 import contextlib
+import dataclasses
 import hashlib
 import re
 import time
+import zipfile
 
 from testbed import kubernetes
 from testbed.juju import client
@@ -13,6 +15,37 @@ from testbed.kit import juju, objects, observer, workloads
 MARK = "example.com/version"
 _NOTICED = 15.0
 """Seconds after which a notice has been sent, the gap after another one included, and heard."""
+
+SLOW = """\
+# Each request to the API server takes longer, as with one that has much to do.
+import time
+
+import httpx2
+
+_send = httpx2.Client.send
+
+
+def _slowly(self, *arguments, **options):
+    time.sleep({seconds})
+    return _send(self, *arguments, **options)
+
+
+httpx2.Client.send = _slowly
+"""
+
+
+def slowed(charm, target, seconds):
+    """Pack a charm again, of which every request to the API server takes so much longer."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    future = "from __future__ import annotations\n"
+    with zipfile.ZipFile(charm.path) as source, zipfile.ZipFile(target, "w") as copy:
+        for entry in source.infolist():
+            content = source.read(entry)
+            if entry.filename == "src/charm.py":
+                slow = f"{future}{SLOW.format(seconds=seconds)}"
+                content = content.decode().replace(future, slow, 1)
+            copy.writestr(entry, content)
+    return dataclasses.replace(charm, path=target)
 
 
 @contextlib.asynccontextmanager

@@ -5,12 +5,11 @@ import time
 
 import yaml
 
-from testbed import istio
 from testbed.juju import bootstrap
 from testbed.kit import workloads
 from tests import waiting
-from tests.e2e import diagnose_world, pages
 from tests.e2e import ingress_world as world
+from tests.e2e import pages
 
 APP = world.APP
 METADATA = yaml.safe_load((pages.ROOT / "metadata.yaml").read_text())
@@ -24,6 +23,57 @@ NAMED = "app.kubernetes.io/name"
 CREATED_BY = "app.juju.is/created-by"
 FOR_EVER = ["python3", "-c", "import threading; threading.Event().wait()"]
 
+# Who is not logged in is sent to a provider that is away, as oidc-authservice does it.
+SERVER = """
+import http.server, sys, threading
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        port, issuer = self.server.server_port, sys.argv[1]
+        status, headers = 200, {}
+        if port == 8080:
+            status, headers = 302, {"Location": f"{issuer}/auth?client_id=x"}
+        if port == 5556:
+            status = 404
+        text = b"{}"
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_):
+        pass
+
+for port in map(int, sys.argv[2:]):
+    server = http.server.ThreadingHTTPServer(("0.0.0.0", port), Handler)
+    threading.Thread(target=server.serve_forever).start()
+"""
+
+
+def deployment(name, namespace, image, command, **container):
+    """A Deployment of one pod."""
+    labels = {"app": name}
+    found = {
+        "name": name,
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": command,
+        "resources": {"requests": {"cpu": "5m", "memory": "20Mi"}},
+        **container,
+    }
+    spec = {"terminationGracePeriodSeconds": 1, "containers": [found]}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    }
+
 
 class Place(world.Place):
     """A model with the charm, in which blocks of pages are run as they stand."""
@@ -32,9 +82,8 @@ class Place(world.Place):
     """Seconds from the installation to the status that says what was found, and to its end."""
 
     def __init__(self, node, model, **changes):
-        service = ("get", "service", "-n", istio.INGRESS, istio.GATEWAY)
-        address = node.testbed.kubectl(*service, "-o", "jsonpath={.spec.clusterIP}").stdout
-        super().__init__(node, bootstrap.juju(node.testbed, model), address)
+        juju, address = bootstrap.juju(node.testbed, model), world.address_of(node.testbed)
+        super().__init__(node, juju, address)
         self.shell = pages.Shell(node, model, changes)
         self.image = node.charms.payload_image
 
@@ -169,10 +218,10 @@ def _said(name, endpoint, model):
 def applications(model, image):
     """Those that pages name: one that is called, a StatefulSet, and one who calls."""
     ready = {"tcpSocket": {"port": 8888}, "periodSeconds": 1}
-    argv = ["python3", "-c", diagnose_world.SERVER, "http://x", "8888"]
-    called = diagnose_world.deployment("ml-pipeline", model, image, argv, readinessProbe=ready)
-    caller = diagnose_world.deployment("kfp-ui", model, image, FOR_EVER)
-    owned = diagnose_world.deployment("kfp-api", model, image, FOR_EVER)
+    argv = ["python3", "-c", SERVER, "http://x", "8888"]
+    called = deployment("ml-pipeline", model, image, argv, readinessProbe=ready)
+    caller = deployment("kfp-ui", model, image, FOR_EVER)
+    owned = deployment("kfp-api", model, image, FOR_EVER)
     owned["kind"] = "StatefulSet"
     owned["spec"]["serviceName"] = "kfp-api"
     for each in (called, caller, owned):

@@ -7,7 +7,6 @@ from testbed import istio
 from testbed.juju import client
 from testbed.kit import workloads
 from tests import waiting
-from tests.e2e import diagnose_world as parts
 from tests.e2e import ingress_world as world
 from tests.e2e import pages_world
 
@@ -133,12 +132,9 @@ def made(node, model):
     """A model that is reached from outside by people who are logged in, and all is well."""
     place = Place(node, model)
     place.juju.add_model()
-    charm = node.charms.integrator
-    config = {**charm.config, **world.NAMED}
-    place.juju.deploy(charm.path, APP, config=config, resources=charm.resources, trust=True)
-    place.juju.wait_for(APP, timeout=200)
+    place.deploy(node.charms.integrator)
     place.serve(["kubeflow-dashboard", world.AUTH, "kfp-ui"])
-    place.apply(parts.deployment(CALLER, model, place.image, pages_world.FOR_EVER))
+    place.apply(pages_world.deployment(CALLER, model, place.image, pages_world.FOR_EVER))
     place.kubectl("rollout", "status", "-n", model, f"deployment/{CALLER}", "--timeout=90s")
     # Nobody gives LoadBalancers an address here.
     status = '{"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.10"}]}}}'
@@ -150,14 +146,15 @@ def made(node, model):
     return place
 
 
-def policy(name, namespace, **spec):
-    """An AuthorizationPolicy."""
-    return json.loads(parts.istio("AuthorizationPolicy", name, namespace, **spec))
-
-
 def istios(kind, name, namespace, **spec):
     """One of Istio's objects."""
-    return json.loads(parts.istio(kind, name, namespace, **spec))
+    group = "security" if kind == "AuthorizationPolicy" else "networking"
+    return {
+        "apiVersion": f"{group}.istio.io/v1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": spec,
+    }
 
 
 def refusing(name, namespace, app):
@@ -183,7 +180,7 @@ def refusing(name, namespace, app):
 def login(namespace, image):
     """Who is asked sends everybody to a provider, whose `.well-known` is not there."""
     issuer = f"http://dex.{namespace}.svc.cluster.local:5556/dex"
-    argv = ["python3", "-c", parts.SERVER, issuer, str(world.AUTH_PORT), "5556"]
+    argv = ["python3", "-c", pages_world.SERVER, issuer, str(world.AUTH_PORT), "5556"]
     labels = {"app": "login"}
     service = {
         "apiVersion": "v1",
@@ -191,12 +188,12 @@ def login(namespace, image):
         "metadata": {"name": "dex", "namespace": namespace},
         "spec": {"selector": labels, "ports": [{"name": "http", "port": 5556}]},
     }
-    return parts.deployment("login", namespace, image, argv), service
+    return pages_world.deployment("login", namespace, image, argv), service
 
 
 def held(name, namespace, image):
     """A StatefulSet whose pods have somebody's finalizer, and so do not go."""
-    found = parts.deployment(name, namespace, image, pages_world.FOR_EVER)
+    found = pages_world.deployment(name, namespace, image, pages_world.FOR_EVER)
     found["kind"] = "StatefulSet"
     found["spec"]["template"]["metadata"]["finalizers"] = ["example.com/somebody-elses"]
     return found
@@ -204,7 +201,7 @@ def held(name, namespace, image):
 
 def early(name, namespace, image):
     """A Deployment whose init container connects, before a classic proxy."""
-    found = parts.deployment(name, namespace, image, pages_world.FOR_EVER)
+    found = pages_world.deployment(name, namespace, image, pages_world.FOR_EVER)
     template = found["spec"]["template"]
     template["metadata"]["annotations"] = workloads.CLASSIC
     argv = ["python3", "-c", CONNECT]

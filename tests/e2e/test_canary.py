@@ -136,8 +136,7 @@ def place(node, request, tmp_path):
     found.integrate(CONSUMERS)
     namespace, service = found.gateway
     found.says(f"{len(CONSUMERS)} routes served by {namespace}/{service}", 300)
-    query = ("get", "service", "-n", namespace, service, "-o", "jsonpath={.spec.clusterIP}")
-    found.address = found.kubectl(*query)
+    found.address = world.address_of(testbed, namespace, service)
     assert waiting.eventually(found.is_open, 120)
     yield found
     found.close()

@@ -25,17 +25,12 @@ FIRST = "first"
 @pytest.fixture(scope="module")
 def place(node):
     """A model with data to train on, and routes behind the shared gateway."""
-    testbed, charm = node.testbed, node.charms.integrator
+    testbed = node.testbed
     juju = bootstrap.juju(testbed, MODEL)
-    service = ("get", "service", "-n", istio.INGRESS, istio.GATEWAY)
-    address = testbed.kubectl(*service, "-o", "jsonpath={.spec.clusterIP}").stdout
-    found = world.Place(node, juju, address)
+    found = world.Place(node, juju, world.address_of(testbed))
     juju.add_model()
-    config = {**charm.config, **world.NAMED}
-    juju.deploy(charm.path, world.APP, config=config, resources=charm.resources, trust=True)
-    juju.wait_for(world.APP)
-    services = {consumer: world.port_of(consumer) for consumer in CONSUMERS}
-    testbed.apply(world.servers(MODEL, services, node.charms.payload_image))
+    found.deploy(node.charms.integrator)
+    found.serve(CONSUMERS)
     found.integrate(CONSUMERS)
     found.says(f"{len(CONSUMERS)} routes served by {istio.INGRESS}/{istio.GATEWAY}", 300)
     assert waiting.eventually(found.is_open, 120)

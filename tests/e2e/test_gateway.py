@@ -3,7 +3,6 @@
 import contextlib
 import datetime
 import functools
-import json
 import pathlib
 import shutil
 import time
@@ -76,66 +75,15 @@ def place(node, neighbour):
     testbed.kubectl("delete", "-f", "-", text=roles(), check=False)
 
 
-def address_of(place, namespace, name):
-    query = ("get", "service", "-n", namespace, name, "-o", "jsonpath={.spec.clusterIP}")
-    return place.kubectl(*query)
-
-
-def wait_for_gateway(place):
-    place.kubectl("rollout", "status", "-n", MODEL, f"deployment/{OWN}", "--timeout=90s")
-
-
 @pytest.fixture(scope="module")
 def opened(place):
     """The model, reached through a gateway of its own."""
     place.says(f"{ROUTES} routes served by {MODEL}/{OWN}", 300)
     # Nobody has an event for it but the one that the workload's notice of the pods is.
     place.says("active:")
-    place.address = address_of(place, MODEL, OWN)
+    place.address = world.address_of(place.node.testbed, MODEL, OWN)
     assert eventually(place.is_open)
     return place
-
-
-@contextlib.contextmanager
-def restricted(place):
-    """Pod security that refuses whatever is not hardened."""
-    label = "pod-security.kubernetes.io/enforce"
-    place.kubectl("label", "namespace", MODEL, f"{label}=restricted")
-    try:
-        yield
-    finally:
-        place.kubectl("label", "namespace", MODEL, f"{label}-")
-
-
-def test_gateway_of_our_own_runs_where_pods_must_be_restricted(opened):
-    def server():
-        return opened.kubectl("get", "pods", "-n", MODEL, "-l", "app=servers", "-o", "name")
-
-    with restricted(opened):
-        opened.kubectl("delete", "pods", "-n", MODEL, "-l", f"istio={OWN}")
-        wait_for_gateway(opened)
-        # What is not hardened does not come back, so the label was in force.
-        opened.kubectl("delete", "pods", "-n", MODEL, "-l", "app=servers")
-        events = ("get", "events", "-n", MODEL, "-o", "jsonpath={.items[*].message}")
-        assert eventually(lambda: "violates PodSecurity" in opened.kubectl(*events))
-        assert server() == ""
-    opened.kubectl("delete", "replicasets", "-n", MODEL, "-l", "app=servers")
-    opened.kubectl("rollout", "status", "-n", MODEL, "deployment/servers", "--timeout=60s")
-    query = ("get", "pods", "-n", MODEL, "-l", f"istio={OWN}", "-o", "json")
-    pods = json.loads(opened.kubectl(*query))["items"]
-    assert len(pods) == 2
-    for pod in pods:
-        assert pod["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        for container in pod["spec"]["containers"]:
-            security = container["securityContext"]
-            assert (security["runAsNonRoot"], security["readOnlyRootFilesystem"]) == (True, True)
-    assert eventually(opened.is_open)
-
-
-def test_websocket_passes_the_gateway_once_its_upgrade_has_been_asked_about(opened):
-    page = "/pipeline/socket"
-    assert gateway_client.talk(opened.address, page, "hello", Cookie=echo.COOKIE) == "hello"
-    assert " 302 " in gateway_client.talk(opened.address, page, "hello")
 
 
 def shown(place):
@@ -210,7 +158,7 @@ def test_certificate_of_a_related_charm_is_rotated_without_a_dropped_connection(
 def test_other_gateway_takes_over_and_ours_leaves_no_trace(secured):
     secured.juju.config(APP, {"gateway-service": SHARED})
     secured.says(f"{ROUTES} routes served by {SHARED}", 240)
-    secured.address = address_of(secured, istio.INGRESS, istio.GATEWAY)
+    secured.address = world.address_of(secured.node.testbed)
     assert eventually(secured.is_open)
     assert eventually(lambda: shown(secured))
     label = ("-l", f"{OURS}/component=gateway-workload", "-o", "name")
@@ -254,7 +202,7 @@ def test_istiod_that_scopes_gateways_blocks_all_but_a_gateway_of_our_own(secured
         secured.juju.config(APP, {"gateway-service": ""})
         secured.says(f"{ROUTES} routes served by {MODEL}/{OWN}")
         secured.says("active:")
-        secured.address = address_of(secured, MODEL, OWN)
+        secured.address = world.address_of(secured.node.testbed, MODEL, OWN)
         assert eventually(secured.is_open)
     finally:
         secured.kubectl("set", "env", *istiod, f"{setting}-")

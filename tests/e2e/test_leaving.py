@@ -1,7 +1,6 @@
-"""The charm without rights, and what is left of it however it goes.
+"""What is left of the charm when its model's namespace is deleted.
 
-These tests have models of their own. They come first, while the applications that the main job
-needs grow a minute old; each runs on one of the two clusters.
+The test comes first, while the applications that the main job needs grow a minute old.
 """
 
 import json
@@ -12,7 +11,6 @@ from testbed.kit import objects, observer
 
 pytestmark = [pytest.mark.usefixtures("prepared"), pytest.mark.timeout(400)]
 
-OURS = "istio-integrator"
 JUJU_LABELS = ("model.juju.is/name", "model.juju.is/id")
 
 
@@ -23,34 +21,6 @@ def is_of_juju(item):
     return by_juju or any(label in labels for label in JUJU_LABELS)
 
 
-async def deploy(node, model, *, trust=True):
-    """Add a model and deploy the charm into it."""
-    controller = node.juju(model, roles=False)
-    await controller.add_model()
-    await controller.deploy(node.charms.integrator, OURS, trust=trust)
-    return controller
-
-
-@pytest.mark.cluster("today")
-async def test_without_trust_the_charm_says_what_to_run_and_then_works(node, api):
-    controller = await deploy(node, "untrusted", trust=False)
-    status = await controller.wait_for("blocked", 120)
-    assert "juju trust istio-integrator --scope=cluster" in status.message
-    labels = (await api.get("Namespace", "untrusted"))["metadata"].get("labels", {})
-    assert "istio-injection" not in labels
-    await controller.do("trust", OURS)
-    await controller.wait_for("active", 120)
-    labels = (await api.get("Namespace", "untrusted"))["metadata"].get("labels", {})
-    assert labels["istio-injection"] == "enabled"
-    await controller.remove(OURS)
-
-    async def is_restored():
-        labels = (await api.get("Namespace", "untrusted"))["metadata"].get("labels", {})
-        return "istio-injection" not in labels
-
-    await observer.eventually(is_restored, 30, "the namespace's label restored")
-
-
 @pytest.mark.cluster("tomorrow")
 async def test_deleting_the_models_namespace_leaves_nothing_of_ours(node, api):
     before = await objects.snapshot(api)
@@ -58,7 +28,9 @@ async def test_deleting_the_models_namespace_leaves_nothing_of_ours(node, api):
     models = {
         key.name for key, item in before.items() if key.kind == "Namespace" and is_of_juju(item)
     }
-    controller = await deploy(node, "doomed")
+    controller = node.juju("doomed", roles=False)
+    await controller.add_model()
+    await controller.deploy(node.charms.integrator, "istio-integrator")
     await controller.wait_for("active", 120)
     created = [
         str(difference.key)

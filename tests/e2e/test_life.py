@@ -8,7 +8,7 @@ import asyncio
 import pytest
 
 from testbed.kit import istiod, juju, observer
-from tests.e2e import conftest, life_world, variants
+from tests.e2e import conftest, life_world
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
@@ -52,7 +52,7 @@ async def test_units_come_and_go(world):
 
 @pytest.mark.cluster("tomorrow")
 async def test_pod_that_is_killed_in_any_hook_starts_over(world):
-    slow = variants.slow(
+    slow = life_world.slowed(
         world.node.charms.integrator, conftest.BUILD / "slow" / "istio-integrator.charm", 0.2
     )
     await world.deploy(slow)

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from testbed import addresses, launch, paths
-from testbed.juju import bootstrap, charmcraft
+from testbed.juju import bootstrap
 from testbed.kit import juju, training, workloads
 from tests import otlp, prometheus
 
@@ -138,19 +138,3 @@ async def test_each_hook_is_a_trace(on, model, collector):
     assert {"ops.main", "Lifecycle.reconcile", "list Pod"} <= {span.name for span in hook}
     keep_trace("hook", hook)
     model.config(APP, reset=("log-level",))
-
-
-@pytest.fixture(scope="module")
-def packed(tmp_path_factory):
-    """The charm as charmcraft packs it."""
-    return charmcraft.build(paths.SOURCE, tmp_path_factory.mktemp("packed"))
-
-
-async def test_charm_that_charmcraft_packed_takes_over(on, model, packed):
-    before = model.debug_log().count('ran "upgrade-charm" hook')
-    model.refresh(APP, packed)
-    await eventually(
-        lambda: model.debug_log().count('ran "upgrade-charm" hook') > before, seconds=180
-    )
-    status = await on.juju.wait_until_in_mesh(120)
-    assert "admission: webhook" in status.message

@@ -8,7 +8,7 @@ import yaml
 
 from testbed.kit import workloads
 from tests import waiting
-from tests.e2e import diagnose_world, pages, pages_world
+from tests.e2e import pages, pages_world
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600), pytest.mark.cluster("tomorrow")]
 
@@ -223,7 +223,7 @@ def test_page_about_cleaning_up_leaves_sidecars_until_the_restart(node, blocks):
     try:
         place.shell.run(pages_world.DEPLOY)
         place.juju.wait_for(APP, timeout=200)
-        app = diagnose_world.deployment("app", model, place.image, pages_world.FOR_EVER)
+        app = pages_world.deployment("app", model, place.image, pages_world.FOR_EVER)
         place.apply(app, pages_world.worker("running", model, place.image, seconds=20))
         place.kubectl("rollout", "status", "-n", model, "deployment/app", "--timeout=90s")
         place.kubectl("wait", "-n", model, "pod/running", "--for=condition=Ready")

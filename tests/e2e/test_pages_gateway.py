@@ -60,12 +60,6 @@ def asks(place, path="/pipeline/x", **how):
     return waiting.eventually(lambda: answered() == (302, 200), 90) or answered()
 
 
-def address_of(place, service):
-    """The address of a Service of the model."""
-    query = ("get", "service", service, "-n", MODEL, "-o", "jsonpath={.spec.clusterIP}")
-    return place.kubectl(*query)
-
-
 def account(place, namespace=istio.INGRESS, name=istio.GATEWAY):
     """The ServiceAccount of a gateway."""
     found = place.read("deployment", name, namespace)
@@ -99,7 +93,7 @@ def test_page_about_gateways_leads_to_each(place, blocks):
     place.juju.config(APP, {"gateway-service": "", "hosts": ""})
     place.run(related)
     place.says(f"2 routes served by {MODEL}/{OWN}", 240)
-    shared, place.address = place.address, address_of(place, OWN)
+    shared, place.address = place.address, world.address_of(place.node.testbed, MODEL, OWN)
     assert asks(place, "/jupyter/x") is True
     told = place.said_to("tensorboard-controller", "gateway-info")
     assert (told["gateway_name"], told["gateway_namespace"]) == ("kubeflow-gateway", MODEL)

@@ -19,7 +19,6 @@ from tests.e2e import ingress_world as world
 from tests.e2e.test_ingress import (  # noqa: F401  the model that is tried there, too
     APP,
     MODEL,
-    kubeflow_app,
     opened,
     place,
 )

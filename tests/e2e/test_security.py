@@ -21,16 +21,6 @@ from tests.e2e.security_objects import MODEL
 from tests.e2e.security_world import APP
 
 ROOT = pathlib.Path(__file__).parents[2]
-FORGED = {
-    "plain": [["kubeflow-userid", "bob@example.com"]],
-    "capitals": [["Kubeflow-Userid", "bob@example.com"]],
-    "shouted": [["KUBEFLOW-USERID", "bob@example.com"]],
-    "empty": [["kubeflow-userid", ""]],
-    "blank": [["kubeflow-userid", "   "]],
-    "twice": [["kubeflow-userid", "bob@example.com"], ["kubeflow-userid", "alice@example.com"]],
-    "list": [["kubeflow-userid", "alice@example.com, bob@example.com"]],
-    "long": [["kubeflow-userid", "b" * 4000]],
-}
 UNRELATED = ("kubeflow-profiles", "kfp-profile-controller")
 """Applications that a page relates, of which only the relation is looked at."""
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1500)]
@@ -49,16 +39,10 @@ def charm(tmp_path_factory):
 def place(node, charm, tmp_path_factory):
     """The model with its applications, related, all of them in the mesh."""
     juju = bootstrap.juju(node.testbed, MODEL)
-    service = ("get", "service", "-n", istio.INGRESS, istio.GATEWAY)
-    address = node.testbed.kubectl(*service, "-o", "jsonpath={.spec.clusterIP}").stdout
-    found = world.World(node, juju, address)
-    integrator = node.charms.integrator
-    options = {**ingress_world.NAMED, "require-authentication": "false"}
-    config = {**integrator.config, **options}
+    found = world.World(node, juju, ingress_world.address_of(node.testbed))
     juju.add_model()
-    juju.deploy(integrator.path, APP, config=config, resources=integrator.resources, trust=True)
     # What comes before it would be replaced for its sidecar's sake.
-    juju.wait_for(APP)
+    found.deploy(node.charms.integrator, require_authentication="false")
     image = node.charms.payload_image
     for name in objects.CHARMS:
         options = {"arguments": str(objects.PORTS[name]), "prefix": "/x/"}
@@ -180,27 +164,6 @@ def test_switching_under_load_fails_no_member_and_everything_else_goes_on(place,
     assert list(members["answers"]) == ["200"], members
     assert seen == [watched] * len(seen)
     assert place.readiness() == before
-
-
-def test_forged_user_is_believed_before_and_refused_after(place):
-    switch(place, "off")
-    cells = [(who, name) for who in objects.USERS for name in FORGED]
-
-    def asked():
-        found = {}
-        for who in objects.USERS:
-            requests = [place.by_service("kfp-api", headers) for headers in FORGED.values()]
-            answers = place.callers[who][0](requests)
-            found |= {(who, name): each for name, each in zip(FORGED, answers, strict=True)}
-        return found
-
-    everybody, nobody = dict.fromkeys(cells, 200), dict.fromkeys(cells, 403)
-    with place.members("kfp-api", 10) as owner:
-        assert waiting.eventually(lambda: asked() == everybody, 60)
-        switch(place, "related")
-        assert waiting.eventually(lambda: asked() == nobody, 60), asked()
-        assert asked() == nobody
-    assert list(owner["answers"]) == ["200"], owner
 
 
 def page_of(place, name):

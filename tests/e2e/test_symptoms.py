@@ -93,7 +93,7 @@ def test_policy_of_another_team_denies_the_request(place):
             return "denied request" in place.node.testbed.kubectl(*attempt, check=False).stderr
 
         assert waiting.eventually(is_in_effect, 30)
-        place.apply(world.parts.deployment("shop", MODEL, place.image, pages_world.FOR_EVER))
+        place.apply(pages_world.deployment("shop", MODEL, place.image, pages_world.FOR_EVER))
         place.sees("denied request", lambda: place.events("denied request"))
         line = "new pods of Deployment/shop are rejected: ValidatingAdmissionPolicy no-shops"
         place.leads("denied-the-request", line)
@@ -105,7 +105,7 @@ def url(place):
 
 
 def test_policy_of_others_denies_access(place):
-    with place.broken(world.policy("nobody", MODEL)):
+    with place.broken(world.istios("AuthorizationPolicy", "nobody", MODEL)):
         ask = lambda: place.inside(world.ASK, url(place))  # noqa: E731
         place.sees("RBAC: access denied", ask)
         place.leads("rbac-access-denied", "denies every caller")
@@ -194,17 +194,6 @@ def test_provider_that_is_away_has_people_go_round(place):
         selected(place, "servers")
 
 
-def by_webhook(place):
-    """Have the webhook prepare pods, and wait until it does."""
-    place.juju.config(APP, {"admission": "webhook"})
-
-    def is_active():
-        message = place.message()
-        return message.startswith("active:") and "webhook" in message
-
-    assert waiting.eventually(is_active, 180), place.message()
-
-
 def test_webhook_without_pods_leaves_the_first_request_without_network(place):
     quota = {
         "apiVersion": "v1",
@@ -214,7 +203,6 @@ def test_webhook_without_pods_leaves_the_first_request_without_network(place):
     }
     profile = {"app.kubernetes.io/part-of": "kubeflow-profile", "istio-injection": "enabled"}
     place.apply(workloads.namespace("alice", profile))
-    by_webhook(place)
     labels = ("-l", f"{names.COMPONENT}={names.WEBHOOK_COMPONENT}")
     with place.broken(quota):
         place.kubectl("delete", "pods", "-n", MODEL, *labels, "--now")
@@ -228,9 +216,7 @@ def test_webhook_without_pods_leaves_the_first_request_without_network(place):
 
 
 def test_server_that_speaks_first_at_a_port_of_http_is_not_heard(place):
-    greeter = pages_world.diagnose_world.deployment(
-        "db", MODEL, place.image, ["python3", "-c", world.GREET]
-    )
+    greeter = pages_world.deployment("db", MODEL, place.image, ["python3", "-c", world.GREET])
     service = {
         "apiVersion": "v1",
         "kind": "Service",
@@ -244,7 +230,6 @@ def test_server_that_speaks_first_at_a_port_of_http_is_not_heard(place):
 
 
 def test_authority_that_somebody_else_writes_is_not_trusted(place):
-    by_webhook(place)
     owner = names.owner(MODEL, APP)
     name = f"mutatingwebhookconfiguration/{webhook.configuration_name(owner)}"
     other = certificates.decide(None, ["x"], datetime.datetime.now(datetime.UTC))
