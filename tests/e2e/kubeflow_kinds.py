@@ -2,9 +2,9 @@
 
 Workflows, JobSets and TrainJobs are for their real controllers, of `testbed.parts`. Katib's kinds
 and Notebook are minimal ones of our own: they take any content, and are there to own what their
-controllers would create. Those pods have the containers, labels, volumes and owners that Katib's
-injector and the notebook controller give them, and steps of pipelines what the pipelines' API
-server writes on them; what runs in them is our payload.
+controllers would create. Pods of trials have the containers, labels, volumes and owners that
+Katib's injector gives them, and steps of pipelines what the pipelines' API server writes on them;
+what runs in them is our payload.
 """
 
 import asyncio
@@ -56,14 +56,9 @@ def minimal(kind: str, version: str) -> Object:
 NOTEBOOKS = minimal("Notebook", "v1")
 
 
-def definitions() -> list[Object]:
-    """All of them."""
-    return [minimal("Experiment", "v1beta1"), minimal("Trial", "v1beta1"), NOTEBOOKS]
-
-
-async def define(testbed: cluster.Testbed, made: Sequence[Object] | None = None) -> None:
-    """Have the API server serve some definitions, or all of them."""
-    made = definitions() if made is None else made
+async def define(testbed: cluster.Testbed) -> None:
+    """Have the API server serve Katib's kinds."""
+    made = [minimal("Experiment", "v1beta1"), minimal("Trial", "v1beta1")]
     names = [f"crd/{each['metadata']['name']}" for each in made]
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": made})
     await asyncio.to_thread(testbed.apply, text)
@@ -275,31 +270,3 @@ def train_job(
         _object(TRAINER, "TrainingRuntime", name, namespace, policy),
         _object(TRAINER, "TrainJob", name, namespace, wanted),
     ]
-
-
-def notebook(name: str, namespace: str, image: str, labels: Mapping[str, str]) -> list[Object]:
-    """A Notebook and the StatefulSet that its controller makes for it."""
-    server = workloads.container(
-        name,
-        image,
-        workloads.payload("server.py", "--port", 8888),
-        ports=[{"containerPort": 8888, "name": "notebook-port", "protocol": "TCP"}],
-        env=[{"name": "NB_PREFIX", "value": f"/notebook/{namespace}/{name}"}],
-        readinessProbe={"httpGet": {"path": "/", "port": 8888}, "periodSeconds": 1},
-    )
-    own = {"statefulset": name, "notebook-name": name, "app": name, **labels}
-    template = workloads.template([server], labels=own)
-    template["spec"]["securityContext"] = {"fsGroup": 100}
-    made = _object("kubeflow.org/v1", "Notebook", name, namespace, {"template": template})
-    stateful = _object(
-        "apps/v1",
-        "StatefulSet",
-        name,
-        namespace,
-        {
-            "replicas": 1,
-            "selector": {"matchLabels": {"statefulset": name}},
-            "template": template,
-        },
-    )
-    return [made, owned(stateful, made)]
