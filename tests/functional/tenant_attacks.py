@@ -145,18 +145,6 @@ def fake(world):
     yield _served(world, "fake")
 
 
-def ready(world):
-    """A gateway that runs, by the labels of the real one."""
-    yield parts.router("real-looking", world.profile, LABELS)
-    yield _served(world, "real-looking")
-
-
-def twin(world):
-    """A gateway by the very name of the real one."""
-    yield parts.router("gateway", world.profile, LABELS)
-    yield _served(world, "gateway")
-
-
 def other(world):
     """A gateway that looks like nobody's but is the only one that is ready, at times."""
     labels = {"app": "istio-ingressgateway", "istio": "ingress"}
@@ -168,14 +156,6 @@ def other(world):
         world.profile,
         {"selector": labels, "ports": [{"name": "http2", "port": 80}]},
     )
-
-
-def daemon(world):
-    """A DaemonSet that looks like a gateway."""
-    found = parts.router("daemon", world.profile, LABELS, annotations=TEMPLATES)
-    del found["spec"]["replicas"]
-    yield {**found, "kind": "DaemonSet"}
-    yield _served(world, "daemon")
 
 
 def copied(world):
@@ -191,12 +171,6 @@ IMPOSTORS = [
     pytest.param(other, id="another gateway"),
     pytest.param(copied, id="copied labels"),
 ]
-TWINS = [
-    pytest.param(ready, id="look-alike that is ready"),
-    pytest.param(twin, id="look-alike of the same name"),
-    pytest.param(daemon, id="DaemonSet"),
-]
-"""Those that have pods with the labels of the gateway's."""
 
 
 def _nested(world):

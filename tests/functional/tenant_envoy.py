@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import socket
 from collections.abc import Iterator
@@ -23,14 +22,6 @@ CLAIM = "admin"
 CLAIMED = {"kubeflow-userid": CLAIM}
 SETTLED = 299
 """The status of a route that says that the gateway has got what was written before it."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Visit:
-    """A request of somebody from outside."""
-
-    host: str
-    path: str
 
 
 class Served(tenant_world.World):
@@ -77,19 +68,19 @@ class Served(tenant_world.World):
         spec = {"gateways": gateways, "hosts": [host], "http": [{**matched, **rule}]}
         return parts.made("networking.istio.io/v1", "VirtualService", name, namespace, spec)
 
-    guarded = tuple(Visit(gateway_client.HOST, path) for path in ("/kfp/x", tenant_world.NOTEBOOK))
-    """Requests that nobody may have answered without being asked who they are."""
+    guarded = ("/kfp/x", tenant_world.NOTEBOOK)
+    """Paths of our host that nobody may reach without being asked who they are."""
 
     def assert_guarded(self):
         """Assert that each request is asked about, and served by whom it is for."""
         self.assert_nobody_passes_unasked()
         visitor = gateway_client.Client(port=self.port)
         try:
-            for visit in self.guarded:
-                known = visitor.get(visit.path, visit.host, Cookie=COOKIE, **CLAIMED)
-                assert known.status == 200, (visit, known)
-                assert known.echo["port"] == self.application.server_port, (visit, known)
-                assert known.echo["headers"].get("kubeflow-userid") == echo.USER, (visit, known)
+            for path in self.guarded:
+                known = visitor.get(path, Cookie=COOKIE, **CLAIMED)
+                assert known.status == 200, (path, known)
+                assert known.echo["port"] == self.application.server_port, (path, known)
+                assert known.echo["headers"].get("kubeflow-userid") == echo.USER, (path, known)
             shop = visitor.get(host=gateway_client.TENANT)
             assert shop.echo["port"] == self.application.server_port
         finally:
@@ -102,9 +93,9 @@ class Served(tenant_world.World):
         self.application.asked.clear()
         visitor = gateway_client.Client(port=self.port)
         try:
-            for visit in self.guarded:
-                stranger = visitor.get(visit.path, visit.host, **CLAIMED)
-                assert stranger.status != 200, (visit, stranger)
+            for path in self.guarded:
+                stranger = visitor.get(path, **CLAIMED)
+                assert stranger.status != 200, (path, stranger)
         finally:
             visitor.close()
         assert self.application.asked == []
@@ -127,8 +118,8 @@ class Served(tenant_world.World):
 
         def answers():
             return {
-                visitor.get(visit.path, visit.host, **headers).status
-                for visit in self.guarded
+                visitor.get(path, **headers).status
+                for path in self.guarded
                 for headers in ({}, {"Cookie": COOKIE})
             }
 
@@ -171,17 +162,6 @@ class Served(tenant_world.World):
         finally:
             self.charm.related = related
             self.charm.hook()
-
-    def assert_nobody_arrives_as_another(self, visits):
-        """Assert that no application of the model takes somebody for whom they say they are."""
-        visitor = gateway_client.Client(port=self.port)
-        self.application.asked.clear()
-        for visit in visits:
-            for headers in ({}, {"Cookie": COOKIE}, {"kubeflow-userid": CLAIM}):
-                visitor.get(visit.path, visit.host, **headers)
-        visitor.close()
-        seen = [one["headers"].get("kubeflow-userid") for one in self.application.asked]
-        assert set(seen) <= {None, "", echo.USER}, self.application.asked
 
     def wait_until_pushed(self):
         """Wait until the gateway has got what was written by now."""

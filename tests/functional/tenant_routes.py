@@ -8,11 +8,7 @@ from tests import gateway_client
 from tests.functional import istiod_world
 from tests.functional import tenant_attacks as attacks
 from tests.functional import tenant_parts as parts
-from tests.functional.tenant_envoy import CLAIM
 from tests.functional.tenant_world import EVIL
-
-IDENTITY = {"kubeflow-userid": CLAIM}
-SPELLINGS = {"Kubeflow-UserID": CLAIM, "kubeflow_userid": CLAIM}
 
 
 def entry(world, host, **more):
@@ -145,43 +141,6 @@ def _application(world):
     return f"kfp.{world.model}.svc.cluster.local"
 
 
-def _on_ours(rule=None, destination=None):
-    """A route on our Gateway into the model that says who the user is."""
-
-    def attack(world):
-        gateways = [f"{world.model}/kubeflow-gateway"]
-        found = world.route(
-            "steal", world.profile, gateways, "/steal/", to=_application(world), **(rule or {})
-        )
-        found["spec"]["hosts"] = [gateway_client.HOST]
-        found["spec"]["http"][0]["route"][0].update(destination or {})
-        yield found
-
-    return attack
-
-
-def _mirrored(world):
-    """A route to the tenant's own server that is mirrored into the model."""
-    yield from world.evil_service("web")
-    rule = {
-        "mirrors": [{"destination": {"host": _application(world), "port": {"number": 80}}}],
-        "headers": {"request": {"set": IDENTITY}},
-    }
-    gateways = [f"{world.model}/kubeflow-gateway"]
-    yield world.route("steal", world.profile, gateways, "/steal/", gateway_client.HOST, **rule)
-
-
-def _on_their_own(host, rule=None):
-    """A route on a Gateway of the tenant's into the model."""
-
-    def attack(world):
-        yield attacks.gateway(world, host)
-        to, gateways = _application(world), ["attack"]
-        yield world.route("steal", world.profile, gateways, "/steal/", host, to=to, **(rule or {}))
-
-    return attack
-
-
 def _alias(*made):
     """A route on a Gateway of the tenant's to an application's address by another name."""
 
@@ -210,28 +169,6 @@ ALIASES = [
     pytest.param(_alias("Endpoints"), id="Endpoints"),
 ]
 """Names of the tenant's for what is the model's: nothing at the gateway tells them from others."""
-
-ROUTES = [
-    pytest.param(attack, host, id=name)
-    for name, (attack, host) in {
-        "set by a route on ours": (_on_ours({"headers": {"request": {"set": IDENTITY}}}), None),
-        "added by a route on ours": (_on_ours({"headers": {"request": {"add": IDENTITY}}}), None),
-        "spelled by a route on ours": (
-            _on_ours({"headers": {"request": {"set": SPELLINGS}}}),
-            None,
-        ),
-        "set for a destination": (
-            _on_ours(destination={"headers": {"request": {"set": IDENTITY}}}),
-            None,
-        ),
-        "set by a mirrored route": (_mirrored, None),
-        "set by a route on their own": (
-            _on_their_own(EVIL, {"headers": {"request": {"set": IDENTITY}}}),
-            EVIL,
-        ),
-        "said by a client of their own": (_on_their_own(EVIL), EVIL),
-    }.items()
-]
 
 
 def tcp(world, port):

@@ -2,11 +2,9 @@
 
 import pytest
 
-from istio_integrator.kube import cluster
 from tests.functional import tenant_attacks as attacks
 from tests.functional import tenant_parts as parts
 from tests.functional import tenant_world
-from tests.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("unreachable_node")
 
@@ -57,24 +55,6 @@ def test_gateway_of_a_tenant_gets_neither_guard_nor_key_while_the_real_one_is_aw
         world.assert_guarded()
         world.assert_nothing_of_ours_is_in_the_profile()
         assert any(level == "waiting" for level, _ in said - world.baseline)
-    world.assert_unharmed()
-
-
-@pytest.mark.parametrize("attack", parts.long_but(attacks.TWINS, "look-alike that is ready"))
-def test_pods_of_a_tenant_with_the_gateways_labels_are_named_and_nothing_is_served(world, attack):
-    with world.attacked(attack):
-        assert eventually(lambda: world.api.list(cluster.POD, world.profile, attacks.LABELS), 90)
-        said = world.charm.hook() - world.baseline
-        assert [message for level, message in said if level == "blocked"] == [
-            message
-            for _, message in said
-            if f"also selects pods elsewhere: {world.profile}/" in message
-        ]
-        kinds = {name.partition(" ")[0] for name in world.ours()}
-        assert kinds.isdisjoint({"Gateway", "VirtualService"})
-        assert "EnvoyFilter" in kinds
-        world.assert_nothing_of_ours_is_in_the_profile()
-    assert eventually(lambda: not world.api.list(cluster.POD, world.profile, attacks.LABELS))
     world.assert_unharmed()
 
 

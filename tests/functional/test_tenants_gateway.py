@@ -76,14 +76,6 @@ def test_tenant_who_takes_a_host_passes_nobody_unasked(world, attack):
         world.assert_blames_nobody_else(said)
 
 
-@pytest.mark.parametrize(("attack", "host"), routes.ROUTES)
-def test_nobody_arrives_as_another_by_a_route_of_a_tenant(world, attack, host):
-    with world.attacked(attack):
-        world.wait_until_pushed()
-        visit = tenant_envoy.Visit(host or gateway_client.HOST, "/steal/x")
-        world.assert_nobody_arrives_as_another([visit])
-
-
 @pytest.mark.parametrize("held", [False, True], ids=["any port", "ports of ours alone"])
 def test_port_of_a_tenant_leads_into_the_model_unless_the_workload_has_no_other(world, held):
     """Bytes have no headers: only a workload of our own can do without ports of others."""
