@@ -11,7 +11,7 @@ import json
 
 import prometheus_client
 from sidecar_lifecycle.model import resources, types
-from sidecar_lifecycle.shell.convergence import controller, listing
+from sidecar_lifecycle.shell.convergence import controller
 from sidecar_lifecycle.shell.kube import errors
 from sidecar_lifecycle.shell.kube.client import path
 from sidecar_lifecycle.shell.settings import Live, Settings
@@ -284,10 +284,6 @@ class World:
             leader=True,
             **settings,
         )
-
-    def lister(self, **settings):
-        """Return what answers the charm about the namespace's pods."""
-        return listing.Lister(self.client, Live(self._settings(**settings)))
 
     @contextlib.asynccontextmanager
     async def converging(self, client=None, **settings):

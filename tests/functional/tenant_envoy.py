@@ -61,11 +61,11 @@ class Served(tenant_world.World):
         yield parts.made("networking.istio.io/v1", "Gateway", "web", self.third, spec)
         yield self.route("web", self.third, [f"{self.third}/web"], "/", gateway_client.TENANT)
 
-    def route(self, name, namespace, gateways, prefix, host="*", *, to=None, **rule):
+    def route(self, name, namespace, gateways, prefix, host="*", *, to=None):
         """A VirtualService, by default to the application of its own namespace."""
         destination = {"host": to or f"web.{namespace}.svc.cluster.local", "port": {"number": 80}}
         matched = {"match": [{"uri": {"prefix": prefix}}], "route": [{"destination": destination}]}
-        spec = {"gateways": gateways, "hosts": [host], "http": [{**matched, **rule}]}
+        spec = {"gateways": gateways, "hosts": [host], "http": [matched]}
         return parts.made("networking.istio.io/v1", "VirtualService", name, namespace, spec)
 
     guarded = ("/kfp/x", tenant_world.NOTEBOOK)
