@@ -5,12 +5,9 @@ import contextlib
 import dataclasses
 import time
 
-import yaml
-
 from testbed import components, istio
 from testbed.kit import istiod, juju, observer, stage, workloads
-from tests import gateway_client
-from tests.e2e import chaos_world, conftest, ingress_world, race_ledger, shutdown_world
+from tests.e2e import chaos_world, conftest, race_ledger, shutdown_world
 
 MODEL = conftest.MODEL
 JOBS = 60
@@ -225,30 +222,6 @@ class World:
             await observer.eventually(are_apart, 90, f"a server on {node.name}")
         finally:
             await asyncio.to_thread(kubectl, "uncordon", *elsewhere)
-
-    @contextlib.asynccontextmanager
-    async def backend(self, application, node):
-        """An application on a node, with a route; whoever asks for it at the gateway."""
-        services = {application: ingress_world.port_of(application)}
-        text = ingress_world.servers(MODEL, services, self.on.image)
-        made = list(yaml.safe_load_all(text))
-        made[0]["spec"]["template"]["spec"]["nodeSelector"] = {HOST: node}
-        await self.api.apply(*made)
-        script = {"ingress": ingress_world.ingress_script(application)}
-        await self.on.juju.do("fake_app", application, script)
-        ends = f"{juju.APPLICATION}:ingress", f"{application}:ingress"
-        await self.on.juju.do("integrate", *ends)
-        named = {"gateway_service": ingress_world.SHARED, "hosts": gateway_client.HOST}
-        await self.on.juju.set(juju.APPLICATION, require_authentication="false", **named)
-        service = await self.api.get("Service", istio.GATEWAY, istio.INGRESS)
-        client = gateway_client.Client(service["spec"]["clusterIP"])
-        try:
-            yield client
-        finally:
-            client.close()
-            await self.on.juju.do("remove_relation", *ends)
-            await self.on.juju.set(juju.APPLICATION, require_authentication="true")
-            await self.api.delete("Deployment", "servers", MODEL)
 
     # What must be so
 
