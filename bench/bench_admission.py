@@ -29,7 +29,8 @@ sys.path[:0] = [str(ROOT / each) for each in (".", "src", "lib", "workload")]
 import lightkube  # noqa: E402
 from lightkube.config.kubeconfig import KubeConfig  # noqa: E402
 from process import Process  # noqa: E402
-from sidecar_lifecycle.shell.admission import review, settings  # noqa: E402
+from sidecar_lifecycle.shell import admission_settings as settings  # noqa: E402
+from sidecar_lifecycle.shell.admission import review  # noqa: E402
 
 from istio_integrator.kube import cluster  # noqa: E402
 from testbed import cluster as testbed_cluster  # noqa: E402

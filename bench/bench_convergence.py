@@ -28,7 +28,6 @@ if ELSEWHERE in os.environ:
 # ruff: noqa: E402, I001 - each makes the next ones importable
 import world
 
-import prometheus_client
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell import logs
 from sidecar_lifecycle.shell import settings as options
@@ -131,7 +130,6 @@ async def control(kubeconfig: pathlib.Path, namespace: str, at_once: int) -> Non
     await controller.run(
         workload_access.connect(kubeconfig),
         options.Live(given),
-        registry=prometheus_client.CollectorRegistry(),
     )
 
 

@@ -118,12 +118,9 @@ def _megabytes() -> float:
 
 async def measure(count: int, others: int = 0) -> dict[str, float]:
     """Run the reconciler against that many pods and return the figures."""
-    import prometheus_client  # noqa: PLC0415
-    from sidecar_lifecycle.shell import logs  # noqa: PLC0415
+    from sidecar_lifecycle.shell import logs, run  # noqa: PLC0415
     from sidecar_lifecycle.shell import settings as options  # noqa: PLC0415
-    from sidecar_lifecycle.shell.commands import run  # noqa: PLC0415
-    from sidecar_lifecycle.shell.kube.access import Access  # noqa: PLC0415
-    from sidecar_lifecycle.shell.kube.client import Client  # noqa: PLC0415
+    from sidecar_lifecycle.shell.kube.client import Access, Client  # noqa: PLC0415
 
     logs.configure("error")
     run.tune_garbage_collection()
@@ -141,9 +138,8 @@ async def measure(count: int, others: int = 0) -> dict[str, float]:
     program = run.Program(
         Client(Access(server=server, token="t")),
         options.Live(settings),
-        listen="127.0.0.1:0",
+        listen=("127.0.0.1", 0),
         port=0,
-        registry=prometheus_client.CollectorRegistry(),
     )
     task = asyncio.create_task(program.run())
     view, began = program.shutdown.view, time.process_time()

@@ -63,11 +63,9 @@ class Candidate:
 
 async def reconciler(kubeconfig: str, per_node: int) -> None:
     """Run ours with that many stops in flight on a node."""
-    import prometheus_client  # noqa: PLC0415
     import structlog  # noqa: PLC0415
-    from sidecar_lifecycle.shell import logs  # noqa: PLC0415
+    from sidecar_lifecycle.shell import logs, run  # noqa: PLC0415
     from sidecar_lifecycle.shell import settings as options  # noqa: PLC0415
-    from sidecar_lifecycle.shell.commands import run  # noqa: PLC0415
     from sidecar_lifecycle.shell.shutdown import controller, slots  # noqa: PLC0415
 
     from tests import workload_access  # noqa: PLC0415
@@ -84,9 +82,8 @@ async def reconciler(kubeconfig: str, per_node: int) -> None:
     program = run.Program(
         workload_access.connect(kubeconfig),
         live,
-        listen="127.0.0.1:0",
+        listen=("127.0.0.1", 0),
         port=0,
-        registry=prometheus_client.CollectorRegistry(),
     )
     limits = slots.Limits()
     if per_node:

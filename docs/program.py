@@ -15,8 +15,7 @@ _DEFAULT = re.compile(r"\s*\(default(?:%\(\w+\)s|[^)])*\)")
 def command_line() -> str:
     """Describe the workload's program from its own parsers."""
     # These need workload/ on the path.
-    from sidecar_lifecycle.shell import cli  # noqa: PLC0415
-    from sidecar_lifecycle.shell.commands import explain  # noqa: PLC0415
+    from sidecar_lifecycle.shell import cli, explain  # noqa: PLC0415
 
     from integrator_contract import bounded  # noqa: PLC0415
 
@@ -82,18 +81,14 @@ def _default(action: argparse.Action) -> str:
 
 def metrics() -> str:
     """Describe what `/metrics` serves."""
-    from sidecar_lifecycle.shell import charm_facts  # noqa: PLC0415
     from sidecar_lifecycle.shell import metrics as reconciler  # noqa: PLC0415
     from sidecar_lifecycle.shell.admission import server  # noqa: PLC0415
-    from sidecar_lifecycle.shell.convergence import metrics as convergence  # noqa: PLC0415
 
-    own = prometheus_client.CollectorRegistry()
-    convergence.Metrics(own)
-    told = prometheus_client.CollectorRegistry()
-    told.register(charm_facts.Collector(lambda: None))
     admission = prometheus_client.CollectorRegistry()
     server.Metrics(admission)
-    reconcilers = [*_families(reconciler.REGISTRY), *_families(own)]
+    rows = _families(reconciler.REGISTRY)
+    told = [row for row in rows if row[0].startswith("`istio_integrator")]
+    reconcilers = [row for row in rows if row not in told]
     header = ("metric", "type", "labels", "meaning")
     return (
         "# Metrics\n\nPort 8080, path `/metrics`. What ends in `_seconds` is in seconds, anything "
@@ -104,7 +99,7 @@ def metrics() -> str:
         + "\n## Of the charm, by way of every unit\n\n"
         "What the last hook on a unit has found; `update-status` is one each five minutes. How"
         " old that is,\n`istio_integrator_last_look_timestamp_seconds` says.\n\n"
-        + tables.table(header, _families(told))
+        + tables.table(header, told)
         + "\n## Of the webhook (`sidecar-lifecycle admission`)\n\n"
         + tables.table(header, _families(admission))
     )

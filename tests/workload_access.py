@@ -14,19 +14,19 @@ from unittest import mock
 
 from lightkube.config import client_adapter, kubeconfig
 from sidecar_lifecycle.shell import cli
-from sidecar_lifecycle.shell.kube import access, client
+from sidecar_lifecycle.shell.kube import client
 
 if TYPE_CHECKING:
     from lightkube.config.kubeconfig import SingleConfig
 
 
-def of_context(config: SingleConfig) -> access.Access:
+def of_context(config: SingleConfig) -> client.Access:
     """Return the access that one context of a kubeconfig gives."""
     server, user = config.cluster.server, config.user
     tls = None
     if server.startswith("https") and user:
         tls = client_adapter.verify_cluster(config.cluster, user, config.abs_file, trust_env=False)
-    return access.Access(
+    return client.Access(
         server=server,
         tls=tls,
         token=user.token if user else None,
@@ -34,7 +34,7 @@ def of_context(config: SingleConfig) -> access.Access:
     )
 
 
-def of_kubeconfig(file: str | os.PathLike[str]) -> access.Access:
+def of_kubeconfig(file: str | os.PathLike[str]) -> client.Access:
     """Return the access that the current context of a kubeconfig gives."""
     config = kubeconfig.KubeConfig.from_file(file).get()
     assert config is not None
@@ -48,7 +48,7 @@ def connect(file: str | os.PathLike[str]) -> client.Client:
 
 def main(file: str | os.PathLike[str], argv: Sequence[str]) -> int:
     """Run a command with the access of a kubeconfig in place of a pod's."""
-    with mock.patch.object(access, "of_pod", return_value=of_kubeconfig(file)):
+    with mock.patch.object(client, "of_pod", return_value=of_kubeconfig(file)):
         return cli.main(list(argv))
 
 

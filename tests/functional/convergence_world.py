@@ -9,8 +9,8 @@ import contextlib
 import datetime
 import json
 
-import prometheus_client
 from sidecar_lifecycle.model import resources, types
+from sidecar_lifecycle.shell import metrics
 from sidecar_lifecycle.shell.convergence import controller
 from sidecar_lifecycle.shell.kube import errors
 from sidecar_lifecycle.shell.kube.client import path
@@ -288,16 +288,14 @@ class World:
     @contextlib.asynccontextmanager
     async def converging(self, client=None, **settings):
         """Run the controller, over a connection of its own, and what stands in for the others."""
-        registry = prometheus_client.CollectorRegistry()
+        metrics.EVICTIONS.clear()
         clock = Impatient()
         options = self._settings(**settings)
-        running = controller.run(
-            client or self.client, Live(options), registry=registry, clock=clock
-        )
+        running = controller.run(client or self.client, Live(options), clock=clock)
         async with self.kubelet():
             task = asyncio.create_task(running)
-            self.clock, self.registry = clock, registry
-            yield registry
+            self.clock = clock
+            yield metrics.REGISTRY
             task.cancel()
             (result,) = await asyncio.gather(task, return_exceptions=True)
             assert isinstance(result, asyncio.CancelledError), result
@@ -308,7 +306,7 @@ class World:
         async def shown():
             sample = "sidecar_lifecycle_uninjected_pods"
             values = {
-                reason: self.registry.get_sample_value(sample, {"reason": reason})
+                reason: metrics.REGISTRY.get_sample_value(sample, {"reason": reason})
                 for reason in reasons
             }
             return values == reasons

@@ -17,14 +17,13 @@ import uuid
 
 import lightkube
 import msgspec
-import prometheus_client
 import pytest
 import yaml
 from charmlibs.interfaces import tls_certificates
 from lightkube.config.kubeconfig import KubeConfig
 from lightkube.resources import core_v1
 from ops import testing
-from sidecar_lifecycle.shell.commands import run
+from sidecar_lifecycle.shell import run
 from sidecar_lifecycle.shell.settings import Live, Settings
 from sidecar_lifecycle.shell.shutdown import controller, stop
 
@@ -305,11 +304,8 @@ class Reconciler:
     def _run(self, settings):
         async def main():
             connection = workload_access.connect(self._kubeconfig)
-            registry = prometheus_client.CollectorRegistry()
             live = Live(settings)
-            self.program = run.Program(
-                connection, live, listen="127.0.0.1:0", port=0, registry=registry
-            )
+            self.program = run.Program(connection, live, listen=("127.0.0.1", 0), port=0)
             self.program.shutdown = controller.Controller(
                 connection,
                 live,

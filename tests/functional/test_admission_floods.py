@@ -8,7 +8,7 @@ import json
 import socket
 
 import pytest
-from sidecar_lifecycle.shell.serving import listener
+from sidecar_lifecycle.shell import serving
 
 from tests import waiting
 from tests.functional import floods, loopback_webhook
@@ -78,9 +78,9 @@ def test_a_flood_from_one_address_neither_fills_memory_nor_keeps_reviews_waiting
         assert waiting.eventually(lambda: api.waits, 10)
         flood.hold(count, opening)
         asked = len(api.waits)
-        assert flood.left() <= listener.MOST_CONNECTIONS
+        assert flood.left() <= serving.MOST_CONNECTIONS
         assert waiting.eventually(lambda: len(api.waits) >= asked + 20, 30)
-        assert waiting.eventually(lambda: not flood.left(), 2 * listener.IDLE_SECONDS)
+        assert waiting.eventually(lambda: not flood.left(), 2 * serving.IDLE_SECONDS)
         now, most = floods.resident(server)
 
     print(f"{name}: {now} MiB, at most {most}; longest wait {max(api.waits):.3f} s")
@@ -95,7 +95,7 @@ def test_a_flood_of_the_port_for_health_keeps_no_kubelet_out(server):
         flood.hold(1000, port=server.health)
 
         assert server.get("/livez")[0] == server.get("/readyz")[0] == 200
-        assert waiting.eventually(lambda: not flood.left(), 2 * listener.IDLE_SECONDS)
+        assert waiting.eventually(lambda: not flood.left(), 2 * serving.IDLE_SECONDS)
     assert floods.resident(server)[1] < MOST_MEMORY
 
 
@@ -107,7 +107,7 @@ def test_connections_without_a_handshake_are_closed(server):
         ]
 
         assert waiting.eventually(
-            lambda: all(map(floods.is_closed, opened)), 2 * listener.HANDSHAKE_SECONDS
+            lambda: all(map(floods.is_closed, opened)), 2 * serving.HANDSHAKE_SECONDS
         )
 
 

@@ -10,7 +10,7 @@ import pytest
 from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell.kube import client as kube
 from sidecar_lifecycle.shell.kube import events, watch
-from sidecar_lifecycle.shell.observers import gateways
+from sidecar_lifecycle.shell.observers import observe
 from sidecar_lifecycle.shell.shutdown import sources
 
 from integrator_contract import names, namespaces
@@ -153,11 +153,11 @@ WATCHED = [
     (types.Pod, "*", ""),
     (types.MutatingWebhookConfiguration, "*", ""),
     (types.EndpointSlice, "*", ""),
-    (gateways.Deployment, "*", ""),
-    (gateways.DaemonSet, "*", ""),
-    (gateways.Service, "*", ""),
-    (gateways.Gateway, "*", ""),
-    (gateways.EnvoyFilter, "*", ""),
+    (observe.Deployment, "*", ""),
+    (observe.DaemonSet, "*", ""),
+    (observe.Service, "*", ""),
+    (observe.Gateway, "*", ""),
+    (observe.EnvoyFilter, "*", ""),
     (resources.ConfigMap, "model", f"metadata.name={APP}-convergence"),
 ]
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import httpx2
 import lightkube
-import prometheus_client
 import pytest
 from lightkube.config.kubeconfig import KubeConfig
 from lightkube.config.models import User
@@ -22,8 +21,8 @@ from lightkube.models.rbac_v1 import PolicyRule, RoleRef, Subject
 from lightkube.resources.core_v1 import Event, Pod, PodStatus, Secret, ServiceAccount
 from lightkube.resources.rbac_authorization_v1 import Role, RoleBinding
 from sidecar_lifecycle.model import types
+from sidecar_lifecycle.shell import run
 from sidecar_lifecycle.shell import settings as options
-from sidecar_lifecycle.shell.commands import run
 from sidecar_lifecycle.shell.kube import client as kube
 from sidecar_lifecycle.shell.kube import watch
 
@@ -84,13 +83,8 @@ async def until(condition: Callable[[], Any], seconds: float = 20) -> None:
 @contextlib.asynccontextmanager
 async def program(connection: kube.Client, model: str, **extra: Any) -> AsyncIterator[run.Program]:
     settings = options.Settings(model=model, application="app", unit="app/0", **extra)
-    subject = run.Program(
-        connection,
-        options.Live(settings),
-        listen="127.0.0.1:0",
-        port=0,
-        registry=prometheus_client.CollectorRegistry(),
-    )
+    live = options.Live(settings)
+    subject = run.Program(connection, live, listen=("127.0.0.1", 0), port=0)
     task = asyncio.create_task(subject.run())
     try:
         yield subject

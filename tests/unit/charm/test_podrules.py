@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from sidecar_lifecycle.shell.admission import settings
+from sidecar_lifecycle.shell import admission_settings as settings
 
 from integrator_contract import pods
 from istio_integrator.config import config

@@ -17,8 +17,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from aiohttp import web
-from sidecar_lifecycle.shell.kube.access import Access
-from sidecar_lifecycle.shell.kube.client import Client
+from sidecar_lifecycle.shell.kube.client import Access, Client
 
 from tests.unit import api_objects
 from tests.unit.api_objects import Object

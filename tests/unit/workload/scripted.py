@@ -14,6 +14,7 @@ from typing import Any
 
 import aiohttp
 import msgspec
+from sidecar_lifecycle.shell.kube import client
 
 END = {"metadata": {"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}}}
 
@@ -39,10 +40,11 @@ class _Content:
             yield await self._later.get()
 
 
-class Scripted:
+class Scripted(client.Client):
     """Stands for a client."""
 
     def __init__(self) -> None:
+        super().__init__(client.Access(server=""))
         self.present: defaultdict[str, list[bytes]] = defaultdict(list)
         """Objects by plural, as the bytes that the server sends."""
         self.answers: dict[str, bytes] = {}
@@ -76,6 +78,3 @@ class Scripted:
             if path.endswith(end):
                 return answer
         return b'{"items":[%s],"metadata":{}}' % b",".join(self.present[last])
-
-    async def find(self, path: str) -> bytes | None:
-        return await self.request("GET", path)

@@ -3,8 +3,8 @@
 import json
 
 import pytest
+from sidecar_lifecycle.shell import admission_settings as settings
 from sidecar_lifecycle.shell import cli
-from sidecar_lifecycle.shell.admission import settings
 
 MINIMAL = {"application": "a", "model": "m"}
 

@@ -6,7 +6,8 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sidecar_lifecycle.shell.admission import review, settings
+from sidecar_lifecycle.shell import admission_settings as settings
+from sidecar_lifecycle.shell.admission import review
 
 KNOWN = settings.load('{"application": "a", "model": "m"}')
 POD = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main", "image": "x"}]}}

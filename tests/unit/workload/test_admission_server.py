@@ -53,7 +53,7 @@ def webhook(folder: pathlib.Path, **options: Any) -> server.Options:
         tls_dir=folder,
         **{
             "listen": ("127.0.0.1", loopback.free_port()),
-            "health": "127.0.0.1:0",
+            "health": ("127.0.0.1", 0),
             **options,
         },
     )
@@ -249,7 +249,7 @@ async def status_of(url: str, **how: Any) -> int:
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
 async def test_webhook_is_reached_by_either_family_of_addresses(tmp_path, host):
     port, health = loopback.free_port(), loopback.free_port()
-    options = webhook(tmp_path, listen=("", port), health=f":{health}")
+    options = webhook(tmp_path, listen=("", port), health=("", health))
     trust = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
     async with server.Server(options, prometheus_client.CollectorRegistry()).serving():
         asked = {"ssl": trust, "server_hostname": "webhook"}
@@ -260,7 +260,7 @@ async def test_webhook_is_reached_by_either_family_of_addresses(tmp_path, host):
 async def test_webhook_is_reached_by_ipv4_where_the_kernel_has_no_ipv6(tmp_path, monkeypatch):
     monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
     health = loopback.free_port()
-    options = webhook(tmp_path, listen=("", loopback.free_port()), health=f":{health}")
+    options = webhook(tmp_path, listen=("", loopback.free_port()), health=("", health))
     async with server.Server(options, prometheus_client.CollectorRegistry()).serving():
         assert await status_of(f"http://127.0.0.1:{health}/livez") == 200
         with pytest.raises(aiohttp.ClientConnectorError):

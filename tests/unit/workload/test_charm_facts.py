@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import prometheus_client
-from sidecar_lifecycle.shell import charm_facts as shown
+from sidecar_lifecycle.shell import metrics
 
 from integrator_contract import charm_facts
 
@@ -22,8 +22,10 @@ FACTS = charm_facts.CharmFacts(
 
 
 def served(known: charm_facts.CharmFacts | None) -> dict[tuple[str, ...], float]:
+    collector = metrics.CharmFacts()
+    collector.read = lambda: known
     registry = prometheus_client.CollectorRegistry()
-    registry.register(shown.Collector(lambda: known))
+    registry.register(collector)
     return {
         (sample.name.removeprefix("istio_integrator_"), *sample.labels.values()): sample.value
         for family in registry.collect()

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from sidecar_lifecycle.shell.observers import gateways
+from sidecar_lifecycle.shell.observers import observe
 
 from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
 
@@ -59,14 +59,14 @@ async def observing(
         for plural, item in present:
             cluster.put(plural, item)
         now = asyncio.get_running_loop().time
-        observer = gateways.Observer(
+        following = observe.follow_gateway(
             client,
             model="kubeflow",
             owner=OWNER,
             named=named,
             changed=lambda: told.append(now()),
         )
-        async with running_task(observer.run()):
+        async with running_task(following):
             await until(lambda: len(cluster.watchers) == KINDS)
             await asyncio.sleep(5)
             assert told == []

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from sidecar_lifecycle.shell import cli
-from sidecar_lifecycle.shell.commands import explain
+from sidecar_lifecycle.shell import cli, explain
 
 ROOT = Path(__file__).parents[3]
 WORKLOAD = f"{ROOT / 'workload'}:{ROOT / 'lib'}"

@@ -14,7 +14,7 @@ from sidecar_lifecycle.decide.convergence import facts, memory, outcome, plan
 from sidecar_lifecycle.shell import settings as options
 from sidecar_lifecycle.shell.convergence import cluster as hands
 from sidecar_lifecycle.shell.kube import errors, events
-from sidecar_lifecycle.shell.observers import gateways, observe
+from sidecar_lifecycle.shell.observers import observe
 from sidecar_lifecycle.shell.shutdown import controller as shutdown
 from sidecar_lifecycle.shell.shutdown import stop
 
@@ -136,16 +136,16 @@ async def test_observers_tell_of_an_honest_change_among_hostile_ones(seed: int, 
     server.present |= objects
     told: list[str] = []
     observers = [
-        gateways.Observer(
+        observe.follow_gateway(
             server,  # type: ignore[arg-type]
             model=MODEL,
             owner="owner",
             named="",
             changed=lambda: told.append("gateway"),
         ),
-        observe.Observer(server, MODEL, lambda: told.append("mesh")),  # type: ignore[arg-type]
+        observe.Mesh(server, MODEL, lambda: told.append("mesh")).run(),  # type: ignore[arg-type]
     ]
-    async with running_task(observers[0].run()) as one, running_task(observers[1].run()) as two:
+    async with running_task(observers[0]) as one, running_task(observers[1]) as two:
         await until(lambda: len(server.watches) >= 7)
         for kind in ("MODIFIED", "DELETED", "ADDED"):
             for plural, texts in objects.items():

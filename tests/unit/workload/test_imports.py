@@ -16,7 +16,7 @@ NEEDLESS = ("lightkube", "httpx2", "sidecar_lifecycle.shell.admission.server")
 PROGRAM = """
 import json, sys
 from sidecar_lifecycle.shell import cli
-cli.parser("run").parse_args(["run", "--settings=x"])
+cli.load("run")
 print(json.dumps(sorted(sys.modules)))
 """
 
@@ -44,7 +44,7 @@ def test_service_does_not_import_what_a_pod_does_not_need(imported: list[str], n
 READS = """
 import gc, os, ssl
 from sidecar_lifecycle.shell import cli
-cli.parser("run")
+cli.load("run")
 held = [each for each in gc.get_objects() if isinstance(each, ssl.SSLContext)]
 print(sum(each.cert_store_stats()["x509_ca"] for each in held), len(held))
 print(ssl.create_default_context().cert_store_stats()["x509_ca"])

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sidecar_lifecycle.model import types
-from sidecar_lifecycle.shell.kube import access, backoff, client, errors, streams
+from sidecar_lifecycle.model import resources, types
+from sidecar_lifecycle.shell.kube import client, errors, streams
 
 from testbed import certificates
 from tests import workload_access
@@ -19,8 +19,8 @@ from tests.unit.workload import pods
 from tests.unit.workload.fake_apiserver import FakeApiserver, until
 
 
-def credentials(token_file: Path | None, token: str | None = None) -> access.Access:
-    return access.Access(server="", token=token, token_file=token_file)
+def credentials(token_file: Path | None, token: str | None = None) -> client.Access:
+    return client.Access(server="", token=token, token_file=token_file)
 
 
 def test_token_file_is_read_again_after_the_api_refused_it(tmp_path: Path):
@@ -41,7 +41,7 @@ def test_token_file_is_read_again_with_time(tmp_path: Path, monkeypatch: pytest.
     subject = credentials(path)
     subject.headers()
     path.write_text("second")
-    subject._read_at -= access.TOKEN_MAX_AGE + 1
+    subject._read_at -= client.TOKEN_MAX_AGE + 1
     assert subject.headers() == {"Authorization": "Bearer second"}
 
 
@@ -69,7 +69,7 @@ def test_user_without_token_sends_no_header():
         ),
         pytest.param((types.Namespace, None, "ns"), "/api/v1/namespaces/ns", id="global"),
         pytest.param(
-            (types.Deployment, "ns", "d"),
+            (resources.Deployment, "ns", "d"),
             "/apis/apps/v1/namespaces/ns/deployments/d",
             id="group",
         ),
@@ -79,9 +79,9 @@ def test_path_of_a_resource(arguments: tuple[object, ...], want: str):
     assert client.path(*arguments) == want  # type: ignore[arg-type]
 
 
-def test_connecting_outside_of_a_pod_says_so():
+def test_access_outside_of_a_pod_says_so():
     with pytest.raises(errors.NoAccess, match="no pod with a ServiceAccount"):
-        client.connect()
+        client.of_pod()
 
 
 @pytest.mark.parametrize("error", [TimeoutError(), OSError("gone"), ConnectionResetError()])
@@ -98,7 +98,7 @@ def test_answer_that_is_no_status_keeps_its_beginning():
 
 def test_delays_grow_to_a_limit_and_are_spread():
     for failures, least in zip((1, 2, 3, 4, 5, 1000), (1, 2, 4, 8, 8, 8), strict=True):
-        delays = [backoff.delay(failures, initial=1, maximum=8) for _ in range(50)]
+        delays = [errors.delay(failures, initial=1, maximum=8) for _ in range(50)]
         assert least <= min(delays)
         assert least + 1 < max(delays) <= least + 2
         assert len(set(delays)) > 1
@@ -120,7 +120,7 @@ def test_pod_gets_in_by_its_service_account(
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
 
-    found = access.of_pod(tmp_path)
+    found = client.of_pod(tmp_path)
 
     assert (found.server, found.token, found.token_file) == (want, "the token", tmp_path / "token")
     assert found.tls is not None
@@ -189,7 +189,7 @@ async def test_token_that_is_refused_is_read_anew_for_the_next_try(
 ):
     path = tmp_path / "token"
     path.write_text(cluster.token)
-    way_in = access.Access(server=cluster.client.server, token=cluster.token, token_file=path)
+    way_in = client.Access(server=cluster.client.server, token=cluster.token, token_file=path)
     connection = client.Client(way_in)
     await use(connection)
 

@@ -6,7 +6,7 @@ import dataclasses
 import types
 
 import pytest
-from sidecar_lifecycle.shell.serving import listener
+from sidecar_lifecycle.shell import serving
 
 TENANT, API_SERVER = "10.1.0.7", "10.0.0.1"
 
@@ -26,12 +26,12 @@ class Socket:
 
 @pytest.fixture
 def connect(monkeypatch):
-    monkeypatch.setattr(listener, "MOST_CONNECTIONS", 4)
-    connections = listener.Connections()
+    monkeypatch.setattr(serving, "MOST_CONNECTIONS", 4)
+    connections = serving.Connections()
 
     def connect(address, port):
         connection = Socket()
-        connections.add((address, port), listener.Connection(connection, connection.close))
+        connections.add((address, port), serving.Connection(connection, connection.close))
         return connection
 
     connect.connections = connections

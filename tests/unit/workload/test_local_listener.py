@@ -10,11 +10,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
-import prometheus_client
 import pytest
 from sidecar_lifecycle.decide.convergence import memory
-from sidecar_lifecycle.shell.commands import run
-from sidecar_lifecycle.shell.serving import local
+from sidecar_lifecycle.shell import run, serving
 from sidecar_lifecycle.shell.settings import Live
 
 from integrator_contract import schema, seen
@@ -39,9 +37,8 @@ async def served(
     program = run.Program(
         cluster.client,
         Live(settings),
-        listen="127.0.0.1:0",
+        listen=("127.0.0.1", 0),
         port=0,
-        registry=prometheus_client.CollectorRegistry(),
     )
     async with running_task(program.run()):
         await until(lambda: program.port)
@@ -159,9 +156,9 @@ async def test_answer_that_takes_too_long_is_given_up(
     async def never(_: object) -> None:
         await asyncio.Event().wait()
 
-    app = local.application(lambda: TOKEN, {"/never": never}, {})
+    app = serving.for_the_charm(lambda: TOKEN, {"/never": never}, {})
     async with (
-        local.serve(app, 0) as port,
+        serving.serve(app, ("127.0.0.1", 0)) as port,
         aiohttp.ClientSession(f"http://127.0.0.1:{port}", headers=ASKED) as session,
         session.get("/never") as answer,
     ):

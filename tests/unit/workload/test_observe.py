@@ -67,7 +67,7 @@ async def observing(*present: tuple[str, dict[str, Any]]) -> AsyncIterator[Any]:
         cluster.namespace("kubeflow")
         for plural, item in present:
             cluster.put(plural, item)
-        observer = observe.Observer(client, "kubeflow", lambda: told.append(1))
+        observer = observe.Mesh(client, "kubeflow", lambda: told.append(1))
         async with running_task(observer.run()):
             await until(lambda: len(cluster.watchers) >= 3)
             await asyncio.sleep(5)
@@ -255,7 +255,7 @@ async def test_charm_that_waits_is_told_of_a_webhook_that_was_ready_before(
     async with cluster as client:
         cluster.namespace("kubeflow")
         cluster.put("deployments", ours(ready=ready))
-        observer = observe.Observer(client, "kubeflow", lambda: told.append(1), joined=joined)
+        observer = observe.Mesh(client, "kubeflow", lambda: told.append(1), joined=joined)
         async with running_task(observer.run()):
             await until(lambda: len(cluster.watchers) >= 3)
             await asyncio.sleep(5)

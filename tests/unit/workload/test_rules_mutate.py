@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sidecar_lifecycle.decide import creation, mutate
 from sidecar_lifecycle.decide.convergence import trial
 from sidecar_lifecycle.model import types
-from sidecar_lifecycle.shell.admission import settings
+from sidecar_lifecycle.shell import admission_settings as settings
 
 from integrator_contract import names
 from tests.functional import admission_cases as table

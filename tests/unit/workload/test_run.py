@@ -7,11 +7,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import prometheus_client
 import pytest
 import structlog
-from sidecar_lifecycle.shell import cli
-from sidecar_lifecycle.shell.commands import run
+from sidecar_lifecycle.shell import cli, metrics, run
+from sidecar_lifecycle.shell.convergence import cluster as hands
 from sidecar_lifecycle.shell.convergence import listing
 from sidecar_lifecycle.shell.settings import Live, Settings
 
@@ -29,8 +28,7 @@ def settings(**values: Any) -> Settings:
 
 def program_of(cluster: FakeApiserver, path: Path | None = None, **values: Any) -> run.Program:
     live = Live(settings(**values), path)
-    registry = prometheus_client.CollectorRegistry()
-    return run.Program(cluster.client, live, listen="127.0.0.1:0", port=0, registry=registry)
+    return run.Program(cluster.client, live, listen=("127.0.0.1", 0), port=0)
 
 
 async def test_program_stops_a_proxy(cluster: FakeApiserver):
@@ -82,7 +80,7 @@ async def test_model_that_has_joined_is_converged_wherever_istiod_is(
     async with running_task(program.run()):
         await until(lambda: all(program.ready().values()))
         await asyncio.sleep(60)
-        found = program.registry.get_sample_value("sidecar_lifecycle_in_mesh_pods") or 0
+        found = metrics.REGISTRY.get_sample_value("sidecar_lifecycle_in_mesh_pods") or 0
 
     assert found == want
 
@@ -131,7 +129,7 @@ async def test_gateway_is_looked_at_while_something_is_expected_of_it(cluster: F
 
 async def test_model_that_joins_and_leaves_is_converged_in_between(cluster: FakeApiserver):
     def in_mesh() -> float | None:
-        return program.registry.get_sample_value("sidecar_lifecycle_in_mesh_pods")
+        return metrics.REGISTRY.get_sample_value("sidecar_lifecycle_in_mesh_pods")
 
     cluster.namespace("kubeflow", labels={"istio-injection": "enabled"})
     cluster.put("pods", pods.pod_json(main=RUNS, policy="Always"))
@@ -215,8 +213,8 @@ async def test_progress_that_the_charm_has_seen_already_is_no_news(
     async with running_task(program.run()):
         await until(lambda: told)
         ((key, is_news),) = told
-        lister = listing.Lister(cluster.client, program.live)
-        word = (await lister.uninjected({})).summary.word
+        model = hands.Cluster(cluster.client, program.live)
+        word = (await listing.uninjected(model, {})).summary.word
         assert key == names.PROGRESS_NOTICE
         assert is_news()
         before = charm_facts.CharmFacts(looked=1.0, progress="of before")

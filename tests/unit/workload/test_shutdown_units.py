@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from sidecar_lifecycle.shell import metrics
-from sidecar_lifecycle.shell.kube import access, client
+from sidecar_lifecycle.shell.kube import client
 from sidecar_lifecycle.shell.shutdown import controller as shutdown
 
 from tests.unit.workload import pods
@@ -117,7 +117,7 @@ async def test_unit_that_was_cut_off_does_not_stop_the_pod_that_has_the_name_now
     cluster: FakeApiserver,
 ):
     server = cluster.client.server
-    connection = client.Client(access.Access(server=server, token=cluster.token))
+    connection = client.Client(client.Access(server=server, token=cluster.token))
     async with reconciler(cluster, connection=connection) as first:
         await until(lambda: first.pods.live)
         connection.server = "http://127.0.0.1:1"

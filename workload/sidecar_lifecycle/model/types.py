@@ -215,17 +215,6 @@ class Event(Object):
     reportingInstance: str = ""
 
 
-class DeploymentStatus(Model):
-    readyReplicas: int = 0
-    conditions: list[Condition] = []
-
-
-class Deployment(Object):
-    api = Api("apps", "v1", "Deployment", "deployments")
-
-    status: DeploymentStatus = msgspec.field(default_factory=DeploymentStatus)
-
-
 class EndpointConditions(Model):
     ready: bool | None = None
 

@@ -6,27 +6,30 @@ import argparse
 import contextlib
 import importlib
 import os
+import pathlib
 import sys
+import textwrap
 from collections.abc import Generator
-from typing import cast
+from typing import Any
 
-from integrator_contract import schema
+from integrator_contract import pods, schema, service
 from sidecar_lifecycle import __version__
-from sidecar_lifecycle.shell.commands import command
+from sidecar_lifecycle.shell import InputError
 
-COMMANDS = ("run", "admission", "explain")
-"""Each is a module; only the one asked for is imported, to start quickly."""
+BAD_INPUT = 2
+"""Exit code for a wrong command line or a document that can't be read."""
 LONGEST_ERROR = 1000
 """In characters: what is quoted from a file may be long."""
+_MODULES = {"run": "run", "admission": "admission.server", "explain": "explain"}
 _AUTHORITIES = "SSL_CERT_FILE"
 """What OpenSSL asks for the file of those that the system trusts."""
 
 
-def parser(wanted: str = "") -> argparse.ArgumentParser:
-    """Return the command line of one command, or the whole."""
+def parser() -> argparse.ArgumentParser:
+    """Return the command line."""
     root = argparse.ArgumentParser(
         prog="sidecar-lifecycle",
-        **command.texts(
+        **_texts(
             "Sees to it that pods get their Istio sidecar, and get rid of it when done.",
             "sidecar-lifecycle explain --help",
             "kubectl get pods -o json | sidecar-lifecycle explain",
@@ -34,12 +37,133 @@ def parser(wanted: str = "") -> argparse.ArgumentParser:
     )
     version = f"%(prog)s {__version__} (contract {schema.SCHEMA})"
     root.add_argument("--version", action="version", version=version)
-    subparsers = root.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    with _no_authorities():
-        for name in [wanted] if wanted in COMMANDS else COMMANDS:
-            module = importlib.import_module(f"sidecar_lifecycle.shell.commands.{name}")
-            module.add_parser(subparsers)
+    commands = root.add_subparsers(
+        title="commands", required=True, metavar="COMMAND", dest="command"
+    )
+    run = commands.add_parser(
+        "run",
+        help="watch pods and act, as the charm's service does",
+        **_texts(
+            "Watch pods and act, until SIGTERM. Every unit stops proxies, each later than the one"
+            " before it; only Juju's leader evicts and deletes pods.",
+            "sidecar-lifecycle run --settings settings.json",
+        ),
+    )
+    run.add_argument(
+        "--contract",
+        type=_contract,
+        metavar="WORD",
+        help="that the charm keeps to; --version ends with this program's",
+    )
+    _add_settings(run, required=True)
+    run.add_argument(
+        "--listen",
+        default=":8080",
+        type=_address,
+        metavar="[HOST]:PORT",
+        help="for metrics and health; without a host on every address (default: %(default)s)",
+    )
+    run.add_argument(
+        "--port",
+        type=int,
+        default=service.LISTENER_PORT,
+        metavar="PORT",
+        help="on 127.0.0.1, where the charm asks (default: %(default)s)",
+    )
+    admission = commands.add_parser(
+        "admission",
+        help="serve the admission webhook",
+        **_texts(
+            "Serve the admission webhook, and reload settings and certificate when their files"
+            " change.",
+            "sidecar-lifecycle admission --settings settings.json --tls-dir tls",
+        ),
+    )
+    admission.add_argument("--settings", required=True, type=pathlib.Path, metavar="FILE")
+    admission.add_argument(
+        "--tls-dir", required=True, type=pathlib.Path, metavar="DIR", help="tls.crt and tls.key"
+    )
+    admission.add_argument(
+        "--listen",
+        default=":8443",
+        type=_address,
+        metavar="[HOST]:PORT",
+        help="for reviews; without a host on every address (default %(default)s)",
+    )
+    admission.add_argument(
+        "--health",
+        default=":8080",
+        type=_address,
+        metavar="[HOST]:PORT",
+        help="for /livez, /readyz and /metrics (default %(default)s)",
+    )
+    admission.add_argument(
+        "--log-level-file",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="names the level of the log, and is read every second; info without it",
+    )
+    explain = commands.add_parser(
+        "explain",
+        help="print what the charm would do to pods, and why",
+        **_texts(
+            "Read a pod or a list of pods as JSON. Print one JSON object per pod: whether its"
+            " proxy would be stopped and, with --admission-settings, what admission would change."
+            " A pod without a namespace, or in that of the model, counts as a pod of the model.",
+            "kubectl get pods -o json | sidecar-lifecycle explain",
+            "sidecar-lifecycle explain pod.json --admission-settings settings.json",
+        ),
+    )
+    explain.add_argument("source", nargs="?", default="-", metavar="FILE", help="or - (default)")
+    explain.add_argument(
+        "--admission-settings",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="of admission, as its pods have it",
+    )
+    _add_settings(explain, required=False)
     return root
+
+
+def _add_settings(command: argparse.ArgumentParser, *, required: bool) -> None:
+    command.add_argument(
+        "--settings",
+        type=pathlib.Path,
+        required=required,
+        metavar="FILE",
+        help="of the service, as the charm writes it",
+    )
+
+
+def _texts(description: str, *examples: str) -> dict[str, Any]:
+    lines = "".join(f"\n  {example}" for example in examples)
+    return {
+        "description": textwrap.fill(description, 79),
+        "epilog": f"examples:{lines}",
+        "formatter_class": argparse.RawDescriptionHelpFormatter,
+    }
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > pods.HIGHEST_PORT:
+        raise argparse.ArgumentTypeError(f"{text!r} is not [HOST]:PORT")
+    return host.strip("[]"), int(port)
+
+
+def _contract(text: str) -> str:
+    if text != schema.SCHEMA:
+        raise argparse.ArgumentTypeError(
+            f"the charm keeps to contract {text}, this image to {schema.SCHEMA}:"
+            " run both from the same revision of the charm"
+        )
+    return text
+
+
+def load(command: str) -> Any:
+    """Import what runs a command, and nothing of the others."""
+    with _no_authorities():
+        return importlib.import_module(f"sidecar_lifecycle.shell.{_MODULES[command]}")
 
 
 @contextlib.contextmanager
@@ -60,22 +184,19 @@ def _no_authorities() -> Generator[None]:
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command and return its exit code."""
-    argv = sys.argv[1:] if argv is None else argv
-    arguments = parser(argv[0] if argv else "").parse_args(argv)
+    arguments = parser().parse_args(argv)
     try:
-        return cast("int", arguments.main(arguments))
-    except command.InputError as error:
-        print(_printable(f"sidecar-lifecycle: {error}"[:LONGEST_ERROR]), file=sys.stderr)
-        return command.BAD_INPUT
+        load(arguments.command).main(arguments)
+    except InputError as error:
+        # Others named what is quoted, and a control character could move a terminal's cursor.
+        text = f"sidecar-lifecycle: {error}"[:LONGEST_ERROR]
+        shown = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+        print(shown, file=sys.stderr)
+        return BAD_INPUT
     except BrokenPipeError:
         # The reader of our output, such as `head`, has seen enough.
         sys.stderr.close()
-        return 0
-
-
-def _printable(text: str) -> str:
-    """Escape what moves a terminal's cursor: others named what is quoted."""
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+    return 0
 
 
 if __name__ == "__main__":

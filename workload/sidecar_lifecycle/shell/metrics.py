@@ -5,9 +5,14 @@ Times are seconds. Counters restart from zero with the process, as Prometheus ex
 
 from __future__ import annotations
 
+import collections
 import functools
+from collections.abc import Callable, Iterable, Mapping
 
 import prometheus_client
+from prometheus_client import core, registry
+
+from integrator_contract import charm_facts
 
 REGISTRY = prometheus_client.CollectorRegistry()
 prometheus_client.ProcessCollector(registry=REGISTRY)
@@ -82,3 +87,102 @@ RELISTS = _counter(
     "relists",
     "Times that the pods were listed anew because a watch could not be resumed.",
 )
+UNINJECTED = _gauge(
+    "uninjected_pods",
+    "Pods of the model without the sidecar that they should have.",
+    ("reason",),
+)
+IN_MESH = _gauge("in_mesh_pods", "Pods of the model with a sidecar.")
+APPLIED = _gauge(
+    "applied_pods",
+    "Pods of the model by what was changed at their creation, each once per change.",
+    ("change",),
+)
+ROUNDS = _gauge("convergence_workloads_in_flight", "Workloads of which a pod is being replaced.")
+EVICTIONS = _counter("evictions", "Evictions of pods without a sidecar.", ("result",))
+_RESULTS = "evicted", "budget", "forbidden", "refused", "error", "gone", "replaced", "unknown"
+for _result in _RESULTS:
+    # Each counts from zero, or the first of its kind would not show as a rise.
+    EVICTIONS.labels(_result)
+
+
+class CharmFacts(registry.Collector):
+    """Shows what the charm's last hook on this unit found, nothing before its end."""
+
+    def __init__(self) -> None:
+        self.read: Callable[[], charm_facts.CharmFacts | None] = lambda: None
+
+    def describe(self) -> Iterable[core.Metric]:
+        """Name the metrics."""
+        return _families(charm_facts.CharmFacts(looked=0.0))
+
+    def collect(self) -> Iterable[core.Metric]:
+        """Show what is known."""
+        known = self.read()
+        return _families(known) if known else ()
+
+
+def _families(known: charm_facts.CharmFacts) -> list[core.Metric]:
+    problems = collections.Counter((each.part, each.severity) for each in known.problems)
+    certificates = {each.owner: each for each in known.certificates}.values()
+    guards = charm_facts.GUARDS if known.guard else ()
+    return [
+        _family(
+            "last_look_timestamp_seconds",
+            "When the charm last looked on this unit, in Unix time; what it knows is as old.",
+            {(): known.looked},
+        ),
+        _family(
+            "problems",
+            "Things that are not as they should be, by the part of the charm that says so and"
+            " Juju's word for how bad it is. The unit's status says them in words.",
+            problems,
+            "part",
+            "severity",
+        ),
+        _family(
+            "gateway_ready",
+            "1 where the gateway that serves the model is there and open, 0 where not; of the"
+            " leader, where the model has an ingress.",
+            {(): known.gateway_ready},
+        ),
+        _family(
+            "guard",
+            "1 for what stands before the model's routes: asks (somebody is asked about each"
+            " request), closed (nobody is there to be asked, so no request passes) or none (all"
+            " pass unasked); of the leader, where the model has an ingress.",
+            {(state,): state == known.guard for state in guards},
+            "state",
+        ),
+        _family(
+            "certificate_not_before_timestamp_seconds",
+            "From when the certificate of gateway or webhook is valid; of the leader.",
+            {(each.owner,): each.not_before for each in certificates},
+            "owner",
+        ),
+        _family(
+            "certificate_not_after_timestamp_seconds",
+            "Until when the certificate of gateway or webhook is valid; of the leader.",
+            {(each.owner,): each.not_after for each in certificates},
+            "owner",
+        ),
+        _family(
+            "old_proxies",
+            "Pods of the model whose proxy is of another revision or of an earlier istiod.",
+            {(): known.old_proxies},
+        ),
+    ]
+
+
+def _family(
+    name: str, meaning: str, samples: Mapping[tuple[str, ...], float | None], *labels: str
+) -> core.GaugeMetricFamily:
+    family = core.GaugeMetricFamily(f"istio_integrator_{name}", meaning, labels=labels)
+    for values, value in sorted(samples.items()):
+        if value is not None:
+            family.add_metric(values, value)
+    return family
+
+
+CHARM_FACTS = CharmFacts()
+REGISTRY.register(CHARM_FACTS)

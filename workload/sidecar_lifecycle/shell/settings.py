@@ -13,6 +13,7 @@ import structlog
 
 from integrator_contract import names, namespaces, service
 from sidecar_lifecycle.decide import eligible, finished, stale
+from sidecar_lifecycle.shell import InputError
 
 log = structlog.get_logger(__name__)
 
@@ -72,12 +73,12 @@ def read(path: Path) -> Settings:
     """Read the file.
 
     Raises:
-        ValueError: It has no settings, or the file can't be read.
+        InputError: It has no settings, or the file can't be read.
     """
     try:
         return msgspec.json.decode(path.read_bytes(), type=Settings)
     except (OSError, msgspec.MsgspecError, RecursionError) as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise InputError(f"{path}: {error}") from error
 
 
 class Live:
@@ -106,7 +107,7 @@ class Live:
                 complaint = ""
                 if settings != self.current:
                     self.change(settings)
-            except ValueError as error:
+            except InputError as error:
                 if str(error) != complaint:
                     complaint = str(error)
                     log.warning("settings can't be read", error=complaint)

@@ -11,13 +11,13 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
-import prometheus_client
 import pytest
 import structlog
 from sidecar_lifecycle.decide.convergence import facts, memory
 from sidecar_lifecycle.model import types
+from sidecar_lifecycle.shell import metrics
 from sidecar_lifecycle.shell.convergence import cluster as hands
-from sidecar_lifecycle.shell.convergence import controller, metrics
+from sidecar_lifecycle.shell.convergence import controller
 from sidecar_lifecycle.shell.kube import errors, events
 from sidecar_lifecycle.shell.settings import Live, Settings
 
@@ -113,18 +113,8 @@ async def cluster() -> AsyncIterator[Apiserver]:
 
 
 @contextlib.asynccontextmanager
-async def converging(
-    cluster: Apiserver,
-    registry: prometheus_client.CollectorRegistry | None = None,
-    *,
-    live: Live | None = None,
-) -> AsyncIterator[None]:
-    run = controller.run(
-        cluster.client,
-        live or Live(SETTINGS),
-        registry=registry or prometheus_client.CollectorRegistry(),
-        clock=LoopClock(),
-    )
+async def converging(cluster: Apiserver, *, live: Live | None = None) -> AsyncIterator[None]:
+    run = controller.run(cluster.client, live or Live(SETTINGS), clock=LoopClock())
     async with running_task(run) as task:
         yield
         assert not task.done()
@@ -171,10 +161,10 @@ async def test_eviction_without_an_answer_may_have_happened(
         raise errors.Unreachable("reset")
 
     monkeypatch.setattr(hands.Cluster, "evict", evict)
-    registry = prometheus_client.CollectorRegistry()
     counted = "sidecar_lifecycle_evictions_total", {"result": "unknown"}
-    async with converging(cluster, registry):
-        await until(lambda: registry.get_sample_value(*counted) == 1)
+    before = metrics.REGISTRY.get_sample_value(*counted) or 0
+    async with converging(cluster):
+        await until(lambda: metrics.REGISTRY.get_sample_value(*counted) == before + 1)
         assert {*remembered(cluster).rounds} == {"StatefulSet/web"}
 
 
@@ -242,7 +232,6 @@ def looking(
     return controller.Controller(
         cluster=hands.Cluster(cluster.client, Live(settings), clock.now),
         recorder=events.Recorder(cluster.client),
-        figures=metrics.Metrics(prometheus_client.CollectorRegistry()),
         progress=lambda _: None,
         clock=clock,
         pods={(MODEL, "web-0"): msgspec.convert(without_sidecar(), types.Pod)},
@@ -291,16 +280,38 @@ async def test_unit_that_leads_no_more_evicts_nothing_more(cluster: Apiserver):
     assert cluster.evicted == []
 
 
+def counted(name: str) -> float:
+    full = f"sidecar_lifecycle_{name}"
+    figures = (each for each in metrics.REGISTRY.collect() if each.name == full)
+    return sum(sample.value for each in figures for sample in each.samples)
+
+
+@pytest.mark.parametrize(
+    ("applied", "want"),
+    [
+        pytest.param("hold,labels", 2, id="ours"),
+        pytest.param("hold,".ljust(256, "x"), 1, id="long"),
+        pytest.param("hold,".ljust(257, "x"), 0, id="too-long"),
+        pytest.param(",".join(f"x{number}" for number in range(30)), 0, id="of-others"),
+    ],
+)
+async def test_pods_are_counted_by_each_change_that_admission_made_to_them(
+    cluster: Apiserver, applied: str, want: int
+):
+    pod = without_sidecar()
+    pod["metadata"]["annotations"] = {"istio-integrator.charmhub.io/applied": applied}
+    cluster.put("pods", pod)
+    async with converging(cluster, live=Live(STAND_BY)):
+        # What the metrics showed before is gone after the first look.
+        await until(lambda: looked(cluster) >= 2)
+        assert counted("applied_pods") == want
+
+
 async def test_pod_that_went_is_counted_no_more(cluster: Apiserver):
     replacement = injected(without_sidecar("uid-2"))
     replacement["metadata"]["name"] = "web-other"
-    registry = prometheus_client.CollectorRegistry()
 
-    def counted(name: str) -> float:
-        figures = (each for each in registry.collect() if each.name == f"sidecar_lifecycle_{name}")
-        return sum(sample.value for each in figures for sample in each.samples)
-
-    async with converging(cluster, registry, live=Live(STAND_BY)):
+    async with converging(cluster, live=Live(STAND_BY)):
         await until(lambda: counted("uninjected_pods") == 1)
         cluster.delete("pods", MODEL, "web-0")
         cluster.put("pods", replacement)

@@ -29,13 +29,6 @@ PROFILE = {"app.kubernetes.io/part-of": "kubeflow-profile"}
 ROOT_CERTIFICATE = {"metadata": {"name": "istio-ca-root-cert", "namespace": MODEL}}
 
 
-class Clock:
-    now = 1_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 async def cluster() -> AsyncIterator[FakeApiserver]:
     fake = FakeApiserver()
@@ -47,8 +40,8 @@ async def cluster() -> AsyncIterator[FakeApiserver]:
         yield fake
 
 
-def subject(cluster: FakeApiserver, clock: Clock | None = None) -> hands.Cluster:
-    return hands.Cluster(cluster.client, Live(SETTINGS), clock or Clock())
+def subject(cluster: FakeApiserver) -> hands.Cluster:
+    return hands.Cluster(cluster.client, Live(SETTINGS))
 
 
 def asked(cluster: FakeApiserver, end: str) -> int:
@@ -124,26 +117,18 @@ async def test_pods_without_their_sidecar_are_found_in_the_namespaces_that_are_l
     assert [(each.namespace, each.name) for each in found] == [("team", "bare")]
 
 
-async def test_what_rarely_changes_is_read_again_after_ten_seconds(cluster: FakeApiserver):
-    clock = Clock()
-    reader = subject(cluster, clock)
-    cluster.put("configmaps", ROOT_CERTIFICATE)
+async def test_identities_of_the_injector_are_read(cluster: FakeApiserver):
     webhook = {"name": "istiod", "uid": "uid-of-injector", "labels": {"app": "sidecar-injector"}}
     cluster.put("mutatingwebhookconfigurations", {"metadata": webhook})
-    for at, reads in ((1_000.0, 1), (1_009.9, 1), (1_010.0, 2)):
-        clock.now = at
-        assert await reader.around() == hands.Around(
-            clock.now - clock.now % 10, True, ("uid-of-injector",)
-        )
-        assert asked(cluster, "/mutatingwebhookconfigurations") == reads
+    assert await subject(cluster).injectors() == ("uid-of-injector",)
 
 
 async def test_only_a_right_that_lacks_is_done_without(cluster: FakeApiserver):
     cluster.failures = [("/mutatingwebhookconfigurations", 403, {})]
-    assert (await subject(cluster).around()).injectors == ()
+    assert await subject(cluster).injectors() == ()
     cluster.failures = [("/mutatingwebhookconfigurations", 404, {})]
     with pytest.raises(errors.StatusError):
-        await subject(cluster).around()
+        await subject(cluster).injectors()
 
 
 async def test_replica_set_that_can_not_be_read_is_named(cluster: FakeApiserver):
@@ -178,9 +163,9 @@ async def test_namespace_that_istiod_does_not_serve_is_told_by_its_root_certific
     cluster: FakeApiserver,
 ):
     cluster.put("configmaps", {"metadata": {"name": "other", "namespace": MODEL}})
-    assert not (await subject(cluster).around()).is_served
+    assert not await subject(cluster).is_served()
     cluster.put("configmaps", ROOT_CERTIFICATE)
-    assert (await subject(cluster).around()).is_served
+    assert await subject(cluster).is_served()
 
 
 SINCE = 1_000_000.0

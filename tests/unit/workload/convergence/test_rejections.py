@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from sidecar_lifecycle.shell.admission import settings as admission_settings
 from sidecar_lifecycle.shell.convergence import rejections
 from sidecar_lifecycle.shell.settings import Live
 
@@ -51,7 +50,6 @@ async def looking(cluster: Apiserver, *, leads: bool = True) -> AsyncIterator[li
     run = rejections.run(
         cluster.client,
         Live(dataclasses.replace(SETTINGS, leader=leads)),
-        load=admission_settings.load,
         tell=lambda: told.append(None),
         clock=LoopClock(),
     )

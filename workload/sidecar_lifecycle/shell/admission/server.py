@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import dataclasses
@@ -17,10 +18,10 @@ import structlog
 from aiohttp import web
 
 from integrator_contract import namespaces
-from sidecar_lifecycle.shell import logs
-from sidecar_lifecycle.shell.serving import health, listener
+from sidecar_lifecycle.shell import InputError, logs, serving
+from sidecar_lifecycle.shell import admission_settings as settings
 
-from . import review, settings
+from . import review
 
 log = structlog.get_logger(__name__)
 
@@ -46,7 +47,7 @@ class Options:
     """Names the level of the log; `info` without it."""
     listen: tuple[str, int] = ("", 8443)
     """An empty host is every address of the pod."""
-    health: str = ":8080"
+    health: tuple[str, int] = ("", 8080)
     largest_body: int = 3 * 1024 * 1024
     """In bytes. API servers take no larger request, and etcd keeps half of that in an object; at
     a pod's creation there is no old object beside it."""
@@ -157,7 +158,7 @@ class Server:
 
     def __init__(self, options: Options, registry: prometheus_client.CollectorRegistry) -> None:
         self._options = options
-        self._text = settings.read_text(options.settings_file)
+        self._text = settings.read(options.settings_file)
         self._settings = settings.load(self._text)
         self._certificate = Certificate(options.tls_dir)
         self._metrics = Metrics(registry)
@@ -184,15 +185,12 @@ class Server:
         reviews = web.Application()
         reviews.router.add_post("/mutate/{kind}", self._review)
         async with contextlib.AsyncExitStack() as stack:
-            reached = listener.serve(
-                reviews,
-                self._options.listen,
-                tls=self._certificate.context,
-                shutdown_seconds=60,
+            tls = self._certificate.context
+            await stack.enter_async_context(
+                serving.serve(reviews, self._options.listen, tls=tls, shutdown_seconds=60)
             )
-            await stack.enter_async_context(reached)
-            probes = health.serve(self._options.health, self._readiness, self._metrics.registry)
-            await stack.enter_async_context(probes)
+            probes = serving.health(self._readiness, self._metrics.registry)
+            await stack.enter_async_context(serving.serve(probes, self._options.health))
             stack.callback(asyncio.create_task(self._follow_files()).cancel)
             self._ready = True
             log.info(
@@ -272,7 +270,7 @@ class Server:
                     reported[name] = str(error)
 
     def _refresh_settings(self) -> bool:
-        text = settings.read_text(self._options.settings_file)
+        text = settings.read(self._options.settings_file)
         if text == self._text:
             return False
         self._settings = settings.load(text)
@@ -287,3 +285,23 @@ class Server:
         logs.configure(level)
         self._level = level
         return True
+
+
+def main(arguments: argparse.Namespace) -> None:
+    """Serve until SIGTERM."""
+    logs.configure("info")
+    options = Options(
+        settings_file=arguments.settings,
+        tls_dir=arguments.tls_dir,
+        log_level_file=arguments.log_level_file,
+        listen=arguments.listen,
+        health=arguments.health,
+    )
+    registry = prometheus_client.CollectorRegistry()
+    prometheus_client.ProcessCollector(registry=registry)
+    try:
+        asyncio.run(Server(options, registry).run())
+    except settings.SettingsError as error:
+        raise InputError(f"{arguments.settings}: {error}") from error
+    except OSError as error:
+        raise InputError(f"can't serve: {error}") from error

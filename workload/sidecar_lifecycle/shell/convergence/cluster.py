@@ -29,8 +29,6 @@ T = TypeVar("T", bound=types.Object)
 
 LISTED_AT_ONCE = 8
 """Namespaces whose pods are listed at the same time."""
-CLUSTER_TTL = 10.0
-"""Seconds for which what rarely changes outside of the model is not read again."""
 
 
 class Conflict(errors.KubeError):
@@ -52,17 +50,6 @@ class Owners:
 
 
 @dataclass(slots=True)
-class Around:
-    """What decides about injection beside the namespace."""
-
-    at: float
-    is_served: bool
-    """Whether istiod has written its root certificate into the model's namespace."""
-    injectors: tuple[str, ...]
-    """Identities of the injector's webhook configurations."""
-
-
-@dataclass(slots=True)
 class Cluster:
     """The model, as the apiserver has it."""
 
@@ -70,7 +57,6 @@ class Cluster:
     live: Live
     clock: Callable[[], float] = time.time
     fence: Fence = field(default_factory=Fence)
-    _around: Around | None = None
     _replica_sets: dict[str, eligible.Owner] = field(default_factory=dict[str, eligible.Owner])
 
     @property
@@ -104,9 +90,8 @@ class Cluster:
             for each in pod.metadata.ownerReferences
             if each.kind == "ReplicaSet"
         }
-        self._replica_sets = {
-            uid: self._replica_sets[uid] for _, uid in wanted if uid in self._replica_sets
-        }
+        known = self._replica_sets
+        self._replica_sets = {uid: known[uid] for _, uid in wanted if uid in known}
         for name, uid in sorted(wanted):
             owner = self._replica_sets.get(uid) or await self._replica_set(name)
             if owner is not None:
@@ -126,42 +111,39 @@ class Cluster:
 
     async def _replica_set(self, name: str) -> eligible.Owner | None:
         kind = resources.ReplicaSet
-        data = await self.client.find(path(kind, self.settings.model, name))
-        if data is None:
+        try:
+            found = await self.client.find(kind, self.settings.model, name)
+        except errors.NotUnderstood as error:
+            self.fence.caught("decode", kind(metadata=self._meta(name)), error)
             return None
-        with self.fence.around("decode", functools.partial(kind, metadata=self._meta(name))):
-            return _owner(types.decode_json(data, kind))
-        return None
+        return None if found is None else _owner(found)
 
     async def creators(self, kind: type[types.Object]) -> list[resources.Creator]:
         """List the objects of a kind of the model with what their next pods are made of."""
         return await self._list(resources.Creator, of=kind)
-
-    async def namespace(self) -> types.Namespace:
-        """Read the model's namespace."""
-        data = await self.client.request("GET", path(types.Namespace, name=self.settings.model))
-        return answer(data, types.Namespace)
 
     async def elsewhere(self) -> list[answers.PodAnswer]:
         """Find pods without their sidecar in the other namespaces that we look after."""
         served = self.settings.served()
         if served.kinds <= namespaces.MODEL_ONLY:
             return []
+        at_once = asyncio.Semaphore(LISTED_AT_ONCE)
+
+        async def lacking(namespace: types.Namespace) -> list[answers.PodAnswer]:
+            async with at_once:
+                return await self._lacking(namespace)
+
         theirs = [
             each
             for each in await self._list(types.Namespace)
             if served.kind_of(each.metadata.name, each.metadata.labels) not in (None, "model")
         ]
-        found: list[answers.PodAnswer] = []
-        for first in range(0, len(theirs), LISTED_AT_ONCE):
-            some = theirs[first : first + LISTED_AT_ONCE]
-            for lacking in await asyncio.gather(*map(self._lacking, some)):
-                found += lacking
-        return found
+        found = await asyncio.gather(*map(lacking, theirs))
+        return [pod for pods in found for pod in pods]
 
     async def _lacking(self, namespace: types.Namespace) -> list[answers.PodAnswer]:
         name = namespace.metadata.name
-        around = eligible.Scope(
+        scope = eligible.Scope(
             model="",
             application="",
             namespace_labels=namespace.metadata.labels,
@@ -171,9 +153,9 @@ class Cluster:
         found: list[answers.PodAnswer] = []
         for pod in await self._list(types.Pod, namespace=name):
             with self.fence.around("converge", pod):
-                said = eligible.wanted(pod, around)
+                said = eligible.wanted(pod, scope)
                 if said.wanted and eligible.alive(pod) and not eligible.injected(pod):
-                    answer = answers.PodAnswer(
+                    lacks = answers.PodAnswer(
                         namespace=name,
                         name=pod.metadata.name,
                         workload="",
@@ -181,21 +163,18 @@ class Cluster:
                         reason=Reason.OTHER_NAMESPACE,
                         message=f"{said.message}; outside of the model pods are only reported",
                     )
-                    found.append(answer)
+                    found.append(lacks)
         return found
 
-    async def around(self) -> Around:
-        """Return what rarely changes, as it was within the last seconds."""
-        now = self.clock()
-        if self._around is None or now >= self._around.at + CLUSTER_TTL:
-            # A list, which the right to list them allows: the name is not one of ours.
-            fields = f"metadata.name={names.ROOT_CERTIFICATE}"
-            is_served = bool(await self._list(resources.ConfigMap, fields=fields))
-            self._around = Around(now, is_served, await self._injectors())
-        return self._around
+    async def is_served(self) -> bool:
+        """Tell whether istiod has written its root certificate into the model's namespace."""
+        # A list, which the right to list them allows: the name is not one of ours.
+        fields = f"metadata.name={names.ROOT_CERTIFICATE}"
+        return bool(await self._list(resources.ConfigMap, fields=fields))
 
-    async def _injectors(self) -> tuple[str, ...]:
-        # It only sharpens when a hold is lifted, so it is not worth a right of its own.
+    async def injectors(self) -> tuple[str, ...]:
+        """Return the identities of the injector's webhook configurations."""
+        # They only sharpen when a hold is lifted, so they are not worth a right of their own.
         kind = types.MutatingWebhookConfiguration
         found = await self._list_if_allowed(kind, labels="app=sidecar-injector")
         return tuple(sorted(each.metadata.uid for each in found))
@@ -217,12 +196,10 @@ class Cluster:
         """Have the apiserver create the workload's next pod as a dry run, and look at it."""
         verdict: facts.Verdict = "refused"
         message = f"{replica.workload} can't be dealt with; the log says why"
-        with self.fence.around("converge", functools.partial(self._as_pod, replica)):
+        pod = types.Pod(metadata=self._meta(replica.name, replica.uid))
+        with self.fence.around("converge", pod):
             verdict, message = await trials.Trials(self.client, self.settings).ask(replica, scope)
         return facts.Answer(verdict=verdict, message=message, uid=replica.uid, at=self.clock())
-
-    def _as_pod(self, replica: facts.Replica) -> types.Pod:
-        return types.Pod(metadata=self._meta(replica.name, replica.uid))
 
     def _meta(self, name: str, uid: str = "") -> types.ObjectMeta:
         return types.ObjectMeta(name=name, namespace=self.settings.model, uid=uid)
@@ -235,9 +212,8 @@ class Cluster:
             "metadata": {"name": replica.name, "namespace": self.settings.model},
             "deleteOptions": {"preconditions": {"uid": replica.uid}},
         }
-        await self.client.request(
-            "POST", path(types.Pod, self.settings.model, replica.name, "eviction"), body=body
-        )
+        where = path(types.Pod, self.settings.model, replica.name, "eviction")
+        await self.client.request("POST", where, body=body)
 
     # Remembering
 
@@ -248,11 +224,8 @@ class Cluster:
 
     async def recall(self) -> resources.ConfigMap:
         """Read the ConfigMap; one without resourceVersion does not exist yet."""
-        kind = resources.ConfigMap
-        data = await self.client.find(path(kind, self.settings.model, self.memory_name))
-        if data is None:
-            return kind(metadata=types.ObjectMeta(name=self.memory_name))
-        return answer(data, kind)
+        found = await self.client.find(resources.ConfigMap, self.settings.model, self.memory_name)
+        return found or resources.ConfigMap(metadata=types.ObjectMeta(name=self.memory_name))
 
     @tenacity.retry(retry=tenacity.retry_if_exception_type(Conflict))
     async def remember_entry(self, key: str, text: str) -> None:
@@ -263,36 +236,34 @@ class Cluster:
     async def remember(
         self, before: resources.ConfigMap, data: dict[str, str]
     ) -> resources.ConfigMap:
-        """Write the ConfigMap, unless somebody wrote it since `before` was read.
+        """Write the ConfigMap.
 
         Raises:
-            Conflict: if somebody did.
+            Conflict: Somebody wrote it since `before` was read.
         """
-        kind = resources.ConfigMap
-        ours = names.labels(self.settings.model, self.settings.application, "convergence")
-        created = before.metadata.resourceVersion is None
+        kind, settings, meta = resources.ConfigMap, self.settings, before.metadata
+        ours = names.labels(settings.model, settings.application, "convergence")
+        method, name = ("PUT", self.memory_name) if meta.resourceVersion else ("POST", "")
         body = kind(
             apiVersion="v1",
             kind="ConfigMap",
             metadata=types.ObjectMeta(
                 name=self.memory_name,
-                namespace=self.settings.model,
-                resourceVersion=before.metadata.resourceVersion,
-                labels={**before.metadata.labels, **ours},
-                annotations=before.metadata.annotations,
-                ownerReferences=before.metadata.ownerReferences,
+                namespace=settings.model,
+                resourceVersion=meta.resourceVersion,
+                labels={**meta.labels, **ours},
+                annotations=meta.annotations,
+                ownerReferences=meta.ownerReferences,
             ),
             data=data,
         )
         try:
             written = await self.client.request(
-                "POST" if created else "PUT",
-                path(kind, self.settings.model, "" if created else self.memory_name),
-                body=body,
+                method, path(kind, settings.model, name), body=body
             )
         except errors.StatusError as error:
             # Not found: it was deleted since, as when the application is being removed.
-            if error.code == 409 or (error.code == 404 and not created):
+            if error.code == 409 or (error.code == 404 and method == "PUT"):
                 raise Conflict(str(error)) from error
             raise
         return answer(written, kind)
@@ -377,9 +348,8 @@ async def read(
 
     Old proxies are found where it is known what new pods get.
     """
-    settings = cluster.settings
-    namespace = await cluster.namespace()
-    scope = settings.scope(namespace.metadata.labels)
+    namespace = await cluster.client.get(types.Namespace, None, cluster.settings.model)
+    scope = cluster.settings.scope(namespace.metadata.labels)
     live: list[types.Pod] = []
     # A StatefulSet makes no other while its pod's object is left.
     victims = {each.uid for each in remembered.rounds.values()}
@@ -398,13 +368,12 @@ async def read(
         with cluster.fence.around("converge", pod):
             ownership = eligible.ownership(pod, disabled, owners.lookup)
             replicas.append(facts.replica(pod, scope, ownership, proxy))
-    around = await cluster.around()
     snapshot = facts.Snapshot(
         replicas=tuple(replicas),
         desired=owners.desired,
-        fingerprint=facts.fingerprint(scope, around.injectors),
+        fingerprint=facts.fingerprint(scope, await cluster.injectors()),
         mesh=facts.mesh(scope),
-        is_served=around.is_served,
+        is_served=await cluster.is_served(),
         answers=answers,
     )
     since = {

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 
 import msgspec
-import prometheus_client
 import structlog
 
 from integrator_contract import answers, names, refusals
 from integrator_contract.reasons import Reason
+from sidecar_lifecycle.decide import mutate
 from sidecar_lifecycle.decide.convergence import facts, memory, outcome, plan
 from sidecar_lifecycle.model import resources, types
-from sidecar_lifecycle.shell import settings as options
+from sidecar_lifecycle.shell import metrics
 from sidecar_lifecycle.shell.kube import errors, events
 from sidecar_lifecycle.shell.kube.client import Client
 from sidecar_lifecycle.shell.kube.watch import watch
+from sidecar_lifecycle.shell.settings import Live, but_facts
 
 from . import cluster as hands
-from . import metrics
 
 log = structlog.get_logger(__name__)
 
@@ -30,15 +31,17 @@ RESYNC = 30.0
 """Seconds after which we look again though nothing was reported."""
 PACE = 0.1
 """Seconds between two looks, so that a burst of events costs one."""
-STEPS = 2
-"""Of one look: to ask the injector, and to evict by its answer."""
 IDLE_PACE = 2.0
 """The same while there is nothing to converge."""
+STEPS = 2
+"""Of one look: to ask the injector, and to evict by its answer."""
 ASKED_AT_ONCE = 8
 """Dry runs under way: each passes the injector."""
 BUDGET_RETRY = 10.0
 """Seconds to wait for a PodDisruptionBudget when the apiserver does not say how long."""
 REFUSED_RETRY = 60.0
+LONGEST_APPLIED = 256
+"""Characters of the annotation that says what was changed at a pod's creation: all our words."""
 
 
 class Clock:
@@ -61,7 +64,6 @@ class Controller:
 
     cluster: hands.Cluster
     recorder: events.Recorder
-    figures: metrics.Metrics
     progress: Callable[[answers.Summary], None]
     clock: Clock
     pods: dict[tuple[str, str], types.Pod] = field(
@@ -77,7 +79,8 @@ class Controller:
         """Decide and, if we lead, act. Return when to look again; None: at the usual time."""
         stored = await self.cluster.recall()
         decided, reading = await self._decide(list(self.pods.values()), stored)
-        acting = self.cluster.settings.leader and self._has_work(decided, stored)
+        has_work = decided.ask or decided.evict or _changed(decided, stored)
+        acting = self.cluster.settings.leader and has_work
         for _ in range(STEPS if acting else 0):
             # The watch may be behind: what is acted on is read now.
             decided, reading = await self._decide(await self.cluster.pods(), stored)
@@ -97,25 +100,17 @@ class Controller:
         # Workloads come and go, and this process stays.
         for workload in self.answers.keys() - reading.snapshot.desired.keys():
             del self.answers[workload]
-        settings = self.cluster.settings
-        limits = outcome.Limits(max_unavailable=settings.restart_max_unavailable)
-        now = self.clock.now()
-        mode = settings.restart_pods
-        return plan.plan(reading.snapshot, remembered, mode=mode, limits=limits, now=now), reading
-
-    def _has_work(self, decided: outcome.Plan, stored: resources.ConfigMap) -> bool:
-        return bool(decided.ask or decided.evict) or self._changed(decided, stored)
-
-    def _changed(self, decided: outcome.Plan, stored: resources.ConfigMap) -> bool:
-        empty = memory.encode(memory.Memory())
-        return memory.encode(decided.memory) != stored.data.get(memory.STATE, empty)
+        return make_plan(reading, remembered, self.cluster, self.clock.now()), reading
 
     async def _act(
         self, decided: outcome.Plan, reading: hands.Reading, stored: resources.ConfigMap
     ) -> resources.ConfigMap:
-        if self._changed(decided, stored):
+        if _changed(decided, stored):
             stored = await self._remember(decided.memory, stored)
-        await self._tell(decided.news, reading)
+        for news in decided.news:
+            log.info(news.kind, workload=news.workload, reason=news.reason, why=news.message)
+            if news.replica and (pod := reading.pods.get(news.replica.uid)):
+                self.recorder.record(pod, Reason(news.reason), news.message, "Warning")
         for first in range(0, len(decided.ask), ASKED_AT_ONCE):
             # An answer counts for seconds only: hundreds, one by one, would outlast it.
             asked = decided.ask[first : first + ASKED_AT_ONCE]
@@ -150,39 +145,30 @@ class Controller:
             await self.cluster.evict(replica)
         except errors.StatusError as error:
             result, hold = _refusal(error, self.clock.now())
-            self.figures.evicted(result)
+            metrics.EVICTIONS.labels(result).inc()
             log.warning("not evicted", pod=pod, result=result, error=str(error))
             return _called_off(remembered, replica.workload, hold, keep=result == "error")
         except errors.Unreachable as error:
             # Whether it happened will show in the pod: the round stays.
-            self.figures.evicted("unknown")
+            metrics.EVICTIONS.labels("unknown").inc()
             log.warning("eviction got no answer", pod=pod, error=str(error))
             return remembered
-        self.figures.evicted("evicted")
+        metrics.EVICTIONS.labels("evicted").inc()
         reason, why = _reason(replica)
         log.info("evicted", pod=pod, workload=replica.workload, why=why)
+        is_without = reason in (Reason.SIDECAR_LEFT, Reason.SIDECAR_UNWANTED)
         self.recorder.record(
             reading.pods[replica.uid],
             reason,
             f"Evicted ({why}): {replica.workload} creates it again "
-            f"{'without' if reason in _WITHOUT else 'with'} a sidecar",
+            f"{'without' if is_without else 'with'} a sidecar",
         )
         return remembered
 
-    async def _tell(self, news: tuple[outcome.News, ...], reading: hands.Reading) -> None:
-        for each in news:
-            log.info(each.kind, workload=each.workload, reason=each.reason, why=each.message)
-            pod = reading.pods.get(each.replica.uid) if each.replica else None
-            if pod is not None:
-                reason = Reason(each.reason)
-                self.recorder.record(pod, reason, each.message, "Warning")
-
     def _show(self, decided: outcome.Plan) -> None:
         summary = decided.summary
-        self.figures.show(decided.reasons(), summary.in_mesh, len(decided.memory.rounds))
-        self.figures.show_applied(
-            pod.metadata.annotations.get(names.APPLIED, "") for pod in self.pods.values()
-        )
+        applied = (pod.metadata.annotations.get(names.APPLIED, "") for pod in self.pods.values())
+        show(decided.reasons(), summary.in_mesh, len(decided.memory.rounds), applied)
         if summary != self.last:
             self.last = summary
             self.progress(summary)
@@ -210,10 +196,10 @@ class Controller:
             await self.clock.wait(asyncio.Event(), IDLE_PACE if idle else PACE)
             await self.clock.wait(self.woken, min(until or now + RESYNC, now + RESYNC) - now)
 
-    async def follow_pods(self, client: Client) -> None:
+    async def follow_pods(self) -> None:
         """Keep `pods` as the apiserver has them."""
         async for change in watch(
-            client,
+            self.cluster.client,
             types.Pod,
             namespace=self.cluster.settings.model,
             fence=self.cluster.fence,
@@ -230,26 +216,45 @@ class Controller:
             if self.synced:
                 self.woken.set()
 
-    async def follow_settings(self) -> None:
-        """Look when a setting changes."""
-        async for _ in self.cluster.live.changes(options.but_facts):
-            self.woken.set()
-
-    async def follow_memory(self, client: Client) -> None:
-        """Look when another leader, or somebody with a request, wrote the memory."""
-        following = watch(
-            client,
-            resources.ConfigMap,
-            namespace=self.cluster.settings.model,
-            fields=f"metadata.name={self.cluster.memory_name}",
-            is_patient=True,
-        )
-        async for _ in following:
+    async def wake(self, changes: AsyncIterator[object]) -> None:
+        """Look at each change of something else."""
+        async for _ in changes:
             self.woken.set()
 
 
-_WITHOUT = (Reason.SIDECAR_LEFT, Reason.SIDECAR_UNWANTED)
-"""Why a pod is evicted that comes back without a sidecar."""
+def make_plan(
+    reading: hands.Reading, remembered: memory.Memory, cluster: hands.Cluster, now: float
+) -> outcome.Plan:
+    """Plan by the settings."""
+    settings = cluster.settings
+    limits = outcome.Limits(max_unavailable=settings.restart_max_unavailable)
+    mode = settings.restart_pods
+    return plan.plan(reading.snapshot, remembered, mode=mode, limits=limits, now=now)
+
+
+def _changed(decided: outcome.Plan, stored: resources.ConfigMap) -> bool:
+    empty = memory.encode(memory.Memory())
+    return memory.encode(decided.memory) != stored.data.get(memory.STATE, empty)
+
+
+def show(
+    reasons: collections.Counter[str], in_mesh: int, rounds: int, applied: Iterable[str]
+) -> None:
+    """Publish the counts of a plan, and the annotations that say what was changed in pods."""
+    # Anybody who makes a pod can write the annotation: only our own words become labels.
+    changes = collections.Counter(
+        change
+        for value in applied
+        if len(value) <= LONGEST_APPLIED
+        for change in value.split(",")
+        if change in mutate.CHANGES
+    )
+    for gauge, counts in ((metrics.UNINJECTED, reasons), (metrics.APPLIED, changes)):
+        gauge.clear()
+        for label, count in counts.items():
+            gauge.labels(label).set(count)
+    metrics.IN_MESH.set(in_mesh)
+    metrics.ROUNDS.set(rounds)
 
 
 def _reason(replica: facts.Replica) -> tuple[Reason, str]:
@@ -267,24 +272,24 @@ def _reason(replica: facts.Replica) -> tuple[Reason, str]:
 
 def _refusal(error: errors.StatusError, now: float) -> tuple[str, memory.Hold | None]:
     """Return the result to count, and how long to leave the workload alone."""
+
+    def hold(reason: Reason, message: str, seconds: float) -> memory.Hold:
+        return memory.Hold(reason=reason, message=message, since=now, until=now + seconds)
+
     refused = refusals.read(error.code, error.message)
     if refused is None:
         if error.code in (404, 409):
             return "gone" if error.code == 404 else "replaced", None
         if error.code == 429:
-            until = now + (error.retry_after or BUDGET_RETRY)
-            return "budget", _hold(Reason.DISRUPTION_BUDGET, error.message, now, until)
+            seconds = error.retry_after or BUDGET_RETRY
+            return "budget", hold(Reason.DISRUPTION_BUDGET, error.message, seconds)
         if error.code == 403:
             message = f"not allowed to create pods/eviction: {error.message}"
-            return "forbidden", _hold(Reason.FORBIDDEN, message, now, now + REFUSED_RETRY)
+            return "forbidden", hold(Reason.FORBIDDEN, message, REFUSED_RETRY)
         if error.code >= 500 and "PodDisruptionBudget" not in error.message:
             return "error", None
     message = str(refused or error.message)
-    return "refused", _hold(Reason.EVICTION_REFUSED, message, now, now + REFUSED_RETRY)
-
-
-def _hold(reason: Reason, message: str, now: float, until: float) -> memory.Hold:
-    return memory.Hold(reason=reason, message=message, since=now, until=until)
+    return "refused", hold(Reason.EVICTION_REFUSED, message, REFUSED_RETRY)
 
 
 def _called_off(
@@ -301,9 +306,8 @@ def _called_off(
 
 async def run(
     client: Client,
-    live: options.Live,
+    live: Live,
     *,
-    registry: prometheus_client.CollectorRegistry,
     progress: Callable[[answers.Summary], None] = lambda _: None,
     recorder: events.Recorder | None = None,
     clock: Clock | None = None,
@@ -312,25 +316,32 @@ async def run(
 
     The progress is told when the counts change.
     """
-    figures = metrics.Metrics(registry)
     clock = clock or Clock()
 
     async def converge(joined: bool) -> None:
-        figures.show({}, 0, 0)
-        figures.show_applied(())
+        show(collections.Counter(), 0, 0, ())
         if not joined:
             return
+        cluster = hands.Cluster(client, live, clock.now)
         controller = Controller(
-            cluster=hands.Cluster(client, live, clock.now),
+            cluster=cluster,
             recorder=recorder or events.Recorder(client, instance=live.current.application),
-            figures=figures,
             progress=progress,
             clock=clock,
         )
+        # Another leader, or somebody with a request, may write the memory.
+        memories = watch(
+            client,
+            resources.ConfigMap,
+            namespace=live.current.model,
+            fields=f"metadata.name={cluster.memory_name}",
+            is_patient=True,
+        )
         async with asyncio.TaskGroup() as group:
-            group.create_task(controller.follow_pods(client), name="convergence-pods")
-            group.create_task(controller.follow_memory(client), name="convergence-memory")
-            group.create_task(controller.follow_settings(), name="convergence-settings")
+            group.create_task(controller.follow_pods(), name="convergence-pods")
+            group.create_task(controller.wake(memories), name="convergence-memory")
+            settings = live.changes(but_facts)
+            group.create_task(controller.wake(settings), name="convergence-settings")
             group.create_task(controller.run(), name="convergence")
 
     await live.restart(lambda settings: settings.joined, converge)

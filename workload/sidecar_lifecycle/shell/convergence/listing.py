@@ -11,87 +11,63 @@ import msgspec
 
 from integrator_contract import answers, schema
 from integrator_contract.reasons import Reason
-from sidecar_lifecycle.decide.convergence import memory, outcome, plan
-from sidecar_lifecycle.shell.kube.client import Client
-from sidecar_lifecycle.shell.settings import Live
+from sidecar_lifecycle.decide.convergence import memory, outcome
 
 from . import cluster as hands
+from . import controller
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Lister:
-    """Answers about the pods as they are now; the parameters are those of a request."""
+async def uninjected(cluster: hands.Cluster, parameters: Mapping[str, str]) -> answers.Listing:
+    """List the pods that should have a sidecar and have none, and those with one unwanted.
 
-    client: Client
-    live: Live
+    The parameter `stale` asks for pods of the model with an old sidecar instead.
+    """
+    is_stale = "stale" in parameters
+    summary, rows = await _look(cluster, stale=is_stale)
+    elsewhere = [] if is_stale else await cluster.elsewhere()
+    rows = sorted(rows, key=lambda row: row.replica.name)
+    summary = dataclasses.replace(summary, reported=summary.reported + len(elsewhere))
+    return _listing(cluster, rows, elsewhere, summary)
 
-    async def uninjected(self, parameters: Mapping[str, str]) -> answers.Listing:
-        """List the pods that should have a sidecar and have none, and those with one unwanted.
 
-        The parameter `stale` asks for pods of the model with an old sidecar instead.
-        """
-        cluster, is_stale = self._cluster(), "stale" in parameters
-        decided, rows = await _look(cluster, stale=is_stale)
-        elsewhere = [] if is_stale else await cluster.elsewhere()
-        rows = sorted(rows, key=lambda row: row.replica.name)
-        found = (*map(self._answer, rows), *elsewhere)
-        return _listing(found, decided.summary, reported=len(elsewhere))
+async def restart(cluster: hands.Cluster, parameters: Mapping[str, str]) -> answers.Listing:
+    """Ask the leader's service to replace pods, also while restart-pods is manual.
 
-    async def restart(self, parameters: Mapping[str, str]) -> answers.Listing:
-        """Ask the leader's service to replace pods, also while restart-pods is manual.
-
-        Of the parameters, `stale` is about pods with an old sidecar, `dry-run` asks for nothing,
-        and `force` has pods replaced whose successor a dry run shows to be refused. Of the pods
-        that are returned the fixable ones are those to be replaced.
-        """
-        cluster = self._cluster()
-        decided, rows = await _look(cluster, stale="stale" in parameters)
-        fixable = [row.replica for row in rows if row.replica.fixable]
-        chosen = [each for each in fixable if not each.terminating]
-        if chosen and "dry-run" not in parameters:
-            uids = tuple(each.uid for each in chosen)
-            request = memory.Request(
-                id=uuid.uuid4().hex, at=time.time(), uids=uids, force="force" in parameters
-            )
-            text = msgspec.json.encode(request).decode()
-            await cluster.remember_entry(memory.REQUEST, text)
-        asked = [
-            outcome.Row(each, Reason.REQUESTED, each.stale or "to be replaced") for each in chosen
-        ]
-        others = [row for row in rows if not row.replica.fixable]
-        return _listing(map(self._answer, (*asked, *others)), decided.summary)
-
-    def _cluster(self) -> hands.Cluster:
-        return hands.Cluster(self.client, self.live)
-
-    def _answer(self, row: outcome.Row) -> answers.PodAnswer:
-        return answers.PodAnswer(
-            namespace=self.live.current.model,
-            name=row.replica.name,
-            workload=row.replica.workload,
-            fixable=row.replica.fixable,
-            reason=row.reason,
-            message=row.message,
+    Of the parameters, `stale` is about pods with an old sidecar, `dry-run` asks for nothing, and
+    `force` has pods replaced whose successor a dry run shows to be refused. Of the pods that are
+    returned the fixable ones are those to be replaced.
+    """
+    summary, rows = await _look(cluster, stale="stale" in parameters)
+    chosen = [each.replica for each in rows if each.replica.fixable]
+    chosen = [each for each in chosen if not each.terminating]
+    if chosen and "dry-run" not in parameters:
+        request = memory.Request(
+            id=uuid.uuid4().hex,
+            at=time.time(),
+            uids=tuple(each.uid for each in chosen),
+            force="force" in parameters,
         )
+        await cluster.remember_entry(memory.REQUEST, msgspec.json.encode(request).decode())
+    asked = [
+        outcome.Row(each, Reason.REQUESTED, each.stale or "to be replaced") for each in chosen
+    ]
+    others = [row for row in rows if not row.replica.fixable]
+    return _listing(cluster, [*asked, *others], (), summary)
 
 
 async def _look(
     cluster: hands.Cluster, *, stale: bool
-) -> tuple[outcome.Plan, tuple[outcome.Row, ...]]:
+) -> tuple[answers.Summary, tuple[outcome.Row, ...]]:
     """Return what the controller would plan now, but for what it asked the apiserver."""
-    settings = cluster.settings
     remembered = memory.decode((await cluster.recall()).data)
-    reading = await hands.read(cluster, await cluster.pods(), remembered, {}, settings.proxy)
-    decided = plan.plan(
-        reading.snapshot,
-        remembered,
-        mode=settings.restart_pods,
-        limits=outcome.Limits(max_unavailable=settings.restart_max_unavailable),
-        now=time.time(),
-    )
+    proxy = cluster.settings.proxy
+    reading = await hands.read(cluster, await cluster.pods(), remembered, {}, proxy)
+    decided = controller.make_plan(reading, remembered, cluster, time.time())
+    # The service, which tells the charm of what is new, looks at the model alone.
+    summary = dataclasses.replace(decided.summary, word=decided.summary.named())
     if not stale:
-        return decided, decided.rows
-    return decided, tuple(
+        return summary, decided.rows
+    return summary, tuple(
         outcome.Row(each, Reason.OLD_PROXY, each.stale)
         for each in reading.snapshot.replicas
         if each.stale and not each.terminating
@@ -99,10 +75,20 @@ async def _look(
 
 
 def _listing(
-    pods: Iterable[answers.PodAnswer], summary: answers.Summary, *, reported: int = 0
+    cluster: hands.Cluster,
+    rows: Iterable[outcome.Row],
+    elsewhere: Iterable[answers.PodAnswer],
+    summary: answers.Summary,
 ) -> answers.Listing:
-    # The service, which tells the charm of what is new, looks at the model alone.
-    whole = dataclasses.replace(
-        summary, reported=summary.reported + reported, word=summary.named()
+    found = (
+        answers.PodAnswer(
+            namespace=cluster.settings.model,
+            name=row.replica.name,
+            workload=row.replica.workload,
+            fixable=row.replica.fixable,
+            reason=row.reason,
+            message=row.message,
+        )
+        for row in rows
     )
-    return answers.Listing(contract=schema.SCHEMA, pods=tuple(pods), summary=whole)
+    return answers.Listing(contract=schema.SCHEMA, pods=(*found, *elsewhere), summary=summary)

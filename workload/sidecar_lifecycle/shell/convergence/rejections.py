@@ -14,6 +14,7 @@ import structlog
 from integrator_contract import names, pods, refusals, rejections
 from sidecar_lifecycle.decide.convergence import trial
 from sidecar_lifecycle.model import resources, types
+from sidecar_lifecycle.shell import admission_settings
 from sidecar_lifecycle.shell.kube import errors
 from sidecar_lifecycle.shell.kube.client import Client
 from sidecar_lifecycle.shell.kube.watch import watch
@@ -38,8 +39,6 @@ class Observer:
     trials: trials.Trials
     tell: Callable[[], None]
     clock: controller.Clock
-    load: Callable[[str], pods.Settings]
-    """Reads the settings of admission; raises ValueError where that is not possible."""
     wanted: pods.Settings | None = None
     """What admission does to new pods; None while no webhook runs."""
     is_synced: bool = False
@@ -59,28 +58,27 @@ class Observer:
                 log.warning("rejections are not known", error=str(error))
             await self.clock.wait(self.woken, PAUSE)
 
-    async def follow_settings(self, client: Client) -> None:
+    async def follow_settings(self) -> None:
         """Keep `wanted` as the webhook's ConfigMap has it."""
-        changes = watch(
-            client,
+        settings = self.cluster.settings
+        async for change in watch(
+            self.cluster.client,
             resources.ConfigMap,
-            namespace=self.cluster.settings.model,
-            fields=f"metadata.name={self.cluster.settings.application}-admission",
+            namespace=settings.model,
+            fields=f"metadata.name={settings.application}-admission",
             is_patient=True,
-        )
-        async for change in changes:
+        ):
             if change.kind == "synced":
                 self.is_synced = True
             elif change.object is not None:
-                self.wanted = None if change.kind == "deleted" else self._settings(change.object)
+                self.wanted = None
+                if change.kind != "deleted":
+                    try:
+                        text = change.object.data.get("settings.json", "")
+                        self.wanted = admission_settings.load(text)
+                    except admission_settings.SettingsError as error:
+                        log.warning("settings of admission can't be read", error=str(error))
             self.woken.set()
-
-    def _settings(self, found: resources.ConfigMap) -> pods.Settings | None:
-        try:
-            return self.load(found.data.get("settings.json", ""))
-        except ValueError as error:
-            log.warning("settings of admission can't be read", error=str(error))
-            return None
 
     async def look(self) -> None:
         """Find what is rejected now; keep it and tell the charm if it is something else."""
@@ -88,9 +86,10 @@ class Observer:
         digest = _digest(self.wanted) if self.wanted else ""
         now = self.clock.now()
         is_late = bool(before.changes) and now >= self.tried_at + RETRY
+        changes = dict(before.changes)
         if is_everything := digest != before.settings or is_late:
             self.tried_at = now
-        changes = {} if is_everything else dict(before.changes)
+            changes = {}
         if self.wanted and is_everything:
             for made in self._generic(await self.trials.own_pod()):
                 changes |= await self.trials.forbidden(made, self.wanted)
@@ -107,7 +106,8 @@ class Observer:
                     workloads[workload] = refusal
         found = rejections.Rejections(settings=digest, changes=changes, workloads=workloads)
         if found != before:
-            await self._remember(found)
+            text = msgspec.json.encode(found, order="sorted").decode()
+            await self.cluster.remember_entry(rejections.KEY, text)
         if (changes, workloads) != (before.changes, before.workloads):
             log.info("rejections", changes=[*changes], workloads=[*workloads])
             self.tell()
@@ -137,10 +137,6 @@ class Observer:
                     found.append((f"{kind}/{workload.metadata.name}", made))
         return found
 
-    async def _remember(self, found: rejections.Rejections) -> None:
-        text = msgspec.json.encode(found, order="sorted").decode()
-        await self.cluster.remember_entry(rejections.KEY, text)
-
 
 def read(data: dict[str, str]) -> rejections.Rejections:
     """Return what was rejected at the last look; what can't be read is forgotten."""
@@ -154,21 +150,15 @@ async def run(
     client: Client,
     live: Live,
     *,
-    load: Callable[[str], pods.Settings],
     tell: Callable[[], None],
     clock: controller.Clock | None = None,
 ) -> None:
     """Look for rejections until cancelled, and tell when they are others than before."""
     clock = clock or controller.Clock()
-    observer = Observer(
-        cluster=hands.Cluster(client, live, clock.now),
-        trials=trials.Trials(client, live.current),
-        load=load,
-        tell=tell,
-        clock=clock,
-    )
+    cluster = hands.Cluster(client, live, clock.now)
+    observer = Observer(cluster, trials.Trials(client, live.current), tell, clock)
     async with asyncio.TaskGroup() as group:
-        group.create_task(observer.follow_settings(client), name="admission settings")
+        group.create_task(observer.follow_settings(), name="admission settings")
         group.create_task(observer.run(), name="rejections")
 
 
@@ -183,12 +173,9 @@ def _newest(
     deployment: resources.Creator, sets: list[resources.Creator]
 ) -> resources.Creator | None:
     """Return the ReplicaSet from which a Deployment gets its new pods."""
-
-    def is_own(each: resources.Creator) -> bool:
-        owners = each.metadata.ownerReferences
-        return any(owner.uid == deployment.metadata.uid for owner in owners)
-
-    def revision(each: resources.Creator) -> int:
-        return int(each.metadata.annotations.get(names.ROLLOUT, "0"))
-
-    return max(filter(is_own, sets), key=revision, default=None)
+    uid = deployment.metadata.uid
+    return max(
+        (each for each in sets if uid in {owner.uid for owner in each.metadata.ownerReferences}),
+        key=lambda each: int(each.metadata.annotations.get(names.ROLLOUT, "0")),
+        default=None,
+    )

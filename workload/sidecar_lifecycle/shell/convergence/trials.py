@@ -13,7 +13,7 @@ from sidecar_lifecycle.decide import creation, eligible, mutate, startable
 from sidecar_lifecycle.decide.convergence import facts, trial
 from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell.kube import errors
-from sidecar_lifecycle.shell.kube.client import Client, answer, path
+from sidecar_lifecycle.shell.kube.client import Client, path
 from sidecar_lifecycle.shell.settings import Settings
 
 _CREATORS: Mapping[str, type[types.Object]] = {
@@ -89,13 +89,12 @@ class Trials:
     async def own_pod(self) -> types.Pod:
         """Return this charm's own pod, which Juju names after the unit."""
         name = self.settings.unit.replace("/", "-")
-        found = await self.client.find(path(types.Pod, self.settings.model, name))
-        return answer(found, types.Pod) if found is not None else types.Pod()
+        found = await self.client.find(types.Pod, self.settings.model, name)
+        return found or types.Pod()
 
     async def _replacement(self, replica: facts.Replica) -> dict[str, Any]:
         model = self.settings.model
-        data = await self.client.request("GET", path(types.Pod, model, replica.name))
-        replaced = answer(data, types.Pod)
+        replaced = await self.client.get(types.Pod, model, replica.name)
         owner = trial.creator(replaced)
         if owner is None:
             raise errors.StatusError(404, message=f"nothing creates {replica.name} again")

@@ -1,12 +1,16 @@
-"""The connection to the apiserver."""
+"""The connection to the API server."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import ssl
+import time
 import weakref
 from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import aiohttp
@@ -15,12 +19,55 @@ from aiohttp.connector import Connection
 
 from sidecar_lifecycle.model import types
 
-from . import access, errors
+from . import errors
 
-R = TypeVar("R", bound=types.Resource)
+R = TypeVar("R", bound=types.Object)
 
 REQUEST_TIMEOUT = 15.0
 """Seconds for a request that is neither a watch nor a stream."""
+TOKEN_MAX_AGE = 60.0
+"""Seconds after which the token file is read again; the kubelet renews it well before expiry."""
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+@dataclass(slots=True, kw_only=True)
+class Access:
+    """The API server's URL, and how the two know each other."""
+
+    server: str
+    tls: ssl.SSLContext | None = None
+    token: str | None = None
+    token_file: Path | None = None
+    """Has the token, and a newer one when the kubelet renews it."""
+    _read_at: float = float("-inf")
+
+    def headers(self) -> dict[str, str]:
+        """Return the Authorization header, if there is a token."""
+        if self.token_file is not None and time.monotonic() - self._read_at > TOKEN_MAX_AGE:
+            with contextlib.suppress(OSError):
+                self.token = self.token_file.read_text().strip()
+            self._read_at = time.monotonic()
+        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
+
+    def expire(self) -> None:
+        """Have the token read again before the next request, because the API refused it."""
+        self._read_at = float("-inf")
+
+
+def of_pod(account: Path = SERVICE_ACCOUNT) -> Access:
+    """Return how a pod gets in: https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/.
+
+    Raises:
+        NoAccess: This is no pod with a ServiceAccount.
+    """
+    try:
+        host, port = (os.environ[f"KUBERNETES_SERVICE_{each}"] for each in ("HOST", "PORT"))
+        tls = ssl.create_default_context(cafile=account / "ca.crt")
+        token = (account / "token").read_text().strip()
+    except (KeyError, OSError) as error:
+        raise errors.NoAccess(f"this is no pod with a ServiceAccount: {error}") from error
+    server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    return Access(server=server, tls=tls, token=token, token_file=account / "token")
 
 
 class Connector(aiohttp.TCPConnector):
@@ -50,11 +97,14 @@ class Connector(aiohttp.TCPConnector):
 
 
 class Client:
-    """Requests, watches and WebSockets."""
+    """Requests, watches and WebSockets.
 
-    def __init__(self, way_in: access.Access) -> None:
-        self.server = way_in.server.rstrip("/")
-        self._access = way_in
+    Every method raises StatusError if the API refused, and Unreachable if there was no answer.
+    """
+
+    def __init__(self, access: Access) -> None:
+        self.server = access.server.rstrip("/")
+        self._access = access
         self._session: aiohttp.ClientSession | None = None
 
     def session(self) -> aiohttp.ClientSession:
@@ -79,12 +129,7 @@ class Client:
         content_type: str = "application/json",
         timeout: float = REQUEST_TIMEOUT,  # noqa: ASYNC109 - aiohttp enforces it
     ) -> bytes:
-        """Send one request and return the body of a successful answer.
-
-        Raises:
-            StatusError: if the API refused.
-            Unreachable: if there was no answer.
-        """
+        """Send one request and return the body of a successful answer."""
         headers = {"Content-Type": content_type} if body is not None else {}
         with errors.mapped():
             async with self.session().request(
@@ -99,10 +144,14 @@ class Client:
                 self._check(response, data)
                 return data
 
-    async def find(self, path: str) -> bytes | None:
-        """Get an object, None where there is none; raises as `request` does."""
+    async def get(self, kind: type[R], namespace: str | None, name: str) -> R:
+        """Read an object."""
+        return answer(await self.request("GET", path(kind, namespace, name)), kind)
+
+    async def find(self, kind: type[R], namespace: str, name: str) -> R | None:
+        """Read an object, None where there is none."""
         try:
-            return await self.request("GET", path)
+            return await self.get(kind, namespace, name)
         except errors.StatusError as error:
             if error.code == 404:
                 return None
@@ -117,12 +166,10 @@ class Client:
         After so many seconds without a byte the connection counts as dead.
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=idle)
+        url, headers = self.server + path, self._access.headers()
         with errors.mapped():
             async with self.session().get(
-                self.server + path,
-                params=params,
-                headers=self._access.headers(),
-                timeout=timeout,
+                url, params=params, headers=headers, timeout=timeout
             ) as response:
                 if response.status >= 300:
                     self._check(response, await response.read())
@@ -155,15 +202,6 @@ class Client:
         raise errors.from_response(response.status, data, response.headers.get("Retry-After"))
 
 
-def connect() -> Client:
-    """Return a client for the pod's ServiceAccount.
-
-    Raises:
-        NoAccess: There is none.
-    """
-    return Client(access.of_pod())
-
-
 def path(
     kind: type[types.Object], namespace: str | None = None, name: str = "", sub: str = ""
 ) -> str:
@@ -180,7 +218,7 @@ def answer(data: bytes, kind: type[R]) -> R:
     """Decode the one object that the API answered with.
 
     Raises:
-        Unreachable: if it is not understood.
+        Unreachable: It is not understood.
     """
     with errors.understood():
         return types.decode_json(data, kind)

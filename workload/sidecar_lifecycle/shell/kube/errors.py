@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import random
 from collections.abc import Generator
 
 import aiohttp
 import msgspec
+
+_MOST_DOUBLINGS = 30
 
 
 class KubeError(Exception):
@@ -19,6 +22,10 @@ class NoAccess(Exception):  # noqa: N818 - names a condition, as the rest of thi
 
 class Unreachable(KubeError):  # noqa: N818 - names a condition, as the rest of this family
     """No answer: refused, reset, timed out, or not understood."""
+
+
+class NotUnderstood(Unreachable):
+    """An answer that is not what the API sends."""
 
 
 class StatusError(KubeError):
@@ -76,7 +83,7 @@ def understood() -> Generator[None]:
     try:
         yield
     except (msgspec.MsgspecError, ValueError, RecursionError, MemoryError) as error:
-        raise Unreachable(f"not understood: {error}"[:300]) from error
+        raise NotUnderstood(f"not understood: {error}"[:300]) from error
 
 
 @contextlib.contextmanager
@@ -86,3 +93,13 @@ def mapped() -> Generator[None]:
         yield
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise Unreachable(f"{type(error).__name__}: {error}"[:300]) from error
+
+
+def delay(failures: int, *, initial: float = 0.2, maximum: float = 30.0) -> float:
+    """Return how many seconds to wait after failures in a row.
+
+    The delay doubles with each failure up to a maximum. Up to twice the initial delay is added at
+    random, so that requests which failed together are not sent again together.
+    """
+    doubled = initial * 2 ** min(failures - 1, _MOST_DOUBLINGS)
+    return min(maximum, doubled) + random.uniform(0, 2 * initial)  # noqa: S311 - no secret

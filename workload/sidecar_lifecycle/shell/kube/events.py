@@ -17,7 +17,7 @@ from integrator_contract.reasons import Reason
 from sidecar_lifecycle.model import types
 
 from . import errors
-from .client import Client, answer, path
+from .client import Client, path
 from .fence import Fence
 
 log = structlog.get_logger(__name__)
@@ -37,11 +37,7 @@ class Recorder:
     """Writes Events; one that was sent lately is not sent again, also by another replica."""
 
     def __init__(
-        self,
-        client: Client,
-        *,
-        instance: str = "",
-        clock: Callable[[], float] = time.monotonic,
+        self, client: Client, *, instance: str = "", clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._client = client
         self._instance = instance
@@ -55,13 +51,19 @@ class Recorder:
         self, about: types.Object, reason: Reason, message: str, kind: Type = "Normal"
     ) -> None:
         """Have an Event written soon, by one of a few writers; a failure is logged."""
-        name = event_name(about, reason, message)
+        identity = f"{about.metadata.uid}\0{reason}\0{message}"
+        digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
+        # The same for the same Event about the same object.
+        name = f"{about.metadata.name[:230]}.{digest}"
         now = self._clock()
         if now - self._sent.get(name, float("-inf")) < REPEAT_AFTER:
             return
-        self._remember(name, now)
-        event = _event(about, name, reason, message, kind=kind, instance=self._instance)
+        self._sent[name] = now
+        self._sent.move_to_end(name)
+        if len(self._sent) > REMEMBERED:
+            self._sent.popitem(last=False)
         # As bytes it is small and holds nothing else in memory.
+        event = _event(about, name, reason, message, kind=kind, instance=self._instance)
         self._waiting.append(msgspec.json.encode(event))
         if len(self._writers) < AT_ONCE:
             writer = asyncio.create_task(self._work(), name="events")
@@ -87,12 +89,6 @@ class Recorder:
                 log.warning("event not written", name=name, reason=event.reason, error=str(error))
             self._sent.pop(name, None)
 
-    def _remember(self, name: str, now: float) -> None:
-        self._sent[name] = now
-        self._sent.move_to_end(name)
-        while len(self._sent) > REMEMBERED:
-            self._sent.popitem(last=False)
-
     async def _write(self, name: str, event: types.Event) -> None:
         namespace = event.metadata.namespace
         try:
@@ -100,38 +96,30 @@ class Recorder:
         except errors.StatusError as error:
             if error.code != 409:
                 raise
-            data = await self._client.request("GET", path(types.Event, namespace, name))
-            count = answer(data, types.Event).count or 1
+            earlier = await self._client.get(types.Event, namespace, name)
             await self._client.request(
                 "PATCH",
                 path(types.Event, namespace, name),
-                body={"count": count + 1, "lastTimestamp": event.lastTimestamp},
+                body={"count": (earlier.count or 1) + 1, "lastTimestamp": event.lastTimestamp},
                 content_type="application/merge-patch+json",
             )
-
-
-def event_name(about: types.Object, reason: str, message: str) -> str:
-    """Return a name that is the same for the same Event about the same object."""
-    identity = f"{about.metadata.uid}\0{reason}\0{message}"
-    digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
-    return f"{about.metadata.name[:230]}.{digest}"
 
 
 def _event(
     about: types.Object, name: str, reason: str, message: str, *, kind: Type, instance: str
 ) -> types.Event:
     now = datetime.datetime.now(tz=datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    namespace = about.metadata.namespace or "default"
+    meta, api = about.metadata, about.api
     return types.Event(
         apiVersion="v1",
         kind="Event",
-        metadata=types.ObjectMeta(name=name, namespace=namespace),
+        metadata=types.ObjectMeta(name=name, namespace=meta.namespace or "default"),
         involvedObject=types.ObjectReference(
-            apiVersion=about.api.group_version,
-            kind=about.api.kind,
-            namespace=about.metadata.namespace,
-            name=about.metadata.name,
-            uid=about.metadata.uid,
+            apiVersion=api.group_version,
+            kind=api.kind,
+            namespace=meta.namespace,
+            name=meta.name,
+            uid=meta.uid,
         ),
         reason=reason,
         message=message[:1024],

@@ -1,12 +1,12 @@
 """One object's trouble stays its own: whatever is raised about it ends here.
 
-What others write into a cluster is not always what one expects of it. A loop over their objects
-goes through a fence, each object by itself: what is raised is counted, told once, and the loop
-goes on to the next object.
+A loop over objects of other people goes through a fence, each object by itself: what is raised is
+counted, told once, and the loop goes on to the next object.
 """
 
 from __future__ import annotations
 
+import contextlib
 import traceback
 from collections import OrderedDict
 from collections.abc import Callable
@@ -37,14 +37,14 @@ LONGEST = 300
 log = structlog.get_logger(__name__)
 
 
-def _nobody(item: types.Object, why: str) -> None:
-    """Tell nobody beside the log."""
+def _tell_nobody(item: types.Object, why: str) -> None:
+    """Leave it to the log."""
 
 
 class Fence:
     """Keeps what is raised about one object from the others."""
 
-    def __init__(self, tell: Tell = _nobody) -> None:
+    def __init__(self, tell: Tell = _tell_nobody) -> None:
         self._tell = tell
         self._told: OrderedDict[tuple[str, str, str], None] = OrderedDict()
 
@@ -57,7 +57,11 @@ class Fence:
 
     def caught(self, stage: Stage, subject: Subject, error: Exception) -> None:
         """Count what was raised, and tell it unless that has been done."""
-        item = subject if isinstance(subject, types.Object) else _identified(subject)
+        item = subject if isinstance(subject, types.Object) else types.Object()
+        if not isinstance(subject, types.Object):
+            # Nothing is known of what can't even be named.
+            with contextlib.suppress(Exception):
+                item = subject()
         kind, meta = type(item).__name__, item.metadata
         metrics.BROKEN.labels(stage, kind).inc()
         key = (stage, kind, meta.uid or f"{meta.namespace}/{meta.name}")
@@ -69,6 +73,7 @@ class Fence:
         if known:
             return
         why = f"{type(error).__name__}: {error}"[:LONGEST]
+        frame = traceback.extract_tb(error.__traceback__)[-1]
         log.warning(
             "object can't be dealt with",
             stage=stage,
@@ -76,24 +81,10 @@ class Fence:
             namespace=meta.namespace or "",
             name=meta.name or "not known",
             error=why,
-            at=_place(error),
+            at=f"{frame.filename.rpartition('/')[2]}:{frame.lineno}",
         )
         if meta.uid:
             self._tell(item, why)
-
-
-def _identified(find: Callable[[], types.Object]) -> types.Object:
-    try:
-        return find()
-    except Exception:
-        # Nothing is known of what can't even be named.
-        return types.Object()
-
-
-def _place(error: Exception) -> str:
-    """Return where it was raised, such as `finished.py:120`."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return f"{frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}" if frames else ""
 
 
 @dataclass(slots=True)

@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import functools
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar, cast
 
 import aiohttp
@@ -17,7 +17,7 @@ import structlog
 from integrator_contract import bounded
 from sidecar_lifecycle.model import types
 
-from . import backoff, errors
+from . import errors
 from .client import Client, path
 from .fence import Fence
 
@@ -91,7 +91,7 @@ def listed(data: bytes) -> Listing:
     """Decode a list, but for its items: one of them that can't be read must not cost the others.
 
     Raises:
-        Unreachable: if it is no list.
+        Unreachable: It is no list.
     """
     with errors.understood():
         try:
@@ -100,76 +100,57 @@ def listed(data: bytes) -> Listing:
             return msgspec.json.decode(bounded.shallow(data), type=Listing)
 
 
-@dataclass(slots=True)
-class _Cursor(Generic[T]):
-    """Where we are, and which objects were reported: for tombstones after a relist."""
-
-    resource: type[T]
-    version: str = ""
-    known: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
-    listed: set[tuple[str, str]] | None = None
-    """Objects seen so far in a relist under way."""
-
-    def apply(self, kind: str, item: T) -> list[Change[T]]:
-        """Return the changes that follow from one watch event or list item."""
-        meta = item.metadata
-        key = (meta.namespace or "", meta.name)
-        if kind == "DELETED":
-            self.known.pop(key, None)
-            return [Change("deleted", item)]
-        changes: list[Change[T]] = []
-        before = self.known.get(key)
-        if before is not None and before != meta.uid:
-            changes.append(Change("deleted", self.tombstone(key, before)))
-            before = None
-        self.known[key] = meta.uid
-        if self.listed is not None:
-            self.listed.add(key)
-        return [*changes, Change("added" if before is None else "modified", item)]
-
-    def end_of_list(self) -> list[Change[T]]:
-        """Return tombstones for what a relist no longer has, then `synced`."""
-        gone = [key for key in self.known if key not in (self.listed or ())]
-        self.listed = None
-        changes = [Change("deleted", self.tombstone(key, self.known.pop(key))) for key in gone]
-        return [*changes, Change("synced")]
-
-    def tombstone(self, key: tuple[str, str], uid: str) -> T:
-        namespace, name = key
-        return self.resource(
-            metadata=types.ObjectMeta(name=name, namespace=namespace or None, uid=uid)
-        )
-
-
-@dataclass(slots=True)
 class _Watch(Generic[T]):
-    client: Client
-    resource: type[T]
-    path: str
-    selectors: Mapping[str, str]
-    state: WatchState
-    fence: Fence
-    concerns: Callable[[T], bool]
-    cursor: _Cursor[T] = field(init=False)
-    decode: Callable[[bytes], _Event[T]] = field(init=False)
-    streaming_lists: bool = True
-    line: bytes = b""
-    """Being read."""
-
-    def __post_init__(self) -> None:
-        self.cursor = _Cursor(self.resource)
+    def __init__(
+        self,
+        client: Client,
+        resource: type[T],
+        *,
+        where: str,
+        selectors: dict[str, str],
+        state: WatchState,
+        fence: Fence,
+        concerns: Callable[[T], bool],
+    ) -> None:
+        self.client = client
+        self.resource = resource
+        self.where = where
+        self.selectors = selectors
+        self.state = state
+        self.fence = fence
+        self.concerns = concerns
         # The type's argument is known at run time only.
-        self.decode = msgspec.json.Decoder(cast("Any", _Event)[self.resource]).decode
+        self.decode: Callable[[bytes], _Event[T]]
+        self.decode = msgspec.json.Decoder(cast("Any", _Event)[resource]).decode
+        self.version = ""
+        """From which the watch can be resumed; empty: all must be listed."""
+        self.known: dict[tuple[str, str], str] = {}
+        """The UIDs of the objects that were reported: for tombstones after a relist."""
+        self.listed: set[tuple[str, str]] | None = None
+        """Objects seen so far in a relist under way."""
+        self.streaming_lists = True
+        self.line = b""
+        """Being read."""
 
     async def round(self) -> AsyncGenerator[Change[T]]:
         """List if needed, then follow until the server ends the watch."""
-        if self.cursor.version == "" and not self.streaming_lists:
+        if self.version == "" and not self.streaming_lists:
             async for change in self._list():
                 yield change
-        params = self._params()
+        params = {
+            **self.selectors,
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(random.randint(240, 360)),  # noqa: S311 - spreads the load
+        }
+        if self.version:
+            params["resourceVersion"] = self.version
+        else:
+            self.listed = set()
+            params |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         fenced = self.fence.around("decode", self._named_in_line)
-        async with self.client.stream(self.path, params=params, idle=IDLE) as content:
-            if self.cursor.version:
+        async with self.client.stream(self.where, params=params, idle=IDLE) as content:
+            if self.version:
                 self.state.live = True
             async for line in lines(content):
                 self.line = line
@@ -179,52 +160,26 @@ class _Watch(Generic[T]):
                 for change in changes:
                     yield change
 
-    def _params(self) -> dict[str, str]:
-        params = {
-            **self.selectors,
-            "watch": "true",
-            "allowWatchBookmarks": "true",
-            "timeoutSeconds": str(random.randint(240, 360)),  # noqa: S311 - spreads the load
-        }
-        if self.cursor.version:
-            return {**params, "resourceVersion": self.cursor.version}
-        self.cursor.listed = set()
-        return {**params, "sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
-
     async def _list(self) -> AsyncIterator[Change[T]]:
-        self.cursor.listed = set()
-        token = ""
+        self.listed = set()
+        params = {**self.selectors, "limit": str(PAGE)}
         while True:
-            params = {**self.selectors, "limit": str(PAGE)}
-            if token:
-                params["continue"] = token
-            data = await self.client.request("GET", self.path, params=params, timeout=60)
+            data = await self.client.request("GET", self.where, params=params, timeout=60)
             listing = listed(data)
             for raw in listing.items or ():
                 changes: list[Change[T]] = []
                 with self.fence.around("decode", functools.partial(self._named, raw)):
                     item = types.decode_json(raw, self.resource)
                     if self.concerns(item):
-                        changes = self.cursor.apply("ADDED", item)
+                        changes = self._seen(item)
                 for change in changes:
                     yield change
-            token = listing.metadata.token
-            if not token:
-                self.cursor.version = listing.metadata.resourceVersion
-                for change in self._synced():
-                    yield change
-                return
-
-    def _synced(self) -> list[Change[T]]:
-        self.state.live = True
-        self.state.relists += 1
-        return self.cursor.end_of_list()
-
-    def _named(self, raw: msgspec.Raw) -> T:
-        return self.resource(metadata=types.identity(raw))
-
-    def _named_in_line(self) -> T:
-        return self._named(bounded.cut_if_deep(_envelope, self.line).object)
+            if not listing.metadata.token:
+                break
+            params["continue"] = listing.metadata.token
+        self.version = listing.metadata.resourceVersion
+        for change in self._synced():
+            yield change
 
     def _event(self, line: bytes) -> list[Change[T]]:
         try:
@@ -244,7 +199,7 @@ class _Watch(Generic[T]):
         if event.type == "BOOKMARK":
             # An object of the resource's kind in name only: a pod without containers, say.
             meta = msgspec.json.decode(event.object, type=types.Object).metadata
-            self.cursor.version = meta.resourceVersion or ""
+            self.version = meta.resourceVersion or ""
             ended = meta.annotations.get(_INITIAL_EVENTS_END) == "true"
             return self._synced() if ended else []
         # Of what has gone nobody reads more, and what can't be read must go, too.
@@ -256,12 +211,45 @@ class _Watch(Generic[T]):
 
     def _apply(self, kind: str, item: T) -> list[Change[T]]:
         # While initial events arrive they are not ordered by version: the bookmark tells it.
-        if self.cursor.listed is None:
-            self.cursor.version = item.metadata.resourceVersion or ""
+        if self.listed is None:
+            self.version = item.metadata.resourceVersion or ""
         # Of what has gone there may be no more than its name.
-        if kind != "DELETED" and not self.concerns(item):
-            return []
-        return self.cursor.apply(kind, item)
+        if kind == "DELETED":
+            self.known.pop(_key(item), None)
+            return [Change("deleted", item)]
+        return self._seen(item) if self.concerns(item) else []
+
+    def _seen(self, item: T) -> list[Change[T]]:
+        """Return the changes that follow from an object that exists."""
+        key, uid = _key(item), item.metadata.uid
+        before = self.known.get(key, uid)
+        kind: Kind = "modified" if key in self.known and before == uid else "added"
+        gone = [] if before == uid else [Change("deleted", self._tombstone(key, before))]
+        self.known[key] = uid
+        if self.listed is not None:
+            self.listed.add(key)
+        return [*gone, Change(kind, item)]
+
+    def _synced(self) -> list[Change[T]]:
+        """Return tombstones for what a relist no longer has, then `synced`."""
+        self.state.live = True
+        self.state.relists += 1
+        gone = [key for key in self.known if key not in (self.listed or ())]
+        self.listed = None
+        changes = [Change("deleted", self._tombstone(key, self.known.pop(key))) for key in gone]
+        return [*changes, Change("synced")]
+
+    def _tombstone(self, key: tuple[str, str], uid: str) -> T:
+        namespace, name = key
+        return self.resource(
+            metadata=types.ObjectMeta(name=name, namespace=namespace or None, uid=uid)
+        )
+
+    def _named(self, raw: msgspec.Raw) -> T:
+        return self.resource(metadata=types.identity(raw))
+
+    def _named_in_line(self) -> T:
+        return self._named(bounded.cut_if_deep(_envelope, self.line).object)
 
     def failed(self, error: errors.KubeError) -> bool:
         """Take note of a failure; return whether another way should be tried at once."""
@@ -269,11 +257,15 @@ class _Watch(Generic[T]):
         if not isinstance(error, errors.StatusError):
             return False
         if error.code == 410:
-            self.cursor.version = ""
-        if error.code in (400, 422) and self.streaming_lists and not self.cursor.version:
+            self.version = ""
+        if error.code in (400, 422) and self.streaming_lists and not self.version:
             self.streaming_lists = False
             return True
         return error.code == 410
+
+
+def _key(item: types.Object) -> tuple[str, str]:
+    return (item.metadata.namespace or "", item.metadata.name)
 
 
 async def lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
@@ -313,11 +305,11 @@ async def watch(
     following = _Watch(
         client,
         resource,
-        path(resource, None if namespace == "*" else namespace),
-        {key: value for key, value in selectors.items() if value},
-        state or WatchState(),
-        fence or Fence(),
-        concerns,
+        where=path(resource, None if namespace == "*" else namespace),
+        selectors={key: value for key, value in selectors.items() if value},
+        state=state or WatchState(),
+        fence=fence or Fence(),
+        concerns=concerns,
     )
     failures = 0
     try:
@@ -329,7 +321,7 @@ async def watch(
                         yield change
                 # The server ends a watch now and then; one that ends at once is a failure.
                 failures += 1
-                delay = 0.0 if failures == 1 else backoff.delay(failures - 1)
+                delay = 0.0 if failures == 1 else errors.delay(failures - 1)
             except errors.KubeError as error:
                 failures += 1
                 again = following.failed(error)
@@ -338,11 +330,11 @@ async def watch(
                     if not is_patient:
                         raise
                     retry_after = ASK_AGAIN
-                delay = 0.0 if again and failures == 1 else retry_after or backoff.delay(failures)
+                delay = 0.0 if again and failures == 1 else retry_after or errors.delay(failures)
                 level = log.debug if again else log.warning
                 level(
                     "watch interrupted",
-                    resource=following.path,
+                    resource=following.where,
                     error=str(error),
                     retry_in=round(delay, 2),
                 )

@@ -27,7 +27,7 @@ TIMEOUT = 10.0
 
 
 class Notifier:
-    """Sends notices, many requests within the gap as one."""
+    """Sends notices, many requests within the gap as one, where there is a Pebble to tell."""
 
     def __init__(
         self,
@@ -41,11 +41,6 @@ class Notifier:
         self._settling = settling
         self._wanted = {key: asyncio.Event() for key in gaps}
         self._is_news: dict[str, Callable[[], bool]] = {}
-
-    @property
-    def available(self) -> bool:
-        """Whether there is a Pebble to tell."""
-        return self._pebble.exists() and bool(os.environ.get("PEBBLE_SOCKET"))
 
     def notify(self, key: str, is_news: Callable[[], bool] = lambda: True) -> None:
         """Ask for a notice to be sent soon, if then the charm does not know yet."""
@@ -63,29 +58,20 @@ class Notifier:
             await self._wanted[key].wait()
             await asyncio.sleep(self._settling.get(key, 0.0))
             self._wanted[key].clear()
-            if self.available and self._is_news[key]():
-                await self._send(key)
+            if not (self._pebble.exists() and os.environ.get("PEBBLE_SOCKET")):
+                continue
+            if self._is_news[key]():
+                try:
+                    async with asyncio.timeout(TIMEOUT):
+                        await self._send(key)
+                except (OSError, TimeoutError) as error:
+                    log.warning("notice not sent", key=key, error=repr(error))
                 await asyncio.sleep(self._gaps[key])
 
     async def _send(self, key: str) -> None:
-        try:
-            async with asyncio.timeout(TIMEOUT):
-                code, output = await self._told(key)
-        except (OSError, TimeoutError) as error:
-            log.warning("notice not sent", key=key, error=repr(error))
-            return
-        if code:
-            text = output.decode(errors="replace")[-200:].strip()
-            log.warning("notice not sent", key=key, error=text)
-
-    async def _told(self, key: str) -> tuple[int, bytes]:
-        """Tell Pebble; return how its client ended, and what it complained of."""
+        quiet, pipe = asyncio.subprocess.DEVNULL, asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
-            str(self._pebble),
-            "notify",
-            key,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
+            str(self._pebble), "notify", key, stdout=quiet, stderr=pipe
         )
         try:
             _, output = await process.communicate()
@@ -95,4 +81,6 @@ class Notifier:
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()
                 await process.wait()
-        return process.returncode or 0, output
+        if process.returncode:
+            text = output.decode(errors="replace")[-200:].strip()
+            log.warning("notice not sent", key=key, error=text)

@@ -31,9 +31,6 @@ LARGEST = 32 << 20
 TIMEOUT = 5.0
 """Seconds for all answers of a pod."""
 
-LONGEST = 200
-"""Characters of an error that are told."""
-
 _T = TypeVar("_T")
 
 
@@ -42,12 +39,7 @@ class _PodList(types.Model):
 
 
 class Looker:
-    """Looks at the gateway's Envoys again and again.
-
-    Args:
-        connection: To the API server.
-        changed: Called when the answer is another one.
-    """
+    """Looks at the gateway's Envoys again and again, and calls back when the answer changes."""
 
     def __init__(self, connection: client.Client, changed: Callable[[], None]) -> None:
         self._client = connection
@@ -89,10 +81,12 @@ class Looker:
                 for pod in ready[:MOST_PODS]
             ]
         except errors.KubeError as error:
-            unseen, detail = _reason(error)
-            if unseen is seen.Unseen.FORBIDDEN:
+            unseen, detail = seen.Unseen.UNREACHABLE, str(error)[:200]
+            if isinstance(error, errors.TooLarge):
+                unseen = seen.Unseen.TOO_LARGE
+            elif isinstance(error, errors.StatusError) and error.code == 403:
                 right = "get and create pods/portforward" if ready else "list pods"
-                detail = f"{right} in {expected.namespace}"
+                unseen, detail = seen.Unseen.FORBIDDEN, f"{right} in {expected.namespace}"
             return seen.Seen(of=expected.word(), unseen=unseen, detail=detail, ready=len(ready))
         if not views:
             return seen.Seen(of=expected.word(), unseen=seen.Unseen.NO_PODS)
@@ -122,14 +116,6 @@ class Looker:
                 clusters=await get("dynamic_active_clusters&mask=cluster.name", envoy.Cluster),
                 warming_secrets=await get("dynamic_warming_secrets&mask=name", envoy.Named),
             )
-
-
-def _reason(error: errors.KubeError) -> tuple[seen.Unseen, str]:
-    if isinstance(error, errors.TooLarge):
-        return seen.Unseen.TOO_LARGE, str(error)
-    if isinstance(error, errors.StatusError) and error.code == 403:
-        return seen.Unseen.FORBIDDEN, ""
-    return seen.Unseen.UNREACHABLE, str(error)[:LONGEST]
 
 
 def _is_ready(pod: types.Pod) -> bool:

@@ -22,8 +22,7 @@ async def answer(
 
     It is stopped also while proxy-shutdown is off.
     """
-    where = client.path(types.Pod, parameters["namespace"], parameters["pod"])
-    pod = client.answer(await connection.request("GET", where), types.Pod)
+    pod = await connection.get(types.Pod, parameters["namespace"], parameters["pod"])
     rules = live.current.rules
 
     def decide(now: types.Pod) -> finished.Decision:

@@ -191,8 +191,7 @@ class _Attempt:
 
     async def _changed(self, way: Transport) -> Outcome | None:
         meta = self.pod.metadata
-        data = await self.client.request("GET", client.path(types.Pod, meta.namespace, meta.name))
-        current = client.answer(data, types.Pod)
+        current = await self.client.get(types.Pod, meta.namespace, meta.name)
         if current.metadata.uid != meta.uid:
             return Outcome(Result.CHANGED, way, "another pod has the name now")
         decision = self.decide(current)

@@ -18,7 +18,7 @@ from sidecar_lifecycle.decide import finished, payload, stopping
 from sidecar_lifecycle.decide.stopping import Action, Event, State
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell import metrics
-from sidecar_lifecycle.shell.kube import backoff, watch
+from sidecar_lifecycle.shell.kube import errors, watch
 from sidecar_lifecycle.shell.kube.fence import Fence
 
 from . import reports, slots, stop
@@ -219,7 +219,7 @@ class Stops:
 
     def _back_off(self, need: Need) -> None:
         asked = need.outcome.retry_after if need.outcome is not None else None
-        delay = backoff.delay(need.tries, initial=0.5, maximum=60)
+        delay = errors.delay(need.tries, initial=0.5, maximum=60)
         self._after(max(asked or 0.0, delay), need)
 
     def _blame(self, need: Need) -> None:

@@ -1,4 +1,4 @@
-"""An HTTP server on a port that every pod in the cluster can reach."""
+"""HTTP servers: for every pod in the cluster, and on 127.0.0.1 for the charm."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ import asyncio
 import collections
 import contextlib
 import dataclasses
+import hmac
 import logging
 import socket
 import ssl
 from asyncio import sslproto
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any
 
+import msgspec
+import prometheus_client
 import structlog
 from aiohttp import typedefs, web
+
+from sidecar_lifecycle.shell.kube import errors
 
 MOST_CONNECTIONS = 256
 """At once: more than the 200 writes that an API server handles at a time by default."""
@@ -28,6 +33,10 @@ IDLE_SECONDS = 20.0
 """Until the first complete head of a request, and from an answer to the next one."""
 SHUTDOWN_SECONDS = 1.0
 """For the client to agree to the end of a TLS connection."""
+READ_SECONDS = 10.0
+"""For an answer to the charm: pods of every served namespace may have to be listed."""
+ACT_SECONDS = 25.0
+"""For an answer of what acts: a proxy may have to be stopped in two ways."""
 
 _SILENT = logging.getLogger(f"{__name__}.silent")
 _SILENT.setLevel(logging.CRITICAL)
@@ -47,6 +56,11 @@ LIMITS: dict[str, Any] = {
     "logger": _SILENT,
 }
 """How aiohttp treats a connection; sizes in bytes."""
+
+Readiness = Callable[[], Mapping[str, bool]]
+"""The conditions of readiness by name; ready is when all hold."""
+Answer = Callable[[Mapping[str, str]], Awaitable[object]]
+"""Returns what is sent as JSON; is given the parameters of the request."""
 
 log = structlog.get_logger(__name__)
 
@@ -98,13 +112,9 @@ class Connections:
 
 def _listen(address: tuple[str, int]) -> socket.socket:
     """Listen on an address; an empty host is every address, of IPv6 and of IPv4."""
-    host = address[0]
-    if not host and socket.has_dualstack_ipv6():
-        return socket.create_server(
-            address, family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG
-        )
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.create_server(address, family=family, backlog=BACKLOG)
+    dual = not address[0] and socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if dual or ":" in address[0] else socket.AF_INET
+    return socket.create_server(address, family=family, dualstack_ipv6=dual, backlog=BACKLOG)
 
 
 async def _accept(
@@ -151,7 +161,7 @@ async def serve(
     address: tuple[str, int],
     *,
     tls: ssl.SSLContext | None = None,
-    shutdown_seconds: float,
+    shutdown_seconds: float = 1,
 ) -> AsyncGenerator[int]:
     """Answer by an application while the block runs; yields the port.
 
@@ -177,3 +187,65 @@ async def serve(
         accepting = asyncio.create_task(_accept(listening, runner.server, connections, tls))
         stack.callback(accepting.cancel)
         yield listening.getsockname()[1]
+
+
+def health(ready: Readiness, registry: prometheus_client.CollectorRegistry) -> web.Application:
+    """Return what answers Pebble, Juju and Prometheus: /livez, /readyz and /metrics."""
+
+    async def livez(_: web.Request) -> web.Response:
+        # Answered by the event loop and nothing else: a restart heals no apiserver.
+        return web.Response(text="ok\n")
+
+    async def readyz(_: web.Request) -> web.Response:
+        conditions = ready()
+        lines = [f"[{'+' if holds else '-'}] {name}" for name, holds in conditions.items()]
+        status = 200 if all(conditions.values()) else 503
+        return web.Response(text="\n".join(lines) + "\n", status=status)
+
+    async def metrics(_: web.Request) -> web.Response:
+        return web.Response(
+            body=prometheus_client.generate_latest(registry),
+            headers={"Content-Type": prometheus_client.CONTENT_TYPE_LATEST},
+        )
+
+    app = web.Application()
+    for handler in (livez, readyz, metrics):
+        app.router.add_get(f"/{handler.__name__}", handler)
+    return app
+
+
+def for_the_charm(
+    token: Callable[[], str], reads: Mapping[str, Answer], acts: Mapping[str, Answer]
+) -> web.Application:
+    """Return what answers requests with the token, none while it is empty.
+
+    By path, `reads` is what GET returns and `acts` what POST does.
+    """
+
+    @web.middleware
+    async def guarded(request: web.Request, handler: typedefs.Handler) -> web.StreamResponse:
+        given, wanted = request.headers.get("Authorization", ""), token()
+        if not wanted or not hmac.compare_digest(given.encode(), f"Bearer {wanted}".encode()):
+            return web.Response(status=401, text="the token is another one")
+        seconds = ACT_SECONDS if request.method == "POST" else READ_SECONDS
+        try:
+            async with asyncio.timeout(seconds):
+                return await handler(request)
+        except TimeoutError:
+            return web.Response(status=504, text=f"no answer within {seconds:g} s")
+        except errors.KubeError as error:
+            return web.Response(status=502, text=str(error))
+
+    def answering(answer: Answer) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def handle(request: web.Request) -> web.Response:
+            body = msgspec.json.encode(await answer(request.query))
+            return web.Response(body=body, content_type="application/json")
+
+        return handle
+
+    app = web.Application(middlewares=[guarded])
+    for path, answer in reads.items():
+        app.router.add_get(path, answering(answer))
+    for path, answer in acts.items():
+        app.router.add_post(path, answering(answer))
+    return app

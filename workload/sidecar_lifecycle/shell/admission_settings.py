@@ -17,17 +17,7 @@ class SettingsError(ValueError):
     """The settings can't be used; the message says which and why."""
 
 
-def read(path: pathlib.Path) -> pods.Settings:
-    """Read settings from a file.
-
-    Raises:
-        OSError: It can't be read.
-        SettingsError: It is too long or has no settings.
-    """
-    return load(read_text(path))
-
-
-def read_text(path: pathlib.Path) -> bytes:
+def read(path: pathlib.Path) -> bytes:
     """Read the text of a file for `load`.
 
     Raises:

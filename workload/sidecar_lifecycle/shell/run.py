@@ -11,85 +11,33 @@ import signal
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
-import prometheus_client
 import structlog
 from aiohttp import web
 
-from integrator_contract import answers, names, schema, service
-from sidecar_lifecycle.shell import charm_facts, logs, metrics
+from integrator_contract import answers, names, service
+from sidecar_lifecycle.shell import InputError, logs, metrics, serving
 from sidecar_lifecycle.shell import settings as options
-from sidecar_lifecycle.shell.admission import settings as admission_settings
+from sidecar_lifecycle.shell.convergence import cluster, listing, rejections
 from sidecar_lifecycle.shell.convergence import controller as convergence
-from sidecar_lifecycle.shell.convergence import listing, rejections
 from sidecar_lifecycle.shell.kube import client, errors, events
-from sidecar_lifecycle.shell.observers import gateways, notices, observe, seen
-from sidecar_lifecycle.shell.serving import health, local
+from sidecar_lifecycle.shell.observers import notices, observe, seen
 from sidecar_lifecycle.shell.shutdown import controller as shutdown
 from sidecar_lifecycle.shell.shutdown import requested
-
-from . import command
 
 log = structlog.get_logger(__name__)
 
 
-def add_parser(subparsers: command.Subparsers) -> None:
-    """Add the command."""
-    parser = subparsers.add_parser(
-        "run",
-        help="watch pods and act, as the charm's service does",
-        **command.texts(
-            "Watch pods and act, until SIGTERM. Every unit stops proxies, each later than the one"
-            " before it; only Juju's leader evicts and deletes pods.",
-            "sidecar-lifecycle run --settings settings.json",
-        ),
-    )
-    parser.add_argument(
-        "--contract",
-        type=_contract,
-        metavar="WORD",
-        help="that the charm keeps to; --version ends with this program's",
-    )
-    command.add_settings(parser)
-    parser.add_argument(
-        "--listen",
-        default=":8080",
-        metavar="[HOST]:PORT",
-        help="for metrics and health; without a host on every address (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--port",
-        type=int,
-        default=service.LISTENER_PORT,
-        metavar="PORT",
-        help="on 127.0.0.1, where the charm asks (default: %(default)s)",
-    )
-    parser.set_defaults(main=main)
-
-
-def _contract(text: str) -> str:
-    if text != schema.SCHEMA:
-        raise argparse.ArgumentTypeError(
-            f"the charm keeps to contract {text}, this image to {schema.SCHEMA}:"
-            " run both from the same revision of the charm"
-        )
-    return text
-
-
-def main(arguments: argparse.Namespace) -> int:
+def main(arguments: argparse.Namespace) -> None:
     """Run until SIGTERM."""
-    live = options.Live(command.read_settings(arguments.settings), arguments.settings)
+    live = options.Live(options.read(arguments.settings), arguments.settings)
     logs.configure(live.current.log_level)
     try:
-        connection = client.connect()
+        connection = client.Client(client.of_pod())
     except errors.NoAccess as error:
-        raise command.InputError(f"no cluster to connect to: {error}") from error
+        raise InputError(f"no cluster to connect to: {error}") from error
     tune_garbage_collection()
-    asyncio.run(
-        _until_signalled(
-            Program(connection, live, listen=arguments.listen, port=arguments.port).run()
-        )
-    )
-    return 0
+    program = Program(connection, live, listen=arguments.listen, port=arguments.port)
+    asyncio.run(_until_signalled(program.run()))
 
 
 def tune_garbage_collection() -> None:
@@ -111,11 +59,9 @@ class Program:
         connection: client.Client,
         live: options.Live,
         *,
-        listen: str,
+        listen: tuple[str, int],
         port: int = service.LISTENER_PORT,
-        registry: prometheus_client.CollectorRegistry = metrics.REGISTRY,
     ) -> None:
-        self.registry = registry
         self.client = connection
         self.live = live
         self.listen = listen
@@ -132,13 +78,13 @@ class Program:
     async def run(self) -> None:
         """Run all parts until cancelled."""
         loop = asyncio.get_running_loop()
-        self.registry.register(charm_facts.Collector(lambda: self.live.current.facts))
+        metrics.CHARM_FACTS.read = lambda: self.live.current.facts
         metrics.TASKS.set_function(lambda: len(asyncio.all_tasks(loop)))
         metrics.OLDEST_PENDING.set_function(self.shutdown.oldest_pending)
         try:
             async with (
-                health.serve(self.listen, self.ready, self.registry),
-                local.serve(self._answers(), self.port) as self.port,
+                serving.serve(serving.health(self.ready, metrics.REGISTRY), self.listen),
+                serving.serve(self._answers(), ("127.0.0.1", self.port)) as self.port,
                 asyncio.TaskGroup() as tasks,
             ):
                 for name, part in self._parts().items():
@@ -147,38 +93,30 @@ class Program:
             await self.client.close()
 
     def _answers(self) -> web.Application:
-        lister = listing.Lister(self.client, self.live)
-        return local.application(
+        model = cluster.Cluster(self.client, self.live)
+        return serving.for_the_charm(
             lambda: self.live.current.token,
-            reads={"/uninjected": lister.uninjected, "/seen": self.looker.tell},
+            reads={
+                "/uninjected": functools.partial(listing.uninjected, model),
+                "/seen": self.looker.tell,
+            },
             acts={
-                "/restart": lister.restart,
+                "/restart": functools.partial(listing.restart, model),
                 "/stop": functools.partial(requested.answer, self.client, self.live),
             },
         )
 
     def _parts(self) -> dict[str, Coroutine[Any, Any, None]]:
         settings = self.live.current
-        observer = observe.Observer(
-            self.client, settings.model, self._tell, joined=settings.joined
-        )
+        mesh = observe.Mesh(self.client, settings.model, self._tell, joined=settings.joined)
         return {
             "shutdown": self.shutdown.run(),
             "convergence": convergence.run(
-                self.client,
-                self.live,
-                registry=self.registry,
-                progress=self._tell_progress,
-                recorder=self.recorder,
+                self.client, self.live, progress=self._tell_progress, recorder=self.recorder
             ),
-            "rejections": rejections.run(
-                self.client,
-                self.live,
-                load=admission_settings.load,
-                tell=self._tell,
-            ),
-            "observer": observer.run(),
-            "gateways": self.live.restart(lambda now: now.gateway, self._observe_gateway),
+            "rejections": rejections.run(self.client, self.live, tell=self._tell),
+            "mesh": mesh.run(),
+            "gateway": self.live.restart(lambda now: now.gateway, self._observe_gateway),
             "seen": self.live.restart(lambda now: now.expected, self.looker.run),
             "notices": self.notifier.run(),
             "settings": self.live.follow(),
@@ -189,14 +127,13 @@ class Program:
         if gateway is None:
             return
         settings = self.live.current
-        observer = gateways.Observer(
+        await observe.follow_gateway(
             self.client,
             model=settings.model,
             owner=names.owner(settings.model, settings.application),
             named=gateway.service,
             changed=self._tell,
         )
-        await observer.run()
 
     def _tell(self) -> None:
         self.notifier.notify(names.MESH_NOTICE)

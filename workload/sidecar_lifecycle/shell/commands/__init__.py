@@ -1,1 +1,0 @@
-"""The commands of `sidecar-lifecycle`, and what they share."""

@@ -1,1 +1,0 @@
-"""HTTP servers that anybody in the cluster can reach."""
