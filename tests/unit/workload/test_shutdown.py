@@ -219,17 +219,6 @@ async def test_container_that_an_annotation_names_and_the_pod_lacks_is_said_once
         await until(lambda: event_reasons(cluster) == ["ProxyStopped", "UnknownContainer"])
 
 
-async def test_option_that_names_no_container_of_a_pod_is_logged_once(
-    cluster: FakeApiserver, capsys: pytest.CaptureFixture[str]
-):
-    for number in range(3):
-        cluster.put("pods", finished_pod(name=f"job-{number}", uid=f"uid-{number}"))
-    async with reconciler(cluster, wait_for_containers=("mian",)):
-        await until(lambda: all(p["status"]["phase"] == "Succeeded" for p in cluster.all("pods")))
-
-    assert capsys.readouterr().out.count("that an option names") == 1
-
-
 async def test_container_that_holds_the_pod_is_named(cluster: FakeApiserver):
     annotations = {"istio-integrator.charmhub.io/ignore-containers": "agent"}
     cluster.put("pods", finished_pod(others={"agent": pods.running()}, annotations=annotations))

@@ -283,7 +283,7 @@ def test_pods_are_counted_by_what_is_decided_about_them_until_they_go():
     view.update(msgspec.convert(pods.pod_json(pods.running()), types.Pod))
     assert (counted("wait"), counted("stop")) == (before[0] + 1, before[1])
     ended = view.update(msgspec.convert(pods.pod_json(), types.Pod))
-    assert view.again(ended) is ended
+    assert view.update(ended.pod) is ended
     assert (counted("wait"), counted("stop")) == (before[0], before[1] + 1)
     assert view.remove("another") is None
     assert view.remove("uid-1") is ended

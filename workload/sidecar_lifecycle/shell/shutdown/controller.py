@@ -7,7 +7,7 @@ a second stop of a proxy does no harm. Only Juju's leader reports pods, and dele
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from integrator_contract import namespaces
 from integrator_contract.reasons import Reason
@@ -67,13 +67,9 @@ class Controller:
         """Work until cancelled; then let what is in flight finish."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(
-                    self.namespaces.follow(self._client, self._on_namespace), name="namespaces"
-                )
-                tasks.create_task(
-                    self.live.restart(_is_model_only, self._follow_pods), name="pods"
-                )
-                tasks.create_task(self._follow_settings(), name="settings")
+                tasks.create_task(self.namespaces.follow(self._client, self._on_namespace))
+                tasks.create_task(self.live.restart(_is_model_only, self._follow_pods))
+                tasks.create_task(self._follow_settings())
         finally:
             await self._drain()
 
@@ -95,11 +91,7 @@ class Controller:
         """Apply the rules to a pod, its namespace included."""
         namespace = pod.metadata.namespace or ""
         if namespace not in self.namespaces.served:
-            return finished.Decision(
-                action=finished.Action.IGNORE,
-                reason=Reason.OUT_OF_SCOPE,
-                message="the namespace is not served",
-            )
+            return _ignored(Reason.OUT_OF_SCOPE, "the namespace is not served")
         tracked = self.view.get(pod.metadata.uid)
         policy = self.live.current.policy(
             namespace_enabled=namespace not in self.namespaces.disabled,
@@ -107,11 +99,7 @@ class Controller:
         )
         with self._fence.around("decide", pod):
             return finished.finished(pod, policy)
-        return finished.Decision(
-            action=finished.Action.IGNORE,
-            reason=Reason.NOT_UNDERSTOOD,
-            message="the rules can't deal with it",
-        )
+        return _ignored(Reason.NOT_UNDERSTOOD, "the rules can't deal with it")
 
     def _tell(self, item: types.Object, why: str) -> None:
         # Other units see the same, and the pod's owner need not be told by each.
@@ -125,16 +113,15 @@ class Controller:
         since = [each.need.since for each in self.view if each.need is not None]
         return now - min(since) if since else 0.0
 
-    def _for_each(self, pods: Iterable[Tracked], act: Callable[[Tracked], None]) -> None:
+    def _again(self, pods: Iterable[Tracked]) -> None:
+        """Decide again about pods, because something else changed."""
         for tracked in pods:
             with self._fence.around("decide", tracked.pod):
-                act(tracked)
+                self._consider(self.view.update(tracked.pod))
 
     def _on_namespace(self, name: str) -> None:
         self.pods.namespaces_changed()
-        self._for_each(
-            self.view.within(name), lambda tracked: self._consider(self.view.again(tracked))
-        )
+        self._again(self.view.within(name))
 
     def _on_synced(self, namespace: str, listed: set[str]) -> None:
         for tracked in self.view.within(namespace):
@@ -190,7 +177,7 @@ class Controller:
 
     def _count_old_end(self, tracked: Tracked) -> None:
         tracked.old_end_counts = True
-        self._for_each([self.view.again(tracked)], self._consider)
+        self._again([tracked])
 
     def _keep_silent(self) -> None:
         for tracked in self.view:
@@ -204,6 +191,10 @@ class Controller:
             _forget_old_end(tracked)
         await self._stops.drain(self.view, DRAIN)
         await self._recorder.drain(DRAIN_EVENTS)
+
+
+def _ignored(reason: Reason, message: str) -> finished.Decision:
+    return finished.Decision(action=finished.Action.IGNORE, reason=reason, message=message)
 
 
 def _is_model_only(settings: Settings) -> bool:

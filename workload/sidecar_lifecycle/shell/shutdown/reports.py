@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine
-from typing import Any
 
 import structlog
 
@@ -36,24 +34,14 @@ class Reporter:
     """Writes the Events."""
 
     def __init__(
-        self,
-        connection: client.Client,
-        recorder: events.Recorder,
-        fence: Fence,
-        live: Live,
+        self, connection: client.Client, recorder: events.Recorder, fence: Fence, live: Live
     ) -> None:
         self._client = connection
         self._recorder = recorder
         self._fence = fence
         self._live = live
-        self._unmatched: set[str] = set()
-        """Containers that an option names and that were logged already."""
         self._replaced: Counter[str] = Counter()
         """Pods deleted, by the UID of their controller."""
-        self._after_a_while: dict[str, Callable[[Tracked], Coroutine[Any, Any, None]]] = {
-            Reason.PROXY_LOST: self._lost,
-            Reason.PROXY_NOT_RUNNING: self._not_running,
-        }
 
     def stopped(self, tracked: Tracked, decision: finished.Decision, way: stop.Transport) -> None:
         """Say that a proxy was stopped."""
@@ -72,31 +60,17 @@ class Reporter:
     def considered(self, tracked: Tracked) -> None:
         """Say what a decision calls for beside acting."""
         decision = tracked.decision
-        self._note_options(tracked)
         if decision.unknown:
-            named = ", ".join(decision.unknown)
-            self._once(
-                tracked,
-                Reason.UNKNOWN_CONTAINER,
-                f"The pod's annotations name no container: {named}",
-            )
+            message = f"The pod's annotations name no container: {', '.join(decision.unknown)}"
+            self._once(tracked, Reason.UNKNOWN_CONTAINER, message)
         if decision.action is not finished.Action.REPORT:
             end(tracked)
-        elif (later := self._after_a_while.get(decision.reason)) is None:
+        elif decision.reason not in (Reason.PROXY_LOST, Reason.PROXY_NOT_RUNNING):
             self._once(tracked, Reason(decision.reason), decision.message)
         elif tracked.report is None:
-            tracked.report = asyncio.create_task(later(tracked))
-
-    def _note_options(self, tracked: Tracked) -> None:
-        """Log once for each container name in the options that a pod does not have."""
-        rules = self._live.current
-        named = {*rules.wait_for_containers, *rules.ignore_containers} - self._unmatched
-        if not named or tracked.decision.action is finished.Action.IGNORE:
-            return
-        present = {container.name for container in tracked.pod.spec.containers}
-        for name in sorted(named - present):
-            log.info("pod has no container that an option names", pod=tracked.name, container=name)
-            self._unmatched.add(name)
+            is_lost = decision.reason == Reason.PROXY_LOST
+            later = self._lost(tracked) if is_lost else self._not_running(tracked)
+            tracked.report = asyncio.create_task(later)
 
     def _once(self, tracked: Tracked, reason: Reason, message: str) -> None:
         if reason not in tracked.told:

@@ -69,19 +69,20 @@ class Namespaces:
                     self.known.set()
                     changed("*")
                     continue
+                metadata = change.object.metadata
                 with self.fence.around("decide", change.object):
-                    if self._note(change):
-                        changed(change.object.metadata.name)
+                    self._seen[metadata.name] = metadata
+                    if change.kind == "deleted":
+                        del self._seen[metadata.name]
+                    if self._judge(metadata.name):
+                        changed(metadata.name)
         except errors.StatusError as error:
             log.warning("namespaces can't be watched, serving the model only", error=str(error))
-            self._only_model()
+            self._seen = {self.rules.model: types.ObjectMeta(name=self.rules.model)}
+            self.serve(self.rules)
+            self.known.set()
             changed("*")
             raise
-
-    def _only_model(self) -> None:
-        self._seen = {self.rules.model: types.ObjectMeta(name=self.rules.model)}
-        self.serve(self.rules)
-        self.known.set()
 
     def serve(self, rules: namespaces.Served) -> None:
         """Judge all namespaces by other rules."""
@@ -89,31 +90,22 @@ class Namespaces:
         for name in {*self.served, *self._seen}:
             self._judge(name)
 
-    def _note(self, change: watch.Change[types.Namespace]) -> bool:
-        assert change.object is not None
-        name = change.object.metadata.name
-        if change.kind == "deleted":
-            self._seen.pop(name, None)
-        else:
-            self._seen[name] = change.object.metadata
-        return self._judge(name)
-
     def _judge(self, name: str) -> bool:
+        """Take note of what is served now; return whether something changed."""
         metadata = self._seen.get(name)
-        before = (self.served.get(name), name in self.disabled)
         kind = None if metadata is None else self.rules.kind_of(name, metadata.labels)
-        self.served.pop(name, None)
+        before = (self.served.pop(name, None), name in self.disabled)
         self.disabled.discard(name)
+        is_disabled = False
         if metadata is not None and kind is not None:
             self.served[name] = kind
-            if metadata.annotations.get(names.PROXY_SHUTDOWN) == "disabled":
+            is_disabled = metadata.annotations.get(names.PROXY_SHUTDOWN) == "disabled"
+            if is_disabled:
                 self.disabled.add(name)
-        after = (self.served.get(name), name in self.disabled)
-        if before != after and self.known.is_set():
-            log.info(
-                "namespace changed", namespace=name, served=kind, disabled=name in self.disabled
-            )
-        return before != after
+        has_changed = before != (kind, is_disabled)
+        if has_changed and self.known.is_set():
+            log.info("namespace changed", namespace=name, served=kind, disabled=is_disabled)
+        return has_changed
 
 
 class Pods:
@@ -189,18 +181,23 @@ class Pods:
 
     async def _each_namespace(self) -> None:
         """Watch served namespaces one by one until the cluster-wide list is allowed."""
-        async with contextlib.AsyncExitStack() as stack:
-            watches: dict[str, asyncio.Task[None]] = {}
-            stack.push_async_callback(_cancel_all, watches)
+        watches: dict[str, asyncio.Task[None]] = {}
+        try:
             while True:
                 self._moved.clear()
                 self._adapt(watches)
-                with contextlib.suppress(TimeoutError):
+                try:
                     async with asyncio.timeout(watch.ASK_AGAIN):
                         await self._moved.wait()
-                        continue
-                if await self._cluster_wide_allowed():
-                    return
+                except TimeoutError:
+                    with contextlib.suppress(errors.KubeError):
+                        where = client.path(types.Pod)
+                        await self._client.request("GET", where, params={"limit": "1"})
+                        return
+        finally:
+            for task in watches.values():
+                task.cancel()
+            await asyncio.gather(*watches.values(), return_exceptions=True)
 
     def _adapt(self, watches: dict[str, asyncio.Task[None]]) -> None:
         wanted = set(self._namespaces.served)
@@ -218,13 +215,6 @@ class Pods:
             log.warning("pods can't be watched", namespace=namespace, error=str(error))
             self.states[namespace] = watch.WatchState()
             raise
-
-    async def _cluster_wide_allowed(self) -> bool:
-        try:
-            await self._client.request("GET", client.path(types.Pod), params={"limit": "1"})
-        except errors.KubeError:
-            return False
-        return True
 
 
 def compact(pod: types.Pod) -> None:
@@ -277,9 +267,3 @@ def _compact_status(status: types.ContainerStatus) -> None:
 @functools.lru_cache
 def _ended(code: int) -> types.ContainerState:
     return types.ContainerState(terminated=types.Terminated(exitCode=code))
-
-
-async def _cancel_all(tasks: dict[str, asyncio.Task[None]]) -> None:
-    for task in tasks.values():
-        task.cancel()
-    await asyncio.gather(*tasks.values(), return_exceptions=True)

@@ -7,7 +7,8 @@ the comparison comes last: between it and the request lies one small write.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+import functools
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from integrator_contract import names
@@ -17,6 +18,8 @@ from sidecar_lifecycle.shell.kube import client, errors, streams
 
 Decide = Callable[[types.Pod], finished.Decision]
 """The rules, for a pod as it is now."""
+Look = Callable[[], Awaitable[None]]
+"""Raises Changed if the pod is not what was decided about."""
 
 COMMAND = ["pilot-agent", "request", "POST", "quitquitquit"]
 PATH = "/quitquitquit"
@@ -75,12 +78,6 @@ class Outcome:
         """Whether it needs another try, whatever becomes of the proxy."""
         return self.result not in _NO_FAILURES
 
-    def in_vain(self) -> Outcome:
-        """Return what a request that went out came to when the proxy has not ended."""
-        if self.result is Result.ACKNOWLEDGED:
-            return Outcome(Result.TIMEOUT, self.transport, "answered, but has not ended")
-        return self
-
 
 def classify(error: errors.KubeError) -> Result:
     """Return what a failure means for the next try."""
@@ -103,14 +100,13 @@ def next_transport(outcome: Outcome, forbidden: frozenset[Transport]) -> Transpo
     The other one where this one is closed to us or answered by the wrong party; the same where
     the trouble lies before both, such as a node that is away.
     """
-    changes = outcome.result in (
-        Result.FORBIDDEN,
-        Result.REFUSED,
-        Result.TIMEOUT,
-        Result.UNANSWERED,
-    )
-    wanted = outcome.transport.other if changes else outcome.transport
+    changes = (Result.FORBIDDEN, Result.REFUSED, Result.TIMEOUT, Result.UNANSWERED)
+    wanted = outcome.transport.other if outcome.result in changes else outcome.transport
     return wanted.other if wanted in forbidden else wanted
+
+
+class Changed(Exception):  # noqa: N818 - names a condition, as those of errors
+    """The pod is not the one that was decided about, or must not be stopped any more."""
 
 
 class Stopper:
@@ -128,78 +124,62 @@ class Stopper:
         on_sent: Callable[[], None] = lambda: None,
     ) -> Outcome:
         """Try once to stop the proxy of a pod."""
-        attempt = _Attempt(self._client, pod, decision, decide, on_sent)
+        look = functools.partial(self._look, pod, decision, decide)
+        meta = pod.metadata
         try:
-            if transport is Transport.PORT_FORWARD:
-                return await attempt.by_port_forward()
-            return await attempt.by_exec()
+            if transport is Transport.EXEC:
+                result, detail = await self._by_exec(meta, look)
+                if result is Result.ACKNOWLEDGED:
+                    on_sent()
+            else:
+                result, detail = await self._by_port_forward(meta, decision.port, look, on_sent)
+            return Outcome(result, transport, detail)
+        except Changed as error:
+            return Outcome(Result.CHANGED, transport, str(error))
         except errors.KubeError as error:
             retry_after = error.retry_after if isinstance(error, errors.StatusError) else None
             return Outcome(classify(error), transport, str(error), retry_after)
 
-
-@dataclass(frozen=True, slots=True)
-class _Attempt:
-    client: client.Client
-    pod: types.Pod
-    decision: finished.Decision
-    decide: Decide
-    on_sent: Callable[[], None]
-
-    async def by_port_forward(self) -> Outcome:
-        way = Transport.PORT_FORWARD
-        meta = self.pod.metadata
+    async def _by_port_forward(
+        self, meta: types.ObjectMeta, port: int, look: Look, on_sent: Callable[[], None]
+    ) -> tuple[Result, str]:
         async with streams.port_forward(
-            self.client,
-            meta.namespace or "",
-            meta.name,
-            self.decision.port,
-            deadline=PORT_FORWARD_WITHIN,
+            self._client, meta.namespace or "", meta.name, port, deadline=PORT_FORWARD_WITHIN
         ) as forward:
-            if changed := await self._changed(way):
-                return changed
-            self.on_sent()
+            await look()
+            on_sent()
             try:
                 code = await forward.post(PATH)
             except errors.StreamEnded as error:
-                return Outcome(Result.UNANSWERED, way, str(error))
+                return Result.UNANSWERED, str(error)
         if code == 200:
-            return Outcome(Result.ACKNOWLEDGED, way)
+            return Result.ACKNOWLEDGED, ""
         # 403 comes from an agent that was reached from outside, as with runtimes that use VMs.
         result = Result.UNAVAILABLE if code >= 500 else Result.REFUSED
-        return Outcome(result, way, f"the proxy answered {code}")
+        return result, f"the proxy answered {code}"
 
-    async def by_exec(self) -> Outcome:
-        way = Transport.EXEC
-        meta = self.pod.metadata
-        if changed := await self._changed(way):
-            return changed
+    async def _by_exec(self, meta: types.ObjectMeta, look: Look) -> tuple[Result, str]:
+        await look()
+        namespace, name = meta.namespace or "", meta.name
         done = await streams.run_command(
-            self.client,
-            meta.namespace or "",
-            meta.name,
-            names.PROXY,
-            COMMAND,
-            deadline=EXEC_WITHIN,
+            self._client, namespace, name, names.PROXY, COMMAND, deadline=EXEC_WITHIN
         )
         if done.exit_code == 0:
-            self.on_sent()
-            return Outcome(Result.ACKNOWLEDGED, way)
+            return Result.ACKNOWLEDGED, ""
         # What comes before the last line may be a warning.
         reason = (done.stderr.strip() or done.stdout.strip()).rpartition("\n")[-1]
-        return Outcome(Result.REFUSED, way, f"exit code {done.exit_code}: {reason[-200:]}")
+        return Result.REFUSED, f"exit code {done.exit_code}: {reason[-200:]}"
 
-    async def _changed(self, way: Transport) -> Outcome | None:
-        meta = self.pod.metadata
-        current = await self.client.get(types.Pod, meta.namespace, meta.name)
+    async def _look(self, pod: types.Pod, decision: finished.Decision, decide: Decide) -> None:
+        meta = pod.metadata
+        current = await self._client.get(types.Pod, meta.namespace, meta.name)
         if current.metadata.uid != meta.uid:
-            return Outcome(Result.CHANGED, way, "another pod has the name now")
-        decision = self.decide(current)
-        if decision.action is not finished.Action.STOP:
-            return Outcome(Result.CHANGED, way, f"{decision.reason}: {decision.message}")
-        if decision.proxy_id != self.decision.proxy_id:
-            return Outcome(Result.CHANGED, way, "the proxy has been started anew")
-        return None
+            raise Changed("another pod has the name now")
+        now = decide(current)
+        if now.action is not finished.Action.STOP:
+            raise Changed(f"{now.reason}: {now.message}")
+        if now.proxy_id != decision.proxy_id:
+            raise Changed("the proxy has been started anew")
 
 
 def event_message(decision: finished.Decision, transport: Transport) -> str:

@@ -80,7 +80,7 @@ class Stops:
             Action.AWAIT_EXIT: self._await_exit,
             Action.BACK_OFF: self._back_off,
             Action.BLAME: self._blame,
-            Action.GRACE: self._grace,
+            Action.GRACE: functools.partial(self._after, IN_FLIGHT_GRACE),
             Action.CANCEL: self._cancel,
             Action.FORGET: self._forget,
             Action.ACCOUNT: lambda need: self._account(need.tracked),
@@ -93,11 +93,9 @@ class Stops:
             return
         need = tracked.need = Need(tracked, asyncio.get_running_loop().time())
         metrics.PENDING.inc()
+        decision = tracked.decision
         log.info(
-            "stopping proxy",
-            pod=tracked.name,
-            reason=tracked.decision.reason,
-            detail=tracked.decision.message,
+            "stopping proxy", pod=tracked.name, reason=decision.reason, detail=decision.message
         )
         self._step(need, Event.NEEDED)
 
@@ -218,25 +216,23 @@ class Stops:
         self._after(EXIT_WITHIN if answered else CATCH_UP, need)
 
     def _back_off(self, need: Need) -> None:
-        asked = need.outcome.retry_after if need.outcome is not None else None
-        delay = errors.delay(need.tries, initial=0.5, maximum=60)
-        self._after(max(asked or 0.0, delay), need)
+        asked = (need.outcome.retry_after if need.outcome else None) or 0.0
+        self._after(max(asked, errors.delay(need.tries, initial=0.5, maximum=60)), need)
 
     def _blame(self, need: Need) -> None:
         outcome = need.outcome
         assert outcome is not None
         if not outcome.failed:
-            outcome = outcome.in_vain()
             log.warning("proxy has not ended", pod=need.tracked.name, detail=outcome.detail)
+            if outcome.result is stop.Result.ACKNOWLEDGED:
+                detail = "answered, but has not ended"
+                outcome = stop.Outcome(stop.Result.TIMEOUT, outcome.transport, detail)
         need.failures += 1
         if outcome.result is stop.Result.FORBIDDEN:
             again = asyncio.get_running_loop().time() + watch.ASK_AGAIN
             self._forbidden[outcome.transport] = again
         need.way = stop.next_transport(outcome, self._closed())
         self._reporter.failed(need.tracked, outcome, need.failures)
-
-    def _grace(self, need: Need) -> None:
-        self._after(IN_FLIGHT_GRACE, need)
 
     def _cancel(self, need: Need) -> None:
         if need.request is not None:
@@ -253,8 +249,8 @@ class Stops:
         (decision, way), tracked.sent = tracked.sent, None
         metrics.STOPPED.inc()
         self._reporter.stopped(tracked, decision, way)
-        if ended := _payload_end(tracked.pod, decision):
-            since = datetime.datetime.now(tz=datetime.UTC) - ended
+        if ended := payload.last_end(tracked.pod, decision.containers):
+            since = datetime.datetime.now(tz=datetime.UTC) - datetime.datetime.fromisoformat(ended)
             metrics.PROXY_EXIT.observe(max(0.0, since.total_seconds()))
 
     def _closed(self) -> frozenset[stop.Transport]:
@@ -267,8 +263,3 @@ class Stops:
             return stop.Transport.EXEC
         closed, way = self._closed(), need.way
         return way.other if way in closed and way.other not in closed else way
-
-
-def _payload_end(pod: types.Pod, decision: finished.Decision) -> datetime.datetime | None:
-    ended = payload.last_end(pod, decision.containers)
-    return datetime.datetime.fromisoformat(ended) if ended else None

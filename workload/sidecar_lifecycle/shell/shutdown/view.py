@@ -63,7 +63,7 @@ class Need:
 
 
 class View:
-    """Pods by UID. It counts them by decision, and never does anything about them."""
+    """Pods by UID, counted by what was decided about them."""
 
     def __init__(self, decide: Decide) -> None:
         self._decide = decide
@@ -79,7 +79,7 @@ class View:
         return iter(list(self._pods.values()))
 
     def get(self, uid: str) -> Tracked | None:
-        """Return what is known of a pod."""
+        """Return a pod that is under watch."""
         return self._pods.get(uid)
 
     def update(self, pod: types.Pod) -> Tracked:
@@ -89,29 +89,23 @@ class View:
         if tracked is None:
             tracked = self._pods[pod.metadata.uid] = Tracked(pod, decision)
         else:
-            self._count(tracked, -1)
+            _count(tracked, -1)
             tracked.pod, tracked.decision = pod, decision
-        self._count(tracked, 1)
+        _count(tracked, 1)
         return tracked
-
-    def again(self, tracked: Tracked) -> Tracked:
-        """Decide anew about a pod, because something else changed."""
-        return self.update(tracked.pod)
 
     def remove(self, uid: str) -> Tracked | None:
         """Forget a pod."""
         tracked = self._pods.pop(uid, None)
         if tracked is not None:
-            self._count(tracked, -1)
+            _count(tracked, -1)
         return tracked
 
     def within(self, namespace: str) -> Iterator[Tracked]:
         """Return the pods of a namespace, of all for `*`."""
-        for tracked in self:
-            if namespace in ("*", tracked.pod.metadata.namespace):
-                yield tracked
+        return (each for each in self if namespace in ("*", each.pod.metadata.namespace))
 
-    @staticmethod
-    def _count(tracked: Tracked, by: int) -> None:
-        decision = tracked.decision
-        metrics.PODS.labels(decision.action, decision.reason).inc(by)
+
+def _count(tracked: Tracked, by: int) -> None:
+    decision = tracked.decision
+    metrics.PODS.labels(decision.action, decision.reason).inc(by)
