@@ -6,7 +6,6 @@ import contextlib
 import pytest
 from sidecar_lifecycle.decide.convergence import memory
 from sidecar_lifecycle.model import types
-from sidecar_lifecycle.shell.convergence import listing
 from sidecar_lifecycle.shell.kube import errors
 from sidecar_lifecycle.shell.kube.client import path
 
