@@ -109,6 +109,11 @@ def _headers(values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(value.lower() for value in values))
 
 
+def _headers_sent(text: str) -> Any:
+    # The library writes null for none.
+    return bounded.read_json(text) or ()
+
+
 @dataclasses.dataclass(frozen=True)
 class Address:
     """Where an authorization service answers, by HTTP."""
@@ -189,9 +194,13 @@ class ForwardAuth(Wire):
     """The authorization service of the gateway (`forward_auth`)."""
 
     decisions_address: Annotated[Address, pydantic.BeforeValidator(_address)]
-    app_names: Annotated[tuple[Name, ...], pydantic.Field(max_length=_MOST_NAMES)]
+    app_names: Annotated[
+        tuple[Name, ...],
+        pydantic.Field(max_length=_MOST_NAMES),
+        pydantic.BeforeValidator(bounded.read_json),
+    ]
     """Applications that want to be protected. Here all are."""
-    headers: Headers = ()
+    headers: Annotated[Headers, pydantic.BeforeValidator(_headers_sent)] = ()
     """Passed from its answer to the applications."""
 
 
@@ -265,19 +274,7 @@ def read_forward_auth(bag: Mapping[str, str]) -> tuple[ForwardAuth | None, str]:
     if not bag.get(ADDRESS) or not bag.get(APPLICATIONS):
         return None, ""
 
-    def parse() -> ForwardAuth:
-        lists = {key: _json(key, bag.get(key, "null")) for key in (APPLICATIONS, HEADERS)}
-        sent = {key: value for key, value in lists.items() if value is not None}
-        return ForwardAuth.model_validate({ADDRESS: bag[ADDRESS], **sent})
-
-    return read(parse)
-
-
-def _json(key: str, text: str) -> Any:
-    try:
-        return bounded.read_json(text)
-    except bounded.DocumentError as error:
-        raise bounded.DocumentError(f"has {key}, which {error}") from error
+    return read(lambda: ForwardAuth.model_validate(bag))
 
 
 def is_of_another_model(application: str) -> bool:
