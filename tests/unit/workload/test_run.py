@@ -184,19 +184,27 @@ async def test_settings_file_is_followed_and_what_can_not_be_read_changes_nothin
     file = tmp_path / "settings.json"
     program = program_of(cluster, file)
     log = structlog.get_logger("test")
-    contents = (settings(log_level="debug").document(), "nonsense", "", "{}", "[" * 9999, None)
+    contents = (
+        settings(log_level="debug").document(),
+        "nonsense",
+        "",
+        "{}",
+        "[" * 9999,
+        '"\xe4"',
+        None,
+    )
     async with running_task(program.run()):
         for number, content in enumerate((*contents, settings(log_level="error").document())):
-            file.write_text(content) if content is not None else file.unlink()
+            file.write_text(content, "latin-1") if content is not None else file.unlink()
             await asyncio.sleep(3)
             log.debug("quiet", number=number)
             log.warning("loud", number=number)
 
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     said = {(line["message"], line["number"]) for line in lines if "number" in line}
-    assert said == {(word, number) for word in ("quiet", "loud") for number in range(6)}
+    assert said == {(word, number) for word in ("quiet", "loud") for number in range(7)}
     complaints = [line for line in lines if line["message"] == "settings can't be read"]
-    assert len(complaints) == 5
+    assert len(complaints) == 6
 
 
 async def test_progress_that_the_charm_has_seen_already_is_no_news(

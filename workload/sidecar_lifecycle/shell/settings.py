@@ -77,7 +77,7 @@ def read(path: Path) -> Settings:
     """
     try:
         return msgspec.json.decode(path.read_bytes(), type=Settings)
-    except (OSError, msgspec.MsgspecError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: {error}") from error
 
 
