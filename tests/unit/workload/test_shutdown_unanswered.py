@@ -7,7 +7,7 @@ import asyncio
 import pytest
 import structlog
 from sidecar_lifecycle.shell import metrics
-from sidecar_lifecycle.shell.shutdown import stop, stops
+from sidecar_lifecycle.shell.shutdown import stop
 
 from tests.unit.workload.fake_apiserver import FakeApiserver, until
 from tests.unit.workload.shutdown_world import (
@@ -67,7 +67,7 @@ async def test_proxy_that_does_not_end_after_a_cut_off_answer_is_asked_another_w
         await until(lambda: cluster.proxies["job-x"].requests)
         cut = loop.time()
         await until(lambda: phase(cluster) == "Succeeded")
-        assert loop.time() - cut >= stops.CATCH_UP
+        assert loop.time() - cut >= stop.CATCH_UP
 
     assert cluster.proxies["job-x"].requests == ["port-forward", "exec"]
 

@@ -136,10 +136,9 @@ def _add_settings(command: argparse.ArgumentParser, *, required: bool) -> None:
 
 
 def _texts(description: str, *examples: str) -> dict[str, Any]:
-    lines = "".join(f"\n  {example}" for example in examples)
     return {
         "description": textwrap.fill(description, 79),
-        "epilog": f"examples:{lines}",
+        "epilog": "\n  ".join(("examples:", *examples)),
         "formatter_class": argparse.RawDescriptionHelpFormatter,
     }
 

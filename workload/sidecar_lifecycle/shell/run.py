@@ -22,7 +22,7 @@ from sidecar_lifecycle.shell.convergence import controller as convergence
 from sidecar_lifecycle.shell.kube import client, errors, events
 from sidecar_lifecycle.shell.observers import notices, observe, seen
 from sidecar_lifecycle.shell.shutdown import controller as shutdown
-from sidecar_lifecycle.shell.shutdown import requested
+from sidecar_lifecycle.shell.shutdown import stop
 
 log = structlog.get_logger(__name__)
 
@@ -102,7 +102,7 @@ class Program:
             },
             acts={
                 "/restart": functools.partial(listing.restart, model),
-                "/stop": functools.partial(requested.answer, self.client, self.live),
+                "/stop": functools.partial(stop.answer, self.client, self.live),
             },
         )
 

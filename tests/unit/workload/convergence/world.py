@@ -11,8 +11,6 @@ from integrator_contract import service
 
 EPOCH = 1_000_000.0
 BUDGET_PAUSE = 10.0
-INJECTORS_TTL = 10.0
-"""Seconds for which the controller does not look at the injectors again."""
 
 Mesh = Literal["up", "down", "gone", "open"]
 """istiod serves; is away, so that pods are refused; is uninstalled, so that they are created
@@ -67,8 +65,6 @@ class World:
         self.mesh: Mesh = "up"
         self.injector = 1
         """Which one it is; 0 for none."""
-        self.seen_injector = (EPOCH, 1)
-        """When the controller last looked, and which one it saw."""
         self.mode = mode
         self.limits = outcome.Limits(max_unavailable=max_unavailable)
         self.workloads = {each.name: each for each in workloads}
@@ -170,20 +166,13 @@ class World:
         return facts.Snapshot(
             replicas=tuple(self.replica(each) for each in self.pods.values()),
             desired={each.name: each.desired for each in self.workloads.values()},
-            fingerprint=str(self.look_at_injector()),
+            fingerprint=str(self.injector),
             answers=self.answers,
         )
-
-    def look_at_injector(self):
-        """Return the injector as the controller has it, which may be a while ago."""
-        if self.now >= self.seen_injector[0] + INJECTORS_TTL:
-            self.seen_injector = (self.now, self.injector)
-        return self.seen_injector[1]
 
     def forget(self):
         """Another process goes on: it knows only what was written down."""
         self.answers = {}
-        self.seen_injector = (self.now, self.injector)
 
     def replica(self, pod):
         workload = self.workloads[pod.workload]

@@ -368,12 +368,13 @@ async def read(
         with cluster.fence.around("converge", pod):
             ownership = eligible.ownership(pod, disabled, owners.lookup)
             replicas.append(facts.replica(pod, scope, ownership, proxy))
+    injectors, is_served = await asyncio.gather(cluster.injectors(), cluster.is_served())
     snapshot = facts.Snapshot(
         replicas=tuple(replicas),
         desired=owners.desired,
-        fingerprint=facts.fingerprint(scope, await cluster.injectors()),
+        fingerprint=facts.fingerprint(scope, injectors),
         mesh=facts.mesh(scope),
-        is_served=await cluster.is_served(),
+        is_served=is_served,
         answers=answers,
     )
     since = {

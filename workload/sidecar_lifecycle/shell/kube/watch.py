@@ -7,7 +7,7 @@ import contextlib
 import functools
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar, cast
 
 import aiohttp
@@ -54,7 +54,6 @@ class WatchState:
 
     live: bool = False
     """The collection is listed and the server answers."""
-    relists: int = 0
 
 
 class _Envelope(msgspec.Struct):
@@ -100,37 +99,29 @@ def listed(data: bytes) -> Listing:
             return msgspec.json.decode(bounded.shallow(data), type=Listing)
 
 
+@dataclass(slots=True, kw_only=True)
 class _Watch(Generic[T]):
-    def __init__(
-        self,
-        client: Client,
-        resource: type[T],
-        *,
-        where: str,
-        selectors: dict[str, str],
-        state: WatchState,
-        fence: Fence,
-        concerns: Callable[[T], bool],
-    ) -> None:
-        self.client = client
-        self.resource = resource
-        self.where = where
-        self.selectors = selectors
-        self.state = state
-        self.fence = fence
-        self.concerns = concerns
+    client: Client
+    resource: type[T]
+    where: str
+    selectors: dict[str, str]
+    state: WatchState
+    fence: Fence
+    concerns: Callable[[T], bool]
+    decode: Callable[[bytes], _Event[T]] = field(init=False)
+    version: str = ""
+    """From which the watch can be resumed; empty: all must be listed."""
+    known: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    """The UIDs of the objects that were reported: for tombstones after a relist."""
+    listed: set[tuple[str, str]] | None = None
+    """Objects seen so far in a relist under way."""
+    streaming_lists: bool = True
+    line: bytes = b""
+    """Being read."""
+
+    def __post_init__(self) -> None:
         # The type's argument is known at run time only.
-        self.decode: Callable[[bytes], _Event[T]]
-        self.decode = msgspec.json.Decoder(cast("Any", _Event)[resource]).decode
-        self.version = ""
-        """From which the watch can be resumed; empty: all must be listed."""
-        self.known: dict[tuple[str, str], str] = {}
-        """The UIDs of the objects that were reported: for tombstones after a relist."""
-        self.listed: set[tuple[str, str]] | None = None
-        """Objects seen so far in a relist under way."""
-        self.streaming_lists = True
-        self.line = b""
-        """Being read."""
+        self.decode = msgspec.json.Decoder(cast("Any", _Event)[self.resource]).decode
 
     async def round(self) -> AsyncGenerator[Change[T]]:
         """List if needed, then follow until the server ends the watch."""
@@ -233,7 +224,6 @@ class _Watch(Generic[T]):
     def _synced(self) -> list[Change[T]]:
         """Return tombstones for what a relist no longer has, then `synced`."""
         self.state.live = True
-        self.state.relists += 1
         gone = [key for key in self.known if key not in (self.listed or ())]
         self.listed = None
         changes = [Change("deleted", self._tombstone(key, self.known.pop(key))) for key in gone]
@@ -303,8 +293,8 @@ async def watch(
     """
     selectors = {"labelSelector": labels, "fieldSelector": fields}
     following = _Watch(
-        client,
-        resource,
+        client=client,
+        resource=resource,
         where=path(resource, None if namespace == "*" else namespace),
         selectors={key: value for key, value in selectors.items() if value},
         state=state or WatchState(),

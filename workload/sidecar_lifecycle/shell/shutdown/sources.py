@@ -151,7 +151,6 @@ class Pods:
         state = self.states[namespace] = watch.WatchState()
         self._started = True
         listed: set[str] | None = set()
-        relists = 1  # the first list is none
         try:
             changes = watch.watch(
                 self._client,
@@ -171,9 +170,9 @@ class Pods:
                             compact(change.object)
                             self._on_change(change)
                         continue
-                    metrics.RELISTS.inc(state.relists - relists)
-                    relists = state.relists
-                    if listed is not None:
+                    if listed is None:
+                        metrics.RELISTS.inc()
+                    else:
                         self._on_synced(namespace, listed)
                     listed = None
         finally:

@@ -6,15 +6,17 @@ the comparison comes last: between it and the request lies one small write.
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import enum
 import functools
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
 
-from integrator_contract import names
-from sidecar_lifecycle.decide import finished
+from integrator_contract import answers, names, schema
+from sidecar_lifecycle.decide import finished, proxy_answer
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell.kube import client, errors, streams
+from sidecar_lifecycle.shell.settings import Live
 
 Decide = Callable[[types.Pod], finished.Decision]
 """The rules, for a pod as it is now."""
@@ -27,6 +29,9 @@ PORT_FORWARD_WITHIN = 5.0
 """Seconds for all of an attempt: 50 ms are usual, a busy node takes a second or two."""
 EXEC_WITHIN = 10.0
 """Starting a process in a container takes longer."""
+CATCH_UP = 5.0
+"""Seconds that the watch gets to show what is known already: what the last look before sending
+saw, or the end of a proxy that ended before its answer was out."""
 
 
 class Transport(enum.StrEnum):
@@ -64,7 +69,7 @@ class Result(enum.StrEnum):
 _NO_FAILURES = (Result.ACKNOWLEDGED, Result.CHANGED, Result.GONE, Result.UNANSWERED)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
     """What one attempt came to."""
 
@@ -188,3 +193,43 @@ def event_message(decision: finished.Decision, transport: Transport) -> str:
     if decision.holding:
         text += f" The pod does not complete before {', '.join(decision.holding)} ends."
     return text
+
+
+async def answer(
+    connection: client.Client, live: Live, parameters: Mapping[str, str]
+) -> answers.Stopped:
+    """Stop the proxy of `pod` in `namespace` now, as the charm asks, if the rules allow it.
+
+    It is stopped also while proxy-shutdown is off.
+    """
+    pod = await connection.get(types.Pod, parameters["namespace"], parameters["pod"])
+    rules = live.current.rules
+
+    def decide(now: types.Pod) -> finished.Decision:
+        return finished.finished(now, rules)
+
+    decision = decide(pod)
+    told = proxy_answer.answer(pod, decision)
+    if decision.action is finished.Action.STOP:
+        outcome = await _both_ways(Stopper(connection), pod, decision, decide)
+        told = dataclasses.replace(
+            told, result=outcome.result, transport=outcome.transport, detail=outcome.detail
+        )
+    return answers.Stopped(contract=schema.SCHEMA, proxy=told)
+
+
+async def _both_ways(
+    stopper: Stopper, pod: types.Pod, decision: finished.Decision, decide: Decide
+) -> Outcome:
+    first = await stopper.stop(pod, decision, Transport.PORT_FORWARD, decide)
+    cut_off = first.result is Result.UNANSWERED
+    if cut_off:
+        # It has most likely ended, and the next try looks first.
+        await asyncio.sleep(CATCH_UP)
+    way = next_transport(first, frozenset())
+    if way is first.transport or not (first.failed or cut_off):
+        return first
+    second = await stopper.stop(pod, decision, way, decide)
+    if cut_off and second.result in (Result.CHANGED, Result.GONE):
+        return Outcome(Result.ACKNOWLEDGED, first.transport)
+    return second

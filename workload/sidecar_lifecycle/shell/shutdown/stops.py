@@ -28,9 +28,6 @@ log = structlog.get_logger(__name__)
 
 EXIT_WITHIN = 30.0
 """Seconds from the answer to the proxy's end: draining takes 5, a busy node's kubelet more."""
-CATCH_UP = 5.0
-"""Seconds that the watch gets to show what is known already: what the last look before sending
-saw, or the end of a proxy that ended before its answer was out."""
 PATIENCE = 1.0
 """Seconds for which a first try holds its place on the node; the try itself may take longer."""
 IN_FLIGHT_GRACE = 0.5
@@ -207,13 +204,13 @@ class Stops:
         event = _RESULTS.get(outcome.result, Event.FAILED)
         if event is Event.CHANGED and need.tracked.pod is judged:
             # The pod is not what the watch last showed, so the watch has news to come.
-            outcome = dataclasses.replace(outcome, retry_after=CATCH_UP)
+            outcome = dataclasses.replace(outcome, retry_after=stop.CATCH_UP)
         need.outcome = outcome
         self._happen(need, event)
 
     def _await_exit(self, need: Need) -> None:
         answered = need.outcome is not None and need.outcome.result is stop.Result.ACKNOWLEDGED
-        self._after(EXIT_WITHIN if answered else CATCH_UP, need)
+        self._after(EXIT_WITHIN if answered else stop.CATCH_UP, need)
 
     def _back_off(self, need: Need) -> None:
         asked = (need.outcome.retry_after if need.outcome else None) or 0.0
