@@ -156,7 +156,7 @@ async def test_answer_that_takes_too_long_is_given_up(
     async def never(_: object) -> None:
         await asyncio.Event().wait()
 
-    app = serving.for_the_charm(lambda: TOKEN, {"/never": never}, {})
+    app = serving.charm_application(lambda: TOKEN, {"/never": never}, {})
     async with (
         serving.serve(app, ("127.0.0.1", 0)) as port,
         aiohttp.ClientSession(f"http://127.0.0.1:{port}", headers=ASKED) as session,

@@ -83,7 +83,9 @@ class Program:
         metrics.OLDEST_PENDING.set_function(self.shutdown.oldest_pending)
         try:
             async with (
-                serving.serve(serving.health(self.ready, metrics.REGISTRY), self.listen),
+                serving.serve(
+                    serving.health_application(self.ready, metrics.REGISTRY), self.listen
+                ),
                 serving.serve(self._answers(), ("127.0.0.1", self.port)) as self.port,
                 asyncio.TaskGroup() as tasks,
             ):
@@ -94,7 +96,7 @@ class Program:
 
     def _answers(self) -> web.Application:
         model = cluster.Cluster(self.client, self.live)
-        return serving.for_the_charm(
+        return serving.charm_application(
             lambda: self.live.current.token,
             reads={
                 "/uninjected": functools.partial(listing.uninjected, model),

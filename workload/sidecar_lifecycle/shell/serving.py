@@ -189,7 +189,9 @@ async def serve(
         yield listening.getsockname()[1]
 
 
-def health(ready: Readiness, registry: prometheus_client.CollectorRegistry) -> web.Application:
+def health_application(
+    ready: Readiness, registry: prometheus_client.CollectorRegistry
+) -> web.Application:
     """Return what answers Pebble, Juju and Prometheus: /livez, /readyz and /metrics."""
 
     async def livez(_: web.Request) -> web.Response:
@@ -214,7 +216,7 @@ def health(ready: Readiness, registry: prometheus_client.CollectorRegistry) -> w
     return app
 
 
-def for_the_charm(
+def charm_application(
     token: Callable[[], str], reads: Mapping[str, Answer], acts: Mapping[str, Answer]
 ) -> web.Application:
     """Return what answers requests with the token, none while it is empty.

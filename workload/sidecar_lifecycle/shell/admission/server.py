@@ -189,7 +189,7 @@ class Server:
             await stack.enter_async_context(
                 serving.serve(reviews, self._options.listen, tls=tls, shutdown_seconds=60)
             )
-            probes = serving.health(self._readiness, self._metrics.registry)
+            probes = serving.health_application(self._readiness, self._metrics.registry)
             await stack.enter_async_context(serving.serve(probes, self._options.health))
             stack.callback(asyncio.create_task(self._follow_files()).cancel)
             self._ready = True
