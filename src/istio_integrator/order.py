@@ -12,7 +12,7 @@ from istio_integrator.ingress import exposure, tenant_policy
 from istio_integrator.istio import discovery
 from istio_integrator.kube import snapshot
 from istio_integrator.lifecycle import service, workload
-from istio_integrator.membership import claims, model_namespace, unserved
+from istio_integrator.membership import claims, model_namespace
 from istio_integrator.messages import Message
 from istio_integrator.relations import endpoints
 from istio_integrator.security import mutual_tls, policies_upkeep
@@ -44,7 +44,7 @@ class Parts:
         self.ingress = exposure.Ingress(context, related, look=self.lifecycle.seen)
         self.tenant_policy = tenant_policy.TenantPolicy(context, lambda: self.ingress.target)
         self.authorization = policies_upkeep.Authorization(context, related, seen, self.ingress)
-        self.unserved = unserved.UnservedNamespaces(context, self._authorization_service)
+        self.unserved = claims.UnservedNamespaces(context, self._authorization_service)
         self.mutual_tls = mutual_tls.MutualTls(context, seen, self._uninjected)
         self.concerns = diagnosis.Concerns(facts)
         self.observability = observability.Observability(charm, context, related)

@@ -1,9 +1,10 @@
-"""The label by which the first of several integrators serves a profile namespace."""
+"""The namespaces beside the model's: which of several integrators serves one, and does istiod?"""
 
 from __future__ import annotations
 
 import functools
 import logging
+from collections.abc import Callable
 
 from integrator_contract import names
 from istio_integrator import parts
@@ -11,6 +12,9 @@ from istio_integrator.kube import cluster, errors, fences, owners
 from istio_integrator.messages import Message, Said
 
 logger = logging.getLogger(__name__)
+
+_MOST_NAMED = 3
+"""Namespaces in one message."""
 
 
 def served(context: parts.Context) -> list[str]:
@@ -97,3 +101,46 @@ class Claims(parts.Part):
         except errors.ApiError as error:
             # An admission webhook rejects it, or it is gone: the other namespaces are served.
             fences.note(cluster.reference(namespace), str(error))
+
+
+class UnservedNamespaces(parts.Part):
+    """Names what istiod's discoverySelectors leave out; nothing is written.
+
+    Args:
+        context: The context of every part.
+        authorization_service: Returns the authorization service as `NAMESPACE/NAME`, or nothing.
+    """
+
+    name = "membership"
+
+    def __init__(self, context: parts.Context, authorization_service: Callable[[], str]) -> None:
+        self._context = context
+        self._authorization_service = authorization_service
+
+    def reconcile(self) -> list[Message]:
+        """Look at the labels of the authorization service's and the served namespaces.
+
+        Returns:
+            The namespaces that istiod ignores, and the label by which it comes to serve them.
+        """
+        context, said = self._context, list[Message]()
+        if context.mesh is None or not context.mesh.discovery_selectors:
+            return said
+        service = self._authorization_service()
+        namespace = service.partition("/")[0]
+        if namespace != context.model and (label := context.missing_label(namespace)):
+            said.append(
+                Said.SERVICE_IGNORED_BY_ISTIOD(service=service, namespace=namespace, label=label)
+            )
+        others = [name for name in served(context) if name != context.model]
+        labels = {name: label for name in others if (label := context.missing_label(name))}
+        if labels:
+            more = ", …" if len(labels) > _MOST_NAMED else ""
+            said.append(
+                Said.NAMESPACES_IGNORED_BY_ISTIOD(
+                    count=len(labels),
+                    names=", ".join([*labels][:_MOST_NAMED]) + more,
+                    label=next(iter(labels.values())),
+                )
+            )
+        return said

@@ -15,6 +15,55 @@ LABELS = (*injectors.MEMBERSHIP_LABELS, names.DATAPLANE_MODE)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Place:
+    """The model's namespace as it is."""
+
+    name: str
+    labels: Mapping[str, str]
+    record: records.Record | None
+    """What its annotation says."""
+    owner: str
+    """This application."""
+
+    def leave(self) -> dict[str, str | None]:
+        """Return the patch by which the labels that are still as we set them are given back.
+
+        A record of labels that are not the mesh's is none of ours.
+        """
+        record = self.record
+        if record is None:
+            return {}
+        return {
+            key: record.before[key]
+            for key in LABELS
+            if key in record.before and self.labels.get(key) == record.values.get(key)
+        }
+
+    def left(self) -> dict[str, str]:
+        """Return the labels without those that are given back."""
+        after = {**self.labels, **self.leave()}
+        return {key: value for key, value in after.items() if value is not None}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What the options, the mesh and the cluster make of the namespace."""
+
+    membership: pods.Membership = "namespace"
+    labels: Mapping[str, str] | None
+    """The labels of a member; None while no Istio is there to say."""
+    data_plane: pods.DataPlane = "sidecar"
+    """What is to take pods into the mesh."""
+    missing: Message | None = None
+    """What the cluster lacks for it."""
+    awaited: str = ""
+    """The event before which nobody new joins; empty once it has happened."""
+    is_member: Callable[[Mapping[str, str]], bool] = lambda _: False
+    """Tells whether the injectors of the cluster inject pods of a namespace with such labels by
+    the Istio to join, whatever the labels are."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Decision:
     """What to do with the namespace, and what to say."""
 
@@ -32,162 +81,89 @@ class Decision:
     """What happened that somebody may wonder about."""
 
 
-def decide(
-    *,
-    namespace: str,
-    labels: Mapping[str, str],
-    record: records.Record | None,
-    owner: str,
-    member_labels: Mapping[str, str] | None,
-    alive: bool,
-    are_pods_prepared: bool = True,
-    is_member: Callable[[Mapping[str, str]], bool],
-    data_plane: pods.DataPlane = "sidecar",
-    missing: Message | None = None,
-) -> Decision:
-    """Decide about a namespace that joins the mesh with all of its pods; `completed` ends it.
+def decide(place: Place, wanted: Wanted) -> Decision:
+    """Decide about the labels of the namespace and their record."""
+    if place.record is not None and place.record.owner != place.owner:
+        decided = Decision(record=place.record, problem=rival(place.name, place.record.owner))
+    elif wanted.membership == "namespace":
+        decided = _join(place, wanted)
+    else:
+        decided = _stay_apart(place, wanted)
+    after = {**place.labels, **decided.labels}
+    is_led = decided.joined if wanted.membership == "selected" else ambient.is_labelled(after)
+    kept = decided.record
+    if kept is not None and kept.owner == place.owner:
+        # Labels that are as they were, and that we set no more, are forgotten.
+        before = {
+            key: value
+            for key, value in kept.before.items()
+            if key in kept.values or after.get(key) != value
+        }
+        kept = dataclasses.replace(kept, before=before)
+    plane = wanted.data_plane if is_led else "sidecar"
+    return dataclasses.replace(decided, record=kept, data_plane=plane)
 
-    Args:
-        namespace: Its name, for messages.
-        labels: All labels that it has.
-        record: What its annotation says.
-        owner: This application.
-        member_labels: The labels of a member; None while no Istio is there to say.
-        alive: Whether the injector answers, without which nobody new joins.
-        are_pods_prepared: Whether the admission webhook prepares new pods. Without it Juju's
-            modeloperator would get a sidecar.
-        is_member: Tells whether the injectors of the cluster inject pods of a namespace with such
-            labels by the Istio to join, whatever the labels are.
-        data_plane: What is to take pods into the mesh.
-        missing: What the cluster lacks for it.
-    """
-    present = _present(labels, data_plane)
-    if record is not None and record.owner != owner:
-        return Decision(record=record, problem=rival(namespace, record.owner))
+
+def _join(place: Place, wanted: Wanted) -> Decision:
+    """Decide about a namespace that joins the mesh with all of its pods."""
+    record, member_labels, data_plane = place.record, wanted.labels, wanted.data_plane
+    present = _present(place.labels, data_plane)
     ours = dict(record.values) if record else {}
     foreign = {key: value for key, value in present.items() if ours.get(key) != value}
-    obstacle = _obstacle(namespace, labels, foreign, present, data_plane)
-    if obstacle or missing:
+    obstacle = _obstacle(place.name, place.labels, foreign, data_plane)
+    if obstacle or wanted.missing:
         joined = not obstacle and bool(present) and present in (ours, member_labels)
-        return Decision(record=record, joined=joined, problem=obstacle or missing)
-    by_others = data_plane == "sidecar" and bool(foreign) and is_member(labels)
+        return Decision(record=record, joined=joined, problem=obstacle or wanted.missing)
+    by_others = data_plane == "sidecar" and bool(foreign) and wanted.is_member(place.labels)
     if by_others or member_labels is None or present == member_labels:
         joined = by_others or (bool(present) and present == (member_labels or ours))
         return Decision(record=record, joined=joined)
     others = {key: foreign[key] for key in foreign if member_labels.get(key) != foreign[key]}
     if others:
-        superfluous = _superfluous(labels, others, is_member)
+        superfluous = _superfluous(place.labels, others, wanted.is_member)
         match = "" if data_plane == "ambient" else "or set revision to match; "
-        return Decision(
-            record=record,
-            problem=Said.NAMESPACE_OF_OTHER_MESH(
-                namespace=namespace,
-                labels=_text(superfluous),
-                command=_removal(namespace, superfluous),
-                more=f"{match}this charm would set {_text(member_labels)}",
-            ),
+        problem = Said.NAMESPACE_OF_OTHER_MESH(
+            namespace=place.name,
+            labels=_text(superfluous),
+            command=_removal(place.name, superfluous),
+            more=f"{match}this charm would set {_text(member_labels)}",
         )
-    awaited = "" if alive else "istiod has injected a dry-run pod"
-    if alive and data_plane == "sidecar" and not are_pods_prepared:
-        awaited = "the admission webhook prepares new pods"
-    if awaited:
-        return Decision(record=record, problem=Said.NOT_IN_MESH_YET(event=awaited))
+        return Decision(record=record, problem=problem)
+    if wanted.awaited:
+        return Decision(record=record, problem=Said.NOT_IN_MESH_YET(event=wanted.awaited))
     before = dict(record.before) if record else {}
     for key in {*present, *member_labels}:
         before.setdefault(key, foreign.get(key))
-    patch: dict[str, str | None] = {key: None for key in present if key not in member_labels}
-    restored = bool(ours) and not present
+    undone = f"{_text(member_labels)} had been removed from namespace {place.name}: set again"
     return Decision(
-        labels={**patch, **member_labels},
-        record=records.Record(owner, member_labels, before),
+        labels={**{key: None for key in present if key not in member_labels}, **member_labels},
+        record=records.Record(place.owner, member_labels, before),
         joined=True,
-        log=f"{_text(member_labels)} had been removed from namespace {namespace}: it is set again"
-        if restored
-        else "",
+        log=undone if ours and not present else "",
     )
 
 
-def decide_apart(
-    *,
-    namespace: str,
-    labels: Mapping[str, str],
-    record: records.Record | None,
-    owner: str,
-    membership: str,
-    data_plane: pods.DataPlane = "sidecar",
-    missing: Message | None = None,
-) -> Decision:
+def _stay_apart(place: Place, wanted: Wanted) -> Decision:
     """Decide about a namespace that should have no label of the mesh through us.
 
-    Args:
-        namespace: Its name, for messages.
-        labels: All labels that it has.
-        record: What its annotation says.
-        owner: This application.
-        membership: `selected`, where pods join one by one, which they only can where the
-            namespace says nothing; or `none`.
-        data_plane: What is to take selected pods into the mesh.
-        missing: What the cluster lacks for it.
+    Selected pods join one by one, which they only can where the namespace says nothing.
     """
-    if record is not None and record.owner != owner:
-        return Decision(record=record, problem=rival(namespace, record.owner))
-    patch = leave(labels, record) if record else {}
-    given_back = records.Record(owner, {}, {}) if record else None
-    after = {key: value for key, value in {**labels, **patch}.items() if value is not None}
-    if membership != "selected":
-        there = data_plane if ambient.is_labelled(after) else "sidecar"
-        return Decision(labels=patch, record=given_back, data_plane=there)
-    present = _present(after, data_plane)
-    obstacle = _obstacle(namespace, after, present, present, data_plane)
-    if present and not obstacle:
-        obstacle = Said.EVERY_POD_JOINS(
-            namespace=namespace, labels=_text(present), command=_removal(namespace, present)
+    left = Decision(
+        labels=place.leave(),
+        record=records.Record(place.owner, {}, {}) if place.record else None,
+    )
+    if wanted.membership == "none":
+        return left
+    after = place.left()
+    present = _present(after, wanted.data_plane)
+    problem = _obstacle(place.name, after, present, wanted.data_plane)
+    if present and not problem:
+        problem = Said.EVERY_POD_JOINS(
+            namespace=place.name, labels=_text(present), command=_removal(place.name, present)
         )
-    if missing and not obstacle:
-        return Decision(record=record, problem=missing)
-    return Decision(
-        labels=patch,
-        record=given_back,
-        joined=not obstacle,
-        problem=obstacle,
-        data_plane="sidecar" if obstacle else data_plane,
-    )
-
-
-def completed(
-    decided: Decision, labels: Mapping[str, str], data_plane: pods.DataPlane, *, owner: str
-) -> Decision:
-    """Complete what `decide` says by what its labels make of the namespace."""
-    after = {**labels, **decided.labels}
-    is_ambient = data_plane == "ambient" and ambient.is_labelled(after)
-    kept = decided.record
-    if kept is not None and kept.owner == owner:
-        kept = _without_undone(kept, after)
-    return dataclasses.replace(
-        decided, record=kept, data_plane="ambient" if is_ambient else "sidecar"
-    )
-
-
-def leave(labels: Mapping[str, str], record: records.Record) -> dict[str, str | None]:
-    """Return the patch by which the labels that are still as we set them become what they were.
-
-    A record of labels that are not the mesh's is none of ours.
-    """
-    return {
-        key: record.before[key]
-        for key in LABELS
-        if key in record.before and labels.get(key) == record.values.get(key)
-    }
-
-
-def _without_undone(record: records.Record, labels: Mapping[str, str | None]) -> records.Record:
-    """Forget the labels that are as they were, and that we set no more."""
-    before = {
-        key: value
-        for key, value in record.before.items()
-        if key in record.values or labels.get(key) != value
-    }
-    return dataclasses.replace(record, before=before)
+    if wanted.missing and not problem:
+        return Decision(record=place.record, problem=wanted.missing)
+    return dataclasses.replace(left, joined=not problem, problem=problem)
 
 
 def rival(namespace: str, owner: str) -> Message:
@@ -210,18 +186,25 @@ def _obstacle(
     namespace: str,
     labels: Mapping[str, str],
     foreign: Mapping[str, str],
-    present: Mapping[str, str],
     data_plane: pods.DataPlane,
 ) -> Message | None:
+    """Name what keeps every pod out, whatever Istio there is."""
     if names.CONTROLLER_MODEL in labels:
         return Said.CONTROLLER_MODEL()
     if data_plane == "ambient":
-        return _obstacle_to_ambient(namespace, labels)
+        mode = labels.get(names.DATAPLANE_MODE, "ambient")
+        if mode == "ambient":
+            return None
+        return Said.NAMESPACE_NOT_IN_AMBIENT(
+            namespace=namespace,
+            command=_removal(namespace, [names.DATAPLANE_MODE]),
+            labels=f"{names.DATAPLANE_MODE}={mode}",
+        )
     if names.DATAPLANE_MODE in foreign:
         return Said.NAMESPACE_IN_AMBIENT(
             namespace=namespace, command=_removal(namespace, [names.DATAPLANE_MODE])
         )
-    if present.get(names.INJECTION) == "disabled":
+    if foreign.get(names.INJECTION) == "disabled":
         return Said.INJECTION_DISABLED(
             namespace=namespace,
             labels=f"{names.INJECTION}=disabled",
@@ -240,17 +223,6 @@ def _superfluous(
         if is_member({name: labels[name] for name in labels if name != key}):
             return {key: others[key]}
     return others
-
-
-def _obstacle_to_ambient(namespace: str, labels: Mapping[str, str]) -> Message | None:
-    mode = labels.get(names.DATAPLANE_MODE, "ambient")
-    if mode == "ambient":
-        return None
-    return Said.NAMESPACE_NOT_IN_AMBIENT(
-        namespace=namespace,
-        command=_removal(namespace, [names.DATAPLANE_MODE]),
-        labels=f"{names.DATAPLANE_MODE}={mode}",
-    )
 
 
 def _text(labels: Mapping[str, str]) -> str:

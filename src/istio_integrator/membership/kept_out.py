@@ -8,7 +8,6 @@ The label of a pod is enough, and the pod is not created anew: Istio's node agen
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 
 from integrator_contract import names, selectors
 from istio_integrator import parts
@@ -19,33 +18,30 @@ logger = logging.getLogger(__name__)
 _ENDED = ("Succeeded", "Failed")
 
 
-def label(context: parts.Context) -> None:
+def label(context: parts.Context, *, is_ambient: bool) -> None:
     """Label the pods that stay outside, and take the label from those that do no more.
 
     API servers call Juju's modeloperator and our webhook in plain text, which somebody's policies
     may forbid inside of the mesh.
+
+    Args:
+        context: The context of every part.
+        is_ambient: Whether the model is in ambient mode; else every label of ours goes.
     """
     excluded = selectors.parse(context.config.excluded_pods)
     for pod in context.cluster.list(cluster.POD, context.model):
         with fences.around(cluster.reference(pod)):
             labels = cluster.at(pod, "metadata", "labels")
-            is_machinery = names.is_machinery(labels, context.application)
-            stays_out = is_machinery or selectors.matches(excluded, labels)
+            stays_out = is_ambient and (
+                names.is_machinery(labels, context.application)
+                or selectors.matches(excluded, labels)
+            )
+            has_ended = cluster.at(pod, "status").get("phase") in _ENDED
             if _is_ours(pod, context):
                 if not stays_out:
-                    _release(context, pod)
-            elif stays_out and names.DATAPLANE_MODE not in labels and not _has_ended(pod):
-                before = {names.DATAPLANE_MODE: None}
-                record = records.Record(context.manifests.owner, names.OUT_OF_AMBIENT, before)
-                _patch(context, pod, names.OUT_OF_AMBIENT, record.written())
-
-
-def release(context: parts.Context) -> None:
-    """Take every such label of ours away."""
-    for pod in context.cluster.list(cluster.POD, context.model, labels=names.OUT_OF_AMBIENT):
-        with fences.around(cluster.reference(pod)):
-            if _is_ours(pod, context):
-                _release(context, pod)
+                    _patch(context, pod, is_out=False)
+            elif stays_out and names.DATAPLANE_MODE not in labels and not has_ended:
+                _patch(context, pod, is_out=True)
 
 
 def _is_ours(pod: cluster.Object, context: parts.Context) -> bool:
@@ -59,18 +55,12 @@ def _is_ours(pod: cluster.Object, context: parts.Context) -> bool:
     )
 
 
-def _has_ended(pod: cluster.Object) -> bool:
-    return cluster.at(pod, "status").get("phase") in _ENDED
-
-
-def _release(context: parts.Context, pod: cluster.Object) -> None:
-    _patch(context, pod, {names.DATAPLANE_MODE: None}, None)
-
-
-def _patch(
-    context: parts.Context, pod: cluster.Object, labels: Mapping[str, str | None], note: str | None
-) -> None:
-    metadata = {"labels": dict(labels), "annotations": {names.MEMBERSHIP: note}}
+def _patch(context: parts.Context, pod: cluster.Object, *, is_out: bool) -> None:
+    before = {names.DATAPLANE_MODE: None}
+    labels = names.OUT_OF_AMBIENT if is_out else before
+    record = records.Record(context.manifests.owner, names.OUT_OF_AMBIENT, before)
+    annotations = {names.MEMBERSHIP: record.written() if is_out else None}
+    metadata = {"labels": dict(labels), "annotations": annotations}
     try:
         context.cluster.merge_patch(pod, {"metadata": metadata})
     except errors.ForbiddenError:

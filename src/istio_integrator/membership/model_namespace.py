@@ -80,7 +80,7 @@ class Membership(parts.Part):
         is_ambient = self.joined and self._decision.data_plane == "ambient"
         if is_ambient:
             # Before the others join.
-            kept_out.label(self._context)
+            kept_out.label(self._context, is_ambient=True)
         wanted = self._decision.record
         # By the record it is known that pods may have labels of ours, until they are given back.
         kept = wanted if is_ambient else _with_ambient(wanted, self._record(namespace))
@@ -89,49 +89,46 @@ class Membership(parts.Part):
             if self._decision.log:
                 logger.warning("%s.", self._decision.log)
         if not is_ambient and kept is not None and names.DATAPLANE_MODE in kept.before:
-            kept_out.release(self._context)
+            kept_out.label(self._context, is_ambient=False)
             if kept != wanted:
                 self._patch(namespace, {}, wanted)
 
     def decided(self, namespace: cluster.Object) -> decision.Decision:
         """Decide what the options and the mesh make of the model's namespace; write nothing."""
-        context = self._context
-        labels = cluster.at(namespace, "metadata", "labels")
-        record = self._record(namespace)
-        owner = context.manifests.owner
+        mesh, membership = self._context.mesh, self._context.config.membership
+        place = self._place(namespace)
         # Of labels that are given back nothing is to be seen at the next event.
-        is_apart = context.config.membership != "namespace"
-        left = decision.leave(labels, record) if is_apart and record else {}
-        data_plane, missing = self._asked_for({**labels, **left})
-        member_labels = context.mesh.namespace_labels if context.mesh else None
-        if member_labels is not None and data_plane == "ambient":
+        left = place.labels if membership == "namespace" else place.left()
+        data_plane, missing = self._asked_for(left)
+        member_labels = mesh.namespace_labels if mesh else None
+        if mesh and data_plane == "ambient":
             member_labels = names.AMBIENT
-        if context.config.membership != "none":
-            set_here = {} if is_apart else member_labels or {}
-            missing = missing or self._unserved({**labels, **set_here})
-        if is_apart:
-            return decision.decide_apart(
-                namespace=context.model,
-                labels=labels,
-                record=record,
-                owner=owner,
-                membership=context.config.membership,
-                data_plane=data_plane,
-                missing=missing,
-            )
-        decided = decision.decide(
-            namespace=context.model,
-            labels=labels,
-            record=record,
-            owner=owner,
-            member_labels=member_labels,
-            alive=context.mesh is not None and context.mesh.alive,
-            are_pods_prepared=self._are_pods_prepared(),
-            is_member=context.mesh.has_member if context.mesh else _is_no_member,
+        awaited = ""
+        if mesh is None or not mesh.alive:
+            awaited = "istiod has injected a dry-run pod"
+        elif data_plane == "sidecar" and not self._are_pods_prepared():
+            # Juju's modeloperator would get a sidecar.
+            awaited = "the admission webhook prepares new pods"
+        if membership != "none":
+            set_here = (member_labels or {}) if membership == "namespace" else {}
+            missing = missing or self._unserved({**place.labels, **set_here})
+        wanted = decision.Wanted(
+            membership=membership,
+            labels=member_labels,
             data_plane=data_plane,
             missing=missing,
+            awaited=awaited,
+            is_member=mesh.has_member if mesh else lambda _: False,
         )
-        return decision.completed(decided, labels, data_plane, owner=owner)
+        return decision.decide(place, wanted)
+
+    def _place(self, namespace: cluster.Object) -> decision.Place:
+        return decision.Place(
+            name=self._context.model,
+            labels=cluster.at(namespace, "metadata", "labels"),
+            record=self._record(namespace),
+            owner=self._context.manifests.owner,
+        )
 
     def _unserved(self, labels: Mapping[str, str]) -> Message | None:
         """Say how to have istiod serve the namespace, where its discoverySelectors leave it out.
@@ -145,9 +142,7 @@ class Membership(parts.Part):
             return None
         return Said.MODEL_IGNORED_BY_ISTIOD(istiod=mesh.name, namespace=model, label=label)
 
-    def _asked_for(
-        self, labels: Mapping[str, str | None]
-    ) -> tuple[pods.DataPlane, Message | None]:
+    def _asked_for(self, labels: Mapping[str, str]) -> tuple[pods.DataPlane, Message | None]:
         """Tell what is to take pods into the mesh, and what the cluster lacks for it."""
         context = self._context
         mode = context.config.mesh_mode
@@ -165,23 +160,22 @@ class Membership(parts.Part):
     def remove(self) -> None:
         """Give the namespace back as it was, whoever leads."""
         namespace = self._namespace()
-        record = self._record(namespace)
-        if namespace is not None and record and record.owner == self._context.manifests.owner:
-            labels = cluster.at(namespace, "metadata", "labels")
-            self._patch(namespace, decision.leave(labels, record), None)
-            kept_out.release(self._context)
+        if namespace is None:
+            return
+        place = self._place(namespace)
+        if place.record is not None and place.record.owner == place.owner:
+            self._patch(namespace, place.leave(), None)
+            kept_out.label(self._context, is_ambient=False)
 
     def _namespace(self) -> cluster.Object | None:
         return self._context.cluster.get(cluster.NAMESPACE, self._context.model)
 
-    def _record(self, namespace: cluster.Object | None) -> records.Record | None:
+    def _record(self, namespace: cluster.Object) -> records.Record | None:
         """Read the record; that of an application which is no more has become ours."""
-        record = _written(namespace)
-        if record is None or record.owner == self._context.manifests.owner:
-            return record
-        if not owners.is_gone(self._context.cluster, record.owner):
-            return record
-        return dataclasses.replace(record, owner=self._context.manifests.owner)
+        record, own = _written(namespace), self._context.manifests.owner
+        if record and record.owner != own and owners.is_gone(self._context.cluster, record.owner):
+            return dataclasses.replace(record, owner=own)
+        return record
 
     def _patch(
         self, namespace: cluster.Object, labels: Mapping[str, Any], record: records.Record | None
@@ -206,10 +200,6 @@ class Membership(parts.Part):
         return patched
 
 
-def _is_no_member(_: Mapping[str, str]) -> bool:
-    return False
-
-
 def data_plane(context: parts.Context) -> pods.DataPlane:
     """Tell what takes the model's pods into the mesh once its namespace is as it should be."""
     namespace = context.cluster.get(cluster.NAMESPACE, context.model)
@@ -226,7 +216,7 @@ def _with_ambient(
     return dataclasses.replace(record, before={**record.before, **said})
 
 
-def _written(namespace: cluster.Object | None) -> records.Record | None:
+def _written(namespace: cluster.Object) -> records.Record | None:
     return records.Record.read(
         cluster.at(namespace, "metadata", "annotations").get(names.MEMBERSHIP)
     )
