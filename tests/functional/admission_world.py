@@ -35,14 +35,10 @@ IN_SCOPE = {
 }
 
 
-def wanted(name: str, model: str) -> settings.Preparation:
+def wanted(name: str, model: str) -> pods.Settings:
     """Put one of the table's settings into the charm's words."""
     values = {**table.SETTINGS[name], "model": model, "application": table.APPLICATION}
-    known = settings.revised(msgspec.convert(pods.named(values), pods.Settings))
-    (inject_label,) = known.inject_label.items()
-    return settings.Preparation(
-        known, settings.Seen(native=known.native, inject_label=inject_label)
-    )
+    return settings.revised(msgspec.convert(pods.named(values), pods.Settings))
 
 
 @dataclasses.dataclass(frozen=True)

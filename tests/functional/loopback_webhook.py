@@ -138,7 +138,7 @@ def worlds(
     owners = []
     with contextlib.ExitStack() as stack:
         for name in table.SETTINGS:
-            values = admission_world.wanted(name, world.model(name)).settings.document()
+            values = admission_world.wanted(name, world.model(name)).document()
             servers[name] = stack.enter_context(serving(root / name, values))
         for name, server in servers.items():
             owners.append(configure(world, name, server, server.material.bundle))

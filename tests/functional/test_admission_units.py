@@ -104,7 +104,7 @@ def ours(mesh, tmp_path_factory):
     owners = []
     with contextlib.ExitStack() as stack:
         for name in ("hold", "mesh-holds"):
-            values = admission_world.wanted(name, world.model(name)).settings.document()
+            values = admission_world.wanted(name, world.model(name)).document()
             folder = tmp_path_factory.mktemp("webhook") / name
             server = stack.enter_context(loopback_webhook.serving(folder, values))
             owners.append(loopback_webhook.configure(world, name, server, server.material.bundle))

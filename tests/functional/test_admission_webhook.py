@@ -65,7 +65,7 @@ def test_changed_settings_take_effect_without_a_restart(world, servers):
     known = admission_world.wanted("neither", world.model("neither"))
     assert "annotations" not in world.try_pod(pod)["metadata"]
 
-    changed = settings.revised(dataclasses.replace(known.settings, hold_application=True))
+    changed = settings.revised(dataclasses.replace(known, hold_application=True))
     servers["neither"].settle(changed.document())
 
     def metadata():
@@ -76,7 +76,7 @@ def test_changed_settings_take_effect_without_a_restart(world, servers):
     failed = 'sidecar_lifecycle_admission_reloads_total{file="settings",result="failed"}'
     assert waiting.eventually(lambda: servers["neither"].metric(failed) >= 2, TIMEOUT)
     still = metadata().get("annotations")
-    servers["neither"].settle(known.settings.document())
+    servers["neither"].settle(known.document())
 
     assert world_says == still == {table.CONFIG: table.HOLD, table.APPLIED: "hold"}
     assert waiting.eventually(lambda: "annotations" not in metadata(), TIMEOUT)

@@ -194,7 +194,7 @@ async def test_every_query_of_the_dashboard_has_an_answer(world, client, kubecon
     done["metadata"]["annotations"]["istio-integrator.charmhub.io/applied"] = "hold"
     create(client, done)
     await world.join()
-    settings = admission_world.wanted("hold", model).settings.document()
+    settings = admission_world.wanted("hold", model).document()
     rules = observability.alert_rules(topology(model))
     with (
         loopback_webhook.serving(tmp_path / "admission", settings) as server,

@@ -7,7 +7,7 @@ import functools
 import time
 from collections.abc import Callable
 
-from integrator_contract import names
+from integrator_contract import names, pods
 from integrator_contract.rejections import Rejections
 from istio_integrator import parts
 from istio_integrator.admission import rejections, settings, webhook
@@ -89,14 +89,12 @@ class Admission(parts.Part):
         """
         if not self._scope.leader:
             raise errors.CharmError("only the leader replaces certificates: use its unit")
-        prepared = self._prepared()
-        backend = self._webhook(prepared)
-        if not backend.is_asked:
+        if not self._webhook.is_asked:
             return {"result": "no webhook is in use, so there are no certificates"}
-        state = backend.reconcile(rotate=True)
-        if not state.is_asked:
+        state = self._webhook.reconcile(rotate=True)
+        if state.waiting:
             raise errors.CharmError(f"nothing is replaced: {state.waiting}")
-        trial = self._try(prepared.settings.revision, patiently=True)
+        trial = self._try(patiently=True)
         answers = "answers" if trial.works else f"does not answer: {trial.problem}"
         return {
             "result": f"certificates are replaced, the webhook {answers}",
@@ -113,7 +111,7 @@ class Admission(parts.Part):
         Raises:
             ForbiddenError: The charm may not create pods.
         """
-        trial = self._trial(self._prepared().settings.revision)
+        trial = self._trial(self._settings.revision)
         obstacle = () if trial.works or trial.author else webhook.obstacle(self._scope)
         return ": ".join(filter(None, (trial.author, trial.problem, *obstacle)))
 
@@ -141,50 +139,47 @@ class Admission(parts.Part):
     def _rejected(self) -> Rejections:
         return rejections.read(self._scope)
 
-    def _prepared(self) -> settings.Preparation:
-        scope = self._scope
-        return settings.Preparation.of(
-            scope,
-            settings.Seen.of(scope, self._seen_before()),
-            lifecycle_in_model=self._is_model_served(),
-            rejected=self._rejected,
-        )
+    @functools.cached_property
+    def _seen(self) -> settings.Seen:
+        scope, before = self._scope, None
+        if scope.mesh is None or not scope.mesh.probed:
+            name = owners.object_name(scope.application, "admission")
+            before = settings.Seen.read(scope.cluster.get(cluster.CONFIG_MAP, name, scope.model))
+        return settings.Seen.of(scope, before)
 
-    def _seen_before(self) -> settings.Seen | None:
-        if self._scope.mesh is not None and self._scope.mesh.probed:
-            return None
-        name = owners.object_name(self._scope.application, "admission")
-        return settings.Seen.read(
-            self._scope.cluster.get(cluster.CONFIG_MAP, name, self._scope.model)
-        )
-
-    def _is_model_served(self) -> bool:
+    @functools.cached_property
+    def _settings(self) -> pods.Settings:
         scope = self._scope
         namespace = scope.cluster.get(cluster.NAMESPACE, scope.model)
         labels = cluster.at(namespace, "metadata", "labels")
-        return scope.served.kind_of(scope.model, labels) == "model"
-
-    def _webhook(self, prepared: settings.Preparation) -> webhook.Webhook:
-        served = dataclasses.replace(
-            self._scope.served, mesh_namespace=prepared.seen.istiod_namespace
+        return settings.make(
+            scope,
+            self._seen,
+            lifecycle_in_model=scope.served.kind_of(scope.model, labels) == "model",
+            left_out=self._rejected.changes,
         )
-        if not prepared.settings.changes_lifecycle:
+
+    @functools.cached_property
+    def _webhook(self) -> webhook.Webhook:
+        served = dataclasses.replace(
+            self._scope.served, mesh_namespace=self._seen.istiod_namespace
+        )
+        if not self._settings.changes_lifecycle:
             served = dataclasses.replace(served, kinds=frozenset())
         return webhook.Webhook(
             self._scope,
             self._image,
-            prepared.settings,
+            self._settings,
             webhook.namespace_selectors(served),
-            annotations={names.SEEN: prepared.seen.text()},
+            annotations={names.SEEN: self._seen.text()},
         )
 
     def _serve(self) -> Message:
-        prepared = self._prepared()
-        state = self._webhook(prepared).reconcile()
+        state = self._webhook.reconcile()
         self.certificate = state.certificate
         trial = Trial(state.waiting)
-        if state.is_asked:
-            trial = self._try(prepared.settings.revision, patiently=state.changed)
+        if not state.waiting:
+            trial = self._try(patiently=state.changed)
         self.works = trial.works
         if trial.works:
             return Said.ADMISSION_WORKS()
@@ -209,14 +204,14 @@ class Admission(parts.Part):
         self.works = self._trial().works
         return Said.ADMISSION_WORKS() if self.works else Said.ADMISSION_NOT_LEADING()
 
-    def _try(self, revision: str, *, patiently: bool) -> Trial:
+    def _try(self, *, patiently: bool) -> Trial:
         end = self._clock() + PROBE_SECONDS
-        trial = self._trial(revision)
+        trial = self._trial(self._settings.revision)
         for delay in PROBE_DELAYS if patiently else ():
             if trial.works or trial.author or self._clock() + delay > end:
                 break
             self._sleep(delay)
-            trial = self._trial(revision)
+            trial = self._trial(self._settings.revision)
         return trial
 
     def _trial(self, revision: str = "") -> Trial:

@@ -22,6 +22,7 @@ SKEW = datetime.timedelta(days=1)
 OVERLAP = datetime.timedelta(days=1)
 """For which the authority before is still trusted after a change."""
 
+_Key = ec.EllipticCurvePrivateKey
 _FIELDS = {
     "ca": "ca.crt",
     "ca_key": "ca.key",
@@ -89,48 +90,31 @@ def decide(
     Returns:
         What was found where nothing has to change.
     """
-    try:
-        current = _Parsed.of(found) if found else None
-    except (ValueError, TypeError, exceptions.UnsupportedAlgorithm):
-        current = None
-    if found is None or current is None or not current.is_authority:
+    authority = _pair(found.ca, found.ca_key) if found else None
+    if found is None or authority is None:
         return _new(names, now)
-    if rotate or _is_due(current.ca, now):
+    ca, ca_key = authority
+    if rotate or _is_due(ca, now):
         return dataclasses.replace(_new(names, now), previous_ca=found.ca)
-    if not current.serves(names) or _is_due(current.leaf, now):
-        leaf, leaf_key = _leaf(current.ca, current.ca_key, names, now)
-        return dataclasses.replace(found, leaf=leaf, leaf_key=leaf_key)
-    if found.previous_ca and now >= current.ca.not_valid_before_utc + SKEW + OVERLAP:
+    leaf = _pair(found.leaf, found.leaf_key)
+    if leaf is None or _is_due(leaf[0], now) or not _is_for(leaf[0], names, ca):
+        leaf_pem, leaf_key = _leaf(ca, ca_key, names, now)
+        return dataclasses.replace(found, leaf=leaf_pem, leaf_key=leaf_key)
+    if found.previous_ca and now >= ca.not_valid_before_utc + SKEW + OVERLAP:
         return dataclasses.replace(found, previous_ca="")
     return found
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Parsed:
-    ca: x509.Certificate
-    ca_key: ec.EllipticCurvePrivateKey
-    leaf: x509.Certificate
-    leaf_key: ec.EllipticCurvePrivateKey
-
-    @classmethod
-    def of(cls, material: Material) -> Self:
-        return cls(
-            ca=x509.load_pem_x509_certificate(material.ca.encode()),
-            ca_key=_load_key(material.ca_key),
-            leaf=x509.load_pem_x509_certificate(material.leaf.encode()),
-            leaf_key=_load_key(material.leaf_key),
-        )
-
-    @property
-    def is_authority(self) -> bool:
-        return self.ca_key.public_key() == self.ca.public_key()
-
-    def serves(self, names: Sequence[str]) -> bool:
-        return (
-            _is_issued_by(self.leaf, self.ca)
-            and self.leaf_key.public_key() == self.leaf.public_key()
-            and _names(self.leaf) == sorted(names)
-        )
+def _pair(certificate: str, private_key: str) -> tuple[x509.Certificate, _Key] | None:
+    """Read a certificate and its key; None where they can't be read or do not belong together."""
+    try:
+        loaded = x509.load_pem_x509_certificate(certificate.encode())
+        key = serialization.load_pem_private_key(private_key.encode(), password=None)
+    except (ValueError, TypeError, exceptions.UnsupportedAlgorithm):
+        return None
+    if isinstance(key, _Key) and key.public_key() == loaded.public_key():
+        return loaded, key
+    return None
 
 
 def _is_due(certificate: x509.Certificate, now: datetime.datetime) -> bool:
@@ -138,80 +122,54 @@ def _is_due(certificate: x509.Certificate, now: datetime.datetime) -> bool:
     return now >= certificate.not_valid_before_utc + RENEW_AT * life
 
 
-def _is_issued_by(leaf: x509.Certificate, ca: x509.Certificate) -> bool:
+def _is_for(leaf: x509.Certificate, names: Sequence[str], ca: x509.Certificate) -> bool:
     try:
         leaf.verify_directly_issued_by(ca)
-    except (ValueError, TypeError, exceptions.InvalidSignature):
+        found = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (ValueError, TypeError, exceptions.InvalidSignature, x509.ExtensionNotFound):
         return False
-    return True
-
-
-def _names(leaf: x509.Certificate) -> list[str]:
-    try:
-        extension = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName)
-    except x509.ExtensionNotFound:
-        return []
-    return sorted(extension.value.get_values_for_type(x509.DNSName))
+    return sorted(found.get_values_for_type(x509.DNSName)) == sorted(names)
 
 
 def _new(names: Sequence[str], now: datetime.datetime) -> Material:
     ca_key = ec.generate_private_key(ec.SECP256R1())
     # The serial number in the name tells one authority from the next.
-    subject = _subject(f"istio-integrator admission {x509.random_serial_number():x}"[:64])
+    subject = _name(f"istio-integrator admission {x509.random_serial_number():x}"[:64])
     key_id = x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key())
-    ca = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(ca_key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - SKEW)
-        .not_valid_after(now + CA_LIFE)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs=True), critical=True)
-        .add_extension(key_id, critical=False)
-        .sign(ca_key, hashes.SHA256())
-    )
+    builder = _builder(subject, ca_key, now, now + CA_LIFE, signs=True)
+    builder = builder.issuer_name(subject).add_extension(key_id, critical=False)
+    ca = builder.sign(ca_key, hashes.SHA256())
     leaf, leaf_key = _leaf(ca, ca_key, names, now)
     return Material(ca=_pem(ca), ca_key=_key_pem(ca_key), leaf=leaf, leaf_key=leaf_key)
 
 
 def _leaf(
-    ca: x509.Certificate,
-    ca_key: ec.EllipticCurvePrivateKey,
-    names: Sequence[str],
-    now: datetime.datetime,
+    ca: x509.Certificate, ca_key: _Key, names: Sequence[str], now: datetime.datetime
 ) -> tuple[str, str]:
     key = ec.generate_private_key(ec.SECP256R1())
+    until = min(now + LEAF_LIFE, ca.not_valid_after_utc)
     issuer_id = ca.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
-    alternatives = x509.SubjectAlternativeName([x509.DNSName(name) for name in names])
-    leaf = (
-        x509.CertificateBuilder()
-        .subject_name(_subject("istio-integrator admission"))
-        .issuer_name(ca.subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - SKEW)
-        .not_valid_after(min(now + LEAF_LIFE, ca.not_valid_after_utc))
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(signs=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(alternatives, critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(issuer_id),
-            critical=False,
-        )
-        .sign(ca_key, hashes.SHA256())
-    )
-    return _pem(leaf), _key_pem(key)
+    builder = _builder(_name("istio-integrator admission"), key, now, until, signs=False)
+    builder = builder.issuer_name(ca.subject)
+    for extension in (
+        x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]),
+        x509.SubjectAlternativeName([x509.DNSName(name) for name in names]),
+        x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(issuer_id),
+    ):
+        builder = builder.add_extension(extension, critical=False)
+    return _pem(builder.sign(ca_key, hashes.SHA256())), _key_pem(key)
 
 
-def _subject(name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-
-
-def _usage(*, signs: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
+def _builder(
+    subject: x509.Name,
+    key: _Key,
+    now: datetime.datetime,
+    until: datetime.datetime,
+    *,
+    signs: bool,
+) -> x509.CertificateBuilder:
+    constraints = x509.BasicConstraints(ca=signs, path_length=0 if signs else None)
+    usage = x509.KeyUsage(
         digital_signature=not signs,
         content_commitment=False,
         key_encipherment=False,
@@ -222,22 +180,29 @@ def _usage(*, signs: bool) -> x509.KeyUsage:
         encipher_only=False,
         decipher_only=False,
     )
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - SKEW)
+        .not_valid_after(until)
+        .add_extension(constraints, critical=True)
+        .add_extension(usage, critical=True)
+    )
+
+
+def _name(common: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
 
 
 def _pem(certificate: x509.Certificate) -> str:
     return certificate.public_bytes(serialization.Encoding.PEM).decode()
 
 
-def _key_pem(key: ec.EllipticCurvePrivateKey) -> str:
+def _key_pem(key: _Key) -> str:
     return key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     ).decode()
-
-
-def _load_key(text: str) -> ec.EllipticCurvePrivateKey:
-    key = serialization.load_pem_private_key(text.encode(), password=None)
-    if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise TypeError(f"an elliptic curve key is expected, not {type(key).__name__}")
-    return key

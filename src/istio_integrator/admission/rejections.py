@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Mapping
 
-import pydantic
+import msgspec
 
-from integrator_contract import bounded, refusals, rejections
+from integrator_contract import refusals, rejections
 from istio_integrator import parts
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
@@ -23,19 +22,14 @@ OPTIONS: Mapping[str, str] = {
 """By which a change of admission is not asked for any more; the others keep pods outside."""
 
 
-@functools.cache
-def _reader() -> pydantic.TypeAdapter[rejections.Rejections]:
-    return pydantic.TypeAdapter(rejections.Rejections)
-
-
 def read(scope: parts.Context) -> rejections.Rejections:
     """Read what was rejected at the workload's last look; nothing if it has not looked yet."""
     name = rejections.config_map(scope.application)
     found = scope.manifests.own(cluster.CONFIG_MAP, name)
     text = str(cluster.at(found, "data").get(rejections.KEY) or "{}")
     try:
-        return _reader().validate_python(bounded.read_json(text, longest=bounded.LONGEST_OBJECT))
-    except ValueError:
+        return msgspec.json.decode(text, type=rejections.Rejections)
+    except (msgspec.MsgspecError, RecursionError):
         return rejections.Rejections()
 
 

@@ -5,49 +5,29 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Iterable
+from typing import Annotated, Any
 
-import pydantic
+import msgspec
 
-from integrator_contract import bounded, names, pods
-from integrator_contract.rejections import Rejections
+from integrator_contract import names, pods
 from istio_integrator import parts
 from istio_integrator.istio import installation
 from istio_integrator.kube import cluster
 
 _DNS = 53
+_Ports = tuple[Annotated[int, msgspec.Meta(ge=1, le=pods.HIGHEST_PORT)], ...]
 
 
-_Ports = Annotated[tuple[int, ...], pydantic.Strict(False)]
-
-
-class _Written(pydantic.BaseModel):
-    """What `Seen.text` writes; what an earlier revision did not write yet has a default."""
-
-    model_config = pydantic.ConfigDict(
-        strict=True,
-        alias_generator=lambda name: name.replace("_", "-"),
-        defer_build=True,
-    )
-
-    native: bool
-    inject_label: Annotated[tuple[str, str], pydantic.Strict(False)]
-    istiod_namespace: str
-    controller_ports: _Ports = ()
-    mesh_ports: _Ports = ()
-    held: bool = False
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Seen:
-    """What new pods get that depends on the mesh."""
+class Seen(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """What new pods get that depends on the mesh, as an annotation keeps it."""
 
     native: bool = False
     inject_label: tuple[str, str] = (names.INJECT, "true")
     istiod_namespace: str = ""
-    controller_ports: tuple[int, ...] = ()
+    controller_ports: _Ports = ()
     """That charms need to reach Juju's controller, as far as the mesh would keep them from it."""
-    mesh_ports: tuple[int, ...] = ()
+    mesh_ports: _Ports = ()
     """That the mesh excludes everywhere, but for pods that name ports: they name these too."""
     held: bool = False
     """Whether the mesh holds applications by itself, so that no pod needs to ask for it."""
@@ -63,16 +43,14 @@ class Seen:
                 native=mesh.native_sidecars if is_known else seen.native,
                 inject_label=next(iter((scope.pod_labels or mesh.pod_labels).items())),
                 istiod_namespace=mesh.installed_in,
-                controller_ports=seen.controller_ports,
+                controller_ports=_cut_off(scope, mesh) if is_known else seen.controller_ports,
                 mesh_ports=mesh.excluded_outbound_ports
                 if is_known or mesh.has_values
                 else seen.mesh_ports,
                 held=mesh.hold_by_default if is_known or mesh.has_settings else seen.held,
             )
-            if is_known:
-                seen = dataclasses.replace(seen, controller_ports=_cut_off(scope, mesh))
         if scope.config.job_sidecars == "classic":
-            return dataclasses.replace(seen, native=False)
+            return msgspec.structs.replace(seen, native=False)
         return seen
 
     @classmethod
@@ -80,18 +58,13 @@ class Seen:
         """Read what an applied object says; None if it says nothing that can be understood."""
         text = cluster.at(obj, "metadata", "annotations").get(names.SEEN)
         try:
-            found = _Written.model_validate(bounded.read_json(text or "null"))
-        except ValueError:
+            return msgspec.json.decode(text or "", type=cls)
+        except (msgspec.MsgspecError, RecursionError):
             return None
-        values = found.model_dump()
-        for name in ("controller_ports", "mesh_ports"):
-            values[name] = tuple(filter(pods.is_port, values[name]))
-        return cls(**values)
 
     def text(self) -> str:
         """Write it for `read`."""
-        values = {key.replace("_", "-"): each for key, each in vars(self).items()}
-        return json.dumps(values, sort_keys=True)
+        return msgspec.json.encode(self).decode()
 
 
 def _cut_off(scope: parts.Context, found: installation.Mesh) -> tuple[int, ...]:
@@ -102,50 +75,45 @@ def _cut_off(scope: parts.Context, found: installation.Mesh) -> tuple[int, ...]:
     return tuple(port for port in ports if port not in found.excluded_outbound_ports)
 
 
-class Preparation(NamedTuple):
-    """What new pods get, and what of it is the mesh's doing."""
+def make(
+    context: parts.Context, seen: Seen, *, lifecycle_in_model: bool, left_out: Iterable[str] = ()
+) -> pods.Settings:
+    """Gather what new pods get: options of the same names, and what was seen of the mesh.
 
-    settings: pods.Settings
-    seen: Seen
-
-    @classmethod
-    def of(
-        cls,
-        context: parts.Context,
-        seen: Seen,
-        *,
-        lifecycle_in_model: bool,
-        rejected: Rejections = Rejections(),  # noqa: B008 - it is frozen
-    ) -> Preparation:
-        """Gather what new pods get: options of the same names, and what was seen of the mesh."""
-        options = context.config
-        membership = options.membership
-        ports = options.excluded_outbound_ports
-        is_ambient = context.data_plane == "ambient"
-        if seen.controller_ports and not is_ambient:
-            # Juju labels the pods of its applications so; all of them call the controller.
-            ports = (*ports, pods.Ports(pods=names.NAME, ports=seen.controller_ports))
-        chosen: dict[str, Any] = {
-            **options.named_in(pods.Settings),
-            # The option of this name is Istio's revision.
-            "revision": "",
-            "included_pods": options.included_pods if membership == "selected" else "",
-            "hold_application": options.hold_application and not seen.held,
-            "excluded_outbound_ports": tuple(rule.beside(seen.mesh_ports) for rule in ports),
-        }
-        settings = pods.Settings(
-            model=context.model,
-            application=context.application,
-            membership=membership,
-            data_plane=context.data_plane,
-            lifecycle_in_model=lifecycle_in_model,
-            inject_label=dict([seen.inject_label]),
-            mesh_holds=seen.held,
-            native=seen.native,
-            left_out=tuple(sorted(rejected.changes)),
-            **chosen,
-        )
-        return cls(revised(settings), seen)
+    Args:
+        context: With the options.
+        seen: What depends on the mesh.
+        lifecycle_in_model: Whether the model's pods are served.
+        left_out: Changes of pods that admission control of another team rejects.
+    """
+    options = context.config
+    membership = options.membership
+    ports = options.excluded_outbound_ports
+    is_ambient = context.data_plane == "ambient"
+    if seen.controller_ports and not is_ambient:
+        # Juju labels the pods of its applications so; all of them call the controller.
+        ports = (*ports, pods.Ports(pods=names.NAME, ports=seen.controller_ports))
+    chosen: dict[str, Any] = {
+        **options.named_in(pods.Settings),
+        # The option of this name is Istio's revision.
+        "revision": "",
+        "included_pods": options.included_pods if membership == "selected" else "",
+        "hold_application": options.hold_application and not seen.held,
+        "excluded_outbound_ports": tuple(rule.beside(seen.mesh_ports) for rule in ports),
+    }
+    settings = pods.Settings(
+        model=context.model,
+        application=context.application,
+        membership=membership,
+        data_plane=context.data_plane,
+        lifecycle_in_model=lifecycle_in_model,
+        inject_label=dict([seen.inject_label]),
+        mesh_holds=seen.held,
+        native=seen.native,
+        left_out=tuple(sorted(left_out)),
+        **chosen,
+    )
+    return revised(settings)
 
 
 def revised(settings: pods.Settings) -> pods.Settings:

@@ -72,11 +72,6 @@ class State:
     changed: bool = False
     """Whether servers or API servers may still have to notice something."""
 
-    @property
-    def is_asked(self) -> bool:
-        """Whether API servers ask it."""
-        return not self.waiting
-
 
 def namespace_selectors(served: namespaces.Served) -> Namespaces:
     """Write the selector of each kind of namespace that is served, as the API has them."""

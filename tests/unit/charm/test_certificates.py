@@ -128,6 +128,7 @@ def test_what_is_broken_is_made_anew(material, field, broken):
 
     assert is_trusted(healed.bundle, healed.leaf, NOW)
     assert fits(healed.leaf, healed.leaf_key)
+    assert (healed.ca == material.ca) is field.startswith("leaf")
     assert certificates.decide(healed, NAMES, NOW) is healed
 
 
