@@ -29,9 +29,7 @@ def is_labelled(labels: Mapping[str, str | None]) -> bool:
     return labels.items() >= names.AMBIENT.items()
 
 
-def missing(
-    api: cluster.Cluster, mesh: installation.Mesh | None, labels: Mapping[str, str | None]
-) -> str:
+def missing(api: cluster.Cluster, mesh: installation.Mesh, labels: Mapping[str, str]) -> str:
     """Say what the cluster lacks for ambient mode; empty where nothing is seen to be missing.
 
     Args:
@@ -49,38 +47,29 @@ def missing(
         if is_labelled(labels):
             return ""
         raise
-    istiod = None
-    if mesh is not None and mesh.namespace:
-        istiod = api.get(cluster.DEPLOYMENT, mesh.service, mesh.namespace)
+    in_cluster = bool(mesh.namespace)
+    istiod = api.get(cluster.DEPLOYMENT, mesh.service, mesh.namespace) if in_cluster else None
     return judge(daemons, istiod)
 
 
 def judge(daemons: Iterable[cluster.Object], istiod: cluster.Object | None) -> str:
-    """Say what is missing, as the cluster's objects show it.
-
-    Args:
-        daemons: All DaemonSets.
-        istiod: Its Deployment; None where it has none here, so that only ztunnel tells.
-    """
+    """Say what is missing, as all DaemonSets and istiod's Deployment, if it is here, show it."""
     ready: dict[str, bool] = {}
     for each in daemons:
         with fences.around(cluster.reference(each)):
             chosen = cluster.at(each, "spec", "selector", "matchLabels")
+            status = cluster.at(each, "status")
+            serves = not status.get("desiredNumberScheduled") or bool(status.get("numberReady"))
             for name, labels in _DAEMONS:
                 if chosen.items() >= labels.items():
-                    ready[name] = ready.get(name, False) or _serves(each)
+                    ready[name] = ready.get(name, False) or serves
     for name, _ in _DAEMONS:
         if name not in ready:
             return f"the cluster has no {name}"
         if not ready[name]:
             return f"no pod of {name} is ready"
-    # One that is taken from elsewhere is not known here.
+    # A switch that is taken from another object is not known here.
     switch = meshconfig.environment(istiod).get(_SWITCH, "false")
     if istiod is not None and switch and not booleans.parse(switch, default=False):
         return f"istiod has no {_SWITCH}=true"
     return ""
-
-
-def _serves(daemon: cluster.Object) -> bool:
-    status = cluster.at(daemon, "status")
-    return not status.get("desiredNumberScheduled") or bool(status.get("numberReady"))

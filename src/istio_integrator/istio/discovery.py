@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import httpx2
 
@@ -76,16 +76,13 @@ class Discovery:
         self._pod = pod
         self._hint = hint
         self._ask_version = ask_version
-        self._missing: Message | None = None
-        self._unserved: list[cluster.Object] = []
         self._tried_in = model
-        self._present: tuple[injectors.Injector, ...] = ()
+        self._said: list[Message] = []
         self.mesh: installation.Mesh | None = None
 
     def reconcile(self) -> None:
         """Look again; nothing is written."""
         present = injectors.find(self._cluster.list(cluster.MUTATING_WEBHOOK))
-        self._present = tuple(present)
         chosen = injectors.choose(
             present,
             namespace=self._config.istiod_namespace,
@@ -93,70 +90,67 @@ class Discovery:
             application=self._application,
             hint=self._hint,
         )
-        if isinstance(chosen, injectors.Injector):
-            self.mesh = self._examine(chosen)
-            if not any(one.is_default for one in present):
-                # One that goes asks for nothing any more.
-                self._unserved = [
-                    each
-                    for each in self._cluster.list(cluster.NAMESPACE, labels=_PROFILES)
-                    if "deletionTimestamp" not in each["metadata"]
-                ]
-            if self._config.hold_application and not self.mesh.hold_honoured:
-                logger.warning(
-                    "%s does not honour the hold of applications; its injectedAnnotations "
-                    "replace %s",
-                    self.mesh.name,
-                    ", ".join(self.mesh.overwritten) or "nothing",
-                )
-        else:
-            self._missing = chosen
+        if not isinstance(chosen, injectors.Injector):
+            self._said = [chosen]
+            return
+        self.mesh = mesh = self._examine(chosen, present)
+        self._said = [Said.MESH(name=mesh.name), *self._of_injector(mesh)]
+        if not any(one.is_default for one in present):
+            self._said += self._of_profiles(mesh)
+        if self._config.hold_application and not mesh.hold_honoured:
+            logger.warning(
+                "%s does not honour the hold of applications; its injectedAnnotations replace %s",
+                mesh.name,
+                ", ".join(mesh.overwritten) or "nothing",
+            )
 
-    def messages(self) -> Iterable[Message]:
+    def messages(self) -> Sequence[Message]:
         """Say which Istio it is, or what is missing."""
-        if self._missing is not None:
-            yield self._missing
-        elif self.mesh is not None:
-            yield Said.MESH(name=self.mesh.name)
-            if self.mesh.refusal is not None:
-                yield error_messages.of_refusal(
-                    self.mesh.refusal,
-                    f"the charm's dry-run Pod {self._tried_in}/{probe.NAME}",
-                    f"it is not known whether {self.mesh.name} injects",
-                )
-            elif not self.mesh.alive:
-                yield Said.ISTIOD_AWAY(
-                    name=self.mesh.name, problem=self.mesh.problem, command=self.mesh.remedy
-                )
-            elif self.mesh.native_obstacle is not None:
-                yield self.mesh.native_obstacle
-            if self._unserved:
-                place = self.mesh.installed_in
-                where = (
-                    f" --istioNamespace {place}"
-                    if place not in ("", injectors.USUAL_NAMESPACE)
-                    else ""
-                )
-                yield Said.NO_DEFAULT_REVISION(
-                    count=len(self._unserved), revision=self.mesh.revision, where=where
-                )
+        return self._said
 
-    def _examine(self, injector: injectors.Injector) -> installation.Mesh:
+    def _of_injector(self, mesh: installation.Mesh) -> Iterable[Message]:
+        if mesh.refusal is not None:
+            yield error_messages.of_refusal(
+                mesh.refusal,
+                f"the charm's dry-run Pod {self._tried_in}/{probe.NAME}",
+                f"it is not known whether {mesh.name} injects",
+            )
+        elif not mesh.alive:
+            yield Said.ISTIOD_AWAY(name=mesh.name, problem=mesh.problem, command=mesh.remedy)
+        elif mesh.native_obstacle is not None:
+            yield mesh.native_obstacle
+
+    def _of_profiles(self, mesh: installation.Mesh) -> Iterable[Message]:
+        # A namespace that is being deleted needs no injector any more.
+        profiles = [
+            each
+            for each in self._cluster.list(cluster.NAMESPACE, labels=_PROFILES)
+            if "deletionTimestamp" not in each["metadata"]
+        ]
+        if profiles:
+            home = mesh.installed_in
+            is_usual = home in ("", injectors.USUAL_NAMESPACE)
+            yield Said.NO_DEFAULT_REVISION(
+                count=len(profiles),
+                revision=mesh.revision,
+                where="" if is_usual else f" --istioNamespace {home}",
+            )
+
+    def _examine(
+        self, injector: injectors.Injector, present: Iterable[injectors.Injector]
+    ) -> installation.Mesh:
         config_map = self._config_map(injector, _revised(meshconfig.MESH, injector))
-        settings = meshconfig.settings(self._shared(injector), config_map)
+        shared = meshconfig.environment(self._istiod(injector)).get(meshconfig.SHARED)
+        below = self._config_map(injector, shared) if shared else None
+        settings = meshconfig.settings(below, config_map)
         defaults = cluster.at(settings, "defaultConfig")
         named = settings.get("rootNamespace")
         root_namespace = named if isinstance(named, str) and named else injector.installed_in
+        is_default = injector.is_default and self._config.revision in ("", "default")
         mesh = installation.Mesh(
-            namespace=injector.namespace,
-            remote_namespace=injector.remote_namespace,
+            **{**vars(injector), "is_default": is_default},
             has_settings=config_map is not None,
-            revision=injector.revision,
-            is_default=injector.is_default and self._config.revision in ("", "default"),
-            service=injector.service,
-            url=injector.url,
-            webhook_configuration=injector.configuration,
-            injectors=self._present,
+            injectors=tuple(present),
             hold_by_default=defaults.get("holdApplicationUntilProxyStarts") is True,
             status_port=meshconfig.port(defaults.get("statusPort"), names.DEFAULT_STATUS_PORT),
             root_namespace=root_namespace,
@@ -187,26 +181,19 @@ class Discovery:
             return []
 
     def _config_map(self, injector: injectors.Injector, name: str) -> cluster.Object | None:
-        if not injector.installed_in:
-            return None
+        return self._own(cluster.CONFIG_MAP, name, injector.installed_in)
+
+    def _istiod(self, injector: injectors.Injector) -> cluster.Object | None:
+        # Istio's charts name the Deployment like its Service.
+        return self._own(cluster.DEPLOYMENT, injector.service, injector.namespace)
+
+    def _own(self, kind: cluster.Kind, name: str, namespace: str) -> cluster.Object | None:
+        """Read an object of the installation; None where it is not there or may not be read."""
         try:
-            return self._cluster.get(cluster.CONFIG_MAP, name, injector.installed_in)
+            return self._cluster.get(kind, name, namespace) if namespace else None
         except errors.ForbiddenError as error:
             logger.warning("Settings of the mesh are only known as a dry-run pod shows: %s", error)
             return None
-
-    def _shared(self, injector: injectors.Injector) -> cluster.Object | None:
-        """Read what istiod's Deployment has it read below its own mesh configuration."""
-        if not injector.namespace:
-            return None
-        try:
-            # Istio's charts name it like its Service.
-            found = self._cluster.get(cluster.DEPLOYMENT, injector.service, injector.namespace)
-        except errors.ForbiddenError as error:
-            logger.warning("Whether istiod has shared settings is not known: %s", error)
-            return None
-        name = meshconfig.shared(found)
-        return self._config_map(injector, name) if name else None
 
     def _probe(self, mesh: installation.Mesh) -> installation.Mesh:
         namespace, labels = self._place(mesh)
@@ -219,8 +206,7 @@ class Discovery:
             if namespace == self._model:
                 raise
             # Without trust no other namespace can be asked; once the model has the label, it can.
-            alive = bool(mesh.namespace) and self._is_served(mesh)
-            if alive:
+            if mesh.namespace and self._is_served(mesh):
                 return dataclasses.replace(mesh, alive=True)
             return dataclasses.replace(
                 mesh,
@@ -234,35 +220,29 @@ class Discovery:
             native = ask(annotations={**probe.NATIVE, **probe.HOLD})
             if native.refusal is not None:
                 native = ask(annotations=probe.NATIVE)
-        shown, mode = native.native or not default.injected, self._config.job_sidecars
-        kubelets = None
-        if native_sidecars.depends_on_kubelets(mode, shown=shown, by_default=default.native):
-            kubelets = native_sidecars.kubelets(self._cluster.list(cluster.NODE))
         decision, obstacle = native_sidecars.decide(
-            mode, shown=shown, kubelets=kubelets, refused=native.refusal
+            self._config.job_sidecars,
+            shown=native.native or not default.injected,
+            by_default=default.native,
+            nodes=lambda: self._cluster.list(cluster.NODE),
+            refused=native.refusal,
         )
+        mesh = dataclasses.replace(mesh, native_sidecars=decision)
         if default.refusal is not None:
-            return dataclasses.replace(
-                mesh,
-                problem=f"is not tested: {default.problem}",
-                refusal=default.refusal,
-                native_sidecars=decision,
-            )
+            problem = f"is not tested: {default.problem}"
+            return dataclasses.replace(mesh, problem=problem, refusal=default.refusal)
         if not default.injected:
             refused = "" if labels else ", new pods are refused"
             problem = f"does not inject{refused}: {default.problem}"
-            return dataclasses.replace(mesh, problem=problem, native_sidecars=decision)
+            return dataclasses.replace(mesh, problem=problem)
         if not mesh.has_settings:
             mesh = dataclasses.replace(
-                mesh,
-                hold_by_default=default.holds,
-                status_port=default.status_port,
+                mesh, hold_by_default=default.holds, status_port=default.status_port
             )
         return dataclasses.replace(
             mesh,
             alive=True,
             probed=True,
-            native_sidecars=decision,
             native_by_default=default.native,
             native_obstacle=obstacle,
             overwritten=native.overwritten,

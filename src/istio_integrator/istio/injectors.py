@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from integrator_contract import names, selectors
 from istio_integrator.kube import cluster, fences
@@ -23,8 +23,8 @@ USUAL_NAMESPACE = "istio-system"
 class Hook(NamedTuple):
     """The selectors of a webhook; both have to match."""
 
-    namespaces: tuple[selectors.Requirement, ...]
-    pods: tuple[selectors.Requirement, ...]
+    namespaces: selectors.Selector
+    pods: selectors.Selector
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, order=True)
@@ -35,12 +35,13 @@ class Injector:
     """Of the istiod behind it; empty where it is addressed by URL."""
     revision: str
     """A revision or a tag; what a namespace names."""
-    istiod_revision: str
+    istiod_revision: str = ""
     """The revision itself, which names the ConfigMap; differs from `revision` for a tag."""
     is_default: bool
     service: str = ""
     url: str = ""
-    configuration: str = ""
+    """Its address where there is no Service."""
+    webhook_configuration: str = ""
     remote_namespace: str = ""
     """Where the objects of an Istio are whose istiod is addressed by URL; empty: not known."""
     hooks: tuple[Hook, ...] = dataclasses.field(default=(), compare=False)
@@ -73,65 +74,68 @@ def gives_sidecars(labels: Mapping[str, str]) -> bool:
 def injecting(present: Iterable[Injector], labels: Mapping[str, str]) -> Injector | None:
     """Find the injector that the API server calls for a pod that asks for nothing itself."""
     # The API server calls webhook configurations in the order of their names.
-    for injector in sorted(present, key=lambda one: one.configuration):
+    for injector in sorted(present, key=lambda one: one.webhook_configuration):
         for hook in injector.hooks:
-            if _all_met(hook.namespaces, labels) and _all_met(hook.pods, {}):
+            if all(each.matches(labels) for each in hook.namespaces) and all(
+                each.matches({}) for each in hook.pods
+            ):
                 return injector
     return None
 
 
-def _all_met(requirements: Iterable[selectors.Requirement], labels: Mapping[str, str]) -> bool:
-    return all(each.matches(labels) for each in requirements)
-
-
 def find(configurations: Iterable[cluster.Object]) -> list[Injector]:
     """List the injectors among all webhook configurations of a cluster."""
-    injectors: set[Injector] = set()
+    found: set[Injector] = set()
     for configuration in configurations:
         with fences.around(cluster.reference(configuration)):
-            hooks = list(filter(_is_injector, cluster.parts(configuration, "webhooks")))
-            if hooks:
-                injectors.update(_injectors(configuration, hooks))
-    return sorted(injectors)
+            found.update(_read(configuration))
+    return sorted(found)
 
 
-def _is_injector(hook: cluster.Object) -> bool:
-    selected = _selected(hook, "namespaceSelector") | _selected(hook, "objectSelector")
-    return hook.get("name", "").endswith(_WEBHOOK_SUFFIX) and names.DEACTIVATED not in selected
-
-
-def _injectors(configuration: cluster.Object, hooks: list[Any]) -> Iterable[Injector]:
-    marks = cluster.at(configuration, "metadata", "labels")
+def _read(configuration: cluster.Object) -> list[Injector]:
     name = configuration["metadata"]["name"]
-    is_default = any(
-        "enabled" in _selected(hook, "namespaceSelector").get(names.INJECTION, ())
-        for hook in hooks
-    )
-    revisions: set[str] = set()
-    for hook in hooks:
-        revisions |= _selected(hook, "namespaceSelector").get(names.REVISION, set())
-    read = tuple(
-        Hook(*(_requirements(cluster.at(hook, f"{which}Selector")) for which in _SELECTED))
-        for hook in hooks
-    )
-    client = cluster.at(hooks[0], "clientConfig")
+    hooks: list[Hook] = []
+    client: cluster.Object = {}
+    for each in cluster.parts(configuration, "webhooks"):
+        hook = Hook(*(requirements(cluster.at(each, f"{which}Selector")) for which in _SELECTED))
+        is_switched_off = any(_asked(part, names.DEACTIVATED) for part in hook)
+        if each.get("name", "").endswith(_WEBHOOK_SUFFIX) and not is_switched_off:
+            client = client or cluster.at(each, "clientConfig")
+            hooks.append(hook)
+    if not hooks:
+        return []
+    revisions = {one for hook in hooks for one in _asked(hook.namespaces, names.REVISION)}
+    marked = cluster.at(configuration, "metadata", "labels").get(names.REVISION)
+    is_default = any("enabled" in _asked(hook.namespaces, names.INJECTION) for hook in hooks)
     service = cluster.at(client, "service")
+    namespace = service.get("namespace", "")
+    found: list[Injector] = []
     for revision in revisions or {"default"}:
-        istiod_revision = marks.get(names.REVISION) or revision
-        namespace = service.get("namespace", "")
-        yield Injector(
-            namespace=namespace,
-            revision=revision,
-            istiod_revision=istiod_revision,
-            is_default=is_default,
-            service=service.get("name", ""),
-            url=client.get("url", ""),
-            configuration=name,
-            hooks=read,
-            remote_namespace=""
-            if namespace
-            else _named_namespace(name, (revision, istiod_revision)),
+        own = marked or revision
+        found.append(
+            Injector(
+                namespace=namespace,
+                revision=revision,
+                istiod_revision=own,
+                is_default=is_default,
+                service=service.get("name", ""),
+                url=client.get("url", ""),
+                webhook_configuration=name,
+                hooks=tuple(hooks),
+                remote_namespace="" if namespace else _named_namespace(name, (revision, own)),
+            )
         )
+    return found
+
+
+def _asked(found: selectors.Selector, label: str) -> set[str]:
+    """Return the values that a selector asks for; exclusions are left out."""
+    return {
+        value
+        for each in found
+        if each.key == label and each.operator == "In"
+        for value in each.values
+    }
 
 
 def _named_namespace(configuration: str, revisions: Iterable[str]) -> str:
@@ -154,7 +158,7 @@ def _named_namespace(configuration: str, revisions: Iterable[str]) -> str:
     return namespace or USUAL_NAMESPACE
 
 
-def _requirements(selector: cluster.Object) -> tuple[selectors.Requirement, ...]:
+def requirements(selector: cluster.Object) -> selectors.Selector:
     """Read a selector of the API; an empty one has no requirements and selects all."""
     equal = cluster.at(selector, "matchLabels").items()
     return (
@@ -166,16 +170,6 @@ def _requirements(selector: cluster.Object) -> tuple[selectors.Requirement, ...]
             for each in cluster.parts(selector, "matchExpressions")
         ),
     )
-
-
-def _selected(hook: cluster.Object, which: str) -> dict[str, set[str]]:
-    """Return the values that a selector asks for, by label; exclusions are left out."""
-    selector = cluster.at(hook, which)
-    values = {key: {str(value)} for key, value in cluster.at(selector, "matchLabels").items()}
-    for expression in cluster.parts(selector, "matchExpressions"):
-        if expression["operator"] == "In":
-            values.setdefault(expression["key"], set()).update(expression["values"])
-    return values
 
 
 def choose(
@@ -225,7 +219,8 @@ def choose(
 
 def _ambiguous(candidates: list[Injector], application: str) -> Message:
     named = _listed(
-        f"{one.revision} ({one.namespace or one.url or one.configuration})" for one in candidates
+        f"{one.revision} ({one.namespace or one.url or one.webhook_configuration})"
+        for one in candidates
     )
     for option, values in (
         ("revision", {one.revision for one in candidates}),
@@ -239,7 +234,7 @@ def _ambiguous(candidates: list[Injector], application: str) -> Message:
                 injectors=named,
             )
     # Istio's own names never clash so; one is an installation's that has gone.
-    surplus = max(one.configuration for one in candidates)
+    surplus = max(one.webhook_configuration for one in candidates)
     return Said.INJECTORS_CLASH(surplus=surplus, injectors=named)
 
 

@@ -14,27 +14,15 @@ _DISCOVERY_PORT = 15012
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Mesh:
-    """One Istio control plane, as found in the cluster and as a dry-run pod showed it."""
+class Mesh(injectors.Injector):
+    """The control plane behind an injector, by its settings and as a dry-run pod showed it."""
 
-    namespace: str
-    """Where istiod runs; empty when the injector is addressed by URL."""
-    remote_namespace: str = ""
-    """Where the objects of an Istio are whose istiod is addressed by URL; empty: not known."""
-    revision: str
-    """What a namespace or pod names to get it: a revision or tag, `default` for the default."""
-    is_default: bool
-    """Whether it serves `istio-injection=enabled`."""
     service: str = "istiod"
     """The Service that the injector's webhook configuration points to."""
-    url: str = ""
-    """The injector's address where there is no Service."""
     version: str = ""
     """As the proxy's image or istiod itself says; empty when neither does."""
     proxy_revision: str = ""
     """The revision that new pods get, which a tag may move; empty while nobody answers."""
-    webhook_configuration: str = ""
-    """The name of the injector's MutatingWebhookConfiguration."""
     hold_by_default: bool = False
     """Whether the mesh's own configuration already holds applications."""
     status_port: int = names.DEFAULT_STATUS_PORT
@@ -116,11 +104,7 @@ class Mesh:
     def has_member(self, labels: Mapping[str, str]) -> bool:
         """Tell whether this Istio injects into pods of a namespace with these labels."""
         found = injectors.injecting(self.injectors, labels)
-        ours = (self.namespace, self.url, self.revision)
-        return found is not None and any(
-            (each.namespace, each.url, each.revision) == ours and found.is_same_istiod(each)
-            for each in self.injectors
-        )
+        return found is not None and found.is_same_istiod(self)
 
     @property
     def pod_labels(self) -> dict[str, str]:
@@ -128,11 +112,6 @@ class Mesh:
         if self.is_default:
             return {names.INJECT: "true"}
         return {names.REVISION: self.revision}
-
-    @property
-    def installed_in(self) -> str:
-        """Where Istio's own objects are in this cluster; empty: not known."""
-        return self.namespace or self.remote_namespace
 
     @property
     def pilot(self) -> tuple[str, int] | None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from integrator_contract import bounded, pods
-from integrator_contract.selectors import Requirement
-from istio_integrator.istio import authorization_policy
+from istio_integrator.istio import authorization_policy, injectors
 from istio_integrator.kube import cluster, fences
 
 logger = logging.getLogger(__name__)
@@ -18,7 +17,7 @@ MESH = "istio"
 """The ConfigMap with the mesh configuration, which a revision has under its own name."""
 INJECTOR = "istio-sidecar-injector"
 """The ConfigMap with the template of sidecars and the values that fill it."""
-_SHARED = "SHARED_MESH_CONFIG"
+SHARED = "SHARED_MESH_CONFIG"
 """In istiod's environment: a ConfigMap whose mesh configuration it puts below its own one, as the
 add-on of AKS has it (istio pilot/pkg/bootstrap/mesh.go)."""
 _PORT = re.compile(r"[0-9]{1,5}")
@@ -38,11 +37,6 @@ def environment(istiod: cluster.Object | None) -> dict[str, str]:
     }
 
 
-def shared(deployment: cluster.Object | None) -> str:
-    """Name the ConfigMap that istiod's Deployment has it read beside its own one; or empty."""
-    return environment(deployment).get(_SHARED, "")
-
-
 def settings(*config_maps: cluster.Object | None) -> dict[str, Any]:
     """Read the mesh configuration; what a later ConfigMap says comes before what an earlier does.
 
@@ -50,7 +44,7 @@ def settings(*config_maps: cluster.Object | None) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for config_map in config_maps:
-        found = _over(_read(config_map), found)
+        found = _over(_mapping(config_map, "mesh", bounded.read_yaml), found)
     return found
 
 
@@ -64,14 +58,18 @@ def _over(first: dict[str, Any], below: dict[str, Any]) -> dict[str, Any]:
     return {**below, **first, **both}
 
 
-def _read(config_map: cluster.Object | None) -> dict[str, Any]:
-    text = str(cluster.at(config_map, "data").get("mesh", ""))
+def _mapping(
+    config_map: cluster.Object | None, key: str, read: Callable[..., Any]
+) -> cluster.Object:
+    """Read a mapping in a ConfigMap's data; empty where there is none that can be read."""
+    text = str(cluster.at(config_map, "data").get(key) or "{}")
     try:
-        value = bounded.read_yaml(text, longest=bounded.LONGEST_OBJECT)
+        value = read(text, longest=bounded.LONGEST_OBJECT)
     except bounded.DocumentError as error:
-        logger.warning("The mesh configuration is ignored: it %s.", error)
+        reference = cluster.reference(config_map or {})
+        logger.warning("%s is ignored: its %s %s.", reference, key, error)
         return {}
-    return cluster.at({"mesh": value}, "mesh")
+    return cluster.at({key: value}, key)
 
 
 def trust_domains(settings: dict[str, Any]) -> tuple[str, ...]:
@@ -98,15 +96,11 @@ def unserved(selectors: Iterable[cluster.Object], labels: Mapping[str, str]) -> 
 
 def _unmet(selector: cluster.Object, labels: Mapping[str, str]) -> str:
     """Return what has to be done with the labels to meet one LabelSelector."""
-    pairs = cluster.at(selector, "matchLabels").items()
-    changes = [f"{key}={value}" for key, value in pairs if labels.get(key) != value]
-    for each in cluster.parts(selector, "matchExpressions"):
-        key, values = str(each.get("key")), tuple(map(str, each.get("values") or ()))
-        requirement = Requirement(key, str(each.get("operator")), values)
-        if not requirement.matches(labels):
-            value = values[0] if values else "true"
-            changes.append(f"{key}-" if requirement.is_negated else f"{key}={value}")
-    return " ".join(changes)
+    return " ".join(
+        f"{each.key}-" if each.is_negated else f"{each.key}={next(iter(each.values), 'true')}"
+        for each in injectors.requirements(selector)
+        if not each.matches(labels)
+    )
 
 
 def is_registry_only(
@@ -137,13 +131,8 @@ def _mode(settings: cluster.Object) -> str:
 
 def excluded_ports(config_map: cluster.Object | None) -> tuple[int, ...]:
     """Read `global.proxy.excludeOutboundPorts` of the injector's values."""
-    text = str(cluster.at(config_map, "data").get("values", "{}"))
-    try:
-        values = {"values": bounded.read_json(text, longest=bounded.LONGEST_OBJECT)}
-    except bounded.DocumentError as error:
-        logger.warning("The injector's values are ignored: they are a text that %s.", error)
-        return ()
-    return ports(cluster.at(values, "values", "global", "proxy").get("excludeOutboundPorts"))
+    values = _mapping(config_map, "values", bounded.read_json)
+    return ports(cluster.at(values, "global", "proxy").get("excludeOutboundPorts"))
 
 
 def ports(text: Any) -> tuple[int, ...]:

@@ -182,50 +182,43 @@ def _said_by_istio(refusal: refusals.Refusal) -> str:
 def read(created: cluster.Object) -> Answer:
     """Tell what the injector made of a pod."""
     spec = cluster.at(created, "spec")
-    for container in cluster.parts(spec, "initContainers"):
-        if container.get("name") == names.PROXY and container.get("restartPolicy") == "Always":
-            return _injected(created, container, native=True, held=True)
-    for index, container in enumerate(cluster.parts(spec, "containers")):
-        if container.get("name") == names.PROXY:
-            waits = "postStart" in cluster.at(container, "lifecycle")
-            return _injected(created, container, native=False, held=index == 0 and waits)
-    return Answer(injected=False, problem="the injector was not asked for the pod")
-
-
-def _injected(created: cluster.Object, proxy: Any, *, native: bool, held: bool) -> Answer:
+    inits, containers = cluster.parts(spec, "initContainers"), cluster.parts(spec, "containers")
+    native = [each for each in inits if each.get("restartPolicy") == "Always"]
+    for proxy in (*native, *containers):
+        if proxy.get("name") == names.PROXY:
+            break
+    else:
+        return Answer(injected=False, problem="the injector was not asked for the pod")
+    is_native = proxy in native
     annotations = cluster.at(created, "metadata", "annotations")
-    try:
-        text = annotations.get(names.SIDECAR_STATUS, "{}")
-        status = {"status": bounded.read_json(text, longest=bounded.LONGEST_OBJECT)}
-    except bounded.DocumentError:
-        status = {}
-    version = _VERSION_TAG.search(str(proxy.get("image", "")))
-    inits = cluster.parts(cluster.at(created, "spec"), "initContainers")
     environment = {each.get("name"): each.get("value") for each in cluster.parts(proxy, "env")}
-    config = _proxy_config(environment.get(_PROXY_CONFIG))
+    config = _mapping(environment.get(_PROXY_CONFIG))
+    excluded_ranges = annotations.get(names.EXCLUDED_OUTBOUND_RANGES, "").split(",")
+    version = _VERSION_TAG.search(str(proxy.get("image", "")))
     return Answer(
         injected=True,
+        native=is_native,
+        held=is_native
+        or (proxy is containers[0] and "postStart" in cluster.at(proxy, "lifecycle")),
+        revision=str(_mapping(annotations.get(names.SIDECAR_STATUS)).get("revision") or ""),
+        version=version[1] if version else "",
         cni=any(each.get("name") == _CNI_CHECK for each in inits),
-        captures_outbound=_EVERYWHERE
-        not in annotations.get(names.EXCLUDED_OUTBOUND_RANGES, "").split(","),
+        captures_outbound=_EVERYWHERE not in excluded_ranges,
         captures_names=booleans.parse(environment.get(_DNS_CAPTURE), default=False),
         holds=config.get(_HOLD) is True and _HOLD not in annotations.get(names.PROXY_CONFIG, ""),
         status_port=meshconfig.port(config.get("statusPort"), names.DEFAULT_STATUS_PORT),
         discovery_address=str(config.get("discoveryAddress") or _DISCOVERY_ADDRESS),
         excluded_outbound_ports=meshconfig.ports(_left_alone(inits, annotations)),
-        native=native,
-        held=held,
-        revision=str(cluster.at(status, "status").get("revision") or ""),
-        version=version[1] if version else "",
     )
 
 
-def _proxy_config(text: Any) -> dict[str, Any]:
+def _mapping(text: Any) -> dict[str, Any]:
+    """Read a JSON object; empty where it is none."""
     try:
         value = bounded.read_json(str(text or "{}"), longest=bounded.LONGEST_OBJECT)
     except bounded.DocumentError:
         return {}
-    return cluster.at({"config": value}, "config")
+    return cluster.at({"value": value}, "value")
 
 
 def _left_alone(inits: list[Any], annotations: dict[str, Any]) -> str:

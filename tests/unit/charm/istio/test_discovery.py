@@ -37,6 +37,7 @@ def test_discovery_finds_a_living_mesh_and_what_it_can_do(fake):
     assert found == installation.Mesh(
         namespace="istio-system",
         revision="default",
+        istiod_revision="default",
         is_default=True,
         version="1.31.1",
         webhook_configuration="istio-sidecar-injector",

@@ -107,8 +107,8 @@ def test_trust_domain_comes_before_its_aliases(text, want):
 )
 def test_shared_settings_are_named_by_the_environment_of_istiod(env, want):
     spec = {"template": {"spec": {"containers": [{"name": "discovery", "env": env}]}}}
-    assert meshconfig.shared({"spec": spec}) == want
-    assert meshconfig.shared(None) == ""
+    assert meshconfig.environment({"spec": spec}).get(meshconfig.SHARED, "") == want
+    assert meshconfig.environment(None) == {}
 
 
 def expression(operator, *values):
