@@ -11,7 +11,7 @@ import pydantic
 
 from integrator_contract import bounded, namespaces, pods, selectors, service
 from istio_integrator import texts
-from istio_integrator.config import plain_ports, pod_rules, quantities
+from istio_integrator.config import plain_ports, pod_rules
 from istio_integrator.kube import errors
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -104,6 +104,26 @@ RegistryRules = Annotated[
 ]
 
 
+def _cpu(text: str) -> str:
+    """Write the amount as the API server does: in the largest unit that keeps it whole.
+
+    An amount in another spelling would be applied again at every event.
+    """
+    found = re.fullmatch(r"([0-9]{1,6})(m?)", text.strip())
+    millis = int(found[1]) * (1 if found[2] else 1000) if found else 0
+    if not 1 <= millis <= 64_000:
+        raise ValueError("write it such as 500m or 2, from 1m to 64")
+    return f"{millis}m" if millis % 1000 else str(millis // 1000)
+
+
+def _memory(text: str) -> str:
+    found = re.fullmatch(r"([0-9]{1,6})([MG])i", text.strip())
+    mebibytes = int(found[1]) * (1 if found[2] == "M" else 1024) if found else 0
+    if not 32 <= mebibytes <= 64 * 1024:
+        raise ValueError("write it such as 512Mi or 1Gi, from 32Mi to 64Gi")
+    return f"{mebibytes}Mi" if mebibytes % 1024 else f"{mebibytes // 1024}Gi"
+
+
 def _annotations(value: Any) -> Any:
     if not isinstance(value, str):
         return value
@@ -124,8 +144,8 @@ PlainPorts = Annotated[
     tuple[plain_ports.Named, ...], pydantic.BeforeValidator(_parsed(plain_ports.parse))
 ]
 ServiceName = Annotated[str, pydantic.AfterValidator(_namespaced_name)]
-Cpu = Annotated[str, pydantic.AfterValidator(quantities.cpu)]
-Memory = Annotated[str, pydantic.AfterValidator(quantities.memory)]
+Cpu = Annotated[str, pydantic.AfterValidator(_cpu)]
+Memory = Annotated[str, pydantic.AfterValidator(_memory)]
 Hosts = Annotated[
     tuple[str, ...],
     pydantic.BeforeValidator(_items),
