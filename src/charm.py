@@ -101,6 +101,8 @@ class IstioIntegrator(ops.CharmBase):
             except errors.CharmError as error:
                 logger.warning("%s: %s", step.__qualname__, error)
                 failed.append(error)
+        for error in all_parts.context.manifests.unseen.values():
+            logger.warning("What is there is not known, and stays: %s", error)
         if any(not isinstance(error, errors.ForbiddenError) for error in failed):
             # Juju runs the hook again; without any right it would never succeed.
             raise failed[0]

@@ -6,9 +6,11 @@ know is neither lost on reading nor dropped on writing.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, cast
+import logging
+from collections.abc import Generator, Iterator, Mapping
+from typing import Any, NamedTuple, TypedDict, cast
 
 import lightkube
 import lightkube.generic_resource
@@ -16,11 +18,14 @@ import lightkube.types
 import msgspec
 
 from integrator_contract import bounded
-from istio_integrator.kube import errors, failures, fences, listing
+from istio_integrator.kube import errors, fences
+
+logger = logging.getLogger(__name__)
 
 Object = dict[str, Any]
 
 FIELD_MANAGER = "istio-integrator"
+TOO_DEEP = f"it nests more than {bounded.DEEPEST} lists or mappings"
 _AROUND_ITEMS = 2
 """Levels of a list around each of its objects."""
 _PAGE = 20
@@ -35,93 +40,58 @@ class Kind(NamedTuple):
     plural: str
     namespaced: bool
 
+    @property
+    def spelled(self) -> tuple[str, str]:
+        """The kind without its version: each version shows the same objects."""
+        return self.api_version.rpartition("/")[0], self.plural
 
-def _kinds(api_version: str, namespaced: bool, **names: str) -> list[Kind]:
-    return [Kind(api_version, name, plural, namespaced) for name, plural in names.items()]
+
+def _kinds(api_version: str, namespaced: bool, *names: str) -> list[Kind]:
+    return [Kind(api_version, name, _plural(name), namespaced) for name in names]
+
+
+def _plural(name: str) -> str:
+    lower = name.lower()
+    if lower.endswith("icy"):
+        return f"{lower[:-1]}ies"
+    return f"{lower}es" if lower.endswith("s") else f"{lower}s"
 
 
 _ADMISSION = "admissionregistration.k8s.io/v1"
 _RBAC = "rbac.authorization.k8s.io/v1"
 _GATEWAY_API = "gateway.networking.k8s.io/v1"
+_NETWORKING = "networking.istio.io/v1"
+_SECURITY = "security.istio.io/v1"
+_CEL = ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
 
 KINDS: dict[tuple[str, str], Kind] = {
     (kind.api_version, kind.name): kind
     for kind in (
-        *_kinds("v1", False, Namespace="namespaces", Node="nodes"),
-        *_kinds(
-            "v1",
-            True,
-            ConfigMap="configmaps",
-            Pod="pods",
-            Secret="secrets",  # noqa: S106
-            Service="services",
-            ServiceAccount="serviceaccounts",
-            Event="events",
-        ),
-        *_kinds(
-            "apps/v1",
-            True,
-            Deployment="deployments",
-            DaemonSet="daemonsets",
-            StatefulSet="statefulsets",
-        ),
-        *_kinds("policy/v1", True, PodDisruptionBudget="poddisruptionbudgets"),
-        *_kinds("networking.k8s.io/v1", True, NetworkPolicy="networkpolicies"),
+        *_kinds("v1", False, "Namespace", "Node"),
+        *_kinds("v1", True, "ConfigMap", "Pod", "Secret", "Service", "ServiceAccount", "Event"),
+        *_kinds("apps/v1", True, "Deployment", "DaemonSet", "StatefulSet"),
+        *_kinds("policy/v1", True, "PodDisruptionBudget"),
+        *_kinds("networking.k8s.io/v1", True, "NetworkPolicy"),
         # Earlier revisions made one.
-        *_kinds("coordination.k8s.io/v1", True, Lease="leases"),
-        *_kinds("discovery.k8s.io/v1", True, EndpointSlice="endpointslices"),
-        *_kinds(
-            _ADMISSION,
-            False,
-            MutatingWebhookConfiguration="mutatingwebhookconfigurations",
-            ValidatingWebhookConfiguration="validatingwebhookconfigurations",
-            MutatingAdmissionPolicy="mutatingadmissionpolicies",
-            MutatingAdmissionPolicyBinding="mutatingadmissionpolicybindings",
-            ValidatingAdmissionPolicy="validatingadmissionpolicies",
-            ValidatingAdmissionPolicyBinding="validatingadmissionpolicybindings",
-        ),
-        *_kinds(
-            "admissionregistration.k8s.io/v1beta1",
-            False,
-            MutatingAdmissionPolicy="mutatingadmissionpolicies",
-            MutatingAdmissionPolicyBinding="mutatingadmissionpolicybindings",
-        ),
-        *_kinds(
-            "apiextensions.k8s.io/v1", False, CustomResourceDefinition="customresourcedefinitions"
-        ),
-        *_kinds("apiregistration.k8s.io/v1", False, APIService="apiservices"),
-        *_kinds(_RBAC, True, Role="roles", RoleBinding="rolebindings"),
-        *_kinds(
-            _RBAC, False, ClusterRole="clusterroles", ClusterRoleBinding="clusterrolebindings"
-        ),
-        *_kinds(
-            "networking.istio.io/v1",
-            True,
-            Gateway="gateways",
-            VirtualService="virtualservices",
-            DestinationRule="destinationrules",
-            Sidecar="sidecars",
-        ),
-        *_kinds("networking.istio.io/v1alpha3", True, EnvoyFilter="envoyfilters"),
-        *_kinds(_GATEWAY_API, False, GatewayClass="gatewayclasses"),
-        *_kinds(
-            _GATEWAY_API,
-            True,
-            Gateway="gateways",
-            HTTPRoute="httproutes",
-            GRPCRoute="grpcroutes",
-        ),
-        *_kinds(
-            "security.istio.io/v1",
-            True,
-            AuthorizationPolicy="authorizationpolicies",
-            PeerAuthentication="peerauthentications",
-            RequestAuthentication="requestauthentications",
-        ),
-        *_kinds("extensions.istio.io/v1alpha1", True, WasmPlugin="wasmplugins"),
-        *_kinds(
-            "authorization.k8s.io/v1", False, SelfSubjectAccessReview="selfsubjectaccessreviews"
-        ),
+        *_kinds("coordination.k8s.io/v1", True, "Lease"),
+        *_kinds("discovery.k8s.io/v1", True, "EndpointSlice"),
+        *_kinds(_ADMISSION, False, "MutatingWebhookConfiguration"),
+        *_kinds(_ADMISSION, False, "ValidatingWebhookConfiguration", *_CEL),
+        *_kinds(_ADMISSION, False, "ValidatingAdmissionPolicy"),
+        *_kinds(_ADMISSION, False, "ValidatingAdmissionPolicyBinding"),
+        *_kinds("admissionregistration.k8s.io/v1beta1", False, *_CEL),
+        *_kinds("apiextensions.k8s.io/v1", False, "CustomResourceDefinition"),
+        *_kinds("apiregistration.k8s.io/v1", False, "APIService"),
+        *_kinds(_RBAC, True, "Role", "RoleBinding"),
+        *_kinds(_RBAC, False, "ClusterRole", "ClusterRoleBinding"),
+        *_kinds(_NETWORKING, True, "Gateway", "VirtualService", "DestinationRule", "Sidecar"),
+        *_kinds("networking.istio.io/v1alpha3", True, "EnvoyFilter"),
+        *_kinds(_GATEWAY_API, False, "GatewayClass"),
+        *_kinds(_GATEWAY_API, True, "Gateway", "HTTPRoute", "GRPCRoute"),
+        *_kinds(_SECURITY, True, "AuthorizationPolicy", "PeerAuthentication"),
+        *_kinds(_SECURITY, True, "RequestAuthentication"),
+        *_kinds("extensions.istio.io/v1alpha1", True, "WasmPlugin"),
+        *_kinds("authorization.k8s.io/v1", False, "SelfSubjectAccessReview"),
     )
 }
 
@@ -140,7 +110,7 @@ SERVICE = kind("v1", "Service")
 DEPLOYMENT = kind("apps/v1", "Deployment")
 DAEMON_SET = kind("apps/v1", "DaemonSet")
 STATEFUL_SET = kind("apps/v1", "StatefulSet")
-GATEWAY = kind("networking.istio.io/v1", "Gateway")
+GATEWAY = kind(_NETWORKING, "Gateway")
 ENVOY_FILTER = kind("networking.istio.io/v1alpha3", "EnvoyFilter")
 KUBERNETES_GATEWAY = kind(_GATEWAY_API, "Gateway")
 """Of the Gateway API; `GATEWAY` is Istio's own."""
@@ -153,12 +123,12 @@ VALIDATING_WEBHOOK = kind(_ADMISSION, "ValidatingWebhookConfiguration")
 VALIDATING_POLICY = kind(_ADMISSION, "ValidatingAdmissionPolicy")
 CUSTOM_RESOURCE_DEFINITION = kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 API_SERVICE = kind("apiregistration.k8s.io/v1", "APIService")
-VIRTUAL_SERVICE = kind("networking.istio.io/v1", "VirtualService")
-DESTINATION_RULE = kind("networking.istio.io/v1", "DestinationRule")
-SIDECAR = kind("networking.istio.io/v1", "Sidecar")
-AUTHORIZATION_POLICY = kind("security.istio.io/v1", "AuthorizationPolicy")
-PEER_AUTHENTICATION = kind("security.istio.io/v1", "PeerAuthentication")
-REQUEST_AUTHENTICATION = kind("security.istio.io/v1", "RequestAuthentication")
+VIRTUAL_SERVICE = kind(_NETWORKING, "VirtualService")
+DESTINATION_RULE = kind(_NETWORKING, "DestinationRule")
+SIDECAR = kind(_NETWORKING, "Sidecar")
+AUTHORIZATION_POLICY = kind(_SECURITY, "AuthorizationPolicy")
+PEER_AUTHENTICATION = kind(_SECURITY, "PeerAuthentication")
+REQUEST_AUTHENTICATION = kind(_SECURITY, "RequestAuthentication")
 WASM_PLUGIN = kind("extensions.istio.io/v1alpha1", "WasmPlugin")
 
 
@@ -218,7 +188,7 @@ class Cluster:
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object | None:
         """Read one object; None where it, or its kind, does not exist."""
         try:
-            with failures.mapped(f"get {kind.name}"):
+            with errors.mapped(f"get {kind.name}"):
                 found = self.client.get(_resource(kind), name, namespace=namespace)
         except errors.ApiError as error:
             if error.code == 404:
@@ -227,7 +197,18 @@ class Cluster:
         except errors.GarbledError as error:
             where = f"{namespace}/" if namespace else ""
             raise errors.GarbledError(f"{kind.name} {where}{name}: {error}") from error
-        return _sound(kind, found)
+        obj = _plain(kind, found)
+        if said := lack(obj):
+            raise errors.GarbledError(f"{reference(obj)} can't be read: {said}")
+        return obj
+
+    def get_if_allowed(self, kind: Kind, name: str, namespace: str | None = None) -> Object | None:
+        """Read as `get` does; None also where the right to read the object is missing."""
+        try:
+            return self.get(kind, name, namespace)
+        except errors.ForbiddenError as error:
+            logger.info("%s %s is not looked at: %s", kind.name, name, error)
+            return None
 
     def list(
         self,
@@ -237,75 +218,73 @@ class Cluster:
     ) -> list[Object]:
         """Read the objects of a kind; nothing where the kind does not exist.
 
-        An object that can't be read is passed over. Of a CustomResourceDefinition there is no more
-        than `listing.definitions` says.
+        An object that can't be read is passed over. Of the spec of a CustomResourceDefinition
+        there is only its conversion: its schemas are megabytes of a cluster.
 
         Args:
             kind: The kind.
             namespace: Where to look, None for everywhere.
             labels: Labels that each object must have, None for any value.
         """
-        everywhere = "*" if kind.namespaced else None
+        return [*self._listed(kind, namespace, labels=labels)]
+
+    def list_if_allowed(self, kind: Kind, namespace: str | None = None) -> list[Object]:
+        """Read as `list` does, and nothing where the right to list the kind is missing."""
         try:
-            with failures.mapped(f"list {kind.name}"):
-                found = self._listed(kind, namespace or everywhere, labels)
-                return list(_all_sound(kind, found))
-        except errors.ApiError as error:
-            # Questions, such as reviews of access, can be asked and not listed.
-            if error.code in (404, 405):
-                return []
-            raise
-        except errors.TooDeepError:
-            # Cut, it can be decoded, and the object that nests too much still does.
-            with failures.mapped(f"list {kind.name}"):
-                answer = self._answer(kind, namespace or everywhere, labels)
-                text = bounded.shallow(answer, bounded.DEEPEST + _AROUND_ITEMS + 1)
-                return list(_all_sound(kind, msgspec.json.decode(text).get("items") or ()))
+            return self.list(kind, namespace)
+        except errors.ForbiddenError as error:
+            logger.info("%s are not looked at: %s", kind.plural, error)
+            return []
 
-    def events(self, reason: str) -> Iterable[Object]:
+    def events(self, reason: str) -> list[Object]:
         """Read the Events of all namespaces that have a reason."""
-        event = kind("v1", "Event")
-        with failures.mapped("list Event"):
-            found = self.client.list(_resource(event), namespace="*", fields={"reason": reason})
-            return _all_sound(event, [*found])
-
-    def _listed(
-        self, kind: Kind, namespace: str | None, labels: Mapping[str, str | None] | None
-    ) -> Iterable[Any]:
-        if kind == CUSTOM_RESOURCE_DEFINITION:
-            return listing.definitions(self._answer(kind, namespace, labels))
-        return self.client.list(_resource(kind), namespace=namespace, labels=labels)
-
-    def _answer(
-        self, kind: Kind, namespace: str | None, labels: Mapping[str, str | None] | None
-    ) -> bytes:
-        """Ask for a list, and return it as it came."""
-        generic = self.client._client  # noqa: SLF001 - the only way to the answer as it came
-        selector = ",".join(
-            key if value is None else f"{key}={value}" for key, value in (labels or {}).items()
-        )
-        asked = generic.prepare_request(
-            "list",
-            _resource(kind),
-            namespace=namespace,
-            params={"labelSelector": selector or None},
-        )
-        answer = generic.send(generic.build_adapter_request(asked))
-        generic.raise_for_status(answer)
-        return answer.content
+        return [*self._listed(kind("v1", "Event"), fields=f"reason={reason}")]
 
     def each(self, kind: Kind) -> Iterator[Object]:
         """Read the objects of a kind everywhere, in pages that are not kept.
 
         An object that can't be read is passed over. Nothing comes where the kind does not exist.
         """
-        try:
-            with failures.mapped(f"list {kind.name}"):
-                found = self.client.list(_resource(kind), namespace="*", chunk_size=_PAGE)
-                yield from _all_sound(kind, found)
-        except errors.ApiError as error:
-            if error.code != 404:
+        return self._listed(kind, limit=_PAGE)
+
+    def _listed(
+        self,
+        kind: Kind,
+        namespace: str | None = None,
+        *,
+        labels: Mapping[str, str | None] | None = None,
+        fields: str | None = None,
+        limit: int | None = None,
+    ) -> Iterator[Object]:
+        selector = ",".join(
+            key if value is None else f"{key}={value}" for key, value in (labels or {}).items()
+        )
+        params: dict[str, Any] = {"labelSelector": selector or None, "fieldSelector": fields}
+        params["limit"] = limit
+        place = namespace or "*" if kind.namespaced else None
+        while True:
+            try:
+                with errors.mapped(f"list {kind.name}"):
+                    following, found = _read_page(kind, self._answer(kind, place, params))
+            except errors.ApiError as error:
+                # Questions, such as reviews of access, can be asked and not listed.
+                if error.code in (404, 405):
+                    return
                 raise
+            yield from filter(_is_sound, found)
+            if not following:
+                return
+            params["continue"] = following
+
+    def _answer(self, kind: Kind, namespace: str | None, params: Mapping[str, Any]) -> bytes:
+        """Ask for a list, and return it as it came."""
+        generic = self.client._client  # noqa: SLF001 - the only way to the answer as it came
+        asked = generic.prepare_request(
+            "list", _resource(kind), namespace=namespace, params=dict(params)
+        )
+        answer = generic.send(generic.build_adapter_request(asked))
+        generic.raise_for_status(answer)
+        return answer.content
 
     def serves(self, kind: Kind, namespace: str | None = None) -> bool:
         """Tell whether the API server knows a kind, which takes the right to list it.
@@ -316,14 +295,12 @@ class Cluster:
         """
         place = namespace or "*" if kind.namespaced else None
         try:
-            with failures.mapped(f"list {kind.name}"):
-                next(iter(self.client.list(_resource(kind), namespace=place, chunk_size=1)), None)
+            with errors.mapped(f"list {kind.name}"):
+                self._answer(kind, place, {"limit": 1})
         except errors.ApiError as error:
             if error.code == 404:
                 return False
             raise
-        except errors.TooDeepError:
-            pass
         return True
 
     def create(self, obj: Object, *, dry_run: bool = False) -> Object:
@@ -331,15 +308,15 @@ class Cluster:
         kind = KINDS[obj["apiVersion"], obj["kind"]]
         resource = _resource(kind)
         namespace = obj["metadata"].get("namespace")
-        with failures.mapped(f"create {kind.name}", reference(obj)):
+        with self._writing("create", obj, dry_run=dry_run):
             created = self.client.create(
                 resource(obj), namespace=namespace, field_manager=FIELD_MANAGER, dry_run=dry_run
             )
         return _plain(kind, created)
 
-    def apply(self, obj: Object, *, force: bool = True) -> Object:
-        """Server-side apply what is ours; without `force` a field of others is a Conflict."""
-        return self._patch(obj, obj, lightkube.types.PatchType.APPLY, force=force)
+    def apply(self, obj: Object) -> Object:
+        """Server-side apply what is ours."""
+        return self._patch(obj, obj, lightkube.types.PatchType.APPLY)
 
     def merge_patch(self, obj: Object, patch: Object) -> Object:
         """Merge a patch into an object, which may be somebody else's.
@@ -353,7 +330,7 @@ class Cluster:
         kind = KINDS[obj["apiVersion"], obj["kind"]]
         metadata = obj["metadata"]
         try:
-            with failures.mapped(f"delete {kind.name}", reference(obj)):
+            with self._writing("delete", obj):
                 self.client.delete(
                     _resource(kind),
                     metadata["name"],
@@ -366,12 +343,10 @@ class Cluster:
             if error.code != 404:
                 raise
 
-    def _patch(
-        self, obj: Object, patch: Object, how: lightkube.types.PatchType, *, force: bool = False
-    ) -> Object:
+    def _patch(self, obj: Object, patch: Object, how: lightkube.types.PatchType) -> Object:
         kind = KINDS[obj["apiVersion"], obj["kind"]]
         metadata = obj["metadata"]
-        with failures.mapped(f"patch {kind.name}", reference(obj)):
+        with self._writing("patch", obj):
             patched = self.client.patch(
                 _resource(kind),
                 metadata["name"],
@@ -379,9 +354,14 @@ class Cluster:
                 namespace=metadata.get("namespace"),
                 patch_type=how,
                 field_manager=FIELD_MANAGER,
-                force=force,
+                force=how is lightkube.types.PatchType.APPLY,
             )
         return _plain(kind, patched)
+
+    @contextlib.contextmanager
+    def _writing(self, verb: str, obj: Object, *, dry_run: bool = False) -> Generator[None]:  # noqa: ARG002 - for the snapshot
+        with errors.mapped(f"{verb} {obj['kind']}", reference(obj)):
+            yield
 
 
 def connect() -> Cluster:
@@ -400,22 +380,66 @@ def _plain(kind: Kind, obj: Any) -> Object:
     return {**obj, "apiVersion": kind.api_version, "kind": kind.name}
 
 
-def _sound(kind: Kind, obj: Any) -> Object:
-    """Return an object as it was answered.
+class _Page(TypedDict, total=False):
+    items: list[msgspec.Raw] | None
+    metadata: dict[str, Any]
 
-    Raises:
-        GarbledError: It is none.
+
+class _Spec(TypedDict, total=False):
+    conversion: dict[str, Any]
+
+
+class _Definition(TypedDict, total=False):
+    metadata: dict[str, Any]
+    spec: _Spec
+
+
+def _read_page(kind: Kind, answer: bytes) -> tuple[str, list[Object]]:
+    """Decode one page of a list; what follows is empty for the last."""
+    try:
+        page = msgspec.json.decode(answer, type=_Page)
+        found = [_decoded(kind, each) for each in page.get("items") or ()]
+    except RecursionError:
+        # Cut, it can be decoded, and the object that nests too much still does.
+        return _read_page(kind, bounded.shallow(answer, bounded.DEEPEST + _AROUND_ITEMS + 1))
+    return page.get("metadata", {}).get("continue", ""), [each for each in found if each]
+
+
+def _decoded(kind: Kind, text: msgspec.Raw) -> Object | None:
+    if kind != CUSTOM_RESOURCE_DEFINITION:
+        return _plain(kind, msgspec.json.decode(text))
+    try:
+        return _plain(kind, msgspec.json.decode(text, type=_Definition))
+    except msgspec.ValidationError as error:
+        fences.note(reference(_plain(kind, msgspec.json.decode(text))), str(error))
+        return None
+
+
+def lack(obj: Object) -> str:
+    """Say what an object lacks that all have; empty: nothing.
+
+    Whatever the API server keeps, it has given a name and, as far as there are any, labels and
+    annotations that are texts. What else an object says, no schema may have seen.
     """
-    found = _plain(kind, obj)
-    if said := listing.problem(found, is_namespaced=kind.namespaced):
-        raise errors.GarbledError(f"{reference(found)} can't be read: {said}")
-    return found
+    metadata = at(obj, "metadata")
+    is_namespaced = KINDS[obj["apiVersion"], obj["kind"]].namespaced
+    for key in ("name", "namespace") if is_namespaced else ("name",):
+        if not isinstance(metadata.get(key), str):
+            return f"it has no {key}"
+    for key in ("labels", "annotations"):
+        if not _is_texts(metadata.get(key) or {}):
+            return f"its {key} are no texts"
+    return "" if bounded.is_shallow(obj) else TOO_DEEP
 
 
-def _all_sound(kind: Kind, found: Iterable[Any]) -> Iterable[Object]:
-    for each in found:
-        obj = _plain(kind, each)
-        if said := listing.problem(obj, is_namespaced=kind.namespaced):
-            fences.note(reference(obj), said)
-        else:
-            yield obj
+def _is_texts(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    pairs = cast("dict[Any, Any]", value).items()
+    return all(isinstance(key, str) and isinstance(text, str) for key, text in pairs)
+
+
+def _is_sound(obj: Object) -> bool:
+    if said := lack(obj):
+        fences.note(reference(obj), said)
+    return not said

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Generator
+
+import httpx2
+import lightkube
+import msgspec
+import opentelemetry.trace
+
 from integrator_contract import refusals
+
+_tracer = opentelemetry.trace.get_tracer(__name__)
+_LONGEST_REFUSAL = 2000
+"""Characters of a refusal that are looked at; it may quote objects of any size."""
+_NOT_SERVED = "the server could not find the requested resource"
+"""The words for a kind that is not served in a group that is; a missing object is named."""
 
 
 class CharmError(Exception):
@@ -79,10 +93,6 @@ class GarbledError(UnreachableError):
     """The API server answered something that can't be read."""
 
 
-class TooDeepError(GarbledError):
-    """The API server answered something that nests more than a decoder can follow."""
-
-
 class ForeignError(CharmError):
     """An object that the charm needs exists and belongs to somebody else.
 
@@ -100,3 +110,60 @@ class ForeignError(CharmError):
 
 class LifecycleError(CharmError):
     """The workload did not answer a question, or answered it with an error."""
+
+
+@contextlib.contextmanager
+def mapped(request: str, reference: str = "") -> Generator[None]:
+    """Turn what goes wrong between us and the API server into the charm's errors.
+
+    Args:
+        request: What is asked, for the hook's trace.
+        reference: Kind and name of the object that is written, for a refusal.
+    """
+    # An answer is no error of the trace: most of what is not found need not be there.
+    with _tracer.start_as_current_span(
+        request, record_exception=False, set_status_on_exception=False
+    ) as span:
+        try:
+            yield
+        except _FAILURES as error:
+            found = _meant(error, reference)
+            span.set_attribute("error.type", str(getattr(found, "code", type(found).__name__)))
+            raise found from error
+
+
+_FAILURES = (httpx2.HTTPError, msgspec.MsgspecError, RecursionError, TypeError, ValueError)
+"""What the client raises; its ApiError is an HTTPError."""
+
+
+def _meant(error: Exception, reference: str) -> CharmError:
+    if isinstance(error, lightkube.ApiError):
+        message = (error.status.message or str(error.status.reason))[:_LONGEST_REFUSAL]
+        # What a stream carries in its frames is no answer of its own.
+        response = getattr(error, "response", None)
+        code = response.status_code if response is not None else error.status.code or 500
+        return error_of(code, message, reference)
+    if isinstance(error, httpx2.HTTPStatusError):
+        # A kind that is not served is answered in plain text, not with a Status.
+        code = error.response.status_code
+        if code == 404:
+            return KindAbsentError(code, f"{error.request.url.path} is not served")
+        return error_of(code, error.response.text[:200].strip())
+    if isinstance(error, httpx2.HTTPError):
+        return UnreachableError(str(error) or type(error).__name__)
+    return GarbledError(f"the answer is not understood: {error}")
+
+
+def error_of(code: int, message: str, reference: str = "") -> ApiError:
+    """Choose the error for an answer that is not success."""
+    if refusals.is_missing_right(code, message):
+        return ForbiddenError(code, message)
+    if refusal := refusals.read(code, message):
+        return RefusedError(code, message, refusal, reference)
+    if code == 409:
+        return ConflictError(code, message)
+    if code == 422:
+        return InvalidError(code, message)
+    if code == 404 and message == _NOT_SERVED:
+        return KindAbsentError(code, message)
+    return ApiError(code, message)

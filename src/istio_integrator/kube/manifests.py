@@ -103,6 +103,8 @@ class Manifests:
         self._model = model
         self._application = application
         self.owner = names.owner(model, application)
+        self.unseen: dict[str, errors.ForbiddenError] = {}
+        """Kinds that may not be listed: none of them was made by the rights that we have now."""
 
     @property
     def secrets(self) -> dict[str, str]:
@@ -145,7 +147,7 @@ class Manifests:
             KindAbsentError: The API server does not serve a kind of it.
         """
         wanted = [self.prepared(folder, obj) for obj in render(folder, context)]
-        owned = self.owned_in(folder)
+        owned = self._owned_in(folder, self._owned)
         # A list for each kind tells of all that is there already, however many there are.
         listed = {_identity(obj): obj for obj in owned}
         live = [listed.get(_identity(obj)) or self._live(obj) for obj in wanted]
@@ -215,23 +217,23 @@ class Manifests:
         return next((each for each in self._owned(kind) if each["metadata"]["name"] == name), None)
 
     def remove(self, folder: str) -> None:
-        """Delete whatever of a folder is in the cluster."""
+        """Delete whatever of a folder is in the cluster and may be looked at."""
         self._delete(self.owned_in(folder))
 
     def owned(self) -> list[cluster.Object]:
         """List every object that the application owns, of all folders that it may look at."""
-        found: list[cluster.Object] = []
-        for folder in _folders():
-            try:
-                found += self.owned_in(folder)
-            except errors.ForbiddenError as error:
-                # Some are made only with roles that may be left out.
-                logger.warning("What is there of %s can't be listed: %s", folder, error)
-        return found
+        return [obj for folder in _folders() for obj in self.owned_in(folder)]
 
-    def owned_of(self, kind: cluster.Kind) -> list[cluster.Object]:
-        """List what the application owns of a kind, of all folders."""
-        return self._owned(kind)
+    def owned_of(self, kind: cluster.Kind, folder: str = "") -> list[cluster.Object]:
+        """List what the application owns of a kind; none where the right to list it is missing.
+
+        Some kinds are made only with roles that may be left out.
+        """
+        try:
+            return self._owned(kind, folder)
+        except errors.ForbiddenError as error:
+            self.unseen[kind.plural] = error
+            return []
 
     def prune_retired(self) -> None:
         """Delete what an older revision of the charm made of kinds or in folders that are no more.
@@ -239,18 +241,12 @@ class Manifests:
         What has become superfluous of a kind that its folder still has, goes when the folder is
         applied.
         """
-        made = {folder: {_spelled(kind) for kind in kinds(folder)} for folder in _folders()}
+        made = {folder: {kind.spelled for kind in kinds(folder)} for folder in _folders()}
         for kind in reversed(cluster.KINDS.values()):
-            try:
-                owned = self._owned(kind)
-            except errors.ForbiddenError as error:
-                # Without the right to list them, none were made.
-                logger.debug("Nothing to prune: %s", error)
-                continue
-            for obj in owned:
+            for obj in self.owned_of(kind):
                 component = obj["metadata"]["labels"].get(names.COMPONENT, "")
                 spelled = made.get(component, set())
-                known = component == WORKLOAD_COMPONENT or _spelled(kind) in spelled
+                known = component == WORKLOAD_COMPONENT or kind.spelled in spelled
                 if not known and not _goes_by_itself(obj):
                     logger.info("%s is of an older revision.", cluster.reference(obj))
                     self._cluster.delete(obj)
@@ -320,14 +316,19 @@ class Manifests:
                 self._cluster.delete(obj)
 
     def owned_in(self, folder: str) -> list[cluster.Object]:
-        """List what is there of a folder, in the order in which it is to go."""
+        """List what is there of a folder, as `owned_of`, in the order in which it is to go."""
+        return self._owned_in(folder, self.owned_of)
+
+    def _owned_in(
+        self, folder: str, look: Callable[[cluster.Kind, str], list[cluster.Object]]
+    ) -> list[cluster.Object]:
         versions: dict[tuple[str, str], list[cluster.Kind]] = {}
         for kind in kinds(folder):
-            versions.setdefault(_spelled(kind), []).append(kind)
+            versions.setdefault(kind.spelled, []).append(kind)
         found: list[cluster.Object] = []
         for same in reversed(versions.values()):
             # Each version shows the same objects; the first is the one that would be applied.
-            found += next(filter(None, (self._owned(kind, folder) for kind in same)), ())
+            found += next(filter(None, (look(kind, folder) for kind in same)), ())
         return found
 
     def _owned(self, kind: cluster.Kind, folder: str = "") -> list[cluster.Object]:
@@ -363,10 +364,6 @@ class Manifests:
 
 def _component(obj: cluster.Object) -> str:
     return str(obj["metadata"]["labels"].get(names.COMPONENT, ""))
-
-
-def _spelled(kind: cluster.Kind) -> tuple[str, str]:
-    return kind.api_version.rpartition("/")[0], kind.plural
 
 
 def _goes_by_itself(obj: cluster.Object) -> bool:

@@ -99,20 +99,11 @@ def anchors(api: cluster.Cluster, *, model: str, application: str) -> list[clust
     namespace = api.get(cluster.NAMESPACE, model)
     if namespace is None:
         raise errors.ApiError(404, f"namespace {model} does not exist")
-    try:
-        role = api.get(_CLUSTER_ROLE, f"{model}-{application}")
-        if role is not None and _is_of_juju(role, application):
-            return [role, namespace]
-    except errors.ForbiddenError as error:
-        # Then a forced removal leaves what the model's end takes away.
-        logger.debug("The application's ClusterRole is out of reach: %s", error)
-    return [namespace]
-
-
-def _is_of_juju(role: cluster.Object, application: str) -> bool:
+    # Without the right to it, a forced removal leaves what the model's end takes away.
+    role = api.get_if_allowed(_CLUSTER_ROLE, f"{model}-{application}")
     marks = cluster.at(role, "metadata", "labels")
-    by_juju = marks.get(names.MANAGED_BY) == "juju"
-    return by_juju and marks.get(names.NAME) == application
+    of_juju = (marks.get(names.MANAGED_BY), marks.get(names.NAME)) == ("juju", application)
+    return [role, namespace] if role is not None and of_juju else [namespace]
 
 
 def _bound(

@@ -14,9 +14,6 @@ from istio_integrator.kube import cluster, errors
 
 _Labels = frozenset[tuple[str, str | None]]
 
-_NOT_WHOLE = (cluster.CUSTOM_RESOURCE_DEFINITION,)
-"""Kinds of whose objects a list has less than is read of each."""
-
 
 class Snapshot(cluster.Cluster):
     """Reads each object and each list once; a write has its kind be read anew.
@@ -26,7 +23,6 @@ class Snapshot(cluster.Cluster):
 
     def __init__(self, api: cluster.Cluster) -> None:
         super().__init__(api.client)
-        self._api = api
         self._lists: dict[tuple[cluster.Kind, str, _Labels], list[cluster.Object]] = {}
         self._objects: dict[tuple[cluster.Kind, str, str], cluster.Object] = {}
 
@@ -44,17 +40,12 @@ class Snapshot(cluster.Cluster):
     ) -> cluster.Object | None:
         """Read one object, as `Cluster.get` does."""
         key = (kind, namespace or "", name)
-        found = self._objects.get(key)
-        if found is None and kind == cluster.NAMESPACE:
+        if key not in self._objects and kind == cluster.NAMESPACE:
             # Every hook needs all of them.
-            with contextlib.suppress(errors.ForbiddenError):
-                self.list(kind)
-        found = found or self._listed_one(kind, name, namespace)
-        if found is None:
-            found = self._api.get(kind, name, namespace)
-        if found is not None:
+            self.list_if_allowed(kind)
+        if key not in self._objects and (found := super().get(kind, name, namespace)):
             self._objects[key] = found
-        return found
+        return self._objects.get(key)
 
     def list(
         self,
@@ -67,48 +58,17 @@ class Snapshot(cluster.Cluster):
         key = (kind, namespace or "", selected)
         if key not in self._lists:
             wider = self._wider(kind, namespace, selected)
-            self._lists[key] = (
-                self._api.list(kind, namespace, labels)
-                if wider is None
-                else [each for each in wider if _is_in(each, namespace, selected)]
-            )
-        return self._lists[key]
-
-    def create(self, obj: cluster.Object, *, dry_run: bool = False) -> cluster.Object:
-        """Create an object, as `Cluster.create` does."""
-        if dry_run:
-            return self._api.create(obj, dry_run=True)
-        with self._writing(obj):
-            return self._api.create(obj)
-
-    def apply(self, obj: cluster.Object, *, force: bool = True) -> cluster.Object:
-        """Apply an object, as `Cluster.apply` does."""
-        with self._writing(obj):
-            return self._api.apply(obj, force=force)
-
-    def merge_patch(self, obj: cluster.Object, patch: cluster.Object) -> cluster.Object:
-        """Patch an object, as `Cluster.merge_patch` does."""
-        with self._writing(obj):
-            return self._api.merge_patch(obj, patch)
-
-    def delete(self, obj: cluster.Object) -> None:
-        """Delete an object, as `Cluster.delete` does."""
-        with self._writing(obj):
-            self._api.delete(obj)
-
-    def _listed_one(
-        self, kind: cluster.Kind, name: str, namespace: str | None
-    ) -> cluster.Object | None:
-        """Find an object in what was listed; one that can't be read is in no list."""
-        if kind in _NOT_WHOLE:
-            return None
-        for (listed, _, _), found in self._lists.items():
-            if listed == kind:
-                for each in found:
+            if wider is not None:
+                self._lists[key] = [each for each in wider if _is_in(each, namespace, selected)]
+                return self._lists[key]
+            self._lists[key] = super().list(kind, namespace, labels)
+            # Of definitions, a list has less than is read of each.
+            if kind != cluster.CUSTOM_RESOURCE_DEFINITION:
+                for each in self._lists[key]:
                     metadata = each["metadata"]
-                    if (metadata["name"], metadata.get("namespace")) == (name, namespace):
-                        return each
-        return None
+                    place = metadata.get("namespace", "")
+                    self._objects[kind, place, metadata["name"]] = each
+        return self._lists[key]
 
     def _wider(
         self, kind: cluster.Kind, namespace: str | None, selected: _Labels
@@ -120,18 +80,23 @@ class Snapshot(cluster.Cluster):
         return None
 
     @contextlib.contextmanager
-    def _writing(self, obj: cluster.Object) -> Generator[None]:
+    def _writing(
+        self, verb: str, obj: cluster.Object, *, dry_run: bool = False
+    ) -> Generator[None]:
         """Forget what a write makes out of date, whatever becomes of it: answers get lost."""
         try:
-            yield
+            with super()._writing(verb, obj):
+                yield
         except errors.ConflictError:
-            self._lists.clear()
-            self._objects.clear()
+            if not dry_run:
+                self._lists.clear()
+                self._objects.clear()
             raise
         finally:
-            written = _spelled(cluster.KINDS[obj["apiVersion"], obj["kind"]])
-            self._lists = {k: v for k, v in self._lists.items() if _spelled(k[0]) != written}
-            self._objects = {k: v for k, v in self._objects.items() if _spelled(k[0]) != written}
+            if not dry_run:
+                written = cluster.KINDS[obj["apiVersion"], obj["kind"]].spelled
+                self._lists = {k: v for k, v in self._lists.items() if k[0].spelled != written}
+                self._objects = {k: v for k, v in self._objects.items() if k[0].spelled != written}
 
 
 def _is_in(obj: cluster.Object, namespace: str | None, selected: _Labels) -> bool:
@@ -140,8 +105,3 @@ def _is_in(obj: cluster.Object, namespace: str | None, selected: _Labels) -> boo
         return False
     present = cluster.at(metadata, "labels")
     return all(key in present and value in (None, present[key]) for key, value in selected)
-
-
-def _spelled(kind: cluster.Kind) -> tuple[str, str]:
-    """Name a kind without its version: each version shows the same objects."""
-    return kind.api_version.rpartition("/")[0], kind.plural

@@ -3,7 +3,7 @@
 import pytest
 
 from istio_integrator import error_messages, messages
-from istio_integrator.kube import errors, failures
+from istio_integrator.kube import errors
 from istio_integrator.messages import Message, Said
 
 DENIED = 'is forbidden: User "u" cannot {} resource "{}" in API group "{}" in the namespace "m"'
@@ -35,7 +35,7 @@ POLICY = (
 
 
 def of_answer(code, message, reference) -> Message:
-    return error_messages.of_error(failures.error_of(code, message, reference), application=APP)
+    return error_messages.of_error(errors.error_of(code, message, reference), application=APP)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from ops import testing
 from integrator_contract import names
 from istio_integrator import messages
 from istio_integrator.kube import cluster as charm_cluster
-from istio_integrator.kube import failures
+from istio_integrator.kube import errors
 from tests.unit.charm.ingress import wishes
 from tests.unit.charm.ingress_world import auth, authority, is_closed, route, sign
 
@@ -98,7 +98,7 @@ def test_relation_whose_routes_are_not_taken_is_named_and_goes_alone(world, monk
     def refusing(act):
         def tried(self, obj, **named):
             if obj["kind"] == "VirtualService" and "poison" in json.dumps(obj["spec"]):
-                raise failures.error_of(code, REFUSAL)
+                raise errors.error_of(code, REFUSAL)
             return act(self, obj, **named)
 
         return tried

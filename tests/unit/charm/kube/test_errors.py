@@ -2,7 +2,7 @@
 
 import pytest
 
-from istio_integrator.kube import errors, failures
+from istio_integrator.kube import errors
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from istio_integrator.kube import errors, failures
     ],
 )
 def test_answer_is_the_error_that_its_code_and_words_mean(code, message, kind):
-    found = failures.error_of(code, message)
+    found = errors.error_of(code, message)
     assert type(found) is kind
     assert (found.code, found.message) == (code, message)
 
@@ -35,11 +35,11 @@ def test_answer_is_the_error_that_its_code_and_words_mean(code, message, kind):
 @pytest.mark.parametrize(
     ("raised", "kind"),
     [
-        (RecursionError("deep"), errors.TooDeepError),
+        (RecursionError("deep"), errors.GarbledError),
         (ValueError("no JSON"), errors.GarbledError),
         (TypeError("no mapping"), errors.GarbledError),
     ],
 )
 def test_answer_that_can_not_be_read_is_an_error_of_ours(raised, kind):
-    with pytest.raises(kind), failures.mapped("get Pod"):
+    with pytest.raises(kind), errors.mapped("get Pod"):
         raise raised
