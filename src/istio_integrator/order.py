@@ -8,7 +8,7 @@ import ops
 
 from istio_integrator import diagnosis, observability, parts
 from istio_integrator.admission import admission
-from istio_integrator.ingress import exposure, tenant_policy
+from istio_integrator.ingress import ingress, tenant_policy
 from istio_integrator.istio import discovery
 from istio_integrator.kube import snapshot
 from istio_integrator.lifecycle import service, workload
@@ -41,7 +41,7 @@ class Parts:
         self.membership = model_namespace.Membership(context, lambda: self.admission.works)
         self.lifecycle = service.Lifecycle(context, container, lambda: self.membership.joined)
         self.admission = admission.Admission(context, self.lifecycle.image)
-        self.ingress = exposure.Ingress(context, related, look=self.lifecycle.seen)
+        self.ingress = ingress.Ingress(context, related, look=self.lifecycle.seen)
         self.tenant_policy = tenant_policy.TenantPolicy(context, lambda: self.ingress.target)
         self.authorization = policies_upkeep.Authorization(context, related, seen, self.ingress)
         self.unserved = claims.UnservedNamespaces(context, self._authorization_service)
@@ -105,8 +105,8 @@ class Parts:
         return (self.lifecycle.stop, *(shared if self.context.leader else ()))
 
     def _authorization_service(self) -> str:
-        guard = self.ingress.decision.guard
-        return guard.service.reference if guard and guard.service else ""
+        service = self.ingress.decision.service
+        return service.reference if service else ""
 
     def _uninjected(self) -> int:
         summary = self.lifecycle.workload.uninjected().summary

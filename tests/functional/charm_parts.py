@@ -7,7 +7,7 @@ import yaml
 
 from istio_integrator import parts
 from istio_integrator.config import config
-from istio_integrator.ingress import exposure
+from istio_integrator.ingress.ingress import Ingress
 from istio_integrator.istio import installation
 from istio_integrator.kube import manifests, snapshot
 from istio_integrator.relations import endpoints, kubeflow
@@ -81,7 +81,7 @@ def policies(api, model, *stated, mode="closed", related=None):
         bag = endpoints.Bag(3, "kfp-api", {"policies": json.dumps(told)})
         related.newer = [("service-mesh", bag)]
     scope = context(api, model, authorization=mode)
-    ingress = exposure.Ingress(scope, related)
+    ingress = Ingress(scope, related)
     return policies_upkeep.Authorization(scope, related, snapshot.Snapshot(api), ingress)
 
 

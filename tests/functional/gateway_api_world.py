@@ -10,7 +10,8 @@ from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources import core_v1
 
 from integrator_contract import names
-from istio_integrator.ingress import gateway, gateway_api
+from istio_integrator.ingress import gateway
+from istio_integrator.ingress.gateways import managed
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import errors
 from istio_integrator.relations import endpoints, kubeflow
@@ -159,7 +160,7 @@ class Place(ingress_world.Place):
     def run(self, client, *needed):
         """Have the workload serve the ports that its Service has."""
         ports = {80: self.port, 443: self.https_port}
-        name = gateway_api.deployment("istio")
+        name = managed.deployment("istio")
         return run_workload(client, name, ingress_world.MODEL, ports, frozenset(needed))
 
     def bags(self, endpoint):

@@ -6,8 +6,8 @@ import dataclasses
 import time
 
 from integrator_contract.seen import Unseen
-from istio_integrator.ingress import exposure
 from istio_integrator.ingress import gateway as gateways
+from istio_integrator.ingress import ingress
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import errors
 from istio_integrator.relations import kubeflow
@@ -136,7 +136,7 @@ class Standing:
     def __init__(self, scope):
         self._hosts = scope.config.hosts
 
-    def target(self, *, only_https):
+    def target(self):
         """Describe it as the charm describes its own."""
         return gateways.Target(
             namespace=world.GATEWAY_NAMESPACE,
@@ -145,7 +145,6 @@ class Standing:
             http_port=80,
             https_port=443,
             hosts=self._hosts,
-            only_https=only_https,
             ready=True,
             workload="gateway",
             account="gateway",
@@ -184,7 +183,7 @@ class Place(charm_parts.Related):
             options["gateway_service"] = ""
         mesh = dataclasses.replace(charm_parts.MESH, version=world.ISTIO_VERSION)
         scope = charm_parts.context(self.api, self.model, mesh=mesh, **options)
-        made = exposure.Ingress(scope, self, look=self.look)
+        made = ingress.Ingress(scope, self, look=self.look)
         if not options["gateway_service"]:
             made._own_gateway = Standing(scope)
         return made

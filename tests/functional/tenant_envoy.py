@@ -8,7 +8,7 @@ import socket
 from collections.abc import Iterator
 
 from istio_integrator.config import config
-from istio_integrator.ingress import own_gateway
+from istio_integrator.ingress.gateways import own
 from istio_integrator.kube import manifests
 from testbed import loopback
 from tests import echo, gateway_client
@@ -184,15 +184,15 @@ class Served(tenant_world.World):
     @contextlib.contextmanager
     def only_own_ports(self):
         """Hold the gateway to its ports, as the charm holds a gateway workload of its own."""
-        context = own_gateway.Context(
-            name="ports",
-            account="ports",
-            model=self.edge,
-            pod_labels=istiod_world.LABELS,
-            inject_labels={},
-            options=config.Config(),
-        )
-        rendered = manifests.render(own_gateway.FOLDER, context)
+        context = {
+            "name": "ports",
+            "account": "ports",
+            "model": self.edge,
+            "pod_labels": istiod_world.LABELS,
+            "inject_labels": {},
+            "options": config.Config(),
+        }
+        rendered = manifests.render(own.FOLDER, context)
         (policy,) = (each for each in rendered if each["kind"] == "AuthorizationPolicy")
         (service,) = (each for each in rendered if each["kind"] == "Service")
         open_ports = {

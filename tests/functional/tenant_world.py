@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from istio_integrator.admission import admission
-from istio_integrator.ingress import exposure, record
+from istio_integrator.ingress import ingress, record
 from istio_integrator.kube import cluster as charm_cluster
 from tests import echo, gateway_client
 from tests.functional import charm_runs, istiod_world
@@ -292,7 +292,7 @@ def connected(world) -> Iterator[pytest.MonkeyPatch]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(charm_cluster, "connect", lambda: world.api)
         patch.setattr(admission, "PROBE_DELAYS", ())
-        patch.setattr(exposure, "GONE_WITHIN", 2)
+        patch.setattr(ingress, "GONE_WITHIN", 2)
         yield patch
 
 
@@ -302,7 +302,7 @@ def serving(control_plane, client, folder) -> Iterator[World]:
     world = World(control_plane, client, folder)
     with connected(world) as patch, contextlib.ExitStack() as stack:
         # No proxy has to forget anything.
-        patch.setattr(exposure, "GONE_WITHIN", 0)
+        patch.setattr(ingress, "GONE_WITHIN", 0)
         stack.callback(world.clean)
         world.furnish()
         world.charm.relate("ingress", "kfp", service="kfp", port=80, prefix="/kfp")

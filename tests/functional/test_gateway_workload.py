@@ -8,7 +8,7 @@ import yaml
 
 from integrator_contract import names
 from istio_integrator.config import config
-from istio_integrator.ingress import own_gateway
+from istio_integrator.ingress.gateways import own
 from istio_integrator.kube import cluster, errors, manifests
 from tests.functional import charm_parts, istiod_world, loopback_istiod, model_world
 from tests.functional.test_ingress_objects import Writes
@@ -42,15 +42,15 @@ def model(request, api):
 
 
 def deployment(model):
-    context = own_gateway.Context(
-        name="gateway",
-        account="gateway",
-        model=model,
-        pod_labels={"istio": "gateway"},
-        inject_labels={names.INJECT: "true"},
-        options=config.Config(),
-    )
-    rendered = manifests.render(own_gateway.FOLDER, context)
+    context = {
+        "name": "gateway",
+        "account": "gateway",
+        "model": model,
+        "pod_labels": {"istio": "gateway"},
+        "inject_labels": {names.INJECT: "true"},
+        "options": config.Config(),
+    }
+    rendered = manifests.render(own.FOLDER, context)
     return {obj["kind"]: obj for obj in rendered}
 
 
@@ -91,7 +91,7 @@ def run(api, model):
 
     def part(**options):
         scope = charm_parts.context(api, model, mesh=charm_parts.ALIVE, **options)
-        return own_gateway.OwnGateway(scope)
+        return own.OwnGateway(scope)
 
     yield part
     part().remove()

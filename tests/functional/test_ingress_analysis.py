@@ -7,16 +7,13 @@ import pytest
 import yaml
 
 from istio_integrator.config import config
-from istio_integrator.ingress import (
-    authorization,
-    gateway,
-    guards,
-    own_gateway,
-    record,
-    requested,
-    routes,
-)
+from istio_integrator.ingress import gateway, record
+from istio_integrator.ingress.gateways import own
+from istio_integrator.ingress.guard import authentication, envoyfilter
+from istio_integrator.ingress.routes import plan as planning
+from istio_integrator.ingress.routes import render, requested
 from istio_integrator.kube import manifests
+from istio_integrator.messages import Said
 from istio_integrator.relations import ingress_route, kubeflow
 from testbed import programs
 
@@ -27,7 +24,7 @@ TARGET = gateway.Target(
     http_port=80,
     https_port=443,
 )
-SERVICE = authorization.Service(
+SERVICE = authentication.Service(
     host="oidc.kubeflow.svc.cluster.local",
     port=80,
     request_headers=("cookie",),
@@ -103,21 +100,22 @@ def world():
     yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def ours(guard, hosts):
+def ours(decision, hosts):
     requests = [
         kubeflow.Received(number, app, kubeflow.IngressRequest(service=app, port=80, **request))
         for number, (app, request) in enumerate(REQUESTS.items())
     ]
     yield from manifests.render(
         gateway.FOLDER,
-        gateway.Context(
-            name=gateway.NAME,
-            target=dataclasses.replace(TARGET, only_https=bool(hosts)),
-            credential="tls",
-            hosts=dict.fromkeys((80, 443), hosts or ("*",)),
-        ),
+        {
+            "name": gateway.NAME,
+            "target": TARGET,
+            "credential": "tls",
+            "hosts": dict.fromkeys((80, 443), hosts or ("*",)),
+            "only_https": bool(hosts),
+        },
     )
-    terms = requested.Terms(
+    reader = requested.Reader(
         model="kubeflow", application="istio-integrator", domain="cluster.local"
     )
     newer = ingress_route.Received(
@@ -126,17 +124,12 @@ def ours(guard, hosts):
         application="newer",
         message=ingress_route.IstioIngressRouteConfig.model_validate(NEWER),
     )
-    plan = routes.plan(
-        [
-            *requested.by_ingress(requests, terms),
-            *requested.by_ingress_route([newer], requests, terms),
-        ]
-    )
+    plan = planning.plan(reader.read(requests, [newer]))
     assert plan.problems == ()
     target = dataclasses.replace(TARGET, hosts=tuple(hosts))
     values = record.Values()
-    context = guards.context(
-        guard,
+    context = envoyfilter.variables(
+        decision,
         target,
         values,
         plan.routes,
@@ -144,24 +137,24 @@ def ours(guard, hosts):
         model="kubeflow",
         domain="cluster.local",
     )
-    yield from manifests.render(guards.FOLDER, context)
-    context = routes.Context.of(
+    yield from manifests.render(envoyfilter.FOLDER, context)
+    context = render.virtual_service(
         plan.routes, target, values, model="kubeflow", application="istio-integrator"
     )
-    yield from manifests.render(routes.FOLDER, context)
+    yield from manifests.render(render.VIRTUAL_SERVICE, context)
 
 
 def workload():
     """A gateway workload of our own, and a pod of it."""
-    context = own_gateway.Context(
-        name="own",
-        account="own",
-        model="kubeflow",
-        pod_labels={"istio": "own"},
-        inject_labels={"sidecar.istio.io/inject": "true"},
-        options=config.Config(),
-    )
-    for obj in manifests.render(own_gateway.FOLDER, context):
+    context = {
+        "name": "own",
+        "account": "own",
+        "model": "kubeflow",
+        "pod_labels": {"istio": "own"},
+        "inject_labels": {"sidecar.istio.io/inject": "true"},
+        "options": config.Config(),
+    }
+    for obj in manifests.render(own.FOLDER, context):
         yield obj
         if obj["kind"] == "Deployment":
             template = obj["spec"]["template"]
@@ -171,15 +164,15 @@ def workload():
 
 @pytest.mark.parametrize("hosts", [(), ("kf.example.com",)], ids=["alone", "shared"])
 @pytest.mark.parametrize(
-    "guard",
+    "decision",
     [
-        authorization.Guard(),
-        authorization.Guard(service=SERVICE),
+        authentication.Decision(problem=Said.NO_AUTHENTICATOR()),
+        authentication.Decision(service=SERVICE),
     ],
     ids=["closed", "asking"],
 )
-def test_istioctl_analyze_has_nothing_to_say(tmp_path, guard, hosts):
-    objects = [*ours(guard, hosts), *workload()]
+def test_istioctl_analyze_has_nothing_to_say(tmp_path, decision, hosts):
+    objects = [*ours(decision, hosts), *workload()]
     for obj in objects:
         obj["metadata"].setdefault("namespace", "kubeflow")
     path = tmp_path / "objects.yaml"

@@ -6,7 +6,7 @@ import lightkube
 import pytest
 
 from integrator_contract import names as known
-from istio_integrator.ingress import exposure
+from istio_integrator.ingress import ingress
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import manifests
 from istio_integrator.relations import kubeflow
@@ -100,7 +100,7 @@ def part(api, model, gateway_namespace, related, **options):
     named = {"gateway_service": f"{gateway_namespace}/gateway", "hosts": "kf.example.com"}
     options = {**named, **options}
     scope = charm_parts.context(api, model, mesh=charm_parts.ALIVE, **options)
-    return exposure.Ingress(scope, related)
+    return ingress.Ingress(scope, related)
 
 
 def request(number, **changes):

@@ -98,16 +98,14 @@ def test_gateway_routes_certificate_and_annotations_come_and_go(
     service = held.api.get(charm_cluster.SERVICE, "gateway", gateway_namespace)
     assert service["metadata"]["annotations"]["example.com/name"] == "kf"
     shared._record.certificate_in = gateway_namespace
-    shown = certificate.SecretContext(
-        name=own.secrets[certificate.SECRET_FOLDER],
-        namespace=gateway_namespace,
-        data={"tls.crt": "", "tls.key": ""},
-    )
+    name = own.secrets[certificate.SECRET_FOLDER]
+    data = {"tls.crt": "", "tls.key": ""}
+    shown = {"name": name, "namespace": gateway_namespace, "data": data}
     own.apply(certificate.SECRET_FOLDER, shown)
-    assert held.api.get(charm_cluster.SECRET, shown.name, gateway_namespace)
+    assert held.api.get(charm_cluster.SECRET, name, gateway_namespace)
     shared.remove()
     assert everything.owned() == []
-    assert held.api.get(charm_cluster.SECRET, shown.name, gateway_namespace) is None
+    assert held.api.get(charm_cluster.SECRET, name, gateway_namespace) is None
     service = held.api.get(charm_cluster.SERVICE, "gateway", gateway_namespace)
     assert "example.com/name" not in service["metadata"].get("annotations", {})
 

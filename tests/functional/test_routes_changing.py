@@ -14,7 +14,8 @@ import pytest
 from cryptography import x509
 
 from integrator_contract import names
-from istio_integrator.ingress import gateway, gateway_api
+from istio_integrator.ingress import gateway
+from istio_integrator.ingress.gateways.managed import deployment
 from testbed import loopback
 from tests import echo, gateway_client, waiting
 from tests.functional import gateway_api_world, ingress_world, istiod_world
@@ -221,7 +222,7 @@ class Managed:
         options = self._shared.options
         change(self._shared, crowd, options={**options, "routing": "gateway-api"})
         ports = {80: self.place.port, 443: self.place.https_port}
-        name = gateway_api.deployment("istio")
+        name = deployment("istio")
         token = gateway_api_world.run_workload(self._client, name, MODEL, ports, {80, 443})
         if not self._is_running:
             self._run(token)

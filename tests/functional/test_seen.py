@@ -7,8 +7,9 @@ import pytest
 
 from integrator_contract import names, seen
 from integrator_contract.seen import Cause
-from istio_integrator.ingress import gateway, guards
+from istio_integrator.ingress import gateway
 from istio_integrator.ingress import seen as judging
+from istio_integrator.ingress.guard import envoyfilter
 from istio_integrator.kube import cluster
 from tests import gateway_client
 from tests.functional import ingress_world, istiod_world
@@ -45,7 +46,7 @@ def served(place):
 
 def expectation(place, *, hosts=(HOST,), **changes):
     """What the objects that the charm wrote come to."""
-    (guard,) = place.part()._scope.manifests.owned_in(guards.FOLDER)
+    (guard,) = place.part()._scope.manifests.owned_in(envoyfilter.FOLDER)
     clusters = [f"outbound|80||{name}.{MODEL}.svc.{DOMAIN}" for name in ("oidc", "kfp")]
     values = {
         "namespace": WHERE,
@@ -56,7 +57,7 @@ def expectation(place, *, hosts=(HOST,), **changes):
             seen.Server(port=443, protocol="HTTPS", hosts=hosts),
         ),
         "filters": judging.filters_of([guard]),
-        "entry": guards.ask_entry(guard["metadata"]["labels"][names.OWNER]),
+        "entry": envoyfilter.ask_entry(guard["metadata"]["labels"][names.OWNER]),
         "routes": 2,
         "marks": MARKS,
         "clusters": tuple(clusters),
@@ -131,7 +132,7 @@ def without(place, obj):
 
 def test_filters_that_no_filter_chain_has_are_ignored_by_istiod(served):
     expected = expectation(served)
-    (guard,) = served.part()._scope.manifests.owned_in(guards.FOLDER)
+    (guard,) = served.part()._scope.manifests.owned_in(envoyfilter.FOLDER)
     with without(served, guard):
         answer = look(expected, lambda answer: answer.unguarded == BOTH, admins=[served.admin])
     assert causes(answer) == [Cause.FILTERS_IGNORED] * 2
@@ -140,7 +141,7 @@ def test_filters_that_no_filter_chain_has_are_ignored_by_istiod(served):
 
 def test_listener_that_waits_for_a_certificate_serves_without_new_filters(served):
     expected = expectation(served)
-    (guard,) = served.part()._scope.manifests.owned_in(guards.FOLDER)
+    (guard,) = served.part()._scope.manifests.owned_in(envoyfilter.FOLDER)
     absent = {"mode": "SIMPLE", "credentialName": "absent"}
     bad = ingress_world.gateway("shop", "bad", server(443, ["bad.example.com"], **absent))
     look(expected, lambda answer: answer.guarded == BOTH, admins=[served.admin])

@@ -125,8 +125,8 @@ STRANGERS = [
 class OwnGateway(ingress_world.Standing):
     """The model's own gateway, in whose place the test runs one."""
 
-    def target(self, *, only_https):
-        found = super().target(only_https=only_https)
+    def target(self):
+        found = super().target()
         return dataclasses.replace(
             found, namespace=MODEL, selector=OWN_LABELS, service="own", workload="own"
         )

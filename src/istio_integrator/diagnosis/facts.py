@@ -11,7 +11,8 @@ import ops
 from integrator_contract import names
 from istio_integrator import parts
 from istio_integrator.admission import admission
-from istio_integrator.ingress import authorization, exposure, gateway
+from istio_integrator.ingress import gateway, ingress
+from istio_integrator.ingress.guard.authentication import Decision
 from istio_integrator.istio import authorization_policy, discovery, installation
 from istio_integrator.kube import cluster, snapshot
 from istio_integrator.lifecycle import workload
@@ -138,9 +139,9 @@ class Facts:
         )
 
     @functools.cached_property
-    def ingress(self) -> exposure.Ingress:
+    def ingress(self) -> ingress.Ingress:
         """The part that leads into the model."""
-        return exposure.Ingress(self.context, self.related)
+        return ingress.Ingress(self.context, self.related)
 
     @functools.cached_property
     def gateway_choice(self) -> gateway.Target | Message:
@@ -169,6 +170,6 @@ class Facts:
         return self.cluster.get(cluster.GATEWAY, gateway.NAME, self.model)
 
     @functools.cached_property
-    def authentication(self) -> authorization.Decision:
+    def authentication(self) -> Decision:
         """Who should be asked about requests."""
         return self.ingress.decision

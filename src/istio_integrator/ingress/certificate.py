@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import ops
@@ -25,15 +24,6 @@ _RENEW_AT = 2 / 3
 """The part of a certificate's life after which Juju asks for another one."""
 _LONGEST_COMMON_NAME = 64
 _LONGEST_REASON = 300
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class SecretContext:
-    """The variables of the templates in gateway-tls."""
-
-    name: str
-    namespace: str
-    data: dict[str, str]
 
 
 class _Issued(pydantic.BaseModel):
@@ -159,7 +149,7 @@ class GatewayCertificate:
         found = self._scope.cluster.get(cluster.SECRET, self._name, target.namespace)
         data = self._issued(target, cluster.at(found, "data"))
         if data is not None:
-            context = SecretContext(name=self._name, namespace=target.namespace, data=data)
+            context = {"name": self._name, "namespace": target.namespace, "data": data}
             self._scope.manifests.apply(SECRET_FOLDER, context)
         return self._name if data is not None or found is not None else ""
 

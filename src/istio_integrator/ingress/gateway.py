@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message
@@ -11,18 +11,6 @@ from istio_integrator.messages import Message
 FOLDER = "gateway"
 NAME = "kubeflow-gateway"
 """Kubeflow's charms know our Gateway by this name, in the model."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Context:
-    """The variables of the templates in gateway."""
-
-    name: str
-    target: Target
-    credential: str
-    """The Secret for HTTPS."""
-    hosts: Mapping[int, Sequence[str]]
-    """By the port of the server."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,8 +24,6 @@ class Target:
     https_port: int | None
     hosts: tuple[str, ...] = ()
     """Of the model; none: all."""
-    only_https: bool = False
-    """Whether nothing but redirects is served without TLS."""
     ready: bool = False
     workload: str = ""
     account: str = ""
@@ -48,6 +34,11 @@ class Target:
     """Whether istiod deploys it for a Gateway of the Gateway API."""
     messages: tuple[Message, ...] = ()
     """Why it is not as the operator wants it, though it serves the model; and notes."""
+
+    @property
+    def is_deployed_here(self) -> bool:
+        """Whether this charm itself deploys it."""
+        return self.is_own and not self.is_managed
 
     @property
     def reference(self) -> str:

@@ -25,15 +25,6 @@ FOLDER = "record"
 _KEY = "record"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Context:
-    """The variables of the templates in record."""
-
-    name: str
-    annotations: dict[str, str]
-    data: dict[str, str]
-
-
 def random_value() -> str:
     """Return a header's name, a key of metadata, a name of a route or a part of a host."""
     return f"x-{secrets.token_hex(16)}"
@@ -132,5 +123,5 @@ class Record:
 
     def _write(self, data: dict[str, str], certificate_in: str) -> None:
         annotations = {names.CERTIFICATE_IN: certificate_in} if certificate_in else {}
-        context = Context(name=self._name, annotations=annotations, data=data)
+        context = {"name": self._name, "annotations": annotations, "data": data}
         (self._secret,) = self._manifests.apply(FOLDER, context)

@@ -5,51 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from integrator_contract.seen import Expectation, Protocol, Seen, Server, Unseen
-from istio_integrator.ingress import authorization, gateway, record, routes
+from istio_integrator.ingress import gateway, record
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
 
 _HIDDEN = ".invalid"
 """The end of the name that our Gateway has before a host is opened; no client asks for it."""
-
-
-def expect(
-    target: gateway.Target,
-    servers: tuple[Server, ...],
-    served: Sequence[routes.Route],
-    service: authorization.Service | None,
-    *,
-    model: str,
-    filters: tuple[str, ...],
-    entry: str,
-    marks: tuple[str, ...],
-) -> Expectation:
-    """Describe what the gateway's Envoys should have.
-
-    Args:
-        target: The gateway workload.
-        servers: Of our Gateway, with the hosts that it has now.
-        served: The routes that are written.
-        service: The authorization service; None where requests are not authenticated.
-        model: The namespace of our Gateway.
-        filters: The names of our HTTP filters.
-        entry: The name of the route that authenticates requests.
-        marks: The values that the routes demand of a header.
-    """
-    matches = sum(len(entry.uris) for route in served for entry in route.entries)
-    clusters = {f"outbound|{to.port}||{to.host}" for route in served for to in route.backends}
-    return Expectation(
-        namespace=target.namespace,
-        selector=dict(target.selector),
-        gateway=f"{model}/{gateway.NAME}",
-        servers=servers,
-        filters=filters,
-        entry=entry,
-        # An HTTPRoute has one match.
-        routes=len(served) if target.is_managed else matches,
-        marks=marks,
-        clusters=tuple(sorted(clusters | ({service.cluster} if service else set()))),
-    )
 
 
 def servers(

@@ -6,7 +6,6 @@ itself counts on those alone, for anybody may write it on a Service of their own
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import json
 import logging
@@ -26,15 +25,6 @@ FOLDER = "gateway-service"
 
 
 _REFERENCE = re.compile(r"[a-z0-9][-a-z0-9.]{0,252}/[a-z0-9][-a-z0-9.]{0,252}")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Context:
-    """The variables of the templates in gateway-service."""
-
-    name: str
-    services: str
-    """JSON, a list of `namespace/name`."""
 
 
 def decide(
@@ -137,7 +127,7 @@ class ServiceAnnotations:
 
     def _remember(self, services: Collection[str]) -> None:
         if services:
-            context = Context(name=self._name, services=json.dumps(sorted(services)))
+            context = {"name": self._name, "services": json.dumps(sorted(services))}
             self._scope.manifests.apply(FOLDER, context)
         else:
             self._scope.manifests.remove(FOLDER)

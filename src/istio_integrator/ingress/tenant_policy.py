@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from integrator_contract import names
@@ -25,20 +24,6 @@ _KINDS = (
 )
 _MOST_TRIED = 200
 """Existing objects that one hook tries, each by a request."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Context:
-    """The variables of the templates in tenant-policy; labels are written as `key=value`."""
-
-    name: str
-    model: str
-    is_warning: bool
-    namespace_selectors: webhook.Namespaces
-    hosts: Sequence[str]
-    selector: Sequence[str]
-    labels: Sequence[str]
-    service: str
 
 
 class TenantPolicy(parts.Part):
@@ -90,20 +75,21 @@ class TenantPolicy(parts.Part):
             return Said.TENANT_POLICY_OFF()
         return Said.TENANT_POLICY_UNKNOWN(mode=mode, application=self._scope.application)
 
-    def _context(self, target: gateway.Target) -> Context:
+    def _context(self, target: gateway.Target) -> dict[str, Any]:
         pods = self._scope.cluster.list(cluster.POD, target.namespace, dict(target.selector))
         found = (_pairs(cluster.at(pod, "metadata", "labels")) for pod in pods)
         selector = _pairs(target.selector)
-        return Context(
-            name=self._name,
-            model=self._scope.model,
-            is_warning=self._scope.config.tenant_policy == "warn",
-            namespace_selectors=webhook.namespace_selectors(self._scope.served),
-            hosts=target.hosts,
-            selector=sorted(selector),
-            labels=sorted(selector.union(*found)),
-            service=f"{target.service}.{target.namespace}",
-        )
+        return {
+            "name": self._name,
+            "model": self._scope.model,
+            "is_warning": self._scope.config.tenant_policy == "warn",
+            "namespace_selectors": webhook.namespace_selectors(self._scope.served),
+            "hosts": target.hosts,
+            "selector": sorted(selector),
+            # Labels are written as `key=value`.
+            "labels": sorted(selector.union(*found)),
+            "service": f"{target.service}.{target.namespace}",
+        }
 
     def _rejected(self) -> Iterator[cluster.Object]:
         """List what people wrote in the namespaces before, and what the policy rejects now."""

@@ -85,9 +85,11 @@ def render(folder: str, context: Any) -> list[cluster.Object]:
 
     Args:
         folder: Below `templates/`.
-        context: A dataclass; its fields are the templates' variables.
+        context: The templates' variables: a mapping, or a dataclass with a field for each.
     """
-    values = {field.name: getattr(context, field.name) for field in dataclasses.fields(context)}
+    values: Any = context
+    if dataclasses.is_dataclass(context):
+        values = {each.name: getattr(context, each.name) for each in dataclasses.fields(context)}
     objects: list[cluster.Object] = []
     for path in _sources(folder):
         template = environment(TEMPLATES).get_template(f"{folder}/{path.name}")

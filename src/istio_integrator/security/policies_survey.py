@@ -7,7 +7,8 @@ import logging
 from collections.abc import Iterable, Iterator
 
 from istio_integrator import parts
-from istio_integrator.ingress import exposure, gateway, routing
+from istio_integrator.ingress import gateway
+from istio_integrator.ingress.ingress import Ingress
 from istio_integrator.istio.authorization_policy import principal
 from istio_integrator.kube import cluster, errors, snapshot
 from istio_integrator.relations import endpoints, kubeflow, service_mesh
@@ -20,7 +21,7 @@ def asked(
     context: parts.Context,
     related: endpoints.Relations,
     seen: snapshot.Snapshot,
-    ingress: exposure.Ingress,
+    ingress: Ingress,
 ) -> policies.Asked:
     """Read what policies are decided by."""
     model = context.model
@@ -42,35 +43,31 @@ def asked(
         standing=[each for each in stated if context.manifests.is_ours(each)],
         is_ambient=context.data_plane == "ambient",
     )
-    return _with_gateway(found, context, related, ingress) if context.exposes else found
+    return _with_gateway(found, context, ingress) if context.exposes else found
 
 
 def _with_gateway(
     found: policies.Asked,
     context: parts.Context,
-    related: endpoints.Relations,
-    ingress: exposure.Ingress,
+    ingress: Ingress,
 ) -> policies.Asked:
     """Add what the gateway leads to, and who it is."""
     choice = ingress.target
-    guard = ingress.decision.guard
-    service = guard.service if guard else None
+    service = ingress.decision.service
     served = [choice] if isinstance(choice, gateway.Target) else []
     return dataclasses.replace(
         found,
         gateways=tuple(principal(one.namespace, one.account) for one in served if one.account),
         gateway_pods=tuple(called.selector(one.selector) for one in served if one.is_own),
         # A gateway that is still to come leads to the same Services.
-        routed=routed(context, related),
+        routed=routed(context, ingress),
         guards=frozenset(_of_model([(service.host, service.port)] if service else [], context)),
     )
 
 
-def routed(context: parts.Context, related: endpoints.Relations) -> frozenset[tuple[str, int]]:
+def routed(context: parts.Context, ingress: Ingress) -> frozenset[tuple[str, int]]:
     """List the Services of the model, each with its port, that routes of the gateway lead to."""
-    plan = routing.Routing(context, related).plan()
-    hosts = {(each.host, each.port) for route in plan.routes for each in route.backends}
-    return frozenset(_of_model(hosts, context))
+    return frozenset(_of_model({route.backend for route in ingress.plan.routes}, context))
 
 
 def _of_model(

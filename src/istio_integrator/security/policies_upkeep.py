@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from integrator_contract import names
 from istio_integrator import error_messages, parts, texts
 from istio_integrator.config import config
-from istio_integrator.ingress import exposure
+from istio_integrator.ingress.ingress import Ingress
 from istio_integrator.kube import cluster, errors, owners, snapshot
 from istio_integrator.messages import Message, Said
 from istio_integrator.relations import endpoints, service_mesh
@@ -68,7 +68,7 @@ class Authorization(parts.Part):
         context: parts.Context,
         related: endpoints.Relations,
         seen: snapshot.Snapshot,
-        ingress: exposure.Ingress,
+        ingress: Ingress,
     ) -> None:
         self._context = context
         self._related = related
@@ -114,7 +114,7 @@ class Authorization(parts.Part):
     @property
     def routed(self) -> frozenset[str]:
         """The Services of the model that routes of the gateway lead to."""
-        found = policies_survey.routed(self._context, self._related)
+        found = policies_survey.routed(self._context, self._ingress)
         return frozenset(name for name, _ in found)
 
     def _answer(self) -> None:

@@ -13,7 +13,7 @@ from ops import testing
 
 import charm
 from istio_integrator.admission import admission
-from istio_integrator.ingress import exposure
+from istio_integrator.ingress import ingress
 from istio_integrator.kube import cluster as charm_cluster
 from tests import asked
 from tests.unit.charm import fake_cluster
@@ -38,7 +38,7 @@ AUTH = {
 def reach(fake, monkeypatch):
     """Have the charm find a cluster as it is."""
     monkeypatch.setattr(admission, "PROBE_DELAYS", ())
-    monkeypatch.setattr(exposure, "sleep", lambda _: asked.SERVICE.closes())
+    monkeypatch.setattr(ingress, "sleep", lambda _: asked.SERVICE.closes())
     monkeypatch.setattr(charm_cluster, "connect", fake.api)
 
 

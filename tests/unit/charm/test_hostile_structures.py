@@ -10,7 +10,7 @@ from ops import testing
 import charm
 from integrator_contract import names
 from istio_integrator.admission import admission
-from istio_integrator.ingress import exposure
+from istio_integrator.ingress import ingress
 from istio_integrator.kube import cluster as charm_cluster
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.ingress_world import World, auth, install_gateway, route
@@ -127,7 +127,7 @@ def honest_world(monkeypatch):
     fake_cluster.install_istio(fake)
     install_gateway(fake)
     monkeypatch.setattr(admission, "PROBE_DELAYS", ())
-    monkeypatch.setattr(exposure, "sleep", lambda _: None)
+    monkeypatch.setattr(ingress, "sleep", lambda _: None)
     monkeypatch.setattr(charm_cluster, "connect", fake.api)
     world = World(fake)
     world.related = [route(), auth()]

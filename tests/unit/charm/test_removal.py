@@ -3,7 +3,7 @@
 import ops
 import pytest
 
-from istio_integrator.ingress import exposure
+from istio_integrator.ingress import ingress
 from tests import asked
 from tests.unit.charm import ingress_world
 from tests.unit.charm.ingress_world import (
@@ -124,7 +124,7 @@ def waits(fake, monkeypatch):
         fake.writes.append(f"wait {seconds}")
         asked.SERVICE.closes()
 
-    monkeypatch.setattr(exposure, "sleep", wait)
+    monkeypatch.setattr(ingress, "sleep", wait)
 
 
 @pytest.mark.usefixtures("waits")

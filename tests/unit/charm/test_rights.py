@@ -9,7 +9,8 @@ import yaml
 from integrator_contract import names, namespaces
 from istio_integrator.admission import webhook
 from istio_integrator.diagnosis.checks import rights as needed_rights
-from istio_integrator.ingress import gateway, own_gateway
+from istio_integrator.ingress import gateway
+from istio_integrator.ingress.gateways.own import ACCOUNT
 from istio_integrator.kube import manifests, owners
 from tests import rights
 
@@ -45,7 +46,7 @@ def own_names() -> set[str]:
         *own.secrets.values(),
         *(owners.object_name(APP, suffix) for suffix in (*made, *kept)),
         gateway.NAME,
-        own_gateway.ACCOUNT,
+        ACCOUNT,
         f"{MODEL}-{APP}",
         MODEL,
     }

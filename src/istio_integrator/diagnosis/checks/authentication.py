@@ -18,22 +18,22 @@ def authentication(facts: Facts) -> Iterable[Finding]:
     """Check whether the authorization service has pods, and the gateway's Envoy asks it."""
     if facts.gateway is None:
         return
-    guard = facts.authentication.guard
-    if guard is None:
+    service, is_closed = facts.authentication.service, facts.authentication.is_closed
+    if is_closed:
+        return  # Nothing is served, as the status says.
+    if service is None:
         yield findings.doubtful(
             "everybody is let in: require-authentication=false, and nothing on ingress-auth or "
             "forward-auth",
             f"juju integrate {facts.application}:ingress-auth oidc-gatekeeper",
         )
         return
-    if guard.service is None:
-        return  # Nothing is served, as the status says.
-    service, namespace, *_ = guard.service.host.split(".")
-    slices = facts.cluster.list(cluster.ENDPOINT_SLICE, namespace, {names.SERVICE_NAME: service})
+    name, namespace, *_ = service.host.split(".")
+    slices = facts.cluster.list(cluster.ENDPOINT_SLICE, namespace, {names.SERVICE_NAME: name})
     if not any(cluster.parts(each, "endpoints") for each in slices):
         show = f"kubectl -n {namespace} get service,endpointslices"
-        yield findings.broken(f"Service {namespace}/{service} has no pods", show)
-    where = f"{guard.service.host}:{guard.service.port}"
+        yield findings.broken(f"Service {namespace}/{name} has no pods", show)
+    where = f"{service.host}:{service.port}"
     yield from judge(facts.workload.seen(), where, application=facts.application)
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from istio_integrator.ingress import authorization
+from istio_integrator.ingress.guard import authentication
 from istio_integrator.messages import Said
 from istio_integrator.relations import kubeflow
 
@@ -18,30 +18,22 @@ def request(**changes):
     return kubeflow.AuthRequest.model_validate(values)
 
 
-def decide(*received, strict=True, services=("kubeflow/oidc", "sso/oidc"), forwarded=()):
-    return authorization.decide(
-        received,
-        forwarded,
-        strict=strict,
-        application="istio-integrator",
-        model="kubeflow",
-        domain="cluster.local",
-        services=services,
-    )
+TERMS = {"application": "istio-integrator", "model": "kubeflow", "domain": "cluster.local"}
+
+
+def decide(*received, strict=True, services=("kubeflow/oidc", "sso/oidc"), forwarded=(), **terms):
+    decider = authentication.Decider(**{**TERMS, "strict": strict, "services": services, **terms})
+    return decider.decide(received, forwarded)
 
 
 def test_complete_request_names_who_is_asked():
     headers = {"allowed-request-headers": ["cookie"], "allowed-response-headers": ["X-User"]}
     decision = decide(said(request(**headers)))
-    assert decision == authorization.Decision(
-        guard=authorization.Guard(
-            service=authorization.Service(
-                host="oidc.kubeflow.svc.cluster.local",
-                port=8080,
-                request_headers=("cookie",),
-                response_headers=("x-user",),
-            )
-        )
+    assert decision.service == authentication.Service(
+        host="oidc.kubeflow.svc.cluster.local",
+        port=8080,
+        request_headers=("cookie",),
+        response_headers=("x-user",),
     )
 
 
@@ -67,7 +59,7 @@ def test_ingress_is_closed_until_somebody_can_be_asked(received, strict, words):
 
 
 def test_ingress_without_the_relation_is_open_where_the_operator_says_so():
-    assert decide(strict=False) == authorization.Decision()
+    assert decide(strict=False) == authentication.Decision()
 
 
 MESSAGES = st.sampled_from([None, request(), request(port=1)])
@@ -94,10 +86,10 @@ PROBLEMS = st.sampled_from(["", "wrong"])
 )
 def test_open_only_by_the_operators_word_and_never_while_related(received, forwarded):
     closed = decide(*received, forwarded=forwarded, strict=True)
-    assert closed.guard is not None
+    assert closed.word != "none"
     assert bool(closed.problem) == closed.is_closed
     unstrict = decide(*received, forwarded=forwarded, strict=False)
-    assert (unstrict.guard is None) == (not received and not forwarded)
+    assert (unstrict.word == "none") == (not received and not forwarded)
     if len(received) + len(forwarded) != 1:
         assert closed.is_closed
 
@@ -112,7 +104,7 @@ def test_open_only_by_the_operators_word_and_never_while_related(received, forwa
 )
 def test_address_on_forward_auth_names_who_is_asked_and_at_which_path(text):
     decision = decide(forwarded=[forwarded_by(address(text, '["X-User", "kubeflow-userid"]'))])
-    service = decision.guard.service
+    service = decision.service
     assert (service.host, service.port) == ("oidc.sso.svc.cluster.local", 4180)
     assert service.path == "/decisions"
     assert service.response_headers == ("x-user", "kubeflow-userid", "kubeflow-groups")
@@ -129,16 +121,8 @@ def test_of_several_on_forward_auth_nobody_is_asked():
 
 
 def test_name_of_the_default_domain_means_a_service_of_any_cluster():
-    decision = authorization.decide(
-        [],
-        [forwarded_by(address())],
-        strict=True,
-        application="istio-integrator",
-        model="kubeflow",
-        domain="corp.example",
-        services=["sso/oidc"],
-    )
-    assert decision.guard.service.host == "oidc.sso.svc.corp.example"
+    decision = decide(forwarded=[forwarded_by(address())], domain="corp.example")
+    assert decision.service.host == "oidc.sso.svc.corp.example"
 
 
 @pytest.mark.parametrize(
@@ -198,4 +182,4 @@ def test_service_that_is_not_there_is_nobody_to_ask_since_anybody_may_take_its_n
 )
 def test_service_in_another_namespace_is_asked_there(namespace, host):
     message = kubeflow.AuthRequest(service="oidc", port=1, namespace=namespace)
-    assert decide(kubeflow.Received(1, "oidc", message)).guard.service.host == host
+    assert decide(kubeflow.Received(1, "oidc", message)).service.host == host

@@ -59,6 +59,7 @@ def test_status_says_what_the_workload_saw_in_the_gateways_envoy(world):
         "outbound|3000||kfp-ui.kubeflow.svc.cluster.local",
         "outbound|8080||oidc.kubeflow.svc.cluster.local",
     )
+    assert expected.routes == 1
     gone = Missing(cause=Cause.FILTERS_IGNORED, about={"port": "80"})
     asked.SERVICE.seen = Seen(of=expected.word(), unseen=None, missing=(gone,), is_late=True)
     status = world.hook().unit_status

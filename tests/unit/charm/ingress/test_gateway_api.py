@@ -8,20 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from integrator_contract import names
-from istio_integrator.ingress import (
-    gateway,
-    gateway_api,
-    http_routes,
-    managed_gateway,
-    record,
-    requested,
-)
+from istio_integrator.ingress import gateway, record
+from istio_integrator.ingress.gateways import managed
+from istio_integrator.ingress.routes import render
 from istio_integrator.istio import meshconfig
 from istio_integrator.kube import manifests
 from istio_integrator.messages import Said
-from istio_integrator.relations import ingress_route, kubeflow
+from istio_integrator.relations import kubeflow
+from tests.unit.charm.ingress import wishes
 
-COMPLETE = gateway_api.Offer(
+COMPLETE = managed.Offer(
     served=frozenset({"Gateway", "HTTPRoute"}),
     names_rules=True,
     classes=("istio",),
@@ -29,8 +25,12 @@ COMPLETE = gateway_api.Offer(
 )
 
 
+def lacking(offer, hosts):
+    return next(offer.lacking(hosts), "")
+
+
 def test_an_offer_that_is_complete_is_taken():
-    assert gateway_api.obstacle(COMPLETE, ["a.example.com"]) is None
+    assert lacking(COMPLETE, ["a.example.com"]) == ""
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_an_offer_that_is_complete_is_taken():
 )
 def test_what_is_missing_is_said(changes, want):
     offer = dataclasses.replace(COMPLETE, **changes)
-    assert want in gateway_api.obstacle(offer, []).text
+    assert want in lacking(offer, [])
 
 
 @pytest.mark.parametrize("value", ["false", "0"])
@@ -66,19 +66,19 @@ def test_what_istiod_has_switched_off_is_said(name, value):
     spec = {"template": {"spec": {"containers": [{"name": "discovery", "env": env}]}}}
     told = meshconfig.environment({"spec": spec})
     offer = dataclasses.replace(COMPLETE, environment=told)
-    assert f"unset {name}" in gateway_api.obstacle(offer, []).text
+    assert f"unset {name}" in lacking(offer, [])
 
 
 def test_more_hosts_than_a_gateway_has_listeners_for_are_refused():
-    hosts = [f"{number}.example.com" for number in range(gateway_api.MOST_HOSTS + 1)]
-    assert "hosts has 33 names" in gateway_api.obstacle(COMPLETE, hosts).text
-    assert gateway_api.obstacle(COMPLETE, hosts[1:]) is None
+    hosts = [f"{number}.example.com" for number in range(managed.MOST_HOSTS + 1)]
+    assert "hosts has 33 names" in lacking(COMPLETE, hosts)
+    assert lacking(COMPLETE, hosts[1:]) == ""
 
 
 def test_named_gateway_is_refused_with_the_command():
     options = types.SimpleNamespace(gateway_service="edge/shared", hosts=("a.example",))
     scope = types.SimpleNamespace(config=options, mesh=None, application="us")
-    obstacle = managed_gateway.ManagedGateway(scope).obstacle(None).text
+    obstacle = managed.ManagedGateway(scope).obstacle(None).text
     assert "gateway-service=edge/shared is refused with routing=gateway-api" in obstacle
     assert "run: juju config us gateway-service=" in obstacle
 
@@ -105,9 +105,8 @@ def said(**conditions):
     ],
 )
 def test_what_istiod_says_of_the_gateway_as_it_is_counts(obj, want):
-    found = gateway_api.state(obj)
-    assert (found.problem and found.problem.said) is want
-    assert found.is_programmed is (want is None)
+    problem = managed.state(obj).problem
+    assert (problem and problem.said) is want
 
 
 def test_virtual_services_of_others_on_our_gateway_are_found_by_both_spellings():
@@ -123,10 +122,8 @@ def test_virtual_services_of_others_on_our_gateway_are_found_by_both_spellings()
         bound("alice", "another", ["kubeflow-gateway", "shop/web"]),
         bound("alice", "garbled", "kubeflow/kubeflow-gateway"),
     ]
-    names = gateway_api.bound(found, model="kubeflow", owner="us")
+    names = managed.bound(found, model="kubeflow", owner="us")
     assert names == ["alice/notebook", "kubeflow/short"]
-    assert gateway_api.stay(names).about["count"] == 2
-    assert gateway_api.stay([]) is None
 
 
 TARGET = gateway.Target(
@@ -135,7 +132,7 @@ TARGET = gateway.Target(
     service="kubeflow-gateway-istio",
     http_port=80,
     https_port=443,
-    hosts=tuple(f"{number}.example.com" for number in range(gateway_api.MOST_HOSTS)),
+    hosts=tuple(f"{number}.example.com" for number in range(managed.MOST_HOSTS)),
 )
 
 
@@ -143,16 +140,16 @@ HOSTS = dict.fromkeys((80, 443), TARGET.hosts)
 
 
 def written(hosts):
-    context = managed_gateway.Context(
-        name=gateway.NAME,
-        target=TARGET,
-        credential="tls",
-        hosts=hosts,
-        gateway_class="istio",
-        revision="",
-        redirect="",
-    )
-    (found,) = manifests.render(managed_gateway.FOLDER, context)
+    context = {
+        "name": gateway.NAME,
+        "target": TARGET,
+        "credential": "tls",
+        "hosts": hosts,
+        "gateway_class": "istio",
+        "revision": "",
+        "only_https": False,
+    }
+    (found,) = manifests.render(managed.FOLDER, context)
     return found
 
 
@@ -171,79 +168,49 @@ def test_certificate_is_read_from_our_gateway_again(ports, credential):
     assert gateway.credential(None) == ""
 
 
-TERMS = requested.Terms(model="kubeflow", application="us", domain="cluster.local")
-
-
-def older(number, prefix, rewrite=None, namespace=None):
+def older(number, prefix, rewrite=None):
     """What one relation asks for by the older interface."""
     message = kubeflow.IngressRequest.model_construct(
-        service=f"app-{number}", port=80, prefix=prefix, rewrite=rewrite, namespace=namespace
+        service=f"app-{number}", port=80, prefix=prefix, rewrite=rewrite, namespace=None
     )
     received = kubeflow.Received(number, f"app-{number}", message)
-    (found,) = requested.by_ingress([received], TERMS)
-    return list(found.routes)
-
-
-def newer(number=1, endpoint="istio-ingress-route", kind="http_routes", **asked):
-    """What one relation asks for by the newer interface."""
-    route = {
-        "name": "a",
-        "listener": {"port": 80, "protocol": "HTTP"},
-        "backends": [{"service": f"app-{number}", "port": 80}],
-        **asked,
-    }
-    config = ingress_route.IstioIngressRouteConfig.model_validate(
-        {"model": "kubeflow", kind: [route]}
-    )
-    received = ingress_route.Received(
-        endpoint=endpoint, relation=number, application=f"app-{number}", message=config
-    )
-    (found,) = requested.by_ingress_route([received], [], TERMS)
-    assert found.problems == ()
-    return list(found.routes)
+    return wishes.plan(older=[received]).routes
 
 
 def objects(*found):
-    context = http_routes.Context.of(
-        http_routes.fit(found)[0],
-        record.Values(),
-        application="us",
-        model="kubeflow",
-        domain="cluster.local",
-    )
-    return manifests.render(http_routes.FOLDER, context)
+    context = render.http_routes(render.fit(found)[0], record.Values(), application="us")
+    return manifests.render(render.HTTP_ROUTES, context)
 
 
-def calls(*methods, **more):
-    """What one relation asks for with gRPC; a method is `SERVICE` or `SERVICE/METHOD`."""
-    named = [dict(zip(("service", "method"), one.split("/"), strict=False)) for one in methods]
-    matches = [{"method": each} for each in named] or None
-    return newer(kind="grpc_routes", matches=matches, **more)
+def calls(service, method, number=1):
+    """What one relation asks for with gRPC."""
+    asked = wishes.route({"method": {"service": service, "method": method}})
+    return wishes.plan(wishes.received(number, grpc=[asked])).routes
 
 
 def test_method_of_grpc_is_a_path():
-    (found,) = objects(*calls("ml.Store/Get.All"))
+    (found,) = objects(*calls("ml.Store", "Get.All"))
     assert found["kind"] == "HTTPRoute"
     path = {"type": "Exact", "value": "/ml.Store/Get.All"}
     assert found["spec"]["rules"][0]["matches"][0]["path"] == path
 
 
 def test_call_that_is_an_older_path_is_the_olders():
-    exact = [{"path": {"type": "Exact", "value": "/ml.Store/Get"}}]
-    found, problems = http_routes.fit([*newer(1, matches=exact), *calls("ml.Store/Get", number=2)])
+    exact = wishes.plan(wishes.received(1, wishes.route(wishes.match("/ml.Store/Get", "Exact"))))
+    found, problems = render.fit([*exact.routes, *calls("ml.Store", "Get", number=2)])
     assert [one.relation for one in found] == [1]
     assert len(problems) == 1
 
 
 def test_prefix_that_ends_with_a_slash_is_the_same_one_and_the_older_has_it():
-    found, problems = http_routes.fit([*older(1, "/kfp/"), *older(2, "/kfp"), *older(3, "/kfpx")])
+    found, problems = render.fit([*older(1, "/kfp/"), *older(2, "/kfp"), *older(3, "/kfpx")])
     assert {one.source for one in found} == {"ingress:1 app-1", "ingress:3 app-3"}
     assert problems == ["ingress:2 app-2: prefix /kfp is that of ingress:1 app-1"]
 
 
 @pytest.mark.parametrize("path", ["/a//b", "/a/../b", "/a/.", "/a%2Fb", '/a"b', "/a|b", "/a%zz"])
 def test_path_that_the_api_server_would_refuse_costs_its_application_alone(path):
-    found, problems = http_routes.fit([*older(1, path), *older(2, "/b"), *older(3, "/c", path)])
+    found, problems = render.fit([*older(1, path), *older(2, "/b"), *older(3, "/c", path)])
     assert [one.source for one in found] == ["ingress:2 app-2"]
     assert len(problems) == 2
 
@@ -251,9 +218,9 @@ def test_path_that_the_api_server_would_refuse_costs_its_application_alone(path)
 @given(st.lists(st.from_regex(r"/[!-~]{0,20}", fullmatch=True), max_size=8))
 def test_whatever_is_asked_for_is_served_once_or_named(prefixes):
     asked = [route for n, prefix in enumerate(prefixes) for route in older(n, prefix)]
-    found, problems = http_routes.fit(asked)
+    found, problems = render.fit(asked)
     assert len(found) + len(problems) == len(asked)
     parts = [one.path.rstrip("/") for one in found]
     assert len(set(parts)) == len(parts)
-    assert all(http_routes.is_path(one.path) for one in found)
+    assert all(render.is_path(one.path) for one in found)
     assert len({each["metadata"]["name"] for each in objects(*found)}) == len(found)

@@ -7,17 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from istio_integrator.ingress import authorization, gateway, guards, record
+from istio_integrator.ingress import gateway, record
+from istio_integrator.ingress.guard import authentication, envoyfilter
 from istio_integrator.kube import manifests
+from istio_integrator.messages import Said
 from tests.unit.charm.ingress import wishes
 
-SERVICE = authorization.Service(
+SERVICE = authentication.Service(
     host="oidc.kubeflow.svc.cluster.local",
     port=8080,
     request_headers=("cookie", "x-auth-token"),
     response_headers=("kubeflow-userid",),
 )
-GUARD = authorization.Guard(service=SERVICE)
+ASKS = authentication.Decision(service=SERVICE)
+OPEN = authentication.Decision()
+CLOSED = authentication.Decision(problem=Said.NO_AUTHENTICATOR())
 TARGET = gateway.Target(
     namespace="istio-ingress",
     selector={"istio": "ingressgateway"},
@@ -29,9 +33,9 @@ TARGET = gateway.Target(
 VALUES = record.Values()
 
 
-def context(guard=GUARD, routes=(), **how):
-    return guards.context(
-        guard,
+def context(decision=ASKS, routes=(), **how):
+    return envoyfilter.variables(
+        decision,
         dataclasses.replace(TARGET, **how),
         VALUES,
         routes,
@@ -52,7 +56,7 @@ def asked(*paths):
 
 
 def test_identity_headers_are_those_that_only_the_service_sets():
-    service = authorization.Service(
+    service = authentication.Service(
         host="x",
         port=1,
         request_headers=("x-auth-token",),
@@ -62,17 +66,19 @@ def test_identity_headers_are_those_that_only_the_service_sets():
 
 
 def test_named_gateway_is_guarded_at_our_hosts_and_our_own_everywhere():
-    assert context().places == [
+    assert context()["places"] == [
         {"gateway": "kubeflow/kubeflow-gateway"},
         {"vhost": {"name": "a.example:80"}},
         {"vhost": {"name": "*.b.example:80"}},
     ]
-    assert context(is_own=True).places == [{}]
+    assert context(is_own=True)["places"] == [{}]
 
 
 def test_entries_are_for_routes_without_authentication_and_for_others_within_them():
     plan = wishes.plan(free("/dex/", "/login"), asked("/dex/admin", "/dexterity", "/x", "/"))
-    entries = [(*each.match.values(), each.script) for each in context(routes=plan.routes).entries]
+    entries = [
+        (*each.match.values(), each.script) for each in context(routes=plan.routes)["entries"]
+    ]
     assert entries == [
         ("/dex/admin", "ask"),
         ("/login", "pass"),
@@ -86,22 +92,24 @@ def test_size_does_not_depend_on_the_number_of_authenticated_routes():
         wishes.plan(free("/dex"), asked(*(f"/app-{number}" for number in range(count))))
         for count in (1, 16)
     )
-    rendered = [manifests.render(guards.FOLDER, context(routes=one.routes)) for one in (few, many)]
+    rendered = [
+        manifests.render(envoyfilter.FOLDER, context(routes=one.routes)) for one in (few, many)
+    ]
     assert rendered[0] == rendered[1]
 
 
 @pytest.mark.parametrize(
-    ("guard", "filters"),
+    ("decision", "filters"),
     [
-        (GUARD, ["strip", "guard", "authorize", "mark"]),
-        (None, ["strip", "guard", "mark"]),
-        (authorization.Guard(), ["guard"]),
+        (ASKS, ["strip", "guard", "authorize", "mark"]),
+        (OPEN, ["strip", "guard", "mark"]),
+        (CLOSED, ["guard"]),
     ],
     ids=["service", "no authentication", "closed"],
 )
-def test_closed_guard_marks_nothing(guard, filters):
+def test_closed_guard_marks_nothing(decision, filters):
     plan = wishes.plan(free("/dex"), asked("/kfp"))
-    (found,) = manifests.render(guards.FOLDER, context(guard, plan.routes))
+    (found,) = manifests.render(envoyfilter.FOLDER, context(decision, plan.routes))
     patches = [(each["applyTo"], each["patch"]) for each in found["spec"]["configPatches"]]
     names = [one["value"]["name"] for kind, one in patches if kind == "HTTP_FILTER"]
     assert [name.rpartition(".")[2] for name in names] == filters
@@ -116,28 +124,28 @@ def test_closed_guard_marks_nothing(guard, filters):
 
 def test_access_narrows_with_whatever_is_granted_no_longer():
     routes = wishes.plan(free("/dex"), asked("/kfp")).routes
-    before = guards.access(GUARD, TARGET, routes)
+    before = envoyfilter.access(ASKS, TARGET, routes)
     other = dataclasses.replace(SERVICE, port=81)
     for after in (
-        guards.access(authorization.Guard(service=other), TARGET, routes),
-        guards.access(GUARD, dataclasses.replace(TARGET, hosts=("a.example",)), routes),
-        guards.access(GUARD, dataclasses.replace(TARGET, selector={"x": "y"}), routes),
-        guards.access(GUARD, TARGET, wishes.plan(free("/dex")).routes),
-        guards.access(GUARD, TARGET, wishes.plan(asked("/dex", "/kfp")).routes),
-        guards.access(None, TARGET, routes),
-        guards.access(authorization.Guard(), TARGET, routes),
+        envoyfilter.access(authentication.Decision(service=other), TARGET, routes),
+        envoyfilter.access(ASKS, dataclasses.replace(TARGET, hosts=("a.example",)), routes),
+        envoyfilter.access(ASKS, dataclasses.replace(TARGET, selector={"x": "y"}), routes),
+        envoyfilter.access(ASKS, TARGET, wishes.plan(free("/dex")).routes),
+        envoyfilter.access(ASKS, TARGET, wishes.plan(asked("/dex", "/kfp")).routes),
+        envoyfilter.access(OPEN, TARGET, routes),
+        envoyfilter.access(CLOSED, TARGET, routes),
     ):
         assert not before <= after
-    assert not guards.access(None, TARGET, routes) <= before
+    assert not envoyfilter.access(OPEN, TARGET, routes) <= before
     more = wishes.plan(free("/dex"), asked("/kfp", "/more")).routes
-    assert before <= guards.access(GUARD, TARGET, more)
+    assert before <= envoyfilter.access(ASKS, TARGET, more)
 
 
 def leaving(**headers):
     service = dataclasses.replace(SERVICE, **headers)
     return {
         header.name: header.value
-        for header in context(authorization.Guard(service=service)).leaving
+        for header in context(authentication.Decision(service=service))["leaving"]
     }
 
 
@@ -170,7 +178,7 @@ def test_no_name_of_a_header_ends_the_expression_that_it_is_in(name):
 
 
 def test_old_proxies_are_not_given_what_they_would_refuse_their_routes_for():
-    (found,) = manifests.render(guards.FOLDER, context())
+    (found,) = manifests.render(envoyfilter.FOLDER, context())
     *_, last = found["spec"]["configPatches"]
     version = re.compile(last["match"]["proxy"]["proxyVersion"])
     taken = ["1.26.0", "1.31.1", "1.31.1-distroless", "1.40.0", "2.0.1"]

@@ -2,7 +2,8 @@
 
 import pytest
 
-from istio_integrator.ingress import gateway, named_gateway
+from istio_integrator.ingress import gateway
+from istio_integrator.ingress.gateways import named
 from istio_integrator.messages import Message, Said
 
 LABELS = {"app": "gw", "istio": "gw"}
@@ -13,8 +14,8 @@ STATUS = {"name": "status-port", "port": 15021, "targetPort": 15021}
 
 def asked(**changes):
     values = {"reference": "edge/gw", "model": "kubeflow", "application": "us"}
-    values |= {"hosts": ("kf.example.com",), "only_https": False}
-    return named_gateway.Asked(**{**values, "istiod_namespace": "istio-system", **changes})
+    values |= {"hosts": ("kf.example.com",)}
+    return named.Asked(**{**values, "istiod_namespace": "istio-system", **changes})
 
 
 def service(*ports, selector=None):
@@ -49,7 +50,7 @@ WEB = service(STATUS, HTTP, HTTPS)
 
 
 def decided(*pods, service=WEB, **changes):
-    return named_gateway.decide(asked(**changes), service, list(pods))
+    return named.decide(asked(**changes), service, list(pods))
 
 
 def test_pods_of_one_workload_are_the_gateway_and_the_services_own_selector_selects_them():
@@ -176,7 +177,7 @@ def test_entries_are_ports_of_the_service_that_lead_to_the_pods(ports, want):
     assert (answer.http_port, answer.https_port) == want
 
 
-@pytest.mark.parametrize("port", sorted(named_gateway.RESERVED_PORTS))
+@pytest.mark.parametrize("port", sorted(named.RESERVED_PORTS))
 def test_ports_of_the_proxy_itself_are_no_entry(port):
     reserved = {"name": "http", "port": 80, "targetPort": port}
     answer = decided(pod(), service=service(reserved, HTTPS))

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from ops import testing
 
 from istio_integrator.config import config
-from istio_integrator.ingress import own_gateway
+from istio_integrator.ingress.gateways import own
 from istio_integrator.kube import manifests
 from tests.unit.charm import ingress_world
 from tests.unit.charm.ingress_world import OURS, OWN, World, auth, route
@@ -163,15 +163,15 @@ def test_account_of_another_owner_is_named_and_nothing_is_served(world):
 
 def rendered(**options):
     """The objects of the workload by their kind."""
-    context = own_gateway.Context(
-        name="gateway",
-        account="account",
-        model="kubeflow",
-        pod_labels={"istio": "gateway"},
-        inject_labels={"sidecar.istio.io/inject": "true"},
-        options=config.Config(**options),
-    )
-    return {obj["kind"]: obj for obj in manifests.render(own_gateway.FOLDER, context)}
+    context = {
+        "name": "gateway",
+        "account": "account",
+        "model": "kubeflow",
+        "pod_labels": {"istio": "gateway"},
+        "inject_labels": {"sidecar.istio.io/inject": "true"},
+        "options": config.Config(**options),
+    }
+    return {obj["kind"]: obj for obj in manifests.render(own.FOLDER, context)}
 
 
 def test_workload_reads_the_secrets_of_its_namespace_and_needs_no_token_for_it():

@@ -2,7 +2,9 @@
 
 import pytest
 
-from istio_integrator.ingress import gateway, record, routes
+from istio_integrator.ingress import gateway, record
+from istio_integrator.ingress.routes import plan as planning
+from istio_integrator.ingress.routes import render
 from istio_integrator.kube import manifests
 from istio_integrator.relations import kubeflow
 from tests.unit.charm.ingress import envoy, wishes
@@ -16,14 +18,14 @@ VALUES = record.Values()
 
 def http(*asked, **terms):
     """The entries of the VirtualService."""
-    context = routes.Context.of(
+    context = render.virtual_service(
         served(*asked, **terms),
         TARGET,
         VALUES,
         model="kubeflow",
         application="istio-integrator",
     )
-    (obj,) = manifests.render(routes.FOLDER, context)
+    (obj,) = manifests.render(render.VIRTUAL_SERVICE, context)
     *entries, last = obj["spec"]["http"]
     assert last["directResponse"] == {"status": 404}
     for entry in entries:
@@ -255,9 +257,11 @@ def test_all_routes_together_have_room_in_one_object():
     ]
     found = wishes.plan(*many)
     assert found.problems
-    context = routes.Context.of(found.routes, TARGET, VALUES, model="kubeflow", application="a")
-    (obj,) = manifests.render(routes.FOLDER, context)
-    assert len(str(obj)) < routes.MOST_OF_ALL
+    context = render.virtual_service(
+        found.routes, TARGET, VALUES, model="kubeflow", application="a"
+    )
+    (obj,) = manifests.render(render.VIRTUAL_SERVICE, context)
+    assert len(str(obj)) < planning.MOST_OF_ALL
     assert {0, 1, 2} <= {route.relation for route in found.routes}
 
 
@@ -267,4 +271,4 @@ def test_matches_are_not_multiplied_without_end():
     ]
     found = wishes.plan(wishes.received(1, *asked))
     assert found.routes == ()
-    assert "asks for more than 512 matches" in found.problems[0]
+    assert "asks for more routes than there is room for" in found.problems[0]

@@ -2,10 +2,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from integrator_contract import names
-from istio_integrator.ingress import gateway, record, requested, routes
+from istio_integrator.ingress import gateway, record
+from istio_integrator.ingress.routes import render as rendering
 from istio_integrator.kube import manifests
 from istio_integrator.relations import kubeflow
-from tests.unit.charm.ingress import envoy
+from tests.unit.charm.ingress import envoy, wishes
 
 
 def said(relation=1, application="kfp-ui", **changes):
@@ -14,15 +15,7 @@ def said(relation=1, application="kfp-ui", **changes):
 
 
 def plan(*received, **changes):
-    terms = requested.Terms(
-        **{
-            "model": "kubeflow",
-            "application": "istio-integrator",
-            "domain": "cluster.local",
-            **changes,
-        }
-    )
-    return routes.plan(requested.by_ingress(received, terms))
+    return wishes.plan(older=received, **changes)
 
 
 def served(*received, **changes):
@@ -54,7 +47,7 @@ def test_names_never_collide(ids, application):
 
 def test_second_relation_for_a_prefix_is_refused_and_named():
     first, second = said(1, "one", prefix="/x"), said(2, "two", prefix="/x")
-    assert [route.backends[0].host for route in served(second, first)] == [
+    assert [route.backend.host for route in served(second, first)] == [
         "one.kubeflow.svc.cluster.local"
     ]
     assert list(plan(first, second).problems) == ["ingress:2 two: prefix /x belongs to one"]
@@ -68,7 +61,7 @@ def test_malformed_request_takes_away_its_own_route_only():
 
 def test_service_is_reached_in_the_model_by_the_domain_of_the_cluster():
     (route,) = served(said(namespace="ai"), model="ai", domain="k8s.example")
-    assert route.backends[0].host == "kfp-ui.ai.svc.k8s.example"
+    assert route.backend.host == "kfp-ui.ai.svc.k8s.example"
 
 
 TARGET = gateway.Target(
@@ -81,10 +74,10 @@ MARK = {VALUES.header: {"exact": VALUES.asked}}
 
 
 def render(*received):
-    context = routes.Context.of(
+    context = rendering.virtual_service(
         served(*received), TARGET, VALUES, model="kubeflow", application="istio-integrator"
     )
-    return manifests.render(routes.FOLDER, context)
+    return manifests.render(rendering.VIRTUAL_SERVICE, context)
 
 
 def test_virtual_service_is_exported_to_the_gateway_and_never_to_all():

@@ -8,7 +8,7 @@ import pytest
 
 from integrator_contract.seen import Cause, Expectation, Missing, Seen, Unseen
 from istio_integrator import messages
-from istio_integrator.ingress import authorization, gateway, record, routes, seen
+from istio_integrator.ingress import gateway, record, seen
 
 WANTED = ["kf.example.com", "ml.example.com"]
 TARGET = gateway.Target(
@@ -85,44 +85,6 @@ def test_hosts_open_where_the_filters_were_seen(found, values, http, https):
 def test_without_an_answer_hosts_stay(found, hosts):
     result = seen.open_hosts(expected(found), None, WANTED, "x.invalid")
     assert result == {80: hosts or ["x.invalid"], 443: ["x.invalid"]}
-
-
-def test_expectation_names_clusters_and_counts_matches():
-    uris = (routes.Uri("exact", "/kfp"), routes.Uri("prefix", "/kfp/"))
-    backend = routes.Backend("kfp.kubeflow.svc.cluster.local", 8080)
-    route = routes.Route(
-        name="kfp",
-        source="ingress:1 kfp",
-        application="kfp",
-        relation=1,
-        place=0,
-        kind=routes.Kind.PREFIX,
-        path="/kfp",
-        entries=(routes.Entry(uris=uris), routes.Entry(uris=uris[:1])),
-        backends=(backend,),
-    )
-    service = authorization.Service(host="oidc.kubeflow.svc.cluster.local", port=80)
-
-    def expectation(service, target):
-        return seen.expect(
-            target,
-            (),
-            [route],
-            service,
-            model="kubeflow",
-            filters=("guard",),
-            entry="ask",
-            marks=("V",),
-        )
-
-    found = expectation(service, TARGET)
-    assert found.routes == 3
-    assert set(found.clusters) == {
-        "outbound|80||oidc.kubeflow.svc.cluster.local",
-        "outbound|8080||kfp.kubeflow.svc.cluster.local",
-    }
-    found = expectation(None, dataclasses.replace(TARGET, is_managed=True))
-    assert (found.routes, len(found.clusters)) == (1, 1)
 
 
 @pytest.mark.parametrize(

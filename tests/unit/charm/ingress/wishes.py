@@ -1,6 +1,7 @@
 """What an application writes by `istio_ingress_route`, piece by piece."""
 
-from istio_integrator.ingress import requested, routes
+from istio_integrator.ingress.routes import plan as planning
+from istio_integrator.ingress.routes import requested
 from istio_integrator.relations import ingress_route
 
 ASKED = "istio-ingress-route"
@@ -42,13 +43,8 @@ def received(relation, *http, application=None, endpoint=ASKED, **more):
 
 def plan(*newer, older=(), **terms):
     """What is served of it."""
-    read = requested.Terms(**{**TERMS, **terms})
-    return routes.plan(
-        [
-            *requested.by_ingress(older, read),
-            *requested.by_ingress_route(newer, older, read),
-        ]
-    )
+    read = requested.Reader(**{**TERMS, **terms}).read(older, newer)
+    return planning.plan(read)
 
 
 def served(*http, **terms):

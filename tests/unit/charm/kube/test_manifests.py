@@ -258,7 +258,7 @@ def shipped(fake) -> manifests.Manifests:
 
 def test_secrets_are_found_and_removed_by_name_and_never_listed(fake, shipped):
     fake.forbidden.add(("list", "secrets"))
-    context = record.Context(name=shipped.secrets[record.FOLDER], annotations={}, data={})
+    context = {"name": shipped.secrets[record.FOLDER], "annotations": {}, "data": {}}
     shipped.apply(record.FOLDER, context)
     assert [cluster.reference(obj) for obj in shipped.owned()] == [
         "Secret kubeflow/istio-integrator-record"

@@ -6,7 +6,7 @@ import json
 import pytest
 from ops import testing
 
-from istio_integrator.ingress import gateways
+from istio_integrator.ingress.gateways import named
 from tests.unit.charm import fake_cluster, ingress_world
 from tests.unit.charm.security import members
 from tests.unit.charm.security.callers import policy
@@ -54,10 +54,8 @@ def test_idle_hook_lists_no_kind_twice_for_security(world, options, most):
 
 def test_gateway_is_looked_for_once(world, monkeypatch):
     looks = []
-    look = gateways.resolve
-    monkeypatch.setattr(
-        gateways, "resolve", lambda *given, **more: looks.append(1) or look(*given, **more)
-    )
+    look = named.look
+    monkeypatch.setattr(named, "look", lambda *given: looks.append(1) or look(*given))
     world.config = OF_BOTH
     world.hook()
     assert len(looks) == 1

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 
 from integrator_contract import names
 from istio_integrator import parts
-from istio_integrator.config import config
 from istio_integrator.ingress import gateway
 from istio_integrator.kube import cluster, errors, owners
 from istio_integrator.messages import Message, Said
@@ -17,20 +15,6 @@ logger = logging.getLogger(__name__)
 FOLDER = "gateway-workload"
 ACCOUNT = "istio-ingressgateway-workload-service-account"
 """Its ServiceAccount, which kubeflow-profiles of the bundle admits to the profiles by default."""
-_HTTP_PORT = 80
-_HTTPS_PORT = 443
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Context:
-    """The variables of the templates in gateway-workload."""
-
-    name: str
-    account: str
-    model: str
-    pod_labels: dict[str, str]
-    inject_labels: dict[str, str]
-    options: config.Config
 
 
 class OwnGateway:
@@ -39,28 +23,19 @@ class OwnGateway:
     def __init__(self, scope: parts.Context) -> None:
         self._scope = scope
         self.name = owners.object_name(scope.application, "gateway")
+        # Labels that no other workload of the cluster has.
+        self._selector = {"istio": self.name, names.OWNER: scope.manifests.owner}
 
-    @property
-    def _marks(self) -> dict[str, str]:
-        """Return labels that no other workload of the cluster has."""
-        return {"istio": self.name, names.OWNER: self._scope.manifests.owner}
-
-    def target(self, *, only_https: bool) -> gateway.Target:
-        """Describe it, whether or not it runs yet.
-
-        Args:
-            only_https: Whether nothing but redirects is served without TLS.
-        """
-        model = self._scope.model
-        workload = self._scope.cluster.get(cluster.DEPLOYMENT, self.name, model)
+    def target(self) -> gateway.Target:
+        """Describe it, whether or not it runs yet."""
+        workload = self._scope.cluster.get(cluster.DEPLOYMENT, self.name, self._scope.model)
         return gateway.Target(
-            namespace=model,
-            selector=self._marks,
+            namespace=self._scope.model,
+            selector=self._selector,
             service=self.name,
-            http_port=_HTTP_PORT,
-            https_port=_HTTPS_PORT,
+            http_port=80,
+            https_port=443,
             hosts=self._scope.config.hosts,
-            only_https=only_https,
             ready=bool(cluster.at(workload, "status").get("readyReplicas")),
             workload=self.name,
             account=ACCOUNT,
@@ -70,14 +45,14 @@ class OwnGateway:
     def apply(self) -> Message | None:
         """Have it run, unless an object of another owner is in the way."""
         mesh = self._scope.mesh
-        context = Context(
-            name=self.name,
-            account=ACCOUNT,
-            model=self._scope.model,
-            pod_labels=self._marks,
-            inject_labels=mesh.pod_labels if mesh else {names.INJECT: "true"},
-            options=self._scope.config,
-        )
+        context = {
+            "name": self.name,
+            "account": ACCOUNT,
+            "model": self._scope.model,
+            "pod_labels": self._selector,
+            "inject_labels": mesh.pod_labels if mesh else {names.INJECT: "true"},
+            "options": self._scope.config,
+        }
         try:
             self._scope.manifests.apply(FOLDER, context)
         except errors.ForeignError as error:
@@ -85,9 +60,8 @@ class OwnGateway:
         return None
 
     def remove(self) -> None:
-        """End it."""
+        """Remove it; without the role, which a named gateway does not need, none was made."""
         try:
             self._scope.manifests.remove(FOLDER)
         except errors.ForbiddenError as error:
-            # The role is not needed with a gateway that the options name.
             logger.debug("No gateway workload can be seen, so none was made here: %s", error)

@@ -8,15 +8,15 @@ service, write the mark, and Envoy chooses the route again.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from istio_integrator.ingress import authorization, gateway
+from istio_integrator.ingress import gateway
+from istio_integrator.ingress.guard import authentication
 from istio_integrator.ingress.record import Values
-from istio_integrator.ingress.routes import Kind, Route
+from istio_integrator.ingress.routes.plan import Kind, Route
 
 FOLDER = "authentication"
 
@@ -25,58 +25,34 @@ _MOST_DASHES = 4
 spellings; `x-goog-authenticated-user-email` has four."""
 _ANSWER = "envoy.filters.http.ext_authz"
 """Where Envoy's filter leaves what the service said, whatever the filter's own name."""
-Script = Literal["ask", "pass"]
 
 
-@dataclasses.dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """An entry without a backend, which enables the filters."""
 
     match: Mapping[str, str]
-    script: Script
+    script: Literal["ask", "pass"]
     """Whether the request is authenticated or passes to a route without authentication."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Context:
-    """The variables of the templates in authentication."""
-
-    name: str
-    namespace: str
-    selector: Mapping[str, str]
-    values: Values
-    places: Sequence[Mapping[str, Any]]
-    """Virtual hosts that are guarded, each a match of a routeConfiguration; empty: every one."""
-    entries: Sequence[Entry]
-    is_closed: bool
-    """Whether no request gets the mark."""
-    service: authorization.Service | None
-    """The authorization service; None: none is asked."""
-    identity_headers: Sequence[str]
-    kept: Sequence[str]
-    """Identity headers that the service sets, kept until the request leaves."""
-    leaving: Sequence[authorization.Header]
-    """Identity headers of a request that leaves, in every spelling."""
-
-
-def context(
-    guard: authorization.Guard | None,
+def variables(
+    decision: authentication.Decision,
     target: gateway.Target,
     values: Values,
-    routes: Iterable[Route],
+    routes: Sequence[Route],
     *,
     owner: str,
     model: str,
     domain: str,
-) -> Context:
-    """Describe the EnvoyFilter of a gateway.
+) -> dict[str, Any]:
+    """Return the variables of the template of a gateway's EnvoyFilter.
 
     On a gateway of the model's own every virtual host is guarded, also those of other teams'
     routes with a host of their own. On a named gateway these are the virtual hosts of our HTTPS,
     and in plain HTTP, which all Gateways of the port share, those of our hosts by name.
 
     Args:
-        guard: What authenticates; None: nothing does, and every request gets the mark.
+        decision: What authenticates; without authentication every request gets the mark.
         target: The gateway workload, and what is served by it.
         values: Those that the routes match.
         routes: All of the model.
@@ -84,42 +60,49 @@ def context(
         model: The namespace of our Gateway, and of the Services that an identity is for.
         domain: The cluster's, which ends the names of Services.
     """
-    service = guard.service if guard else None
-    identity = service.identity_headers if service else authorization.IDENTITIES
+    service = decision.service
+    identity = service.identity_headers if service else authentication.IDENTITIES
     services = f".{model}.svc.{domain}"
-    return Context(
-        name=f"istio-integrator.{owner}".lower(),
-        namespace=target.namespace,
-        selector=target.selector,
-        values=values,
-        places=[{}] if target.is_own else list(_places(target, model)),
-        entries=[*_exceptions(list(routes)), Entry({"prefix": "/"}, "ask")],
-        is_closed=guard is not None and service is None,
-        service=service,
-        identity_headers=identity,
-        kept=[each for each in identity if service and each in service.response_headers],
-        leaving=[
-            authorization.Header(spelling, _leaving(spelling, values.metadata, services))
+    return {
+        "name": _name(owner),
+        "namespace": target.namespace,
+        "selector": target.selector,
+        "values": values,
+        # Matches of a routeConfiguration; the empty one matches every virtual host.
+        "places": [{}] if target.is_own else list(_places(target, model)),
+        "entries": [*_exceptions(routes), Entry({"prefix": "/"}, "ask")],
+        "is_closed": decision.is_closed,
+        "service": service,
+        "identity_headers": identity,
+        # Identity headers that the service sets, kept until the request leaves.
+        "kept": [each for each in identity if service and each in service.response_headers],
+        # Identity headers of a request that leaves, in every spelling.
+        "leaving": [
+            authentication.Header(spelling, _leaving(spelling, values.metadata, services))
             for header in identity
             for spelling in _spellings(header)
         ],
-    )
+    }
 
 
 def access(
-    guard: authorization.Guard | None, target: gateway.Target, routes: Iterable[Route]
+    decision: authentication.Decision, target: gateway.Target, routes: Iterable[Route]
 ) -> set[str]:
     """List what is granted, each as a text: if one goes, access narrows. Closed, nothing is."""
-    if guard is not None and guard.service is None:
+    if decision.is_closed:
         return set()
-    granted = ((one.is_asked, one.kind, one.path, one.backends) for one in routes)
+    granted = ((one.is_asked, one.kind, one.path, one.backend) for one in routes)
     where = (target.namespace, sorted(target.selector.items()))
-    return {repr(each) for each in (guard, where, *target.written_hosts, *granted)}
+    return {repr(each) for each in (decision.service, where, *target.written_hosts, *granted)}
 
 
 def ask_entry(owner: str) -> str:
     """Name the entry of each guarded virtual host that authenticates requests."""
-    return f"istio-integrator.{owner}.ask".lower()
+    return f"{_name(owner)}.ask"
+
+
+def _name(owner: str) -> str:
+    return f"istio-integrator.{owner}".lower()
 
 
 def _places(target: gateway.Target, model: str) -> Iterable[Mapping[str, Any]]:
@@ -134,8 +117,10 @@ def _exceptions(routes: Sequence[Route]) -> Iterable[Entry]:
     free = [one for one in routes if not one.is_asked]
     prefixes = tuple(f"{one.path}/" for one in free if one.kind is Kind.PREFIX)
     for route in routes:
-        if route in free or f"{route.path}/".startswith(prefixes):
-            yield Entry(_match(route), "ask" if route.is_asked else "pass")
+        if not route.is_asked:
+            yield Entry(_match(route), "pass")
+        elif f"{route.path}/".startswith(prefixes):
+            yield Entry(_match(route), "ask")
 
 
 def _match(route: Route) -> Mapping[str, str]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
-from integrator_contract import booleans
+from integrator_contract import booleans, pods
 from istio_integrator import parts
 from istio_integrator.ingress import observed
 from istio_integrator.ingress.gateway import Target
@@ -19,7 +19,7 @@ RESERVED_PORTS = frozenset({15000, 15001, 15004, 15006, 15008, 15009, 15020, 150
 """Ports of a proxy itself (istio.io, Application Requirements), which no Gateway can use."""
 _FINISHED = ("Succeeded", "Failed")
 _AUTHORITY = "CA_ADDR"
-"""The variable of a proxy that has istiod's address."""
+"""The variable of a proxy that has istiod's address, `NAME.NAMESPACE.svc:PORT`."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,6 @@ class Asked:
     model: str
     application: str
     hosts: tuple[str, ...]
-    only_https: bool
     istiod_namespace: str
     """Where the model's istiod runs; empty: not known."""
     is_scoped: bool = False
@@ -39,44 +38,39 @@ class Asked:
     missing_label: str = ""
     """The label without which istiod ignores the Service's namespace; empty where it serves it."""
 
+    @property
+    def namespace(self) -> str:
+        """Of the Service."""
+        return self.reference.partition("/")[0]
 
-def look(
-    scope: parts.Context, services: Iterable[cluster.Object], *, only_https: bool
-) -> Target | Message:
-    """Look at the Service in gateway-service and at the pods that its selector means.
 
-    Args:
-        scope: What every part may use.
-        services: All Services of the cluster.
-        only_https: Whether nothing but redirects is served without TLS.
-    """
-    mesh = scope.mesh
-    istiod_namespace = mesh.namespace if mesh else ""
-    istiod = (
-        scope.cluster.get(cluster.DEPLOYMENT, mesh.service, istiod_namespace)
-        if mesh and istiod_namespace
+def look(scope: parts.Context, services: Iterable[cluster.Object]) -> Target | Message:
+    """Look at the Service in gateway-service and at the pods that its selector means."""
+    mesh, reference = scope.mesh, scope.config.gateway_service
+    namespace = mesh.namespace if mesh else ""
+    found = (
+        scope.cluster.get(cluster.DEPLOYMENT, mesh.service, namespace)
+        if mesh and namespace
         else None
     )
-    setting = meshconfig.environment(istiod).get(_SCOPE_SETTING)
+    setting = meshconfig.environment(found).get(_SCOPE_SETTING)
     asked = Asked(
-        reference=scope.config.gateway_service,
+        reference=reference,
         model=scope.model,
         application=scope.application,
         hosts=scope.config.hosts,
-        only_https=only_https,
-        istiod_namespace=istiod_namespace,
+        istiod_namespace=namespace,
         is_scoped=booleans.parse(setting, default=False),
-        missing_label=scope.missing_label(scope.config.gateway_service.partition("/")[0]),
+        missing_label=scope.missing_label(reference.partition("/")[0]),
     )
-    found = (one for one in services if observed.reference(one) == asked.reference)
-    service = next(found, None)
-    selector = observed.selector_of(service)
-    pods = scope.cluster.list(cluster.POD, labels=selector) if selector else []
-    return decide(asked, service, pods)
+    service = next((one for one in services if observed.reference(one) == reference), None)
+    selector = cluster.at(service, "spec", "selector")
+    selected = scope.cluster.list(cluster.POD, labels=selector) if selector else []
+    return decide(asked, service, selected)
 
 
 def decide(
-    asked: Asked, service: cluster.Object | None, pods: Sequence[cluster.Object]
+    asked: Asked, service: cluster.Object | None, selected: Sequence[cluster.Object]
 ) -> Target | Message:
     """Decide whether the pods of a Service can be the model's gateway.
 
@@ -86,29 +80,26 @@ def decide(
     Args:
         asked: What is known beside them.
         service: The Service; None where it does not exist.
-        pods: Of the whole cluster, with the labels that the Service selects.
+        selected: Pods of the whole cluster, with the labels that the Service selects.
     """
-    if obstacle := _obstacle_in_service(asked, service):
+    present = [pod for pod in selected if cluster.at(pod, "status").get("phase") not in _FINISHED]
+    if obstacle := _obstacle_in_service(asked, service) or _obstacle_in_pods(asked, present):
         return obstacle
     assert service is not None
-    present = [pod for pod in pods if cluster.at(pod, "status").get("phase") not in _FINISHED]
-    if obstacle := _obstacle_in_pods(asked, present):
-        return obstacle
     # A workload stops counting a pod when its deletion begins, and nothing tells of its end.
     running = [pod for pod in present if "deletionTimestamp" not in pod["metadata"]]
-    http_port = entry(service, running, 80, ("http", "http2"))
-    https_port = entry(service, running, 443, ("https",))
+    ports = _ports(service, running)
+    http_port = _usual_or_named(ports, 80, ("http", "http2"))
+    https_port = _usual_or_named(ports, 443, ("https",))
     if not (http_port or https_port):
         return Said.GATEWAY_WITHOUT_PORT(service=asked.reference)
-    namespace, _, name = asked.reference.partition("/")
     found = Target(
-        namespace=namespace,
-        selector=observed.selector_of(service),
-        service=name,
+        namespace=asked.namespace,
+        selector=cluster.at(service, "spec", "selector"),
+        service=asked.reference.partition("/")[2],
         http_port=http_port,
         https_port=https_port,
         hosts=asked.hosts,
-        only_https=asked.only_https,
         ready=any(map(cluster.is_ready, running)),
     )
     if not running:
@@ -119,12 +110,12 @@ def decide(
 
 
 def _obstacle_in_service(asked: Asked, service: cluster.Object | None) -> Message | None:
-    namespace, reference = asked.reference.partition("/")[0], asked.reference
+    reference, namespace, application = asked.reference, asked.namespace, asked.application
     if not asked.hosts:
-        return Said.GATEWAY_NEEDS_HOSTS(service=reference, application=asked.application)
+        return Said.GATEWAY_NEEDS_HOSTS(service=reference, application=application)
     if service is None:
         return Said.GATEWAY_ABSENT(service=reference, namespace=namespace)
-    if not observed.selector_of(service):
+    if not cluster.at(service, "spec", "selector"):
         return Said.GATEWAY_WITHOUT_SELECTOR(service=reference)
     if asked.missing_label and namespace != asked.model:
         # istiod would serve routes of the model there, and ignore the guard beside the pods.
@@ -133,27 +124,27 @@ def _obstacle_in_service(asked: Asked, service: cluster.Object | None) -> Messag
         )
     if asked.is_scoped and namespace != asked.model:
         return Said.GATEWAY_SCOPED(
-            service=reference, setting=_SCOPE_SETTING, application=asked.application
+            service=reference, setting=_SCOPE_SETTING, application=application
         )
     return None
 
 
-def _obstacle_in_pods(asked: Asked, pods: Sequence[cluster.Object]) -> Message | None:
-    namespace, reference = asked.reference.partition("/")[0], asked.reference
-    workloads = {f"{pod['metadata']['namespace']}/{workload(pod)}" for pod in pods}
-    if elsewhere := [one for one in workloads if not one.startswith(f"{namespace}/")]:
+def _obstacle_in_pods(asked: Asked, present: Sequence[cluster.Object]) -> Message | None:
+    reference = asked.reference
+    workloads = {f"{pod['metadata']['namespace']}/{workload(pod)}" for pod in present}
+    if elsewhere := [one for one in workloads if not one.startswith(f"{asked.namespace}/")]:
         listed = observed.listed(elsewhere)
         return Said.GATEWAY_SELECTS_ELSEWHERE(service=reference, workloads=listed)
     if len(workloads) > 1:
         listed = observed.listed(workloads)
         return Said.GATEWAY_SELECTS_SEVERAL(service=reference, workloads=listed)
-    for pod in pods:
+    for pod in present:
         if not proxies.is_router(pod):
             return Said.GATEWAY_IS_NONE(service=reference, pod=cluster.reference(pod))
-        configured = _istiod_namespace(pod)
-        if asked.istiod_namespace and configured not in ("", asked.istiod_namespace):
+        other = _istiod_namespace(pod)
+        if asked.istiod_namespace and other not in ("", asked.istiod_namespace):
             return Said.GATEWAY_OF_OTHER_ISTIOD(
-                service=reference, other=configured, own=asked.istiod_namespace
+                service=reference, other=other, own=asked.istiod_namespace
             )
     return None
 
@@ -169,54 +160,41 @@ def workload(pod: cluster.Object) -> str:
 
 
 def _istiod_namespace(pod: cluster.Object) -> str:
-    """Read from a proxy where its istiod runs, `NAME.NAMESPACE.svc:PORT`; empty: not known."""
+    """Read from a proxy where its istiod runs; empty: not known."""
     for container in cluster.parts(cluster.at(pod, "spec"), "containers"):
         for variable in cluster.parts(container, "env"):
             if variable.get("name") == _AUTHORITY:
-                match str(variable.get("value", "")).partition(":")[0].split("."):
-                    case [_, namespace, "svc", *_]:
-                        return namespace
-                    case _:
-                        return ""
+                address = str(variable.get("value", "")).partition(":")[0].split(".")
+                return address[1] if address[2:3] == ["svc"] else ""
     return ""
 
 
-def entry(
-    service: cluster.Object,
-    pods: Sequence[cluster.Object],
-    usual: int,
-    protocols: Collection[str],
-) -> int | None:
-    """Find the port of a Service that a Gateway can name for HTTP or for HTTPS.
-
-    Args:
-        service: The gateway's.
-        pods: The gateway's, whose containers say which ports named target ports are.
-        usual: The port that is taken where the Service has it.
-        protocols: What the name of another port may begin with, as Istio selects protocols.
-    """
-    ports = dict(_entries(service, pods))
-    if usual in ports:
-        return usual
+def _usual_or_named(ports: dict[int, str], usual: int, protocols: Collection[str]) -> int | None:
+    """Pick the usual port, or one whose name selects the protocol as Istio reads it."""
     named = (port for port, name in ports.items() if name.partition("-")[0] in protocols)
-    return next(named, None)
+    return usual if usual in ports else next(named, None)
 
 
-def _entries(service: cluster.Object, pods: Sequence[cluster.Object]) -> Iterator[tuple[int, str]]:
+def _ports(service: cluster.Object, running: Sequence[cluster.Object]) -> dict[int, str]:
+    """Map the ports of a Service that a Gateway can name to their names."""
+    found: dict[int, str] = {}
     for port in cluster.parts(cluster.at(service, "spec"), "ports"):
-        number, target = observed.number(port.get("port")), port.get("targetPort")
-        targets = {_named_port(target, pod) for pod in pods}
-        if not isinstance(target, str):
-            targets = {observed.number(target) or number}
-        is_open = all(target and target not in RESERVED_PORTS for target in targets)
-        if number and is_open and port.get("protocol", "TCP") == "TCP":
-            yield number, str(port.get("name", ""))
+        number, target = port.get("port"), port.get("targetPort")
+        targets = (
+            [_named_port(target, pod) for pod in running]
+            if isinstance(target, str)
+            else [target or number]
+        )
+        is_open = all(each and each not in RESERVED_PORTS for each in targets)
+        if pods.is_port(number) and is_open and port.get("protocol", "TCP") == "TCP":
+            found[number] = str(port.get("name", ""))
+    return found
 
 
-def _named_port(name: object, pod: cluster.Object) -> int:
+def _named_port(name: str, pod: cluster.Object) -> int:
     """Find the port of a name at which a pod listens; 0 where it has none."""
     for container in cluster.parts(cluster.at(pod, "spec"), "containers"):
         for declared in cluster.parts(container, "ports"):
             if declared.get("name") == name:
-                return observed.number(declared.get("containerPort"))
+                return int(declared.get("containerPort", 0))
     return 0

@@ -1,0 +1,289 @@
+"""A Gateway of the Gateway API in the model, whose workload istiod itself deploys."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from integrator_contract import booleans, names
+from istio_integrator import parts, texts
+from istio_integrator.ingress import gateway, observed
+from istio_integrator.istio import meshconfig
+from istio_integrator.kube import cluster, errors
+from istio_integrator.messages import Message, Said
+from istio_integrator.relations import kubeflow
+
+logger = logging.getLogger(__name__)
+
+FOLDER = "managed-gateway"
+PROBE = "http-routes"
+"""The folder of the HTTPRoute that is tried."""
+USUAL_CLASS = "istio"
+MOST_HOSTS = 32
+"""A Gateway has 64 listeners at most, and each host takes one for HTTP and one for HTTPS."""
+_NEEDED = {
+    "PILOT_ENABLE_GATEWAY_API": "the Gateway API",
+    "PILOT_ENABLE_GATEWAY_API_STATUS": "the status of Gateways",
+    "PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER": "the deployment of gateways",
+    # Without it the guard would not stand before anything on such a gateway.
+    "ENABLE_SELECTOR_BASED_K8S_GATEWAY_POLICY": "EnvoyFilters for gateways of the Gateway API",
+}
+"""istiod's own switches, on unless they say otherwise, and what they switch off."""
+_LONGEST_MESSAGE = 200
+_INSTALL = "install the Gateway API 1.4 or newer in the cluster, or set routing=virtualservice"
+_OLDER = cluster.Kind("gateway.networking.k8s.io/v1beta1", "Gateway", "gateways", True)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Offer:
+    """What the cluster has of the Gateway API."""
+
+    served: frozenset[str] = frozenset()
+    """Kinds that the API server knows in their version v1."""
+    is_older: bool = False
+    """Whether it knows Gateways only in the version before."""
+    names_rules: bool
+    """Whether rules of its HTTPRoutes have names; one with them has all else that we write."""
+    classes: Sequence[str] = ()
+    """GatewayClasses of istiod."""
+    istiod: str = ""
+    """`namespace/name` of its Deployment; empty where it can't be looked at."""
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
+    """What istiod's container is told."""
+
+    @property
+    def gateway_class(self) -> str:
+        """The class that Istio's own installation has, else the only one; empty for none."""
+        if USUAL_CLASS in self.classes:
+            return USUAL_CLASS
+        return self.classes[0] if len(self.classes) == 1 else ""
+
+    def lacking(self, hosts: Sequence[str]) -> Iterator[str]:
+        """Say what keeps a model of these hosts from being served, the first cause first."""
+        if not self.served and not self.is_older:
+            yield f"the cluster has no Gateway API; {_INSTALL}"
+        if missing := {"Gateway", "HTTPRoute"} - self.served:
+            kinds = ", ".join(sorted(missing))
+            yield f"the cluster's Gateway API is too old, it has no v1 of {kinds}; {_INSTALL}"
+        if not self.names_rules:
+            lacks = "its routes' rules have no names"
+            yield f"the cluster's Gateway API is too old, {lacks}; {_INSTALL}"
+        if not self.istiod:
+            yield (
+                "istiod's Deployment can't be read, so it is not known whether requests would be "
+                "authenticated; set routing=virtualservice"
+            )
+        for name, what in _NEEDED.items():
+            if not booleans.parse(self.environment.get(name), default=True):
+                yield f"istiod {self.istiod} has {what} switched off; unset {name} there"
+        if not self.classes:
+            yield (
+                f"istiod {self.istiod} offers no GatewayClass of {names.GATEWAY_CONTROLLER}; "
+                "restart it if the Gateway API was installed after it, or set "
+                "routing=virtualservice"
+            )
+        if not self.gateway_class:
+            shown = observed.listed(self.classes)
+            yield f"of several GatewayClasses of istiod ({shown}) none is called {USUAL_CLASS}"
+        if len(hosts) > MOST_HOSTS:
+            yield f"hosts has {len(hosts)} names, and a Gateway has listeners for {MOST_HOSTS}"
+
+
+def bound(found: Iterable[cluster.Object], *, model: str, owner: str) -> list[str]:
+    """Name the VirtualServices of others that are bound to our Gateway, `namespace/name`."""
+
+    def is_bound(each: cluster.Object) -> bool:
+        named = cluster.items(cluster.at(each, "spec"), "gateways")
+        is_here = each["metadata"]["namespace"] == model
+        return f"{model}/{gateway.NAME}" in named or (is_here and gateway.NAME in named)
+
+    others = (
+        each for each in found if cluster.at(each, "metadata", "labels").get(names.OWNER) != owner
+    )
+    return sorted(observed.reference(each) for each in others if is_bound(each))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class State:
+    """What istiod says about a Gateway as it is now."""
+
+    problem: Message | None = None
+    """None where the Gateway is served."""
+    address: str = ""
+
+
+def state(obj: cluster.Object | None) -> State:
+    """Read it; what istiod said about an earlier generation does not count.
+
+    Args:
+        obj: The Gateway, None while there is none.
+    """
+    status, generation = cluster.at(obj, "status"), cluster.at(obj, "metadata").get("generation")
+    conditions = {
+        each.get("type"): each
+        for each in cluster.parts(status, "conditions")
+        if each.get("observedGeneration") == generation
+    }
+    addresses = [str(each.get("value", "")) for each in cluster.parts(status, "addresses")]
+    address = texts.plain(addresses[0], _LONGEST_MESSAGE) if addresses else ""
+    for condition, problem in (
+        ("Accepted", Said.GATEWAY_NOT_ACCEPTED),
+        ("Programmed", Said.GATEWAY_NOT_PROGRAMMED),
+    ):
+        found = conditions.get(condition, {})
+        message = texts.plain(str(found.get("message", "")), _LONGEST_MESSAGE)
+        if found.get("status") == "False" and message:
+            return State(problem=problem(name=gateway.NAME, words=message), address=address)
+        if found.get("status") != "True":
+            waiting = Said.GATEWAY_NOT_ACCEPTED_YET(name=gateway.NAME)
+            return State(problem=waiting, address=address)
+    return State(address=address)
+
+
+def deployment(gateway_class: str) -> str:
+    """Name the Deployment, the Service and the ServiceAccount that istiod makes of our Gateway."""
+    return f"{gateway.NAME}-{gateway_class}"
+
+
+class ManagedGateway:
+    """Decides whether it serves the model, makes it, and takes it away."""
+
+    def __init__(self, scope: parts.Context) -> None:
+        self._scope = scope
+
+    def find(self) -> cluster.Object | None:
+        """Read our Gateway; None where there is none, or no Gateway API."""
+        try:
+            return self._scope.manifests.own(cluster.KUBERNETES_GATEWAY, gateway.NAME)
+        except errors.ForbiddenError as error:
+            # The role is only needed with routing=gateway-api; without it none was made.
+            logger.debug("No Gateway of the Gateway API: %s", error)
+            return None
+
+    def obstacle(self, opened: cluster.Object | None) -> Message | None:
+        """Say what keeps the model from being served by it; None: nothing.
+
+        Args:
+            opened: Istio's own Gateway of the model, where the model is served by that.
+        """
+        scope = self._scope
+        if named := scope.config.gateway_service:
+            return Said.GATEWAY_NAMED_WITH_GATEWAY_API(
+                service=named, application=scope.application
+            )
+        try:
+            lacking = next(self._offer.lacking(scope.config.hosts), "")
+        except errors.ForbiddenError as error:
+            logger.warning("The Gateway API's kinds can't be read: %s", error)
+            return Said.GATEWAY_API_FORBIDDEN(application=scope.application)
+        if lacking:
+            return Said.GATEWAY_API_LACKS(problem=lacking)
+        found = scope.cluster.list(cluster.VIRTUAL_SERVICE) if opened else ()
+        others = bound(found, model=scope.model, owner=scope.manifests.owner)
+        if not others:
+            return None
+        return Said.GATEWAY_API_CUTS_OFF(
+            count=len(others), gateway=gateway.NAME, names=observed.listed(others)
+        )
+
+    def target(self) -> gateway.Target:
+        """Say where the model is served by it, and what istiod says about that."""
+        found = state(self.find())
+        said = found.problem
+        if not said and found.address:
+            said = Said.GATEWAY_ADDRESS(name=gateway.NAME, address=found.address)
+        name = deployment(self._class)
+        return gateway.Target(
+            namespace=self._scope.model,
+            selector={names.GATEWAY_NAME: gateway.NAME},
+            service=name,
+            http_port=80,
+            https_port=443,
+            hosts=self._scope.config.hosts[:MOST_HOSTS],
+            ready=not found.problem,
+            workload=name,
+            account=name,
+            is_own=True,
+            is_managed=True,
+            messages=(said,) if said else (),
+        )
+
+    def open(self, context: Mapping[str, object]) -> cluster.Object:
+        """Apply our Gateway with the variables of Istio's own one, and return it."""
+        mesh = self._scope.mesh
+        more = {
+            "gateway_class": self._class,
+            "revision": "" if mesh is None or mesh.is_default else mesh.revision,
+            # Its name in the model; the guard's is one of those that an application has.
+            "redirect": f"istio-integrator.{self._scope.manifests.owner}.https".lower(),
+        }
+        return self._scope.manifests.apply(FOLDER, {**context, **more})[-1]
+
+    def remove(self) -> None:
+        """Remove the Gateway."""
+        try:
+            self._scope.manifests.remove(FOLDER)
+        except errors.ForbiddenError as error:
+            logger.debug("Nothing of the Gateway API: %s", error)
+
+    def metadata(self) -> kubeflow.GatewayMetadata | None:
+        """Say what controllers hear of it, once istiod serves it."""
+        if state(self.find()).problem:
+            return None
+        name = deployment(self._class)
+        return kubeflow.GatewayMetadata(
+            namespace=self._scope.model,
+            gateway_name=gateway.NAME,
+            deployment_name=name,
+            service_account=name,
+        )
+
+    @functools.cached_property
+    def _class(self) -> str:
+        """Of the Gateway that is there, which can't change it, else the one that it would get."""
+        if found := cluster.at(self.find(), "spec").get("gatewayClassName"):
+            return str(found)
+        try:
+            return self._offer.gateway_class or USUAL_CLASS
+        except errors.ForbiddenError:
+            return USUAL_CLASS
+
+    @functools.cached_property
+    def _offer(self) -> Offer:
+        scope, model = self._scope, self._scope.model
+        kinds = (cluster.KUBERNETES_GATEWAY, cluster.HTTP_ROUTE)
+        served = frozenset(kind.name for kind in kinds if scope.cluster.serves(kind, model))
+        classes = [
+            each["metadata"]["name"]
+            for each in scope.cluster.list(cluster.GATEWAY_CLASS)
+            if cluster.at(each, "spec").get("controllerName") == names.GATEWAY_CONTROLLER
+        ]
+        service, namespace = (scope.mesh.service, scope.mesh.namespace) if scope.mesh else ("", "")
+        istiod = scope.cluster.get(cluster.DEPLOYMENT, service, namespace) if namespace else None
+        return Offer(
+            served=served,
+            names_rules=len(served) == len(kinds) and self._names_rules(),
+            is_older=not served and scope.cluster.serves(_OLDER, model),
+            classes=sorted(classes),
+            istiod=f"{namespace}/{service}" if istiod else "",
+            environment=meshconfig.environment(istiod),
+        )
+
+    def _names_rules(self) -> bool:
+        """Ask whether the API server keeps the name of a rule."""
+        route = {
+            "name": "probe",
+            "source": "",
+            "rule": "probe",
+            "path": {"type": "PathPrefix", "value": "/"},
+            "mark": "probe",
+            "filters": (),
+            "service": "probe",
+            "port": 80,
+        }
+        context = {"gateway": gateway.NAME, "header": "probe", "routes": [route]}
+        answer = self._scope.manifests.tried(PROBE, context)
+        rules = cluster.parts(cluster.at(answer, "spec"), "rules")
+        return any(rule.get("name") == "probe" for rule in rules)

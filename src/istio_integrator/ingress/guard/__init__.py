@@ -1,0 +1,1 @@
+"""What authenticates requests before a route of the model can match."""

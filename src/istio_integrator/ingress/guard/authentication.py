@@ -1,0 +1,202 @@
+"""The authorization service that is asked about each request, and what holds without one."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from integrator_contract import charm_facts
+from istio_integrator import parts
+from istio_integrator.messages import Message, Said
+from istio_integrator.relations import kubeflow
+
+IDENTITIES = ("kubeflow-userid", "kubeflow-groups")
+"""Headers by which Kubeflow knows users, whatever an authorization service says of itself."""
+
+_ALWAYS_SHOWN = frozenset(
+    {"authorization", "content-length", "host", ":authority", ":method", ":path"}
+)
+"""Headers that the authorization service gets unasked."""
+_LABEL = kubeflow.DNS_LABEL.pattern
+_OF_A_SERVICE = re.compile(
+    rf"(?P<name>{_LABEL})\.(?P<namespace>{_LABEL})\.svc(?:\.(?P<domain>.+?))?\.?"
+)
+
+
+class Header(NamedTuple):
+    """A header that the gateway writes."""
+
+    name: str
+    value: str
+    """As Envoy's substitution format strings write it."""
+
+
+_SHOWN = ("authorization", "cookie", "x-auth-token", "x-forwarded-for", "x-forwarded-proto")
+"""What an application on `forward-auth` gets to see, which doesn't say what it wants to.
+
+Envoy writes the last two by itself.
+"""
+_DESCRIBING = (
+    Header("x-forwarded-method", "%REQ(:method)%"),
+    Header("x-forwarded-host", "%REQ(:authority)%"),
+    Header("x-forwarded-uri", "%REQ(:path)%"),
+)
+"""What such an application is told of a request.
+
+Oathkeeper and oauth2-proxy decide by it, so a client's own word for it would open every path.
+"""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Service:
+    """The authorization service."""
+
+    host: str
+    """`NAME.NAMESPACE.svc.DOMAIN`."""
+    port: int
+    path: str = ""
+    """What stands before the path of the request that it is asked about."""
+    request_headers: tuple[str, ...] = ()
+    """What it gets to see."""
+    describing: tuple[Header, ...] = ()
+    """What it is told beside, whatever the client says of it."""
+    response_headers: tuple[str, ...] = ()
+    """What it says about a user, to the applications."""
+
+    @property
+    def identity_headers(self) -> tuple[str, ...]:
+        """Headers that only the service may set: what clients send in them is taken away.
+
+        A header that the service is shown is one that it reads from clients.
+        """
+        shown = _ALWAYS_SHOWN | set(self.request_headers)
+        known = dict.fromkeys((*self.response_headers, *IDENTITIES))
+        return tuple(header for header in known if header not in shown)
+
+    @property
+    def reference(self) -> str:
+        """`namespace/name`."""
+        name, namespace, *_ = self.host.split(".")
+        return f"{namespace}/{name}"
+
+    @property
+    def cluster(self) -> str:
+        """How istiod calls it towards Envoy."""
+        return f"outbound|{self.port}||{self.host}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What authenticates requests; without a service and a problem they pass unauthenticated."""
+
+    service: Service | None = None
+    problem: Message | None = None
+    """Why every request is rejected."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether every request is rejected."""
+        return self.problem is not None
+
+    @property
+    def word(self) -> charm_facts.Guard:
+        """What stands before the routes, in the word of the metrics."""
+        if self.is_closed:
+            return "closed"
+        return "asks" if self.service else "none"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Decider:
+    """Decides by which service requests are authenticated.
+
+    A name that no Service has is anybody's: istiod gives it to whoever writes a ServiceEntry of
+    it, and that one would decide about every request.
+    """
+
+    strict: bool
+    """Whether every request is rejected without an authorization service."""
+    application: str
+    """Ours."""
+    model: str
+    """Where an application's Service is, if it doesn't say so."""
+    domain: str
+    """The cluster's, which ends the names of Services."""
+    services: Collection[str]
+    """Those that there are, each `namespace/name`."""
+
+    def decide(
+        self,
+        ingress_auth: Sequence[kubeflow.Received[kubeflow.AuthRequest]],
+        forwarded: Sequence[kubeflow.Received[kubeflow.ForwardAuth]],
+    ) -> Decision:
+        """Decide by what the applications said that are related to either endpoint."""
+        if ingress_auth and forwarded:
+            first, second = kubeflow.names(ingress_auth), kubeflow.names(forwarded)
+            command = f"juju remove-relation {self.application}:{kubeflow.FORWARD_AUTH} {second}"
+            problem = Said.TWO_WAYS_TO_AUTHENTICATE(
+                first=f"{first} on {kubeflow.INGRESS_AUTH}",
+                second=f"{second} on {kubeflow.FORWARD_AUTH}",
+                command=command,
+            )
+            return Decision(problem=problem)
+        if len(ingress_auth) > 1 or len(forwarded) > 1:
+            applications = kubeflow.names([*ingress_auth, *forwarded])
+            return Decision(problem=Said.SEVERAL_AUTHENTICATORS(applications=applications))
+        for one in ingress_auth:
+            service = one.message and self._by_name(one.message)
+            return self._by_one(kubeflow.INGRESS_AUTH, one.application, service, one.problem)
+        for one in forwarded:
+            found = self._by_address(one.message) if one.message else None
+            problem = found if isinstance(found, str) else one.problem
+            service = found if isinstance(found, Service) else None
+            return self._by_one(kubeflow.FORWARD_AUTH, one.application, service, problem)
+        return Decision(problem=Said.NO_AUTHENTICATOR() if self.strict else None)
+
+    def _by_one(
+        self, endpoint: str, application: str, service: Service | None, problem: str
+    ) -> Decision:
+        if problem:
+            invalid = Said.AUTHENTICATOR_INVALID(
+                endpoint=endpoint, application=application, problem=problem
+            )
+            return Decision(problem=invalid)
+        if service and service.reference in self.services:
+            return Decision(service=service)
+        missing = (
+            f"Service {service.reference} of {application}"
+            if service
+            else f"{application} on {endpoint}"
+        )
+        return Decision(problem=Said.AUTHENTICATOR_AWAITED(what=missing))
+
+    def _by_name(self, said: kubeflow.AuthRequest) -> Service:
+        return Service(
+            host=f"{said.service}.{said.namespace or self.model}.svc.{self.domain}",
+            port=said.port,
+            request_headers=said.allowed_request_headers,
+            response_headers=said.allowed_response_headers,
+        )
+
+    def _by_address(self, said: kubeflow.ForwardAuth) -> Service | str:
+        """Find the Service that an address means, or say why it means none.
+
+        Charms write `cluster.local` whatever the cluster's domain is.
+        """
+        address = said.decisions_address
+        found = _OF_A_SERVICE.fullmatch(address.host)
+        if found is None or found["domain"] not in (None, self.domain, parts.CLUSTER_DOMAIN):
+            return (
+                f"{kubeflow.ADDRESS} has the host {address.host}, which is no Service of this "
+                f"cluster such as oauth2-proxy.kubeflow.svc.{self.domain}"
+            )
+        return Service(
+            host=f"{found['name']}.{found['namespace']}.svc.{self.domain}",
+            port=address.port,
+            path=address.path,
+            request_headers=_SHOWN,
+            describing=_DESCRIBING,
+            response_headers=tuple(dict.fromkeys((*said.headers, *IDENTITIES))),
+        )

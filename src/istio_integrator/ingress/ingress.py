@@ -1,0 +1,356 @@
+"""The routes of the model: the gateway serves what related applications request."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from time import sleep
+
+from integrator_contract.seen import Expectation, Seen
+from istio_integrator import parts
+from istio_integrator.ingress import (
+    certificate,
+    gateway,
+    observed,
+    record,
+    seen,
+    service_annotations,
+)
+from istio_integrator.ingress.gateways import managed, named, own
+from istio_integrator.ingress.guard import authentication, envoyfilter
+from istio_integrator.ingress.routes import plan, render, requested
+from istio_integrator.istio import injectors
+from istio_integrator.kube import cluster, errors
+from istio_integrator.messages import Message, Said
+from istio_integrator.relations import endpoints, ingress_route, kubeflow
+
+logger = logging.getLogger(__name__)
+
+GONE_WITHIN = 10
+"""Seconds for which a hook waits until the gateway's Envoy has no server of ours. Routes of other
+teams on our Gateway depend on it; ours match nothing without the EnvoyFilter."""
+
+
+class Ingress(parts.Part):
+    """EnvoyFilter, routes and Gateway, in this order, and removed in the reverse one."""
+
+    name = "ingress"
+
+    def __init__(
+        self,
+        scope: parts.Context,
+        related: endpoints.Relations,
+        look: Callable[[], Seen | None] = lambda: None,
+    ) -> None:
+        self._scope = scope
+        self._related = related
+        self._look = look
+        self._record = record.Record(scope)
+        self.certificate = certificate.GatewayCertificate(scope, related, self._record)
+        self._own_gateway = own.OwnGateway(scope)
+        self._managed = managed.ManagedGateway(scope)
+        self._annotations = service_annotations.ServiceAnnotations(scope)
+        self._messages: list[Message] = []
+        self.is_up: bool | None = None
+        """Whether the Gateway of the model is there and a pod of the gateway is ready; None where
+        no application is to be reached."""
+        self.expected: Expectation | None = None
+        """What the gateway's Envoys should have; None where nothing was written."""
+
+    def reconcile(self) -> list[Message]:
+        """Make the model reachable as related applications ask for, or unreachable.
+
+        Returns:
+            How the model is reached, or what it takes.
+        """
+        self._messages = []
+        if not self._scope.leader:
+            return self._messages
+        kubeflow.publish_routed(self._related)
+        found = self._scope.mesh
+        if found is not None and found.pilot is not None:
+            service, port = found.pilot
+            kubeflow.publish_pilot(self._related, service=service, port=port)
+        if not self._related.is_related(*kubeflow.EXPOSING):
+            self._withdraw()
+        elif found is not None:
+            logger.debug("Authentication: %s.", self.decision.word)
+            self.is_up = False
+            target = self.target
+            if isinstance(target, gateway.Target) and target.is_deployed_here:
+                target = self._own_gateway.apply() or target
+            self._announce(target, self._expose(target))
+        return self._messages
+
+    def remove(self) -> None:
+        """Remove everything, the EnvoyFilter once the gateway has no server of ours."""
+        self._close()
+        self._scope.manifests.remove(envoyfilter.FOLDER)
+        self.certificate.remove()
+        self._annotations.remove()
+        self._own_gateway.remove()
+        self._record.remove()
+
+    @functools.cached_property
+    def target(self) -> gateway.Target | Message:
+        """The gateway that serves the model, or what the operator has to do; nothing is written.
+
+        What keeps routing=gateway-api from being followed leaves the model at the gateway that
+        serves it, with the reason in `messages`.
+        """
+        scope = self._scope
+        why: Message | None = None
+        found: gateway.Target | Message | None = None
+        if scope.config.routing == "gateway-api":
+            opened = scope.manifests.own(cluster.GATEWAY, gateway.NAME)
+            why = self._managed.obstacle(opened)
+            if why is None or self._managed.find() is not None:
+                found = self._managed.target()
+            elif opened is None:
+                return why
+        if found is None and scope.config.gateway_service:
+            found = named.look(scope, self._services)
+        found = found or self._own_gateway.target()
+        if why and isinstance(found, gateway.Target):
+            return dataclasses.replace(found, messages=(why, *found.messages))
+        return found
+
+    @functools.cached_property
+    def decision(self) -> authentication.Decision:
+        """What authenticates requests."""
+        decider = authentication.Decider(
+            strict=self._scope.config.require_authentication,
+            application=self._scope.application,
+            model=self._scope.model,
+            domain=self._scope.cluster_domain,
+            services={observed.reference(each) for each in self._services},
+        )
+        return decider.decide(
+            kubeflow.ingress_auth(self._related), kubeflow.forward_auth(self._related)
+        )
+
+    @functools.cached_property
+    def plan(self) -> plan.Plan:
+        """The routes that related applications request."""
+        reader = requested.Reader(
+            model=self._scope.model,
+            application=self._scope.application,
+            domain=self._scope.cluster_domain,
+        )
+        return plan.plan(reader.read(self._older, self._newer))
+
+    @functools.cached_property
+    def _older(self) -> list[kubeflow.Received[kubeflow.IngressRequest]]:
+        return kubeflow.ingress(self._related)
+
+    @functools.cached_property
+    def _newer(self) -> list[ingress_route.Received]:
+        return ingress_route.received(self._related)
+
+    @property
+    def _services(self) -> list[cluster.Object]:
+        return self._scope.cluster.list(cluster.SERVICE)
+
+    @property
+    def _only_https(self) -> bool:
+        """Whether nothing but redirects is served without TLS."""
+        return self._scope.config.https_redirect and self.certificate.is_wanted
+
+    def _expose(self, target: gateway.Target | Message) -> cluster.Object | None:
+        """Have the gateway serve the model; return our Gateway, None where there is none."""
+        if not isinstance(target, gateway.Target):
+            self._messages.append(target)
+            self._close()
+            return None
+        self._messages += target.messages
+        self._report_requests()
+        opened = self._find_gateway()
+        if opened is not None and not _is_at(opened, target):
+            logger.info("The gateway changes.")
+            self._close()
+            opened = None
+        values, filters = self._apply_filters(target)
+        served, problems = render.apply(self._scope, self.plan.routes, target, values)
+        self._messages += problems
+        credential = self.certificate.credential(target, shown=gateway.credential(opened))
+        self._messages += self.certificate.messages
+        expected = self._expect(target, served, values, filters)
+        servers = seen.servers(target, opened, has_tls=bool(credential))
+        expected = dataclasses.replace(expected, servers=servers)
+        answer = self._look()
+        hosts = seen.open_hosts(expected, answer, target.written_hosts, seen.hidden_host(opened))
+        opened = self._open(target, credential, hosts) or opened
+        self.certificate.prune()
+        servers = seen.servers(target, opened, has_tls=bool(credential))
+        self.expected = dataclasses.replace(expected, servers=servers)
+        self._messages += seen.messages(
+            self.expected,
+            answer,
+            target,
+            count=0 if self.decision.is_closed else len(served),
+            application=self._scope.application,
+            istiod=self._scope.mesh.namespace if self._scope.mesh else injectors.USUAL_NAMESPACE,
+        )
+        if not target.is_deployed_here:
+            self._own_gateway.remove()
+        if problem := self._annotations.reconcile(target):
+            self._messages.append(problem)
+        if not target.ready:
+            self._messages.append(Said.GATEWAY_NOT_READY(gateway=target.reference))
+        wildcards = [host for host in target.hosts if host.startswith("*")]
+        if wildcards and not (target.is_own or self._only_https):
+            self._messages.append(Said.HOSTS_IN_PLAIN_HTTP(host=wildcards[0]))
+        return opened
+
+    def _report_requests(self) -> None:
+        # Juju shows the first of equally severe statuses. A closed ingress fails every request.
+        self._messages += filter(None, [self.decision.problem])
+        for problem in self.plan.problems:
+            logger.warning("%s.", problem)
+            self._messages.append(Said.REQUEST_INVALID(request=problem))
+        silent: dict[str, list[kubeflow.Named]] = {}
+        said = [*((kubeflow.INGRESS, one) for one in self._older)]
+        for endpoint, one in (*said, *((one.endpoint, one) for one in self._newer)):
+            if one.message is None and not one.problem:
+                silent.setdefault(endpoint, []).append(one)
+        for endpoint, found in silent.items():
+            names = kubeflow.names(found)
+            self._messages.append(Said.APPLICATION_SILENT(applications=names, endpoint=endpoint))
+
+    def _apply_filters(self, target: gateway.Target) -> tuple[record.Values, tuple[str, ...]]:
+        """Apply the EnvoyFilter; return the values that routes need, and its filters."""
+        scope, routes = self._scope, self.plan.routes
+        values = self._record.values_for(envoyfilter.access(self.decision, target, routes))
+        variables = envoyfilter.variables(
+            self.decision,
+            target,
+            values,
+            routes,
+            owner=scope.manifests.owner,
+            model=scope.model,
+            domain=scope.cluster_domain,
+        )
+        return values, seen.filters_of(scope.manifests.apply(envoyfilter.FOLDER, variables))
+
+    def _expect(
+        self,
+        target: gateway.Target,
+        served: Sequence[plan.Route],
+        values: record.Values,
+        filters: tuple[str, ...],
+    ) -> Expectation:
+        """Describe what the gateway's Envoys should have, without the servers."""
+        clusters = {f"outbound|{one.backend.port}||{one.backend.host}" for one in served}
+        if service := self.decision.service:
+            clusters.add(service.cluster)
+        matches = sum(len(entry.uris) for route in served for entry in route.entries)
+        return Expectation(
+            namespace=target.namespace,
+            selector=dict(target.selector),
+            gateway=f"{self._scope.model}/{gateway.NAME}",
+            servers=(),
+            filters=filters,
+            entry=envoyfilter.ask_entry(self._scope.manifests.owner),
+            # An HTTPRoute has one match.
+            routes=len(served) if target.is_managed else matches,
+            marks=(values.asked, values.free, values.root),
+            clusters=tuple(sorted(clusters)),
+        )
+
+    def _open(
+        self, target: gateway.Target, credential: str, hosts: Mapping[int, Sequence[str]]
+    ) -> cluster.Object | None:
+        """Apply our Gateway with its certificate and hosts; None where it would have no port."""
+        if self.certificate.is_wanted and not target.https_port:
+            service = f"{target.namespace}/{target.service}"
+            self._messages.append(Said.GATEWAY_WITHOUT_HTTPS_PORT(service=service))
+        if not hosts:
+            self._messages.append(Said.GATEWAY_WITHOUT_HTTP_PORT(gateway=target.reference))
+            return None
+        context = {
+            "name": gateway.NAME,
+            "target": target,
+            "credential": credential,
+            "hosts": hosts,
+            "only_https": self._only_https,
+        }
+        if target.is_managed:
+            return self._managed.open(context)
+        (opened,) = self._scope.manifests.apply(gateway.FOLDER, context)
+        return opened
+
+    def _withdraw(self) -> None:
+        """Remove everything when no application is related any more."""
+        try:
+            self.remove()
+        except errors.ForbiddenError:
+            # Nothing was ever made without the right to see it.
+            logger.debug("The ingress can't be listed, so none of it was made here.")
+
+    def _close(self) -> None:
+        """Remove routes and Gateway, and wait until the gateway's Envoy has no server of ours."""
+        opened = self._find_gateway()
+        render.remove(self._scope)
+        self._scope.manifests.remove(gateway.FOLDER)
+        self._managed.remove()
+        for _ in range(GONE_WITHIN if opened else 0):
+            if seen.is_gone(self._look()):
+                break
+            sleep(1)
+
+    def _find_gateway(self) -> cluster.Object | None:
+        opened = self._scope.manifests.own(cluster.GATEWAY, gateway.NAME)
+        return opened or self._managed.find()
+
+    def _announce(self, target: gateway.Target | Message, opened: cluster.Object | None) -> None:
+        """Tell related applications which Gateway there is, and how the model is reached."""
+        related = self._related
+        found = target if isinstance(target, gateway.Target) else None
+        self.is_up = bool(opened and found and found.ready)
+        # With routing=gateway-api there is no Gateway of Istio's own kind.
+        up = self.is_up and not (found and found.is_managed)
+        kubeflow.publish_gateway(related, name=gateway.NAME, namespace=self._scope.model, up=up)
+        self._announce_metadata()
+        if related.is_related(*kubeflow.INGRESS_ROUTES):
+            ingress_route.answer(
+                related,
+                external_host=self._external_host(found),
+                tls_enabled=bool(gateway.credential(opened)),
+            )
+
+    def _announce_metadata(self) -> None:
+        """Tell controllers where their HTTPRoutes belong, once istiod serves that Gateway.
+
+        What was told stays while the option does: each pod of the gateway that restarts would else
+        have every controller restart.
+        """
+        if self._scope.config.routing == "gateway-api":
+            if found := self._managed.metadata():
+                kubeflow.publish_metadata(self._related, found)
+            return
+        kubeflow.publish_metadata(self._related, None)
+        bags = self._related.bags(kubeflow.GATEWAY_METADATA)
+        if waiting := ", ".join(sorted(bag.application for bag in bags)):
+            self._messages.append(Said.GATEWAY_METADATA_AWAITED(applications=waiting))
+
+    def _external_host(self, target: gateway.Target | None) -> str:
+        """Name the host by which the model is reached; empty while no gateway is known."""
+        hosts = target.hosts if target else self._scope.config.hosts
+        if exact := [host for host in hosts if not host.startswith("*")]:
+            return exact[0]
+        if target is None:
+            return ""
+        service = self._scope.cluster.get(cluster.SERVICE, target.service, target.namespace)
+        balancers = cluster.parts(cluster.at(service, "status", "loadBalancer"), "ingress")
+        addresses = [each.get(key) for each in balancers[:1] for key in ("hostname", "ip")]
+        inside = f"{target.service}.{target.namespace}.svc.{self._scope.cluster_domain}"
+        return str(next(filter(None, addresses), inside))
+
+
+def _is_at(opened: cluster.Object, target: gateway.Target) -> bool:
+    """Tell whether our Gateway is that of a gateway workload."""
+    is_managed = opened.get("apiVersion") == cluster.KUBERNETES_GATEWAY.api_version
+    selector = cluster.at(opened, "spec").get("selector")
+    return is_managed == target.is_managed and (is_managed or selector == dict(target.selector))

@@ -1,0 +1,1 @@
+"""The routes of the model, from what applications request to what the gateway has."""

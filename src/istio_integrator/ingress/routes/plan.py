@@ -1,0 +1,171 @@
+"""The routes of the model, in the order in which the gateway selects one.
+
+It is the order of the Gateway API (HTTPRouteRule): the exact path, the longer prefix, the older
+relation.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple
+
+_MOST_PROBLEMS = 4
+"""Problems of one relation in the log, of which each line is a process."""
+MOST_OF_ONE = 128 * 1024
+"""Characters of what one relation may have in the VirtualService, for some hundred routes."""
+MOST_OF_ALL = 1_000_000
+"""Characters of all; the API server takes no object of more than 1.5 MB."""
+
+
+class Kind(enum.IntEnum):
+    """How a route matches paths, in the order of precedence."""
+
+    EXACT = 0
+    PREFIX = 1
+    ALL = 2
+    """Every request. Istio looks at it last, after the routes of others too (SortVHostRoutes)."""
+
+
+class Uri(NamedTuple):
+    """One match of a path, as a VirtualService has it."""
+
+    how: Literal["exact", "prefix"]
+    value: str
+
+
+class Entry(NamedTuple):
+    """One entry of `spec.http`: matches of a route that have the path changed alike."""
+
+    uris: tuple[Uri, ...]
+    path: str = ""
+    """What replaces what matched; empty: nothing does."""
+
+
+class Backend(NamedTuple):
+    """A Service, by its name in the cluster."""
+
+    host: str
+    port: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Route:
+    """One way to a Service."""
+
+    name: str
+    """Of its entries in the VirtualService."""
+    source: str
+    """The relation that asks for it, for people: `ingress:3 kfp-ui`."""
+    application: str
+    relation: int
+    place: int = 0
+    """Among the routes of the same relation."""
+    title: str = ""
+    """The application's name for it; empty where it has none."""
+    kind: Kind
+    path: str
+    rewrite: str = ""
+    """What replaces the path that matched; empty: nothing does."""
+    is_parted: bool = False
+    """Whether a prefix matches whole parts of a path only: `/a` does not match `/ab`."""
+    backend: Backend
+    is_asked: bool = True
+    """Whether requests are authenticated."""
+    is_grpc: bool = False
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Its entries in a VirtualService, of which the first that matches serves a request."""
+        exact, below = Uri("exact", self.path), Uri("prefix", f"{self.path.rstrip('/')}/")
+        if self.kind is Kind.EXACT:
+            return [Entry((exact,), self.rewrite)]
+        if not self.is_parted:
+            whole = Entry((Uri("prefix", self.path),), self.rewrite)
+            # Of /volumes/x, replacing /volumes by / alone would leave //x.
+            is_doubled = self.rewrite.endswith("/") and not self.path.endswith("/")
+            return [Entry((below,), self.rewrite), whole] if is_doubled else [whole]
+        inner = self.rewrite and f"{self.rewrite.rstrip('/')}/"
+        if self.kind is Kind.ALL:
+            return [Entry((below,), inner)]
+        if not self.rewrite:
+            return [Entry((exact, below))]
+        return [Entry((exact,), self.rewrite), Entry((below,), inner)]
+
+    @property
+    def claims(self) -> frozenset[tuple[Kind, str]]:
+        """What only one application can have; a prefix has its own path with and without `/`."""
+        is_both = self.is_parted and self.kind is Kind.PREFIX
+        paths = (self.path, f"{self.path}/") if is_both else (self.path,)
+        return frozenset((self.kind, path) for path in paths)
+
+    @property
+    def precedence(self) -> tuple[object, ...]:
+        """What routes are sorted by, so that the first that matches serves a request."""
+        # A slash at the end does not make a prefix longer: `/foo/` is below `/foo` all the same.
+        length = -len(self.path.rstrip("/"))
+        return self.kind, length, -len(self.path), self.relation, self.place
+
+    @property
+    def size(self) -> int:
+        """Characters of it in the VirtualService, or more."""
+        return len(repr((self, self.entries))) * len(self.entries)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Requested:
+    """What one relation asks for, as far as it can be served."""
+
+    source: str
+    relation: int
+    is_older: bool = False
+    """Whether it asks by the older interface."""
+    routes: Sequence[Route] = ()
+    problems: Sequence[str] = ()
+    """What it asks for that can't be served, and why."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is served, in its order, and what is not."""
+
+    routes: tuple[Route, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def plan(requested: Iterable[Requested]) -> Plan:
+    """Decide which routes are served, in which order.
+
+    Of several that match the same, the oldest relation has it, but those by the older interface
+    are never displaced.
+    """
+    served: list[Route] = []
+    problems: list[str] = []
+    taken: dict[tuple[Kind, str], str] = {}
+    size = 0
+    for one in sorted(requested, key=lambda one: (not one.is_older, one.relation)):
+        found: list[Route] = []
+        said = list(one.problems)
+        own: dict[tuple[Kind, str], str] = {}
+        for route in one.routes:
+            owner = next((taken[claim] for claim in route.claims if claim in taken), None)
+            if owner is not None:
+                named = f"route {route.title}:" if route.title else "prefix"
+                said.append(f"{one.source}: {named} {route.path} belongs to {owner}")
+            elif not route.claims & own.keys():
+                own |= dict.fromkeys(route.claims, route.application)
+                found.append(route)
+        if len(said) > _MOST_PROBLEMS:
+            more = len(said) - _MOST_PROBLEMS + 1
+            said[_MOST_PROBLEMS - 1 :] = [f"{one.source}: {more} more routes can't be served"]
+        problems += said
+        weight = sum(route.size for route in found)
+        if weight > MOST_OF_ONE or size + weight > MOST_OF_ALL:
+            problems.append(f"{one.source}: asks for more routes than there is room for")
+            continue
+        size += weight
+        served += found
+        taken |= own
+    served.sort(key=lambda route: route.precedence)
+    return Plan(routes=tuple(served), problems=tuple(problems))

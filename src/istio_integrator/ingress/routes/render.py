@@ -1,0 +1,223 @@
+"""The routes in the cluster, without those that the API server rejects.
+
+A VirtualService has all of them, in the order of the plan. With the Gateway API each is an
+HTTPRoute, which istiod sorts. There a prefix matches whole parts of a path: `/kfp` is `/kfp` and
+what is below `/kfp/`, and not `/kfpx`. A method of gRPC is a path like any other: before 1.30
+Istio ignores GRPCRoutes at a hostname that has HTTPRoutes (istio issue 57172).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from istio_integrator import error_messages, parts
+from istio_integrator.ingress import gateway, record
+from istio_integrator.ingress.record import Values
+from istio_integrator.ingress.routes.plan import Kind, Route
+from istio_integrator.kube import cluster, errors, owners
+from istio_integrator.messages import Message, Said
+
+logger = logging.getLogger(__name__)
+
+VIRTUAL_SERVICE = "routes"
+HTTP_ROUTES = "http-routes"
+GRPC = "grpc"
+"""Folders of templates."""
+
+_PATH = re.compile(r"(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9a-fA-F]{2})+")
+_NEVER = re.compile(r"//|/\.{1,2}(/|$)|%2[fF]")
+"""What no path of an HTTPRoute has: the API server would refuse the object (HTTPPathMatch)."""
+
+
+def apply(
+    scope: parts.Context, planned: Sequence[Route], target: gateway.Target, values: Values
+) -> tuple[list[Route], list[Message]]:
+    """Have the gateway serve routes, without those that the API server rejects.
+
+    Returns:
+        What is served, and what is wrong with the rest.
+
+    Raises:
+        ApiError: All of it is rejected, and no part of it is the reason.
+    """
+    problems = _apply_grpc(scope, [route for route in planned if route.is_grpc], target)
+
+    def of_routes(found: Sequence[Route]) -> dict[str, Any]:
+        if target.is_managed:
+            return http_routes(found, values, application=scope.application)
+        return virtual_service(
+            found, target, values, model=scope.model, application=scope.application
+        )
+
+    if target.is_managed:
+        planned, unfit = fit(planned)
+        problems += unfit
+    groups: dict[str, list[Route]] = {}
+    for route in planned:
+        # An HTTPRoute has one route, and the VirtualService all of them.
+        key = f"{route.place} of {route.source}" if target.is_managed else route.source
+        groups.setdefault(key, []).append(route)
+    folder = HTTP_ROUTES if target.is_managed else VIRTUAL_SERVICE
+    refused = scope.manifests.apply_fitting(folder, groups, of_routes)
+    served = [route for key, group in groups.items() if key not in refused for route in group]
+    found = [Said.REQUEST_INVALID(request=each) for each in problems]
+    for source, error in {groups[key][0].source: refused[key] for key in refused}.items():
+        found.append(error_messages.of_object(error, f"routes of {source} in {scope.model}"))
+    hidden = [record.hide_in(each) for each in found]
+    for problem in hidden:
+        logger.warning("%s.", problem.text)
+    return served, hidden
+
+
+def remove(scope: parts.Context) -> None:
+    """Remove the routes of both kinds."""
+    scope.manifests.remove(VIRTUAL_SERVICE)
+    for folder in (HTTP_ROUTES, GRPC):
+        try:
+            scope.manifests.remove(folder)
+        except errors.ForbiddenError as error:
+            # Some roles are needed for some kinds of routes only; without them none were made.
+            logger.debug("No routes of %s: %s", folder, error)
+
+
+def virtual_service(
+    found: Iterable[Route], target: gateway.Target, values: Values, *, model: str, application: str
+) -> dict[str, Any]:
+    """Return the variables of the template of the VirtualService."""
+    routes = sorted(found, key=lambda route: route.precedence)
+    return {
+        "name": owners.object_name(application, VIRTUAL_SERVICE),
+        "sources": _sources(routes),
+        "routes": routes,
+        "values": values,
+        "gateway": f"{model}/{gateway.NAME}",
+        "hosts": target.written_hosts,
+        "export_to": target.seen_from(model),
+    }
+
+
+def http_routes(found: Iterable[Route], values: Values, *, application: str) -> dict[str, Any]:
+    """Return the variables of the template of HTTPRoutes."""
+    return {
+        "gateway": gateway.NAME,
+        "routes": [
+            {
+                "name": owners.object_name(application, f"route-{one.relation}-{one.place}"),
+                "source": one.source,
+                # The EnvoyFilter finds routes without authentication by the name of the rule.
+                "rule": "" if one.is_asked else values.free_route,
+                "path": _path_match(one),
+                "mark": values.asked if one.is_asked else values.free,
+                "filters": _filters(one),
+                "service": one.backend.host.partition(".")[0],
+                "port": one.backend.port,
+            }
+            for one in found
+        ],
+        "header": values.header,
+    }
+
+
+def fit(found: Iterable[Route]) -> tuple[list[Route], list[str]]:
+    """Pick the routes that HTTPRoutes can have, and say why the others are none.
+
+    Of two that match the same, as the Gateway API means it, the older relation has it.
+    """
+    served: dict[str, Route] = {}
+    problems: list[str] = []
+    for route in sorted(found, key=lambda one: (one.relation, one.place)):
+        claim = json.dumps(_path_match(route))
+        if not (is_path(route.path) and is_path(route.rewrite or "/")):
+            problems.append(f"{route.source}: no HTTPRoute can have the path {route.path}")
+        elif claim in served:
+            owner = served[claim].source
+            problems.append(f"{route.source}: prefix {route.path} is that of {owner}")
+        else:
+            served[claim] = route
+    return sorted(served.values(), key=lambda route: route.precedence), problems
+
+
+def is_path(path: str) -> bool:
+    """Tell whether the API server takes a path of an HTTPRoute."""
+    return bool(_PATH.fullmatch(path)) and path.startswith("/") and not _NEVER.search(path)
+
+
+def _parts(prefix: str) -> str:
+    return prefix.rstrip("/") or "/"
+
+
+def _path_match(route: Route) -> dict[str, str]:
+    if route.kind is Kind.EXACT:
+        return {"type": "Exact", "value": route.path}
+    return {"type": "PathPrefix", "value": _parts(route.path)}
+
+
+def _filters(route: Route) -> list[dict[str, Any]]:
+    if route.kind is Kind.EXACT:
+        change = {"type": "ReplaceFullPath", "replaceFullPath": route.rewrite}
+    elif _parts(route.rewrite) == _parts(route.path):
+        return []
+    else:
+        change = {"type": "ReplacePrefixMatch", "replacePrefixMatch": _parts(route.rewrite)}
+    return [{"type": "URLRewrite", "urlRewrite": {"path": change}}] if route.rewrite else []
+
+
+def _sources(routes: Iterable[Route]) -> str:
+    """Name the relations of routes, the oldest first."""
+    found = {(route.relation, route.source) for route in routes}
+    return ", ".join(source for _, source in sorted(found))
+
+
+def _apply_grpc(
+    scope: parts.Context, wanted: Sequence[Route], target: gateway.Target
+) -> list[str]:
+    """Have the gateway speak HTTP/2 with backends of gRPC that have no DestinationRule."""
+    try:
+        rules = scope.cluster.list(cluster.DESTINATION_RULE, scope.model) if wanted else []
+        others = [rule for rule in rules if not scope.manifests.is_ours(rule)]
+        backends = grpc_backends(wanted, others, application=scope.application)
+        context = {"backends": backends, "export_to": target.namespace}
+        scope.manifests.apply(GRPC, context)
+    except errors.ConflictError:
+        raise
+    except (errors.ApiError, errors.ForeignError) as error:
+        # Roles that are older than the charm lack the right; without it none was made.
+        logger.debug("DestinationRules: %s", error)
+        return [f"gRPC of {_sources(wanted)}: {error}"] if wanted else []
+    return []
+
+
+def grpc_backends(
+    wanted: Iterable[Route], others: Iterable[cluster.Object], *, application: str
+) -> list[dict[str, Any]]:
+    """Name the Services that get a DestinationRule: those that no other team has one for."""
+    taken = [str(cluster.at(rule, "spec").get("host", "")) for rule in others]
+    ports: dict[str, set[int]] = {}
+    for route in wanted:
+        ports.setdefault(route.backend.host, set()).add(route.backend.port)
+    return [
+        {
+            "name": owners.object_name(application, f"{GRPC}-{_digest(host)}"),
+            "host": host,
+            "ports": sorted(numbers),
+        }
+        for host, numbers in sorted(ports.items())
+        if not any(_is_for(rule, host) for rule in taken)
+    ]
+
+
+def _digest(host: str) -> str:
+    return hashlib.sha256(host.encode()).hexdigest()[:10]
+
+
+def _is_for(rule: str, host: str) -> bool:
+    """Tell whether a DestinationRule of the same namespace is for a Service."""
+    if rule.startswith("*"):
+        return host.endswith(rule[1:])
+    service, namespace, svc, *_ = host.split(".")
+    return rule in (host, service, f"{service}.{namespace}", f"{service}.{namespace}.{svc}")
