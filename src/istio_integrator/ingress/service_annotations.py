@@ -1,30 +1,26 @@
 """Annotations on the gateway's Service, which is somebody else's: set, recorded and restored.
 
-Which Services have some of ours, a ConfigMap in the model remembers. What a Service says about
-itself counts on those alone, for anybody may write it on a Service of their own.
+A ConfigMap in the model remembers which Service has some of ours. What a Service says about itself
+counts on that one alone, for anybody may write it on a Service of their own.
 """
 
 from __future__ import annotations
 
 import functools
-import json
 import logging
 import re
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, cast
+from collections.abc import Callable, Mapping
 
-from integrator_contract import bounded, names
+from integrator_contract import names
 from istio_integrator import parts
 from istio_integrator.ingress import gateway
-from istio_integrator.kube import cluster, errors, owners, records
+from istio_integrator.kube import cluster, owners, records
 from istio_integrator.messages import Message, Said
 
 logger = logging.getLogger(__name__)
 
 FOLDER = "gateway-service"
-
-
-_REFERENCE = re.compile(r"[a-z0-9][-a-z0-9.]{0,252}/[a-z0-9][-a-z0-9.]{0,252}")
+_REFERENCE = re.compile(r"[a-z0-9][-a-z0-9.]*/[a-z0-9][-a-z0-9.]*")
 
 
 def decide(
@@ -66,26 +62,6 @@ def decide(
     return patch
 
 
-def remembered(found: cluster.Object | None, owner: str) -> list[str]:
-    """Read which Services have annotations of ours, each `namespace/name`.
-
-    Args:
-        found: The ConfigMap that remembers them, if there is one.
-        owner: This application, whose it has to be.
-    """
-    if cluster.at(found, "metadata", "labels").get(names.OWNER) != owner:
-        return []
-    try:
-        value = bounded.read_json(str(cluster.at(found, "data").get("services", "[]")))
-    except bounded.DocumentError as error:
-        logger.warning(
-            "The record of Services with annotations of this charm can't be read: it %s.", error
-        )
-        return []
-    listed = cast("list[Any]", value) if isinstance(value, list) else []
-    return [name for name in listed if isinstance(name, str) and _REFERENCE.fullmatch(name)]
-
-
 class ServiceAnnotations:
     """Keeps the operator's annotations on the Service that the operator named."""
 
@@ -102,12 +78,10 @@ class ServiceAnnotations:
         wanted = self._scope.config.gateway_service_annotations
         kept = f"{target.namespace}/{target.service}" if wanted else ""
         self._restore(kept)
-        if not wanted:
-            return None
-        found = self._scope.cluster.get(cluster.SERVICE, target.service, target.namespace)
+        found = self._find(kept) if wanted else None
         if found is None:
             return None
-        self._remember([kept])
+        self._scope.manifests.apply(FOLDER, {"name": self._name, "service": kept})
         return self._apply(found, wanted)
 
     def remove(self) -> None:
@@ -115,29 +89,22 @@ class ServiceAnnotations:
         self._restore("")
 
     def _restore(self, kept: str) -> None:
-        api = self._scope.cluster
         memory = self._scope.manifests.own(cluster.CONFIG_MAP, self._name)
-        known = remembered(memory, self._scope.manifests.owner)
+        known = _REFERENCE.findall(str(cluster.at(memory, "data").get("services", "")))
         for each in known:
-            namespace, _, name = each.partition("/")
-            if each != kept and (found := api.get(cluster.SERVICE, name, namespace)):
+            if each != kept and (found := self._find(each)):
                 self._apply(found, {})
         if memory is not None and known != [kept]:
-            self._remember([kept] if kept in known else [])
-
-    def _remember(self, services: Collection[str]) -> None:
-        if services:
-            context = {"name": self._name, "services": json.dumps(sorted(services))}
-            self._scope.manifests.apply(FOLDER, context)
-        else:
             self._scope.manifests.remove(FOLDER)
 
+    def _find(self, reference: str) -> cluster.Object | None:
+        namespace, _, name = reference.partition("/")
+        return self._scope.cluster.get(cluster.SERVICE, name, namespace)
+
     def _apply(self, service: cluster.Object, wanted: Mapping[str, str]) -> Message | None:
-        metadata = service["metadata"]
-        owner = self._scope.manifests.owner
-        live = cluster.at(service, "metadata", "annotations")
-        is_gone = functools.partial(owners.is_gone, self._scope.cluster)
-        patch = decide(live, wanted, owner, is_gone)
+        metadata, owner = service["metadata"], self._scope.manifests.owner
+        live = cluster.at(metadata, "annotations")
+        patch = decide(live, wanted, owner, functools.partial(owners.is_gone, self._scope.cluster))
         reference = cluster.reference(service)
         if isinstance(patch, str):
             return Said.ANNOTATIONS_REFUSED(service=reference, problem=patch)
@@ -148,10 +115,6 @@ class ServiceAnnotations:
             "annotations": patch,
             "labels": {names.ANNOTATED_BY: owner if wanted else None},
         }
-        try:
-            self._scope.cluster.merge_patch(service, {"metadata": change})
-        except errors.ConflictError:
-            logger.info("%s changed meanwhile: the next try decides.", reference)
-            raise
+        self._scope.cluster.merge_patch(service, {"metadata": change})
         logger.info("%s: annotations %s.", reference, sorted(patch))
         return None

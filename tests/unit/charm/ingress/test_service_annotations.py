@@ -82,25 +82,3 @@ def test_option_that_does_not_follow_its_grammar_is_named(options):
         load(**options)
     (problem,) = raised.value.problems
     assert problem.startswith(list(options)[-1].replace("_", "-"))
-
-
-def memory(text, owner=OWNER):
-    labels = {names.OWNER: owner}
-    return {"metadata": {"labels": labels}, "data": {"services": text}}
-
-
-@pytest.mark.parametrize(
-    ("found", "want"),
-    [
-        (None, []),
-        (memory('["a/b", "c/d"]'), ["a/b", "c/d"]),
-        (memory('["a/b"]', owner="other.integrator"), []),
-        (memory("[" * 2000), []),
-        (memory('{"a/b": 1}'), []),
-        (memory('["a/b/c", "../b", "A/b", 5, null, ["a/b"], "a/b\\u001b"]'), []),
-        ({**memory(""), "data": {"services": 5}}, []),
-    ],
-    ids=["none", "two", "another's", "brackets", "mapping", "no names", "number"],
-)
-def test_services_with_annotations_of_ours_are_remembered_by_us_alone(found, want):
-    assert service_annotations.remembered(found, OWNER) == want
