@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from integrator_contract import booleans, names
 from istio_integrator import parts, texts
-from istio_integrator.ingress import gateway, observed
+from istio_integrator.ingress import gateway, gateways, observed
 from istio_integrator.istio import meshconfig
 from istio_integrator.kube import cluster, errors
 from istio_integrator.messages import Message, Said
@@ -33,62 +32,6 @@ _NEEDED = {
 """istiod's own switches, on unless they say otherwise, and what they switch off."""
 _LONGEST_MESSAGE = 200
 _INSTALL = "install the Gateway API 1.4 or newer in the cluster, or set routing=virtualservice"
-_OLDER = cluster.Kind("gateway.networking.k8s.io/v1beta1", "Gateway", "gateways", True)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Offer:
-    """What the cluster has of the Gateway API."""
-
-    served: frozenset[str] = frozenset()
-    """Kinds that the API server knows in their version v1."""
-    is_older: bool = False
-    """Whether it knows Gateways only in the version before."""
-    names_rules: bool
-    """Whether rules of its HTTPRoutes have names; one with them has all else that we write."""
-    classes: Sequence[str] = ()
-    """GatewayClasses of istiod."""
-    istiod: str = ""
-    """`namespace/name` of its Deployment; empty where it can't be looked at."""
-    environment: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
-    """What istiod's container is told."""
-
-    @property
-    def gateway_class(self) -> str:
-        """The class that Istio's own installation has, else the only one; empty for none."""
-        if USUAL_CLASS in self.classes:
-            return USUAL_CLASS
-        return self.classes[0] if len(self.classes) == 1 else ""
-
-    def lacking(self, hosts: Sequence[str]) -> Iterator[str]:
-        """Say what keeps a model of these hosts from being served, the first cause first."""
-        if not self.served and not self.is_older:
-            yield f"the cluster has no Gateway API; {_INSTALL}"
-        if missing := {"Gateway", "HTTPRoute"} - self.served:
-            kinds = ", ".join(sorted(missing))
-            yield f"the cluster's Gateway API is too old, it has no v1 of {kinds}; {_INSTALL}"
-        if not self.names_rules:
-            lacks = "its routes' rules have no names"
-            yield f"the cluster's Gateway API is too old, {lacks}; {_INSTALL}"
-        if not self.istiod:
-            yield (
-                "istiod's Deployment can't be read, so it is not known whether requests would be "
-                "authenticated; set routing=virtualservice"
-            )
-        for name, what in _NEEDED.items():
-            if not booleans.parse(self.environment.get(name), default=True):
-                yield f"istiod {self.istiod} has {what} switched off; unset {name} there"
-        if not self.classes:
-            yield (
-                f"istiod {self.istiod} offers no GatewayClass of {names.GATEWAY_CONTROLLER}; "
-                "restart it if the Gateway API was installed after it, or set "
-                "routing=virtualservice"
-            )
-        if not self.gateway_class:
-            shown = observed.listed(self.classes)
-            yield f"of several GatewayClasses of istiod ({shown}) none is called {USUAL_CLASS}"
-        if len(hosts) > MOST_HOSTS:
-            yield f"hosts has {len(hosts)} names, and a Gateway has listeners for {MOST_HOSTS}"
 
 
 def bound(found: Iterable[cluster.Object], *, model: str, owner: str) -> list[str]:
@@ -105,41 +48,31 @@ def bound(found: Iterable[cluster.Object], *, model: str, owner: str) -> list[st
     return sorted(observed.reference(each) for each in others if is_bound(each))
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class State:
-    """What istiod says about a Gateway as it is now."""
+def problem(obj: cluster.Object | None) -> Message | None:
+    """Say why istiod does not serve our Gateway as it is now; None where it does.
 
-    problem: Message | None = None
-    """None where the Gateway is served."""
-    address: str = ""
-
-
-def state(obj: cluster.Object | None) -> State:
-    """Read it; what istiod said about an earlier generation does not count.
+    What istiod said about an earlier generation does not count.
 
     Args:
         obj: The Gateway, None while there is none.
     """
-    status, generation = cluster.at(obj, "status"), cluster.at(obj, "metadata").get("generation")
+    generation = cluster.at(obj, "metadata").get("generation")
     conditions = {
         each.get("type"): each
-        for each in cluster.parts(status, "conditions")
+        for each in cluster.parts(cluster.at(obj, "status"), "conditions")
         if each.get("observedGeneration") == generation
     }
-    addresses = [str(each.get("value", "")) for each in cluster.parts(status, "addresses")]
-    address = texts.plain(addresses[0], _LONGEST_MESSAGE) if addresses else ""
-    for condition, problem in (
+    for condition, said in (
         ("Accepted", Said.GATEWAY_NOT_ACCEPTED),
         ("Programmed", Said.GATEWAY_NOT_PROGRAMMED),
     ):
         found = conditions.get(condition, {})
-        message = texts.plain(str(found.get("message", "")), _LONGEST_MESSAGE)
-        if found.get("status") == "False" and message:
-            return State(problem=problem(name=gateway.NAME, words=message), address=address)
+        words = texts.plain(str(found.get("message", "")), _LONGEST_MESSAGE)
+        if found.get("status") == "False" and words:
+            return said(name=gateway.NAME, words=words)
         if found.get("status") != "True":
-            waiting = Said.GATEWAY_NOT_ACCEPTED_YET(name=gateway.NAME)
-            return State(problem=waiting, address=address)
-    return State(address=address)
+            return Said.GATEWAY_NOT_ACCEPTED_YET(name=gateway.NAME)
+    return None
 
 
 def deployment(gateway_class: str) -> str:
@@ -174,7 +107,7 @@ class ManagedGateway:
                 service=named, application=scope.application
             )
         try:
-            lacking = next(self._offer.lacking(scope.config.hosts), "")
+            lacking = next(self._lacking(), "")
         except errors.ForbiddenError as error:
             logger.warning("The Gateway API's kinds can't be read: %s", error)
             return Said.GATEWAY_API_FORBIDDEN(application=scope.application)
@@ -190,10 +123,12 @@ class ManagedGateway:
 
     def target(self) -> gateway.Target:
         """Say where the model is served by it, and what istiod says about that."""
-        found = state(self.find())
-        said = found.problem
-        if not said and found.address:
-            said = Said.GATEWAY_ADDRESS(name=gateway.NAME, address=found.address)
+        found = self.find()
+        said = unserved = problem(found)
+        addresses = cluster.parts(cluster.at(found, "status"), "addresses")
+        if not said and addresses:
+            address = texts.plain(str(addresses[0].get("value", "")), _LONGEST_MESSAGE)
+            said = Said.GATEWAY_ADDRESS(name=gateway.NAME, address=address)
         name = deployment(self._class)
         return gateway.Target(
             namespace=self._scope.model,
@@ -202,7 +137,7 @@ class ManagedGateway:
             http_port=80,
             https_port=443,
             hosts=self._scope.config.hosts[:MOST_HOSTS],
-            ready=not found.problem,
+            ready=not unserved,
             workload=name,
             account=name,
             is_own=True,
@@ -230,14 +165,14 @@ class ManagedGateway:
 
     def metadata(self) -> kubeflow.GatewayMetadata | None:
         """Say what controllers hear of it, once istiod serves it."""
-        if state(self.find()).problem:
+        target = self.target()
+        if not target.ready:
             return None
-        name = deployment(self._class)
         return kubeflow.GatewayMetadata(
-            namespace=self._scope.model,
+            namespace=target.namespace,
             gateway_name=gateway.NAME,
-            deployment_name=name,
-            service_account=name,
+            deployment_name=target.workload,
+            service_account=target.account,
         )
 
     @functools.cached_property
@@ -246,30 +181,50 @@ class ManagedGateway:
         if found := cluster.at(self.find(), "spec").get("gatewayClassName"):
             return str(found)
         try:
-            return self._offer.gateway_class or USUAL_CLASS
+            classes = self._classes
         except errors.ForbiddenError:
             return USUAL_CLASS
+        return classes[0] if len(classes) == 1 else USUAL_CLASS
 
     @functools.cached_property
-    def _offer(self) -> Offer:
-        scope, model = self._scope, self._scope.model
-        kinds = (cluster.KUBERNETES_GATEWAY, cluster.HTTP_ROUTE)
-        served = frozenset(kind.name for kind in kinds if scope.cluster.serves(kind, model))
-        classes = [
+    def _classes(self) -> list[str]:
+        """GatewayClasses of istiod."""
+        return [
             each["metadata"]["name"]
-            for each in scope.cluster.list(cluster.GATEWAY_CLASS)
+            for each in self._scope.cluster.list(cluster.GATEWAY_CLASS)
             if cluster.at(each, "spec").get("controllerName") == names.GATEWAY_CONTROLLER
         ]
-        service, namespace = (scope.mesh.service, scope.mesh.namespace) if scope.mesh else ("", "")
-        istiod = scope.cluster.get(cluster.DEPLOYMENT, service, namespace) if namespace else None
-        return Offer(
-            served=served,
-            names_rules=len(served) == len(kinds) and self._names_rules(),
-            is_older=not served and scope.cluster.serves(_OLDER, model),
-            classes=sorted(classes),
-            istiod=f"{namespace}/{service}" if istiod else "",
-            environment=meshconfig.environment(istiod),
-        )
+
+    def _lacking(self) -> Iterator[str]:
+        """Say what keeps the model from being served by it, the first cause first."""
+        kinds = (cluster.KUBERNETES_GATEWAY, cluster.HTTP_ROUTE)
+        serves = self._scope.cluster.serves
+        if missing := [kind.name for kind in kinds if not serves(kind, self._scope.model)]:
+            yield f"the cluster has no Gateway API with v1 of {', '.join(missing)}; {_INSTALL}"
+        if not self._names_rules():
+            lacks = "its routes' rules have no names"
+            yield f"the cluster's Gateway API is too old, {lacks}; {_INSTALL}"
+        istiod = gateways.find_istiod(self._scope)
+        if istiod is None:
+            yield (
+                "istiod's Deployment can't be read, so it is not known whether requests would be "
+                "authenticated; set routing=virtualservice"
+            )
+            return
+        where, environment = observed.reference(istiod), meshconfig.environment(istiod)
+        for name, what in _NEEDED.items():
+            if not booleans.parse(environment.get(name), default=True):
+                yield f"istiod {where} has {what} switched off; unset {name} there"
+        if not self._classes:
+            yield (
+                f"istiod {where} offers no GatewayClass of {names.GATEWAY_CONTROLLER}; restart it "
+                "if the Gateway API was installed after it, or set routing=virtualservice"
+            )
+        if len(self._classes) > 1 and USUAL_CLASS not in self._classes:
+            shown = observed.listed(self._classes)
+            yield f"of several GatewayClasses of istiod ({shown}) none is called {USUAL_CLASS}"
+        if (count := len(self._scope.config.hosts)) > MOST_HOSTS:
+            yield f"hosts has {count} names, and a Gateway has listeners for {MOST_HOSTS}"
 
     def _names_rules(self) -> bool:
         """Ask whether the API server keeps the name of a rule."""

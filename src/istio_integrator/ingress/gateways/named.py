@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from integrator_contract import booleans, pods
 from istio_integrator import parts
-from istio_integrator.ingress import observed
+from istio_integrator.ingress import gateways, observed
 from istio_integrator.ingress.gateway import Target
 from istio_integrator.istio import meshconfig, proxies
 from istio_integrator.kube import cluster
@@ -46,20 +46,14 @@ class Asked:
 
 def look(scope: parts.Context, services: Iterable[cluster.Object]) -> Target | Message:
     """Look at the Service in gateway-service and at the pods that its selector means."""
-    mesh, reference = scope.mesh, scope.config.gateway_service
-    namespace = mesh.namespace if mesh else ""
-    found = (
-        scope.cluster.get(cluster.DEPLOYMENT, mesh.service, namespace)
-        if mesh and namespace
-        else None
-    )
-    setting = meshconfig.environment(found).get(_SCOPE_SETTING)
+    reference = scope.config.gateway_service
+    setting = meshconfig.environment(gateways.find_istiod(scope)).get(_SCOPE_SETTING)
     asked = Asked(
         reference=reference,
         model=scope.model,
         application=scope.application,
         hosts=scope.config.hosts,
-        istiod_namespace=namespace,
+        istiod_namespace=scope.mesh.namespace if scope.mesh else "",
         is_scoped=booleans.parse(setting, default=False),
         missing_label=scope.missing_label(reference.partition("/")[0]),
     )

@@ -1,6 +1,5 @@
 """Whether the Gateway API can serve the model, and what the routes are in its words."""
 
-import dataclasses
 import types
 
 import pytest
@@ -11,68 +10,10 @@ from integrator_contract import names
 from istio_integrator.ingress import gateway, record
 from istio_integrator.ingress.gateways import managed
 from istio_integrator.ingress.routes import render
-from istio_integrator.istio import meshconfig
 from istio_integrator.kube import manifests
 from istio_integrator.messages import Said
 from istio_integrator.relations import kubeflow
 from tests.unit.charm.ingress import wishes
-
-COMPLETE = managed.Offer(
-    served=frozenset({"Gateway", "HTTPRoute"}),
-    names_rules=True,
-    classes=("istio",),
-    istiod="istio-system/istiod",
-)
-
-
-def lacking(offer, hosts):
-    return next(offer.lacking(hosts), "")
-
-
-def test_an_offer_that_is_complete_is_taken():
-    assert lacking(COMPLETE, ["a.example.com"]) == ""
-
-
-@pytest.mark.parametrize(
-    ("changes", "want"),
-    [
-        ({"served": frozenset()}, "has no Gateway API"),
-        ({"served": frozenset(), "is_older": True}, "too old, it has no v1 of Gateway, HTTPRoute"),
-        ({"served": frozenset({"Gateway"})}, "too old, it has no v1 of HTTPRoute"),
-        ({"names_rules": False}, "too old, its routes' rules have no names"),
-        ({"istiod": ""}, "it is not known whether requests would be authenticated"),
-        ({"classes": ()}, "offers no GatewayClass"),
-        ({"classes": ("a", "b")}, "several GatewayClasses of istiod (a, b)"),
-    ],
-)
-def test_what_is_missing_is_said(changes, want):
-    offer = dataclasses.replace(COMPLETE, **changes)
-    assert want in lacking(offer, [])
-
-
-@pytest.mark.parametrize("value", ["false", "0"])
-@pytest.mark.parametrize(
-    "name",
-    [
-        "PILOT_ENABLE_GATEWAY_API",
-        "PILOT_ENABLE_GATEWAY_API_STATUS",
-        "PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER",
-        # The guard is an EnvoyFilter with a selector.
-        "ENABLE_SELECTOR_BASED_K8S_GATEWAY_POLICY",
-    ],
-)
-def test_what_istiod_has_switched_off_is_said(name, value):
-    env = [{"name": "OTHER", "value": "false"}, {"name": name, "value": value}]
-    spec = {"template": {"spec": {"containers": [{"name": "discovery", "env": env}]}}}
-    told = meshconfig.environment({"spec": spec})
-    offer = dataclasses.replace(COMPLETE, environment=told)
-    assert f"unset {name}" in lacking(offer, [])
-
-
-def test_more_hosts_than_a_gateway_has_listeners_for_are_refused():
-    hosts = [f"{number}.example.com" for number in range(managed.MOST_HOSTS + 1)]
-    assert "hosts has 33 names" in lacking(COMPLETE, hosts)
-    assert lacking(COMPLETE, hosts[1:]) == ""
 
 
 def test_named_gateway_is_refused_with_the_command():
@@ -105,7 +46,7 @@ def said(**conditions):
     ],
 )
 def test_what_istiod_says_of_the_gateway_as_it_is_counts(obj, want):
-    problem = managed.state(obj).problem
+    problem = managed.problem(obj)
     assert (problem and problem.said) is want
 
 

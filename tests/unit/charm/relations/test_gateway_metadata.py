@@ -130,19 +130,66 @@ def refuse(world, *rights):
     world.fake.forbidden.update(rights)
 
 
-def lose_definitions(world, *versions):
-    world.fake.absent.update(f"gateway.networking.k8s.io/{version}" for version in versions)
+def lose_definitions(world):
+    world.fake.absent.add("gateway.networking.k8s.io/v1")
+
+
+def drop_names_of_rules(world):
+    """Have the Gateway API be older than the names of rules."""
+    create = world.fake._create
+
+    def older(key, obj, *, dry_run):
+        for rule in obj.get("spec", {}).get("rules", ()):
+            rule.pop("name", None)
+        return create(key, obj, dry_run=dry_run)
+
+    world.fake._create = older
+
+
+def offer_classes(world, *names):
+    one = world.fake.objects.pop(world.gateway_class)
+    for name in names:
+        world.fake.add({**one, "metadata": {"name": name}})
+
+
+def switch_off(name, value="false"):
+    """Return a change of istiod's environment."""
+
+    def change(world):
+        (container,) = world.fake.find("Deployment", "istiod", "istio-system")["spec"]["template"][
+            "spec"
+        ]["containers"]
+        container.setdefault("env", []).append({"name": name, "value": value})
+
+    return change
 
 
 @pytest.mark.parametrize(
     ("change", "want"),
     [
         (lambda world: refuse(world, ("list", "httproutes")), "role that ends in -httproutes"),
-        (lambda world: lose_definitions(world, "v1", "v1beta1"), "has no Gateway API"),
-        (lambda world: lose_definitions(world, "v1"), "too old, it has no v1 of Gateway"),
-        (lambda world: world.fake.objects.pop(world.gateway_class), "offers no GatewayClass"),
+        (lose_definitions, "no Gateway API with v1 of Gateway, HTTPRoute"),
+        (drop_names_of_rules, "too old, its routes' rules have no names"),
+        (switch_off("PILOT_ENABLE_GATEWAY_API"), "unset PILOT_ENABLE_GATEWAY_API"),
+        (switch_off("PILOT_ENABLE_GATEWAY_API_STATUS", "0"), "unset PILOT_ENABLE_GATEWAY_API_STA"),
+        (
+            switch_off("PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER"),
+            "unset PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER",
+        ),
+        # The guard is an EnvoyFilter with a selector.
+        (
+            switch_off("ENABLE_SELECTOR_BASED_K8S_GATEWAY_POLICY"),
+            "unset ENABLE_SELECTOR_BASED_K8S_GATEWAY_POLICY",
+        ),
+        (offer_classes, "offers no GatewayClass"),
+        (lambda world: offer_classes(world, "a", "b"), "several GatewayClasses of istiod (a, b)"),
+        (
+            lambda world: world.config.update(
+                hosts=",".join(f"h{n}.example.com" for n in range(33))
+            ),
+            "hosts has 33 names",
+        ),
     ],
-    ids=["no role", "absent", "too old", "no class"],
 )
 def test_what_is_missing_is_named_and_nothing_is_served_by_it(world, change, want):
     change(world)
@@ -156,7 +203,7 @@ def test_a_model_that_is_served_stays_served_where_the_gateway_api_is_missing(wo
     world.config.clear()
     world.run()
     world.config["routing"] = "gateway-api"
-    lose_definitions(world, "v1")
-    assert "no v1 of Gateway" in world.run().unit_status.message
+    lose_definitions(world)
+    assert "no Gateway API with v1 of Gateway" in world.run().unit_status.message
     assert world.gateway()["apiVersion"] == "networking.istio.io/v1"
     assert len(world.routes()) == 1
