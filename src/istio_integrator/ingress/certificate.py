@@ -93,12 +93,13 @@ def problem(bag: endpoints.Bag) -> str:
     except pydantic.ValidationError as error:
         said = texts.problems(error)
     except bounded.DocumentError as error:
-        said = texts.plain(f"sends a document that {error}", texts.LONGEST_PROBLEM)
+        said = f"sends a document that {error}"
     except (tls_certificates.TLSCertificatesError, ValueError) as error:
-        said = texts.plain(str(error), texts.LONGEST_PROBLEM)
+        said = str(error)
     else:
         return ""
-    return f"{endpoints.CERTIFICATES}:{bag.relation} {bag.application}: {said}"
+    shown = texts.plain(said, texts.LONGEST_PROBLEM)
+    return f"{endpoints.CERTIFICATES}:{bag.relation} {bag.application}: {shown}"
 
 
 def _request(hosts: tuple[str, ...]) -> tls_certificates.CertificateRequestAttributes:
@@ -138,20 +139,24 @@ class GatewayCertificate:
             shown: The Secret that it uses now.
         """
         self.messages = []
-        if name := self._scope.config.tls_secret:
-            return self._given(name, target, shown)
-        if not self._is_related:
+        given = self._scope.config.tls_secret
+        if not self.is_wanted:
             return ""
-        if not target.hosts:
+        if not given and not target.hosts:
             application = self._scope.application
             self.messages.append(Said.CERTIFICATES_NEED_HOSTS(application=application))
             return ""
-        found = self._scope.cluster.get(cluster.SECRET, self._name, target.namespace)
-        data = self._issued(target, cluster.at(found, "data"))
-        if data is not None:
-            context = {"name": self._name, "namespace": target.namespace, "data": data}
+        name = given or self._name
+        found = self._scope.cluster.get(cluster.SECRET, name, target.namespace)
+        self.shown = _decoded(cluster.at(found, "data").get("tls.crt", ""))
+        if data := {} if given else self._issued(target):
+            context = {"name": name, "namespace": target.namespace, "data": data}
             self._scope.manifests.apply(SECRET_FOLDER, context)
-        return self._name if data is not None or found is not None else ""
+        elif given and found is None:
+            self.messages.append(Said.TLS_SECRET_ABSENT(secret=f"{target.namespace}/{name}"))
+            # Envoy goes on with what it has of one that is being replaced.
+            return name if name == shown else ""
+        return name if data or found else ""
 
     def prune(self) -> None:
         """Remove the certificate when no authority is related any more."""
@@ -167,25 +172,15 @@ class GatewayCertificate:
     def _is_related(self) -> bool:
         return self._related.is_related(endpoints.CERTIFICATES)
 
-    def _given(self, name: str, target: gateway.Target, shown: str) -> str:
-        found = self._scope.cluster.get(cluster.SECRET, name, target.namespace)
-        if found is not None:
-            self.shown = _decoded(cluster.at(found, "data"), "tls.crt")
-            return name
-        self.messages.append(Said.TLS_SECRET_ABSENT(secret=f"{target.namespace}/{name}"))
-        # Envoy goes on with what it has of one that is being replaced.
-        return name if name == shown else ""
-
-    def _issued(self, target: gateway.Target, shown: dict[str, str]) -> dict[str, str] | None:
-        """Return the data of the certificate's Secret; None until it has been issued."""
+    def _issued(self, target: gateway.Target) -> dict[str, str]:
+        """Return the data of the certificate's Secret; empty until it has been issued."""
         if self._record.certificate_in not in ("", target.namespace):
             self._scope.manifests.remove(SECRET_FOLDER)
-        self.shown = _decoded(shown, "tls.crt")
         problems = filter(None, map(problem, self._related.bags(endpoints.CERTIFICATES)))
         self.messages += [Said.REQUEST_INVALID(request=each) for each in problems]
         requirer = self._scope.certificates
         if requirer is None or not requirer.certificate_requests:
-            return None
+            return {}
         found, key = requirer.get_assigned_certificate(requirer.certificate_requests[0])
         if found is None:
             reasons = [each.error.message for each in requirer.get_request_errors()]
@@ -194,20 +189,17 @@ class GatewayCertificate:
                 self.messages.append(Said.CERTIFICATE_REFUSED(reason=reason))
             elif not self.shown:
                 self.messages.append(Said.CERTIFICATE_AWAITED())
-            return None
+            return {}
         self.shown = str(found.certificate)
         above = [str(one) for one in found.chain if one != found.certificate]
         bundle = "".join(f"{one.strip()}\n" for one in (self.shown, *above))
         self._record.certificate_in = target.namespace
-        return {"tls.crt": _encoded(bundle), "tls.key": _encoded(f"{key}\n")}
+        data = {"tls.crt": bundle, "tls.key": f"{key}\n"}
+        return {name: base64.b64encode(text.encode()).decode() for name, text in data.items()}
 
 
-def _encoded(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
-
-
-def _decoded(data: dict[str, str], key: str) -> str:
+def _decoded(text: str) -> str:
     try:
-        return base64.b64decode(data.get(key, ""), validate=True).decode()
+        return base64.b64decode(text, validate=True).decode()
     except ValueError:
         return ""

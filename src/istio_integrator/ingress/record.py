@@ -113,8 +113,7 @@ class Record:
         if namespace != self.certificate_in:
             self._write(dict(cluster.at(self._secret, "data")), namespace)
 
-    def remove(self) -> None:
-        """Remove the Secret."""
+    def remove(self) -> None:  # noqa: D102
         self._manifests.remove(FOLDER)
 
     @functools.cached_property

@@ -16,13 +16,7 @@ _HIDDEN = ".invalid"
 def servers(
     target: gateway.Target, opened: cluster.Object | None, *, has_tls: bool
 ) -> tuple[Server, ...]:
-    """List the servers of our Gateway, with the hosts that it has now.
-
-    Args:
-        target: The gateway workload.
-        opened: Our Gateway; None before it exists.
-        has_tls: Whether it serves HTTPS.
-    """
+    """List the servers of our Gateway, with the hosts that it has now."""
     https = target.https_port if has_tls else None
     ports: list[tuple[int | None, Protocol]] = [(target.http_port, "HTTP"), (https, "HTTPS")]
     return tuple(
@@ -93,7 +87,7 @@ def messages(
         target: The gateway workload.
         count: Routes that are written.
         application: This charm's application.
-        istiod: Its namespace.
+        istiod: The namespace of istiod.
     """
     where = target.reference
     if answer is None:

@@ -58,7 +58,9 @@ class TenantPolicy(parts.Part):
             try:
                 scope.manifests.apply(FOLDER, self._context(target))
             except errors.KindAbsentError:
-                return [self._absent()]
+                if mode == "auto":
+                    return [Said.TENANT_POLICY_OFF()]
+                return [Said.TENANT_POLICY_UNKNOWN(mode=mode, application=scope.application)]
             said = Said.TENANT_WARNED if mode == "warn" else Said.TENANT_REJECTED
             return [_message(said, each) for each in self._rejected()]
         return []
@@ -67,13 +69,6 @@ class TenantPolicy(parts.Part):
         """Delete the policy; without the right to list policies none was created."""
         with contextlib.suppress(errors.ForbiddenError):
             self._scope.manifests.remove(FOLDER)
-
-    def _absent(self) -> Message:
-        """Say that the API server has no such policies, and what the operator may do."""
-        mode = self._scope.config.tenant_policy
-        if mode == "auto":
-            return Said.TENANT_POLICY_OFF()
-        return Said.TENANT_POLICY_UNKNOWN(mode=mode, application=self._scope.application)
 
     def _context(self, target: gateway.Target) -> dict[str, Any]:
         pods = self._scope.cluster.list(cluster.POD, target.namespace, dict(target.selector))

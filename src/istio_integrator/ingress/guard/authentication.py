@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from integrator_contract import charm_facts
 from istio_integrator import parts
@@ -146,30 +146,29 @@ class Decider:
             applications = kubeflow.names([*ingress_auth, *forwarded])
             return Decision(problem=Said.SEVERAL_AUTHENTICATORS(applications=applications))
         for one in ingress_auth:
-            service = one.message and self._by_name(one.message)
-            return self._by_one(kubeflow.INGRESS_AUTH, one.application, service, one.problem)
+            return self._by_one(
+                one, kubeflow.INGRESS_AUTH, one.message and self._by_name(one.message)
+            )
         for one in forwarded:
-            found = self._by_address(one.message) if one.message else None
-            problem = found if isinstance(found, str) else one.problem
-            service = found if isinstance(found, Service) else None
-            return self._by_one(kubeflow.FORWARD_AUTH, one.application, service, problem)
+            found = one.message and self._by_address(one.message)
+            return self._by_one(one, kubeflow.FORWARD_AUTH, found)
         return Decision(problem=Said.NO_AUTHENTICATOR() if self.strict else None)
 
     def _by_one(
-        self, endpoint: str, application: str, service: Service | None, problem: str
+        self, said: kubeflow.Received[Any], endpoint: str, found: Service | str | None
     ) -> Decision:
-        if problem:
+        """Decide by the one application that is related, whose Service is found or a problem."""
+        if problem := said.problem or (found if isinstance(found, str) else ""):
             invalid = Said.AUTHENTICATOR_INVALID(
-                endpoint=endpoint, application=application, problem=problem
+                endpoint=endpoint, application=said.application, problem=problem
             )
             return Decision(problem=invalid)
-        if service and service.reference in self.services:
-            return Decision(service=service)
-        missing = (
-            f"Service {service.reference} of {application}"
-            if service
-            else f"{application} on {endpoint}"
-        )
+        if not isinstance(found, Service):
+            missing = f"{said.application} on {endpoint}"
+        elif found.reference not in self.services:
+            missing = f"Service {found.reference} of {said.application}"
+        else:
+            return Decision(service=found)
         return Decision(problem=Said.AUTHENTICATOR_AWAITED(what=missing))
 
     def _by_name(self, said: kubeflow.AuthRequest) -> Service:
