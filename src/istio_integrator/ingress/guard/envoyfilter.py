@@ -8,6 +8,7 @@ service, write the mark, and Envoy chooses the route again.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -63,13 +64,17 @@ def variables(
     service = decision.service
     identity = service.identity_headers if service else authentication.IDENTITIES
     services = f".{model}.svc.{domain}"
+    places = [{}] if target.is_own else list(_places(target, model))
     return {
         "name": _name(owner),
         "namespace": target.namespace,
         "selector": target.selector,
         "values": values,
         # Matches of a routeConfiguration; the empty one matches every virtual host.
-        "places": [{}] if target.is_own else list(_places(target, model)),
+        "places": places,
+        # In the name of a filter, which Envoy shows. By it the workload sees that the patches of a
+        # new host have arrived, before the Gateway has the host.
+        "digest": hashlib.sha256(repr(places).encode()).hexdigest()[:8],
         "entries": [*_exceptions(routes), Entry({"prefix": "/"}, "ask")],
         "is_closed": decision.is_closed,
         "service": service,

@@ -25,6 +25,23 @@ def test_other_hosts_are_guarded_before_the_gateway_serves_them(world):
     assert order_of(world) == ["patch guard", "patch routes", "patch gateway", "patch gateway"]
 
 
+def test_added_host_opens_once_envoy_shows_the_filters_that_guard_it(world):
+    """Another team's route for `*` on our Gateway would serve it unauthenticated until then."""
+
+    def hosts():
+        (server,) = world.gateway()["spec"]["servers"]
+        return server["hosts"]
+
+    world.related = [route(), auth()]
+    world.config = {"hosts": "kf.example.com"}
+    world.run()
+    world.config = {"hosts": "kf.example.com,ai.example.com"}
+    world.hook()
+    assert hosts() == ["kf.example.com"]
+    world.run()
+    assert hosts() == ["kf.example.com", "ai.example.com"]
+
+
 def test_other_gateway_is_guarded_before_the_routes_move_there(world):
     world.related = [route(), auth()]
     world.run()
