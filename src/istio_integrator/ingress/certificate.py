@@ -132,12 +132,7 @@ class GatewayCertificate:
         return bool(self._scope.config.tls_secret) or self._is_related
 
     def credential(self, target: gateway.Target, *, shown: str) -> str:
-        """Name the Secret for the gateway to use; empty while there is none.
-
-        Args:
-            target: The gateway.
-            shown: The Secret that it uses now.
-        """
+        """Name the Secret for the gateway to use instead of the shown one; empty: none."""
         self.messages = []
         given = self._scope.config.tls_secret
         if not self.is_wanted:

@@ -87,9 +87,6 @@ class Record:
 
         A gateway may still use former configuration: routes that Envoy could not replace, a
         listener that warms, an older connection. With new values none of it matches the rest.
-
-        Args:
-            access: What is granted: a text for each gateway, service, host and route.
         """
         try:
             text = base64.b64decode(cluster.at(self._secret, "data").get(_KEY, ""))

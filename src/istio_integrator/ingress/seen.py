@@ -40,12 +40,6 @@ def open_hosts(
 
     All are added where every filter chain of the port has our filters, and removed where one is
     seen without. While the gateway is not seen, hosts stay and none is added.
-
-    Args:
-        expected: With the hosts that our Gateway has now.
-        answer: What the workload saw; None where it does not answer.
-        wanted: All hosts of the model.
-        hidden: The host of a server that has no other.
     """
     seen = answer if answer and answer.unseen is None and answer.of == expected.word() else None
     result: dict[int, list[str]] = {}
@@ -79,16 +73,7 @@ def messages(
     application: str,
     istiod: str,
 ) -> Iterable[Message]:
-    """Say what the gateway serves, or the first thing that it lacks.
-
-    Args:
-        expected: What it should have.
-        answer: What the workload saw; None where it does not answer.
-        target: The gateway workload.
-        count: Routes that are written.
-        application: This charm's application.
-        istiod: The namespace of istiod.
-    """
+    """Say what the gateway serves, or the first thing that it lacks."""
     where = target.reference
     if answer is None:
         yield Said.GATEWAY_NOT_SEEN(gateway=where)

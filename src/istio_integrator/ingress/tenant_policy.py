@@ -27,12 +27,7 @@ _MOST_TRIED = 200
 
 
 class TenantPolicy(parts.Part):
-    """Applies the policy, and names existing objects that it rejects.
-
-    Args:
-        scope: What every part may use.
-        resolve: Returns the gateway that serves the model.
-    """
+    """Applies the policy at the resolved gateway, and names existing objects that it rejects."""
 
     name = "ingress"
 

@@ -52,9 +52,6 @@ def problem(obj: cluster.Object | None) -> Message | None:
     """Say why istiod does not serve our Gateway as it is now; None where it does.
 
     What istiod said about an earlier generation does not count.
-
-    Args:
-        obj: The Gateway, None while there is none.
     """
     generation = cluster.at(obj, "metadata").get("generation")
     conditions = {
@@ -96,11 +93,7 @@ class ManagedGateway:
             return None
 
     def obstacle(self, opened: cluster.Object | None) -> Message | None:
-        """Say what keeps the model from being served by it; None: nothing.
-
-        Args:
-            opened: Istio's own Gateway of the model, where the model is served by that.
-        """
+        """Say what keeps the model from being served by it instead of by an open Gateway."""
         scope = self._scope
         if named := scope.config.gateway_service:
             return Said.GATEWAY_NAMED_WITH_GATEWAY_API(

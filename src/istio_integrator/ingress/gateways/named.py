@@ -70,11 +70,6 @@ def decide(
 
     A Gateway selects pods of all namespaces, its guard those of one. So the labels that select the
     gateway must mean the pods of one workload in the whole cluster.
-
-    Args:
-        asked: What is known beside them.
-        service: The Service; None where it does not exist.
-        selected: Pods of the whole cluster, with the labels that the Service selects.
     """
     present = [pod for pod in selected if cluster.at(pod, "status").get("phase") not in _FINISHED]
     if obstacle := _obstacle_in_service(asked, service) or _obstacle_in_pods(asked, present):

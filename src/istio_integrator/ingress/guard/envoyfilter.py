@@ -51,15 +51,6 @@ def variables(
     On a gateway of the model's own every virtual host is guarded, also those of other teams'
     routes with a host of their own. On a named gateway these are the virtual hosts of our HTTPS,
     and in plain HTTP, which all Gateways of the port share, those of our hosts by name.
-
-    Args:
-        decision: What authenticates; without authentication every request gets the mark.
-        target: The gateway workload, and what is served by it.
-        values: Those that the routes match.
-        routes: All of the model.
-        owner: Us.
-        model: The namespace of our Gateway, and of the Services that an identity is for.
-        domain: The cluster's, which ends the names of Services.
     """
     service = decision.service
     identity = service.identity_headers if service else authentication.IDENTITIES
@@ -143,21 +134,16 @@ def _spellings(header: str) -> Iterable[str]:
     return ["".join(map("".join, zip(parts, (*each, ""), strict=True))) for each in signs]
 
 
-def _leaving(header: str, metadata: str, services: str) -> str:
+def _leaving(header: str, marks: str, services: str) -> str:
     """Write what a header is replaced by after everything that a route may do to it.
 
     Where the request has the mark, it is what the authorization service said. Elsewhere it is
     empty on the way to a Service of the model, and stays as it is on the way to other Services.
     What can't be evaluated is empty.
-
-    Args:
-        header: Its name in one spelling.
-        metadata: The namespace of the mark.
-        services: The end of the names of the model's Services.
     """
     key = _quoted(header)
     said = f"metadata.filter_metadata[{_quoted(_ANSWER)}][{key}]"
-    marked = f"{_quoted(metadata)} in metadata.filter_metadata"
+    marked = f"{_quoted(marks)} in metadata.filter_metadata"
     leads_here = f"xds.cluster_name.endsWith({_quoted(services)})"
     return f"%CEL({marked} ? {said} : {leads_here} ? '' : request.headers[{key}])%"
 

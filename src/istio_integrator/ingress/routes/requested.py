@@ -36,12 +36,7 @@ class Reader:
         older: Sequence[kubeflow.Received[kubeflow.IngressRequest]],
         newer: Iterable[ingress_route.Received],
     ) -> list[Requested]:
-        """Read what applications ask for; one that is served by `ingress` is not served twice.
-
-        Args:
-            older: What was said on `ingress`.
-            newer: What was said by `istio_ingress_route`.
-        """
+        """Read what applications ask for; one that is served by `ingress` is not served twice."""
         served = {one.application for one in older if one.message}
         return [*map(self._older, older), *(self._newer(one, served) for one in newer)]
 
