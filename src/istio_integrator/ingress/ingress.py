@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from time import sleep
 
-from integrator_contract.seen import Expectation, Seen
+from integrator_contract.seen import Expectation, Seen, Server
 from istio_integrator import parts
 from istio_integrator.ingress import (
     certificate,
@@ -176,9 +176,8 @@ class Ingress(parts.Part):
         self._messages += problems
         credential = self.certificate.credential(target, shown=gateway.credential(opened))
         self._messages += self.certificate.messages
-        expected = self._expect(target, served, values, filters)
         servers = seen.servers(target, opened, has_tls=bool(credential))
-        expected = dataclasses.replace(expected, servers=servers)
+        expected = self._expect(target, servers, served, values, filters)
         answer = self._look()
         hosts = seen.open_hosts(expected, answer, target.written_hosts, seen.hidden_host(opened))
         opened = self._open(target, credential, hosts) or opened
@@ -210,14 +209,13 @@ class Ingress(parts.Part):
         for problem in self.plan.problems:
             logger.warning("%s.", problem)
             self._messages.append(Said.REQUEST_INVALID(request=problem))
-        silent: dict[str, list[kubeflow.Named]] = {}
-        said = [*((kubeflow.INGRESS, one) for one in self._older)]
-        for endpoint, one in (*said, *((one.endpoint, one) for one in self._newer)):
-            if one.message is None and not one.problem:
-                silent.setdefault(endpoint, []).append(one)
-        for endpoint, found in silent.items():
-            names = kubeflow.names(found)
-            self._messages.append(Said.APPLICATION_SILENT(applications=names, endpoint=endpoint))
+        for endpoint in kubeflow.ROUTING:
+            newer = [one for one in self._newer if one.endpoint == endpoint]
+            received = self._older if endpoint == kubeflow.INGRESS else newer
+            silent = [one for one in received if one.message is None and not one.problem]
+            if names := kubeflow.names(silent):
+                said = Said.APPLICATION_SILENT(applications=names, endpoint=endpoint)
+                self._messages.append(said)
 
     def _apply_filters(self, target: gateway.Target) -> tuple[record.Values, tuple[str, ...]]:
         """Apply the EnvoyFilter; return the values that routes need, and its filters."""
@@ -237,11 +235,12 @@ class Ingress(parts.Part):
     def _expect(
         self,
         target: gateway.Target,
+        servers: tuple[Server, ...],
         served: Sequence[plan.Route],
         values: record.Values,
         filters: tuple[str, ...],
     ) -> Expectation:
-        """Describe what the gateway's Envoys should have, without the servers."""
+        """Describe what the gateway's Envoys should have."""
         clusters = {f"outbound|{one.backend.port}||{one.backend.host}" for one in served}
         if service := self.decision.service:
             clusters.add(service.cluster)
@@ -250,7 +249,7 @@ class Ingress(parts.Part):
             namespace=target.namespace,
             selector=dict(target.selector),
             gateway=f"{self._scope.model}/{gateway.NAME}",
-            servers=(),
+            servers=servers,
             filters=filters,
             entry=envoyfilter.ask_entry(self._scope.manifests.owner),
             # An HTTPRoute has one match.

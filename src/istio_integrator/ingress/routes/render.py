@@ -202,17 +202,15 @@ def grpc_backends(
         ports.setdefault(route.backend.host, set()).add(route.backend.port)
     return [
         {
-            "name": owners.object_name(application, f"{GRPC}-{_digest(host)}"),
+            "name": owners.object_name(
+                application, f"{GRPC}-{hashlib.sha256(host.encode()).hexdigest()[:10]}"
+            ),
             "host": host,
             "ports": sorted(numbers),
         }
         for host, numbers in sorted(ports.items())
         if not any(_is_for(rule, host) for rule in taken)
     ]
-
-
-def _digest(host: str) -> str:
-    return hashlib.sha256(host.encode()).hexdigest()[:10]
 
 
 def _is_for(rule: str, host: str) -> bool:
