@@ -6,44 +6,10 @@ import pytest
 from sidecar_lifecycle.shell import admission_settings as settings
 from sidecar_lifecycle.shell import cli
 
-MINIMAL = {"application": "a", "model": "m"}
 
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"hold": True}, "unknown field `hold`"),
-        ({"native": "yes"}, "Expected `bool`"),
-        ({"membership": "all"}, "Invalid enum value 'all'"),
-        ({"excluded-pods": "a in b"}, "excluded-pods: 'a in b' is not a requirement"),
-        ({"inject-label": {}}, "exactly one label"),
-        (
-            {"pod-labels": [{"pods": "=", "add": {}}]},
-            "'=' is not a requirement",
-        ),
-        (
-            {"excluded-outbound-ports": [{"ports": [0]}]},
-            "0 is not a port - at `$.excluded_outbound_ports[0]`",
-        ),
-        (
-            {"image-registries": [{"prefixes": {}}]},
-            "'' is not a label selector - at `$.image_registries[0]`",
-        ),
-        (
-            {"image-registries": [{"pods": "a", "prefixes": {"docker.io/": "x"}}]},
-            "'docker.io/' is not a registry",
-        ),
-        (
-            {"image-registries": [{"pods": "a", "prefixes": {"a.io": "b.io/x", "b.io": "c.io"}}]},
-            "image-registries: 'b.io/x' would itself be moved by 'b.io'",
-        ),
-    ],
-)
-def test_settings_that_are_wrong_are_named(change, message):
-    with pytest.raises(settings.SettingsError) as caught:
-        settings.load(json.dumps({**MINIMAL, **change}))
-
-    assert message in str(caught.value)
+def test_setting_that_is_wrong_is_named():
+    with pytest.raises(settings.SettingsError, match="unknown field `hold`"):
+        settings.load(json.dumps({"application": "a", "model": "m", "hold": True}))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "{" * 100_000])
