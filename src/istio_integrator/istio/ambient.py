@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from integrator_contract import booleans, names
-from istio_integrator.istio import installation, meshconfig
+from istio_integrator.istio import installation
 from istio_integrator.kube import cluster, errors, fences
 
 _DAEMONS = (
@@ -17,6 +17,7 @@ _DAEMONS = (
 _SWITCH = "PILOT_ENABLE_AMBIENT"
 """In istiod's environment (istio pilot/pkg/features, ambient.go); without it ztunnel is told
 nothing."""
+_SWITCHED_OFF = f"istiod has no {_SWITCH}=true"
 
 
 def is_chosen(mode: str, labels: Mapping[str, str | None]) -> bool:
@@ -47,13 +48,11 @@ def missing(api: cluster.Cluster, mesh: installation.Mesh, labels: Mapping[str, 
         if is_labelled(labels):
             return ""
         raise
-    in_cluster = bool(mesh.namespace)
-    istiod = api.get(cluster.DEPLOYMENT, mesh.service, mesh.namespace) if in_cluster else None
-    return judge(daemons, istiod)
+    return judge(daemons, mesh.environment)
 
 
-def judge(daemons: Iterable[cluster.Object], istiod: cluster.Object | None) -> str:
-    """Say what is missing, as all DaemonSets and istiod's Deployment, if it is here, show it."""
+def judge(daemons: Iterable[cluster.Object], environment: Mapping[str, str] | None) -> str:
+    """Say what is missing, as all DaemonSets show it and istiod's environment, if it is known."""
     ready: dict[str, bool] = {}
     for each in daemons:
         with fences.around(cluster.reference(each)):
@@ -68,8 +67,6 @@ def judge(daemons: Iterable[cluster.Object], istiod: cluster.Object | None) -> s
             return f"the cluster has no {name}"
         if not ready[name]:
             return f"no pod of {name} is ready"
-    # A switch that is taken from another object is not known here.
-    switch = meshconfig.environment(istiod).get(_SWITCH, "false")
-    if istiod is not None and switch and not booleans.parse(switch, default=False):
-        return f"istiod has no {_SWITCH}=true"
-    return ""
+    # A switch whose value is in another object is not known here.
+    switch = "" if environment is None else environment.get(_SWITCH, "false")
+    return "" if not switch or booleans.parse(switch, default=False) else _SWITCHED_OFF

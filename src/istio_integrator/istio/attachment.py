@@ -37,13 +37,7 @@ class Attachment:
         )
 
     def includes(self, labels: Mapping[str, Any], *, namespace: str, root_namespace: str) -> bool:
-        """Tell whether the policy applies to a sidecar or a gateway.
-
-        Args:
-            labels: The pod's.
-            namespace: The pod's.
-            root_namespace: Whose policies apply in every namespace.
-        """
+        """Tell whether the policy applies to the sidecar or gateway in a pod of that kind."""
         if self.targets:
             gateway = str(labels.get(names.GATEWAY_NAME))
             return self.namespace == namespace and ("Gateway", gateway) in self.targets

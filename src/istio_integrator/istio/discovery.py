@@ -7,6 +7,7 @@ import functools
 import logging
 import re
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import httpx2
 
@@ -48,14 +49,8 @@ def _revised(name: str, injector: injectors.Injector) -> str:
 class Discovery:
     """Finds the Istio to join and has it answer.
 
-    Args:
-        api: The API server.
-        options: What the operator asks for.
-        model: The namespace that joins.
-        application: For the commands that statuses name.
-        pod: The name of this unit's own pod, which the dry-run pods are like.
-        hint: Where a charmed Istio says that istiod runs; the options come first.
-        ask_version: How istiod is asked for its version, by namespace and Service.
+    Dry-run pods are like `pod`, the unit's own. `hint` is the namespace in which a charmed Istio
+    says that istiod runs; the options come first.
     """
 
     def __init__(
@@ -139,27 +134,29 @@ class Discovery:
     def _examine(
         self, injector: injectors.Injector, present: Iterable[injectors.Injector]
     ) -> installation.Mesh:
-        config_map = self._config_map(injector, _revised(meshconfig.MESH, injector))
-        shared = meshconfig.environment(self._istiod(injector)).get(meshconfig.SHARED)
-        below = self._config_map(injector, shared) if shared else None
-        settings = meshconfig.settings(below, config_map)
-        defaults = cluster.at(settings, "defaultConfig")
-        named = settings.get("rootNamespace")
-        root_namespace = named if isinstance(named, str) and named else injector.installed_in
-        is_default = injector.is_default and self._config.revision in ("", "default")
-        mesh = installation.Mesh(
-            **{**vars(injector), "is_default": is_default},
-            has_settings=config_map is not None,
-            injectors=tuple(present),
-            hold_by_default=defaults.get("holdApplicationUntilProxyStarts") is True,
-            status_port=meshconfig.port(defaults.get("statusPort"), names.DEFAULT_STATUS_PORT),
-            root_namespace=root_namespace,
-            trust_domains=meshconfig.trust_domains(settings),
-            discovery_selectors=tuple(cluster.parts(settings, "discoverySelectors")),
-            registry_only=meshconfig.is_registry_only(
-                settings, self._sidecars(root_namespace), model=self._model
-            ),
+        own = self._config_map(injector, _revised(meshconfig.MESH, injector))
+        # Istio's charts name the Deployment like its Service.
+        istiod = self._own(cluster.DEPLOYMENT, injector.service, injector.namespace)
+        environment = meshconfig.environment(istiod)
+        shared = environment.get(meshconfig.SHARED)
+        settings = meshconfig.IstiodSettings.read(
+            own,
+            self._config_map(injector, shared) if shared else None,
+            environment=environment if istiod else None,
+            installed_in=injector.installed_in,
         )
+        is_registry_only = meshconfig.is_registry_only(
+            self._sidecars(settings.root_namespace),
+            model=self._model,
+            default=settings.registry_only,
+        )
+        found: dict[str, Any] = {
+            **vars(injector),
+            **vars(settings),
+            "is_default": injector.is_default and self._config.revision in ("", "default"),
+            "registry_only": is_registry_only,
+        }
+        mesh = installation.Mesh(**found, injectors=tuple(present))
         mesh = self._probe(mesh)
         if mesh.probed:
             return mesh
@@ -182,10 +179,6 @@ class Discovery:
 
     def _config_map(self, injector: injectors.Injector, name: str) -> cluster.Object | None:
         return self._own(cluster.CONFIG_MAP, name, injector.installed_in)
-
-    def _istiod(self, injector: injectors.Injector) -> cluster.Object | None:
-        # Istio's charts name the Deployment like its Service.
-        return self._own(cluster.DEPLOYMENT, injector.service, injector.namespace)
 
     def _own(self, kind: cluster.Kind, name: str, namespace: str) -> cluster.Object | None:
         """Read an object of the installation; None where it is not there or may not be read."""

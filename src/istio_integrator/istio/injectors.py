@@ -180,15 +180,10 @@ def choose(
     application: str,
     hint: str = "",
 ) -> Injector | Message:
-    """Decide which injector serves the model.
+    """Decide which injector serves the model, by the options `istiod-namespace` and `revision`.
 
-    Args:
-        injectors: All there are.
-        namespace: The option `istiod-namespace`: where Istio must be installed; empty for
-            anywhere. Of an injector whose configuration does not tell, this is what tells.
-        revision: The option `revision`: a revision or tag, empty where the operator leaves it.
-        application: For the command that a refusal names.
-        hint: Where a charmed Istio says that it is, where the operator says nothing.
+    Of an injector whose configuration does not tell its namespace, the option tells it. `hint` is
+    the namespace that a charmed Istio says, where the option says nothing.
     """
     if not injectors:
         return Said.INJECTOR_ABSENT()

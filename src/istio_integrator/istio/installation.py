@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 from integrator_contract import names, refusals
-from istio_integrator.istio import authorization_policy, injectors
+from istio_integrator.istio import injectors, meshconfig
 from istio_integrator.messages import Message
 
 _DISCOVERY_PORT = 15012
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Mesh(injectors.Injector):
+class Mesh(injectors.Injector, meshconfig.IstiodSettings):
     """The control plane behind an injector, by its settings and as a dry-run pod showed it."""
 
     service: str = "istiod"
@@ -23,21 +22,10 @@ class Mesh(injectors.Injector):
     """As the proxy's image or istiod itself says; empty when neither does."""
     proxy_revision: str = ""
     """The revision that new pods get, which a tag may move; empty while nobody answers."""
-    hold_by_default: bool = False
-    """Whether the mesh's own configuration already holds applications."""
-    status_port: int = names.DEFAULT_STATUS_PORT
-    """Of the proxies, unless a pod says otherwise; 0 is switched off."""
-    has_settings: bool = True
-    """Whether its mesh configuration can be read in this cluster; without, a dry-run pod shows
-    some of it."""
     has_values: bool = False
     """Whether the values of its injector were read, which say of it what no dry-run pod could."""
     discovery_address: str = ""
     """Where new proxies look for istiod; empty while nobody answers."""
-    root_namespace: str = "istio-system"
-    """Whose policies and Sidecars apply to every namespace; empty: not known."""
-    trust_domains: tuple[str, ...] = (authorization_policy.OWN_TRUST_DOMAIN,)
-    """The mesh's own, in the certificates of its pods, and then its aliases."""
     alive: bool = False
     """Whether the injector answered the dry-run pod with a sidecar."""
     problem: str = ""
@@ -66,10 +54,6 @@ class Mesh(injectors.Injector):
     """Whether look-ups of names go through them too (`ISTIO_META_DNS_CAPTURE`)."""
     excluded_outbound_ports: tuple[int, ...] = ()
     """That every proxy leaves alone, unless its pod names ports of its own: then only those."""
-    registry_only: bool = False
-    """Whether proxies let nothing out that Istio does not know."""
-    discovery_selectors: tuple[dict[str, Any], ...] = ()
-    """LabelSelectors of the namespaces that istiod serves; none: it serves all."""
 
     @property
     def cuts_off_controller(self) -> bool:

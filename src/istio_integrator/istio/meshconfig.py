@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Self
 
-from integrator_contract import bounded, pods
+from integrator_contract import bounded, names, pods
 from istio_integrator.istio import authorization_policy, injectors
 from istio_integrator.kube import cluster, fences
 
@@ -37,15 +38,59 @@ def environment(istiod: cluster.Object | None) -> dict[str, str]:
     }
 
 
-def settings(*config_maps: cluster.Object | None) -> dict[str, Any]:
-    """Read the mesh configuration; what a later ConfigMap says comes before what an earlier does.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class IstiodSettings:
+    """What istiod was told, as far as this cluster shows it."""
 
-    It is empty where there is none that can be read.
-    """
-    found: dict[str, Any] = {}
-    for config_map in config_maps:
-        found = _over(_mapping(config_map, "mesh", bounded.read_yaml), found)
-    return found
+    has_settings: bool = True
+    """Whether its mesh configuration can be read in this cluster; without, a dry-run pod shows
+    some of it."""
+    environment: Mapping[str, str] | None = None
+    """Of istiod's Deployment; None where that is not known."""
+    hold_by_default: bool = False
+    """Whether the mesh's own configuration already holds applications."""
+    status_port: int = names.DEFAULT_STATUS_PORT
+    """Of the proxies, unless a pod says otherwise; 0 is switched off."""
+    root_namespace: str = "istio-system"
+    """Whose policies and Sidecars apply to every namespace; empty: not known."""
+    trust_domains: tuple[str, ...] = (authorization_policy.OWN_TRUST_DOMAIN,)
+    """The mesh's own, in the certificates of its pods, and then its aliases."""
+    discovery_selectors: tuple[dict[str, Any], ...] = ()
+    """LabelSelectors of the namespaces that istiod serves; none: it serves all."""
+    registry_only: bool = False
+    """Whether proxies let nothing out that Istio does not know."""
+
+    @classmethod
+    def read(
+        cls,
+        own: cluster.Object | None,
+        shared: cluster.Object | None,
+        *,
+        environment: Mapping[str, str] | None = None,
+        installed_in: str = "",
+    ) -> Self:
+        """Read the mesh configuration.
+
+        Args:
+            own: The installation's ConfigMap.
+            shared: A ConfigMap that istiod puts below it.
+            environment: Of istiod.
+            installed_in: The root namespace where the mesh configuration names none.
+        """
+        below = _mapping(shared, "mesh", bounded.read_yaml)
+        found = _over(_mapping(own, "mesh", bounded.read_yaml), below)
+        defaults, root = cluster.at(found, "defaultConfig"), found.get("rootNamespace")
+        trust_domain = str(found.get("trustDomain") or authorization_policy.OWN_TRUST_DOMAIN)
+        return cls(
+            has_settings=own is not None,
+            environment=environment,
+            hold_by_default=defaults.get("holdApplicationUntilProxyStarts") is True,
+            status_port=port(defaults.get("statusPort"), names.DEFAULT_STATUS_PORT),
+            root_namespace=root if isinstance(root, str) and root else installed_in,
+            trust_domains=(trust_domain, *map(str, cluster.items(found, "trustDomainAliases"))),
+            discovery_selectors=tuple(cluster.parts(found, "discoverySelectors")),
+            registry_only=_mode(found) == _REGISTRY_ONLY,
+        )
 
 
 def _over(first: dict[str, Any], below: dict[str, Any]) -> dict[str, Any]:
@@ -70,12 +115,6 @@ def _mapping(
         logger.warning("%s is ignored: its %s %s.", reference, key, error)
         return {}
     return cluster.at({key: value}, key)
-
-
-def trust_domains(settings: dict[str, Any]) -> tuple[str, ...]:
-    """Read the trust domain of the mesh, and behind it its aliases."""
-    own = str(settings.get("trustDomain") or authorization_policy.OWN_TRUST_DOMAIN)
-    return (own, *map(str, cluster.items(settings, "trustDomainAliases")))
 
 
 def port(value: Any, default: int) -> int:
@@ -103,26 +142,30 @@ def _unmet(selector: cluster.Object, labels: Mapping[str, str]) -> str:
     )
 
 
-def is_registry_only(
-    settings: dict[str, Any], sidecars: Iterable[cluster.Object], *, model: str
-) -> bool:
+def is_registry_only(sidecars: Iterable[cluster.Object], *, model: str, default: bool) -> bool:
     """Tell whether proxies of the model, or some, let nothing out that Istio does not know.
 
     A Sidecar for pods comes before one for their namespace, this before one in the root
     namespace, and this before the mesh configuration.
+
+    Args:
+        sidecars: Of the model and of the root namespace.
+        model: The model's namespace.
+        default: What the mesh configuration says.
     """
-    default = _mode(settings)
-    some: list[str] = []
-    all_of: dict[bool, str] = {}
+    of_pods: list[bool] = []
+    of_namespace: dict[bool, bool] = {}
     for each in sidecars:
         with fences.around(cluster.reference(each)):
             spec = cluster.at(each, "spec")
             is_own = each["metadata"]["namespace"] == model
+            mode = _mode(spec)
+            is_closed = mode == _REGISTRY_ONLY if mode else default
             if not cluster.at(spec, "workloadSelector", "labels"):
-                all_of[is_own] = _mode(spec) or default
+                of_namespace[is_own] = is_closed
             elif is_own:
-                some.append(_mode(spec) or default)
-    return _REGISTRY_ONLY in (*some, all_of.get(True) or all_of.get(False) or default)
+                of_pods.append(is_closed)
+    return any(of_pods) or of_namespace.get(True, of_namespace.get(False, default))
 
 
 def _mode(settings: cluster.Object) -> str:

@@ -85,15 +85,7 @@ def decide(
     root_namespace: str,
     port: int = 0,
 ) -> Decided:
-    """Find what counts for a port of a pod.
-
-    Args:
-        policies: Of any namespace.
-        labels: The pod's.
-        namespace: Where the pod is.
-        root_namespace: Whose policies apply to the whole mesh.
-        port: Of the pod; 0: one that no policy names.
-    """
+    """Find what counts for a port of a pod; port 0 is one that no policy names."""
     by_age = sorted(policies, key=lambda policy: policy.age)
     here = [policy for policy in by_age if policy.namespace == namespace]
     of_pods = (each for each in here if each.selector and each.selects(labels))

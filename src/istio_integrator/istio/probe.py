@@ -89,9 +89,9 @@ def pod(
 
     Args:
         namespace: The namespace of the pod.
-        labels: Labels that say what the pod is for, and whether to inject it.
+        labels: They say what the pod is for, and whether to inject it.
         like: The unit's own pod; None where it is not known.
-        annotations: What the pod asks of the injector; by default nothing.
+        annotations: What the pod asks of the injector.
     """
     owners = [
         # OpenShift lets nobody block the deletion of an owner without a right of its own.

@@ -2,8 +2,7 @@
 
 import pytest
 
-from istio_integrator.istio import ambient, installation
-from istio_integrator.kube import cluster
+from istio_integrator.istio import ambient, meshconfig
 from tests.unit.charm.ambient_objects import NODE_AGENT, SERVING, ZTUNNEL, daemon, istiod
 
 
@@ -45,14 +44,7 @@ from tests.unit.charm.ambient_objects import NODE_AGENT, SERVING, ZTUNNEL, daemo
     ],
 )
 def test_what_is_missing_is_named(daemons, deployment, words):
-    found = ambient.judge(daemons, deployment)
+    known = None if deployment is None else meshconfig.environment(deployment)
+    found = ambient.judge(daemons, known)
     assert words in found
     assert bool(found) == bool(words)
-
-
-def test_istiod_outside_of_the_cluster_is_not_asked_for(fake):
-    fake.add(ZTUNNEL)
-    fake.add(NODE_AGENT)
-    mesh = installation.Mesh(namespace="", revision="default", is_default=True, url="https://x")
-    assert ambient.missing(fake.api(), mesh, {}) == ""
-    assert ("get", cluster.DEPLOYMENT.plural) not in fake.asked

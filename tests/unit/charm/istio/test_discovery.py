@@ -41,6 +41,7 @@ def test_discovery_finds_a_living_mesh_and_what_it_can_do(fake):
         is_default=True,
         version="1.31.1",
         webhook_configuration="istio-sidecar-injector",
+        environment={},
         status_port=15999,
         hold_by_default=True,
         root_namespace="root",

@@ -25,32 +25,34 @@ def sidecar(namespace, mode="", **spec):
 
 
 OF_PODS = {"workloadSelector": {"labels": {"app": "x"}}}
-CLOSED = {"outboundTrafficPolicy": {"mode": "REGISTRY_ONLY"}}
 
 
 @pytest.mark.parametrize(
-    ("settings", "sidecars", "want"),
+    ("default", "sidecars", "want"),
     [
-        pytest.param({}, [], False, id="nothing said"),
-        pytest.param(CLOSED, [], True, id="the mesh"),
-        pytest.param({}, [sidecar("istio-system", "REGISTRY_ONLY")], True, id="root"),
-        pytest.param({}, [sidecar("m", "REGISTRY_ONLY")], True, id="model"),
+        pytest.param(False, [], False, id="nothing said"),
+        pytest.param(True, [], True, id="the mesh"),
+        pytest.param(False, [sidecar("istio-system", "REGISTRY_ONLY")], True, id="root"),
+        pytest.param(False, [sidecar("m", "REGISTRY_ONLY")], True, id="model"),
         pytest.param(
-            CLOSED,
+            True,
             [sidecar("istio-system", "REGISTRY_ONLY"), sidecar("m", "ALLOW_ANY")],
             False,
             id="nearest wins",
         ),
-        pytest.param(CLOSED, [sidecar("m")], True, id="model says nothing"),
-        pytest.param({}, [sidecar("m", "REGISTRY_ONLY", **OF_PODS)], True, id="some pods"),
-        pytest.param(CLOSED, [sidecar("m", "ALLOW_ANY", **OF_PODS)], True, id="all but some"),
+        pytest.param(True, [sidecar("m")], True, id="model says nothing"),
+        pytest.param(False, [sidecar("m", "REGISTRY_ONLY", **OF_PODS)], True, id="some pods"),
+        pytest.param(True, [sidecar("m", "ALLOW_ANY", **OF_PODS)], True, id="all but some"),
         pytest.param(
-            {}, [sidecar("istio-system", "REGISTRY_ONLY", **OF_PODS)], False, id="root's own pods"
+            False,
+            [sidecar("istio-system", "REGISTRY_ONLY", **OF_PODS)],
+            False,
+            id="root's own pods",
         ),
     ],
 )
-def test_what_proxies_let_out_is_the_nearest_sidecars_word(settings, sidecars, want):
-    assert meshconfig.is_registry_only(settings, sidecars, model="m") is want
+def test_what_proxies_let_out_is_the_nearest_sidecars_word(default, sidecars, want):
+    assert meshconfig.is_registry_only(sidecars, model="m", default=default) is want
 
 
 def config_map(text):
@@ -61,26 +63,41 @@ def config_map(text):
 @pytest.mark.parametrize(
     ("below", "own", "want"),
     [
-        pytest.param(None, config_map("rootNamespace: a"), {"rootNamespace": "a"}, id="none"),
-        pytest.param(config_map("x: 1"), None, {"x": 1}, id="alone"),
-        pytest.param(config_map("x: 1\ny: 2"), config_map("x: 3"), {"x": 3, "y": 2}, id="before"),
+        pytest.param(None, "rootNamespace: a", {"root_namespace": "a"}, id="none"),
+        pytest.param("rootNamespace: a", None, {"root_namespace": "a"}, id="alone"),
+        pytest.param(None, "rootNamespace: 7", {"root_namespace": "home"}, id="none-that-is-one"),
         pytest.param(
-            config_map("defaultConfig: {a: 1, b: {c: 2}}"),
-            config_map("defaultConfig: {a: 3, b: {d: 4}}"),
-            {"defaultConfig": {"a": 3, "b": {"c": 2, "d": 4}}},
+            "{rootNamespace: a, trustDomain: t}",
+            "rootNamespace: b",
+            {"root_namespace": "b", "trust_domains": ("t",)},
+            id="before",
+        ),
+        pytest.param(
+            "defaultConfig: {statusPort: 1, holdApplicationUntilProxyStarts: true}",
+            "defaultConfig: {statusPort: 2}",
+            {"status_port": 2, "hold_by_default": True},
             id="within",
         ),
         pytest.param(
-            config_map("defaultConfig: text"),
-            config_map("defaultConfig: {a: 1}"),
-            {"defaultConfig": {"a": 1}},
+            "defaultConfig: text",
+            "defaultConfig: {statusPort: 2}",
+            {"status_port": 2},
             id="of another shape",
         ),
-        pytest.param(config_map("a: [1"), config_map("b: 1"), {"b": 1}, id="unreadable"),
+        pytest.param("a: [1", "rootNamespace: b", {"root_namespace": "b"}, id="unreadable"),
+        pytest.param(
+            None,
+            "outboundTrafficPolicy: {mode: REGISTRY_ONLY}",
+            {"registry_only": True},
+            id="registry only",
+        ),
     ],
 )
 def test_shared_settings_lie_below_those_of_the_mesh(below, own, want):
-    assert meshconfig.settings(below, own) == want
+    maps = [None if text is None else config_map(text) for text in (own, below)]
+    found = meshconfig.IstiodSettings.read(*maps, installed_in="home")
+    defaults = {"root_namespace": "home", "has_settings": own is not None}
+    assert found == meshconfig.IstiodSettings(**{**defaults, **want})
 
 
 @pytest.mark.parametrize(
@@ -93,7 +110,7 @@ def test_shared_settings_lie_below_those_of_the_mesh(below, own, want):
     ],
 )
 def test_trust_domain_comes_before_its_aliases(text, want):
-    assert meshconfig.trust_domains(meshconfig.settings(config_map(text))) == want
+    assert meshconfig.IstiodSettings.read(config_map(text), None).trust_domains == want
 
 
 @pytest.mark.parametrize(
