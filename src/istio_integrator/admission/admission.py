@@ -41,11 +41,8 @@ class Trial:
 class Admission(parts.Part):
     """Runs the webhook while new pods need it.
 
-    Args:
-        scope: The context of every part.
-        image: Returns the image that the webhook runs; empty while it is not known.
-        sleep: Waits between two probes, in seconds.
-        clock: Monotonic, in seconds.
+    `image` returns the image that the webhook runs, empty while it is not known. `sleep` and
+    `clock` are for the time between two dry-run pods, in seconds.
     """
 
     name = "admission"

@@ -79,16 +79,9 @@ def decide(
     *,
     rotate: bool = False,
 ) -> Material:
-    """Decide which certificates are in use from now on.
+    """Decide which certificates for `names` are in use from now on: as found, if nothing is due.
 
-    Args:
-        found: Those in use; None for none.
-        names: What the leaf must be valid for.
-        now: The time, with its zone.
-        rotate: Replace all of them whatever their age.
-
-    Returns:
-        What was found where nothing has to change.
+    With `rotate` all of them are replaced whatever their age.
     """
     authority = _pair(found.ca, found.ca_key) if found else None
     if found is None or authority is None:

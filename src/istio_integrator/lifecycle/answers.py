@@ -16,11 +16,7 @@ def progress(
 ) -> Iterable[Message]:
     """Turn the workload's counts into what the operator sees.
 
-    Args:
-        summary: The counts.
-        application: For the commands that statuses name.
-        model: The namespace of the pods.
-        is_automatic: Whether pods are replaced without anyone asking.
+    Where pods are replaced without anyone asking, the command that stops it is named.
     """
     pods = f"{summary.in_mesh}/{summary.eligible}"
     stop = {"command": f"juju config {application} restart-pods=manual", "more": "this stops it"}

@@ -61,10 +61,7 @@ def _check(path: str, timeout: str) -> ops.pebble.CheckDict:
 class Lifecycle(parts.Part):
     """The service that runs the workload on every unit, and its progress with the model.
 
-    Args:
-        context: With the mesh that was found.
-        container: The workload's.
-        joined: Tells whether the model is asked to join that mesh, once membership is decided.
+    `joined` tells whether the model is asked to join the mesh, once membership is decided.
     """
 
     name = "lifecycle"

@@ -30,12 +30,7 @@ def read(container: ops.Container) -> service.Options | None:
 def write(
     container: ops.Container, settings: service.Options, told: service.Options | None
 ) -> None:
-    """Write the file, unless it says the same.
-
-    Args:
-        container: The workload's.
-        settings: What the file is to say.
-        told: What it says; None where that is not known.
+    """Write the file, unless `told` says that it is so already.
 
     Raises:
         ops.pebble.Error: It can't be written.
@@ -48,10 +43,7 @@ def write(
 def make(context: parts.Context, told: service.Options | None, *, joined: bool) -> service.Options:
     """Fill the settings from options of the same names, and from what was found.
 
-    Args:
-        context: With the options, and the mesh that was found.
-        told: The settings so far.
-        joined: Whether the model's namespace is a member, or the selected ones of its pods.
+    What the service was told last stays where it can't be found out now.
     """
     mesh = context.mesh
     settings = service.Options(

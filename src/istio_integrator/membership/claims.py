@@ -106,9 +106,7 @@ class Claims(parts.Part):
 class UnservedNamespaces(parts.Part):
     """Names what istiod's discoverySelectors leave out; nothing is written.
 
-    Args:
-        context: The context of every part.
-        authorization_service: Returns the authorization service as `NAMESPACE/NAME`, or nothing.
+    `authorization_service` returns the authorization service as `NAMESPACE/NAME`, or nothing.
     """
 
     name = "membership"

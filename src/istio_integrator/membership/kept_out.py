@@ -22,11 +22,8 @@ def label(context: parts.Context, *, is_ambient: bool) -> None:
     """Label the pods that stay outside, and take the label from those that do no more.
 
     API servers call Juju's modeloperator and our webhook in plain text, which somebody's policies
-    may forbid inside of the mesh.
-
-    Args:
-        context: The context of every part.
-        is_ambient: Whether the model is in ambient mode; else every label of ours goes.
+    may forbid inside of the mesh. Where the model is not in ambient mode, every label of ours
+    goes.
     """
     excluded = selectors.parse(context.config.excluded_pods)
     for pod in context.cluster.list(cluster.POD, context.model):

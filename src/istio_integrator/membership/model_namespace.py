@@ -18,12 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class Membership(parts.Part):
-    """Makes the model's namespace a member, and remembers how to undo it.
-
-    Args:
-        context: The context of every part.
-        are_pods_prepared: Returns whether the admission webhook prepares new pods.
-    """
+    """Makes the model's namespace a member, and remembers how to undo it."""
 
     name = "membership"
 
