@@ -29,7 +29,7 @@ def read(scope: parts.Context) -> rejections.Rejections:
     text = str(cluster.at(found, "data").get(rejections.KEY) or "{}")
     try:
         return msgspec.json.decode(text, type=rejections.Rejections)
-    except (msgspec.MsgspecError, RecursionError):
+    except (ValueError, RecursionError):
         return rejections.Rejections()
 
 

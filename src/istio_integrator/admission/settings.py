@@ -59,7 +59,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
         text = cluster.at(obj, "metadata", "annotations").get(names.SEEN)
         try:
             return msgspec.json.decode(text or "", type=cls)
-        except (msgspec.MsgspecError, RecursionError):
+        except (ValueError, RecursionError):
             return None
 
     def text(self) -> str:

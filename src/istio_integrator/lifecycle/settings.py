@@ -22,7 +22,7 @@ def read(container: ops.Container) -> service.Options | None:
     try:
         with container.pull(FILE, encoding=None) as file:
             return msgspec.json.decode(file.read(), type=service.Options)
-    except (ops.pebble.Error, TimeoutError, msgspec.MsgspecError) as error:
+    except (ops.pebble.Error, TimeoutError, ValueError, RecursionError) as error:
         logger.debug("The workload's settings are not known: %s", error)
         return None
 

@@ -181,7 +181,7 @@ def _read(kind: type[_T], answer: bytes) -> _T:
 def _decode(kind: type[_T], document: bytes | str) -> _T:
     try:
         return msgspec.json.decode(document, type=kind)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         said = texts.plain(f"the workload's answer is not understood: {error}", _LONGEST_ERROR)
         raise errors.LifecycleError(said) from error
 

@@ -145,7 +145,8 @@ def listing(*pods, contract=schema.SCHEMA, **summary) -> str:
 def answered(text) -> answers.Listing:
     container = Container()
     container.push("", options.Options(model="m", application="a", unit="a/0").document())
-    asked.SERVICE.fails(200, text)
+    asked.SERVICE.fails(200, "")
+    asked.SERVICE.answer = 200, text.encode(errors="surrogateescape")
     return workload.Workload(container).uninjected()
 
 
@@ -177,6 +178,7 @@ def test_answer_is_read():
         listing({}),
         listing(contract="another"),
         listing() * 2,
+        '{"contract": "\udce4"}',
     ],
 )
 def test_answer_that_is_none_is_an_error(text):

@@ -1,6 +1,8 @@
 """How options and mesh reach the workload."""
 
 import dataclasses
+import io
+import types
 
 import pytest
 
@@ -36,6 +38,12 @@ def test_status_port_stays_while_there_is_no_mesh_to_ask(fake):
     told = dataclasses.replace(MEMBER, status_port=15099)
     alone = dataclasses.replace(context(fake), mesh=None)
     assert settings.make(alone, told, joined=False).status_port == 15099
+
+
+@pytest.mark.parametrize("text", [b"", b"{}", b'{"model": "\xe4"}', b"[" * 9999])
+def test_settings_that_can_not_be_read_are_not_known(text):
+    container = types.SimpleNamespace(pull=lambda *_, **__: io.BytesIO(text))
+    assert settings.read(container) is None
 
 
 def test_only_members_converge(fake):
