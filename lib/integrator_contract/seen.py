@@ -36,6 +36,9 @@ class Expectation:
     servers: tuple[Server, ...]
     filters: tuple[str, ...]
     """The names of our HTTP filters, all of which a filter chain must have."""
+    latest: str = ""
+    """The filter whose name changes with the hosts. A chain with an earlier one guards the earlier
+    hosts; empty: there is none."""
     entry: str
     """The name of the route that our EnvoyFilter adds to each virtual host of our Gateway."""
     routes: int = 0

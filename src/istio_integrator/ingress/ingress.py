@@ -217,7 +217,7 @@ class Ingress(parts.Part):
                 said = Said.APPLICATION_SILENT(applications=names, endpoint=endpoint)
                 self._messages.append(said)
 
-    def _apply_filters(self, target: gateway.Target) -> tuple[record.Values, tuple[str, ...]]:
+    def _apply_filters(self, target: gateway.Target) -> tuple[record.Values, list[str]]:
         """Apply the EnvoyFilter; return the values that routes need, and its filters."""
         scope, routes = self._scope, self.plan.routes
         values = self._record.values_for(envoyfilter.access(self.decision, target, routes))
@@ -238,9 +238,10 @@ class Ingress(parts.Part):
         servers: tuple[Server, ...],
         served: Sequence[plan.Route],
         values: record.Values,
-        filters: tuple[str, ...],
+        filters: Sequence[str],
     ) -> Expectation:
         """Describe what the gateway's Envoys should have."""
+        latest = envoyfilter.latest(filters)
         clusters = {f"outbound|{one.backend.port}||{one.backend.host}" for one in served}
         if service := self.decision.service:
             clusters.add(service.cluster)
@@ -250,7 +251,8 @@ class Ingress(parts.Part):
             selector=dict(target.selector),
             gateway=f"{self._scope.model}/{gateway.NAME}",
             servers=servers,
-            filters=filters,
+            filters=tuple(each for each in filters if each != latest),
+            latest=latest,
             entry=envoyfilter.ask_entry(self._scope.manifests.owner),
             # An HTTPRoute has one match.
             routes=len(served) if target.is_managed else matches,

@@ -26,11 +26,11 @@ def servers(
     )
 
 
-def filters_of(written: Iterable[cluster.Object]) -> tuple[str, ...]:
+def filters_of(written: Iterable[cluster.Object]) -> list[str]:
     """Return the names of the HTTP filters that EnvoyFilters add."""
     patches = (each for obj in written for each in obj["spec"]["configPatches"])
     values = (each["patch"]["value"] for each in patches if each["applyTo"] == "HTTP_FILTER")
-    return tuple(str(value["name"]) for value in values)
+    return [str(value["name"]) for value in values]
 
 
 def open_hosts(

@@ -90,6 +90,16 @@ def test_complete_gateway_is_guarded_and_serves_all_routes():
     )
 
 
+def test_chain_with_the_filter_of_earlier_hosts_keeps_them_and_opens_no_other():
+    listeners = [listener(chain(name, *FILTERS, "first.guard")) for name in ("http.8080", OURS)]
+    assert view(listeners=listeners, latest="first.guard").guarded == (80, 443)
+    later = view(listeners=listeners, latest="second.guard")
+    assert (later.guarded, later.unguarded, later.routes) == ((), (), 0)
+    assert later.missing == tuple(
+        missing(Cause.FILTERS_MISSING, port=port) for port in ("80", "443")
+    )
+
+
 def test_gateway_is_open_while_a_virtual_host_has_our_entry():
     others = {"name": "shop:80", "domains": ["shop"], "routes": [{"name": "shop"}]}
     left = {"route_config": {"name": "http.8080", "virtual_hosts": [others]}}

@@ -90,13 +90,16 @@ def _compare_filters(
     expected: Expectation, server: Server, names: set[str], proxy: envoy.Proxy, found: View
 ) -> None:
     port, wanted = server.port, set(expected.filters)
+    latest = wanted | ({expected.latest} if expected.latest else set())
     active = [chain for each in proxy.listeners for chain in _chains(each.active_state)]
     warming = [chain for each in proxy.listeners for chain in _chains(each.warming_state)]
     ours = [_filters(chain) for chain in active if _routes(chain) in names]
     if not ours:
         found.lack(Cause.SERVER_MISSING, port=port, protocol=server.protocol)
-    elif all(wanted <= filters for filters in ours):
+    elif all(latest <= filters for filters in ours):
         found.guarded.add(port)
+    elif all(wanted <= filters for filters in ours):
+        found.lack(Cause.FILTERS_MISSING, port=port)
     else:
         found.unguarded.add(port)
         is_ignored = not any(wanted & _filters(chain) for chain in [*active, *warming])

@@ -97,6 +97,11 @@ def ask_entry(owner: str) -> str:
     return f"{_name(owner)}.ask"
 
 
+def latest(filters: Iterable[str]) -> str:
+    """Return the filter whose name has the digest of the patched places."""
+    return next(name for name in filters if name.endswith(".guard"))
+
+
 def _name(owner: str) -> str:
     return f"istio-integrator.{owner}".lower()
 
