@@ -95,23 +95,16 @@ def _obstacle(ledger: Ledger) -> Wait | None:
         ledger.troubles.append(Trouble("", Reason.NOT_SERVED, message))
         ledger.wake(ledger.now + ledger.limits.answer_ttl)
         return Reason.NOT_SERVED, message
-    if (down := _down(ledger)) is not None:
-        return Reason.MESH_DOWN, down.message
-    worst = min(ledger.troubles, key=lambda each: each.passing, default=None)
-    if worst is not None:
+    for answer in ledger.snapshot.answers.values():
+        if answer.verdict == "down" and _is_fresh(ledger, answer):
+            ledger.wake(answer.at + ledger.limits.answer_ttl)
+            return Reason.MESH_DOWN, answer.message
+    if ledger.troubles:
+        worst = min(ledger.troubles, key=lambda each: each.passing)
         return worst.reason, worst.message
     for workload, current in ledger.rounds.items():
         reason = Reason.FIRST_POD if current.proves else Reason.QUEUED
         return reason, f"a pod of {workload} is being replaced"
-    return None
-
-
-def _down(ledger: Ledger) -> Answer | None:
-    """Return what says that the injector does not answer, while that counts."""
-    for answer in ledger.snapshot.answers.values():
-        if answer.verdict == "down" and _is_fresh(ledger, answer):
-            ledger.wake(answer.at + ledger.limits.answer_ttl)
-            return answer
     return None
 
 
@@ -177,13 +170,9 @@ def _serving(
     if not settled:
         ledger.wake(min(due.values()))
         return None, (Reason.NOT_SETTLED, f"Ready for less than {ledger.limits.ready_for:.0f} s")
-    if ledger.snapshot.desired[workload] > 1 and _ready(ledger, workload) < 2:
+    if ledger.snapshot.desired[workload] > 1 and ledger.ready(workload) < 2:
         return None, (Reason.LAST_READY_REPLICA, f"it is the only Ready pod of {workload}")
     return max(settled, key=_ordinal), ("", "")
-
-
-def _ready(ledger: Ledger, workload: str) -> int:
-    return sum(each.ready for each in ledger.workloads[workload])
 
 
 def _take(ledger: Ledger, victims: list[Replica]) -> None:
@@ -192,8 +181,9 @@ def _take(ledger: Ledger, victims: list[Replica]) -> None:
     most = service.at_most(ledger.limits.max_unavailable, running)
     left = most
     for victim in sorted(victims, key=lambda each: _rank(ledger, each)):
-        is_alone = victim.fault == "unwanted" or not _is_proven(ledger, victim)
-        if not _is_proven(ledger, victim):
+        is_proven = _is_proven(ledger, victim)
+        is_alone = victim.fault == "unwanted" or not is_proven
+        if not is_proven:
             if (judged := _judged(ledger, victim)) is not None:
                 ledger.waits[victim.uid] = (Reason.FIRST_POD, judged.message)
                 continue
@@ -211,28 +201,22 @@ def _judged(ledger: Ledger, victim: Replica) -> Hold | None:
     """Return the hold of a workload whose first replacement was no better."""
     request = ledger.memory.request
     since = request.at if victim.in_mesh and request is not None else 0.0
-    return next(
-        (
-            each
-            for each in ledger.holds.values()
-            if each.until is None and each.reason in _JUDGED and each.since >= since
-        ),
-        None,
-    )
+    for hold in ledger.holds.values():
+        if hold.until is None and hold.reason in _JUDGED and hold.since >= since:
+            return hold
+    return None
 
 
 def _is_coming_up(ledger: Ledger, victims: Iterable[Replica]) -> bool:
     """Tell whether a Ready pod can be taken instead, or soon."""
-    reasons = {reason for reason, _ in ledger.waits.values()}
-    return Reason.NOT_SETTLED.value in reasons or any(
-        each.ready and each.fault for each in victims
-    )
+    is_soon = any(reason == Reason.NOT_SETTLED.value for reason, _ in ledger.waits.values())
+    return is_soon or any(each.ready and each.fault for each in victims)
 
 
 def _rank(ledger: Ledger, victim: Replica) -> tuple[bool, bool, int, str]:
     """Order pods by how well they can be spared."""
     kind = victim.workload.partition("/")[0]
-    spare = not victim.ready or _ready(ledger, victim.workload) > 1
+    spare = not victim.ready or ledger.ready(victim.workload) > 1
     return victim.fault != "unwanted", not spare, _KINDS.index(kind), victim.workload
 
 
@@ -260,7 +244,7 @@ def _proceed(ledger: Ledger, victim: Replica) -> tuple[Wait, bool]:
         uid=victim.uid,
         known=tuple(sorted(each.uid for each in ledger.workloads[workload])),
         was_ready=victim.ready,
-        ready_before=_ready(ledger, workload),
+        ready_before=ledger.ready(workload),
         since=ledger.now,
         fingerprint=ledger.snapshot.fingerprint,
         broken=tuple(sorted({each.container for each in victim.ailments} - {PROXY})),

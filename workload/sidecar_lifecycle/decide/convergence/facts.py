@@ -49,7 +49,6 @@ class Ailment:
     """Whether it failed, instead of being about to start."""
 
     def __str__(self) -> str:
-        """Return the sentence for messages."""
         return f"{self.container}: {self.reason}{f': {self.words}' * bool(self.words)}"
 
 

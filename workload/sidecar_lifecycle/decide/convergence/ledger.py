@@ -1,7 +1,7 @@
 """What one planning works on: the model as it is, what is remembered of it, what comes of both.
 
-Three steps write in it, one after the other: `review` looks back on rounds and holds, `choice`
-decides about the pods that are to be replaced, and `summary` reads what came out.
+`review` writes in it how rounds and holds go, then `choice` which pods are replaced, and `plan`
+reads what came out.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ class Ledger:
     waits: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     """Why each pod, by UID, is not replaced right now: a reason and a message."""
     ask: list[Replica] = field(default_factory=list[Replica])
-    """Pods of whose replacements the API server is to be asked."""
     evict: list[Replica] = field(default_factory=list[Replica])
     news: list[News] = field(default_factory=list[News])
     troubles: list[answers.Trouble] = field(default_factory=list[answers.Trouble])
@@ -57,7 +56,11 @@ class Ledger:
 
     def live(self, workload: str) -> list[Replica]:
         """Return the pods of a workload that are not terminating."""
-        return [each for each in self.workloads.get(workload, ()) if not each.terminating]
+        return [each for each in self.workloads[workload] if not each.terminating]
+
+    def ready(self, workload: str) -> int:
+        """Count the pods of a workload that serve."""
+        return sum(each.ready for each in self.workloads[workload])
 
     def replacements(self, workload: str) -> list[Replica]:
         """Return the live pods that have come since the round of a workload began."""

@@ -57,11 +57,13 @@ def _review_round(ledger: Ledger, workload: str) -> None:
     if gone or (live and not any(each.fixable for each in live)):
         del ledger.rounds[workload]
         return
-    victim = next(
-        (each for each in ledger.workloads.get(workload, ()) if each.uid == current.uid), None
-    )
+    victim = next((each for each in ledger.workloads[workload] if each.uid == current.uid), None)
     if victim is not None and not victim.terminating:
-        _review_pending(ledger, workload, current)
+        # Its eviction is under way, or it never happened.
+        until = current.since + ledger.limits.eviction_grace
+        if ledger.now >= until:
+            del ledger.rounds[workload]
+        ledger.wake(until)
         return
     judged = _judge(ledger, workload)
     is_over = victim is None or victim.ended
@@ -69,15 +71,6 @@ def _review_round(ledger: Ledger, workload: str) -> None:
         _finish(ledger, workload)
     else:
         _watch(ledger, workload, victim)
-
-
-def _review_pending(ledger: Ledger, workload: str, current: Round) -> None:
-    """The pod is still there: its eviction is under way, or it never happened."""
-    until = current.since + ledger.limits.eviction_grace
-    if ledger.now >= until:
-        del ledger.rounds[workload]
-    else:
-        ledger.wake(until)
 
 
 def _judge(ledger: Ledger, workload: str) -> bool:
@@ -109,11 +102,9 @@ def _is_restored(ledger: Ledger, workload: str) -> bool:
     """Tell whether the workload has back what was taken from it."""
     current = ledger.rounds[workload]
     desired = ledger.snapshot.desired[workload]
-    live = ledger.live(workload)
-    ready = sum(each.ready for each in live)
-    if len(live) < desired:
+    if len(ledger.live(workload)) < desired:
         return False
-    if current.was_ready and ready < min(desired, current.ready_before):
+    if current.was_ready and ledger.ready(workload) < min(desired, current.ready_before):
         return False
     return all(_is_right(ledger, current, each) for each in ledger.replacements(workload))
 
@@ -142,30 +133,29 @@ def _watch(ledger: Ledger, workload: str, victim: Replica | None) -> None:
     current = ledger.rounds[workload]
     until = current.since + ledger.limits.replacement_deadline
     ledger.wake(until)
-    minutes = round(ledger.limits.replacement_deadline / 60)
+    is_late = ledger.now >= until
+    late = f"after {round(ledger.limits.replacement_deadline / 60)} minutes"
     new = next((each for each in ledger.replacements(workload) if not each.ready), None)
     ailments = new.ailments if new else ()
     ailment = next((each for each in ailments if each.container not in current.broken), None)
     refused = ledger.snapshot.refused.get(workload)
     why = f": {ailment}" if ailment else ""
-    if new and ailment and ailment.hangs:
-        said = f"the replacement {new.name} cannot start{why}"
-        _tell(ledger, workload, Reason.REPLACEMENT_HANGS, said, new.name)
+    pod = new.name if new else ""
+    reason = Reason.REPLACEMENT_HANGS
+    if ailment and ailment.hangs:
+        message = f"the replacement {pod} cannot start{why}"
     elif refused and ledger.snapshot.lacks_pods(workload):
-        said = f"a new pod of {workload} is refused: {refused}"
-        _tell(ledger, workload, Reason.REPLACEMENT_HANGS, said)
-    elif ledger.now >= until and victim is not None and new is None:
-        said = f"the evicted pod {victim.name} is still terminating after {minutes} minutes"
-        _tell(ledger, workload, Reason.REPLACEMENT_NOT_READY, said, victim.name)
-    elif ledger.now >= until:
-        subject = f"the replacement {new.name}" if new else f"a new pod of {workload}"
-        said = f"{subject} is not Ready after {minutes} minutes{why}"
-        _tell(ledger, workload, Reason.REPLACEMENT_NOT_READY, said, new.name if new else "")
+        message, pod = f"a new pod of {workload} is refused: {refused}", ""
+    elif is_late and victim is not None and new is None:
+        reason, pod = Reason.REPLACEMENT_NOT_READY, victim.name
+        message = f"the evicted pod {pod} is still terminating {late}"
+    elif is_late:
+        reason = Reason.REPLACEMENT_NOT_READY
+        subject = f"the replacement {pod}" if new else f"a new pod of {workload}"
+        message = f"{subject} is not Ready {late}{why}"
     elif new is not None:
-        reason = Reason.REPLACEMENT_STARTING
-        message = f"waiting for {new.name} to be Ready"
-        ledger.troubles.append(Trouble(workload, reason, message, new.name, passing=True))
-
-
-def _tell(ledger: Ledger, workload: str, reason: Reason, message: str, pod: str = "") -> None:
-    ledger.troubles.append(Trouble(workload, reason, message, pod))
+        reason, message = Reason.REPLACEMENT_STARTING, f"waiting for {pod} to be Ready"
+    else:
+        return
+    passing = reason is Reason.REPLACEMENT_STARTING
+    ledger.troubles.append(Trouble(workload, reason, message, pod, passing=passing))
