@@ -93,11 +93,8 @@ def in_mesh(pod: types.Pod, scope: Scope) -> bool:
     """
     if scope.data_plane != "ambient":
         return injected(pod)
-    return _ambient_says(pod.metadata, scope) == "ambient" and not _has_leftover(pod)
-
-
-def _has_leftover(pod: types.Pod) -> bool:
-    return names.SIDECAR_STATUS in pod.metadata.annotations
+    has_leftover = names.SIDECAR_STATUS in pod.metadata.annotations
+    return _ambient_says(pod.metadata, scope) == "ambient" and not has_leftover
 
 
 def _ambient_says(meta: types.ObjectMeta, scope: Scope) -> str | None:
@@ -129,8 +126,7 @@ def switched_off(meta: types.ObjectMeta) -> bool:
 
 def wanted(pod: types.Pod, scope: Scope) -> Wanted:
     """Tell whether this pod would be in the mesh as its model is if it were created now."""
-    outside = _outside(pod, scope)
-    if outside is not None:
+    if (outside := _outside(pod, scope)) is not None:
         return outside
     if scope.data_plane == "ambient":
         return _by_ambient(pod, scope)
@@ -139,31 +135,22 @@ def wanted(pod: types.Pod, scope: Scope) -> Wanted:
 
 def _outside(pod: types.Pod, scope: Scope) -> Wanted | None:
     """Return why this pod stays outside of the mesh whatever its namespace says."""
-    meta = pod.metadata
-    cases = (
-        (
-            pod.spec.hostNetwork,
-            Reason.HOST_NETWORK,
-            "pods on the host's network are never in the mesh",
-        ),
-        (_is_of_windows(pod.spec), Reason.WINDOWS, "Istio has no sidecar for Windows"),
-        (
-            _is_ours(meta, scope),
-            Reason.INTEGRATOR_ITSELF,
-            "the integrator's own pods stay outside",
-        ),
-        (
-            names.is_modeloperator(meta.labels),
-            Reason.MODEL_OPERATOR,
-            "Juju's modeloperator stays outside",
-        ),
-        (
-            selectors.matches(scope.excluded, meta.labels),
-            Reason.EXCLUDED,
-            "it matches excluded-pods",
-        ),
-    )
-    return next((Wanted(False, reason, why) for holds, reason, why in cases if holds), None)
+    labels = pod.metadata.labels
+    if pod.spec.hostNetwork:
+        return _no(Reason.HOST_NETWORK, "pods on the host's network are never in the mesh")
+    if _is_of_windows(pod.spec):
+        return _no(Reason.WINDOWS, "Istio has no sidecar for Windows")
+    if _is_ours(pod.metadata, scope):
+        return _no(Reason.INTEGRATOR_ITSELF, "the integrator's own pods stay outside")
+    if names.is_modeloperator(labels):
+        return _no(Reason.MODEL_OPERATOR, "Juju's modeloperator stays outside")
+    if selectors.matches(scope.excluded, labels):
+        return _no(Reason.EXCLUDED, "it matches excluded-pods")
+    return None
+
+
+def _no(reason: Reason, message: str) -> Wanted:
+    return Wanted(False, reason, message)
 
 
 def _is_of_windows(spec: types.PodSpec) -> bool:
@@ -176,15 +163,15 @@ def _by_ambient(pod: types.Pod, scope: Scope) -> Wanted:
     labels = pod.metadata.labels
     # Such a pod gets its sidecar from the injector in whatever namespace says nothing to it.
     if labels.get(names.INJECT) == "true" or names.REVISION in labels:
-        return Wanted(False, Reason.POD_INJECTION, "the pod asks for a sidecar itself")
+        return _no(Reason.POD_INJECTION, "the pod asks for a sidecar itself")
     says = _ambient_says(pod.metadata, scope)
     if says == "ambient":
         why = f"it is in ambient mode by {names.DATAPLANE_MODE}=ambient"
-        if _has_leftover(pod):
+        if names.SIDECAR_STATUS in pod.metadata.annotations:
             return Wanted(True, Reason.SIDECAR_LEFT, f"{why}, and still has a sidecar")
         return Wanted(True, Reason.AMBIENT, why)
     if names.DATAPLANE_MODE in labels:
-        return Wanted(False, Reason.OUT_OF_AMBIENT, f"the pod says {names.DATAPLANE_MODE}={says}")
+        return _no(Reason.OUT_OF_AMBIENT, f"the pod says {names.DATAPLANE_MODE}={says}")
     return _by_selection(labels, scope)
 
 
@@ -192,16 +179,12 @@ def _without_sidecar(pod: types.Pod, scope: Scope) -> Wanted | None:
     """Return why this pod gets no sidecar whatever its namespace says to the injector."""
     meta = pod.metadata
     # The label is the newer interface: istiod looks at the annotation only without it.
-    inject = meta.labels.get(names.INJECT, meta.annotations.get(names.INJECT))
-    cases = (
-        (inject == "false", Reason.INJECTION_DISABLED, f"the pod says {names.INJECT}=false"),
-        (
-            _is_ambient(meta, scope.namespace_labels),
-            Reason.AMBIENT,
-            "it is in the mesh by ambient mode",
-        ),
-    )
-    return next((Wanted(False, reason, why) for holds, reason, why in cases if holds), None)
+    if meta.labels.get(names.INJECT, meta.annotations.get(names.INJECT)) == "false":
+        return _no(Reason.INJECTION_DISABLED, f"the pod says {names.INJECT}=false")
+    is_redirected = meta.annotations.get(names.AMBIENT_REDIRECTION) == "enabled"
+    if is_redirected or _ambient_says(meta, scope) == "ambient":
+        return _no(Reason.AMBIENT, "it is in the mesh by ambient mode")
+    return None
 
 
 def _is_ours(meta: types.ObjectMeta, scope: Scope) -> bool:
@@ -213,32 +196,16 @@ def _is_ours(meta: types.ObjectMeta, scope: Scope) -> bool:
     )
 
 
-def _is_ambient(meta: types.ObjectMeta, namespace_labels: Mapping[str, str]) -> bool:
-    if meta.annotations.get(names.AMBIENT_REDIRECTION) == "enabled":
-        return True
-    mode = meta.labels.get(names.DATAPLANE_MODE, namespace_labels.get(names.DATAPLANE_MODE))
-    return mode == "ambient"
-
-
 def _by_namespace(pod: types.Pod, scope: Scope) -> Wanted:
     """Follow the selectors of Istio's injector webhooks."""
     labels = scope.namespace_labels
-    if names.INJECTION in labels:
-        if labels[names.INJECTION] == "enabled":
-            return Wanted(
-                True, Reason.NAMESPACE_INJECTION, f"its namespace says {names.INJECTION}=enabled"
-            )
-        return Wanted(
-            False,
-            Reason.NAMESPACE_DISABLED,
-            f"its namespace says {names.INJECTION}={labels[names.INJECTION]}",
-        )
+    if (says := labels.get(names.INJECTION)) is not None:
+        said = f"its namespace says {names.INJECTION}={says}"
+        if says == "enabled":
+            return Wanted(True, Reason.NAMESPACE_INJECTION, said)
+        return _no(Reason.NAMESPACE_DISABLED, said)
     if revision := labels.get(names.REVISION):
         return _by_revision(revision, scope, "its namespace")
-    return _by_pod(pod, scope)
-
-
-def _by_pod(pod: types.Pod, scope: Scope) -> Wanted:
     labels = pod.metadata.labels
     if revision := labels.get(names.REVISION):
         return _by_revision(revision, scope, "the pod")
@@ -248,17 +215,17 @@ def _by_pod(pod: types.Pod, scope: Scope) -> Wanted:
 
 
 def _by_selection(labels: Mapping[str, str], scope: Scope) -> Wanted:
-    if scope.membership == "selected":
-        if selectors.matches(scope.included, labels):
-            return Wanted(True, Reason.INCLUDED, "it matches included-pods")
-        return Wanted(False, Reason.NOT_INCLUDED, "it does not match included-pods")
-    return Wanted(False, Reason.NAMESPACE_OUTSIDE, "its namespace has no label of the mesh")
+    if scope.membership != "selected":
+        return _no(Reason.NAMESPACE_OUTSIDE, "its namespace has no label of the mesh")
+    if selectors.matches(scope.included, labels):
+        return Wanted(True, Reason.INCLUDED, "it matches included-pods")
+    return _no(Reason.NOT_INCLUDED, "it does not match included-pods")
 
 
 def _by_revision(revision: str, scope: Scope, who: str) -> Wanted:
     said = f"{who} says {names.REVISION}={revision}"
     if scope.mesh_revision and revision != scope.mesh_revision:
-        return Wanted(False, Reason.OTHER_REVISION, f"{said}, which is not {scope.mesh_revision}")
+        return _no(Reason.OTHER_REVISION, f"{said}, which is not {scope.mesh_revision}")
     return Wanted(True, Reason.REVISION, said)
 
 
@@ -270,9 +237,8 @@ def ownership(pod: types.Pod, scope_disabled: bool, lookup: Lookup) -> Ownership
     if pod.spec.restartPolicy != "Always":
         return _not_ours(found.workload, Reason.RUNS_TO_COMPLETION, "it runs to completion")
     if scope_disabled:
-        return _not_ours(
-            found.workload, Reason.CONVERGENCE_DISABLED, "switched off on its namespace"
-        )
+        message = "switched off on its namespace"
+        return _not_ours(found.workload, Reason.CONVERGENCE_DISABLED, message)
     if switched_off(pod.metadata):
         return _not_ours(found.workload, Reason.CONVERGENCE_DISABLED, "switched off on the pod")
     return found
@@ -294,59 +260,59 @@ def _workload(pod: types.Pod, lookup: Lookup) -> Ownership:
     if reference is None:
         return _not_ours("", Reason.BARE_POD, "nothing would create it again")
     if reference.kind == "Job":
-        name = f"Job/{reference.name}"
-        return _not_ours(name, Reason.RUNS_TO_COMPLETION, "it runs to completion")
-    if _is_apps(reference, "ReplicaSet"):
-        owner = lookup(reference.kind, reference.name)
-        if owner is None or owner.uid != reference.uid:
+        return _not_ours(_name(reference), Reason.RUNS_TO_COMPLETION, "it runs to completion")
+    if _is_apps(reference, ("ReplicaSet",)):
+        owner = _found(reference, lookup)
+        if owner is None:
             return _unknown(reference)
         above = controller(owner.owners)
-        if above is None or not _is_apps(above, "Deployment"):
+        if above is None or not _is_apps(above, ("Deployment",)):
             return _other(above or reference)
         reference = above
-    if not any(_is_apps(reference, kind) for kind in WORKLOAD_KINDS):
+    if not _is_apps(reference, WORKLOAD_KINDS):
         return _other(reference)
-    labels = pod.metadata.labels
-    revisions = [labels[key] for key in _REVISION_LABELS if key in labels]
-    return _of_workload(reference, lookup, revisions)
+    owner = _found(reference, lookup)
+    return _unknown(reference) if owner is None else _owned(pod, reference, owner)
 
 
-def _of_workload(
-    reference: types.OwnerReference, lookup: Lookup, revisions: Collection[str]
-) -> Ownership:
-    name = f"{reference.kind}/{reference.name}"
-    owner = lookup(reference.kind, reference.name)
-    if owner is None or owner.uid != reference.uid:
-        return _unknown(reference)
+def _owned(pod: types.Pod, reference: types.OwnerReference, owner: Owner) -> Ownership:
+    name = _name(reference)
     # A namespace as owner only means that the object goes with it.
     above = next((each for each in owner.owners if each.kind != "Namespace"), None)
     if above is not None:
-        return _not_ours(
-            name, Reason.OWNED_FURTHER_UP, f"{name} belongs to {above.kind} {above.name}"
-        )
+        message = f"{name} belongs to {above.kind} {above.name}"
+        return _not_ours(name, Reason.OWNED_FURTHER_UP, message)
     if owner.disabled:
         return _not_ours(name, Reason.CONVERGENCE_DISABLED, f"switched off on {name}")
+    labels = pod.metadata.labels
+    revisions = [labels[key] for key in _REVISION_LABELS if key in labels]
     if owner.withheld_from is not None and owner.withheld_from not in revisions:
-        return _not_ours(
-            name,
-            Reason.TEMPLATE_WITHHELD,
+        message = (
             f"{name} may have a newer template, which its pods get when they are deleted"
-            " (OnDelete): delete the pod yourself",
+            " (OnDelete): delete the pod yourself"
         )
+        return _not_ours(name, Reason.TEMPLATE_WITHHELD, message)
     return Ownership(name, True, "", "")
 
 
-def _is_apps(reference: types.OwnerReference, kind: str) -> bool:
-    return reference.kind == kind and reference.apiVersion.startswith("apps/")
+def _found(reference: types.OwnerReference, lookup: Lookup) -> Owner | None:
+    owner = lookup(reference.kind, reference.name)
+    return owner if owner is not None and owner.uid == reference.uid else None
+
+
+def _name(reference: types.OwnerReference) -> str:
+    return f"{reference.kind}/{reference.name}"
+
+
+def _is_apps(reference: types.OwnerReference, kinds: Collection[str]) -> bool:
+    return reference.kind in kinds and reference.apiVersion.startswith("apps/")
 
 
 def _other(reference: types.OwnerReference) -> Ownership:
-    name = f"{reference.kind}/{reference.name}"
-    return _not_ours(
-        name, Reason.OTHER_OWNER, f"{reference.kind} is no Deployment, StatefulSet or DaemonSet"
-    )
+    message = f"{reference.kind} is no Deployment, StatefulSet or DaemonSet"
+    return _not_ours(_name(reference), Reason.OTHER_OWNER, message)
 
 
 def _unknown(reference: types.OwnerReference) -> Ownership:
-    name = f"{reference.kind}/{reference.name}"
+    name = _name(reference)
     return _not_ours(name, Reason.OWNER_UNKNOWN, f"{name} was not found")

@@ -19,17 +19,12 @@ from . import creation, first_container, hold, startable
 def mutate(
     pod: creation.Pod, settings: pods.Settings, kind: namespaces.Kind = "model"
 ) -> creation.Mutation:
-    """Decide what a pod gets at its creation.
-
-    Args:
-        pod: As it is sent, before any injector.
-        settings: What is wanted.
-        kind: Of the pod's namespace: exclusion and membership are matters of the model only.
-    """
+    """Decide what a pod gets at its creation; exclusion and membership are the model's alone."""
     in_ambient = kind == "model" and settings.data_plane == "ambient"
     draft = _Draft(pod, in_ambient=in_ambient)
-    if untouchable := _untouchable(pod):
-        draft.skip("all", untouchable)
+    if names.MIRROR in draft.annotations or names.MESH_PROBE in draft.labels:
+        is_mirror = names.MIRROR in draft.annotations
+        draft.skip("all", Reason.MIRROR_POD if is_mirror else Reason.MESH_PROBE)
         return draft.result()
     is_ours = names.PROBE in draft.labels or names.is_machinery(draft.labels, settings.application)
     ours = kind == "model" and is_ours
@@ -52,28 +47,13 @@ def mutate(
     return draft.result()
 
 
-def _untouchable(pod: creation.Pod) -> Reason | None:
-    annotations = pod.metadata.annotations or {}
-    if names.MIRROR in annotations:
-        return Reason.MIRROR_POD
-    if names.MESH_PROBE in (pod.metadata.labels or {}):
-        return Reason.MESH_PROBE
-    return None
-
-
 def _has_own_proxy(spec: creation.Spec) -> bool:
     """Tell whether a pod brings a whole proxy, or is nothing but one, such as a gateway."""
-    proxies = (
-        container
-        for container in (*spec.containers, *(spec.initContainers or ()))
-        if container.name == names.PROXY
+    containers = (*spec.containers, *(spec.initContainers or ()))
+    has_whole = any(
+        each.name == names.PROXY and each.image != names.AUTO_IMAGE for each in containers
     )
-    return any(proxy.image != names.AUTO_IMAGE for proxy in proxies) or all(
-        container.name == names.PROXY for container in spec.containers
-    )
-
-
-_SIDECAR_TEMPLATE = "sidecar"
+    return has_whole or all(each.name == names.PROXY for each in spec.containers)
 
 
 class _Draft:
@@ -109,8 +89,8 @@ class _Draft:
         Of Istio's templates only `sidecar`, the default one, does (istio
         manifests/charts/istio-control/istio-discovery/files).
         """
-        templates = self.annotations.get(names.TEMPLATES, _SIDECAR_TEMPLATE)
-        return _SIDECAR_TEMPLATE in (each.strip() for each in templates.split(","))
+        templates = self.annotations.get(names.TEMPLATES, "sidecar")
+        return "sidecar" in (each.strip() for each in templates.split(","))
 
     @property
     def is_native(self) -> bool:
@@ -130,9 +110,8 @@ class _Draft:
     def result(self) -> creation.Mutation:
         metadata = self.pod.metadata
         if self.applied:
-            before = [word for word in self.annotations.get(names.APPLIED, "").split(",") if word]
-            added = [word for word in self.applied if word not in before]
-            self.annotations[names.APPLIED] = ",".join([*before, *added])
+            before = filter(None, self.annotations.get(names.APPLIED, "").split(","))
+            self.annotations[names.APPLIED] = ",".join(dict.fromkeys([*before, *self.applied]))
             if not _fit(self.annotations, metadata.annotations or {}):
                 self._leave_annotations()
         patch = [
@@ -203,14 +182,6 @@ def _says_itself(draft: _Draft, settings: pods.Settings) -> bool:
     return says or names.REVISION in draft.labels or "true" in asked
 
 
-def _annotations(draft: _Draft, settings: pods.Settings) -> None:
-    _add(draft, "annotations", settings.pod_annotations, draft.annotations)
-
-
-def _labels(draft: _Draft, settings: pods.Settings) -> None:
-    _add(draft, "labels", settings.pod_labels, draft.labels)
-
-
 def _add(
     draft: _Draft, change: str, rules: tuple[pods.Entries, ...], entries: dict[str, str]
 ) -> None:
@@ -252,7 +223,11 @@ def _ports(draft: _Draft, settings: pods.Settings) -> None:
 
 
 def _native(draft: _Draft, settings: pods.Settings) -> None:
-    if not settings.native or not _needs_native(draft):
+    spec = draft.pod.spec
+    completes = spec.restartPolicy not in (None, "", "Always")
+    if not settings.native or not (
+        completes or startable.blocking_container(spec.initContainers or (), draft.annotations)
+    ):
         return
     if draft.outside:
         draft.skip("native", draft.outside)
@@ -263,14 +238,6 @@ def _native(draft: _Draft, settings: pods.Settings) -> None:
     else:
         draft.annotations[names.NATIVE_SIDECAR] = "true"
         draft.applied.append("native")
-
-
-def _needs_native(draft: _Draft) -> bool:
-    """Tell whether a classic proxy would keep the pod from completing, or from starting."""
-    spec = draft.pod.spec
-    if spec.restartPolicy not in (None, "", "Always"):
-        return True
-    return startable.blocking_container(spec.initContainers or (), draft.annotations) is not None
 
 
 def _hold(draft: _Draft, settings: pods.Settings) -> None:
@@ -319,14 +286,8 @@ def full_image(image: str) -> str:
 
 
 def _images(draft: _Draft, settings: pods.Settings) -> None:
-    prefixes = [
-        pair
-        for rule in settings.image_registries
-        if rule.selects(draft.sent)
-        for pair in rule.pairs
-    ]
-    if not prefixes:
-        return
+    rules = [each for each in settings.image_registries if each.selects(draft.sent)]
+    prefixes = [pair for rule in rules for pair in rule.pairs]
     spec = draft.pod.spec
     lists = (("initContainers", spec.initContainers or ()), ("containers", spec.containers))
     for field, containers in lists:
@@ -349,12 +310,17 @@ def moved_image(image: str, prefixes: list[tuple[str, str]]) -> str:
 
 _Changes: TypeAlias = Mapping[str, Callable[[_Draft, pods.Settings], None]]
 _ANNOTATING: _Changes = {
-    "annotations": _annotations,
+    "annotations": lambda draft, settings: _add(
+        draft, "annotations", settings.pod_annotations, draft.annotations
+    ),
     "ports": _ports,
     "native": _native,
     "hold": _hold,
     "no-hold": _no_hold,
 }
-_OTHERS: _Changes = {"images": _images, "labels": _labels}
+_OTHERS: _Changes = {
+    "images": _images,
+    "labels": lambda draft, settings: _add(draft, "labels", settings.pod_labels, draft.labels),
+}
 CHANGES = ("excluded", "inject", *_ANNOTATING, *_OTHERS, "order")
 """What can be done to a pod at its creation, in the order and the words of its annotation."""

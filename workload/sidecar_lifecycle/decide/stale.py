@@ -35,25 +35,17 @@ UNKNOWN = Proxy()
 
 def behind(pod: types.Pod, now: Proxy) -> str:
     """Say in what way a pod's proxy is not of today; empty where it is, or nobody can tell."""
-    revision = _revision(pod)
-    if now.revision and revision and revision != now.revision:
-        return f"its proxy is of revision {revision}, new ones are of {now.revision}"
-    image = _image(pod)
-    has, wants = _version(image), _version(f":{now.version}")
-    if has and wants and _older(has, wants):
-        return f"its proxy is {'.'.join(map(str, has))}, istiod is {now.version}"
-    return ""
-
-
-def _revision(pod: types.Pod) -> str:
     revision = injector_status.read(pod).revision
-    return revision if len(revision) <= LONGEST_REVISION else ""
-
-
-def _image(pod: types.Pod) -> str:
-    for each in (*pod.spec.initContainers, *pod.spec.containers):
-        if each.name == names.PROXY:
-            return each.image or ""
+    is_known = now.revision and 0 < len(revision) <= LONGEST_REVISION
+    if is_known and revision != now.revision:
+        return f"its proxy is of revision {revision}, new ones are of {now.revision}"
+    containers = (*pod.spec.initContainers, *pod.spec.containers)
+    image = next((each.image for each in containers if each.name == names.PROXY), None)
+    has, wants = _version(image or ""), _version(f":{now.version}")
+    # They are compared as far as both say.
+    length = min(len(has), len(wants))
+    if has[:length] < wants[:length]:
+        return f"its proxy is {'.'.join(map(str, has))}, istiod is {now.version}"
     return ""
 
 
@@ -62,9 +54,3 @@ def _version(image: str) -> tuple[int, ...]:
     tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
     found = _TAG.match(tag)
     return tuple(int(part) for part in found.groups() if part) if found else ()
-
-
-def _older(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    """Compare as far as both say."""
-    length = min(len(one), len(other))
-    return one[:length] < other[:length]
