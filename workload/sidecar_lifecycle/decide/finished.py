@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from integrator_contract import names, service
+from integrator_contract import answers, names, service
 from integrator_contract.answers import Action
 from integrator_contract.reasons import Reason
 from sidecar_lifecycle.model import types
@@ -54,6 +54,19 @@ class Decision:
     holding: tuple[str, ...] = ()
     """Ignored containers that have not ended: they hold the pod after the proxy has gone."""
 
+    def answer(self, pod: types.Pod) -> answers.ProxyAnswer:
+        """Return the decision about a pod as the charm reads it."""
+        return answers.ProxyAnswer(
+            namespace=pod.metadata.namespace or "",
+            name=pod.metadata.name,
+            decision=self.action,
+            reason=self.reason,
+            message=self.message,
+            containers=self.containers,
+            unknown=self.unknown,
+            holding=self.holding,
+        )
+
 
 _Decide: TypeAlias = Callable[[Action, Reason, str], Decision]
 
@@ -92,9 +105,8 @@ def _left_alone(pod: types.Pod, policy: Policy) -> Iterator[Decision]:
     if annotations.get(names.PROXY_SHUTDOWN) == "disabled":
         yield _ignore(Reason.DISABLED, f"annotation {names.PROXY_SHUTDOWN}=disabled on the pod")
     if not policy.namespace_enabled:
-        yield _ignore(
-            Reason.NAMESPACE_DISABLED, f"{names.PROXY_SHUTDOWN}=disabled on the namespace"
-        )
+        message = f"{names.PROXY_SHUTDOWN}=disabled on the namespace"
+        yield _ignore(Reason.NAMESPACE_DISABLED, message)
 
 
 def _proxy(pod: types.Pod) -> types.Container | None:
@@ -144,9 +156,8 @@ def _judged(pod: types.Pod, policy: Policy) -> Iterator[Decision]:
     if again is not None:
         yield decide(Action.WAIT, again.reason, str(again))
     if missing := payload.without_status(pod):
-        yield decide(
-            Action.WAIT, Reason.NO_STATUS, f"{payload.some(missing, ', ')} has no status yet"
-        )
+        message = f"{payload.some(missing, ', ')} has no status yet"
+        yield decide(Action.WAIT, Reason.NO_STATUS, message)
     yield from _not_stoppable(pod, proxy, decide)
     assert port is not None
     assert proxy is not None
@@ -168,22 +179,17 @@ def _proxy_gone(
     """Yield what it means that the proxy has ended."""
     proxy = _proxy(pod)
     assert proxy is not None
+    how = f"the proxy ended with {ended.exitCode}"
     if container_restart.will_restart(proxy, pod.spec.restartPolicy, ended):
-        yield decide(
-            Action.WAIT, Reason.PROXY_RESTARTING, f"the proxy ended with {ended.exitCode}"
-        )
+        yield decide(Action.WAIT, Reason.PROXY_RESTARTING, how)
     if again is not None:
         yield decide(Action.WAIT, again.reason, str(again))
     if not unfinished:
         yield decide(Action.IGNORE, Reason.PROXY_ENDED, "payload and proxy have ended")
     if _disrupted(pod):
         yield decide(Action.IGNORE, Reason.DISRUPTED, "the kubelet is ending the pod")
-    rest = payload.some(unfinished)
-    yield decide(
-        Action.REPORT,
-        Reason.PROXY_LOST,
-        f"the proxy ended with {ended.exitCode} and is not started again, while {rest}",
-    )
+    message = f"{how} and is not started again, while {payload.some(unfinished)}"
+    yield decide(Action.REPORT, Reason.PROXY_LOST, message)
 
 
 def _not_stoppable(
@@ -200,10 +206,8 @@ def _disrupted(pod: types.Pod) -> bool:
     """Return whether the kubelet is ending the whole pod, so that containers go in any order."""
     if pod.status.reason in ("Evicted", "DeadlineExceeded", "Preempting", "Terminated"):
         return True
-    return any(
-        condition.type == "DisruptionTarget" and condition.status == "True"
-        for condition in pod.status.conditions
-    )
+    ends = ("DisruptionTarget", "True")
+    return any((each.type, each.status) == ends for each in pod.status.conditions)
 
 
 def _not_running(proxy: types.ContainerStatus | None) -> str:
@@ -221,11 +225,7 @@ def _without_envoy(pod: types.Pod) -> str:
 
 
 def _holding(pod: types.Pod, selection: payload.Selection, policy: Policy) -> tuple[str, ...]:
-    looked_at = {container.name for container in selection.containers}
-    rest = [
-        container
-        for container in pod.spec.containers
-        if container.name != names.PROXY and container.name not in looked_at
-    ]
-    held = payload.unfinished(pod, tuple(rest), old_ends_count=policy.old_ends_count)
+    without = {names.PROXY, *(container.name for container in selection.containers)}
+    rest = tuple(each for each in pod.spec.containers if each.name not in without)
+    held = payload.unfinished(pod, rest, old_ends_count=policy.old_ends_count)
     return tuple(entry.container for entry in held)

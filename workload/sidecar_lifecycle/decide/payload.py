@@ -59,23 +59,25 @@ def select(
     present = {container.name for container in own}
     annotations = pod.metadata.annotations
     for key in (names.WAIT_FOR_CONTAINERS, names.IGNORE_CONTAINERS):
-        if _is_too_long(annotations.get(key, "")):
+        text = annotations.get(key, "")
+        if len(text) > LONGEST_LIST or text.count(",") >= MOST_NAMES:
             return Selection(
                 containers=tuple(own),
                 reason=Reason.BAD_CONTAINER_LIST,
                 message=f"{key} is longer than {LONGEST_LIST} characters or {MOST_NAMES} names",
             )
-    asked_wait = _listed(annotations.get(names.WAIT_FOR_CONTAINERS))
-    asked_ignore = _listed(annotations.get(names.IGNORE_CONTAINERS))
+    # Nothing but commas and blanks says nothing.
+    asked_wait = service.words(annotations.get(names.WAIT_FOR_CONTAINERS, ""))
+    asked_ignore = service.words(annotations.get(names.IGNORE_CONTAINERS, ""))
 
-    waited = set(wait_for if asked_wait is None else asked_wait)
-    narrowed = waited & present if asked_wait is None or waited <= present else set[str]()
-    ignored = set(ignore if asked_ignore is None else asked_ignore)
+    waited = set(asked_wait or wait_for)
+    narrowed = waited & present if not asked_wait or waited <= present else set[str]()
+    ignored = set(asked_ignore or ignore)
 
     # Other people's native sidecars are ignored anyway, so naming one is no mistake.
     ignorable = present | {container.name for container in pod.spec.initContainers}
-    unknown = [name for name in asked_wait or () if name not in present]
-    unknown += [name for name in asked_ignore or () if name not in ignorable]
+    unknown = [name for name in asked_wait if name not in present]
+    unknown += [name for name in asked_ignore if name not in ignorable]
     left = tuple(
         container
         for container in own
@@ -90,15 +92,6 @@ def select(
 def _nothing(message: str, unknown: tuple[str, ...] = ()) -> Selection:
     reason = Reason.NOTHING_TO_WAIT_FOR
     return Selection(containers=(), unknown=unknown, reason=reason, message=message)
-
-
-def _is_too_long(text: str) -> bool:
-    return len(text) > LONGEST_LIST or text.count(",") >= MOST_NAMES
-
-
-def _listed(text: str | None) -> tuple[str, ...] | None:
-    """Split an annotation; None and nothing but commas and blanks mean that it says nothing."""
-    return service.words(text or "") or None
 
 
 def some(parts: Sequence[object], separator: str = "; ") -> str:
@@ -146,9 +139,8 @@ def _unfinished(
         why = state.waiting.reason if state.waiting else None
         return Unfinished(name, Reason.PAYLOAD_WAITING, f"is waiting ({why or 'no reason given'})")
     if container_restart.will_restart(container, pod.spec.restartPolicy, ended):
-        return Unfinished(
-            name, Reason.PAYLOAD_RESTARTING, f"ended with {ended.exitCode} and is started again"
-        )
+        message = f"ended with {ended.exitCode} and is started again"
+        return Unfinished(name, Reason.PAYLOAD_RESTARTING, message)
     # Both times come from the node's clock, so the end of a container of this pod can't be older.
     started = pod.status.startTime
     if started and ended.finishedAt and ended.finishedAt < started:
@@ -161,19 +153,15 @@ def restarting(pod: types.Pod) -> Unfinished | None:
     for condition in pod.status.conditions:
         if condition.type == "AllContainersRestarting" and condition.status == "True":
             return Unfinished("all", Reason.POD_RESTARTING, "containers are being restarted")
+    # Names are unique among the containers of both kinds.
     initial = {status.name: status for status in pod.status.initContainerStatuses}
-    main = statuses(pod)
-    pairs = [(container, main) for container in pod.spec.containers]
-    pairs += [(container, initial) for container in pod.spec.initContainers]
-    for container, known in pairs:
+    known = initial | statuses(pod)
+    for container in (*pod.spec.containers, *pod.spec.initContainers):
         status = known.get(container.name)
         ended = status.state.terminated if status else None
         if ended is not None and container_restart.restarts_all(container, ended.exitCode):
-            return Unfinished(
-                container.name,
-                Reason.POD_RESTARTING,
-                f"ended with {ended.exitCode}, which restarts all containers",
-            )
+            message = f"ended with {ended.exitCode}, which restarts all containers"
+            return Unfinished(container.name, Reason.POD_RESTARTING, message)
     for container in pod.spec.initContainers:
         status = initial.get(container.name)
         # The sandbox was made anew: what ended in the old one says nothing yet.
@@ -206,21 +194,14 @@ def last_end(pod: types.Pod, containers: Collection[str]) -> str:
 
 def succeeded(pod: types.Pod) -> tuple[str, ...]:
     """Return the containers beside the proxy that have ended with 0."""
+    ends = {name: status.state.terminated for name, status in statuses(pod).items()}
     return tuple(
-        name
-        for name, status in statuses(pod).items()
-        if name != names.PROXY
-        and status.state.terminated is not None
-        and status.state.terminated.exitCode == 0
+        name for name, end in ends.items() if name != names.PROXY and end and not end.exitCode
     )
 
 
 def describe(pod: types.Pod, containers: tuple[types.Container, ...]) -> str:
     """Say how the containers, all ended, have ended."""
-    known = statuses(pod)
-    parts: list[str] = []
-    for container in containers:
-        status = known.get(container.name)
-        ended = status.state.terminated if status else None
-        parts.append(f"{container.name} ended with {ended.exitCode if ended else '?'}")
-    return some(parts)
+    ends = {name: status.state.terminated for name, status in statuses(pod).items()}
+    named = [(each.name, ends.get(each.name)) for each in containers]
+    return some([f"{name} ended with {end.exitCode if end else '?'}" for name, end in named])

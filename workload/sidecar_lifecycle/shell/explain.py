@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from integrator_contract import bounded, pods
-from sidecar_lifecycle.decide import creation, finished, mutate, payload, proxy_answer
+from sidecar_lifecycle.decide import creation, finished, mutate, payload
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell import InputError, admission_settings, settings
 
@@ -40,7 +40,7 @@ def main(arguments: argparse.Namespace) -> None:
         ended = payload.ended_at(
             pod, wait_for=rules.wait_for_containers, ignore=rules.ignore_containers
         )
-        known = proxy_answer.answer(pod, finished.finished(pod, rules))
+        known = finished.finished(pod, rules).answer(pod)
         line = dataclasses.replace(known, ended=ended).line()
         if wanted is not None:
             line["admission"] = _admission(_convert(document, creation.Pod, where), pod, wanted)

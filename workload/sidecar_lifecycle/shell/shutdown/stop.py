@@ -13,7 +13,7 @@ import functools
 from collections.abc import Awaitable, Callable, Mapping
 
 from integrator_contract import answers, names, schema
-from sidecar_lifecycle.decide import finished, proxy_answer
+from sidecar_lifecycle.decide import finished
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell.kube import client, errors, streams
 from sidecar_lifecycle.shell.settings import Live
@@ -209,7 +209,7 @@ async def answer(
         return finished.finished(now, rules)
 
     decision = decide(pod)
-    told = proxy_answer.answer(pod, decision)
+    told = decision.answer(pod)
     if decision.action is finished.Action.STOP:
         outcome = await _both_ways(Stopper(connection), pod, decision, decide)
         told = dataclasses.replace(
