@@ -45,18 +45,15 @@ class ProxyAnswer:
     result: str = ""
     """Of the stop; empty where none was tried."""
     transport: str = ""
-    """The way to the proxy."""
     detail: str = ""
 
     def line(self) -> dict[str, Any]:
         """Write the answer for JSON, without what there is nothing to say about."""
-        optional = {
-            field.name
-            for field in dataclasses.fields(self)
-            if field.default != dataclasses.MISSING
-        }
         values = dataclasses.asdict(self)
-        return {key: value for key, value in values.items() if value or key not in optional}
+        required = {
+            each.name for each in dataclasses.fields(self) if each.default is dataclasses.MISSING
+        }
+        return {key: value for key, value in values.items() if value or key in required}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +65,6 @@ class PodAnswer:
     workload: str
     """Such as `StatefulSet/foo`; empty where none owns the pod."""
     fixable: bool
-    """Whether it is ours to replace."""
     reason: str
     message: str
 
@@ -82,7 +78,6 @@ class Trouble:
     reason: str
     message: str
     pod: str = ""
-    """The pod that shows it, if one does."""
     passing: bool = False
     """Whether it is expected to pass without the operator, as a PodDisruptionBudget is."""
 
@@ -100,7 +95,7 @@ class Summary:
     proposed: int
     """Pods that are replaced only when an operator asks for it."""
     troubles: tuple[Trouble, ...]
-    """Why pods are not replaced, what needs a person first."""
+    """What needs a person first."""
     reported: int
     """Pods without the sidecar that they should have, and that are not evicted."""
     unwanted: int = 0
@@ -121,7 +116,7 @@ class Listing:
     """What the service answers about pods, and how far the model is."""
 
     contract: str
-    """The word of the contract that the service keeps to."""
+    """The word of `schema`."""
     pods: tuple[PodAnswer, ...]
     summary: Summary
 

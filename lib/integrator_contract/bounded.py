@@ -38,11 +38,7 @@ class DocumentError(ValueError):
 
 
 def read_yaml(text: str, *, longest: int = LONGEST) -> Any:
-    """Read one YAML document; None where there is none.
-
-    Raises:
-        DocumentError: It is beyond the bounds, or no YAML.
-    """
+    """Read one YAML document, or raise DocumentError; None where there is none."""
     _check_length(text, longest)
     try:
         # libyaml would be faster and refuses characters that JSON writes as two escapes.
@@ -55,15 +51,12 @@ def read_yaml(text: str, *, longest: int = LONGEST) -> Any:
 
 
 def read_json(text: str | bytes, *, longest: int = LONGEST, most: int = MOST_VALUES) -> Any:
-    """Read one JSON document.
+    """Read one JSON document, or raise DocumentError.
 
     Args:
         text: The document; bytes are UTF-8.
         longest: Characters or bytes that it may have.
         most: Values that it may have, by its commas and opening brackets.
-
-    Raises:
-        DocumentError: It is beyond the bounds, or no JSON.
     """
     _check_length(text, longest)
     try:
@@ -92,7 +85,7 @@ def is_shallow(value: object) -> bool:
     level: list[Any] = [value]
     for _ in range(DEEPEST):
         inner = (each for outer in level for each in _inner(outer))
-        level = [each for each in inner if isinstance(each, _COLLECTIONS)]
+        level = [each for each in inner if isinstance(each, dict | list)]
         if not level:
             return True
     return False
@@ -116,11 +109,7 @@ def shallow(text: bytes, deepest: int = DEEPEST) -> bytes:
 
 
 def cut_if_deep(decode: Callable[[bytes], _V], data: bytes) -> _V:
-    """Decode a JSON document, and once more without its depths if it is nested too deep.
-
-    Raises:
-        RecursionError: if it is large, too.
-    """
+    """Decode a JSON document, without its depths if it is nested deep; not if it is large, too."""
     try:
         return decode(data)
     except RecursionError:
@@ -134,7 +123,6 @@ def cut_if_deep(decode: Callable[[bytes], _V], data: bytes) -> _V:
 _TOKENS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[][{}]', re.DOTALL)
 _HALF = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 """Halves of characters: JSON writes some characters as two escapes."""
-_COLLECTIONS = (dict, list)
 
 
 def _inner(value: object) -> Iterable[Any]:

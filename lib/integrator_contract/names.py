@@ -189,12 +189,7 @@ def is_modeloperator(labels: Mapping[str, str]) -> bool:
 
 
 def is_machinery(labels: Mapping[str, str], application: str) -> bool:
-    """Tell whether a pod of the model stays outside of the mesh for Juju or this charm to work.
-
-    Args:
-        labels: Of the pod.
-        application: The name of this application.
-    """
+    """Tell whether a pod with these labels stays outside for Juju or this application to work."""
     return (
         is_modeloperator(labels)
         or labels.get(NAME) == application

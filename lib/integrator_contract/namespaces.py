@@ -24,11 +24,7 @@ def asked_kinds(labels: Mapping[str, str]) -> Iterator[Kind]:
 
 
 def kinds(words: Iterable[str]) -> frozenset[Kind]:
-    """Read the names of kinds.
-
-    Raises:
-        ValueError: One of them is none.
-    """
+    """Read the names of kinds, or raise ValueError about one that is none."""
     chosen = tuple(words)
     for word in chosen:
         if word not in KINDS:

@@ -109,35 +109,23 @@ class Registries(Rule):
 
 
 def check_labels(rules: Iterable[Entries]) -> None:
-    """Refuse labels that a pod can't have, or that are not an operator's to set.
-
-    Raises:
-        ValueError: Naming the label.
-    """
-    for key, value in _added(rules):
+    """Raise ValueError about a label that a pod can't have, or that is not an operator's."""
+    for key, value in (pair for rule in rules for pair in rule.add.items()):
         _check_key(key, taken=bool(_OTHERS_LABELS.fullmatch(key)))
         if not selectors.is_value(value):
             raise ValueError(f"{value!r} of {key} is not a label value")
 
 
 def check_annotations(rules: Iterable[Entries]) -> None:
-    """Refuse annotations that a pod can't have, or that are not an operator's to set.
-
-    Raises:
-        ValueError: Naming the annotation.
-    """
-    for key, value in _added(rules):
+    """Raise ValueError about an annotation that a pod can't have, or that is not an operator's."""
+    for key, value in (pair for rule in rules for pair in rule.add.items()):
         _check_key(key, taken=key in _OUR_ANNOTATIONS)
         if len(value) > LONGEST_VALUE:
             raise ValueError(f"the value of {key} is longer than {LONGEST_VALUE} characters")
 
 
 def check_registries(rules: Iterable[Registries]) -> None:
-    """Refuse new names that would be moved again: a pod may be mutated twice.
-
-    Raises:
-        ValueError: Naming both.
-    """
+    """Raise ValueError about a new name that would be moved again: a pod may be mutated twice."""
     pairs = [pair for rule in rules for pair in rule.pairs]
     moved = {old for old, _ in pairs}
     for _, new in pairs:
@@ -145,10 +133,6 @@ def check_registries(rules: Iterable[Registries]) -> None:
         for length in range(1, len(parts) + 1):
             if (old := "/".join(parts[:length])) in moved:
                 raise ValueError(f"'{new}' would itself be moved by '{old}'")
-
-
-def _added(rules: Iterable[Entries]) -> Iterable[tuple[str, str]]:
-    return (pair for rule in rules for pair in rule.add.items())
 
 
 def _check_key(key: str, *, taken: bool) -> None:
@@ -176,12 +160,8 @@ class PodRules:
     @property
     def rules(self) -> tuple[Rule, ...]:
         """All of them."""
-        return (
-            *self.pod_labels,
-            *self.pod_annotations,
-            *self.excluded_outbound_ports,
-            *self.image_registries,
-        )
+        entries = (*self.pod_labels, *self.pod_annotations)
+        return (*entries, *self.excluded_outbound_ports, *self.image_registries)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -250,14 +230,6 @@ def _about(setting: str, check: Callable[[_T], object], value: _T) -> None:
         raise ValueError(f"{setting}: {error}") from error
 
 
-_RULES: Mapping[str, type[Rule]] = {
-    "pod-labels": Entries,
-    "pod-annotations": Entries,
-    "excluded-outbound-ports": Ports,
-    "image-registries": Registries,
-}
-
-
 def named(document: object) -> dict[str, Any]:
     """Name what was read from JSON as `Settings` names its fields.
 
@@ -267,17 +239,8 @@ def named(document: object) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise ValueError("the settings are no object")  # noqa: TRY004 - as for all else here
     values = cast("dict[str, Any]", document)
-    _know(values, Settings)
-    for setting, kind in _RULES.items():
-        rules = values.get(setting)
-        for rule in cast("list[Any]", rules) if isinstance(rules, list) else ():
-            if isinstance(rule, dict):
-                _know(cast("dict[str, Any]", rule), kind)
-    return {key.replace("-", "_"): value for key, value in values.items()}
-
-
-def _know(values: Mapping[str, Any], kind: type[Rule | Settings]) -> None:
-    known = {field.name.replace("_", "-") for field in dataclasses.fields(kind)}
+    known = {each.name.replace("_", "-"): each.name for each in dataclasses.fields(Settings)}
     for key in values:
         if key not in known:
             raise ValueError(f"unknown field `{key}`")
+    return {known[key]: value for key, value in values.items()}

@@ -78,11 +78,7 @@ def is_missing_right(code: int, message: str) -> bool:
 
 
 def read(code: int, message: str) -> Refusal | None:
-    """Read who refused a request.
-
-    Returns:
-        None where admission control did not refuse: a missing right, a schema, a conflict.
-    """
+    """Read who refused; None if admission control did not, but a missing right or a schema."""
     message = message[:_LONGEST_READ]
     if is_missing_right(code, message):
         return None

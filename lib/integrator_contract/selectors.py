@@ -7,11 +7,8 @@ from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
 LONGEST = 4096
-"""Characters of a selector."""
 LONGEST_PART = 63
 """Characters of the name in a key, and of a value."""
-LONGEST_PREFIX = 253
-"""Characters of a key before its slash."""
 
 _PREFIX = r"[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?/"
 _WORD = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?"
@@ -62,11 +59,7 @@ def matches(selector: Selector, labels: Mapping[str, str]) -> bool:
 
 
 def parse(text: str) -> Selector:
-    """Parse a selector; an empty text gives one that selects nothing.
-
-    Raises:
-        ValueError: A part is not a requirement; the message quotes it.
-    """
+    """Parse a selector, or raise ValueError about a part; an empty text selects nothing."""
     if len(text) > LONGEST:
         raise ValueError(f"a selector has at most {LONGEST} characters")
     if not text.strip():
@@ -77,7 +70,7 @@ def parse(text: str) -> Selector:
 def is_key(text: str) -> bool:
     """Tell whether a label or annotation may be called that."""
     prefix, _, name = text.rpartition("/")
-    is_short = len(name) <= LONGEST_PART and len(prefix) <= LONGEST_PREFIX
+    is_short = len(name) <= LONGEST_PART and len(prefix) <= 253
     return is_short and bool(_KEY_ALONE.fullmatch(text))
 
 

@@ -26,11 +26,7 @@ def words(text: str) -> tuple[str, ...]:
 
 
 def budget(text: str) -> str:
-    """Read how many of many may be away at once, as in a PodDisruptionBudget: `2` or `10%`.
-
-    Raises:
-        ValueError: It is neither a number nor a share, or out of bounds.
-    """
+    """Read how many may be away at once, `2` or `10%`, or raise ValueError."""
     number = text.strip().removesuffix("%")
     if not (number.isascii() and number.isdecimal() and 1 <= int(number[:9]) <= 100):
         raise ValueError(f"{text!r} is neither a number from 1 to 100 nor a share such as 10%")
@@ -49,9 +45,7 @@ class Eligibility:
     """What tells which pods should have a sidecar."""
 
     model: str
-    """The namespace of the Juju model."""
     application: str
-    """This application, as Juju names it."""
     mesh_revision: str = ""
     """Of istiod; empty: the default one."""
     membership: pods.Membership = "namespace"
@@ -65,12 +59,12 @@ class Eligibility:
 
     @functools.cached_property
     def included(self) -> selectors.Selector:
-        """The requirements of `included_pods`; none select nothing."""
+        """The requirements of `included_pods`."""
         return selectors.parse(self.included_pods)
 
     @functools.cached_property
     def excluded(self) -> selectors.Selector:
-        """The requirements of `excluded_pods`; none select nothing."""
+        """The requirements of `excluded_pods`."""
         return selectors.parse(self.excluded_pods)
 
 
@@ -98,7 +92,6 @@ class Options(Rules, Eligibility):
     """The settings of the service: the file that the charm writes and the service follows."""
 
     unit: str
-    """This unit, as Juju names it."""
     token: str = dataclasses.field(default="", repr=False)
     """That the listener wants: whoever may port-forward into the pod reaches it, too."""
     leader: bool = False

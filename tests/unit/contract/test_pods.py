@@ -46,7 +46,6 @@ TAKEN = [
 REFUSED = [
     pytest.param({"hold": True}, "unknown field `hold`", id="unknown"),
     pytest.param({"hold_application": True}, "unknown field", id="name of Python"),
-    pytest.param({"pod-labels": [{"to": "x", "add": {}}]}, "unknown field `to`", id="in a rule"),
     pytest.param({"model": 1}, "", id="model"),
     pytest.param({"native": "certainly"}, "", id="no bool"),
     pytest.param({"membership": "all"}, "", id="membership"),
