@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from integrator_contract import bounded
+from tests.unit.cases import cases
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.text(max_size=8),
@@ -66,46 +67,42 @@ DEEP = "nests more than 64"
 MANY = "has more than 20000 values"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "why"),
-    [
-        pytest.param("[" * 1000 + "]" * 1000, DEEP, id="deep"),
-        pytest.param("[" * 65 + "]" * 65, DEEP, id="just too deep"),
-        pytest.param('{"a":' * 10_000, DEEP, id="deep without end"),
-        pytest.param("[" + "{}," * 20_000 + "0]", MANY, id="many values"),
-        pytest.param("1" * 5000, "a number of 5000 characters", id="long number"),
-        pytest.param(r'"\ud800"', "half a character", id="half a character"),
-        pytest.param('"\ud800"', "half a character", id="half a character as it is"),
-        pytest.param("[NaN]", "NaN", id="not a number"),
-        pytest.param(b'"\xff"', "is not UTF-8 text", id="bytes"),
-        pytest.param("", "is no JSON", id="empty"),
-        pytest.param("{} {}", "is no JSON", id="two documents"),
-        pytest.param("x" * 65537, "has 65537 characters", id="long"),
-    ],
+    deep=("[" * 1000 + "]" * 1000, DEEP),
+    just_too_deep=("[" * 65 + "]" * 65, DEEP),
+    deep_without_end=('{"a":' * 10_000, DEEP),
+    many_values=("[" + "{}," * 20_000 + "0]", MANY),
+    long_number=("1" * 5000, "a number of 5000 characters"),
+    half_a_character=(r'"\ud800"', "half a character"),
+    half_a_character_as_it_is=('"\ud800"', "half a character"),
+    not_a_number=("[NaN]", "NaN"),
+    bytes=(b'"\xff"', "is not UTF-8 text"),
+    empty=("", "is no JSON"),
+    two_documents=("{} {}", "is no JSON"),
+    long=("x" * 65537, "has 65537 characters"),
 )
 def test_json_beyond_the_bounds_is_refused_and_named(text, why):
     with pytest.raises(bounded.DocumentError, match=why):
         bounded.read_json(text)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "why"),
-    [
-        pytest.param("[" * 1000 + "]" * 1000, DEEP, id="deep"),
-        pytest.param("- " * 1000, DEEP, id="deep blocks"),
-        pytest.param("[" * 60_000, DEEP, id="deep without end"),
-        pytest.param("x" * 65537, "has 65537 characters", id="long"),
-        pytest.param("[" + "a," * 20_000 + "]", MANY, id="many values"),
-        pytest.param("1" * 5000, "a number of 5000 characters", id="long number"),
-        pytest.param(f"0x{'f' * 4000}", "a number of 4002 characters", id="hexadecimal"),
-        pytest.param(r'"\ud800"', "half a character", id="half a character"),
-        pytest.param(bomb("a: &a [x]\n", "[{}]"), ALIAS, id="aliases"),
-        pytest.param(bomb("a: &a {x: 1}\n", "{{<<: [{}]}}"), ALIAS, id="merge keys"),
-        pytest.param("&a {x: *a}", ALIAS, id="contains itself"),
-        pytest.param("!!python/object/apply:os.abort []", "has the tag", id="tag"),
-        pytest.param("{", "is no YAML", id="no YAML"),
-        pytest.param("a\n---\nb", "is no YAML", id="two documents"),
-    ],
+    deep=("[" * 1000 + "]" * 1000, DEEP),
+    deep_blocks=("- " * 1000, DEEP),
+    deep_without_end=("[" * 60_000, DEEP),
+    long=("x" * 65537, "has 65537 characters"),
+    many_values=("[" + "a," * 20_000 + "]", MANY),
+    long_number=("1" * 5000, "a number of 5000 characters"),
+    hexadecimal=(f"0x{'f' * 4000}", "a number of 4002 characters"),
+    half_a_character=(r'"\ud800"', "half a character"),
+    aliases=(bomb("a: &a [x]\n", "[{}]"), ALIAS),
+    merge_keys=(bomb("a: &a {x: 1}\n", "{{<<: [{}]}}"), ALIAS),
+    contains_itself=("&a {x: *a}", ALIAS),
+    tag=("!!python/object/apply:os.abort []", "has the tag"),
+    no_YAML=("{", "is no YAML"),
+    two_documents=("a\n---\nb", "is no YAML"),
 )
 def test_yaml_beyond_the_bounds_is_refused_and_named(text, why):
     tracemalloc.start()

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from integrator_contract import names, namespaces, selectors
+from tests.unit.cases import cases
 
 PROFILE = {names.PART_OF: names.PROFILE}
 ENABLED, DISABLED = {names.SERVED: "enabled"}, {names.SERVED: "disabled"}
@@ -14,25 +15,23 @@ SERVED = namespaces.Served(
 )
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "labels", "want"),
-    [
-        pytest.param("kubeflow", {}, "model", id="model"),
-        pytest.param("kubeflow", THEIRS, "model", id="model, whoever claims it"),
-        pytest.param("kubeflow", DISABLED, None, id="model, switched off"),
-        pytest.param("alice", PROFILE, "profiles", id="profile"),
-        pytest.param("alice", {**PROFILE, **DISABLED}, None, id="profile, switched off"),
-        pytest.param("alice", {**PROFILE, names.SERVED_BY: "kubeflow.a"}, "profiles", id="ours"),
-        pytest.param("alice", {**PROFILE, **THEIRS}, None, id="another's"),
-        pytest.param("alice", ENABLED, "labelled", id="labelled"),
-        pytest.param("alice", {**PROFILE, **ENABLED}, "labelled", id="labelled profile"),
-        pytest.param("alice", {**ENABLED, **THEIRS}, None, id="labelled, another's"),
-        pytest.param("istio-system", ENABLED, None, id="istiod's"),
-        pytest.param("kube-system", ENABLED, None, id="kube-system"),
-        pytest.param("kube-system", PROFILE, None, id="kube-system, as a profile"),
-        pytest.param("other", {**ENABLED, names.CONTROLLER_MODEL: "x"}, None, id="controller's"),
-        pytest.param("other", {}, None, id="any other"),
-    ],
+    model=("kubeflow", {}, "model"),
+    model_whoever_claims_it=("kubeflow", THEIRS, "model"),
+    model_switched_off=("kubeflow", DISABLED, None),
+    profile=("alice", PROFILE, "profiles"),
+    profile_switched_off=("alice", {**PROFILE, **DISABLED}, None),
+    ours=("alice", {**PROFILE, names.SERVED_BY: "kubeflow.a"}, "profiles"),
+    another_s=("alice", {**PROFILE, **THEIRS}, None),
+    labelled=("alice", ENABLED, "labelled"),
+    labelled_profile=("alice", {**PROFILE, **ENABLED}, "labelled"),
+    labelled_another_s=("alice", {**ENABLED, **THEIRS}, None),
+    istiod_s=("istio-system", ENABLED, None),
+    kube_system=("kube-system", ENABLED, None),
+    kube_system_as_a_profile=("kube-system", PROFILE, None),
+    controller_s=("other", {**ENABLED, names.CONTROLLER_MODEL: "x"}, None),
+    any_other=("other", {}, None),
 )
 def test_a_namespace_is_served(name, labels, want):
     assert SERVED.kind_of(name, labels) == want

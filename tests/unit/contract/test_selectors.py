@@ -7,29 +7,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from integrator_contract import selectors
+from tests.unit.cases import cases
 
 R = selectors.Requirement
 WORDS = st.from_regex(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,8}[A-Za-z0-9])?", fullmatch=True)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "want"),
-    [
-        pytest.param("", (), id="empty"),
-        pytest.param("  ", (), id="blank"),
-        pytest.param("a=b", (R("a", "In", ("b",)),), id="equals"),
-        pytest.param("a==b", (R("a", "In", ("b",)),), id="double equals"),
-        pytest.param("a!=b", (R("a", "NotIn", ("b",)),), id="not equals"),
-        pytest.param("a=", (R("a", "In", ("",)),), id="empty value"),
-        pytest.param("a", (R("a", "Exists"),), id="exists"),
-        pytest.param("!a", (R("a", "DoesNotExist"),), id="does not exist"),
-        pytest.param("a in (b, c)", (R("a", "In", ("b", "c")),), id="in"),
-        pytest.param(
-            "x.io/a notin (b),c=d , !e",
-            (R("x.io/a", "NotIn", ("b",)), R("c", "In", ("d",)), R("e", "DoesNotExist")),
-            id="several",
-        ),
-    ],
+    empty=("", ()),
+    blank=("  ", ()),
+    equals=("a=b", (R("a", "In", ("b",)),)),
+    double_equals=("a==b", (R("a", "In", ("b",)),)),
+    not_equals=("a!=b", (R("a", "NotIn", ("b",)),)),
+    empty_value=("a=", (R("a", "In", ("",)),)),
+    exists=("a", (R("a", "Exists"),)),
+    does_not_exist=("!a", (R("a", "DoesNotExist"),)),
+    in_=("a in (b, c)", (R("a", "In", ("b", "c")),)),
+    several=(
+        "x.io/a notin (b),c=d , !e",
+        (R("x.io/a", "NotIn", ("b",)), R("c", "In", ("d",)), R("e", "DoesNotExist")),
+    ),
 )
 def test_selector_is_parsed_as_kubectl_does(text, want):
     assert selectors.parse(text) == want
@@ -77,23 +75,21 @@ def test_any_text_parses_or_is_refused(text):
         selectors.parse(text)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "labels", "want"),
-    [
-        pytest.param("", {"a": "b"}, False, id="nothing selects nothing"),
-        pytest.param("a", {"a": ""}, True, id="exists"),
-        pytest.param("a", {}, False, id="exists, absent"),
-        pytest.param("!a", {}, True, id="absent"),
-        pytest.param("!a", {"a": ""}, False, id="absent, but it exists"),
-        pytest.param("a=b", {"a": "b"}, True, id="equal"),
-        pytest.param("a=b", {"a": "c"}, False, id="not equal"),
-        pytest.param("a=", {"a": ""}, True, id="empty"),
-        pytest.param("a=", {}, False, id="empty is not absent"),
-        pytest.param("a!=b", {}, True, id="an absent label has no value"),
-        pytest.param("a notin (b,c)", {"a": "c"}, False, id="one of those"),
-        pytest.param("a=b,!c", {"a": "b"}, True, id="all are met"),
-        pytest.param("a=b,!c", {"a": "b", "c": ""}, False, id="one is not met"),
-    ],
+    nothing_selects_nothing=("", {"a": "b"}, False),
+    exists=("a", {"a": ""}, True),
+    exists_absent=("a", {}, False),
+    absent=("!a", {}, True),
+    absent_but_it_exists=("!a", {"a": ""}, False),
+    equal=("a=b", {"a": "b"}, True),
+    not_equal=("a=b", {"a": "c"}, False),
+    empty=("a=", {"a": ""}, True),
+    empty_is_not_absent=("a=", {}, False),
+    an_absent_label_has_no_value=("a!=b", {}, True),
+    one_of_those=("a notin (b,c)", {"a": "c"}, False),
+    all_are_met=("a=b,!c", {"a": "b"}, True),
+    one_is_not_met=("a=b,!c", {"a": "b", "c": ""}, False),
 )
 def test_selector_matches_as_in_kubernetes(text, labels, want):
     assert selectors.matches(selectors.parse(text), labels) is want

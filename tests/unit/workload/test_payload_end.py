@@ -1,10 +1,10 @@
 """When the work of a pod ended before its proxy."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sidecar_lifecycle.decide import payload
 
+from tests.unit.cases import cases
 from tests.unit.workload.pods import ended, pod, running, waiting
 
 IGNORING = {"istio-integrator.charmhub.io/ignore-containers": "agent"}
@@ -21,15 +21,13 @@ def test_payload_ends_with_its_last_container(moments):
     assert payload.ended_at(pod(first, others=others)) == stamp(max(moments))
 
 
-@pytest.mark.parametrize(
+@cases(
     "one",
-    [
-        pytest.param(pod(proxy=ended()), id="proxy has ended"),
-        pytest.param(pod(running()), id="payload runs"),
-        pytest.param(pod(waiting()), id="payload waits"),
-        pytest.param(pod(ended(1), policy="OnFailure"), id="payload is started again"),
-        pytest.param(pod(others={"agent": running()}), id="one of two runs"),
-    ],
+    proxy_has_ended=pod(proxy=ended()),
+    payload_runs=pod(running()),
+    payload_waits=pod(waiting()),
+    payload_is_started_again=pod(ended(1), policy="OnFailure"),
+    one_of_two_runs=pod(others={"agent": running()}),
 )
 def test_payload_that_has_not_ended_beside_a_proxy_has_no_end(one):
     assert payload.ended_at(one) == ""

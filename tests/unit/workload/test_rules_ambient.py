@@ -1,13 +1,13 @@
 """Who should be in a model in ambient mode, who is, and what its pods get at their creation."""
 
 import hypothesis.strategies as st
-import pytest
 from hypothesis import given
 from sidecar_lifecycle.decide import creation, eligible, mutate
 from sidecar_lifecycle.decide.convergence import facts, trial
 from sidecar_lifecycle.model import types
 
 from integrator_contract import names, pods
+from tests.unit.cases import cases
 
 AMBIENT = {"istio.io/dataplane-mode": "ambient"}
 NONE = {"istio.io/dataplane-mode": "none"}
@@ -32,21 +32,17 @@ def scope(namespace=AMBIENT, **settings):
     )
 
 
-@pytest.mark.parametrize(
+@cases(
     ("labels", "annotations", "want", "in_mesh"),
-    [
-        pytest.param({}, {}, "Ambient", True, id="plain"),
-        pytest.param({}, SIDECAR, "SidecarLeft", False, id="leftover"),
-        pytest.param({names.INJECT: "false"}, {}, "Ambient", True, id="says-no-to-sidecars"),
-        pytest.param({names.INJECT: "true"}, SIDECAR, "PodInjection", False, id="asks-for-one"),
-        pytest.param({names.REVISION: "x"}, SIDECAR, "PodInjection", False, id="by-revision"),
-        pytest.param(NONE, {}, "OutOfAmbient", False, id="out"),
-        pytest.param(NONE, SIDECAR, "OutOfAmbient", False, id="out-with-a-sidecar"),
-        pytest.param({"app": "out"}, SIDECAR, "Excluded", False, id="excluded"),
-        pytest.param(
-            {"operator.juju.is/name": "modeloperator"}, {}, "ModelOperator", True, id="juju"
-        ),
-    ],
+    plain=({}, {}, "Ambient", True),
+    leftover=({}, SIDECAR, "SidecarLeft", False),
+    says_no_to_sidecars=({names.INJECT: "false"}, {}, "Ambient", True),
+    asks_for_one=({names.INJECT: "true"}, SIDECAR, "PodInjection", False),
+    by_revision=({names.REVISION: "x"}, SIDECAR, "PodInjection", False),
+    out=(NONE, {}, "OutOfAmbient", False),
+    out_with_a_sidecar=(NONE, SIDECAR, "OutOfAmbient", False),
+    excluded=({"app": "out"}, SIDECAR, "Excluded", False),
+    juju=({"operator.juju.is/name": "modeloperator"}, {}, "ModelOperator", True),
 )
 def test_what_a_pod_of_an_ambient_model_is(labels, annotations, want, in_mesh):
     subject = pod(labels, annotations)
@@ -61,14 +57,12 @@ def test_a_pod_on_the_host_network_is_never_wanted():
     assert eligible.wanted(pod(host_network=True), scope()).reason == "HostNetwork"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("labels", "want", "in_mesh"),
-    [
-        pytest.param({"app": "in"}, "Included", False, id="yet-to-come"),
-        pytest.param({"app": "in", **AMBIENT}, "Ambient", True, id="there"),
-        pytest.param({"app": "else"}, "NotIncluded", False, id="not-selected"),
-        pytest.param({"app": "in", **NONE}, "OutOfAmbient", False, id="says-no"),
-    ],
+    yet_to_come=({"app": "in"}, "Included", False),
+    there=({"app": "in", **AMBIENT}, "Ambient", True),
+    not_selected=({"app": "else"}, "NotIncluded", False),
+    says_no=({"app": "in", **NONE}, "OutOfAmbient", False),
 )
 def test_selected_pods_are_in_ambient_mode_by_their_own_label(labels, want, in_mesh):
     around = scope({}, membership="selected", included_pods="app=in")

@@ -13,6 +13,7 @@ from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell.shutdown import sources
 
 from integrator_contract.answers import Action
+from tests.unit.cases import cases
 from tests.unit.workload import pods
 
 PREFIX = "istio-integrator.charmhub.io/"
@@ -22,18 +23,14 @@ POLICY = finished.Policy()
 
 
 @pytest.mark.parametrize("name", LISTS)
-@pytest.mark.parametrize(
+@cases(
     ("text", "want"),
-    [
-        pytest.param("a" * payload.LONGEST_LIST, "UnknownContainer", id="as-long-as-is-read"),
-        pytest.param("a" * (payload.LONGEST_LIST + 1), "BadContainerList", id="longer"),
-        pytest.param(
-            "a," * (payload.MOST_NAMES - 1), "UnknownContainer", id="as-many-as-are-read"
-        ),
-        pytest.param("a," * payload.MOST_NAMES, "BadContainerList", id="more"),
-        pytest.param("," * (payload.MOST_NAMES - 1), "", id="nothing-but-commas"),
-        pytest.param("," * payload.MOST_NAMES, "BadContainerList", id="too-many-commas"),
-    ],
+    as_long_as_is_read=("a" * payload.LONGEST_LIST, "UnknownContainer"),
+    longer=("a" * (payload.LONGEST_LIST + 1), "BadContainerList"),
+    as_many_as_are_read=("a," * (payload.MOST_NAMES - 1), "UnknownContainer"),
+    more=("a," * payload.MOST_NAMES, "BadContainerList"),
+    nothing_but_commas=("," * (payload.MOST_NAMES - 1), ""),
+    too_many_commas=("," * payload.MOST_NAMES, "BadContainerList"),
 )
 def test_list_of_containers_is_read_up_to_a_length_and_else_reported(
     name: str, text: str, want: str

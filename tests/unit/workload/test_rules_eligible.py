@@ -9,6 +9,7 @@ from sidecar_lifecycle.decide import eligible
 from sidecar_lifecycle.model import types
 
 from integrator_contract import names
+from tests.unit.cases import cases
 
 ENABLED = {"istio-injection": "enabled"}
 
@@ -34,10 +35,7 @@ def pod(
 
 def scope(labels=ENABLED, **settings):
     return eligible.Scope(
-        namespace_labels=labels,
-        model="kubeflow",
-        application="istio-integrator",
-        **settings,
+        namespace_labels=labels, model="kubeflow", application="istio-integrator", **settings
     )
 
 
@@ -47,34 +45,20 @@ def ref(kind, name="x", *, version="apps/v1", uid="u", controller=True):
     )
 
 
-@pytest.mark.parametrize(
+@cases(
     ("labels", "annotations", "want"),
-    [
-        pytest.param({}, {}, "NamespaceInjection", id="plain"),
-        pytest.param({names.INJECT: "false"}, {}, "InjectionDisabled", id="label-off"),
-        pytest.param({}, {names.INJECT: "false"}, "InjectionDisabled", id="annotation-off"),
-        pytest.param(
-            {names.INJECT: "true"}, {names.INJECT: "false"}, "NamespaceInjection", id="label-wins"
-        ),
-        pytest.param({names.INJECT: "False"}, {}, "NamespaceInjection", id="only-lower-case"),
-        pytest.param({"app": "out"}, {}, "Excluded", id="excluded"),
-        pytest.param(
-            {"operator.juju.is/name": "modeloperator"}, {}, "ModelOperator", id="modeloperator"
-        ),
-        pytest.param(
-            {"juju-modeloperator": "modeloperator"}, {}, "ModelOperator", id="old-modeloperator"
-        ),
-        pytest.param(
-            {"app.kubernetes.io/name": "istio-integrator"}, {}, "IntegratorItself", id="ourselves"
-        ),
-        pytest.param(
-            {names.COMPONENT: "admission-webhook"}, {}, "IntegratorItself", id="our-webhook"
-        ),
-        pytest.param({"istio.io/dataplane-mode": "ambient"}, {}, "Ambient", id="ambient-pod"),
-        pytest.param(
-            {}, {"ambient.istio.io/redirection": "enabled"}, "Ambient", id="ambient-enrolled"
-        ),
-    ],
+    plain=({}, {}, "NamespaceInjection"),
+    label_off=({names.INJECT: "false"}, {}, "InjectionDisabled"),
+    annotation_off=({}, {names.INJECT: "false"}, "InjectionDisabled"),
+    label_wins=({names.INJECT: "true"}, {names.INJECT: "false"}, "NamespaceInjection"),
+    only_lower_case=({names.INJECT: "False"}, {}, "NamespaceInjection"),
+    excluded=({"app": "out"}, {}, "Excluded"),
+    modeloperator=({"operator.juju.is/name": "modeloperator"}, {}, "ModelOperator"),
+    old_modeloperator=({"juju-modeloperator": "modeloperator"}, {}, "ModelOperator"),
+    ourselves=({"app.kubernetes.io/name": "istio-integrator"}, {}, "IntegratorItself"),
+    our_webhook=({names.COMPONENT: "admission-webhook"}, {}, "IntegratorItself"),
+    ambient_pod=({"istio.io/dataplane-mode": "ambient"}, {}, "Ambient"),
+    ambient_enrolled=({}, {"ambient.istio.io/redirection": "enabled"}, "Ambient"),
 )
 def test_a_pod_of_a_member_namespace_is_judged_by_what_it_says(labels, annotations, want):
     decided = eligible.wanted(pod(labels, annotations), scope(excluded_pods="app=out"))
@@ -83,89 +67,41 @@ def test_a_pod_of_a_member_namespace_is_judged_by_what_it_says(labels, annotatio
     assert decided.wanted is (want == "NamespaceInjection")
 
 
-@pytest.mark.parametrize(
-    ("namespace", "labels", "settings", "want", "wanted"),
-    [
-        pytest.param(
-            {"istio-injection": "disabled"}, {}, {}, "NamespaceDisabled", False, id="off"
-        ),
-        pytest.param(
-            {"istio-injection": "enabled", "istio.io/rev": "other"},
-            {},
-            {"mesh_revision": "1-31"},
-            "NamespaceInjection",
-            True,
-            id="both-labels-injection-wins",
-        ),
-        pytest.param(
-            {"istio.io/rev": "1-31"},
-            {},
-            {"mesh_revision": "1-31"},
-            "Revision",
-            True,
-            id="revision",
-        ),
-        pytest.param(
-            {"istio.io/rev": "1-30"},
-            {},
-            {"mesh_revision": "1-31"},
-            "OtherRevision",
-            False,
-            id="other-revision",
-        ),
-        pytest.param({"istio.io/rev": "x"}, {}, {}, "Revision", True, id="any-revision"),
-        pytest.param({}, {}, {}, "NamespaceOutside", False, id="outside"),
-        pytest.param({}, {names.INJECT: "true"}, {}, "PodInjection", True, id="pod-asks"),
-        pytest.param(
-            {},
-            {names.REVISION: "1-31", names.INJECT: "true"},
-            {"mesh_revision": "1-31"},
-            "Revision",
-            True,
-            id="pod-asks-by-revision",
-        ),
-        pytest.param(
-            {},
-            {"app": "in"},
-            {"membership": "selected", "included_pods": "app=in"},
-            "Included",
-            True,
-            id="selected",
-        ),
-        pytest.param(
-            {},
-            {"app": "else"},
-            {"membership": "selected", "included_pods": "app=in"},
-            "NotIncluded",
-            False,
-            id="not-selected",
-        ),
-        pytest.param(
-            {"istio.io/dataplane-mode": "ambient", "istio-injection": "enabled"},
-            {},
-            {},
-            "Ambient",
-            False,
-            id="ambient-namespace",
-        ),
-        pytest.param(
-            {"istio.io/dataplane-mode": "ambient", "istio-injection": "enabled"},
-            {"istio.io/dataplane-mode": "none"},
-            {},
-            "NamespaceInjection",
-            True,
-            id="pod-leaves-ambient",
-        ),
-    ],
+WANTED = ("NamespaceInjection", "Revision", "PodInjection", "Included")
+"""Reasons for which a pod should have a sidecar."""
+REVISION = {"mesh_revision": "1-31"}
+SELECTED = {"membership": "selected", "included_pods": "app=in"}
+AMBIENT = {**ENABLED, names.DATAPLANE_MODE: "ambient"}
+
+
+@cases(
+    ("namespace", "labels", "settings", "want"),
+    off=({"istio-injection": "disabled"}, {}, {}, "NamespaceDisabled"),
+    nothing=({"istio-injection": ""}, {}, {}, "NamespaceDisabled"),
+    both_labels=({**ENABLED, names.REVISION: "other"}, {}, REVISION, "NamespaceInjection"),
+    revision=({names.REVISION: "1-31"}, {}, REVISION, "Revision"),
+    other_revision=({names.REVISION: "1-30"}, {}, REVISION, "OtherRevision"),
+    any_revision=({names.REVISION: "x"}, {}, {}, "Revision"),
+    outside=({}, {}, {}, "NamespaceOutside"),
+    pod_asks=({}, {names.INJECT: "true"}, {}, "PodInjection"),
+    both=({}, {names.REVISION: "1-31", names.INJECT: "true"}, REVISION, "Revision"),
+    selected=({}, {"app": "in"}, SELECTED, "Included"),
+    not_selected=({}, {"app": "else"}, SELECTED, "NotIncluded"),
+    ambient=(AMBIENT, {}, {}, "Ambient"),
+    leaves_ambient=(AMBIENT, {names.DATAPLANE_MODE: "none"}, {}, "NamespaceInjection"),
 )
-def test_the_namespace_and_the_membership_decide(namespace, labels, settings, want, wanted):
+def test_the_namespace_and_the_membership_decide(namespace, labels, settings, want):
     decided = eligible.wanted(pod(labels), scope(namespace, **settings))
 
-    assert (decided.reason, decided.wanted) == (want, wanted)
+    assert (decided.reason, decided.wanted) == (want, want in WANTED)
 
 
-def test_a_pod_on_the_host_network_is_never_wanted():
+def test_a_pod_on_the_host_network_or_a_windows_node_is_never_wanted():
     assert eligible.wanted(pod(host_network=True), scope()).reason == "HostNetwork"
+    by_node = pod(nodeSelector={"kubernetes.io/os": "windows"})
+    by_field = pod(os=types.PodOS(name="windows"))
+    for subject in (by_node, by_field):
+        assert eligible.wanted(subject, scope()).reason == "Windows"
 
 
 def test_another_applications_integrator_label_does_not_make_it_ours_elsewhere():
@@ -183,39 +119,30 @@ def marked(*containers):
     return {names.SIDECAR_STATUS: json.dumps({"containers": None, "initContainers": containers})}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("subject", "want"),
-    [
-        pytest.param(pod(), False, id="plain"),
-        pytest.param(pod(containers=("main", "istio-proxy")), True, id="classic"),
-        pytest.param(pod(initContainers=[types.Container(name="istio-proxy")]), True, id="native"),
-        pytest.param(
-            pod(initContainers=[types.Container(name="istio-init")]), False, id="init-only"
+    plain=(pod(), False),
+    classic=(pod(containers=("main", "istio-proxy")), True),
+    native=(pod(initContainers=[types.Container(name="istio-proxy")]), True),
+    init_only=(pod(initContainers=[types.Container(name="istio-init")]), False),
+    customised_not_injected=(pod(initContainers=[CUSTOMISED]), False),
+    left_over_mark=(pod(annotations=marked("istio-proxy")), False),
+    left_over_mark_and_init=(
+        pod(
+            annotations=marked("istio-proxy", "istio-init"),
+            initContainers=[types.Container(name="istio-init")],
         ),
-        pytest.param(pod(initContainers=[CUSTOMISED]), False, id="customised-not-injected"),
-        pytest.param(pod(annotations=marked("istio-proxy")), False, id="left-over-mark"),
-        pytest.param(
-            pod(
-                annotations=marked("istio-proxy", "istio-init"),
-                initContainers=[types.Container(name="istio-init")],
-            ),
-            False,
-            id="left-over-mark-and-init",
-        ),
-        pytest.param(
-            pod(annotations=marked("istio-proxy"), initContainers=[CUSTOMISED]),
-            False,
-            id="left-over-mark-and-customised",
-        ),
-        pytest.param(pod(annotations={names.SIDECAR_STATUS: "{}"}), False, id="empty-mark"),
-        pytest.param(
-            pod(
-                annotations=marked("bootstrap"), initContainers=[types.Container(name="bootstrap")]
-            ),
-            True,
-            id="template-without-proxy",
-        ),
-    ],
+        False,
+    ),
+    left_over_mark_and_customised=(
+        pod(annotations=marked("istio-proxy"), initContainers=[CUSTOMISED]),
+        False,
+    ),
+    empty_mark=(pod(annotations={names.SIDECAR_STATUS: "{}"}), False),
+    template_without_proxy=(
+        pod(annotations=marked("bootstrap"), initContainers=[types.Container(name="bootstrap")]),
+        True,
+    ),
 )
 def test_a_sidecar_is_recognised_in_any_form(subject, want):
     assert eligible.injected(subject) is want
@@ -240,55 +167,38 @@ def lookup(kind, name):
     return OWNERS.get((kind, name))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("owners", "want", "workload"),
-    [
-        pytest.param([ref("StatefulSet")], "", "StatefulSet/x", id="statefulset"),
-        pytest.param([ref("DaemonSet")], "", "DaemonSet/x", id="daemonset"),
-        pytest.param([ref("ReplicaSet", "x-1", uid="rs")], "", "Deployment/x", id="deployment"),
-        pytest.param(
-            [ref("StatefulSet", "of-namespace")], "", "StatefulSet/of-namespace", id="namespace"
-        ),
-        pytest.param([], "BarePod", "", id="bare"),
-        pytest.param([ref("Job", version="batch/v1")], "RunsToCompletion", "Job/x", id="job"),
-        pytest.param(
-            [ref("TFJob", version="kubeflow.org/v1")], "OtherOwner", "TFJob/x", id="tfjob"
-        ),
-        pytest.param([ref("ReplicaSet", "lone")], "OtherOwner", "ReplicaSet/lone", id="lone-rs"),
-        pytest.param([ref("ReplicaSet", "rollout")], "OtherOwner", "Rollout/x", id="rollout"),
-        pytest.param(
-            [ref("StatefulSet", "nb")], "OwnedFurtherUp", "StatefulSet/nb", id="notebook"
-        ),
-        pytest.param(
-            [ref("StatefulSet", "plain-owner")],
-            "OwnedFurtherUp",
-            "StatefulSet/plain-owner",
-            id="owner-that-does-not-control",
-        ),
-        pytest.param(
-            [ref("StatefulSet", "off")], "ConvergenceDisabled", "StatefulSet/off", id="off"
-        ),
-        pytest.param(
-            [ref("StatefulSet", uid="older")], "OwnerUnknown", "StatefulSet/x", id="recreated"
-        ),
-        pytest.param(
-            [ref("ReplicaSet", "x-1", uid="older")],
-            "OwnerUnknown",
-            "ReplicaSet/x-1",
-            id="replicaset-recreated",
-        ),
-        pytest.param(
-            [ref("ReplicaSet", "gone")], "OwnerUnknown", "ReplicaSet/gone", id="replicaset-gone"
-        ),
-        pytest.param([ref("StatefulSet", "gone")], "OwnerUnknown", "StatefulSet/gone", id="gone"),
-        pytest.param(
-            [ref("StatefulSet", version="apps.kruise.io/v1")],
-            "OtherOwner",
-            "StatefulSet/x",
-            id="another-kind-of-that-name",
-        ),
-        pytest.param([ref("Node", version="v1")], "OtherOwner", "Node/x", id="static"),
-    ],
+    statefulset=([ref("StatefulSet")], "", "StatefulSet/x"),
+    daemonset=([ref("DaemonSet")], "", "DaemonSet/x"),
+    deployment=([ref("ReplicaSet", "x-1", uid="rs")], "", "Deployment/x"),
+    namespace=([ref("StatefulSet", "of-namespace")], "", "StatefulSet/of-namespace"),
+    bare=([], "BarePod", ""),
+    job=([ref("Job", version="batch/v1")], "RunsToCompletion", "Job/x"),
+    tfjob=([ref("TFJob", version="kubeflow.org/v1")], "OtherOwner", "TFJob/x"),
+    lone_rs=([ref("ReplicaSet", "lone")], "OtherOwner", "ReplicaSet/lone"),
+    rollout=([ref("ReplicaSet", "rollout")], "OtherOwner", "Rollout/x"),
+    notebook=([ref("StatefulSet", "nb")], "OwnedFurtherUp", "StatefulSet/nb"),
+    owner_that_does_not_control=(
+        [ref("StatefulSet", "plain-owner")],
+        "OwnedFurtherUp",
+        "StatefulSet/plain-owner",
+    ),
+    off=([ref("StatefulSet", "off")], "ConvergenceDisabled", "StatefulSet/off"),
+    recreated=([ref("StatefulSet", uid="older")], "OwnerUnknown", "StatefulSet/x"),
+    replicaset_recreated=(
+        [ref("ReplicaSet", "x-1", uid="older")],
+        "OwnerUnknown",
+        "ReplicaSet/x-1",
+    ),
+    replicaset_gone=([ref("ReplicaSet", "gone")], "OwnerUnknown", "ReplicaSet/gone"),
+    gone=([ref("StatefulSet", "gone")], "OwnerUnknown", "StatefulSet/gone"),
+    another_kind_of_that_name=(
+        [ref("StatefulSet", version="apps.kruise.io/v1")],
+        "OtherOwner",
+        "StatefulSet/x",
+    ),
+    static=([ref("Node", version="v1")], "OtherOwner", "Node/x"),
 )
 def test_only_pods_of_plain_workloads_are_ours_to_evict(owners, want, workload):
     found = eligible.ownership(pod(owners=owners), False, lookup)

@@ -7,6 +7,7 @@ from sidecar_lifecycle.model import types
 
 from integrator_contract import names
 from integrator_contract.answers import Action
+from tests.unit.cases import cases
 from tests.unit.workload import pods
 from tests.unit.workload.pods import ended, pod, rule, running, waiting
 
@@ -31,82 +32,63 @@ def annotated(**values: str) -> dict[str, str]:
     return {keys[key]: value for key, value in values.items()}
 
 
-CASES = [
+@cases(
+    ("subject", "want"),
     # The plain story of a Job.
-    pytest.param(pod(), "stop", "PayloadFinished", id="never-completed"),
-    pytest.param(pod(ended(1)), "stop", "PayloadFinished", id="never-failed"),
-    pytest.param(pod(policy="OnFailure"), "stop", "PayloadFinished", id="onfailure-completed"),
-    pytest.param(pod(running()), "wait", "PayloadRunning", id="payload-runs"),
-    pytest.param(
-        pod(ended(1), policy="OnFailure"), "wait", "PayloadRestarting", id="onfailure-window"
-    ),
-    pytest.param(
-        pod(ended(137), policy="OnFailure"), "wait", "PayloadRestarting", id="onfailure-oom"
-    ),
-    pytest.param(pod(policy="Always"), "ignore", "RestartsAlways", id="always-between-restarts"),
-    pytest.param(pod(policy="New"), "ignore", "RestartsAlways", id="policy-of-a-newer-kubernetes"),
-    pytest.param(pod(LOST), "wait", "PayloadRestarting", id="payload-lost-by-the-runtime"),
-    pytest.param(
-        pod(running(), proxy=LOST), "wait", "ProxyRestarting", id="proxy-lost-by-the-runtime"
-    ),
+    never_completed=(pod(), "stop PayloadFinished"),
+    never_failed=(pod(ended(1)), "stop PayloadFinished"),
+    onfailure_completed=(pod(policy="OnFailure"), "stop PayloadFinished"),
+    payload_runs=(pod(running()), "wait PayloadRunning"),
+    onfailure_window=(pod(ended(1), policy="OnFailure"), "wait PayloadRestarting"),
+    onfailure_oom=(pod(ended(137), policy="OnFailure"), "wait PayloadRestarting"),
+    always_between_restarts=(pod(policy="Always"), "ignore RestartsAlways"),
+    policy_of_a_newer_kubernetes=(pod(policy="New"), "ignore RestartsAlways"),
+    payload_lost_by_the_runtime=(pod(LOST), "wait PayloadRestarting"),
+    proxy_lost_by_the_runtime=(pod(running(), proxy=LOST), "wait ProxyRestarting"),
     # Waiting is not finished, whatever came before.
-    pytest.param(pod(waiting()), "wait", "PayloadWaiting", id="crash-loop"),
-    pytest.param(pod(waiting("ImagePullBackOff")), "wait", "PayloadWaiting", id="image-pull"),
-    pytest.param(pod(waiting("PodInitializing")), "wait", "PayloadWaiting", id="never-started"),
-    pytest.param(pod({}, others={"side": running()}), "wait", "PayloadWaiting", id="empty-state"),
-    pytest.param(pod({**ended(), **waiting()}), "wait", "PayloadWaiting", id="two-states"),
+    crash_loop=(pod(waiting()), "wait PayloadWaiting"),
+    image_pull=(pod(waiting("ImagePullBackOff")), "wait PayloadWaiting"),
+    never_started=(pod(waiting("PodInitializing")), "wait PayloadWaiting"),
+    empty_state=(pod({}, others={"side": running()}), "wait PayloadWaiting"),
+    two_states=(pod({**ended(), **waiting()}), "wait PayloadWaiting"),
     # Several containers.
-    pytest.param(pod(others={"side": running()}), "wait", "PayloadRunning", id="second-runs"),
-    pytest.param(pod(others={"side": ended(2)}), "stop", "PayloadFinished", id="both-ended"),
-    pytest.param(pod(others={"side": None}), "wait", "NoStatus", id="second-without-status"),
+    second_runs=(pod(others={"side": running()}), "wait PayloadRunning"),
+    both_ended=(pod(others={"side": ended(2)}), "stop PayloadFinished"),
+    second_without_status=(pod(others={"side": None}), "wait NoStatus"),
     # Rules of single containers.
-    pytest.param(
+    rule_restarts_a_never_pod=(
         pod(ended(42), main_spec={"restartPolicyRules": [rule("Restart", 42)]}),
-        "wait",
-        "PayloadRestarting",
-        id="rule-restarts-a-never-pod",
+        "wait PayloadRestarting",
     ),
-    pytest.param(
+    rule_of_another_code=(
         pod(ended(1), main_spec={"restartPolicyRules": [rule("Restart", 42)]}),
-        "stop",
-        "PayloadFinished",
-        id="rule-of-another-code",
+        "stop PayloadFinished",
     ),
-    pytest.param(
+    container_policy_beats_the_pods=(
         pod(ended(1), main_spec={"restartPolicy": "OnFailure"}),
-        "wait",
-        "PayloadRestarting",
-        id="container-policy-beats-the-pods",
+        "wait PayloadRestarting",
     ),
-    pytest.param(
+    container_never_in_an_onfailure_pod=(
         pod(ended(1), policy="OnFailure", main_spec={"restartPolicy": "Never"}),
-        "stop",
-        "PayloadFinished",
-        id="container-never-in-an-onfailure-pod",
+        "stop PayloadFinished",
     ),
-    pytest.param(
+    restart_all=(
         pod(ended(3), main_spec={"restartPolicyRules": [rule("RestartAllContainers", 3)]}),
-        "wait",
-        "PayloadRestarting",
-        id="restart-all",
+        "wait PayloadRestarting",
     ),
-    pytest.param(
+    unknown_action=(
         pod(ended(3), main_spec={"restartPolicyRules": [rule("SomethingNew", 3)]}),
-        "wait",
-        "PayloadRestarting",
-        id="unknown-action",
+        "wait PayloadRestarting",
     ),
-    pytest.param(
+    restart_all_of_another_containers_code=(
         pod(
             others={"trigger": ended(9)},
             annotations=annotated(wait="main"),
             main_spec={"restartPolicyRules": [rule("RestartAllContainers", 9)]},
         ),
-        "stop",
-        "PayloadFinished",
-        id="restart-all-of-another-containers-code",
+        "stop PayloadFinished",
     ),
-    pytest.param(
+    restart_all_from_a_native_sidecar=(
         pod(
             init=[
                 pods.container(
@@ -115,224 +97,143 @@ CASES = [
             ],
             init_statuses=[pods.status("helper", ended(9))],
         ),
-        "wait",
-        "PodRestarting",
-        id="restart-all-from-a-native-sidecar",
+        "wait PodRestarting",
     ),
-    pytest.param(
-        pod(conditions=[RESTARTING_ALL]), "wait", "PodRestarting", id="restart-under-way"
-    ),
+    restart_under_way=(pod(conditions=[RESTARTING_ALL]), "wait PodRestarting"),
     # Init containers, other people's sidecars, ephemeral containers.
-    pytest.param(
-        pod(
-            init=[pods.container("setup")],
-            init_statuses=[pods.status("setup", running())],
-        ),
-        "wait",
-        "Initializing",
-        id="init-runs-again-in-a-new-sandbox",
+    init_runs_again_in_a_new_sandbox=(
+        pod(init=[pods.container("setup")], init_statuses=[pods.status("setup", running())]),
+        "wait Initializing",
     ),
-    pytest.param(
+    other_native_sidecar_runs=(
         pod(
             init=[pods.container("vault", **SIDECAR)],
             init_statuses=[pods.status("vault", running())],
         ),
-        "stop",
-        "PayloadFinished",
-        id="other-native-sidecar-runs",
+        "stop PayloadFinished",
     ),
     # Proxies of other kinds and states.
-    pytest.param(
-        pod(init=[pods.container("istio-proxy", **SIDECAR)]),
-        "ignore",
-        "NativeSidecar",
-        id="native-proxy",
-    ),
-    pytest.param(pod(proxy=waiting()), "report", "ProxyNotRunning", id="proxy-crash-loop"),
-    pytest.param(
+    native_proxy=(pod(init=[pods.container("istio-proxy", **SIDECAR)]), "ignore NativeSidecar"),
+    proxy_crash_loop=(pod(proxy=waiting()), "report ProxyNotRunning"),
+    proxy_customised_and_never_injected=(
         pod(proxy=waiting("ErrImagePull"), proxy_spec={"image": "auto"}),
-        "report",
-        "ProxyNotRunning",
-        id="proxy-customised-and-never-injected",
+        "report ProxyNotRunning",
     ),
-    pytest.param(pod(proxy=ended()), "ignore", "ProxyEnded", id="proxy-already-stopped"),
-    pytest.param(
-        pod(policy="OnFailure", proxy=ended(1)), "wait", "ProxyRestarting", id="proxy-comes-back"
-    ),
-    pytest.param(
+    proxy_already_stopped=(pod(proxy=ended()), "ignore ProxyEnded"),
+    proxy_comes_back=(pod(policy="OnFailure", proxy=ended(1)), "wait ProxyRestarting"),
+    proxy_restarts_always=(
         pod(proxy_spec={"restartPolicy": "Always"}),
-        "ignore",
-        "RestartsAlways",
-        id="proxy-restarts-always",
+        "ignore RestartsAlways",
     ),
-    pytest.param(
+    proxy_without_envoy=(
         pod(annotations={names.TEMPLATES: "grpc-agent"}),
-        "report",
-        "ProxyWithoutEnvoy",
-        id="proxy-without-envoy",
+        "report ProxyWithoutEnvoy",
     ),
-    pytest.param(
+    proxy_without_envoy_and_a_payload_that_runs=(
         pod(running(), annotations={names.TEMPLATES: "grpc-agent"}),
-        "wait",
-        "PayloadRunning",
-        id="proxy-without-envoy-and-a-payload-that-runs",
+        "wait PayloadRunning",
     ),
-    pytest.param(
+    proxy_of_another_template=(
         pod(annotations={names.TEMPLATES: "sidecar,ours"}),
-        "stop",
-        "PayloadFinished",
-        id="proxy-of-another-template",
+        "stop PayloadFinished",
     ),
     # The reverse failure.
-    pytest.param(pod(running(), proxy=ended(0)), "report", "ProxyLost", id="lost-never"),
-    pytest.param(
-        pod(running(), proxy=ended(0), policy="OnFailure"), "report", "ProxyLost", id="lost-zero"
-    ),
-    pytest.param(
+    lost_never=(pod(running(), proxy=ended(0)), "report ProxyLost"),
+    lost_zero=(pod(running(), proxy=ended(0), policy="OnFailure"), "report ProxyLost"),
+    lost_but_restarting=(
         pod(running(), proxy=ended(1), policy="OnFailure"),
-        "wait",
-        "ProxyRestarting",
-        id="lost-but-restarting",
+        "wait ProxyRestarting",
     ),
-    pytest.param(
-        pod(waiting("PodInitializing"), proxy=ended(0)), "report", "ProxyLost", id="lost-in-hold"
-    ),
-    pytest.param(
+    lost_in_hold=(pod(waiting("PodInitializing"), proxy=ended(0)), "report ProxyLost"),
+    kubelet_evicts=(
         pod(
-            running(),
-            proxy=ended(0),
-            conditions=[{"type": "DisruptionTarget", "status": "True"}],
+            running(), proxy=ended(0), conditions=[{"type": "DisruptionTarget", "status": "True"}]
         ),
-        "ignore",
-        "Disrupted",
-        id="kubelet-evicts",
+        "ignore Disrupted",
     ),
-    pytest.param(
+    proxy_ended_in_a_restart_of_all=(
         pod(proxy=ended(), conditions=[RESTARTING_ALL]),
-        "wait",
-        "PodRestarting",
-        id="proxy-ended-in-a-restart-of-all",
+        "wait PodRestarting",
     ),
-    pytest.param(
+    ignored_without_status=(
         pod(others={"agent": None}, annotations=annotated(ignore="agent")),
-        "wait",
-        "NoStatus",
-        id="ignored-without-status",
+        "wait NoStatus",
     ),
     # Pods that are going, or gone, or not there yet.
-    pytest.param(
-        pod(deletionTimestamp="2026-01-01T00:02:00Z"), "ignore", "Deleted", id="being-deleted"
-    ),
-    pytest.param(pod(phase="Succeeded"), "ignore", "Ended", id="succeeded"),
-    pytest.param(pod(phase="Failed"), "ignore", "Ended", id="failed"),
+    being_deleted=(pod(deletionTimestamp="2026-01-01T00:02:00Z"), "ignore Deleted"),
+    succeeded=(pod(phase="Succeeded"), "ignore Ended"),
+    failed=(pod(phase="Failed"), "ignore Ended"),
     # A kubelet's phase where a container has not started.
-    pytest.param(
+    pending_starts=(
         pod(waiting("ContainerCreating"), proxy=waiting("ContainerCreating"), phase="Pending"),
-        "wait",
-        "PayloadWaiting",
-        id="pending-starts",
+        "wait PayloadWaiting",
     ),
-    pytest.param(
+    pending_proxy_never_started=(
         pod(proxy=waiting("ImagePullBackOff"), phase="Pending"),
-        "report",
-        "ProxyNotRunning",
-        id="pending-proxy-never-started",
+        "report ProxyNotRunning",
     ),
-    pytest.param(
+    pending_ignored_container_never_started=(
         pod(
             others={"agent": waiting("ImagePullBackOff")},
             annotations=annotated(ignore="agent"),
             phase="Pending",
         ),
-        "stop",
-        "PayloadFinished",
-        id="pending-ignored-container-never-started",
+        "stop PayloadFinished",
     ),
-    pytest.param(
+    pending_proxy_lost_before_the_payload_starts=(
         pod(waiting("ImagePullBackOff"), proxy=ended(1), phase="Pending"),
-        "report",
-        "ProxyLost",
-        id="pending-proxy-lost-before-the-payload-starts",
+        "report ProxyLost",
     ),
-    pytest.param(pod(phase="Unknown"), "wait", "NotRunning", id="unknown"),
-    pytest.param(pod(phase=""), "wait", "NotRunning", id="no-phase"),
-    pytest.param(
-        pod(ended(finished="2025-12-31T23:59:59Z")), "wait", "StaleStatus", id="stale-status"
-    ),
+    unknown=(pod(phase="Unknown"), "wait NotRunning"),
+    no_phase=(pod(phase=""), "wait NotRunning"),
+    stale_status=(pod(ended(finished="2025-12-31T23:59:59Z")), "wait StaleStatus"),
     # What people ask for.
-    pytest.param(
-        pod(annotations=annotated(shutdown="disabled")), "ignore", "Disabled", id="disabled"
-    ),
-    pytest.param(pod(annotations=annotated(port="0")), "stop", "PayloadFinished", id="port-0"),
-    pytest.param(pod(annotations=annotated(port="x")), "report", "BadStatusPort", id="port-x"),
-    pytest.param(
+    disabled=(pod(annotations=annotated(shutdown="disabled")), "ignore Disabled"),
+    port_0=(pod(annotations=annotated(port="0")), "stop PayloadFinished"),
+    port_x=(pod(annotations=annotated(port="x")), "report BadStatusPort"),
+    ignored_runs_on=(
         pod(others={"agent": running()}, annotations=annotated(ignore="agent")),
-        "stop",
-        "PayloadFinished",
-        id="ignored-runs-on",
+        "stop PayloadFinished",
     ),
-    pytest.param(
+    ignored_ended=(
         pod(running(), others={"agent": ended()}, annotations=annotated(ignore="agent")),
-        "wait",
-        "PayloadRunning",
-        id="ignored-ended",
+        "wait PayloadRunning",
     ),
-    pytest.param(
+    waited_for_ended=(
         pod(others={"agent": running()}, annotations=annotated(wait="main")),
-        "stop",
-        "PayloadFinished",
-        id="waited-for-ended",
+        "stop PayloadFinished",
     ),
-    pytest.param(
+    argo_waits_for_both=(
         pod(others={"wait": running()}, annotations=annotated(wait="main, wait")),
-        "wait",
-        "PayloadRunning",
-        id="argo-waits-for-both",
+        "wait PayloadRunning",
     ),
-    pytest.param(
+    unknown_name_widens_to_all=(
         pod(others={"agent": running()}, annotations=annotated(wait="main,typo")),
-        "wait",
-        "PayloadRunning",
-        id="unknown-name-widens-to-all",
+        "wait PayloadRunning",
     ),
-    pytest.param(
+    unknown_ignored_name_changes_nothing=(
         pod(others={"agent": running()}, annotations=annotated(ignore="agnet")),
-        "wait",
-        "PayloadRunning",
-        id="unknown-ignored-name-changes-nothing",
+        "wait PayloadRunning",
     ),
-    pytest.param(
-        pod(annotations=annotated(ignore="main")), "report", "NothingToWaitFor", id="all-ignored"
-    ),
-    pytest.param(
+    all_ignored=(pod(annotations=annotated(ignore="main")), "report NothingToWaitFor"),
+    waiting_for_the_proxy_itself=(
         pod(others={"agent": running()}, annotations=annotated(wait="istio-proxy")),
-        "wait",
-        "PayloadRunning",
-        id="waiting-for-the-proxy-itself",
+        "wait PayloadRunning",
     ),
-]
-
-
-@pytest.mark.parametrize(("subject", "want", "reason"), CASES)
-def test_decision_for_a_pod(subject: types.Pod, want: str, reason: str):
+)
+def test_decision_for_a_pod(subject: types.Pod, want: str):
     decision = decide(subject)
 
-    assert (decision.action, decision.reason) == (want, reason), decision.message
+    assert f"{decision.action} {decision.reason}" == want, decision.message
     assert decision.message
 
 
-def test_pod_without_proxy_is_ignored():
+@pytest.mark.parametrize(("left", "want"), [("main", "NoProxy"), ("istio-proxy", "NothingToWaitFor")])
+def test_pod_of_one_container_is_left_alone(left: str, want: str):
     subject = pod()
-    subject.spec.containers = subject.spec.containers[:1]
+    subject.spec.containers = [each for each in subject.spec.containers if each.name == left]
 
-    assert decide(subject).reason == "NoProxy"
-
-
-def test_pod_of_proxy_alone_is_reported_as_nothing_to_wait_for():
-    subject = pod()
-    subject.spec.containers = subject.spec.containers[1:]
-
-    assert decide(subject).reason == "NothingToWaitFor"
+    assert decide(subject).reason == want
 
 
 def test_running_ephemeral_container_does_not_hold_the_proxy():
@@ -344,12 +245,6 @@ def test_running_ephemeral_container_does_not_hold_the_proxy():
     assert decide(msgspec.convert(subject, types.Pod)).action is Action.STOP
 
 
-def test_stop_names_port_and_proxy_of_the_pod():
-    decision = decide(pod(annotations=annotated(port="16020")))
-
-    assert (decision.port, decision.proxy_id) == (16020, "containerd://istio-proxy-0")
-
-
 @pytest.mark.parametrize(
     ("text", "port"),
     [("1", 1), (" 15020 ", 15020), ("65535", 65535), ("65536", None), ("-1", None), ("²", None)],
@@ -357,8 +252,9 @@ def test_stop_names_port_and_proxy_of_the_pod():
 def test_status_port_of_the_pod_is_one_that_there_is(text: str, port: int | None):
     decision = decide(pod(annotations=annotated(port=text)))
 
-    assert (decision.reason, decision.port) == (
-        ("PayloadFinished", port) if port else ("BadStatusPort", 0)
+    want = ("PayloadFinished", port, "containerd://istio-proxy-0")
+    assert (decision.reason, decision.port, decision.proxy_id) == (
+        want if port else ("BadStatusPort", 0, "")
     )
 
 
@@ -374,28 +270,21 @@ def test_ignored_container_that_runs_on_is_named_as_holding_the_pod():
     assert decision.containers == ("main",)
 
 
-def test_unknown_names_of_annotations_are_named():
-    decision = decide(pod(annotations=annotated(wait="main,typo", ignore="agnet")))
+def test_unknown_names_of_annotations_are_named_but_another_native_sidecar_is_known():
+    wrong = annotated(wait="main,typo", ignore="agnet,vault")
+    subject = pod(init=[pods.container("vault", **SIDECAR)], annotations=wrong)
 
-    assert decision.unknown == ("typo", "agnet")
-
-
-def test_ignoring_another_native_sidecar_by_name_is_no_mistake():
-    subject = pod(init=[pods.container("vault", **SIDECAR)], annotations=annotated(ignore="vault"))
-
-    assert decide(subject).unknown == ()
+    assert decide(subject).unknown == ("typo", "agnet")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("wait_for", "ignore", "want"),
-    [
-        pytest.param((), (), "wait", id="nothing-configured"),
-        pytest.param(("main",), (), "stop", id="wait-for-main"),
-        pytest.param(("other",), (), "wait", id="wait-for-a-name-this-pod-lacks"),
-        pytest.param(("main", "other"), (), "stop", id="wait-for-those-of-the-names-it-has"),
-        pytest.param((), ("agent",), "stop", id="ignore-agent"),
-        pytest.param((), ("agnet",), "wait", id="ignore-a-name-this-pod-lacks"),
-    ],
+    nothing_configured=((), (), "wait"),
+    wait_for_main=(("main",), (), "stop"),
+    wait_for_a_name_this_pod_lacks=(("other",), (), "wait"),
+    wait_for_those_of_the_names_it_has=(("main", "other"), (), "stop"),
+    ignore_agent=((), ("agent",), "stop"),
+    ignore_a_name_this_pod_lacks=((), ("agnet",), "wait"),
 )
 def test_options_apply_where_annotations_say_nothing(
     wait_for: tuple[str, ...], ignore: tuple[str, ...], want: str
@@ -416,12 +305,10 @@ def test_switched_off_and_disabled_namespace_leave_the_pod_alone():
     assert decide(pod(), namespace_enabled=False).reason == "NamespaceDisabled"
 
 
-@pytest.mark.parametrize(
+@cases(
     "unknown",
-    [
-        pytest.param({"action": "Restart"}, id="no-condition-that-we-know"),
-        pytest.param(rule("Restart", 7, operator="GreaterThan"), id="unknown-operator"),
-    ],
+    no_condition_that_we_know={"action": "Restart"},
+    unknown_operator=rule("Restart", 7, operator="GreaterThan"),
 )
 def test_rule_of_a_newer_kubernetes_is_expected_to_restart(unknown: dict[str, object]):
     decision = decide(pod(ended(0), main_spec={"restartPolicyRules": [unknown]}))
@@ -429,24 +316,17 @@ def test_rule_of_a_newer_kubernetes_is_expected_to_restart(unknown: dict[str, ob
     assert decision.reason == "PayloadRestarting"
 
 
-def test_pod_that_the_kubelet_evicts_is_no_lost_proxy():
-    subject = pod(running(), proxy=ended())
-    subject.status.reason = "Evicted"
-
-    assert decide(subject).reason == "Disrupted"
-
-
-@pytest.mark.parametrize(
+@cases(
     ("condition", "status", "want"),
-    [
-        pytest.param("DisruptionTarget", "True", "Disrupted", id="disrupted"),
-        pytest.param("DisruptionTarget", "False", "ProxyLost", id="not-any-more"),
-        pytest.param("PodScheduled", "True", "ProxyLost", id="another-condition"),
-    ],
+    disrupted=("DisruptionTarget", "True", "Disrupted"),
+    not_any_more=("DisruptionTarget", "False", "ProxyLost"),
+    another_condition=("PodScheduled", "True", "ProxyLost"),
 )
 def test_only_a_disruption_that_goes_on_explains_a_lost_proxy(
     condition: str, status: str, want: str
 ):
     subject = pod(running(), proxy=ended(), conditions=[{"type": condition, "status": status}])
-
     assert decide(subject).reason == want
+
+    subject.status.reason = "Evicted"
+    assert decide(subject).reason == "Disrupted"

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from sidecar_lifecycle.decide import eligible, injector_status, stale
 from sidecar_lifecycle.decide.convergence import facts
 
+from tests.unit.cases import cases
 from tests.unit.workload import pods
 
 OURS = eligible.Ownership("StatefulSet/a", True, "", "")
@@ -23,25 +24,23 @@ def pod(revision="1-31", image="registry.invalid:5000/istio/proxyv2:1.31.1", **v
     )
 
 
-@pytest.mark.parametrize(
+@cases(
     ("values", "want"),
-    [
-        pytest.param({}, "", id="today"),
-        pytest.param({"revision": "default"}, "of revision default", id="other revision"),
-        pytest.param({"revision": ""}, "", id="revision that is not known"),
-        pytest.param({"image": "proxyv2:1.30.4"}, "its proxy is 1.30.4", id="older"),
-        pytest.param({"image": "proxyv2:1.31.0-distroless"}, "is 1.31.0", id="older patch"),
-        pytest.param({"image": "proxyv2:1.9.0"}, "is 1.9.0", id="numbers, not text"),
-        pytest.param({"image": "proxyv2:1.30.4@sha256:1231"}, "is 1.30.4", id="with a digest"),
-        pytest.param({"image": "proxyv2:1.32.0"}, "", id="newer"),
-        pytest.param({"image": "proxyv2:1.31"}, "", id="as far as both say"),
-        pytest.param({"image": "proxyv2@sha256:1231"}, "", id="only a digest"),
-        pytest.param({"image": "registry.invalid:1.2/proxyv2:latest"}, "", id="tag without one"),
-        pytest.param({"image": None}, "", id="no image"),
-        pytest.param({"image": f"proxyv2:1.{'1' * 5000}"}, "", id="tag of 5,000 digits"),
-        pytest.param({"image": ":1.1" * 100_000 + "/x"}, "", id="nothing but tags"),
-        pytest.param({"revision": "x" * 64}, "", id="revision that is no label"),
-    ],
+    today=({}, ""),
+    other_revision=({"revision": "default"}, "of revision default"),
+    revision_that_is_not_known=({"revision": ""}, ""),
+    older=({"image": "proxyv2:1.30.4"}, "its proxy is 1.30.4"),
+    older_patch=({"image": "proxyv2:1.31.0-distroless"}, "is 1.31.0"),
+    numbers_not_text=({"image": "proxyv2:1.9.0"}, "is 1.9.0"),
+    with_a_digest=({"image": "proxyv2:1.30.4@sha256:1231"}, "is 1.30.4"),
+    newer=({"image": "proxyv2:1.32.0"}, ""),
+    as_far_as_both_say=({"image": "proxyv2:1.31"}, ""),
+    only_a_digest=({"image": "proxyv2@sha256:1231"}, ""),
+    tag_without_one=({"image": "registry.invalid:1.2/proxyv2:latest"}, ""),
+    no_image=({"image": None}, ""),
+    tag_of_5_000_digits=({"image": f"proxyv2:1.{'1' * 5000}"}, ""),
+    nothing_but_tags=({"image": ":1.1" * 100_000 + "/x"}, ""),
+    revision_that_is_no_label=({"revision": "x" * 64}, ""),
 )
 def test_proxy_is_behind(values, want):
     found = stale.behind(pod(**values), NOW)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 from sidecar_lifecycle.decide import startable
 from sidecar_lifecycle.model import types
+
+from tests.unit.cases import cases
 
 HTTP = {"httpGet": {"path": "/ready", "port": 9801}, "periodSeconds": 1}
 TCP = {"tcpSocket": {"port": "db"}}
@@ -23,15 +24,13 @@ def containers(*documents: dict[str, Any]) -> list[types.Container]:
     return [msgspec.convert(each, types.Container) for each in documents]
 
 
-@pytest.mark.parametrize(
+@cases(
     "helper",
-    [
-        pytest.param(NATIVE | {"startupProbe": HTTP}, id="http"),
-        pytest.param(NATIVE | {"startupProbe": TCP}, id="tcp"),
-        pytest.param(NATIVE | {"startupProbe": GRPC}, id="grpc"),
-        pytest.param(NATIVE | {"lifecycle": {"postStart": HTTP}}, id="hook-http"),
-        pytest.param(NATIVE | {"lifecycle": {"postStart": TCP}}, id="hook-tcp"),
-    ],
+    http=NATIVE | {"startupProbe": HTTP},
+    tcp=NATIVE | {"startupProbe": TCP},
+    grpc=NATIVE | {"startupProbe": GRPC},
+    hook_http=NATIVE | {"lifecycle": {"postStart": HTTP}},
+    hook_tcp=NATIVE | {"lifecycle": {"postStart": TCP}},
 )
 def test_native_init_container_that_is_called_before_it_counts_as_started_blocks(
     helper: dict[str, Any],
@@ -44,28 +43,24 @@ def test_native_init_container_that_is_called_before_it_counts_as_started_blocks
     assert startable.blocking_container(found, {}, injected=True) is None
 
 
-@pytest.mark.parametrize(
+@cases(
     "helper",
-    [
-        pytest.param(NATIVE, id="no probe"),
-        pytest.param(NATIVE | {"startupProbe": EXEC}, id="exec"),
-        pytest.param(NATIVE | {"readinessProbe": HTTP}, id="readiness"),
-        pytest.param(NATIVE | {"livenessProbe": HTTP}, id="liveness"),
-        pytest.param(NATIVE | {"lifecycle": {"preStop": HTTP}}, id="preStop"),
-        pytest.param(NATIVE | {"name": "istio-proxy", "startupProbe": HTTP}, id="the proxy"),
-        pytest.param({"name": "helper", "restartPolicy": "OnFailure"}, id="no sidecar"),
-    ],
+    no_probe=NATIVE,
+    exec=NATIVE | {"startupProbe": EXEC},
+    readiness=NATIVE | {"readinessProbe": HTTP},
+    liveness=NATIVE | {"livenessProbe": HTTP},
+    preStop=NATIVE | {"lifecycle": {"preStop": HTTP}},
+    the_proxy=NATIVE | {"name": "istio-proxy", "startupProbe": HTTP},
+    no_sidecar={"name": "helper", "restartPolicy": "OnFailure"},
 )
 def test_other_init_containers_do_not_block(helper: dict[str, Any]) -> None:
     assert startable.blocking_container(containers(helper), {}) is None
 
 
-@pytest.mark.parametrize(
+@cases(
     "helper",
-    [
-        pytest.param(NATIVE | {"startupProbe": REDIRECTED}, id="probe"),
-        pytest.param(NATIVE | {"lifecycle": {"postStart": REDIRECTED_HOOK}}, id="hook"),
-    ],
+    probe=NATIVE | {"startupProbe": REDIRECTED},
+    hook=NATIVE | {"lifecycle": {"postStart": REDIRECTED_HOOK}},
 )
 def test_init_container_that_istiod_has_redirected_blocks(helper: dict[str, Any]) -> None:
     found = containers(helper, {"name": "istio-init"})

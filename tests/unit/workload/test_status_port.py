@@ -10,41 +10,35 @@ from sidecar_lifecycle.shell.shutdown import sources
 
 from integrator_contract import names
 from integrator_contract.answers import Action
+from tests.unit.cases import cases
 from tests.unit.workload import pods
 from tests.unit.workload.fake_apiserver import FakeApiserver, until
-from tests.unit.workload.shutdown_world import (
-    event_reasons,
-    finished_pod,
-    phase,
-    reconciler,
-)
+from tests.unit.workload.shutdown_world import event_reasons, finished_pod, phase, reconciler
 
 VIRTUAL_TIME = True
 CONFIG = "proxy.istio.io/config"
 MESH = finished.Policy(status_port=17020)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("config", "port"),
-    [
-        pytest.param("statusPort: 16020", 16020, id="yaml"),
-        pytest.param('{"statusPort": 16020}', 16020, id="json"),
-        pytest.param("status_port: 16020", 16020, id="the-field's-other-spelling"),
-        pytest.param('statusPort: "16020"', 16020, id="quoted"),
-        pytest.param("statusPort: 1\nstatusPort: 16020", 16020, id="last-wins"),
-        pytest.param("statusPort: 0", 0, id="switched-off"),
-        pytest.param("concurrency: 2", 17020, id="says-nothing"),
-        pytest.param("proxyMetadata:\n  statusPort: '16020'", 17020, id="nested"),
-        pytest.param("# statusPort: 16020", 17020, id="comment"),
-        pytest.param("statusPort: 65536", 17020, id="no-port"),
-        pytest.param("statusPort: true", 17020, id="no-number"),
-        pytest.param("statusPort: [16020]", 17020, id="a-list"),
-        pytest.param("- statusPort", 17020, id="no-mapping"),
-        pytest.param("statusPort: &a 16020\nx: *a", 17020, id="alias"),
-        pytest.param("statusPort: {", 17020, id="no-yaml"),
-        pytest.param("statusPort: 16020\n" + "#" * 100_000, 17020, id="too-long"),
-        pytest.param("statusPort: " + "[" * 5000, 17020, id="too-deep"),
-    ],
+    yaml=("statusPort: 16020", 16020),
+    json=('{"statusPort": 16020}', 16020),
+    the_field_s_other_spelling=("status_port: 16020", 16020),
+    quoted=('statusPort: "16020"', 16020),
+    last_wins=("statusPort: 1\nstatusPort: 16020", 16020),
+    switched_off=("statusPort: 0", 0),
+    says_nothing=("concurrency: 2", 17020),
+    nested=("proxyMetadata:\n  statusPort: '16020'", 17020),
+    comment=("# statusPort: 16020", 17020),
+    no_port=("statusPort: 65536", 17020),
+    no_number=("statusPort: true", 17020),
+    a_list=("statusPort: [16020]", 17020),
+    no_mapping=("- statusPort", 17020),
+    alias=("statusPort: &a 16020\nx: *a", 17020),
+    no_yaml=("statusPort: {", 17020),
+    too_long=("statusPort: 16020\n" + "#" * 100_000, 17020),
+    too_deep=("statusPort: " + "[" * 5000, 17020),
 )
 def test_status_port_of_the_proxys_configuration_comes_before_the_meshs(config: str, port: int):
     decision = finished.finished(pods.pod(annotations={CONFIG: config}), MESH)

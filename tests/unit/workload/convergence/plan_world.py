@@ -57,6 +57,20 @@ def injecting(*workloads):
     return [(each, "injects", "") for each in workloads]
 
 
+def look(*pods, remembered=None, answers=None, desired=None, **options):
+    """Decide about pods whose replacements would be right, unless `answers` says otherwise."""
+    answers = injecting(*(each.workload for each in pods)) if answers is None else answers
+    return decide(snapshot(*pods, desired=desired, answers=answers), remembered, **options)
+
+
+def evicted(decided):
+    return [each.name for each in decided.evict]
+
+
+def asked(decided):
+    return [each.name for each in decided.ask]
+
+
 def reasons(decided):
     return {row.replica.name: row.reason for row in decided.rows}
 

@@ -7,6 +7,7 @@ from sidecar_lifecycle.decide.convergence import facts
 from sidecar_lifecycle.model import types
 
 from integrator_contract import names
+from tests.unit.cases import cases
 from tests.unit.workload import pods
 
 MEMBER = eligible.Scope(
@@ -39,64 +40,51 @@ NATIVE = [pods.container("istio-proxy", restartPolicy="Always")]
 UNSCHEDULED = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available"}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("values", "said", "hangs"),
-    [
-        pytest.param({"main": pods.running()}, "main: running and not Ready", False, id="running"),
-        pytest.param(
-            {"main": pods.waiting("ContainerCreating")}, "main: ContainerCreating", False, id="new"
-        ),
-        pytest.param(
-            {"main": {"waiting": {"reason": "ImagePullBackOff", "message": "no\n such image"}}},
-            "main: ImagePullBackOff: no such image",
-            True,
-            id="image",
-        ),
-        pytest.param(
-            {"main": pods.waiting("CreateContainerConfigError")},
-            "main: CreateContainerConfigError",
-            True,
-            id="configuration",
-        ),
-        pytest.param({"main": pods.waiting()}, "main: CrashLoopBackOff", True, id="crashes"),
-        pytest.param(
-            {"main": pods.ended(3)}, "main: ended: exit code 3 (Error)", False, id="ended"
-        ),
-        pytest.param(
-            {"init": INIT, "init_statuses": [pods.status("charm-init", pods.ended(2))]},
-            "charm-init: ended: exit code 2 (Error)",
-            True,
-            id="failed-init-container",
-        ),
-        pytest.param(
-            {"init": INIT, "init_statuses": [pods.status("charm-init", pods.running())]},
-            "charm-init: running",
-            False,
-            id="init-container",
-        ),
-        pytest.param(
-            {
-                "init": INIT,
-                "init_statuses": [pods.status("charm-init", pods.ended())],
-                "main": pods.waiting("PodInitializing"),
-            },
-            "main: PodInitializing",
-            False,
-            id="after-the-init-container",
-        ),
-        pytest.param(
-            {"init": NATIVE, "init_statuses": [pods.status("istio-proxy", pods.running())]},
-            "istio-proxy: running and not Ready",
-            False,
-            id="native-sidecar",
-        ),
-        pytest.param(
-            {"conditions": [UNSCHEDULED], "init": INIT},
-            "charm-init: not scheduled: 0/1 nodes are available",
-            False,
-            id="unscheduled",
-        ),
-    ],
+    running=({"main": pods.running()}, "main: running and not Ready", False),
+    new=({"main": pods.waiting("ContainerCreating")}, "main: ContainerCreating", False),
+    image=(
+        {"main": {"waiting": {"reason": "ImagePullBackOff", "message": "no\n such image"}}},
+        "main: ImagePullBackOff: no such image",
+        True,
+    ),
+    configuration=(
+        {"main": pods.waiting("CreateContainerConfigError")},
+        "main: CreateContainerConfigError",
+        True,
+    ),
+    crashes=({"main": pods.waiting()}, "main: CrashLoopBackOff", True),
+    ended=({"main": pods.ended(3)}, "main: ended: exit code 3 (Error)", False),
+    failed_init_container=(
+        {"init": INIT, "init_statuses": [pods.status("charm-init", pods.ended(2))]},
+        "charm-init: ended: exit code 2 (Error)",
+        True,
+    ),
+    init_container=(
+        {"init": INIT, "init_statuses": [pods.status("charm-init", pods.running())]},
+        "charm-init: running",
+        False,
+    ),
+    after_the_init_container=(
+        {
+            "init": INIT,
+            "init_statuses": [pods.status("charm-init", pods.ended())],
+            "main": pods.waiting("PodInitializing"),
+        },
+        "main: PodInitializing",
+        False,
+    ),
+    native_sidecar=(
+        {"init": NATIVE, "init_statuses": [pods.status("istio-proxy", pods.running())]},
+        "istio-proxy: running and not Ready",
+        False,
+    ),
+    unscheduled=(
+        {"conditions": [UNSCHEDULED], "init": INIT},
+        "charm-init: not scheduled: 0/1 nodes are available",
+        False,
+    ),
 )
 def test_what_keeps_a_pod_from_being_ready_is_said_worst_first(values, said, hangs):
     found = replica(**values).ailments[0]
@@ -144,53 +132,31 @@ def pod_of(*containers, labels=None, init=()):
 MODELOPERATOR = {"operator.juju.is/name": "modeloperator"}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("subject", "want"),
-    [
-        pytest.param(pod_of("main"), ("missing", "NamespaceInjection"), id="missing"),
-        pytest.param(pod_of("main", "istio-proxy"), ("", "NamespaceInjection"), id="right"),
-        pytest.param(
-            pod_of("istio-proxy", "main", labels=MODELOPERATOR),
-            ("unwanted", "SidecarUnwanted"),
-            id="modeloperator",
-        ),
-        pytest.param(
-            pod_of("main", labels=MODELOPERATOR), ("", "ModelOperator"), id="modeloperator-outside"
-        ),
-        pytest.param(
-            pod_of("main", "istio-proxy", labels={"app": "out"}),
-            ("unwanted", "Excluded"),
-            id="excluded",
-        ),
-        pytest.param(
-            pod_of("main", "istio-proxy", labels={names.COMPONENT: "gateway"}),
-            ("", "IntegratorItself"),
-            id="our-gateway",
-        ),
-        pytest.param(
-            pod_of("istio-proxy", "charm", "db", init=["charm-init"]),
-            ("order", "WrongOrder"),
-            id="unit",
-        ),
-        pytest.param(
-            pod_of("charm", "istio-proxy", init=["charm-init"]),
-            ("", "NamespaceInjection"),
-            id="unit-in-order",
-        ),
-        pytest.param(
-            pod_of("charm", init=["charm-init"]),
-            ("missing", "NamespaceInjection"),
-            id="unit-alone",
-        ),
-        pytest.param(
-            pod_of("istio-proxy", "ray", labels={"ray.io/node-type": "worker"}),
-            ("order", "WrongOrder"),
-            id="ray",
-        ),
-        pytest.param(
-            pod_of("istio-proxy", "main"), ("", "NamespaceInjection"), id="order-does-not-matter"
-        ),
-    ],
+    missing=(pod_of("main"), ("missing", "NamespaceInjection")),
+    right=(pod_of("main", "istio-proxy"), ("", "NamespaceInjection")),
+    modeloperator=(
+        pod_of("istio-proxy", "main", labels=MODELOPERATOR),
+        ("unwanted", "SidecarUnwanted"),
+    ),
+    modeloperator_outside=(pod_of("main", labels=MODELOPERATOR), ("", "ModelOperator")),
+    excluded=(pod_of("main", "istio-proxy", labels={"app": "out"}), ("unwanted", "Excluded")),
+    our_gateway=(
+        pod_of("main", "istio-proxy", labels={names.COMPONENT: "gateway"}),
+        ("", "IntegratorItself"),
+    ),
+    unit=(pod_of("istio-proxy", "charm", "db", init=["charm-init"]), ("order", "WrongOrder")),
+    unit_in_order=(
+        pod_of("charm", "istio-proxy", init=["charm-init"]),
+        ("", "NamespaceInjection"),
+    ),
+    unit_alone=(pod_of("charm", init=["charm-init"]), ("missing", "NamespaceInjection")),
+    ray=(
+        pod_of("istio-proxy", "ray", labels={"ray.io/node-type": "worker"}),
+        ("order", "WrongOrder"),
+    ),
+    order_does_not_matter=(pod_of("istio-proxy", "main"), ("", "NamespaceInjection")),
 )
 def test_what_is_wrong_with_a_pod_is_told_by_its_containers(subject, want):
     given = eligible.Scope(

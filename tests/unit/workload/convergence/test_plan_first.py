@@ -4,13 +4,17 @@ import pytest
 from sidecar_lifecycle.decide.convergence import facts, memory
 
 from integrator_contract.answers import Trouble
+from tests.unit.cases import cases
 from tests.unit.workload.convergence.plan_world import (
     NOW,
     PROVEN,
     a_round,
+    asked,
     crashing,
     decide,
+    evicted,
     injecting,
+    look,
     reasons,
     remembering,
     replacement,
@@ -28,16 +32,15 @@ def of(workload, number=0, **values):
     return replica(name, workload=workload, **values)
 
 
-def first(*pods, answers=None, **values):
-    asked = injecting(*(each.workload for each in pods)) if answers is None else answers
-    return decide(snapshot(*pods, answers=asked, **values), NOTHING, max_unavailable="100%")
+def first(*pods, **values):
+    return look(*pods, remembered=NOTHING, max_unavailable="100%", **values)
 
 
 def test_of_a_whole_model_a_single_pod_is_evicted_and_what_it_proves_is_noted():
     pods = [of(f"Deployment/{name}") for name in "abcdef"]
     decided = first(*pods)
 
-    assert [each.name for each in decided.evict] == ["a-0"]
+    assert evicted(decided) == ["a-0"]
     assert decided.memory.rounds["Deployment/a"].proves == "sidecar"
     assert decided.memory.proven == ()
     assert set(reasons(decided).values()) == {"Replacing", "Queued"}
@@ -46,44 +49,34 @@ def test_of_a_whole_model_a_single_pod_is_evicted_and_what_it_proves_is_noted():
 def test_a_single_workload_is_asked_about_before():
     decided = first(of("Deployment/a"), of("Deployment/b"), answers=())
 
-    assert [each.name for each in decided.ask] == ["a-0"]
+    assert asked(decided) == ["a-0"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("pods", "want"),
-    [
-        pytest.param(
-            [of("Deployment/a"), of("DaemonSet/b"), of("DaemonSet/b", 1)], "b-1", id="replicas"
-        ),
-        pytest.param(
-            [of("DaemonSet/a"), of("StatefulSet/b"), of("Deployment/c")], "c-0", id="deployment"
-        ),
-        pytest.param([of("DaemonSet/a"), of("StatefulSet/b")], "b-0", id="statefulset"),
-        pytest.param([of("Deployment/b"), of("Deployment/a")], "a-0", id="by-name"),
-        pytest.param([of("Deployment/a", **STUCK), of("DaemonSet/b")], "b-0", id="ready"),
-        pytest.param(
-            [of("Deployment/a", crash_looping=True, **STUCK), of("DaemonSet/b")],
-            "b-0",
-            id="ready-before-crash-looping",
-        ),
-    ],
+    replicas=([of("Deployment/a"), of("DaemonSet/b"), of("DaemonSet/b", 1)], "b-1"),
+    deployment=([of("DaemonSet/a"), of("StatefulSet/b"), of("Deployment/c")], "c-0"),
+    statefulset=([of("DaemonSet/a"), of("StatefulSet/b")], "b-0"),
+    by_name=([of("Deployment/b"), of("Deployment/a")], "a-0"),
+    ready=([of("Deployment/a", **STUCK), of("DaemonSet/b")], "b-0"),
+    ready_before_crash_looping=(
+        [of("Deployment/a", crash_looping=True, **STUCK), of("DaemonSet/b")],
+        "b-0",
+    ),
 )
 def test_the_first_is_a_ready_pod_of_the_workload_that_can_spare_it_best(pods, want):
-    assert [each.name for each in first(*pods).evict] == [want]
+    assert evicted(first(*pods)) == [want]
 
 
-@pytest.mark.parametrize(
+@cases(
     "pods",
-    [
-        pytest.param([of("Deployment/a", **YOUNG)], id="coming-up"),
-        pytest.param(
-            [of("Deployment/a", crash_looping=True, created=NOW - 599, **STUCK)],
-            id="crash-looping-for-less-than-ten-minutes",
-        ),
-        pytest.param(
-            [of("Deployment/a", **STUCK), of("Deployment/b", ready_since=NOW - 59)],
-            id="another-is-about-to-be-ready-for-a-minute",
-        ),
+    coming_up=[of("Deployment/a", **YOUNG)],
+    crash_looping_for_less_than_ten_minutes=[
+        of("Deployment/a", crash_looping=True, created=NOW - 599, **STUCK)
+    ],
+    another_is_about_to_be_ready_for_a_minute=[
+        of("Deployment/a", **STUCK),
+        of("Deployment/b", ready_since=NOW - 59),
     ],
 )
 def test_while_no_pod_has_been_ready_for_a_minute_the_first_is_waited_for(pods):
@@ -97,14 +90,14 @@ def test_while_no_pod_has_been_ready_for_a_minute_the_first_is_waited_for(pods):
 def test_after_ten_minutes_without_a_ready_pod_the_best_of_the_others_is_the_first():
     decided = first(of("DaemonSet/a", **STUCK), of("Deployment/b", **STUCK))
 
-    assert [each.name for each in decided.evict] == ["b-0"]
+    assert evicted(decided) == ["b-0"]
 
 
 def test_the_next_workload_is_tried_where_the_first_would_be_refused():
-    pods = [of("Deployment/a"), of("Deployment/b")]
-    decided = first(*pods, answers=[("Deployment/a", "refused", ""), *injecting("Deployment/b")])
+    answers = [("Deployment/a", "refused", ""), *injecting("Deployment/b")]
+    decided = first(of("Deployment/a"), of("Deployment/b"), answers=answers)
 
-    assert [each.name for each in decided.evict] == ["b-0"]
+    assert evicted(decided) == ["b-0"]
     assert reasons(decided)["a-0"] == "ReplacementRefused"
 
 
@@ -127,7 +120,7 @@ def test_the_others_follow_when_the_first_has_stayed_ready(seconds, done):
     decided = proving(replacement(ready_since=NOW - seconds))
 
     assert decided.memory.proven == ("sidecar",) * done
-    assert [each.name for each in decided.evict] == ["b-0"] * done
+    assert evicted(decided) == ["b-0"] * done
     if not done:
         assert reasons(decided)["b-0"] == "FirstPod"
         assert decided.wake_at == NOW + 1
@@ -152,7 +145,7 @@ def test_a_first_that_is_gone_or_left_alone_proves_nothing_and_the_next_is_tried
     decided = proving(replacement(fixable=False, ready_since=None))
 
     assert decided.memory.proven == ()
-    assert [each.name for each in decided.evict] == ["b-0"]
+    assert evicted(decided) == ["b-0"]
     assert decided.memory.rounds["Deployment/b"].proves == "sidecar"
 
 
@@ -161,7 +154,7 @@ def test_another_revision_is_proven_for_itself():
     shot = snapshot(*pods, answers=injecting("Deployment/a", "Deployment/b"), mesh="sidecar 1-31")
     decided = decide(shot, memory.Memory(proven=PROVEN))
 
-    assert [each.name for each in decided.evict] == ["a-0"]
+    assert evicted(decided) == ["a-0"]
     assert decided.memory.proven == PROVEN
 
 
@@ -169,14 +162,13 @@ def test_a_request_to_restart_pods_of_the_mesh_has_a_first_of_its_own():
     pods = [of(f"Deployment/{name}", in_mesh=True) for name in "abc"]
     request = memory.Request(id="7", at=NOW, uids=tuple(each.uid for each in pods))
     remembered = memory.Memory(request=request, answered="7", proven=PROVEN)
-    answers = injecting(*(each.workload for each in pods))
-    decided = decide(snapshot(*pods, answers=answers), remembered, max_unavailable="100%")
+    decided = look(*pods, remembered=remembered, max_unavailable="100%")
 
-    assert [each.name for each in decided.evict] == ["a-0"]
+    assert evicted(decided) == ["a-0"]
     new = of("Deployment/a", 1, in_mesh=True, ready_since=NOW - 10)
-    after = decide(snapshot(new, *pods[1:], answers=answers), decided.memory)
+    after = look(new, *pods[1:], remembered=decided.memory)
     assert after.memory.proven == ("request 7", "sidecar")
-    assert [each.name for each in after.evict] == ["b-0", "c-0"]
+    assert evicted(after) == ["b-0", "c-0"]
     done = decide(snapshot(new), memory.Memory(proven=after.memory.proven))
     assert done.memory.proven == PROVEN
 
@@ -203,7 +195,7 @@ def test_evictions_go_on_by_themselves_once_the_replacement_is_ready():
     shot = snapshot(replacement(), of("Deployment/b"), answers=injecting("Deployment/b"))
     decided = decide(shot, stuck.memory)
 
-    assert [each.name for each in decided.evict] == ["b-0"]
+    assert evicted(decided) == ["b-0"]
     assert decided.summary.troubles == ()
 
 
@@ -254,16 +246,16 @@ def test_what_was_not_ready_is_remembered_without_the_proxy():
 
 
 def test_a_workload_with_a_sidecar_that_is_not_ready_loses_no_further_pod():
-    pods = [of("Deployment/a", number) for number in range(3)]
-    pods[0] = of("Deployment/a", 0, in_mesh=True, ready_since=None)
-    decided = decide(snapshot(*pods, answers=injecting("Deployment/a")))
+    started = of("Deployment/a", 0, in_mesh=True, ready_since=None)
+    decided = look(started, of("Deployment/a", 1), of("Deployment/a", 2))
 
     assert not decided.evict
     assert reasons(decided) == {"a-1": "NotReady", "a-2": "NotReady"}
 
 
 def test_nothing_is_evicted_where_istiod_does_not_serve_the_namespace():
-    decided = first(of("Deployment/a"), is_served=False)
+    shot = snapshot(of("Deployment/a"), answers=injecting("Deployment/a"), is_served=False)
+    decided = decide(shot, NOTHING)
 
     assert (decided.evict, decided.ask) == ((), ())
     assert reasons(decided) == {"a-0": "NotServed"}
@@ -286,14 +278,13 @@ def test_a_workload_whose_replacement_would_not_be_right_is_named_and_the_others
 ):
     pods = [of("Deployment/a"), of("Deployment/b")]
     answers = [("Deployment/a", verdict, ""), *injecting("Deployment/b")]
-    decided = decide(snapshot(*pods, answers=answers))
+    decided = look(*pods, answers=answers)
 
-    assert [each.name for each in decided.evict] == ["b-0"]
+    assert evicted(decided) == ["b-0"]
     (trouble,) = decided.summary.troubles
     assert (trouble.workload, trouble.reason) == ("Deployment/a", reason)
     assert (trouble.message, trouble.passing) == ("why", False)
-    again = decide(snapshot(*pods, answers=answers), decided.memory)
-    assert again.ask == ()
+    assert look(*pods, answers=answers, remembered=decided.memory).ask == ()
 
 
 @pytest.mark.parametrize(
@@ -314,9 +305,9 @@ def test_an_operator_can_insist_on_an_eviction_whose_replacement_may_be_refused(
     remembered = memory.Memory(
         request=request, answered="7", holds={"Deployment/a": hold}, proven=PROVEN
     )
-    decided = decide(snapshot(pod, answers=[("Deployment/a", verdict, "")]), remembered)
+    decided = look(pod, answers=[("Deployment/a", verdict, "")], remembered=remembered)
 
-    assert [each.name for each in decided.evict] == want
+    assert evicted(decided) == want
 
 
 def outside(name="modeloperator", reason="SidecarUnwanted", **values):
@@ -332,15 +323,14 @@ def outside(name="modeloperator", reason="SidecarUnwanted", **values):
 
 def test_a_pod_outside_of_the_mesh_is_replaced_alone_once_it_would_come_without_a_sidecar():
     pods = [outside(), of("Deployment/a")]
-    with_sidecar = injecting("Deployment/modeloperator", "Deployment/a")
-    held = decide(snapshot(*pods, answers=with_sidecar))
-    assert [each.name for each in held.evict] == ["a-0"]
+    held = look(*pods)
+    assert evicted(held) == ["a-0"]
     assert reasons(held)["modeloperator-0"] == "SidecarAgain"
 
     answers = [("Deployment/modeloperator", "skips", ""), *injecting("Deployment/a")]
     for remembered in (NOTHING, memory.Memory(proven=PROVEN)):
-        decided = decide(snapshot(*pods, answers=answers), remembered)
-        assert [each.name for each in decided.evict] == ["modeloperator-0"]
+        decided = look(*pods, answers=answers, remembered=remembered)
+        assert evicted(decided) == ["modeloperator-0"]
         assert decided.memory.rounds["Deployment/modeloperator"].proves == ""
         assert (decided.summary.eligible, decided.summary.unwanted) == (1, 1)
 
@@ -360,25 +350,24 @@ def test_a_pod_outside_of_the_mesh_waits_for_another_replacement():
 
 def test_an_excluded_pod_with_a_sidecar_is_replaced_only_when_asked_for():
     pod = outside("minio", "Excluded")
-    shot = snapshot(pod, answers=[("Deployment/minio", "skips", "")])
-    decided = decide(shot)
+    answers = [("Deployment/minio", "skips", "")]
+    decided = look(pod, answers=answers)
     assert not decided.evict
     assert reasons(decided) == {"minio-0": "Excluded"}
     assert decided.summary.unwanted == 1
 
     request = memory.Request(id="7", at=NOW, uids=(pod.uid,))
-    asked = memory.Memory(request=request, answered="7", proven=PROVEN)
-    assert [each.name for each in decide(shot, asked).evict] == ["minio-0"]
+    remembered = memory.Memory(request=request, answered="7", proven=PROVEN)
+    assert evicted(look(pod, answers=answers, remembered=remembered)) == ["minio-0"]
 
 
 def test_a_pod_with_the_wrong_first_container_is_no_pod_of_the_mesh_and_is_replaced():
     pod = of("StatefulSet/a", fault="order", reason="WrongOrder", message="not charm")
-    shot = snapshot(pod, answers=injecting("StatefulSet/a"))
-    decided = decide(shot)
-    assert [each.name for each in decided.evict] == ["a-0"]
+    decided = look(pod)
+    assert evicted(decided) == ["a-0"]
     assert (decided.summary.in_mesh, decided.summary.eligible) == (0, 1)
 
-    by_hand = decide(shot, mode="manual")
+    by_hand = look(pod, mode="manual")
     assert not by_hand.evict
     trouble = Trouble("StatefulSet/a", "WrongOrder", "not charm", "a-0")
     assert by_hand.summary.troubles == (trouble,)

@@ -7,13 +7,7 @@ Where it ends is looked at in `teardown`, after whatever happened: what can be i
 
 import hypothesis.strategies as st
 from hypothesis import settings
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from sidecar_lifecycle.decide.convergence import memory
 
 from tests.unit.workload.convergence.world import Workload, World
