@@ -34,8 +34,8 @@ _KINDS = (
 )
 """What a text is, by whom it is handed to."""
 _HIDDEN = re.compile(
-    r"^re\.|^cast$|^TypeVar|add_parser$|add_argument$|^command\.texts|^registry\.check"
-    r"|^prometheus_client\.|^_?(gauge|counter|histogram)$|^_(option|required)$|create_task$"
+    r"^re\.|^cast$|^TypeVar|add_parser$|add_argument$|^_texts$|^registry\.check"
+    r"|^prometheus_client\.|^_?(gauge|counter|histogram|family)$|^_(option|required)$|create_task$"
     r"|\.guard(ed)?$"
 )
 """What is handed to these is no message, or has a page of its own."""
