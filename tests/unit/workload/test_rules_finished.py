@@ -228,7 +228,9 @@ def test_decision_for_a_pod(subject: types.Pod, want: str):
     assert decision.message
 
 
-@pytest.mark.parametrize(("left", "want"), [("main", "NoProxy"), ("istio-proxy", "NothingToWaitFor")])
+@pytest.mark.parametrize(
+    ("left", "want"), [("main", "NoProxy"), ("istio-proxy", "NothingToWaitFor")]
+)
 def test_pod_of_one_container_is_left_alone(left: str, want: str):
     subject = pod()
     subject.spec.containers = [each for each in subject.spec.containers if each.name == left]
