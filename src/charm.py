@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import os
-import pathlib
 
 import opentelemetry.trace
 import ops
@@ -14,23 +12,15 @@ import ops_tracing
 import tenacity
 
 from integrator_contract.charm_facts import Part, Problem
-from istio_integrator import (
-    actions,
-    charm_facts,
-    diagnosis,
-    error_messages,
-    messages,
-    order,
-    parts,
-)
+from istio_integrator import actions, charm_facts, diagnosis, error_messages, messages, order
 from istio_integrator.config import config
 from istio_integrator.ingress import certificate
-from istio_integrator.istio import discovery, installation
-from istio_integrator.kube import cluster, errors, fences, manifests, snapshot
+from istio_integrator.kube import errors, fences
 from istio_integrator.lifecycle import workload
 from istio_integrator.membership import model_namespace
 from istio_integrator.messages import Message
 from istio_integrator.relations import endpoints, kubeflow
+from istio_integrator.situation import situation
 
 logger = logging.getLogger(__name__)
 # Each request would be a dozen lines of `juju debug-log`, each a process in the hook's path.
@@ -38,7 +28,6 @@ for _library in ("httpx2", "httpcore2"):
     logging.getLogger(_library).setLevel(logging.WARNING)
 
 _tracer = opentelemetry.trace.get_tracer("charm")
-_RESOLVER = pathlib.Path("/etc/resolv.conf")
 _retry_conflicts = tenacity.Retrying(
     retry=tenacity.retry_if_exception_type(errors.ConflictError),
     stop=tenacity.stop_after_attempt(3),
@@ -94,7 +83,7 @@ class IstioIntegrator(ops.CharmBase):
         if self.app.planned_units() > 0:
             return
         failed: list[errors.CharmError] = []
-        all_parts = order.Parts(self, self._context_without_mesh(), self._related)
+        all_parts = order.Parts(self, self._situation_without_mesh(), self._related)
         for step in all_parts.removal:
             try:
                 _retry_conflicts(step)
@@ -122,14 +111,15 @@ class IstioIntegrator(ops.CharmBase):
 
     def _on_diagnose(self, event: ops.ActionEvent) -> None:
         """Bring everything up to date, then look at all of it, whatever went wrong."""
-        self._reconcile()
+        all_parts = self._reconcile()
         try:
-            context = self._context_without_mesh()
+            found = all_parts.context if all_parts else self._situation_without_mesh()
         except errors.CharmError as error:
             event.fail(str(error))
             return
         container = self.unit.get_container(workload.CONTAINER)
-        facts = diagnosis.Facts(context, self._related, container)
+        discovered = all_parts.discovered if all_parts else None
+        facts = diagnosis.Facts(found, self._related, container, discovery=discovered)
         diagnosis.answer(event, facts, self._messages)
 
     def _on_collect_status(self, event: ops.CollectStatusEvent) -> None:
@@ -215,55 +205,24 @@ class IstioIntegrator(ops.CharmBase):
         Raises:
             CharmError: Without an answer of the API server nothing is known, and nothing changed.
         """
-        api = snapshot.Snapshot(cluster.connect())
-        search = discovery.Discovery(
-            api,
-            options,
-            model=self.model.name,
-            application=self.app.name,
-            pod=self.unit.name.replace("/", "-"),
-            hint=kubeflow.root_namespace(self._related),
-        )
-        search.reconcile()
+        found = situation.Situation.of(self, options, self._certificates)
+        search = found.discover(self._related)
         self._say("mesh", *search.messages())
-        context = self._context(api, options, search.mesh)
-        plane = model_namespace.data_plane(context)
-        context = dataclasses.replace(context, data_plane=plane)
-        return order.Parts(self, context, self._related, discovered=search)
+        found = dataclasses.replace(found, mesh=search.mesh)
+        found = dataclasses.replace(found, data_plane=model_namespace.data_plane(found))
+        return order.Parts(self, found, self._related, discovered=search)
 
-    def _context_without_mesh(self) -> parts.Context:
-        """Make the context without looking for an Istio, and whatever the options are."""
+    def _situation_without_mesh(self) -> situation.Situation:
+        """Read the situation without looking for an Istio, and whatever the options are."""
         try:
             options = config.Config.load(self.config)
         except errors.ConfigError:
             options = config.Config()
-        return self._context(snapshot.Snapshot(cluster.connect()), options, None)
-
-    @property
-    def _exposes(self) -> bool:
-        return self._related.is_related(*kubeflow.EXPOSING)
+        return situation.Situation.of(self, options, self._certificates)
 
     @property
     def _related(self) -> endpoints.Relations:
-        return endpoints.Relations(self.model, self.app, leader=self.unit.is_leader())
-
-    def _context(
-        self, api: cluster.Cluster, options: config.Config, mesh: installation.Mesh | None
-    ) -> parts.Context:
-        return parts.Context(
-            cluster=api,
-            manifests=manifests.Manifests(api, model=self.model.name, application=self.app.name),
-            config=options,
-            mesh=mesh,
-            model=self.model.name,
-            application=self.app.name,
-            unit=self.unit.name,
-            leader=self.unit.is_leader(),
-            controller=parts.Controller.read(os.environ.get("JUJU_API_ADDRESSES", "")),
-            cluster_domain=parts.cluster_domain(_RESOLVER.read_text()),
-            exposes=self._exposes,
-            certificates=self._certificates,
-        )
+        return endpoints.Relations.of(self)
 
 
 if __name__ == "__main__":

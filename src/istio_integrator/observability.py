@@ -7,25 +7,25 @@ import logging
 
 import ops
 
-from istio_integrator import parts
 from istio_integrator.admission import webhook
 from istio_integrator.kube import cluster, errors
 from istio_integrator.lifecycle import service, workload
 from istio_integrator.messages import Message, Said
 from istio_integrator.relations import endpoints, observability
+from istio_integrator.situation import situation
 
 logger = logging.getLogger(__name__)
 
 _LAYER = "log-forwarding"
 
 
-class Observability(parts.Part):
+class Observability(situation.Component):
     """Tells the observability stack what there is to see here."""
 
     name = "observability"
 
     def __init__(
-        self, charm: ops.CharmBase, scope: parts.Context, related: endpoints.Relations
+        self, charm: ops.CharmBase, scope: situation.Situation, related: endpoints.Relations
     ) -> None:
         self._charm = charm
         self._scope = scope

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import ops
 
-from istio_integrator import diagnosis, observability, parts
+from istio_integrator import diagnosis, observability
 from istio_integrator.admission import admission
 from istio_integrator.ingress import ingress, tenant_policy
 from istio_integrator.istio import discovery
@@ -16,6 +16,7 @@ from istio_integrator.membership import claims, model_namespace
 from istio_integrator.messages import Message
 from istio_integrator.relations import endpoints
 from istio_integrator.security import mutual_tls, policies_upkeep
+from istio_integrator.situation import situation
 
 Step = Callable[[], Sequence[Message] | None]
 
@@ -26,7 +27,7 @@ class Parts:
     def __init__(
         self,
         charm: ops.CharmBase,
-        context: parts.Context,
+        context: situation.Situation,
         related: endpoints.Relations,
         *,
         discovered: discovery.Discovery | None = None,
@@ -35,6 +36,7 @@ class Parts:
         seen = snapshot.Snapshot.of(context.cluster)
         facts = diagnosis.Facts(context, related, container, discovery=discovered, seen=seen)
         self.context = context
+        self.discovered = discovered
         self.related = related
         self.seen = seen
         self.claims = claims.Claims(context)
@@ -50,14 +52,14 @@ class Parts:
         self.observability = observability.Observability(charm, context, related)
 
     @property
-    def reconciled(self) -> tuple[parts.Part, ...]:
+    def reconciled(self) -> tuple[situation.Component, ...]:
         """The parts in the order in which each event reconciles them.
 
         New pods are prepared before the namespace joins, and the workload hears of the
         membership that was decided. A model in ambient mode is there before what prepared its
         sidecars goes. A gateway may call an application before it is led there.
         """
-        places: tuple[parts.Part, ...] = (self.admission, self.membership)
+        places: tuple[situation.Component, ...] = (self.admission, self.membership)
         if self.context.data_plane == "ambient":
             places = (self.membership, self.admission)
         return (

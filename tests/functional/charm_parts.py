@@ -5,13 +5,13 @@ import json
 
 import yaml
 
-from istio_integrator import parts
 from istio_integrator.config import config
 from istio_integrator.ingress.ingress import Ingress
 from istio_integrator.istio import installation
 from istio_integrator.kube import manifests, snapshot
 from istio_integrator.relations import endpoints, kubeflow
 from istio_integrator.security import mutual_tls, policies_upkeep
+from istio_integrator.situation import situation
 from tests import rights, shown
 
 APP = rights.APPLICATION
@@ -21,7 +21,7 @@ ALIVE = dataclasses.replace(MESH, alive=True)
 
 def context(api, model, *, mesh=MESH, **options):
     """What parts of the charm work for."""
-    return parts.Context(
+    return situation.Situation(
         cluster=api,
         manifests=manifests.Manifests(api, model=model, application=APP),
         config=config.Config.model_validate(options),

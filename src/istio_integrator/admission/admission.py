@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 from integrator_contract import names, pods
 from integrator_contract.rejections import Rejections
-from istio_integrator import parts
 from istio_integrator.admission import rejections, settings, webhook
 from istio_integrator.istio import injectors, probe
 from istio_integrator.kube import cluster, errors, fences, owners
 from istio_integrator.messages import Message, Said
+from istio_integrator.situation import situation
 
 PROBE_DELAYS = (0.1, 0.2, 0.4, 0.8, 1.0, 1.0)
 """Seconds between two probes after a change, which API servers take a moment to notice."""
@@ -38,7 +38,7 @@ class Trial:
         return not self.problem
 
 
-class Admission(parts.Part):
+class Admission(situation.Component):
     """Runs the webhook while new pods need it.
 
     `image` returns the image that the webhook runs, empty while it is not known. `sleep` and
@@ -49,7 +49,7 @@ class Admission(parts.Part):
 
     def __init__(
         self,
-        scope: parts.Context,
+        scope: situation.Situation,
         image: Callable[[], str],
         *,
         sleep: Callable[[float], None] = time.sleep,

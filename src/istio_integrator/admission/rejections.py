@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from integrator_contract import refusals, rejections
-from istio_integrator import parts
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
+from istio_integrator.situation import situation
 
 OPTIONS: Mapping[str, str] = {
     "hold": "hold-application=false",
@@ -22,7 +22,7 @@ OPTIONS: Mapping[str, str] = {
 """By which a change of admission is not asked for any more; the others keep pods outside."""
 
 
-def read(scope: parts.Context) -> rejections.Rejections:
+def read(scope: situation.Situation) -> rejections.Rejections:
     """Read what was rejected at the workload's last look; nothing if it has not looked yet."""
     name = rejections.config_map(scope.application)
     found = scope.manifests.own(cluster.CONFIG_MAP, name)

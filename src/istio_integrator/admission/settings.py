@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import msgspec
 
 from integrator_contract import names, pods
-from istio_integrator import parts
 from istio_integrator.istio import installation
 from istio_integrator.kube import cluster
+from istio_integrator.situation import situation
 
 _DNS = 53
 _Ports = tuple[Annotated[int, msgspec.Meta(ge=1, le=pods.HIGHEST_PORT)], ...]
@@ -33,7 +33,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     """Whether the mesh holds applications by itself, so that no pod needs to ask for it."""
 
     @classmethod
-    def of(cls, scope: parts.Context, before: Seen | None) -> Seen:
+    def of(cls, scope: situation.Situation, before: Seen | None) -> Seen:
         """Keep what was seen last as far as the mesh can't be asked: it may be back soon."""
         mesh = scope.mesh
         seen = before or cls()
@@ -67,7 +67,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
         return msgspec.json.encode(self).decode()
 
 
-def _cut_off(scope: parts.Context, found: installation.Mesh) -> tuple[int, ...]:
+def _cut_off(scope: situation.Situation, found: installation.Mesh) -> tuple[int, ...]:
     """Return the ports that charms need and that the mesh cuts off."""
     ports = scope.controller.ports if found.cuts_off_controller else ()
     if scope.controller.is_named and found.cuts_off_names:
@@ -76,7 +76,11 @@ def _cut_off(scope: parts.Context, found: installation.Mesh) -> tuple[int, ...]:
 
 
 def make(
-    context: parts.Context, seen: Seen, *, lifecycle_in_model: bool, left_out: Iterable[str] = ()
+    context: situation.Situation,
+    seen: Seen,
+    *,
+    lifecycle_in_model: bool,
+    left_out: Iterable[str] = (),
 ) -> pods.Settings:
     """Gather what new pods get: options of the same names, and what was seen of the mesh.
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from integrator_contract import names, namespaces, pods, refusals
-from istio_integrator import parts
 from istio_integrator.admission import certificates
 from istio_integrator.kube import cluster, manifests, owners
+from istio_integrator.situation import situation
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class Webhook:
 
     def __init__(
         self,
-        scope: parts.Context,
+        scope: situation.Situation,
         image: Callable[[], str],
         settings: pods.Settings,
         namespaces: Namespaces,
@@ -207,7 +207,7 @@ def remove(manifests: manifests.Manifests) -> None:
         manifests.remove(folder)
 
 
-def obstacle(scope: parts.Context) -> tuple[str, str]:
+def obstacle(scope: situation.Situation) -> tuple[str, str]:
     """Return what keeps the servers from being ready, and its own words; empty where nothing does.
 
     What keeps pods from being created is in the Deployment's status, where Kubernetes copies it

@@ -11,9 +11,10 @@ from collections.abc import Iterable
 
 import ops
 
-from istio_integrator import findings, parts
+from istio_integrator import findings
 from istio_integrator.kube import fences
 from istio_integrator.messages import Message, Said
+from istio_integrator.situation import situation
 
 from . import checks, report
 from .facts import Facts
@@ -46,7 +47,7 @@ def diagnose(facts: Facts, messages: Iterable[Message] = ()) -> Report:
     return Report(found, (f"istioctl analyze -n {facts.model}", "istioctl proxy-status"))
 
 
-class Concerns(parts.Part):
+class Concerns(situation.Component):
     """Runs the checks that feed the status, whose objects no other part of the charm looks at."""
 
     name = "diagnosis"

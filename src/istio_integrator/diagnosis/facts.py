@@ -9,7 +9,6 @@ import functools
 import ops
 
 from integrator_contract import names
-from istio_integrator import parts
 from istio_integrator.admission import admission
 from istio_integrator.ingress import gateway, ingress
 from istio_integrator.ingress.guard.authentication import Decision
@@ -18,7 +17,8 @@ from istio_integrator.kube import cluster, snapshot
 from istio_integrator.lifecycle import workload
 from istio_integrator.membership import decision, model_namespace
 from istio_integrator.messages import Message
-from istio_integrator.relations import endpoints, kubeflow
+from istio_integrator.relations import endpoints
+from istio_integrator.situation import situation
 
 
 class Facts:
@@ -29,7 +29,7 @@ class Facts:
 
     def __init__(
         self,
-        context: parts.Context,
+        context: situation.Situation,
         related: endpoints.Relations,
         container: ops.Container,
         *,
@@ -64,16 +64,7 @@ class Facts:
         """The search for an Istio."""
         if self._discovery is not None:
             return self._discovery
-        search = discovery.Discovery(
-            self.cluster,
-            self.config,
-            model=self.model,
-            application=self.application,
-            pod=self._context.pod,
-            hint=kubeflow.root_namespace(self.related),
-        )
-        search.reconcile()
-        return search
+        return self._context.discover(self.related)
 
     @property
     def mesh(self) -> installation.Mesh | None:
@@ -81,7 +72,7 @@ class Facts:
         return self.discovery.mesh
 
     @functools.cached_property
-    def context(self) -> parts.Context:
+    def context(self) -> situation.Situation:
         """What every part of the charm gets, with the mesh that is there."""
         found = dataclasses.replace(self._context, mesh=self.mesh)
         return dataclasses.replace(found, data_plane=model_namespace.data_plane(found))

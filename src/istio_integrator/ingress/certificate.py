@@ -9,12 +9,13 @@ import ops
 import pydantic
 
 from integrator_contract import bounded
-from istio_integrator import parts, texts
+from istio_integrator import texts
 from istio_integrator.config import config
 from istio_integrator.ingress import gateway, record
 from istio_integrator.kube import cluster, errors
 from istio_integrator.messages import Message, Said
 from istio_integrator.relations import endpoints
+from istio_integrator.situation import situation
 
 if TYPE_CHECKING:
     from charmlibs.interfaces import tls_certificates
@@ -115,7 +116,7 @@ class GatewayCertificate:
     """Hands the certificate to the gateway."""
 
     def __init__(
-        self, scope: parts.Context, related: endpoints.Relations, kept: record.Record
+        self, scope: situation.Situation, related: endpoints.Relations, kept: record.Record
     ) -> None:
         self._scope = scope
         self._related = related

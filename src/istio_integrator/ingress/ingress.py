@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from time import sleep
 
 from integrator_contract.seen import Expectation, Seen, Server
-from istio_integrator import parts
 from istio_integrator.ingress import (
     certificate,
     gateway,
@@ -25,6 +24,7 @@ from istio_integrator.istio import injectors
 from istio_integrator.kube import cluster, errors
 from istio_integrator.messages import Message, Said
 from istio_integrator.relations import endpoints, ingress_route, kubeflow
+from istio_integrator.situation import situation
 
 logger = logging.getLogger(__name__)
 
@@ -33,14 +33,14 @@ GONE_WITHIN = 10
 teams on our Gateway depend on it; ours match nothing without the EnvoyFilter."""
 
 
-class Ingress(parts.Part):
+class Ingress(situation.Component):
     """EnvoyFilter, routes and Gateway, in this order, and removed in the reverse one."""
 
     name = "ingress"
 
     def __init__(
         self,
-        scope: parts.Context,
+        scope: situation.Situation,
         related: endpoints.Relations,
         look: Callable[[], Seen | None] = lambda: None,
     ) -> None:

@@ -17,9 +17,9 @@ from collections.abc import Iterable
 import pydantic
 
 from integrator_contract import names
-from istio_integrator import parts
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message
+from istio_integrator.situation import situation
 
 FOLDER = "record"
 _KEY = "record"
@@ -78,7 +78,7 @@ class _Kept(pydantic.BaseModel, frozen=True):
 class Record:
     """Reads and writes the Secret."""
 
-    def __init__(self, scope: parts.Context) -> None:
+    def __init__(self, scope: situation.Situation) -> None:
         self._manifests = scope.manifests
         self._name = scope.manifests.secrets[FOLDER]
 

@@ -12,10 +12,10 @@ import re
 from collections.abc import Callable, Mapping
 
 from integrator_contract import names
-from istio_integrator import parts
 from istio_integrator.ingress import gateway
 from istio_integrator.kube import cluster, owners, records
 from istio_integrator.messages import Message, Said
+from istio_integrator.situation import situation
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ def decide(
 class ServiceAnnotations:
     """Keeps the operator's annotations on the Service that the operator named."""
 
-    def __init__(self, scope: parts.Context) -> None:
+    def __init__(self, scope: situation.Situation) -> None:
         self._scope = scope
         self._name = owners.object_name(scope.application, FOLDER)
 

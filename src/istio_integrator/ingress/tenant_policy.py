@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from integrator_contract import names
-from istio_integrator import parts
 from istio_integrator.admission import webhook
 from istio_integrator.ingress import gateway
 from istio_integrator.kube import cluster, errors, fences
-from istio_integrator.membership import claims
 from istio_integrator.messages import Message, Said
+from istio_integrator.situation import situation
 
 FOLDER = "tenant-policy"
 _KINDS = (
@@ -26,13 +25,13 @@ _MOST_TRIED = 200
 """Existing objects that one hook tries, each by a request."""
 
 
-class TenantPolicy(parts.Part):
+class TenantPolicy(situation.Component):
     """Applies the policy at the resolved gateway, and names existing objects that it rejects."""
 
     name = "ingress"
 
     def __init__(
-        self, scope: parts.Context, resolve: Callable[[], gateway.Target | Message]
+        self, scope: situation.Situation, resolve: Callable[[], gateway.Target | Message]
     ) -> None:
         self._scope = scope
         self._resolve = resolve
@@ -83,7 +82,7 @@ class TenantPolicy(parts.Part):
 
     def _rejected(self) -> Iterator[cluster.Object]:
         """List what people wrote in the namespaces before, and what the policy rejects now."""
-        served = {*claims.served(self._scope)} - {self._scope.model}
+        served = {*self._scope.served_namespaces} - {self._scope.model}
         every = (obj for kind in _KINDS if served for obj in self._scope.cluster.each(kind))
         written = (obj for obj in every if _is_written_in(obj, served))
         for number, obj in enumerate(written):

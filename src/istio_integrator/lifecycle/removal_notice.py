@@ -8,10 +8,9 @@ from collections.abc import Iterable
 
 from integrator_contract import names
 from integrator_contract.answers import Action
-from istio_integrator import parts
 from istio_integrator.kube import cluster, errors, fences
 from istio_integrator.lifecycle import workload
-from istio_integrator.membership import claims
+from istio_integrator.situation import situation
 
 logger = logging.getLogger(__name__)
 
@@ -19,14 +18,14 @@ REASON = "ProxyShutdownEnds"
 """The reason that the Event names."""
 
 
-def leave(context: parts.Context, asked: workload.Workload) -> None:
+def leave(context: situation.Situation, asked: workload.Workload) -> None:
     """Leave an Event on each pod that will hang when its payload is done.
 
     Which pods those are, the workload decides; without its answer nobody is told, which must not
     keep the application from being removed.
     """
     try:
-        pods = candidates(context.cluster, claims.served(context))
+        pods = candidates(context.cluster, context.served_namespaces)
         answers = asked.explain(pods) if pods else []
     except errors.CharmError as error:
         logger.warning("Unfinished pods get no Event about the removal: %s", error)

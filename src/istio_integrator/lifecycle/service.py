@@ -12,10 +12,10 @@ import ops
 
 from integrator_contract import rejections
 from integrator_contract.seen import Seen
-from istio_integrator import parts
 from istio_integrator.kube import cluster, errors
 from istio_integrator.lifecycle import answers, removal_notice, settings, workload
 from istio_integrator.messages import Message, Said
+from istio_integrator.situation import situation
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ def _check(path: str, timeout: str) -> ops.pebble.CheckDict:
     }
 
 
-class Lifecycle(parts.Part):
+class Lifecycle(situation.Component):
     """The service that runs the workload on every unit, and its progress with the model.
 
     `joined` tells whether the model is asked to join the mesh, once membership is decided.
@@ -67,7 +67,7 @@ class Lifecycle(parts.Part):
     name = "lifecycle"
 
     def __init__(
-        self, context: parts.Context, container: ops.Container, joined: Callable[[], bool]
+        self, context: situation.Situation, container: ops.Container, joined: Callable[[], bool]
     ) -> None:
         self._container = container
         self._context = context

@@ -10,7 +10,7 @@ import msgspec
 import ops
 
 from integrator_contract import names, service
-from istio_integrator import parts
+from istio_integrator.situation import situation
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,9 @@ def write(
         container.push(FILE, settings.document(), make_dirs=True, permissions=0o600)
 
 
-def make(context: parts.Context, told: service.Options | None, *, joined: bool) -> service.Options:
+def make(
+    context: situation.Situation, told: service.Options | None, *, joined: bool
+) -> service.Options:
     """Fill the settings from options of the same names, and from what was found.
 
     What the service was told last stays where it can't be found out now.

@@ -22,10 +22,11 @@ import tenacity
 
 from integrator_contract import bounded, schema, seen, service
 from integrator_contract.answers import Listing, PodAnswer, ProxyAnswer, Stopped
-from istio_integrator import parts, texts
+from istio_integrator import texts
 from istio_integrator.kube import cluster, errors
 from istio_integrator.lifecycle import settings
 from istio_integrator.messages import Message, Said
+from istio_integrator.situation import situation
 
 CONTAINER = "lifecycle"
 SERVICE = "lifecycle"
@@ -186,7 +187,7 @@ def _decode(kind: type[_T], document: bytes | str) -> _T:
         raise errors.LifecycleError(said) from error
 
 
-def image(context: parts.Context) -> str:
+def image(context: situation.Situation) -> str:
     """Return the image of the workload container, as deployed; empty where it is not known."""
     pod = context.cluster.get(cluster.POD, context.pod, context.model)
     for container in cluster.parts(cluster.at(pod, "spec"), "containers"):

@@ -7,9 +7,9 @@ import logging
 from collections.abc import Callable
 
 from integrator_contract import names
-from istio_integrator import parts
 from istio_integrator.kube import cluster, errors, fences, owners
 from istio_integrator.messages import Message, Said
+from istio_integrator.situation import situation
 
 logger = logging.getLogger(__name__)
 
@@ -17,37 +17,16 @@ _MOST_NAMED = 3
 """Namespaces in one message."""
 
 
-def served(context: parts.Context) -> list[str]:
-    """List the namespaces whose proxies are stopped by this application, the model's first.
-
-    Without the right to list namespaces it is the model's alone, as for the workload.
-    """
-    found: list[str] = []
-    try:
-        namespaces = context.cluster.list(cluster.NAMESPACE)
-    except errors.ForbiddenError as error:
-        logger.info("Only the model is known to be served: %s", error)
-        own = context.cluster.get(cluster.NAMESPACE, context.model)
-        namespaces = [] if own is None else [own]
-    for namespace in namespaces:
-        with fences.around(cluster.reference(namespace)):
-            name = namespace["metadata"]["name"]
-            is_going = name != context.model and "deletionTimestamp" in namespace["metadata"]
-            if not is_going and context.served.kind_of(name, _labels(namespace)):
-                found.append(name)
-    return sorted(found, key=lambda name: (name != context.model, name))
-
-
 def _labels(namespace: cluster.Object) -> cluster.Object:
     return cluster.at(namespace, "metadata", "labels")
 
 
-class Claims(parts.Part):
+class Claims(situation.Component):
     """Labels the namespaces that this application serves beside its model."""
 
     name = "membership"
 
-    def __init__(self, context: parts.Context) -> None:
+    def __init__(self, context: situation.Situation) -> None:
         self._context = context
 
     def reconcile(self) -> list[Message]:
@@ -103,7 +82,7 @@ class Claims(parts.Part):
             fences.note(cluster.reference(namespace), str(error))
 
 
-class UnservedNamespaces(parts.Part):
+class UnservedNamespaces(situation.Component):
     """Names what istiod's discoverySelectors leave out; nothing is written.
 
     `authorization_service` returns the authorization service as `NAMESPACE/NAME`, or nothing.
@@ -111,7 +90,9 @@ class UnservedNamespaces(parts.Part):
 
     name = "membership"
 
-    def __init__(self, context: parts.Context, authorization_service: Callable[[], str]) -> None:
+    def __init__(
+        self, context: situation.Situation, authorization_service: Callable[[], str]
+    ) -> None:
         self._context = context
         self._authorization_service = authorization_service
 
@@ -130,7 +111,7 @@ class UnservedNamespaces(parts.Part):
             said.append(
                 Said.SERVICE_IGNORED_BY_ISTIOD(service=service, namespace=namespace, label=label)
             )
-        others = [name for name in served(context) if name != context.model]
+        others = [name for name in context.served_namespaces if name != context.model]
         labels = {name: label for name in others if (label := context.missing_label(name))}
         if labels:
             more = ", …" if len(labels) > _MOST_NAMED else ""

@@ -10,15 +10,15 @@ from __future__ import annotations
 import logging
 
 from integrator_contract import names, selectors
-from istio_integrator import parts
 from istio_integrator.kube import cluster, errors, fences, records
+from istio_integrator.situation import situation
 
 logger = logging.getLogger(__name__)
 
 _ENDED = ("Succeeded", "Failed")
 
 
-def label(context: parts.Context, *, is_ambient: bool) -> None:
+def label(context: situation.Situation, *, is_ambient: bool) -> None:
     """Label the pods that stay outside, and take the label from those that do no more.
 
     API servers call Juju's modeloperator and our webhook in plain text, which somebody's policies
@@ -41,7 +41,7 @@ def label(context: parts.Context, *, is_ambient: bool) -> None:
                 _patch(context, pod, is_out=True)
 
 
-def _is_ours(pod: cluster.Object, context: parts.Context) -> bool:
+def _is_ours(pod: cluster.Object, context: situation.Situation) -> bool:
     """Tell whether the label is there because we set it."""
     metadata = cluster.at(pod, "metadata")
     record = records.Record.read(cluster.at(metadata, "annotations").get(names.MEMBERSHIP))
@@ -52,7 +52,7 @@ def _is_ours(pod: cluster.Object, context: parts.Context) -> bool:
     )
 
 
-def _patch(context: parts.Context, pod: cluster.Object, *, is_out: bool) -> None:
+def _patch(context: situation.Situation, pod: cluster.Object, *, is_out: bool) -> None:
     before = {names.DATAPLANE_MODE: None}
     labels = names.OUT_OF_AMBIENT if is_out else before
     record = records.Record(context.manifests.owner, names.OUT_OF_AMBIENT, before)

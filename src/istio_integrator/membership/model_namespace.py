@@ -8,22 +8,22 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from integrator_contract import names, pods
-from istio_integrator import parts
 from istio_integrator.istio import ambient, meshconfig
 from istio_integrator.kube import cluster, errors, owners, records
 from istio_integrator.membership import decision, kept_out
 from istio_integrator.messages import Message, Said
+from istio_integrator.situation import situation
 
 logger = logging.getLogger(__name__)
 
 
-class Membership(parts.Part):
+class Membership(situation.Component):
     """Makes the model's namespace a member, and remembers how to undo it."""
 
     name = "membership"
 
     def __init__(
-        self, context: parts.Context, are_pods_prepared: Callable[[], bool] = lambda: True
+        self, context: situation.Situation, are_pods_prepared: Callable[[], bool] = lambda: True
     ) -> None:
         self._context = context
         self._are_pods_prepared = are_pods_prepared
@@ -195,7 +195,7 @@ class Membership(parts.Part):
         return patched
 
 
-def data_plane(context: parts.Context) -> pods.DataPlane:
+def data_plane(context: situation.Situation) -> pods.DataPlane:
     """Tell what takes the model's pods into the mesh once its namespace is as it should be."""
     namespace = context.cluster.get(cluster.NAMESPACE, context.model)
     return Membership(context).decided(namespace).data_plane if namespace else "sidecar"

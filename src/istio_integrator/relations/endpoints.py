@@ -44,6 +44,11 @@ class Relations:
         self._application = application
         self._leader = leader
 
+    @classmethod
+    def of(cls, charm: ops.CharmBase) -> Relations:
+        """Return those of a unit."""
+        return cls(charm.model, charm.app, leader=charm.unit.is_leader())
+
     def is_related(self, *endpoints: str) -> bool:
         """Tell whether any of the endpoints has a relation."""
         return any(self._active(endpoint) for endpoint in endpoints)

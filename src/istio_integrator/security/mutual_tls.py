@@ -6,12 +6,12 @@ import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from istio_integrator import parts
 from istio_integrator.config import config
 from istio_integrator.istio import installation, peer_authentication
 from istio_integrator.kube import cluster, errors, snapshot
 from istio_integrator.messages import Message
 from istio_integrator.security import called, exceptions, exceptions_found, mutual_tls_plan
+from istio_integrator.situation import situation
 
 logger = logging.getLogger(__name__)
 
@@ -35,13 +35,13 @@ class Context:
     exceptions: Sequence[Exempt]
 
 
-class MutualTls(parts.Part):
+class MutualTls(situation.Component):
     """Asks callers for a certificate of the mesh, as far as nobody is known to be cut off."""
 
     name = "security"
 
     def __init__(
-        self, context: parts.Context, seen: snapshot.Snapshot, uninjected: Callable[[], int]
+        self, context: situation.Situation, seen: snapshot.Snapshot, uninjected: Callable[[], int]
     ) -> None:
         self._context = context
         self._seen = seen

@@ -6,19 +6,19 @@ import dataclasses
 import logging
 from collections.abc import Iterable, Iterator
 
-from istio_integrator import parts
 from istio_integrator.ingress import gateway
 from istio_integrator.ingress.ingress import Ingress
 from istio_integrator.istio.authorization_policy import principal
 from istio_integrator.kube import cluster, errors, snapshot
 from istio_integrator.relations import endpoints, kubeflow, service_mesh
 from istio_integrator.security import called, policies, policies_workloads
+from istio_integrator.situation import situation
 
 logger = logging.getLogger(__name__)
 
 
 def asked(
-    context: parts.Context,
+    context: situation.Situation,
     related: endpoints.Relations,
     seen: snapshot.Snapshot,
     ingress: Ingress,
@@ -48,7 +48,7 @@ def asked(
 
 def _with_gateway(
     found: policies.Asked,
-    context: parts.Context,
+    context: situation.Situation,
     ingress: Ingress,
 ) -> policies.Asked:
     """Add what the gateway leads to, and who it is."""
@@ -65,13 +65,13 @@ def _with_gateway(
     )
 
 
-def routed(context: parts.Context, ingress: Ingress) -> frozenset[tuple[str, int]]:
+def routed(context: situation.Situation, ingress: Ingress) -> frozenset[tuple[str, int]]:
     """List the Services of the model, each with its port, that routes of the gateway lead to."""
     return frozenset(_of_model({route.backend for route in ingress.plan.routes}, context))
 
 
 def _of_model(
-    hosts: Iterable[tuple[str, int]], context: parts.Context
+    hosts: Iterable[tuple[str, int]], context: situation.Situation
 ) -> Iterator[tuple[str, int]]:
     """Name the Services of the model that hosts are."""
     ending = f".{context.model}.svc.{context.cluster_domain}"

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from integrator_contract import names
-from istio_integrator import error_messages, parts, texts
+from istio_integrator import error_messages, texts
 from istio_integrator.config import config
 from istio_integrator.ingress.ingress import Ingress
 from istio_integrator.kube import cluster, errors, owners, snapshot
@@ -18,6 +18,7 @@ from istio_integrator.relations import endpoints, service_mesh
 from istio_integrator.security import policies, policies_layer4, policies_survey
 from istio_integrator.security.policies_book import Rule
 from istio_integrator.security.policies_judged import CLOSED, FOLDER
+from istio_integrator.situation import situation
 
 logger = logging.getLogger(__name__)
 
@@ -58,14 +59,14 @@ class ClosedContext:
     name: str
 
 
-class Authorization(parts.Part):
+class Authorization(situation.Component):
     """Answers applications on `service-mesh`, and holds their callers to what they said."""
 
     name = "security"
 
     def __init__(
         self,
-        context: parts.Context,
+        context: situation.Situation,
         related: endpoints.Relations,
         seen: snapshot.Snapshot,
         ingress: Ingress,
@@ -185,7 +186,7 @@ def _message(said: Said, problem: str) -> Message:
 
 
 def decided(
-    context: parts.Context, asked: policies.Asked
+    context: situation.Situation, asked: policies.Asked
 ) -> tuple[policies.Decision, Sequence[str]]:
     """Decide who may call whom, as far as the model's data plane can tell.
 
@@ -196,7 +197,7 @@ def decided(
     return policies_layer4.reduced(decision) if context.data_plane == "ambient" else (decision, ())
 
 
-def obstacle(context: parts.Context) -> Message | None:
+def obstacle(context: situation.Situation) -> Message | None:
     """Say why policies could not name the callers of the model; None: nothing is known."""
     if context.data_plane != "ambient":
         return None

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from istio_integrator import findings, parts
+from istio_integrator import findings
 from istio_integrator.config import config
 from istio_integrator.findings import Finding
 from istio_integrator.kube import cluster, errors, snapshot
@@ -18,6 +18,7 @@ from istio_integrator.security import (
     preview_authorization,
     preview_mutual_tls,
 )
+from istio_integrator.situation import situation
 
 OPTIONS = ("authorization", "mtls", "mtls-exceptions")
 """The options that may be asked about."""
@@ -27,7 +28,7 @@ OPTIONS = ("authorization", "mtls", "mtls-exceptions")
 class Subject:
     """What a preview is about."""
 
-    context: parts.Context
+    context: situation.Situation
     options: config.Config
     """Those that are asked about."""
     mutual_tls: mutual_tls.MutualTls

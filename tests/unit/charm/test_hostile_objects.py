@@ -9,11 +9,11 @@ import pytest
 from ops import testing
 
 from integrator_contract import names
-from istio_integrator import parts
 from istio_integrator.config import config
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import manifests
 from istio_integrator.lifecycle import removal_notice
+from istio_integrator.situation import situation
 from tests import asked
 from tests.unit.charm.ingress_world import World, auth, connect, route
 
@@ -226,7 +226,7 @@ def test_pod_that_takes_no_event_keeps_no_other_from_being_told(world):
     world.fake.refused.add(refused)
     api = world.fake.api()
     own = manifests.Manifests(api, model="kubeflow", application="istio-integrator")
-    scope = parts.Context(
+    scope = situation.Situation(
         cluster=api,
         manifests=own,
         config=config.Config(),

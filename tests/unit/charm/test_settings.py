@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from integrator_contract import names, pods
-from istio_integrator import parts
 from istio_integrator.admission import settings
 from istio_integrator.config import config
 from istio_integrator.istio import installation
+from istio_integrator.situation import situation
 
 ALIVE = installation.Mesh(
     namespace="istio-system", revision="x", is_default=False, probed=True, native_sidecars=True
@@ -41,7 +41,7 @@ NOTHING = [
 
 
 def scope(found, mode="auto"):
-    return parts.Context(
+    return situation.Situation(
         cluster=None,
         manifests=None,
         config=config.Config(job_sidecars=mode),
@@ -129,16 +129,16 @@ def test_pods_ask_for_the_hold_unless_the_mesh_holds_them_anyway(found, option, 
 @pytest.mark.parametrize(
     ("addresses", "want"),
     [
-        ("", parts.Controller((17070,))),
-        ("10.1.2.3:17070 [fd00::1]:17070", parts.Controller((17070,))),
-        ("[fd00::1]:17070", parts.Controller((17070,))),
-        ("controller.example.com:443 10.1.2.3:17070", parts.Controller((443, 17070))),
-        (IN_CLUSTER, parts.Controller((17070,), is_named=True)),
-        ("nonsense", parts.Controller((17070,))),
+        ("", situation.Controller((17070,))),
+        ("10.1.2.3:17070 [fd00::1]:17070", situation.Controller((17070,))),
+        ("[fd00::1]:17070", situation.Controller((17070,))),
+        ("controller.example.com:443 10.1.2.3:17070", situation.Controller((443, 17070))),
+        (IN_CLUSTER, situation.Controller((17070,), is_named=True)),
+        ("nonsense", situation.Controller((17070,))),
     ],
 )
 def test_controller_is_where_juju_tells(addresses, want):
-    assert parts.Controller.read(addresses) == want
+    assert situation.Controller.read(addresses) == want
 
 
 CAPTURING = dataclasses.replace(ALIVE, cni=True, captures_names=True)
@@ -165,7 +165,7 @@ CAPTURING = dataclasses.replace(ALIVE, cni=True, captures_names=True)
     ],
 )
 def test_charms_find_a_controller_that_has_only_a_name(found, addresses, want):
-    where = dataclasses.replace(scope(found), controller=parts.Controller.read(addresses))
+    where = dataclasses.replace(scope(found), controller=situation.Controller.read(addresses))
     assert settings.Seen.of(where, None).controller_ports == want
 
 

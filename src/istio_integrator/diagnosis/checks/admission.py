@@ -12,7 +12,6 @@ from istio_integrator.diagnosis import registry
 from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.findings import Finding
 from istio_integrator.kube import cluster, fences
-from istio_integrator.membership import claims
 
 _MOST_WORKLOADS = 10
 """Workloads of served namespaces that a report names."""
@@ -36,7 +35,7 @@ def check_rejections(facts: Facts) -> Iterable[Finding]:
     """Name the pods that another team's policy refuses, as dry runs and Events showed."""
     found = rejections.read(facts.context)
     yield from judge(found, model=facts.model, application=facts.application)
-    served = {*claims.served(facts.context)} - {facts.model}
+    served = {*facts.context.served_namespaces} - {facts.model}
     if served:
         yield from judge_events(facts.cluster.events("FailedCreate"), served)
 

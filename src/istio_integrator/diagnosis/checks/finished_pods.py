@@ -14,7 +14,6 @@ from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.findings import Finding
 from istio_integrator.kube import cluster, fences
 from istio_integrator.lifecycle import removal_notice
-from istio_integrator.membership import claims
 
 _GRACE = 30
 """Seconds after a payload's end by which its proxy should have been stopped."""
@@ -44,7 +43,7 @@ def finished_pods(facts: Facts) -> Iterable[Finding]:
 
 def candidates(facts: Facts) -> list[cluster.Object]:
     """List injected pods that run to completion, wherever proxies are stopped."""
-    return removal_notice.candidates(facts.cluster, claims.served(facts.context))
+    return removal_notice.candidates(facts.cluster, facts.context.served_namespaces)
 
 
 def judge(

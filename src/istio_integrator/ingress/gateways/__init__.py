@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from istio_integrator import parts
 from istio_integrator.kube import cluster
+from istio_integrator.situation import situation
 
 
-def find_istiod(scope: parts.Context) -> cluster.Object | None:
+def find_istiod(scope: situation.Situation) -> cluster.Object | None:
     """Read istiod's Deployment; None where istiod does not run in the cluster."""
     mesh = scope.mesh
     if mesh is None or not mesh.namespace:

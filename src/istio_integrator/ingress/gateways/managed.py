@@ -7,12 +7,13 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 
 from integrator_contract import booleans, names
-from istio_integrator import parts, texts
+from istio_integrator import texts
 from istio_integrator.ingress import gateway, gateways, observed
 from istio_integrator.istio import meshconfig
 from istio_integrator.kube import cluster, errors
 from istio_integrator.messages import Message, Said
 from istio_integrator.relations import kubeflow
+from istio_integrator.situation import situation
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +81,7 @@ def deployment(gateway_class: str) -> str:
 class ManagedGateway:
     """Decides whether it serves the model, makes it, and takes it away."""
 
-    def __init__(self, scope: parts.Context) -> None:
+    def __init__(self, scope: situation.Situation) -> None:
         self._scope = scope
 
     def find(self) -> cluster.Object | None:

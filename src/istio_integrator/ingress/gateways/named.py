@@ -6,12 +6,12 @@ import dataclasses
 from collections.abc import Collection, Iterable, Sequence
 
 from integrator_contract import booleans, pods
-from istio_integrator import parts
 from istio_integrator.ingress import gateways, observed
 from istio_integrator.ingress.gateway import Target
 from istio_integrator.istio import meshconfig, proxies
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
+from istio_integrator.situation import situation
 
 _SCOPE_SETTING = "PILOT_SCOPE_GATEWAY_TO_NAMESPACE"
 """The variable by which istiod binds Gateways only to workloads of their own namespace."""
@@ -44,7 +44,7 @@ class Asked:
         return self.reference.partition("/")[0]
 
 
-def look(scope: parts.Context, services: Iterable[cluster.Object]) -> Target | Message:
+def look(scope: situation.Situation, services: Iterable[cluster.Object]) -> Target | Message:
     """Look at the Service in gateway-service and at the pods that its selector means."""
     reference = scope.config.gateway_service
     setting = meshconfig.environment(gateways.find_istiod(scope)).get(_SCOPE_SETTING)

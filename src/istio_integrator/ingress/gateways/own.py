@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 
 from integrator_contract import names
-from istio_integrator import parts
 from istio_integrator.ingress import gateway
 from istio_integrator.kube import cluster, errors, owners
 from istio_integrator.messages import Message, Said
+from istio_integrator.situation import situation
 
 logger = logging.getLogger(__name__)
 
@@ -20,7 +20,7 @@ ACCOUNT = "istio-ingressgateway-workload-service-account"
 class OwnGateway:
     """Runs it by istiod's own template for gateways."""
 
-    def __init__(self, scope: parts.Context) -> None:
+    def __init__(self, scope: situation.Situation) -> None:
         self._scope = scope
         self.name = owners.object_name(scope.application, "gateway")
         # Labels that no other workload of the cluster has.

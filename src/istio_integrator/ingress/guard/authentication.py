@@ -8,9 +8,9 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from integrator_contract import charm_facts
-from istio_integrator import parts
 from istio_integrator.messages import Message, Said
 from istio_integrator.relations import kubeflow
+from istio_integrator.situation import situation
 
 IDENTITIES = ("kubeflow-userid", "kubeflow-groups")
 """Headers by which Kubeflow knows users, whatever an authorization service says of itself."""
@@ -186,7 +186,7 @@ class Decider:
         """
         address = said.decisions_address
         found = _OF_A_SERVICE.fullmatch(address.host)
-        if found is None or found["domain"] not in (None, self.domain, parts.CLUSTER_DOMAIN):
+        if found is None or found["domain"] not in (None, self.domain, situation.CLUSTER_DOMAIN):
             return (
                 f"{kubeflow.ADDRESS} has the host {address.host}, which is no Service of this "
                 f"cluster such as oauth2-proxy.kubeflow.svc.{self.domain}"

@@ -15,12 +15,13 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from istio_integrator import error_messages, parts
+from istio_integrator import error_messages
 from istio_integrator.ingress import gateway, record
 from istio_integrator.ingress.record import Values
 from istio_integrator.ingress.routes.plan import Kind, Route
 from istio_integrator.kube import cluster, errors, owners
 from istio_integrator.messages import Message, Said
+from istio_integrator.situation import situation
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ _NEVER = re.compile(r"//|/\.{1,2}(/|$)|%2[fF]")
 
 
 def apply(
-    scope: parts.Context, planned: Sequence[Route], target: gateway.Target, values: Values
+    scope: situation.Situation, planned: Sequence[Route], target: gateway.Target, values: Values
 ) -> tuple[list[Route], list[Message]]:
     """Have the gateway serve routes, without those that the API server rejects.
 
@@ -74,7 +75,7 @@ def apply(
     return served, hidden
 
 
-def remove(scope: parts.Context) -> None:
+def remove(scope: situation.Situation) -> None:
     """Remove the routes of both kinds."""
     scope.manifests.remove(VIRTUAL_SERVICE)
     for folder in (HTTP_ROUTES, GRPC):
@@ -174,7 +175,7 @@ def _sources(routes: Iterable[Route]) -> str:
 
 
 def _apply_grpc(
-    scope: parts.Context, wanted: Sequence[Route], target: gateway.Target
+    scope: situation.Situation, wanted: Sequence[Route], target: gateway.Target
 ) -> list[str]:
     """Have the gateway speak HTTP/2 with backends of gRPC that have no DestinationRule."""
     try:

@@ -1,13 +1,13 @@
 """The context that the tests of the lifecycle work in."""
 
-from istio_integrator import parts
 from istio_integrator.config import config
 from istio_integrator.istio import installation
 from istio_integrator.kube import manifests
+from istio_integrator.situation import situation
 
 
-def context(fake, **options) -> parts.Context:
-    return parts.Context(
+def context(fake, **options) -> situation.Situation:
+    return situation.Situation(
         cluster=fake.api(),
         manifests=manifests.Manifests(fake.api(), model="kubeflow", application="app"),
         config=config.Config(**options),

@@ -6,7 +6,6 @@ import types
 import pytest
 
 from integrator_contract import namespaces
-from istio_integrator import parts
 from istio_integrator.config import config
 from istio_integrator.diagnosis import facts
 from istio_integrator.diagnosis.checks import finished_pods
@@ -15,6 +14,7 @@ from istio_integrator.kube import errors, fences, manifests
 from istio_integrator.lifecycle import removal_notice
 from istio_integrator.membership import claims
 from istio_integrator.messages import Message
+from istio_integrator.situation import situation
 from tests import asked, shown
 
 OWNER = "kubeflow.istio-integrator"
@@ -29,9 +29,9 @@ MESH = installation.Mesh(namespace="istio-system", revision="default", is_defaul
 FOUND = types.SimpleNamespace(mesh=MESH)
 
 
-def scope_of(fake, *, model="kubeflow", leader=True, **options) -> parts.Context:
+def scope_of(fake, *, model="kubeflow", leader=True, **options) -> situation.Situation:
     api = fake.api()
-    return parts.Context(
+    return situation.Situation(
         cluster=api,
         manifests=manifests.Manifests(api, model=model, application="istio-integrator"),
         config=config.Config(**options),
@@ -235,7 +235,7 @@ def test_diagnose_looks_for_finished_pods_where_proxies_are_stopped(fake):
 def test_model_is_served_where_namespaces_may_not_be_listed(fake):
     fake.namespace("alice", **PROFILE)
     fake.forbidden.add(("list", "namespaces"))
-    assert claims.served(scope_of(fake)) == ["kubeflow"]
+    assert scope_of(fake).served_namespaces == ["kubeflow"]
 
 
 class Rules:

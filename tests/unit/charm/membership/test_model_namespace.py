@@ -7,11 +7,11 @@ import ops
 import pytest
 
 from integrator_contract import names
-from istio_integrator import parts
 from istio_integrator.config import config
 from istio_integrator.istio import installation
 from istio_integrator.kube import errors, manifests
 from istio_integrator.membership import model_namespace
+from istio_integrator.situation import situation
 from tests import shown
 
 DEFAULT = installation.Mesh(
@@ -28,7 +28,7 @@ ENABLED = {"istio-injection": "enabled"}
 
 def place(fake, found, *, leader=True, application="istio-integrator", **options):
     own = manifests.Manifests(fake.api(), model="kubeflow", application=application)
-    scope = parts.Context(
+    scope = situation.Situation(
         cluster=fake.api(),
         manifests=own,
         config=config.Config(**options),

@@ -1,27 +1,38 @@
-"""What every part of the charm offers, and the context that every part works in."""
+"""What one hook decides by: the application, its options, its relations and the cluster."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import ipaddress
+import os
+import pathlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+import ops
+
 from integrator_contract import charm_facts, names, namespaces, pods
 from istio_integrator.config import config
-from istio_integrator.istio import installation, meshconfig
-from istio_integrator.kube import cluster, manifests
+from istio_integrator.istio import discovery, installation, meshconfig
+from istio_integrator.kube import cluster, fences, manifests, snapshot
 from istio_integrator.messages import Message
+from istio_integrator.relations import endpoints, kubeflow
 
 if TYPE_CHECKING:
     from charmlibs.interfaces import tls_certificates
 
+CLUSTER_DOMAIN = "cluster.local"
+"""The domain of a cluster whose installer chose none."""
+_RESOLVER = pathlib.Path("/etc/resolv.conf")
 
-class Part(Protocol):
-    """One part of what the charm keeps true.
 
-    A note that a part yields is one phrase of the unit's active status; any other message says
-    what is not true yet and what to do about it. A part that makes something also has a `remove`.
+class Component(Protocol):
+    """One component of the charm: it makes the cluster agree with the Situation.
+
+    A note that a component returns is one phrase of the unit's active status; any other message
+    says what is not true yet and what to do about it. A component that creates objects also has a
+    `remove`.
     """
 
     name: charm_facts.Part
@@ -33,10 +44,6 @@ class Part(Protocol):
         Calling it again changes nothing.
         """
         ...
-
-
-CLUSTER_DOMAIN = "cluster.local"
-"""The domain of a cluster whose installer chose none."""
 
 
 def cluster_domain(resolver: str) -> str:
@@ -83,8 +90,8 @@ def _is_address(host: str) -> bool:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Context:
-    """The cluster, the options and the application that the parts work for."""
+class Situation:
+    """The values that every component decides by; what is read of the cluster is read once."""
 
     cluster: cluster.Cluster
     """The API server, as the application's ServiceAccount."""
@@ -92,7 +99,7 @@ class Context:
     """Renders and applies template folders in the name of this application."""
     config: config.Config
     """The options, already validated."""
-    mesh: installation.Mesh | None
+    mesh: installation.Mesh | None = None
     """The Istio to join; None while there is none, or none that can be chosen."""
     model: str
     """The model's name, which is its namespace."""
@@ -111,15 +118,74 @@ class Context:
     certificates: tls_certificates.TLSCertificatesRequiresV4 | None = None
     """The library of the relation `certificates`; None while nothing is related."""
 
+    @classmethod
+    def of(
+        cls,
+        charm: ops.CharmBase,
+        options: config.Config,
+        certificates: tls_certificates.TLSCertificatesRequiresV4 | None,
+    ) -> Situation:
+        """Read the situation of a unit, without looking for an Istio.
+
+        Raises:
+            UnreachableError: The pod has no token for the API server.
+        """
+        api = snapshot.Snapshot(cluster.connect())
+        model, application = charm.model.name, charm.app.name
+        return cls(
+            cluster=api,
+            manifests=manifests.Manifests(api, model=model, application=application),
+            config=options,
+            model=model,
+            application=application,
+            unit=charm.unit.name,
+            leader=charm.unit.is_leader(),
+            controller=Controller.read(os.environ.get("JUJU_API_ADDRESSES", "")),
+            cluster_domain=cluster_domain(_RESOLVER.read_text()),
+            exposes=endpoints.Relations.of(charm).is_related(*kubeflow.EXPOSING),
+            certificates=certificates,
+        )
+
+    def discover(self, related: endpoints.Relations) -> discovery.Discovery:
+        """Look for the Istio to join; nothing is written."""
+        search = discovery.Discovery(
+            self.cluster,
+            self.config,
+            model=self.model,
+            application=self.application,
+            pod=self.pod,
+            hint=kubeflow.root_namespace(related),
+        )
+        search.reconcile()
+        return search
+
     @property
     def served(self) -> namespaces.Served:
-        """The namespaces that this application serves."""
+        """The kinds of namespaces that this application serves."""
         return namespaces.Served(
             model=self.model,
             mesh_namespace=self.mesh.installed_in if self.mesh else "",
             owner=names.owner(self.model, self.application),
             kinds=self.config.served_namespaces,
         )
+
+    @functools.cached_property
+    def served_namespaces(self) -> list[str]:
+        """The namespaces whose proxies are stopped by this application, the model's first.
+
+        Without the right to list namespaces it is the model's alone, as for the workload.
+        """
+        found: list[str] = []
+        own = cluster.NAMESPACE, self.model
+        present = self.cluster.list_if_allowed(cluster.NAMESPACE) or [self.cluster.get(*own)]
+        for namespace in filter(None, present):
+            with fences.around(cluster.reference(namespace)):
+                name = namespace["metadata"]["name"]
+                is_going = name != self.model and "deletionTimestamp" in namespace["metadata"]
+                labels = cluster.at(namespace, "metadata", "labels")
+                if not is_going and self.served.kind_of(name, labels):
+                    found.append(name)
+        return sorted(found, key=lambda name: (name != self.model, name))
 
     @property
     def pod_labels(self) -> Mapping[str, str] | None:

@@ -1,6 +1,6 @@
 import pytest
 
-from istio_integrator import parts
+from istio_integrator.situation import situation
 
 KUBELET = """search kubeflow.svc.{domain} svc.{domain} {domain} example.com
 nameserver 10.96.0.10
@@ -20,4 +20,4 @@ options ndots:5
     ],
 )
 def test_domain_of_the_cluster_is_what_the_kubelet_has_pods_search(resolver, domain):
-    assert parts.cluster_domain(resolver) == domain
+    assert situation.cluster_domain(resolver) == domain

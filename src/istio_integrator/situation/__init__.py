@@ -1,0 +1,1 @@
+"""What a hook knows of the cluster, read once."""
