@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -60,9 +59,8 @@ class TenantPolicy(situation.Component):
         return []
 
     def remove(self) -> None:
-        """Delete the policy; without the right to list policies none was created."""
-        with contextlib.suppress(errors.ForbiddenError):
-            self._scope.manifests.remove(FOLDER)
+        """Delete the policy."""
+        self._scope.manifests.remove(FOLDER)
 
     def _context(self, target: gateway.Target) -> dict[str, Any]:
         pods = self._scope.cluster.list(cluster.POD, target.namespace, dict(target.selector))

@@ -167,26 +167,18 @@ class Discovery:
         )
 
     def _sidecars(self, root_namespace: str) -> list[cluster.Object]:
-        try:
-            return [
-                each
-                for namespace in sorted({self._model, root_namespace} - {""})
-                for each in self._cluster.list(cluster.SIDECAR, namespace=namespace)
-            ]
-        except errors.ForbiddenError as error:
-            logger.warning("Whether Sidecars keep charms from their controller: %s", error)
-            return []
+        return [
+            each
+            for namespace in sorted({self._model, root_namespace} - {""})
+            for each in self._cluster.list_if_allowed(cluster.SIDECAR, namespace)
+        ]
 
     def _config_map(self, injector: injectors.Injector, name: str) -> cluster.Object | None:
         return self._own(cluster.CONFIG_MAP, name, injector.installed_in)
 
     def _own(self, kind: cluster.Kind, name: str, namespace: str) -> cluster.Object | None:
         """Read an object of the installation; None where it is not there or may not be read."""
-        try:
-            return self._cluster.get(kind, name, namespace) if namespace else None
-        except errors.ForbiddenError as error:
-            logger.warning("Settings of the mesh are only known as a dry-run pod shows: %s", error)
-            return None
+        return self._cluster.get_if_allowed(kind, name, namespace) if namespace else None
 
     def _probe(self, mesh: installation.Mesh) -> installation.Mesh:
         namespace, labels = self._place(mesh)

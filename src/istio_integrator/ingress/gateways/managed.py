@@ -86,12 +86,8 @@ class ManagedGateway:
 
     def find(self) -> cluster.Object | None:
         """Read our Gateway; None where there is none, or no Gateway API."""
-        try:
-            return self._scope.manifests.own(cluster.KUBERNETES_GATEWAY, gateway.NAME)
-        except errors.ForbiddenError as error:
-            # The role is only needed with routing=gateway-api; without it none was made.
-            logger.debug("No Gateway of the Gateway API: %s", error)
-            return None
+        found = self._scope.manifests.owned_of(cluster.KUBERNETES_GATEWAY)
+        return next((each for each in found if each["metadata"]["name"] == gateway.NAME), None)
 
     def obstacle(self, opened: cluster.Object | None) -> Message | None:
         """Say what keeps the model from being served by it instead of by an open Gateway."""
@@ -152,10 +148,7 @@ class ManagedGateway:
 
     def remove(self) -> None:
         """Remove the Gateway."""
-        try:
-            self._scope.manifests.remove(FOLDER)
-        except errors.ForbiddenError as error:
-            logger.debug("Nothing of the Gateway API: %s", error)
+        self._scope.manifests.remove(FOLDER)
 
     def metadata(self) -> kubeflow.GatewayMetadata | None:
         """Say what controllers hear of it, once istiod serves it."""

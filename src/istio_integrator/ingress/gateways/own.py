@@ -60,8 +60,5 @@ class OwnGateway:
         return None
 
     def remove(self) -> None:
-        """Remove it; without the role, which a named gateway does not need, none was made."""
-        try:
-            self._scope.manifests.remove(FOLDER)
-        except errors.ForbiddenError as error:
-            logger.debug("No gateway workload can be seen, so none was made here: %s", error)
+        """Remove it."""
+        self._scope.manifests.remove(FOLDER)

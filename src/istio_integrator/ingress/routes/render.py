@@ -77,13 +77,8 @@ def apply(
 
 def remove(scope: situation.Situation) -> None:
     """Remove the routes of both kinds."""
-    scope.manifests.remove(VIRTUAL_SERVICE)
-    for folder in (HTTP_ROUTES, GRPC):
-        try:
-            scope.manifests.remove(folder)
-        except errors.ForbiddenError as error:
-            # Some roles are needed for some kinds of routes only; without them none were made.
-            logger.debug("No routes of %s: %s", folder, error)
+    for folder in (VIRTUAL_SERVICE, HTTP_ROUTES, GRPC):
+        scope.manifests.remove(folder)
 
 
 def virtual_service(
