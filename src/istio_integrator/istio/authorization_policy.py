@@ -146,11 +146,8 @@ class AuthorizationRule:
     def matches(self, caller: Caller, request: InboundRequest, *, strictly: bool) -> Answer:
         """Tell whether the rule is about a request.
 
-        Args:
-            caller: Who sends it.
-            request: What is sent.
-            strictly: What becomes of conditions that the proxy can't hold: the rule is left out,
-                as where it allows; else the conditions are, as where it denies.
+        Where a proxy can't hold a condition, the whole rule does not match if it is read
+        `strictly`, as where it allows; else the condition is left out, as where it denies.
         """
         every = (*self.sources, *self.operations, self.conditions)
         if strictly and not all(request.shows(each.attribute) for part in every for each in part):
@@ -229,12 +226,7 @@ def principal(namespace: str, account: str, trust_domain: str = OWN_TRUST_DOMAIN
 def read_all(
     objects: Iterable[cluster.Object], trust_domains: Sequence[str] = (OWN_TRUST_DOMAIN,)
 ) -> list[AuthorizationPolicy]:
-    """Read AuthorizationPolicies; one that can't be read is left out.
-
-    Args:
-        objects: As the API server has them.
-        trust_domains: That of the mesh, and its aliases.
-    """
+    """Read AuthorizationPolicies; one that can't be read is left out."""
     found: list[AuthorizationPolicy] = []
     for obj in objects:
         with fences.around(cluster.reference(obj)):
