@@ -28,7 +28,7 @@ def parser() -> argparse.ArgumentParser:
     root = argparse.ArgumentParser(
         prog="sidecar-lifecycle",
         **_texts(
-            "Sees to it that pods get their Istio sidecar, and get rid of it when done.",
+            "Adds missing Istio sidecars, and stops them when the work is done.",
             "sidecar-lifecycle explain --help",
             "kubectl get pods -o json | sidecar-lifecycle explain",
         ),

@@ -148,9 +148,10 @@ def _families(known: charm_facts.CharmFacts) -> list[core.Metric]:
         ),
         _family(
             "guard",
-            "1 for what stands before the model's routes: asks (somebody is asked about each"
-            " request), closed (nobody is there to be asked, so no request passes) or none (all"
-            " pass unasked); of the leader, where the model has an ingress.",
+            "1 for how requests to the model's routes are authenticated: asks (the authorization"
+            " service is asked about each one), closed (no authorization service is available, and"
+            " every request is rejected) or none (no request is authenticated); of the leader,"
+            " where the model has an ingress.",
             {(state,): state == known.guard for state in guards},
             "state",
         ),

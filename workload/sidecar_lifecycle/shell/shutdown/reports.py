@@ -55,7 +55,7 @@ class Reporter:
         if outcome.result is stop.Result.FORBIDDEN:
             rights = "pods/portforward, or pods/exec," if tracked.decision.port else "pods/exec"
             message += f"; grant the application {rights} here"
-        self._once(tracked, Reason.PROXY_STOP_FAILED, f"{message}. Trying on.")
+        self._once(tracked, Reason.PROXY_STOP_FAILED, f"{message}. Retrying.")
 
     def considered(self, tracked: Tracked) -> None:
         """Say what a decision calls for beside acting."""
