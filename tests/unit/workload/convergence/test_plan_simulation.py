@@ -197,10 +197,6 @@ def test_what_was_created_between_two_installations_of_istio_is_not_left_alone()
     world.finish(old)
     world.reconcile("StatefulSet/a")
     world.turn("up")
-    world.step()
-    # The controller has not seen yet that this is another injector.
-    assert world.step().memory.holds
-
     world.calm()
     assert not world.decide().memory.holds
     assert [each.injected for each in world.of("StatefulSet/a")] == [True]
