@@ -91,11 +91,18 @@ def test_complete_gateway_is_guarded_and_serves_all_routes():
 
 
 def test_chain_with_the_filter_of_earlier_hosts_keeps_them_and_opens_no_other():
-    listeners = [listener(chain(name, *FILTERS, "first.guard")) for name in ("http.8080", OURS)]
-    assert view(listeners=listeners, latest="first.guard").guarded == (80, 443)
-    later = view(listeners=listeners, latest="second.guard")
+    listeners = [listener(chain(name, *FILTERS, "us.first.guard")) for name in ("http.8080", OURS)]
+    assert view(listeners=listeners, latest="us.first.guard").guarded == (80, 443)
+    later = view(listeners=listeners, latest="us.second.guard")
     assert (later.guarded, later.unguarded, later.routes) == ((), (), 0)
     assert {each.cause for each in later.missing} == {Cause.FILTERS_MISSING}
+
+
+def test_chain_without_any_guard_is_unguarded_also_where_the_guard_is_the_only_filter():
+    bare = [listener(chain(name, "other.first.guard")) for name in ("http.8080", OURS)]
+    found = view(listeners=bare, filters=(), latest="us.first.guard")
+    assert (found.guarded, found.unguarded) == ((), (80, 443))
+    assert {each.cause for each in found.missing} == {Cause.FILTERS_IGNORED}
 
 
 def test_gateway_is_open_while_a_virtual_host_has_our_entry():

@@ -98,11 +98,12 @@ def _compare_filters(
         found.lack(Cause.SERVER_MISSING, port=port, protocol=server.protocol)
     elif all(latest <= filters for filters in ours):
         found.guarded.add(port)
-    elif all(wanted <= filters for filters in ours):
+    elif all(wanted <= filters and _has_guard(filters, expected.latest) for filters in ours):
         found.lack(Cause.FILTERS_MISSING, port=port)
     else:
         found.unguarded.add(port)
-        is_ignored = not any(wanted & _filters(chain) for chain in [*active, *warming])
+        every = [_filters(chain) for chain in [*active, *warming]]
+        is_ignored = not any(wanted & each or _has_guard(each, expected.latest) for each in every)
         found.lack(Cause.FILTERS_IGNORED if is_ignored else Cause.FILTERS_MISSING, port=port)
     for each in proxy.listeners:
         chains = [*_chains(each.warming_state), *_chains(each.active_state)]
@@ -113,6 +114,12 @@ def _compare_filters(
         if _chains(each.warming_state):
             secrets = sorted(secret.name.rpartition("/")[2] for secret in proxy.warming_secrets)
             found.lack(Cause.WARMING, port=port, secrets=", ".join(secrets))
+
+
+def _has_guard(filters: set[str], latest: str) -> bool:
+    """Tell whether a chain has the filter `START.DIGEST.guard`, for the latest hosts or others."""
+    start, end = f"{latest.rsplit('.', 2)[0]}.", ".guard"
+    return any(each.startswith(start) and each.endswith(end) for each in filters)
 
 
 def _compare_routes(
