@@ -54,11 +54,11 @@ def problem(obj: cluster.Object | None) -> Message | None:
 
     What istiod said about an earlier generation does not count.
     """
-    generation = cluster.at(obj, "metadata").get("generation")
+    generation = cluster.at(obj, "metadata").get("generation", 0)
     conditions = {
         each.get("type"): each
         for each in cluster.parts(cluster.at(obj, "status"), "conditions")
-        if each.get("observedGeneration") == generation
+        if each.get("observedGeneration", 0) == generation
     }
     for condition, said in (
         ("Accepted", Said.GATEWAY_NOT_ACCEPTED),

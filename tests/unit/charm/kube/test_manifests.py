@@ -258,15 +258,15 @@ def shipped(fake) -> manifests.Manifests:
 
 def test_secrets_are_found_and_removed_by_name_and_never_listed(fake, shipped):
     fake.forbidden.add(("list", "secrets"))
-    context = {"name": shipped.secrets[record.FOLDER], "annotations": {}, "data": {}}
-    shipped.apply(record.FOLDER, context)
+    name = shipped.secrets[record.FOLDER]
+    shipped.apply(record.FOLDER, {"name": name, "annotations": {}, "data": {}})
     assert [cluster.reference(obj) for obj in shipped.owned()] == [
         "Secret kubeflow/istio-integrator-record"
     ]
     shipped.prune_retired()
-    assert fake.find("Secret", context.name, "kubeflow")
+    assert fake.find("Secret", name, "kubeflow")
     shipped.remove(record.FOLDER)
-    assert fake.find("Secret", context.name, "kubeflow") is None
+    assert fake.find("Secret", name, "kubeflow") is None
 
 
 def test_secret_of_our_name_that_is_somebody_elses_is_left_alone(fake, shipped):
