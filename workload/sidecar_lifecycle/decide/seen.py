@@ -90,7 +90,7 @@ def _compare_filters(
     expected: Expectation, server: Server, names: set[str], proxy: envoy.Proxy, found: View
 ) -> None:
     port, wanted = server.port, set(expected.filters)
-    latest = wanted | ({expected.latest} if expected.latest else set())
+    latest = {*wanted, expected.latest} - {""}
     active = [chain for each in proxy.listeners for chain in _chains(each.active_state)]
     warming = [chain for each in proxy.listeners for chain in _chains(each.warming_state)]
     ours = [_filters(chain) for chain in active if _routes(chain) in names]

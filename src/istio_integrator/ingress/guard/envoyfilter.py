@@ -55,7 +55,7 @@ def variables(
     service = decision.service
     identity = service.identity_headers if service else authentication.IDENTITIES
     services = f".{model}.svc.{domain}"
-    places = [{}] if target.is_own else list(_places(target, model))
+    places = list(_places(target, model))
     return {
         "name": _name(owner),
         "namespace": target.namespace,
@@ -107,6 +107,9 @@ def _name(owner: str) -> str:
 
 
 def _places(target: gateway.Target, model: str) -> Iterable[Mapping[str, Any]]:
+    if target.is_own:
+        yield {}
+        return
     if target.https_port:
         yield {"gateway": f"{model}/{gateway.NAME}"}
     for host in target.written_hosts if target.http_port else ():
