@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from integrator_contract import namespaces, pods
-from istio_integrator.admission import settings, webhook
+from istio_integrator.admission import settings
 from istio_integrator.kube import cluster, errors
 from tests.functional import admission_cases as table
 
@@ -88,10 +88,9 @@ class World:
             if namespace["metadata"]["name"].startswith(f"{self.prefix}-"):
                 self.api.delete(namespace)
 
-    def namespaces_of(self, settings: str) -> webhook.Namespaces:
+    def served_with(self, settings: str) -> namespaces.Served:
         kinds = namespaces.KINDS if settings == "hold" else ()
-        served = namespaces.Served(model=self.model(settings), kinds=frozenset(kinds))
-        return webhook.namespace_selectors(served)
+        return namespaces.Served(model=self.model(settings), kinds=frozenset(kinds))
 
     def try_pod(self, pod: dict[str, Any]) -> dict[str, Any]:
         """Have a pod created without keeping it."""

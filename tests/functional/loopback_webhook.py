@@ -119,7 +119,7 @@ def configure(world, name, server, bundle):
         service="unused",
         model=world.model(name),
         ca_bundle=certificates.encoded(bundle),
-        namespace_selectors=world.namespaces_of(name),
+        served=world.served_with(name),
     )
     rendered = manifests.render(webhook.CONFIGURATION_FOLDER, context)
     for obj in by_url(rendered, server):

@@ -167,7 +167,7 @@ class Admission(situation.Component):
             self._scope,
             self._image,
             self._settings,
-            webhook.namespace_selectors(served),
+            served,
             annotations={names.SEEN: self._seen.text()},
         )
 

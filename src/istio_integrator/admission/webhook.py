@@ -8,7 +8,6 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable
-from typing import Any
 
 from integrator_contract import names, namespaces, pods, refusals
 from istio_integrator.admission import certificates
@@ -21,7 +20,6 @@ WORKLOAD_FOLDER = names.WEBHOOK_COMPONENT
 CERTIFICATES_FOLDER = "admission-certificates"
 CONFIGURATION_FOLDER = "admission-webhook-configuration"
 
-Namespaces = tuple[tuple[str, tuple[dict[str, Any], ...]], ...]
 _STARTING = ("ContainerCreating", "PodInitializing")
 """What a container waits for that starts as usual."""
 
@@ -58,7 +56,7 @@ class ConfigurationContext:
     service: str
     model: str
     ca_bundle: str
-    namespace_selectors: Namespaces
+    served: namespaces.Served
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -71,14 +69,6 @@ class State:
     """What its servers show, in PEM."""
     changed: bool = False
     """Whether servers or API servers may still have to notice something."""
-
-
-def namespace_selectors(served: namespaces.Served) -> Namespaces:
-    """Write the selector of each kind of namespace that is served, as the API has them."""
-    return tuple(
-        (kind, tuple(requirement.as_expression() for requirement in selector))
-        for kind, selector in served.as_selectors()
-    )
 
 
 def configuration_name(owner: str) -> str:
@@ -99,7 +89,7 @@ class Webhook:
         scope: situation.Situation,
         image: Callable[[], str],
         settings: pods.Settings,
-        namespaces: Namespaces,
+        served: namespaces.Served,
         *,
         annotations: dict[str, str],
     ) -> None:
@@ -107,7 +97,7 @@ class Webhook:
         self._scope = scope
         self._image = image
         self._settings = json.dumps(settings.document(), sort_keys=True)
-        self._namespaces = namespaces
+        self._served = served
         self._name = owners.object_name(scope.application, "admission")
         self._secret = scope.manifests.secrets[CERTIFICATES_FOLDER]
         self._configuration = configuration_name(scope.manifests.owner)
@@ -157,7 +147,7 @@ class Webhook:
             service=self._name,
             model=self._scope.model,
             ca_bundle=certificates.encoded(material.bundle),
-            namespace_selectors=self._namespaces,
+            served=self._served,
         )
         return self._scope.manifests.apply(CONFIGURATION_FOLDER, context)[0]
 

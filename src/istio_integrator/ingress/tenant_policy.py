@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from integrator_contract import names
-from istio_integrator.admission import webhook
 from istio_integrator.ingress import gateway
 from istio_integrator.kube import cluster, errors, fences
 from istio_integrator.messages import Message, Said
@@ -70,7 +69,7 @@ class TenantPolicy(situation.Component):
             "name": self._name,
             "model": self._scope.model,
             "is_warning": self._scope.config.tenant_policy == "warn",
-            "namespace_selectors": webhook.namespace_selectors(self._scope.served),
+            "served": self._scope.served,
             "hosts": target.hosts,
             "selector": sorted(selector),
             # Labels are written as `key=value`.

@@ -8,10 +8,9 @@ from istio_integrator.kube import manifests, owners
 
 
 def selected(kinds=("profiles", "labelled"), owner=""):
-    served = namespaces.Served(
+    return namespaces.Served(
         model="m", mesh_namespace="istio-system", owner=owner, kinds=frozenset(kinds)
     )
-    return webhook.namespace_selectors(served)
 
 
 @pytest.mark.parametrize("application", ["a", "x" * 63, "a-" * 40 + "b"])
@@ -42,7 +41,7 @@ def configured(kinds=("profiles", "labelled")):
             service="app-admission",
             model="m",
             ca_bundle="Yg==",
-            namespace_selectors=selected(kinds),
+            served=selected(kinds),
         ),
     )
     return found
@@ -74,7 +73,7 @@ def test_every_kind_of_namespace_is_asked_for_by_a_path_of_its_own(workload):
                 "port": port["port"],
             },
         }
-        for kind, _ in selected()
+        for kind, _ in selected().as_selectors()
     ]
 
 
