@@ -149,7 +149,7 @@ class Manifests:
             KindAbsentError: The API server does not serve a kind of it.
         """
         wanted = [self.prepared(folder, obj) for obj in render(folder, context)]
-        owned = self._owned_in(folder, self._owned)
+        owned = [obj for kind in reversed(kinds(folder)) for obj in self._owned(kind, folder)]
         # A list for each kind tells of all that is there already, however many there are.
         listed = {_identity(obj): obj for obj in owned}
         live = [listed.get(_identity(obj)) or self._live(obj) for obj in wanted]
@@ -319,19 +319,7 @@ class Manifests:
 
     def owned_in(self, folder: str) -> list[cluster.Object]:
         """List what is there of a folder, as `owned_of`, in the order in which it is to go."""
-        return self._owned_in(folder, self.owned_of)
-
-    def _owned_in(
-        self, folder: str, look: Callable[[cluster.Kind, str], list[cluster.Object]]
-    ) -> list[cluster.Object]:
-        versions: dict[tuple[str, str], list[cluster.Kind]] = {}
-        for kind in kinds(folder):
-            versions.setdefault(kind.spelled, []).append(kind)
-        found: list[cluster.Object] = []
-        for same in reversed(versions.values()):
-            # Each version shows the same objects; the first is the one that would be applied.
-            found += next(filter(None, (look(kind, folder) for kind in same)), ())
-        return found
+        return [obj for kind in reversed(kinds(folder)) for obj in self.owned_of(kind, folder)]
 
     def _owned(self, kind: cluster.Kind, folder: str = "") -> list[cluster.Object]:
         if kind == cluster.SECRET:
