@@ -91,7 +91,7 @@ class IstioIntegrator(ops.CharmBase):
                 logger.warning("%s: %s", step.__qualname__, error)
                 failed.append(error)
         for error in all_parts.context.manifests.unseen.values():
-            logger.warning("What is there is not known, and stays: %s", error)
+            logger.warning("Objects that may not be listed are not removed: %s", error)
         if any(not isinstance(error, errors.ForbiddenError) for error in failed):
             # Juju runs the hook again; without any right it would never succeed.
             raise failed[0]

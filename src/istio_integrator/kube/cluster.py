@@ -207,7 +207,7 @@ class Cluster:
         try:
             return self.get(kind, name, namespace)
         except errors.ForbiddenError as error:
-            logger.info("%s %s is not looked at: %s", kind.name, name, error)
+            logger.info("%s %s is ignored: %s", kind.name, name, error)
             return None
 
     def list(
@@ -233,7 +233,7 @@ class Cluster:
         try:
             return self.list(kind, namespace)
         except errors.ForbiddenError as error:
-            logger.info("%s are not looked at: %s", kind.plural, error)
+            logger.info("%s are ignored: %s", kind.plural, error)
             return []
 
     def events(self, reason: str) -> list[Object]:
