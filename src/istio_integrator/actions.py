@@ -52,10 +52,12 @@ def _stop(parts: order.Parts, parameters: Parameters) -> dict[str, str]:
 
 def _preview(parts: order.Parts, parameters: Parameters) -> dict[str, str]:
     options = preview.asked_options(parts.context.config, parameters)
-    subject = preview.Subject(
-        parts.context, options, parts.mutual_tls, parts.authorization, parts.seen
-    )
-    found = [*preview.preview(subject), *report.passed_over(fences.noted())]
+    authorization, mutual_tls = parts.authorization, parts.mutual_tls
+    found = [
+        *preview.lines("authorization", authorization.preview(options)),
+        *preview.lines("mtls", mutual_tls.preview(options, lambda: authorization.routed)),
+        *report.passed_over(fences.noted()),
+    ]
     return report.Report(found).results(parameters.get("format", "text"))
 
 

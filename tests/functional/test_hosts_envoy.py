@@ -6,7 +6,7 @@ import urllib.request
 import pytest
 
 from istio_integrator.kube import errors
-from istio_integrator.security import called
+from istio_integrator.situation import model
 from testbed import loopback
 from tests import waiting
 from tests.functional import ingress_world, istiod_world
@@ -49,7 +49,10 @@ def test_unknown_host_is_sent_past_the_mesh_at_the_ports_that_are_predicted(
     service, client, kubeconfig, tmp_path
 ):
     predicted = {
-        port.number for one in called.services([service]) for port in one.ports if port.is_http
+        port.port
+        for one in model.read([service], model.Service)
+        for port in one.ports
+        if port.is_http
     }
     (admin, *listening) = loopback.free_ports(3)
     settings = dict(zip(("proxyListenPort", "proxyInboundListenPort"), listening, strict=True))

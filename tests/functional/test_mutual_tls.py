@@ -8,7 +8,7 @@ import yaml
 
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import errors
-from istio_integrator.security import called
+from istio_integrator.situation import model
 from testbed import programs
 from tests import waiting
 from tests.functional import charm_parts, istiod_world
@@ -129,6 +129,6 @@ def test_conversion_is_read_as_the_api_server_lists_it_and_no_schema(api, namesp
     assert {key for each in found for key in each["spec"]} == {"conversion"}
     (ours,) = (each for each in found if each["metadata"]["name"] == obj["metadata"]["name"])
     assert ours["spec"]["conversion"]["webhook"]["clientConfig"]["service"]["name"] == "katib"
-    assert called.calls([ours], model=namespace) == [
-        called.Call(f"CustomResourceDefinition {plural}.example.com", "katib", 443)
+    assert model.calls([ours], model=namespace) == [
+        model.Call(f"CustomResourceDefinition {plural}.example.com", "katib", 443)
     ]

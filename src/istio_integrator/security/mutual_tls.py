@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from istio_integrator import findings
 from istio_integrator.config import config
+from istio_integrator.findings import Finding
 from istio_integrator.istio import installation, peer_authentication
 from istio_integrator.kube import cluster, errors, snapshot
 from istio_integrator.messages import Message
-from istio_integrator.security import called, exceptions, exceptions_found, mutual_tls_plan
-from istio_integrator.situation import situation
+from istio_integrator.security import exceptions, members, preview_mutual_tls
+from istio_integrator.security.mutual_tls_plan import Plan
+from istio_integrator.situation import model, situation
 
 logger = logging.getLogger(__name__)
 
@@ -62,94 +65,112 @@ class MutualTls(situation.Component):
                 # The right to see them goes with that to make them, which others don't need.
                 logger.debug("PeerAuthentications can't be listed: %s", error)
         elif self._context.mesh is not None:
-            return self._be_strict(self._context.mesh)
+            plan = self.plan(self._context.mesh, self._context.config)
+            if plan.is_switched_on:
+                self._context.manifests.apply(FOLDER, _wanted(plan))
+            return [*plan.messages()]
         return []
 
     def remove(self) -> None:
         """Take ours away, that of the whole model before what is excepted from it."""
         self._take_away()
 
-    def situation(
-        self, mesh: installation.Mesh, options: config.Config
-    ) -> mutual_tls_plan.Situation:
+    def preview(
+        self, options: config.Config, routed: Callable[[], Collection[tuple[str, int]]]
+    ) -> Iterable[Finding]:
+        """Say who is cut off by mutual TLS, and what stays open; nothing is written.
+
+        Args:
+            options: Those that are asked about.
+            routed: Returns the Services that routes of the gateway lead to.
+        """
+        mesh = self._context.mesh
+        if options.mtls != "strict":
+            yield findings.fine("mtls=inherit: this application writes no PeerAuthentication")
+        elif mesh is None:
+            yield findings.doubtful("there is no Istio to join", "juju status")
+        else:
+            plan = self.plan(mesh, options)
+            yield from preview_mutual_tls.judge(plan)
+            # Once it is on, whoever was cut off has been noticed.
+            if not plan.is_on:
+                if self._context.data_plane != "ambient":
+                    yield from preview_mutual_tls.forwarded(plan, {name for name, _ in routed()})
+                yield preview_mutual_tls.unknown(plan)
+
+    def plan(self, mesh: installation.Mesh, options: config.Config) -> Plan:
         """Look at everything that is decided by; nothing is written.
 
         Args:
             mesh: The Istio that the model belongs to.
             options: Those that are asked about, which need not be the application's own.
         """
-        seen, model = self._seen, self._context.model
-        of_model = exceptions_found.Model(
-            pods=seen.objects(cluster.POD, model),
-            workloads=called.workloads(seen, model),
-            services=seen.objects(cluster.SERVICE, model),
-        )
-        calling = [obj for kind in called.CALLING for obj in seen.objects(kind)]
-        rules = self._context.cluster.list(cluster.DESTINATION_RULE)
-        tenants = self._tenants() if rules else ()
-        peers = [
+        context, name = self._context, self._context.model
+        found = model.Model.of(self._seen, name)
+        calling = [obj for kind in model.CALLING for obj in self._seen.objects(kind)]
+        policies = peer_authentication.read_all(
             obj
-            for place in dict.fromkeys((model, mesh.root_namespace))
-            for obj in self._context.cluster.list(cluster.PEER_AUTHENTICATION, place)
-        ]
-        found = mutual_tls_plan.Situation(
-            scene=exceptions.Scene(
-                members=exceptions_found.members(of_model),
-                services=called.services(of_model.services),
-                calls=called.calls(calling, model=model),
-                plain_clients=exceptions_found.plain_clients(
-                    [one for one in rules if one["metadata"]["namespace"] not in tenants],
-                    model=model,
-                    domain=self._context.cluster_domain,
-                ),
-                plain_tenants=exceptions_found.plain_clients(
-                    [one for one in rules if one["metadata"]["namespace"] in tenants],
-                    model=model,
-                    domain=self._context.cluster_domain,
-                ),
-                named=options.mtls_exceptions,
-            ),
-            policies=peer_authentication.read_all(peers),
-            model=model,
-            root_namespace=mesh.root_namespace,
-            application=self._context.application,
-            owner=self._context.manifests.owner,
-            outsiders=exceptions_found.outsiders(of_model, self._context.application),
+            for place in dict.fromkeys((name, mesh.root_namespace))
+            for obj in context.cluster.list(cluster.PEER_AUTHENTICATION, place)
         )
-        if found.is_on:
-            return found
-        return dataclasses.replace(found, uninjected=self._uninjected())
+        # In the root namespace this application writes none.
+        owner = context.manifests.owner
+        ours = [each for each in policies if (each.owner, each.namespace) == (owner, name)]
+        clients = members.plain_clients(
+            context.cluster.list(cluster.DESTINATION_RULE),
+            model_name=name,
+            domain=context.cluster_domain,
+        )
+        tenants = self._tenants() if clients else ()
+        plan = Plan(
+            scene=exceptions.Scene(
+                members=members.members_of(found),
+                services=found.services,
+                calls=model.calls(calling, model=name),
+                plain_clients=[each for each in clients if each.namespace not in tenants],
+                plain_tenants=[each for each in clients if each.namespace in tenants],
+                named=options.mtls_exceptions,
+                standing=[
+                    exceptions.Opened("", frozenset(each.selector.items()), frozenset(each.ports))
+                    for each in ours
+                    if each.selector and each.ports
+                ],
+                application=context.application,
+            ),
+            ours=ours,
+            others=[each for each in policies if each not in ours],
+            model=name,
+            root_namespace=mesh.root_namespace,
+            outsiders=sorted(
+                {
+                    found.workload_of(pod)[1]
+                    for pod in found.callers(context.application)
+                    if not pod.is_in_mesh
+                }
+            ),
+        )
+        return plan if plan.is_on else dataclasses.replace(plan, uninjected=self._uninjected())
 
     def _tenants(self) -> frozenset[str]:
-        spaces = {
-            each["metadata"]["name"]: cluster.at(each, "metadata", "labels")
-            for each in self._seen.objects(cluster.NAMESPACE)
-        }
-        is_tenants = self._context.served.is_tenants
-        return frozenset(name for name, labels in spaces.items() if is_tenants(name, labels))
+        served = self._context.served
+        spaces = (each["metadata"] for each in self._seen.objects(cluster.NAMESPACE))
+        return frozenset(
+            each["name"]
+            for each in spaces
+            if served.is_tenants(each["name"], cluster.at(each, "labels"))
+        )
 
     def _take_away(self) -> None:
         found = self._context.manifests.owned_in(FOLDER)
         for obj in sorted(found, key=lambda each: "selector" in cluster.at(each, "spec")):
             self._context.cluster.delete(obj)
 
-    def _be_strict(self, mesh: installation.Mesh) -> list[Message]:
-        situation = self.situation(mesh, self._context.config)
-        plan = mutual_tls_plan.plan(situation)
-        if plan.is_switched_on:
-            self._context.manifests.apply(FOLDER, self._wanted(plan.opened))
-        return [*mutual_tls_plan.messages(situation, plan)]
 
-    def _wanted(self, opened: Iterable[exceptions.Opened]) -> Context:
-        application = self._context.application
-        return Context(
-            name=mutual_tls_plan.strict_name(application),
-            exceptions=[
-                Exempt(
-                    mutual_tls_plan.exception_name(application, each),
-                    dict(sorted(each.selector)),
-                    sorted(each.ports),
-                )
-                for each in opened
-            ],
-        )
+def _wanted(plan: Plan) -> Context:
+    return Context(
+        name=plan.strict_name,
+        exceptions=[
+            Exempt(plan.exception_name(each), dict(sorted(each.selector)), sorted(each.ports))
+            for each in plan.scene.opened
+        ],
+    )

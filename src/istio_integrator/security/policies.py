@@ -8,18 +8,20 @@ relations are said again.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Literal
 
 from integrator_contract import names
+from istio_integrator.istio.attachment import Attachment
 from istio_integrator.istio.authorization_policy import principal
-from istio_integrator.kube import cluster
-from istio_integrator.relations import service_mesh
-from istio_integrator.security import policies_book, policies_copied
-from istio_integrator.security.called import Call, Selector, Service
-from istio_integrator.security.policies_book import Rule
-from istio_integrator.security.policies_workloads import Model
+from istio_integrator.kube import cluster, fences
+from istio_integrator.relations import kubeflow, service_mesh
+from istio_integrator.security import policies_layer4
+from istio_integrator.security.policies_layer4 import Rule
+from istio_integrator.situation.model import Call, Labels, Model, Pod, Probe, Service
 
 Mode = Literal["off", "related", "closed"]
 
@@ -29,6 +31,16 @@ SHARED = ("metadata-grpc-service", "mlmd")
 They know no users. Their callers include pods without a sidecar, and envoy, whose own sidecar does
 not know the Host that it forwards and sends no certificate.
 """
+MOST_WORKLOADS = 16
+"""Workloads of which one application may speak by labels; each is a policy, with the rules of all
+that are wider. Those of Kubeflow's charms have one."""
+_MOST_RULES = 64
+"""Rules of one policy that are said again; those of Kubeflow's charms have one or two."""
+_TOO_MANY = f"speaks of more than {MOST_WORKLOADS} workloads by labels: the rest is refused"
+_UNKNOWN = "waiting for the name of a caller of another model: relate it to provide-cmr-mesh, too"
+_NOT_ITS_OWN = "has a policy for what is not its own"
+_PATTERNS = frozenset("*{}")
+"""Signs that a path of a policy can't have without meaning others, too."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,7 +52,7 @@ class Asked:
     consumers: Sequence[service_mesh.Received] = ()
     gateways: tuple[str, ...] = ()
     """Principals of the gateway."""
-    gateway_pods: tuple[Selector, ...] = ()
+    gateway_pods: tuple[Labels, ...] = ()
     """Labels of gateways of ours in the model, also of one that is still to come."""
     controllers: Collection[str] = ()
     """Applications that write VirtualServices for our Gateway."""
@@ -53,7 +65,7 @@ class Asked:
     others: Sequence[cluster.Object] = ()
     """AuthorizationPolicies of others in the model."""
     is_ambient: bool = False
-    """Whether Services may be called through waypoints."""
+    """Whether ztunnel holds the policies, and Services may be called through waypoints."""
     standing: Sequence[cluster.Object] = ()
     """Ours, as they are now."""
 
@@ -63,7 +75,7 @@ class Asked:
         shared = filter(None, map(self.model.service, SHARED))
         return [
             *self.calls,
-            *(Call("pipelines", each.name, port.number) for each in shared for port in each.ports),
+            *(Call("pipelines", each.name, port.port) for each in shared for port in each.ports),
         ]
 
 
@@ -71,7 +83,7 @@ class Asked:
 class Policy:
     """Who may call the pods of one workload."""
 
-    selector: Selector
+    selector: Labels
     rules: tuple[Rule, ...] = ()
 
 
@@ -85,99 +97,265 @@ class Decision:
     problems: tuple[str, ...] = ()
     """What of relations is refused."""
     waiting: tuple[str, ...] = ()
+    beyond: tuple[str, ...] = ()
+    """Workloads of which more was said than the model's data plane can hold."""
 
 
 def decide(asked: Asked) -> Decision:
     """Decide who may call whom."""
     if asked.mode == "off":
         return Decision()
-    said = [f"{one.reference}: {each}" for one in asked.consumers for each in one.problems]
-    book = policies_book.Book(asked.model)
-    for one in asked.consumers:
-        book.state(one)
-    _leave(book, asked)
-    _lead(book, asked)
+    book = _Book(asked)
+    book.state()
+    book.leave()
+    book.lead()
     if asked.mode == "closed":
-        _keep_open(book, asked)
-    _admit(book, asked)
+        book.keep_open()
+    book.admit()
+    policies: list[Policy] = []
+    beyond: list[str] = []
+    for key, rules in book.entries():
+        kept, says_more = policies_layer4.reduced(rules) if asked.is_ambient else (rules, False)
+        if kept or not rules:
+            policies.append(Policy(selector=key, rules=kept))
+        if says_more:
+            beyond.append(", ".join(f"{label}={value}" for label, value in sorted(key)))
     return Decision(
-        policies=tuple(Policy(selector=key, rules=rules) for key, rules in book.entries()),
+        policies=tuple(policies),
         is_closed=asked.mode == "closed",
-        problems=tuple(dict.fromkeys((*said, *book.problems))),
+        problems=tuple(dict.fromkeys(book.problems)),
         waiting=tuple(dict.fromkeys(book.waiting)),
+        beyond=tuple(beyond),
     )
 
 
-def _leave(book: policies_book.Book, asked: Asked) -> None:
-    """Leave what stands for an application of which all is refused: nothing changes."""
-    refused = {one.application for one in asked.consumers if one.problems and not one.policies}
-    for each in asked.standing:
-        for key in covered([each]):
+class _Book:
+    """The workloads that only those may call who are named, each with its rules."""
+
+    def __init__(self, asked: Asked) -> None:
+        self._asked = asked
+        self._model = asked.model
+        self._rules: dict[Labels, list[Rule]] = {}
+        self.problems = [
+            f"{one.reference}: {each}" for one in asked.consumers for each in one.problems
+        ]
+        self.waiting: list[str] = []
+
+    def entries(self) -> Iterator[tuple[Labels, tuple[Rule, ...]]]:
+        """List the rules of each, the more exact selector first.
+
+        What holds for all pods of a workload holds for some of them, too: so no pod is for a
+        moment without a part of its rules.
+        """
+        for key in sorted(self._rules, key=lambda key: (-len(key), sorted(key))):
+            wider = (rules for other, rules in self._rules.items() if other <= key)
+            yield key, _joined(rule for rules in wider for rule in rules)
+
+    def state(self) -> None:
+        """Take what applications say; what is refused of it changes nothing."""
+        for one in self._asked.consumers:
+            units: set[Labels] = set()
+            for policy in one.policies:
+                who = principal(policy.source_namespace, policy.source_app_name)
+                if kubeflow.is_of_another_model(policy.source_app_name):
+                    self.waiting.append(f"{one.reference}: {_UNKNOWN}")
+                if policy.target_type == "unit":
+                    self._state_unit(one, policy, who, units)
+                else:
+                    self._state_application(one, policy, who)
+
+    def leave(self) -> None:
+        """Leave what stands for an application of which all is refused: nothing changes."""
+        consumers = self._asked.consumers
+        refused = {one.application for one in consumers if one.problems and not one.policies}
+        for each in self._asked.standing:
+            key = selector(each)
             if dict(key).get(names.NAME) in refused:
-                for rule in cluster.parts(cluster.at(each, "spec"), "rules"):
-                    book.cover(key).add(rule)
+                self._cover(key, *cluster.parts(cluster.at(each, "spec"), "rules"))
 
+    def lead(self) -> None:
+        """Let the gateway call what it leads to, and nobody else who is not named."""
+        for name, _ in self._asked.routed:
+            if found := self._model.service(name):
+                self._cover(found.selector)
+        for found, ports in self._reached(self._asked.routed):
+            self._cover(found.selector, *self._of_gateways(ports))
 
-def _lead(book: policies_book.Book, asked: Asked) -> None:
-    """Let the gateway call what it leads to, and nobody else who is not named."""
-    for name, _ in asked.routed:
-        if found := asked.model.service(name):
-            book.cover(found.selector)
-    for found, ports in _reached(asked.routed, asked.model):
-        book.cover(found.selector).name([policies_book.at(ports)], asked.gateways)
+    def keep_open(self) -> None:
+        """Have rules of its own what serves callers from outside of the mesh by its nature."""
+        for key in self._asked.gateway_pods:
+            self._cover(key, {})
+        for pod in self._model.pods_to_come:
+            if pod.is_router or names.is_modeloperator(pod.metadata.labels):
+                self._cover(pod.stable, {})
+            elif _probes(pod) and not self._covering(pod.stable):
+                self._cover(pod.stable)
+        for call in self._asked.opened:
+            found = self._model.service(call.service)
+            if found and not self._covering(found.selector):
+                self._cover(found.selector)
 
+    def admit(self) -> None:
+        """Let callers into the workloads of the book who need no relation for it."""
+        called = {(each.service, each.port) for each in self._asked.opened}
+        for found, ports in self._reached(called):
+            self._extend(found.selector, _rule([_at(ports)]))
+        for found, ports in self._reached(self._asked.guards):
+            self._extend(found.selector, *self._of_gateways(ports))
+        for found in self._model.services if self._asked.is_ambient else ():
+            if found.waypoint:
+                # It calls in everybody's place: whom it lets through is up to its own policies.
+                self._extend(found.selector, _rule([], principals=[principal(*found.waypoint)]))
+        for pod in self._model.pods_to_come:
+            for probe in _probes(pod):
+                asking = {"methods": [probe.method], "paths": [probe.path]}
+                self._extend(pod.stable, _rule([{**_at([probe.port]), **asking}]))
+        for found, rules in self._said_to_waypoints():
+            self._extend(found.selector, *rules)
 
-def _keep_open(book: policies_book.Book, asked: Asked) -> None:
-    """Have rules of its own what serves callers from outside of the mesh by its nature."""
-    for key in asked.gateway_pods:
-        book.cover(key).add({})
-    for pod in asked.model.pods:
-        if pod.is_router or names.is_modeloperator(pod.labels):
-            book.cover(pod.stable).add({})
-        elif pod.has_proxy and pod.probes and not book.covering(pod.stable):
-            book.cover(pod.stable)
-    for found in filter(None, (asked.model.service(each.service) for each in asked.opened)):
-        if not book.covering(found.selector):
-            book.cover(found.selector)
+    def _cover(self, key: Labels, *rules: Rule) -> None:
+        """Have a workload be called by those only who are named, and those whom rules take.
 
+        Without labels it would be every workload, so that is none.
+        """
+        if key:
+            self._rules.setdefault(key, []).extend(rules)
 
-def _admit(book: policies_book.Book, asked: Asked) -> None:
-    """Let callers into the workloads of the book who need no relation for it."""
-    called = {(each.service, each.port) for each in asked.opened}
-    for found, ports in _reached(called, asked.model):
-        book.extend(found.selector, policies_book.rule([policies_book.at(ports)]))
-    for found, ports in _reached(asked.guards if asked.gateways else (), asked.model):
-        operations = [policies_book.at(ports)]
-        rule = policies_book.rule(operations, principals=list(asked.gateways))
-        book.extend(found.selector, rule)
-    for found in asked.model.services if asked.is_ambient else ():
-        if found.waypoint:
-            # It calls in everybody's place: whom it lets through is up to its own policies.
-            who = principal(*found.waypoint)
-            book.extend(found.selector, policies_book.rule([], principals=[who]))
-    for pod in asked.model.pods:
-        for probe in pod.probes if pod.has_proxy else ():
-            asking = {"methods": [probe.method], "paths": [probe.path]}
-            rule = policies_book.rule([{**policies_book.at([probe.port]), **asking}])
-            book.extend(pod.stable, rule)
-    for found, rules in policies_copied.copied(asked.others, asked.model):
-        for rule in rules:
-            book.extend(found.selector, rule)
+    def _covering(self, key: Labels) -> list[Labels]:
+        """List the selectors of the book that mean a pod which this one means, too."""
+        return list(self._model.sharing(key, self._rules))
 
+    def _extend(self, key: Labels, *rules: Rule) -> None:
+        """Let those in whom rules take wherever only those may call who are named."""
+        for each in self._covering(key):
+            self._rules[each] += rules
 
-def _reached(
-    services: Collection[tuple[str, int]], model: Model
-) -> Iterator[tuple[Service, list[int]]]:
-    for name, port in sorted(services):
-        if found := model.service(name):
-            ports, _ = model.pod_ports(found, [port])
+    def _of_gateways(self, ports: Iterable[int]) -> list[Rule]:
+        who = list(self._asked.gateways)
+        return [_rule([_at(ports)], principals=who)] if who else []
+
+    def _state_unit(
+        self,
+        one: service_mesh.Received,
+        policy: service_mesh.MeshPolicy,
+        who: str,
+        units: set[Labels],
+    ) -> None:
+        labels = policy.target_selector_labels or {}
+        if policy.target_app_name:
+            labels = {names.NAME: policy.target_app_name}
+        if one.application not in (labels.get(names.NAME), labels.get(names.CREATED_BY)):
+            self.problems.append(f"{one.reference}: {_NOT_ITS_OWN}")
+            return
+        key = frozenset(labels.items())
+        units.add(key)
+        if len(units) > MOST_WORKLOADS:
+            self.problems.append(f"{one.reference}: {_TOO_MANY}")
+            return
+        # An endpoint without ports, or none at all, is no restriction.
+        listed = [endpoint.ports or () for endpoint in policy.endpoints]
+        ports = sorted(set[int]().union(*listed)) if all(listed) else []
+        self._cover(key, _rule([_at(ports)] if ports else [], principals=[who]))
+
+    def _state_application(
+        self, one: service_mesh.Received, policy: service_mesh.MeshPolicy, who: str
+    ) -> None:
+        name = policy.target_service or policy.target_app_name or ""
+        found = self._model.service(name)
+        if policy.target_app_name not in (None, one.application):
+            self.problems.append(f"{one.reference}: {_NOT_ITS_OWN}: {policy.target_app_name}")
+        elif found is None:
+            self.waiting.append(f"{one.reference}: waiting for Service {name}")
+        elif not self._model.is_of(found, one.application):
+            self.problems.append(f"{one.reference}: {_NOT_ITS_OWN}: Service {name}")
+        else:
+            operations: list[Rule] = []
+            for endpoint in policy.endpoints or (service_mesh.Endpoint(),):
+                ports, unknown = self._model.pod_ports(found, endpoint.ports or ())
+                if unknown:
+                    self.waiting.append(f"{one.reference}: {unknown}")
+                if ports:
+                    named = ("hosts", "methods", "paths")
+                    more = {key: list(value) for key in named if (value := getattr(endpoint, key))}
+                    operations.append({**_at(ports), **more})
+            rules = [_rule(operations, principals=[who])] if operations else []
+            self._cover(found.selector, *rules)
+
+    def _reached(
+        self, services: Collection[tuple[str, int]]
+    ) -> Iterator[tuple[Service, list[int]]]:
+        for name, port in sorted(services):
+            if found := self._model.service(name):
+                ports, _ = self._model.pod_ports(found, [port])
+                if ports:
+                    yield found, ports
+
+    def _said_to_waypoints(self) -> Iterator[tuple[Service, list[Rule]]]:
+        """Say again whom policies with a Service as their target let in, at the pods' ports."""
+        for policy in self._asked.others:
+            with fences.around(cluster.reference(policy)):
+                spec = cluster.at(policy, "spec")
+                if spec.get("action", "ALLOW") != "ALLOW":
+                    continue
+                targets = Attachment.of(policy).targets
+                named = [self._model.service(name) for kind, name in targets if kind == "Service"]
+                for found in filter(None, named):
+                    rules = cluster.parts(spec, "rules")[:_MOST_RULES]
+                    yield found, [each for rule in rules for each in self._at_pods(rule, found)]
+
+    def _at_pods(self, rule: Rule, found: Service) -> Iterator[Rule]:
+        """Write a rule with the ports of pods; one that is about none of them is about nothing."""
+        known = {str(port.port) for port in found.ports}
+        operations: list[Rule] = []
+        for each in [cluster.at(each, "operation") for each in cluster.parts(rule, "to")] or [{}]:
+            asked = set(map(str, cluster.items(each, "ports"))) or known
+            asked = (asked & known).difference(map(str, cluster.items(each, "notPorts")))
+            ports = self._model.pod_ports(found, sorted(map(int, asked)))[0] if asked else []
             if ports:
-                yield found, ports
+                more = {key: each[key] for key in each if key not in ("ports", "notPorts")}
+                operations.append({**more, **_at(ports)})
+        if operations:
+            yield {**copy.deepcopy(rule), **_rule(operations)}
 
 
-def covered(policies: Iterable[cluster.Object]) -> list[Selector]:
-    """Read from policies of ours whose callers are named."""
-    return [
-        tuple(sorted(cluster.at(each, "spec", "selector", "matchLabels").items()))
-        for each in policies
-    ]
+def selector(policy: cluster.Object) -> Labels:
+    """Read which pods a policy of ours is about."""
+    return frozenset(cluster.at(policy, "spec", "selector", "matchLabels").items())
+
+
+def _rule(operations: Sequence[Rule], **source: list[str]) -> Rule:
+    """Write a rule; without a source it takes everybody, without operations everything."""
+    return {
+        **({"from": [{"source": source}]} if source else {}),
+        **({"to": [{"operation": each} for each in operations]} if operations else {}),
+    }
+
+
+def _at(ports: Iterable[int]) -> Rule:
+    """Write an operation at ports of pods."""
+    return {"ports": [str(port) for port in ports]}
+
+
+def _joined(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    """Write each rule once, and those that differ in their principals alone as one."""
+    named: dict[str, set[str]] = {}
+    others: dict[str, Rule] = {}
+    for rule in rules:
+        match rule:
+            case {"from": [{"source": {"principals": [*who], **more}}], **rest} if not more:
+                named.setdefault(json.dumps(rest, sort_keys=True), set()).update(map(str, who))
+            case _:
+                others[json.dumps(rule, sort_keys=True)] = rule
+    if {} in others.values():
+        return ({},)
+    sources = ((rest, [{"source": {"principals": sorted(who)}}]) for rest, who in named.items())
+    return (
+        *({"from": source, **json.loads(rest)} for rest, source in sorted(sources)),
+        *(rule for _, rule in sorted(others.items())),
+    )
+
+
+def _probes(pod: Pod) -> list[Probe]:
+    """List what the kubelet asks of a pod with a proxy."""
+    asked = pod.probes if pod.is_in_mesh else ()
+    return [probe for probe in asked if not _PATTERNS.intersection(probe.path)]

@@ -8,11 +8,10 @@ from integrator_contract import names
 from istio_integrator import findings
 from istio_integrator.findings import Finding
 from istio_integrator.ingress import observed
-from istio_integrator.istio import installation, proxies
+from istio_integrator.istio import installation
 from istio_integrator.istio.authorization_policy import AuthorizationPolicy, principal
-from istio_integrator.kube import cluster
+from istio_integrator.situation.model import Pod
 
-OPTION = "authorization"
 FOLDER = "authorization"
 """The component of policies that name callers."""
 CLOSED = "authorization-closed"
@@ -26,7 +25,7 @@ _WHAT = {
 
 def judge(
     policies: Iterable[AuthorizationPolicy],
-    pods: Sequence[cluster.Object],
+    pods: Sequence[Pod],
     *,
     owner: str,
     application: str,
@@ -41,50 +40,52 @@ def judge(
         elif each.labels.get(names.COMPONENT) in (FOLDER, CLOSED):
             ours.append(each)
     root = mesh.root_namespace
-    shut = [pod for pod in pods if any(each.selects(pod, root) for each in ours)]
+    shut = [pod for pod in pods if any(selects(each, pod, root) for each in ours)]
+    held = [pod for pod in shut if pod.is_in_mesh]
     doubts = [
         *_unknown_callers(ours, pods, application, mesh.trust_domains[0]),
-        *_unheld(shut, application=application),
-        *_contradictions(others, shut, root),
-        *_called_by_nobody(ours, shut, root),
+        *_unheld(shut, application),
+        *_contradictions(others, held, root),
+        *_called_by_nobody(ours, held, root),
     ]
     yield from doubts
     if not doubts:
-        seen = f"{len(ours)} policies hold the callers of {len(shut)} pods"
-        yield findings.fine(seen)
+        yield findings.fine(f"{len(ours)} policies hold the callers of {len(shut)} pods")
+
+
+def selects(policy: AuthorizationPolicy, pod: Pod, root_namespace: str) -> bool:
+    """Tell whether the pod's proxy holds the policy."""
+    return not policy.is_tried and policy.attachment.includes(
+        pod.metadata.labels, namespace=pod.metadata.namespace, root_namespace=root_namespace
+    )
 
 
 def _unknown_callers(
-    ours: Sequence[AuthorizationPolicy],
-    pods: Iterable[cluster.Object],
-    application: str,
-    trust_domain: str,
+    ours: Sequence[AuthorizationPolicy], pods: Iterable[Pod], application: str, trust_domain: str
 ) -> Iterable[Finding]:
     """Find callers that are named and have no certificate to show, since they have no proxy."""
     named = {each for policy in ours for rule in policy.rules for each in rule.principals}
-    running: dict[str, list[cluster.Object]] = {}
+    running: dict[str, bool] = {}
     for pod in pods:
-        account = str(cluster.at(pod, "spec").get("serviceAccountName"))
-        is_named = principal(pod["metadata"]["namespace"], account, trust_domain) in named
-        if is_named and cluster.at(pod, "status").get("phase") != "Succeeded":
-            running.setdefault(account, []).append(pod)
-    lost = [
-        account for account, found in running.items() if not any(map(proxies.is_in_mesh, found))
-    ]
-    if lost:
+        account = pod.spec.service_account_name
+        is_named = principal(pod.metadata.namespace, account, trust_domain) in named
+        if is_named and pod.status.phase != "Succeeded":
+            running[account] = pod.is_in_mesh or running.get(account, False)
+    if lost := [account for account, is_known in running.items() if not is_known]:
         yield findings.broken(
-            f"{observed.listed(sorted(lost))} may call by a relation and can't, having no sidecar",
+            f"{observed.listed(lost)} may call by a relation and can't, having no sidecar",
             f"juju run {application}/leader list-uninjected",
         )
 
 
-def _unheld(shut: Iterable[cluster.Object], *, application: str) -> Iterable[Finding]:
-    bare = [
-        pod["metadata"]["name"]
+def _unheld(shut: Iterable[Pod], application: str) -> Iterable[Finding]:
+    outside = [
+        pod.metadata.name
         for pod in shut
-        if not proxies.is_in_mesh(pod) and _is_for(pod, names.NAME)
+        if not pod.is_in_mesh
+        and names.NAME in pod.metadata.labels
+        and not pod.metadata.name.startswith((application, names.MODELOPERATOR))
     ]
-    outside = [name for name in bare if not name.startswith((application, names.MODELOPERATOR))]
     if outside:
         yield findings.doubtful(
             f"nothing holds the callers of {observed.listed(outside)}: no sidecar",
@@ -93,15 +94,11 @@ def _unheld(shut: Iterable[cluster.Object], *, application: str) -> Iterable[Fin
 
 
 def _contradictions(
-    others: Iterable[AuthorizationPolicy], shut: Sequence[cluster.Object], root: str
+    others: Iterable[AuthorizationPolicy], held: Sequence[Pod], root: str
 ) -> Iterable[Finding]:
     for each in others:
         what = _WHAT.get(each.action)
-        hit = [
-            pod["metadata"]["name"]
-            for pod in shut
-            if proxies.is_in_mesh(pod) and each.selects(pod, root)
-        ]
+        hit = [pod.metadata.name for pod in held if selects(each, pod, root)]
         is_empty = each.action == "ALLOW" and not each.rules
         if hit and what and not is_empty:
             yield findings.doubtful(
@@ -111,20 +108,14 @@ def _contradictions(
 
 
 def _called_by_nobody(
-    ours: Sequence[AuthorizationPolicy], shut: Iterable[cluster.Object], root: str
+    ours: Sequence[AuthorizationPolicy], held: Iterable[Pod], root: str
 ) -> Iterable[Finding]:
     letting = [each for each in ours if each.rules]
     lonely = [
-        pod["metadata"]["name"]
-        for pod in shut
-        if proxies.is_in_mesh(pod) and not any(each.selects(pod, root) for each in letting)
+        pod.metadata.name for pod in held if not any(selects(each, pod, root) for each in letting)
     ]
     if lonely:
         yield findings.doubtful(
             f"this charm's policies let nobody call {observed.listed(lonely)}",
             "if one is to be called: write an AuthorizationPolicy that names its callers",
         )
-
-
-def _is_for(pod: cluster.Object, key: str) -> bool:
-    return key in cluster.at(pod, "metadata", "labels")

@@ -1,4 +1,4 @@
-"""What of policies a node's ztunnel holds, which knows callers and ports and no requests; pure.
+"""What of a rule a node's ztunnel holds, which knows callers and ports and no requests; pure.
 
 A rule that speaks of requests it takes for one that nobody meets (istio
 pilot/pkg/serviceregistry/ambient, authorization.go). So what it can hold of such a rule is
@@ -7,14 +7,15 @@ written, and the rest is named: a waypoint would hold it.
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 from istio_integrator.istio import authorization_policy
 from istio_integrator.kube import cluster
-from istio_integrator.security import policies
-from istio_integrator.security.policies_book import Rule
+
+Rule = dict[str, Any]
+"""A rule as an AuthorizationPolicy has it."""
 
 
 def _held(attributes: Mapping[str, str]) -> frozenset[str]:
@@ -29,40 +30,27 @@ _CALLERS = _held(authorization_policy.SOURCE)
 _CONDITIONS = authorization_policy.SEEN_BY_ZTUNNEL - {"source.serviceAccount"}
 
 
-def reduced(decision: policies.Decision) -> tuple[policies.Decision, list[str]]:
-    """Keep of policies what layer 4 carries.
+def reduced(rules: Iterable[Rule]) -> tuple[tuple[Rule, ...], bool]:
+    """Keep of rules what layer 4 carries.
 
     Returns:
-        The policies, and the workloads of which something more was said.
+        The rules, and whether they said more than that.
     """
-    kept: list[policies.Policy] = []
-    more: list[str] = []
-    for policy in decision.policies:
-        rules = [rule for each in policy.rules if (rule := _kept(each)) is not None]
-        unique = {json.dumps(rule, sort_keys=True): rule for rule in rules}
-        if not policy.rules or unique:
-            kept.append(dataclasses.replace(policy, rules=tuple(unique.values())))
-        if any(_says_more(each) for each in policy.rules):
-            more.append(", ".join(f"{key}={value}" for key, value in policy.selector))
-    return dataclasses.replace(decision, policies=tuple(kept)), more
+    # Probes come past ztunnel.
+    asked = [each for each in rules if not _is_the_kubelets(each)]
+    kept = [_kept(each) for each in asked]
+    unique = {json.dumps(each, sort_keys=True): each for each in kept}
+    return tuple(unique.values()), kept != asked
 
 
 def _is_the_kubelets(rule: Rule) -> bool:
-    """Tell whether it lets probes in, which come past ztunnel: it has everybody, and paths."""
-    operations = list(_operations(rule))
+    operations = _parts(rule, "to", "operation")
     return "from" not in rule and bool(operations) and all("paths" in one for one in operations)
 
 
-def _says_more(rule: Rule) -> bool:
-    return not _is_the_kubelets(rule) and _kept(rule) != rule
-
-
-def _kept(rule: Rule) -> Rule | None:
-    """Return what layer 4 holds of a rule; None where that would be everybody for a few paths."""
-    if _is_the_kubelets(rule):
-        return None
-    sources = [_only(one, _CALLERS) for one in _sources(rule)]
-    operations = [_only(one, _PORTS) for one in _operations(rule)]
+def _kept(rule: Rule) -> Rule:
+    sources = [_only(one, _CALLERS) for one in _parts(rule, "from", "source")]
+    operations = [_only(one, _PORTS) for one in _parts(rule, "to", "operation")]
     conditions = [each for each in cluster.parts(rule, "when") if each.get("key") in _CONDITIONS]
     # One empty part takes everybody, or everything, and so does no part at all.
     found: Rule = {}
@@ -75,12 +63,8 @@ def _kept(rule: Rule) -> Rule | None:
     return found
 
 
-def _sources(rule: Rule) -> Iterator[Rule]:
-    return (cluster.at(each, "source") for each in cluster.parts(rule, "from"))
-
-
-def _operations(rule: Rule) -> Iterator[Rule]:
-    return (cluster.at(each, "operation") for each in cluster.parts(rule, "to"))
+def _parts(rule: Rule, key: str, part: str) -> list[Rule]:
+    return [cluster.at(each, part) for each in cluster.parts(rule, key)]
 
 
 def _only(part: Rule, keys: Collection[str]) -> Rule:

@@ -6,19 +6,22 @@ import dataclasses
 import hashlib
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from integrator_contract import names
-from istio_integrator import error_messages, texts
+from istio_integrator import error_messages, findings, texts
 from istio_integrator.config import config
+from istio_integrator.findings import Finding
+from istio_integrator.ingress import gateway
 from istio_integrator.ingress.ingress import Ingress
+from istio_integrator.istio.authorization_policy import principal
 from istio_integrator.kube import cluster, errors, owners, snapshot
 from istio_integrator.messages import Message, Said
-from istio_integrator.relations import endpoints, service_mesh
-from istio_integrator.security import policies, policies_layer4, policies_survey
-from istio_integrator.security.policies_book import Rule
+from istio_integrator.relations import endpoints, kubeflow, service_mesh
+from istio_integrator.security import policies, preview_authorization
 from istio_integrator.security.policies_judged import CLOSED, FOLDER
-from istio_integrator.situation import situation
+from istio_integrator.security.policies_layer4 import Rule
+from istio_integrator.situation import model, situation
 
 logger = logging.getLogger(__name__)
 
@@ -37,10 +40,11 @@ class Written:
     @classmethod
     def of(cls, policy: policies.Policy, application: str) -> Written:
         """Give a policy a name that tells people the workload, and is no other's."""
-        labels = dict(policy.selector)
-        shown = labels.get(names.NAME) or policy.selector[0][1]
+        ordered = tuple(sorted(policy.selector))
+        labels = dict(ordered)
+        shown = labels.get(names.NAME) or ordered[0][1]
         plain = re.sub(r"[^a-z0-9]+", "-", shown.lower()).strip("-")[:24].rstrip("-")
-        digest = hashlib.sha256(repr(policy.selector).encode()).hexdigest()[:8]
+        digest = hashlib.sha256(repr(ordered).encode()).hexdigest()[:8]
         name = owners.object_name(application, f"{plain or 'workload'}-{digest}")
         return cls(name=name, labels=labels, rules=policy.rules)
 
@@ -95,13 +99,47 @@ class Authorization(situation.Component):
             self._give_back()
             return [reason]
         elif context.mesh is not None:
-            decision, more = decided(context, self.asked(context.config))
-            return [*_of_requests(more), *self._write(decision)]
+            decision = policies.decide(self.asked(context.config))
+            return [*_of_requests(decision.beyond), *self._write(decision)]
         return []
 
     def remove(self) -> None:
         """Give everything back."""
         self._give_back()
+
+    def preview(self, options: config.Config) -> Iterable[Finding]:
+        """Say who could no longer call whom; nothing is written.
+
+        Args:
+            options: Those that are asked about.
+        """
+        context = dataclasses.replace(self._context, config=options)
+        if options.authorization == "off":
+            yield findings.fine(
+                "authorization=off: this application writes no AuthorizationPolicy"
+            )
+        elif context.mesh is None:
+            yield findings.doubtful("there is no Istio to join", "juju status")
+        elif reason := obstacle(context):
+            yield findings.broken(reason.seen, reason.command)
+        else:
+            found = [
+                each
+                for place in sorted({context.model, context.mesh.root_namespace})
+                for each in context.cluster.list(cluster.AUTHORIZATION_POLICY, place)
+            ]
+            asked = self.asked(options)
+            yield from preview_authorization.judge(
+                preview_authorization.Scene(
+                    asked=asked,
+                    decision=policies.decide(asked),
+                    ours=[each for each in found if context.manifests.is_ours(each)],
+                    others=[each for each in found if not context.manifests.is_ours(each)],
+                    mesh=context.mesh,
+                    owner=context.manifests.owner,
+                    application=context.application,
+                )
+            )
 
     def asked(self, options: config.Config) -> policies.Asked:
         """Look at everything that is decided by; nothing is written.
@@ -109,14 +147,50 @@ class Authorization(situation.Component):
         Args:
             options: Those that are asked about, which need not be the application's own.
         """
-        context = dataclasses.replace(self._context, config=options)
-        return policies_survey.asked(context, self._related, self._seen, self._ingress)
+        context, name = self._context, self._context.model
+        stated = context.cluster.list(cluster.AUTHORIZATION_POLICY, name)
+        found = policies.Asked(
+            mode=options.authorization,
+            model=model.Model.of(self._seen, name),
+            consumers=service_mesh.received(self._related, model=name),
+            controllers=[each.application for each in self._related.bags(kubeflow.GATEWAY_INFO)],
+            calls=model.calls(self._calling(), model=name),
+            others=[each for each in stated if not context.manifests.is_ours(each)],
+            standing=[each for each in stated if context.manifests.is_ours(each)],
+            is_ambient=context.data_plane == "ambient",
+        )
+        if not context.exposes:
+            return found
+        target, service = self._ingress.target, self._ingress.decision.service
+        if isinstance(target, gateway.Target):
+            is_known = bool(target.account)
+            found = dataclasses.replace(
+                found,
+                gateways=(principal(target.namespace, target.account),) if is_known else (),
+                gateway_pods=(frozenset(target.selector.items()),) if target.is_own else (),
+            )
+        asking = [(service.host, service.port)] if service else []
+        # A gateway that is still to come leads to the same Services.
+        return dataclasses.replace(found, routed=self.routed, guards=self._of_model(asking))
 
     @property
-    def routed(self) -> frozenset[str]:
-        """The Services of the model that routes of the gateway lead to."""
-        found = policies_survey.routed(self._context, self._ingress)
-        return frozenset(name for name, _ in found)
+    def routed(self) -> frozenset[tuple[str, int]]:
+        """The Services of the model, each with its port, that routes of the gateway lead to."""
+        return self._of_model(route.backend for route in self._ingress.plan.routes)
+
+    def _of_model(self, hosts: Iterable[tuple[str, int]]) -> frozenset[tuple[str, int]]:
+        ending = f".{self._context.model}.svc.{self._context.cluster_domain}"
+        return frozenset(
+            (host.removesuffix(ending), port) for host, port in hosts if host.endswith(ending)
+        )
+
+    def _calling(self) -> Iterator[cluster.Object]:
+        """List what has API servers call Services, as far as it may be looked at."""
+        for kind in model.CALLING:
+            try:
+                yield from self._seen.objects(kind)
+            except errors.ForbiddenError as error:
+                logger.info("Policies do not let %s be called: %s", kind.plural, error)
 
     def _answer(self) -> None:
         """Tell applications which labels join: none where their namespace is a member anyway."""
@@ -183,18 +257,6 @@ def _report(decision: policies.Decision, problems: list[Message], count: int) ->
 
 def _message(said: Said, problem: str) -> Message:
     return said(problem=texts.plain(problem, texts.LONGEST_PROBLEM))
-
-
-def decided(
-    context: situation.Situation, asked: policies.Asked
-) -> tuple[policies.Decision, Sequence[str]]:
-    """Decide who may call whom, as far as the model's data plane can tell.
-
-    Returns:
-        The decision, and the workloads of which more was said than that.
-    """
-    decision = policies.decide(asked)
-    return policies_layer4.reduced(decision) if context.data_plane == "ambient" else (decision, ())
 
 
 def obstacle(context: situation.Situation) -> Message | None:

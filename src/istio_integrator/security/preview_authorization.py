@@ -14,7 +14,7 @@ from typing import Literal
 from integrator_contract import names
 from istio_integrator import findings
 from istio_integrator.findings import Finding
-from istio_integrator.istio import authorization_policy, installation, proxies
+from istio_integrator.istio import authorization_policy, installation
 from istio_integrator.istio.authorization_policy import (
     Answer,
     AuthorizationPolicy,
@@ -23,9 +23,9 @@ from istio_integrator.istio.authorization_policy import (
     InboundRequest,
     principal,
 )
-from istio_integrator.kube import cluster, fences
-from istio_integrator.security import exceptions_found, policies, policies_judged
-from istio_integrator.security.called import Call, Selector
+from istio_integrator.kube import cluster
+from istio_integrator.security import policies, policies_judged
+from istio_integrator.situation.model import Call, Labels, Pod
 
 ELSEWHERE = "pods of other namespaces"
 OUTSIDE = "whoever is outside of the mesh"
@@ -38,8 +38,6 @@ class Scene:
 
     asked: policies.Asked
     decision: policies.Decision
-    pods: Sequence[cluster.Object]
-    """The model's."""
     ours: Sequence[cluster.Object]
     """Policies of ours that stand now."""
     others: Sequence[cluster.Object]
@@ -47,11 +45,6 @@ class Scene:
     mesh: installation.Mesh
     owner: str
     application: str
-
-    @property
-    def model(self) -> str:
-        """The model's name."""
-        return self.asked.model.name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +70,7 @@ def judge(scene: Scene) -> Iterable[Finding]:
         yield findings.doubtful(seen, "juju status --relations")
     yield from policies_judged.judge(
         [*would_be, *others],
-        scene.pods,
+        scene.asked.model.pods,
         owner=scene.owner,
         application=scene.application,
         mesh=scene.mesh,
@@ -124,18 +117,18 @@ def _lost(
     scene: Scene, before: Sequence[AuthorizationPolicy], after: Sequence[AuthorizationPolicy]
 ) -> Iterator[tuple[_Loss, int]]:
     """Find the ports of workloads that somebody may call today and could not, or not always."""
-    callers = list(_callers(scene))
-    count = collections.Counter(_shown(pod) for pod in scene.pods)
-    for pod, target, ports in _targets(scene):
+    callers = _callers(scene)
+    count = collections.Counter(pod.shown for pod in scene.asked.model.pods)
+    root, is_ambient = scene.mesh.root_namespace, scene.asked.is_ambient
+    for pod, ports in _targets(scene):
         held = [
-            [each for each in policies if each.selects(pod, scene.mesh.root_namespace)]
-            for policies in (before, after)
+            [each for each in standing if policies_judged.selects(each, pod, root)]
+            for standing in (before, after)
         ]
         # The only pod of an application calls itself within the pod.
-        others = [each for each in callers if each.name != target or count[target] > 1]
+        others = [each for each in callers if each.name != pod.shown or count[pod.shown] > 1]
         for port, is_http in sorted(ports.items()):
-            seen_by = "ztunnel" if scene.asked.is_ambient else "http"
-            request = InboundRequest(port=port, seen_by=seen_by)
+            request = InboundRequest(port=port, seen_by="ztunnel" if is_ambient else "http")
             lost: dict[Kind, list[str]] = {"whole": [], "conditional": [], "by Host": []}
             was, will_be = _answers(held, Caller(), request)
             is_closed = was is Answer.YES and will_be is not Answer.YES
@@ -145,11 +138,11 @@ def _lost(
                     lost["whole"].append(each.name)
                 elif was > will_be:
                     lost["conditional"].append(each.name)
-                elif each.is_routed and is_http and is_closed and not scene.asked.is_ambient:
+                elif each.is_routed and is_http and is_closed and not is_ambient:
                     lost["by Host"].append(each.name)
             for kind, found in lost.items():
                 if found:
-                    yield _Loss(target, tuple(found), kind), port
+                    yield _Loss(pod.shown, tuple(found), kind), port
 
 
 def _answers(
@@ -171,12 +164,12 @@ def _line(scene: Scene, loss: _Loss, ports: Iterable[int]) -> Finding:
             "if one does: write an AuthorizationPolicy that admits every caller to the port, or "
             "keep authorization=off",
         )
-    seen = (
-        f"{whom} could call {what} only where a condition of its policies holds, about an "
-        "address, a header, a path or a method"
-        if loss.kind == "conditional"
-        else f"{whom} could no longer call {what}"
-    )
+    seen = f"{whom} could no longer call {what}"
+    if loss.kind == "conditional":
+        seen = (
+            f"{whom} could call {what} only where a condition of its policies holds, about an "
+            "address, a header, a path or a method"
+        )
     relate = ""
     if loss.target in {each.application for each in scene.asked.consumers}:
         relate = f"relate the caller to {loss.target}, or "
@@ -195,78 +188,69 @@ def _applications(scene: Scene) -> set[str]:
 
     Related ones that write VirtualServices would write routes of the Gateway API instead.
     """
-    found = set[str]()
-    for pod in scene.pods:
-        with fences.around(cluster.reference(pod)):
-            containers = cluster.parts(cluster.at(pod, "spec"), "containers")
-            if any(each.get("name") == names.CHARM for each in containers):
-                found.add(_shown(pod))
+    found = {
+        pod.shown
+        for pod in scene.asked.model.pods
+        if any(each.name == names.CHARM for each in pod.spec.containers)
+    }
     return found.difference(scene.asked.controllers)
 
 
 def _would_be(scene: Scene) -> Iterator[cluster.Object]:
     """Write our policies as they would be, as far as anybody judges them."""
-    decision = scene.decision
-    for each in decision.policies:
-        selector = {"selector": {"matchLabels": dict(each.selector)}}
-        spec = {**selector, "rules": list(each.rules)}
-        yield _policy(scene, policies_judged.FOLDER, spec)
-    if decision.is_closed:
-        yield _policy(scene, policies_judged.CLOSED, {})
+    specs = [
+        ({"selector": {"matchLabels": dict(each.selector)}, "rules": list(each.rules)}, False)
+        for each in scene.decision.policies
+    ]
+    for spec, is_rest in [*specs, *([({}, True)] if scene.decision.is_closed else [])]:
+        component = policies_judged.CLOSED if is_rest else policies_judged.FOLDER
+        yield {
+            "kind": cluster.AUTHORIZATION_POLICY.name,
+            "metadata": {
+                "name": scene.application,
+                "namespace": scene.asked.model.name,
+                "labels": {names.OWNER: scene.owner, names.COMPONENT: component},
+            },
+            "spec": spec,
+        }
 
 
-def _policy(scene: Scene, component: str, spec: cluster.Object) -> cluster.Object:
-    marks = {names.OWNER: scene.owner, names.COMPONENT: component}
-    metadata = {"name": scene.application, "namespace": scene.model, "labels": marks}
-    return {"kind": cluster.AUTHORIZATION_POLICY.name, "metadata": metadata, "spec": spec}
-
-
-def _callers(scene: Scene) -> Iterator[KnownCaller]:
+def _callers(scene: Scene) -> Collection[KnownCaller]:
     """List who may call today, each once."""
     model, domain = scene.asked.model, scene.mesh.trust_domains[0]
     routed = [each.selector for name, _ in scene.asked.routed if (each := model.service(name))]
     found: dict[KnownCaller, None] = {}
-    for pod in scene.pods:
-        with fences.around(cluster.reference(pod)):
-            if exceptions_found.is_caller(pod, scene.application) and not proxies.is_router(pod):
-                has_proxy = proxies.is_in_mesh(pod)
-                account = str(cluster.at(pod, "spec").get("serviceAccountName") or "default")
-                name = _shown(pod) if has_proxy else f"{_shown(pod)} (without a sidecar)"
-                who = principal(scene.model, account, domain) if has_proxy else ""
-                is_routed = any(map(exceptions_found.labels(pod).issuperset, routed))
-                found[KnownCaller(name, Caller(who), is_routed)] = None
-    yield from found
+    for pod in model.callers(scene.application):
+        if not pod.is_router:
+            name, who = f"{pod.shown} (without a sidecar)", ""
+            if pod.is_in_mesh:
+                name, who = pod.shown, principal(model.name, pod.spec.service_account_name, domain)
+            is_routed = any(key <= pod.labels for key in routed)
+            found[KnownCaller(name, Caller(who), is_routed)] = None
     # No policy names this namespace.
-    yield KnownCaller(ELSEWHERE, Caller(principal("-", "-", domain)))
-    yield KnownCaller(OUTSIDE, Caller())
+    elsewhere = KnownCaller(ELSEWHERE, Caller(principal("-", "-", domain)))
+    return [*found, elsewhere, KnownCaller(OUTSIDE, Caller())]
 
 
-def _targets(scene: Scene) -> Iterator[tuple[cluster.Object, str, dict[int, bool]]]:
-    """List pods that a proxy stands before, each with its workload and the ports of Services.
+def _targets(scene: Scene) -> Iterator[tuple[Pod, dict[int, bool]]]:
+    """List pods that a proxy stands before, each with its ports of Services.
 
     Of each port it says whether a Service declares it as HTTP.
     """
     model = scene.asked.model
-    ports: dict[Selector, dict[int, bool]] = {}
+    ports: dict[Labels, dict[int, bool]] = {}
     for service in model.services:
         of_pods = ports.setdefault(service.selector, {})
         for port in service.ports if service.selector else ():
-            for number in model.pod_ports(service, [port.number])[0]:
+            for number in model.pod_ports(service, [port.port])[0]:
                 of_pods[number] = port.is_http or of_pods.get(number, False)
-    for pod in scene.pods:
-        with fences.around(cluster.reference(pod)):
-            if proxies.is_in_mesh(pod) and not proxies.is_router(pod):
-                marks = exceptions_found.labels(pod)
-                found: dict[int, bool] = {}
-                for key, of_pods in ports.items():
-                    for number, is_http in of_pods.items() if marks.issuperset(key) else ():
-                        found[number] = is_http or found.get(number, False)
-                yield pod, _shown(pod), found
-
-
-def _shown(pod: cluster.Object) -> str:
-    marks = cluster.at(pod, "metadata", "labels")
-    return str(marks.get(names.NAME) or cluster.at(pod, "metadata").get("name"))
+    for pod in model.pods:
+        if pod.is_in_mesh and not pod.is_router:
+            found: dict[int, bool] = {}
+            for key, of_pods in ports.items():
+                for number, is_http in of_pods.items() if key <= pod.labels else ():
+                    found[number] = is_http or found.get(number, False)
+            yield pod, found
 
 
 def _without_probes(policy: AuthorizationPolicy) -> AuthorizationPolicy:

@@ -10,7 +10,8 @@ from istio_integrator.diagnosis import registry, report
 from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.findings import Finding
 from istio_integrator.kube import cluster
-from istio_integrator.security import called, policies_survey, policies_upkeep
+from istio_integrator.security import policies, policies_upkeep
+from istio_integrator.situation import model
 
 
 @registry.check(
@@ -23,8 +24,10 @@ def ambient(facts: Facts) -> Iterable[Finding]:
         return ()
     beyond: Sequence[str] = ()
     if facts.config.authorization != "off":
-        asked = policies_survey.asked(context, facts.related, facts.seen, facts.ingress)
-        _, beyond = policies_upkeep.decided(context, asked)
+        authorization = policies_upkeep.Authorization(
+            context, facts.related, facts.seen, facts.ingress
+        )
+        beyond = policies.decide(authorization.asked(facts.config)).beyond
     return judge(facts.pods, beyond, application=facts.application)
 
 
@@ -32,7 +35,7 @@ def judge(
     pods: Iterable[cluster.Object], beyond: Sequence[str], *, application: str
 ) -> Iterable[Finding]:
     """Judge the pods, and the workloads whose relations say more than layer 4 holds."""
-    if waiting := called.read_each(pods, _not_taken):
+    if waiting := model.read_each(pods, _not_taken):
         yield findings.doubtful(
             f"no ztunnel has taken in {report.listed(sorted(waiting))}",
             "kubectl get pods --all-namespaces -l k8s-app=istio-cni-node",

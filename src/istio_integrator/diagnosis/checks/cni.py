@@ -10,7 +10,7 @@ from istio_integrator.diagnosis import registry, report
 from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.findings import Finding
 from istio_integrator.kube import cluster, fences
-from istio_integrator.security import called
+from istio_integrator.situation import model
 
 _NODE_LABELS = {"k8s-app": "istio-cni-node"}
 """The labels of the plugin's DaemonSet and pods, as Istio's charts write them."""
@@ -43,7 +43,7 @@ def judge(
                 text = f"is not ready on {missing} nodes: pods there don't start"
                 show = f"kubectl -n {each['metadata']['namespace']} get pods -o wide"
                 wrong.append(findings.broken(f"{cluster.reference(each)} {text}", show))
-    if cut := called.read_each(pods, _cut_off):
+    if cut := model.read_each(pods, _cut_off):
         text = "init containers have no network before their classic proxy runs: "
         options = "excluded-outbound-ports=PORT, or job-sidecars=auto with kubelets from 1.33"
         wrong.append(

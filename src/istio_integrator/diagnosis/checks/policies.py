@@ -12,13 +12,8 @@ from istio_integrator.findings import Finding
 from istio_integrator.istio import proxies
 from istio_integrator.istio.authorization_policy import AuthorizationPolicy
 from istio_integrator.kube import cluster
-from istio_integrator.security import (
-    mutual_tls,
-    policies_judged,
-    policies_upkeep,
-    preview,
-    preview_mutual_tls,
-)
+from istio_integrator.security import mutual_tls, policies_judged, policies_upkeep, preview
+from istio_integrator.situation import model
 
 
 @registry.check("callers", place=165, feeds_status=True, symptoms=("rbac-access-denied",))
@@ -29,7 +24,7 @@ def callers(facts: Facts) -> Iterable[Finding]:
     places = (facts.model, facts.mesh.root_namespace)
     return policies_judged.judge(
         [each for each in facts.policies if each.namespace in places],
-        facts.pods,
+        model.read(facts.pods, model.Pod),
         owner=facts.manifests.owner,
         application=facts.application,
         mesh=facts.mesh,
@@ -68,5 +63,4 @@ def security(facts: Facts) -> Iterable[Finding]:
     authorization = policies_upkeep.Authorization(
         facts.context, facts.related, facts.seen, facts.ingress
     )
-    subject = preview.Subject(facts.context, facts.config, part, authorization, facts.seen)
-    return preview.preview(subject, preview_mutual_tls.OPTION)
+    return preview.lines("mtls", part.preview(facts.config, lambda: authorization.routed))

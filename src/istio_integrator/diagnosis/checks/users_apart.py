@@ -11,7 +11,8 @@ from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.findings import Finding
 from istio_integrator.ingress import observed
 from istio_integrator.kube import cluster
-from istio_integrator.security import called, policies, policies_judged
+from istio_integrator.security import policies, policies_judged
+from istio_integrator.situation import model
 
 _CLAIM = "request.headers[kubeflow-userid]"
 _IDENTITIES = ("principals", "namespaces", "serviceAccounts", "requestPrincipals")
@@ -43,10 +44,10 @@ def users_apart(facts: Facts) -> Iterable[Finding]:
     ours = (
         each
         for each in filter(facts.manifests.is_ours, found)
-        if called.labels(each).get(names.COMPONENT) == policies_judged.FOLDER
+        if cluster.at(each, "metadata", "labels").get(names.COMPONENT) == policies_judged.FOLDER
     )
-    services = called.services(facts.objects(cluster.SERVICE, facts.model))
-    open_ones = believing(services, [dict(each) for each in policies.covered(ours)])
+    services = model.read(facts.objects(cluster.SERVICE, facts.model), model.Service)
+    open_ones = believing(services, [policies.selector(each) for each in ours])
     if not open_ones:
         yield findings.fine("Services that know users by a header have named callers")
         return
@@ -65,22 +66,22 @@ def judge_profiles(others: Iterable[cluster.Object], remedy: str) -> Finding:
     kfp-profile-controller makes one that does, unless it is related to `service-mesh`
     (bundle-kubeflow issue 1115).
     """
-    if wrong := called.read_each(others, _believing):
+    if wrong := model.read_each(others, _believing):
         text = f"whoever claims to be the owner is let in by {report.listed(wrong)}"
         return findings.doubtful(text, remedy)
     return findings.fine("no policy of a profile namespace believes every caller")
 
 
 def believing(
-    services: Iterable[called.Service], covered: Collection[dict[str, str]]
-) -> list[called.Service]:
+    services: Iterable[model.Service], covered: Collection[model.Labels]
+) -> list[model.Service]:
     """List the Services that take the user from a header of callers that no policy names."""
     return [
         each
         for each in services
         if each.name in _BELIEVING
         and each.selector
-        and not any(labels.items() <= dict(each.selector).items() for labels in covered)
+        and not any(labels <= each.selector for labels in covered)
     ]
 
 

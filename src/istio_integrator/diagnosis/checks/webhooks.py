@@ -10,9 +10,9 @@ from istio_integrator import findings
 from istio_integrator.diagnosis import registry
 from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.findings import Finding
-from istio_integrator.istio import authorization_policy, peer_authentication, proxies
+from istio_integrator.istio import authorization_policy, peer_authentication
 from istio_integrator.kube import cluster, errors, fences
-from istio_integrator.security import called
+from istio_integrator.situation import model
 
 _MODELOPERATOR = {names.MODELOPERATOR_LABELS[0]: names.MODELOPERATOR}
 """The labels of Juju's own webhook, whose next pod our admission keeps outside."""
@@ -40,10 +40,10 @@ def webhooks(facts: Facts) -> Iterable[Finding]:
     except errors.ForbiddenError as error:
         # Only an optional role gives this right; the others are judged without.
         unknown = error
-    calls = called.calls(configurations, model=facts.model)
+    calls = model.calls(configurations, model=facts.model)
     found: Sequence[Backend] = ()
     if calls:
-        services = called.services(facts.objects(cluster.SERVICE, facts.model))
+        services = model.read(facts.objects(cluster.SERVICE, facts.model), model.Service)
         found = backends(calls, services, facts.pods)
     # Policies of all namespaces are only asked for where one could be in the way.
     policies = facts.policies if found else ()
@@ -61,24 +61,22 @@ def webhooks(facts: Facts) -> Iterable[Finding]:
 
 
 def backends(
-    calls: Iterable[called.Call],
-    services: Collection[called.Service],
+    calls: Iterable[model.Call],
+    services: Collection[model.Service],
     pods: Collection[cluster.Object],
 ) -> list[Backend]:
     """List the pods of the mesh that API servers call."""
     found: list[Backend] = []
     for call in calls:
         for service in services:
-            ports = [port for port in service.ports if port.number == call.port]
+            ports = [port for port in service.ports if port.port == call.port]
             if service.name != call.service or not service.selector or not ports:
                 continue
             for pod in pods:
-                with fences.around(cluster.reference(pod)):
-                    marks = called.labels(pod).items()
-                    if dict(service.selector).items() <= marks and proxies.is_in_mesh(pod):
-                        at = ports[0].at(called.ports(called.containers(pod)))
+                for one in model.read([pod], model.Pod):
+                    if service.selector <= one.labels and one.is_in_mesh:
                         webhook = call.caller.rpartition(" ")[2]
-                        found += (Backend(webhook, pod, port) for port in at)
+                        found += (Backend(webhook, pod, port) for port in ports[0].at(one.ports))
     return found
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from istio_integrator.istio import authorization_policy
 from istio_integrator.security import policies_judged
+from istio_integrator.situation.model import Pod, read
 from tests.unit.charm.diagnosis.objects import ALIVE
 from tests.unit.charm.security.callers import NAME, sa
 
@@ -49,7 +50,7 @@ def judged(policies, *pods):
     return list(
         policies_judged.judge(
             authorization_policy.read_all(policies),
-            pods,
+            read(pods, Pod),
             owner=OWNER,
             application="istio-integrator",
             mesh=ALIVE,

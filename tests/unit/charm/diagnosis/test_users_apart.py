@@ -61,7 +61,7 @@ SERVICES = [service("kfp-api", 8888), service("minio", 9000), service("mlmd", 80
     ],
 )
 def test_service_that_believes_any_caller_is_named(covered, named):
-    found = users_apart.believing(SERVICES, [{NAME: each} for each in covered])
+    found = users_apart.believing(SERVICES, [frozenset({(NAME, each)}) for each in covered])
     assert [each.name for each in found] == named
 
 

@@ -4,8 +4,9 @@ import pytest
 
 from istio_integrator.diagnosis.checks import webhooks
 from istio_integrator.istio import authorization_policy, peer_authentication
-from istio_integrator.security import called
+from istio_integrator.situation.model import Call
 from tests.unit.charm.diagnosis.objects import obj, pod
+from tests.unit.charm.security.callers import service
 
 ROOT = "istio-system"
 
@@ -57,11 +58,9 @@ def test_webhook_that_api_servers_can_not_call_is_named(one, found, level, comma
 
 
 def test_pods_of_the_mesh_behind_the_service_of_a_webhook_are_called():
-    selector = called.selector({"app": "web"})
-    ports = (called.ServicePort(443, "hook"), called.ServicePort(80, 8080))
-    service = called.Service(name="katib", selector=selector, ports=ports)
-    call = called.Call("ValidatingWebhookConfiguration katib.kubeflow.org", "katib", 443)
+    called = service("katib", (443, "hook"), (80, 8080), selector={"app": "web"})
+    call = Call("ValidatingWebhookConfiguration katib.kubeflow.org", "katib", 443)
     one = pod()
     one["spec"]["containers"][0]["ports"] = [{"name": "hook", "containerPort": 8443}]
     pods = [one, pod("other"), {**pod(proxy=False), "metadata": one["metadata"]}]
-    assert webhooks.backends([call], [service], pods) == [backend(one, 8443)]
+    assert webhooks.backends([call], [called], pods) == [backend(one, 8443)]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from istio_integrator.kube import cluster, fences
-from istio_integrator.security import called
+from istio_integrator.situation import model
 from tests.unit.charm.security import members
 
 SCHEMA = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(200)}}
@@ -27,7 +27,7 @@ def test_name_labels_and_conversion_are_read_and_no_schema(fake):
     assert found["metadata"] == wanted["metadata"]
     assert found["spec"] == {"conversion": wanted["spec"]["conversion"]}
     assert found["kind"] == "CustomResourceDefinition"
-    assert [call.service for call in called.calls([found], model="kubeflow")] == ["converter"]
+    assert [call.service for call in model.calls([found], model="kubeflow")] == ["converter"]
 
 
 def test_labels_choose_among_them(fake):

@@ -3,9 +3,12 @@
 import dataclasses
 import json
 
+import msgspec
+
 from istio_integrator.istio import authorization_policy
 from istio_integrator.relations import endpoints, service_mesh
-from istio_integrator.security import called, policies, policies_workloads
+from istio_integrator.security import policies
+from istio_integrator.situation.model import Model, Pod, Service
 
 NAME = "app.kubernetes.io/name"
 MODEL = "kubeflow"
@@ -58,34 +61,52 @@ def admits(decision, labels, call):
     return answer is authorization_policy.Answer.YES
 
 
-def service(name, *ports, of=None, application=""):
-    """A Service; each port is a number, or a number and what it is at the pod."""
+def service(name, *ports, of=None, application="", selector=None, kind="ClusterIP"):
+    """A Service; each port is a number, or a number, what it is at the pod and its name."""
     listed = [each if isinstance(each, tuple) else (each, each) for each in ports]
-    return called.Service(
-        name=name,
-        selector=((NAME, of or name),),
-        ports=tuple(called.ServicePort(*each) for each in listed),
-        application=application,
-    )
+    keys = ("port", "targetPort", "name")
+    obj = {
+        "metadata": {"name": name, "labels": {NAME: application} if application else {}},
+        "spec": {
+            "type": kind,
+            "selector": selector or {NAME: of or name},
+            "ports": [dict(zip(keys, each, strict=False)) for each in listed],
+        },
+    }
+    return msgspec.convert(obj, Service)
 
 
-def pod(name, *, probes=(), labels=(), is_router=False, has_proxy=True, **ports):
-    """A pod of an application, with the ports that it names."""
-    return policies_workloads.Pod(
-        labels={NAME: name, **dict(labels)},
-        ports=frozenset(ports.items()),
-        has_proxy=has_proxy,
-        is_router=is_router,
-        probes=tuple(called.Probe(*each) for each in probes),
-    )
+def pod(name, *probes, labels=(), is_router=False, has_proxy=True, **ports):
+    """A pod of an application, with its probes and the ports that it names."""
+    proxy = {"name": "istio-proxy", "args": ["proxy", "router" if is_router else "sidecar"]}
+    listed = [{"name": key, "containerPort": number} for key, number in ports.items()]
+    handlers = [
+        {"name": f"probed-{number}", "livenessProbe": each} for number, each in enumerate(probes)
+    ]
+    obj = {
+        "metadata": {"name": f"{name}-0", "labels": {NAME: name, **dict(labels)}},
+        "spec": {
+            "containers": [
+                {"name": "app", "ports": listed},
+                *handlers,
+                *([proxy] if has_proxy else []),
+            ]
+        },
+    }
+    return msgspec.convert(obj, Pod)
+
+
+def http(port, path):
+    """A probe of the kubelet that comes past pilot-agent."""
+    return {"httpGet": {"port": port, "path": path}}
 
 
 def model(*things):
     """What there is in the model."""
-    return policies_workloads.Model(
+    return Model(
         name=MODEL,
-        services=[each for each in things if isinstance(each, called.Service)],
-        pods=[each for each in things if isinstance(each, policies_workloads.Pod)],
+        services=[each for each in things if isinstance(each, Service)],
+        pods=[each for each in things if isinstance(each, Pod)],
     )
 
 

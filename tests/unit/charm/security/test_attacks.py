@@ -3,12 +3,15 @@
 import dataclasses
 import json
 
+import msgspec
 import ops
 import pytest
 from ops import testing
 
-from istio_integrator.security import called, exceptions, exceptions_found, policies_book
-from istio_integrator.security.exceptions import PlainClients, Scene
+from istio_integrator.security import exceptions, policies
+from istio_integrator.security.exceptions import Scene
+from istio_integrator.security.members import Member, PlainClients, members_of
+from istio_integrator.situation.model import Model, Pod
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import state, status
 from tests.unit.charm.security import members
@@ -17,6 +20,7 @@ from tests.unit.charm.security.callers import (
     Call,
     admits,
     decide,
+    http,
     pod,
     policy,
     sa,
@@ -31,23 +35,18 @@ EVIL = pod("evil", labels={"pod-index": "0"}.items())
 @pytest.mark.parametrize(
     "selector",
     [
-        pytest.param(((NAME, "minio"),), id="by its name"),
-        pytest.param((("pod-index", "0"),), id="by a label of every first pod"),
+        pytest.param({NAME: "minio"}, id="by its name"),
+        pytest.param({"pod-index": "0"}, id="by a label of every first pod"),
     ],
 )
 def test_service_of_an_application_that_leads_to_anothers_pods_is_not_its_own(selector):
-    lure = called.Service(
-        name="evil",
-        selector=selector,
-        ports=(called.ServicePort(80, 9000),),
-        application="evil",
-    )
+    lure = service("evil", (80, 9000), selector=selector, application="evil")
     stated = said("evil", policy("friend", "evil", {"ports": [80]}))
     decision = decide(*MINIO, lure, EVIL, consumers=[stated])
     assert decision.policies == ()
     assert "not its own: Service evil" in decision.problems[0]
     closed = decide(*MINIO, lure, EVIL, mode="closed", consumers=[stated])
-    assert not admits(closed, MINIO[1].labels, Call(sa("friend"), 9000))
+    assert not admits(closed, MINIO[1].metadata.labels, Call(sa("friend"), 9000))
 
 
 def test_service_that_leads_to_pods_which_the_application_made_is_its_own():
@@ -55,7 +54,7 @@ def test_service_that_leads_to_pods_which_the_application_made_is_its_own():
     own = service("viewer", 80, of="viewer", application="kfp-viewer")
     stated = said("kfp-viewer", policy("kfp-ui", None, {"ports": [80]}, target_service="viewer"))
     decision = decide(own, made, consumers=[stated])
-    assert admits(decision, made.labels, Call(sa("kfp-ui"), 80))
+    assert admits(decision, made.metadata.labels, Call(sa("kfp-ui"), 80))
 
 
 def units(count):
@@ -65,7 +64,7 @@ def units(count):
 
 
 def test_application_that_speaks_of_many_workloads_is_refused_and_no_other():
-    most = policies_book.MOST_WORKLOADS
+    most = policies.MOST_WORKLOADS
     honest = said("minio", policy("kfp-api", "minio"), relation=2)
     few = decide(*MINIO, consumers=[honest, said("evil", *units(most))])
     assert len(few.policies) == most + 1
@@ -75,7 +74,7 @@ def test_application_that_speaks_of_many_workloads_is_refused_and_no_other():
     assert many.problems == (
         "service-mesh:3 evil: speaks of more than 16 workloads by labels: the rest is refused",
     )
-    assert admits(many, MINIO[1].labels, Call(sa("kfp-api"), 9000))
+    assert admits(many, MINIO[1].metadata.labels, Call(sa("kfp-api"), 9000))
 
 
 class Counted(dict):
@@ -90,10 +89,16 @@ class Counted(dict):
 
 def test_each_pod_of_a_large_model_is_looked_at_a_few_times_however_many_probes_there_are():
     count = 100
-    probes = [(8080, f"/health/{number}", "GET") for number in range(3)]
+    probes = [http(8080, f"/health/{number}") for number in range(3)]
     names = [f"app-{number}" for number in range(count)]
-    pods = [pod(name, probes=probes) for name in names]
-    counted = [dataclasses.replace(each, labels=Counted(each.labels)) for each in pods]
+    pods = [pod(name, *probes) for name in names]
+    counted = [
+        msgspec.structs.replace(
+            each,
+            metadata=msgspec.structs.replace(each.metadata, labels=Counted(each.metadata.labels)),
+        )
+        for each in pods
+    ]
     consumers = [
         said(name, policy("a", name), relation=number) for number, name in enumerate(names)
     ]
@@ -105,25 +110,23 @@ def test_each_pod_of_a_large_model_is_looked_at_a_few_times_however_many_probes_
 
 
 RULES = 3000
-PORTS = tuple(called.ServicePort(number, number) for number in range(1, 21))
 
 
 def test_rules_of_tenants_are_told_of_a_few_and_cost_nothing():
     chosen = frozenset({("app", "a")})
     services = [
-        called.Service(name=f"s{number}", selector=(("app", "a"),), ports=PORTS)
-        for number in range(50)
+        service(f"s{number}", *range(1, 21), selector={"app": "a"}) for number in range(50)
     ]
     scene = Scene(
-        [exceptions.Member("a", chosen, chosen)],
+        [Member("a", chosen, chosen)],
         services,
         plain_tenants=[
             PlainClients(f"DestinationRule alice/r{number}", "*") for number in range(RULES)
         ],
     )
-    assert exceptions.victims(scene, [], application="app") == []
-    told = exceptions.tenants(scene, [], application="app")
-    assert len({each.seen.split(" has ")[0] for each in told}) == exceptions.MOST_RULES
+    assert scene.victims == []
+    told = {each.seen.split(" has ")[0] for each in scene.tenants}
+    assert len(told) == exceptions.MOST_RULES
 
 
 @pytest.fixture
@@ -204,8 +207,8 @@ def test_annotation_that_names_many_ports_opens_none():
         "prometheus.io/port": ",".join(map(str, range(1, 40000))),
         "prometheus.istio.io/merge-metrics": "false",
     }
-    obj = members.pod("minio", notes=notes)
-    (found,) = exceptions_found.members(exceptions_found.Model([obj], [], []))
+    obj = msgspec.convert(members.pod("minio", notes=notes), Pod)
+    (found,) = members_of(Model(name="kubeflow", pods=[obj]))
     assert found.scraped == frozenset()
 
 

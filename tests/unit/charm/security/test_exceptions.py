@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from istio_integrator.config.plain_ports import Named
-from istio_integrator.security import exceptions
-from istio_integrator.security.called import Call, Service, ServicePort, selector
-from istio_integrator.security.exceptions import Member, PlainClients, Scene
+from istio_integrator.security.exceptions import Opened, Scene
+from istio_integrator.security.members import Member, PlainClients
+from istio_integrator.situation.model import Call
+from tests.unit.charm.security import callers
 
 
 def marks(**labels):
@@ -23,23 +24,20 @@ def member(workload="minio", *ports, **fields):
 
 
 def service(name="minio", *ports, kind="ClusterIP", **labels):
-    chosen = selector(labels or {"app": name})
-    return Service(name=name, selector=chosen, ports=ports, kind=kind)
+    return callers.service(name, *ports, selector=labels or {"app": name}, kind=kind)
 
 
-HTTP = ServicePort(80, 9000, "http")
-NAMED = ServicePort(443, "webhook", "https")
+HTTP = (80, 9000, "http")
+NAMED = (443, "webhook", "https")
 HOOK = Call("ValidatingWebhookConfiguration katib", "katib", 443)
 
 
 def open_ports(scene):
-    found = exceptions.opened(exceptions.needs(scene), scene.members)
-    return {each.workload: sorted(each.ports) for each in found}
+    return {each.workload: sorted(each.ports) for each in scene.opened}
 
 
 def lost(scene):
-    needs = exceptions.needs(scene)
-    return [each.seen for each in exceptions.victims(scene, needs, application="app")]
+    return [each.seen for each in scene.victims]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +123,7 @@ def test_entry_of_the_option_that_means_nothing_is_told():
         [service("minio", HTTP)],
         named=[Named("minio"), Named("minoi"), Named("minio", "grpc")],
     )
-    assert exceptions.unmatched(scene) == [Named("minoi"), Named("minio", "grpc")]
+    assert scene.unmatched == [Named("minoi"), Named("minio", "grpc")]
 
 
 @pytest.mark.parametrize("kind", ["NodePort", "LoadBalancer", "externalIPs"])
@@ -157,11 +155,10 @@ def test_pods_that_no_label_chooses_are_a_loss_and_no_policy_for_everybody():
 
 
 def test_exception_stays_while_a_workload_is_between_two_pods():
-    standing = [exceptions.Opened("", marks(app="minio"), frozenset({8080, 9000}))]
+    standing = [Opened("", marks(app="minio"), frozenset({8080, 9000}))]
     to_come = member(foreseen=frozenset({8080, 1}))
-    kept = exceptions.kept(standing, [to_come])
-    assert [(each.workload, each.port) for each in kept] == [("minio", 8080)]
-    assert exceptions.kept(standing, [member()]) == []
+    assert open_ports(Scene([to_come], standing=standing)) == {"minio": [8080]}
+    assert open_ports(Scene([member()], standing=standing)) == {}
 
 
 LABELS = st.sampled_from([marks(a="1"), marks(a="1", b="1"), marks(b="1"), marks(c="1")])
@@ -187,10 +184,10 @@ MEMBERS = st.lists(
 )
 SERVICES = st.lists(
     st.builds(
-        Service,
-        name=st.sampled_from(["s", "t"]),
-        selector=LABELS.map(dict).map(selector),
-        ports=st.tuples(st.builds(ServicePort, st.integers(1, 3), st.integers(1, 6))),
+        callers.service,
+        st.sampled_from(["s", "t"]),
+        st.tuples(st.integers(1, 3), st.integers(1, 6)),
+        selector=LABELS.map(dict),
         kind=st.sampled_from(["ClusterIP", "NodePort"]),
     ),
     unique_by=lambda each: each.name,
@@ -203,8 +200,7 @@ SCENES = st.builds(Scene, MEMBERS, SERVICES, CALLS, named=OPTION)
 
 @given(SCENES)
 def test_every_policy_that_chooses_a_pod_has_all_its_ports(scene):
-    needs = exceptions.needs(scene)
-    opened = exceptions.opened(needs, scene.members)
+    needs, opened = scene.needs, scene.opened
     for each in scene.members:
         wanted = {need.port for need in needs if need.selector == each.selector}
         for policy in opened:
@@ -214,8 +210,7 @@ def test_every_policy_that_chooses_a_pod_has_all_its_ports(scene):
 
 @given(SCENES)
 def test_policies_choose_by_labels_and_open_only_what_some_chosen_pod_needs(scene):
-    needs = exceptions.needs(scene)
-    opened = exceptions.opened(needs, scene.members)
+    needs, opened = scene.needs, scene.opened
     assert all(each.selector and each.ports for each in opened)
     assert len({each.selector for each in opened}) == len(opened)
     assert {port for each in opened for port in each.ports} == {each.port for each in needs}
@@ -224,15 +219,14 @@ def test_policies_choose_by_labels_and_open_only_what_some_chosen_pod_needs(scen
 
 @given(SCENES)
 def test_nothing_is_lost_and_open_at_once(scene):
-    needs = exceptions.needs(scene)
     everything = [Named(each.name) for each in scene.services]
     mended = dataclasses.replace(scene, named=[*scene.named, *everything])
-    assert exceptions.victims(mended, exceptions.needs(mended), application="a") == []
-    ports = {(each.selector, each.port) for each in needs}
+    assert mended.victims == []
+    ports = {(each.selector, each.port) for each in scene.needs}
     for each in scene.members:
         for call in scene.calls:
             for one in scene.services:
                 is_called = one.name == call.service and each.labels.issuperset(one.selector)
-                port = one.ports[0]
-                if is_called and port.number == call.port and each.intercepts(port.target):
-                    assert (each.selector, port.target) in ports
+                (port,) = one.ports
+                if is_called and port.port == call.port and each.intercepts(port.target_port):
+                    assert (each.selector, port.target_port) in ports

@@ -85,7 +85,7 @@ def test_rules_for_one_workload_are_one_policy():
     ]
     decision = decide(KFP_API, PIPELINES, API_POD, consumers=consumers)
     (only,) = decision.policies
-    assert only.selector == ((NAME, "kfp-api"),)
+    assert dict(only.selector) == {NAME: "kfp-api"}
     assert len(only.rules) == 2
     assert not decision.problems
 

@@ -3,13 +3,14 @@
 import pytest
 
 from integrator_contract import names
-from istio_integrator.security import called
+from istio_integrator.situation.model import Call as ServerCall
 from tests.unit.charm.security.callers import (
     GATEWAY,
     NAME,
     Call,
     admits,
     decide,
+    http,
     pod,
     policy,
     sa,
@@ -19,7 +20,7 @@ from tests.unit.charm.security.callers import (
 
 OPERATOR = {names.MODELOPERATOR_LABELS[0]: names.MODELOPERATOR}
 HOOK = service("admission-webhook", (443, 4443))
-CALLED = called.Call("MutatingWebhookConfiguration admission", "admission-webhook", 443)
+CALLED = ServerCall("MutatingWebhookConfiguration admission", "admission-webhook", 443)
 MLMD = service("mlmd", (8080, "grpc-api"))
 MLMD_POD = pod("mlmd", **{"grpc-api": 18080})
 USER = "kubeflow-userid"
@@ -48,7 +49,7 @@ def test_webhook_that_nobody_states_stays_open_with_related_and_keeps_its_port_w
 def test_closed_model_leaves_gateways_and_modeloperator_open():
     operator = pod("x", labels=OPERATOR.items())
     router = pod("y", labels={"istio": "own", "pod-template-hash": "1"}.items(), is_router=True)
-    coming = (("istio", "to-come"),)
+    coming = frozenset({("istio", "to-come")})
     decision = decide(operator, router, mode="closed", gateway_pods=(coming,))
     anybody = Call("", 8080)
     assert admits(decision, {NAME: "x", **OPERATOR}, anybody)
@@ -59,7 +60,7 @@ def test_closed_model_leaves_gateways_and_modeloperator_open():
 
 @pytest.mark.parametrize("mode", ["related", "closed"])
 def test_probe_that_comes_past_pilot_agent_is_admitted_as_it_is_made(mode):
-    probed = pod("kfp-ui", probes=[(3000, "/health")])
+    probed = pod("kfp-ui", http(3000, "/health"))
     decision = decide(
         service("kfp-ui", 3000),
         probed,
@@ -73,7 +74,7 @@ def test_probe_that_comes_past_pilot_agent_is_admitted_as_it_is_made(mode):
 
 
 def test_probe_by_grpc_is_admitted_as_the_kubelet_makes_it():
-    probed = pod("kfp-ui", probes=[(3000, "/grpc.health.v1.Health/Check", "POST")])
+    probed = pod("kfp-ui", {"grpc": {"port": 3000}})
     decision = decide(probed, mode="closed")
     asked = Call("", 3000, "POST", "/grpc.health.v1.Health/Check")
     assert admits(decision, {NAME: "kfp-ui"}, asked)
@@ -81,8 +82,8 @@ def test_probe_by_grpc_is_admitted_as_the_kubelet_makes_it():
 
 
 def test_probe_of_a_workload_that_nobody_states_closes_nothing():
-    assert not decide(pod("kfp-ui", probes=[(3000, "/health")])).policies
-    decision = decide(pod("kfp-ui", probes=[(3000, "/health")]), mode="closed")
+    assert not decide(pod("kfp-ui", http(3000, "/health"))).policies
+    decision = decide(pod("kfp-ui", http(3000, "/health")), mode="closed")
     assert admits(decision, {NAME: "kfp-ui"}, Call("", 3000, path="/health"))
     assert not admits(decision, {NAME: "kfp-ui"}, Call(sa("a"), 3000))
 

@@ -10,7 +10,6 @@ import pytest
 import yaml
 from ops import testing
 
-from istio_integrator.security import preview
 from tests.unit.charm import fake_cluster, ingress_world
 from tests.unit.charm.charm_world import state
 from tests.unit.charm.security import members
@@ -127,7 +126,3 @@ def test_diagnose_says_it_of_the_options_as_they_are(ctx, world):
     with pytest.raises(testing.ActionFailed):
         ctx.run(ctx.on.action("diagnose"), state(mtls="strict"))
     assert "Service minio (LoadBalancer) leads to minio:9000" in ctx.action_results["report"]
-
-
-def test_every_preview_is_of_an_option_that_may_be_asked_about():
-    assert set(preview.PREVIEWS) <= set(preview.OPTIONS)

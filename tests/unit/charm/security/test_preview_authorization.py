@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ops import testing
 
 from istio_integrator.security import policies, preview_authorization
+from istio_integrator.situation.model import Pod, read
 from tests.unit.charm import ambient_objects, fake_cluster, ingress_world
 from tests.unit.charm.charm_world import state
 from tests.unit.charm.diagnosis.objects import ALIVE
@@ -201,16 +202,15 @@ def test_whoever_is_let_in_by_policies_of_others_alone_loses_nothing(ctx, fake, 
     ],
 )
 def test_caller_that_policies_of_others_do_not_let_in_loses_its_relation(source):
-    asked = policies.Asked(mode="related", model=callers.model(callers.service("kfp-api", 8888)))
-    (target,) = asked.model.services
     standing = {"from": [{"source": {"principals": [sa("minio")]}}]}
     pods = [members.pod("kfp-api"), members.pod("minio")]
     for each in pods:
         each["spec"]["serviceAccountName"] = each["metadata"]["name"].removesuffix("-0")
+    target = callers.service("kfp-api", 8888)
+    asked = policies.Asked(mode="related", model=callers.model(target, *read(pods, Pod)))
     scene = preview_authorization.Scene(
         asked=asked,
         decision=policies.Decision(policies=(policies.Policy(selector=target.selector),)),
-        pods=pods,
         ours=[theirs(standing)],
         others=[theirs({"from": [{"source": source}]})],
         mesh=ALIVE,
@@ -261,16 +261,15 @@ def test_second_unit_counts_as_a_caller_of_the_first(ctx, fake):
 
 @given(st.lists(JSON, max_size=3), st.lists(JSON, max_size=3))
 def test_policies_of_others_may_be_anything(rules, sources):
-    model = callers.model(callers.service("a", 80))
+    pods = read([members.pod("a"), members.pod("b")], Pod)
+    model = callers.model(callers.service("a", 80), *pods)
     stated = {"from": [{"source": each} for each in sources], "to": sources}
     for said in (rules, [stated], {"a": rules}):
         other = {**theirs(), "spec": {"rules": said}}
-        pods = [members.pod("a"), members.pod("b")]
         asked = policies.Asked(mode="closed", model=model)
         scene = preview_authorization.Scene(
             asked=asked,
             decision=policies.decide(asked),
-            pods=pods,
             ours=[],
             others=[other],
             mesh=ALIVE,

@@ -3,19 +3,18 @@
 import pytest
 
 from istio_integrator.kube import fences
-from istio_integrator.security import called, exceptions_found
-from istio_integrator.security.called import Call
-from istio_integrator.security.exceptions import PlainClients
+from istio_integrator.security.members import PlainClients, members_of, plain_clients
+from istio_integrator.situation.model import Call, Model, Pod, Workload, calls, read
 from tests.unit.charm.security import members
 from tests.unit.charm.security.members import MODEL, pod, probed, stateful_set
 
 
-def model(*pods, workloads=(), services=()):
-    return exceptions_found.Model(pods, workloads, services)
+def model(*pods, workloads=()):
+    return Model(name=MODEL, pods=read(pods, Pod), workloads=read(workloads, Workload))
 
 
 def only(*pods, workloads=()):
-    (found,) = exceptions_found.members(model(*pods, workloads=workloads))
+    (found,) = members_of(model(*pods, workloads=workloads))
     return found
 
 
@@ -47,7 +46,7 @@ def test_pod_of_no_workload_is_chosen_by_labels_that_its_next_one_has_too():
     ],
 )
 def test_pod_that_no_policy_is_about_is_no_member(outside):
-    assert exceptions_found.members(model(outside)) == []
+    assert members_of(model(outside)) == []
 
 
 def test_workload_without_a_pod_is_what_its_next_pod_will_be():
@@ -55,7 +54,7 @@ def test_workload_without_a_pod_is_what_its_next_pod_will_be():
     found = only(workloads=[stateful_set("katib", ports)])
     assert ("webhook", 8443) in found.ports
     out = stateful_set("katib", labels={"sidecar.istio.io/inject": "false"})
-    assert exceptions_found.members(model(workloads=[out])) == []
+    assert members_of(model(workloads=[out])) == []
 
 
 @pytest.mark.parametrize(
@@ -139,7 +138,7 @@ def test_whom_the_api_server_calls_in_the_model_is_found():
         {"kind": "APIService", "metadata": {"name": "local"}, "spec": {"service": None}},
         {"kind": "APIService", "metadata": {"name": "odd"}, "spec": {"service": [1]}},
     ]
-    assert called.calls(objects, model=MODEL) == [
+    assert calls(objects, model=MODEL) == [
         Call("APIService v1.metrics", "metrics", 443),
         Call("CustomResourceDefinition a.b", "converter", 443),
         Call("MutatingWebhookConfiguration m", "poddefaults", 4443),
@@ -161,14 +160,14 @@ def test_whom_the_api_server_calls_in_the_model_is_found():
     ],
 )
 def test_clients_that_call_without_certificates_are_found(rule, want):
-    found = exceptions_found.plain_clients([rule], model=MODEL, domain="cluster.local")
+    found = plain_clients([rule], model_name=MODEL, domain="cluster.local")
     assert [each.service for each in found] == want
 
 
 def test_a_port_alone_can_be_called_without_certificates():
     rule = members.destination_rule("minio", port=9000)
-    found = exceptions_found.plain_clients([rule], model=MODEL, domain="cluster.local")
-    assert found == [PlainClients("DestinationRule kubeflow/theirs", "minio", 9000)]
+    found = plain_clients([rule], model_name=MODEL, domain="cluster.local")
+    assert found == [PlainClients("DestinationRule kubeflow/theirs", "minio", 9000, MODEL)]
 
 
 def test_outsiders_are_named_but_for_those_who_call_nobody():
@@ -176,7 +175,8 @@ def test_outsiders_are_named_but_for_those_who_call_nobody():
     ours = pod("app", inside=False)
     others = [pod("a"), pod("b", inside=False)]
     found = model(operator, ours, *others, workloads=[stateful_set("b")])
-    assert exceptions_found.outsiders(found, "app") == ["b"]
+    calling = [pod for pod in found.callers("app") if not pod.is_in_mesh]
+    assert [found.workload_of(pod)[1] for pod in calling] == ["b"]
 
 
 def test_one_odd_object_costs_itself_alone():
@@ -185,6 +185,6 @@ def test_one_odd_object_costs_itself_alone():
     odd["metadata"] = {**odd["metadata"], "annotations": {"prometheus.io/scrape": "true"}}
     odd["spec"]["containers"][0]["readinessProbe"] = {"httpGet": {"port": {"a": 1}}}
     odd["spec"]["containers"].append(members.PROXY)
-    found = exceptions_found.members(model(odd, pod("a")))
+    found = members_of(model(odd, pod("a")))
     assert [each.workload for each in found] == ["a-0"]
     assert list(fences.noted()) == ["Pod kubeflow/odd-0"]

@@ -1,0 +1,486 @@
+"""The model's Services, pods and workloads, typed: fields that nothing here reads are skipped.
+
+An object that does not fit its type is passed over, and `kube/fences.py` notes it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, TypeVar
+
+import msgspec
+
+from integrator_contract import names, pods
+from istio_integrator.kube import cluster, fences, snapshot
+
+CALLING = (
+    cluster.MUTATING_WEBHOOK,
+    cluster.VALIDATING_WEBHOOK,
+    cluster.CUSTOM_RESOURCE_DEFINITION,
+    cluster.API_SERVICE,
+)
+"""Kinds whose objects have API servers call Services."""
+_WORKLOADS = (cluster.DEPLOYMENT, cluster.STATEFUL_SET, cluster.DAEMON_SET)
+AGENT_PORTS = frozenset({15020, 15021, 15090})
+"""Of the proxy itself; they are never redirected to it (injection-template.yaml of istiod)."""
+_HTTPS = 443
+"""The port of a webhook or an API that names none."""
+_PLACEHOLDER = "placeholder"
+"""The one port of a Service that Juju makes for an application which has opened none."""
+_AGENT_PATHS = ("/app-health/", "/app-lifecycle/")
+"""Where pilot-agent answers what the injector has led there (istio pilot/cmd/pilot-agent)."""
+_HTTP = re.compile(r"(http2?|grpc)(-.*)?|kubernetes\.io/(h2c|ws)", re.IGNORECASE)
+"""Names and `appProtocol` by which istiod takes a port for HTTP (istio
+pkg/config/kube/conversion.go, ConvertProtocol)."""
+_HEALTH = "/grpc.health.v1.Health/Check"
+"""What the kubelet calls by gRPC."""
+Labels = frozenset[tuple[str, str]]
+"""Labels of a pod, or labels by which Services, workloads and policies select pods."""
+NamedPorts = frozenset[tuple[str, int]]
+"""Ports of a pod with their names, which may be empty."""
+PortNumber = Annotated[int, msgspec.Meta(ge=1, le=65535)]
+_T = TypeVar("_T")
+
+
+class _Read(msgspec.Struct, frozen=True, rename="camel"):
+    pass
+
+
+class Metadata(_Read, frozen=True):
+    """What every object has."""
+
+    name: str = ""
+    namespace: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class ServicePort(_Read, frozen=True):
+    """A port of a Service."""
+
+    port: PortNumber
+    target_port: int | str = 0
+    """Of the pods: a number, or the name that each pod gives it."""
+    name: str = ""
+    protocol: str = "TCP"
+    app_protocol: str = ""
+
+    @property
+    def is_http(self) -> bool:
+        """Whether a caller's sidecar finds the Service by the Host of the request.
+
+        At a port whose protocol is not declared it goes by the address (istio
+        pilot/pkg/networking/core/httproute.go, getVirtualHostsForSniffedServicePort). A Host that
+        it does not know goes to the called address in plain text (buildCatchAllVirtualHost).
+        """
+        return bool(_HTTP.fullmatch(self.app_protocol or self.name))
+
+    def at(self, named: Iterable[tuple[str, int]]) -> set[int]:
+        """Return where a pod with these ports listens for it."""
+        target = self.target_port or self.port
+        if isinstance(target, int):
+            return {target}
+        return {number for name, number in named if name == target}
+
+
+class ServiceSpec(_Read, frozen=True):
+    """What a Service is to do."""
+
+    type: str = "ClusterIP"
+    selector: dict[str, str] = {}
+    ports: list[ServicePort] = []
+    external_ips: list[str] = msgspec.field(name="externalIPs", default_factory=list[str])
+
+
+class Service(_Read, frozen=True):
+    """A Service."""
+
+    metadata: Metadata
+    spec: ServiceSpec = ServiceSpec()
+
+    @property
+    def name(self) -> str:  # noqa: D102
+        return self.metadata.name
+
+    @property
+    def selector(self) -> Labels:
+        """The labels of the pods that it leads to; empty: it leads to none by their labels."""
+        is_alias = self.spec.type == "ExternalName"
+        return frozenset() if is_alias else frozenset(self.spec.selector.items())
+
+    @property
+    def ports(self) -> list[ServicePort]:
+        """The TCP ports that its application has opened."""
+        listed = self.spec.ports
+        return [each for each in listed if each.protocol == "TCP" and each.name != _PLACEHOLDER]
+
+    @property
+    def kind(self) -> str:
+        """Its type; `externalIPs` where those lead to it."""
+        is_internal = self.spec.type == "ClusterIP"
+        return "externalIPs" if is_internal and self.spec.external_ips else self.spec.type
+
+    @property
+    def leads_in(self) -> bool:
+        """Whether callers from outside of the cluster come by it."""
+        return self.kind in ("NodePort", "LoadBalancer", "externalIPs")
+
+    @property
+    def application(self) -> str:
+        """The Juju application that made it; empty: not known."""
+        labels = self.metadata.labels
+        return labels.get(names.CREATED_BY) or labels.get(names.NAME, "")
+
+    @property
+    def waypoint(self) -> tuple[str, str] | None:
+        """Namespace and name of the Gateway that it is called through in ambient mode."""
+        name = self.metadata.labels.get(names.USE_WAYPOINT, "none")
+        space = self.metadata.labels.get(names.USE_WAYPOINT_NAMESPACE) or self.metadata.namespace
+        return None if name in ("", "none") else (space, name)
+
+    def is_of(self, application: str) -> bool:
+        """Tell whether it is an application's: by its name, its maker or the pods it leads to."""
+        return application in (self.name, self.application, self.spec.selector.get(names.NAME))
+
+
+class ContainerPort(_Read, frozen=True):
+    """A port that a container declares."""
+
+    container_port: PortNumber
+    name: str = ""
+
+
+class _HttpGet(_Read, frozen=True):
+    port: int | str
+    path: str = ""
+    host: str = ""
+
+
+class _Grpc(_Read, frozen=True):
+    port: int
+
+
+class _Handler(_Read, frozen=True):
+    http_get: _HttpGet | None = None
+    grpc: _Grpc | None = None
+
+
+class _Lifecycle(_Read, frozen=True):
+    post_start: _Handler = _Handler()
+    pre_stop: _Handler = _Handler()
+
+
+@dataclasses.dataclass(frozen=True)
+class Probe:
+    """A request of the kubelet that comes to the pod's own port, past pilot-agent."""
+
+    port: int
+    path: str
+    method: str = "GET"
+
+
+class Container(_Read, frozen=True):
+    """A container of a pod."""
+
+    name: str
+    image: str = ""
+    args: list[str] = []
+    restart_policy: str = ""
+    ports: list[ContainerPort] = []
+    liveness_probe: _Handler = _Handler()
+    readiness_probe: _Handler = _Handler()
+    startup_probe: _Handler = _Handler()
+    lifecycle: _Lifecycle = _Lifecycle()
+
+    @property
+    def probes(self) -> Iterator[Probe]:
+        """The kubelet's requests that the injector has not led to pilot-agent.
+
+        A bare connection succeeds at the proxy whatever its policies say.
+        """
+        named = {each.name: each.container_port for each in self.ports}
+        probed = (self.liveness_probe, self.readiness_probe, self.startup_probe)
+        for handler in (*probed, self.lifecycle.post_start, self.lifecycle.pre_stop):
+            if handler.grpc and handler.grpc.port not in AGENT_PORTS:
+                yield Probe(handler.grpc.port, _HEALTH, "POST")
+            if (get := handler.http_get) and not get.host:
+                port = named.get(get.port) if isinstance(get.port, str) else get.port
+                path = "/" + get.path.partition("?")[0].removeprefix("/")
+                if pods.is_port(port) and not (
+                    path.startswith(_AGENT_PATHS) or port in AGENT_PORTS
+                ):
+                    yield Probe(port, path)
+
+
+class PodSpec(_Read, frozen=True):
+    """What a pod runs."""
+
+    containers: list[Container] = []
+    init_containers: list[Container] = []
+    service_account_name: str = "default"
+    host_network: bool = False
+
+
+class PodStatus(_Read, frozen=True):
+    """How a pod is."""
+
+    phase: str = ""
+
+
+class Pod(_Read, frozen=True):
+    """A pod, or the template of one."""
+
+    metadata: Metadata = Metadata()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def labels(self) -> Labels:  # noqa: D102
+        return frozenset(self.metadata.labels.items())
+
+    @property
+    def stable(self) -> Labels:
+        """The labels that every pod of its workload has, before it is injected and after."""
+        return frozenset(
+            (key, value)
+            for key, value in self.metadata.labels.items()
+            if key not in names.OF_ONE_POD and names.OF_ISTIO not in key
+        )
+
+    @property
+    def shown(self) -> str:
+        """The name of its application; its own where it has none."""
+        return self.metadata.labels.get(names.NAME) or self.metadata.name
+
+    @property
+    def is_in_mesh(self) -> bool:
+        """Whether its connections go through a proxy, its own or its node's."""
+        # A proxy with the image `auto` waits for the injector, which has not filled it in.
+        return self.metadata.annotations.get(names.AMBIENT_REDIRECTION) == "enabled" or any(
+            each.name == names.PROXY and each.image != names.AUTO_IMAGE
+            for each in (*self.spec.containers, *self.spec.init_containers)
+        )
+
+    @property
+    def is_router(self) -> bool:
+        """Whether its proxy, or that of the pod to come, leads to other pods."""
+        templates = self.metadata.annotations.get(names.TEMPLATES, "").split(",")
+        return "gateway" in templates or any(
+            each.name == names.PROXY and "router" in each.args for each in self.spec.containers
+        )
+
+    @property
+    def has_ended(self) -> bool:  # noqa: D102
+        return self.status.phase in ("Succeeded", "Failed")
+
+    @property
+    def containers(self) -> list[Container]:
+        """The containers that run as long as the pod, but the proxy."""
+        beside = (each for each in self.spec.init_containers if each.restart_policy == "Always")
+        return [each for each in (*self.spec.containers, *beside) if each.name != names.PROXY]
+
+    @property
+    def ports(self) -> NamedPorts:
+        """The ports that its containers declare."""
+        listed = (port for each in self.containers for port in each.ports)
+        return frozenset((port.name, port.container_port) for port in listed)
+
+    @property
+    def probes(self) -> list[Probe]:
+        """The probes of its containers, each once."""
+        return list(dict.fromkeys(probe for each in self.containers for probe in each.probes))
+
+
+class _LabelSelector(_Read, frozen=True):
+    match_labels: dict[str, str] = {}
+
+
+class WorkloadSpec(_Read, frozen=True):
+    """What pods a workload makes."""
+
+    selector: _LabelSelector = _LabelSelector()
+    template: Pod = Pod()
+
+
+class Workload(_Read, frozen=True):
+    """A Deployment, a StatefulSet or a DaemonSet."""
+
+    metadata: Metadata
+    spec: WorkloadSpec
+
+    @property
+    def name(self) -> str:  # noqa: D102
+        return self.metadata.name
+
+    @property
+    def selector(self) -> Labels:
+        """What selects its pods."""
+        return frozenset(self.spec.selector.match_labels.items())
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class Call:
+    """A port of a Service that API servers call."""
+
+    caller: str
+    """What has them call, such as `ValidatingWebhookConfiguration katib`."""
+    service: str
+    port: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Model:
+    """What there is in the model."""
+
+    name: str
+    """The model's, which is its namespace's."""
+    services: Sequence[Service] = ()
+    pods: Sequence[Pod] = ()
+    workloads: Sequence[Workload] = ()
+    """What makes pods, of which there may be none for a moment."""
+
+    @classmethod
+    def of(cls, seen: snapshot.Snapshot, name: str) -> Model:
+        """Read the model of this name."""
+        return cls(
+            name=name,
+            services=read(seen.objects(cluster.SERVICE, name), Service),
+            pods=read(seen.objects(cluster.POD, name), Pod),
+            workloads=read(
+                (obj for kind in _WORKLOADS for obj in seen.objects(kind, name)), Workload
+            ),
+        )
+
+    @functools.cached_property
+    def pods_to_come(self) -> Sequence[Pod]:
+        """The pods, and what workloads make their next ones of."""
+        return [*self.pods, *(each.spec.template for each in self.workloads)]
+
+    def service(self, name: str) -> Service | None:
+        """Find a Service that leads to pods."""
+        found = (each for each in self.services if each.name == name and each.selector)
+        return next(found, None)
+
+    def pod_ports(self, service: Service, wanted: Collection[int] = ()) -> tuple[list[int], str]:
+        """Find where pods listen for ports of a Service.
+
+        Args:
+            service: The Service.
+            wanted: Ports of it; none: all.
+
+        Returns:
+            The pods' ports, and what is not known; empty where all is.
+        """
+        known = {each.port: each for each in service.ports}
+        named = {port for pod in self._chosen(service.selector) for port in pod.ports}
+        missing: list[int] = []
+        found: set[int] = set()
+        for number in wanted or known:
+            numbers = known[number].at(named) if number in known else set[int]()
+            if not numbers:
+                missing.append(number)
+            found |= numbers
+        if missing or not found:
+            shown = ", ".join(map(str, missing)) or "any"
+            return sorted(found), f"waiting for port {shown} of Service {service.name}"
+        return sorted(found), ""
+
+    def sharing(self, key: Labels, others: Iterable[Labels]) -> Iterator[Labels]:
+        """Find selectors that mean a pod which another means, too, as far as that can be told."""
+        own = self._selected(key)
+        for other in others:
+            theirs = self._selected(other)
+            # Were one narrower than the other, its pods would be the other's, too.
+            if own & theirs if own and theirs else key <= other or other <= key:
+                yield other
+
+    def is_of(self, service: Service, application: str) -> bool:
+        """Tell whether a Service is an application's, and leads to no pod of another one."""
+        return service.is_of(application) and all(
+            pod.metadata.labels.get(names.NAME) in (None, application)
+            or pod.metadata.labels.get(names.CREATED_BY) == application
+            for pod in self._chosen(service.selector)
+        )
+
+    def workload_of(self, pod: Pod) -> tuple[Labels, str]:
+        """Return what selects a pod most narrowly, and the name of its workload.
+
+        Where no workload does, these are its own labels and name.
+        """
+        selecting = [each for each in self.workloads if each.selector]
+        found = [each for each in selecting if each.selector <= pod.labels]
+        if not found:
+            return pod.stable, pod.metadata.name
+        nearest = max(found, key=lambda each: (len(each.selector), sorted(each.selector)))
+        return nearest.selector, nearest.name
+
+    def callers(self, application: str) -> Iterator[Pod]:
+        """List pods that may call others: Juju's modeloperator and our own call no member."""
+        for pod in self.pods:
+            labels = pod.metadata.labels
+            is_ours = labels.get(names.NAME) == application or names.OWNER in labels
+            if not (is_ours or names.is_modeloperator(labels) or pod.has_ended):
+                yield pod
+
+    def _chosen(self, by: Labels) -> list[Pod]:
+        selected = self._selected(by)
+        return [pod for number, pod in enumerate(self.pods_to_come) if selected >> number & 1]
+
+    def _selected(self, by: Labels) -> int:
+        """Return the pods that a selector means, a bit for each."""
+        selected = -1 if by else 0
+        for pair in by:
+            selected &= self._by_label.get(pair, 0)
+        return selected
+
+    @functools.cached_property
+    def _by_label(self) -> Mapping[tuple[str, str], int]:
+        """The pods that have a label, a bit for each: it is asked for with every pair of them."""
+        found: dict[tuple[str, str], int] = {}
+        for number, pod in enumerate(self.pods_to_come):
+            for pair in pod.metadata.labels.items():
+                found[pair] = found.get(pair, 0) | 1 << number
+        return found
+
+
+def read(objects: Iterable[cluster.Object], kind: type[_T]) -> list[_T]:
+    """Read objects of one kind."""
+    return read_each(objects, lambda obj: [msgspec.convert(obj, kind)])
+
+
+def read_each(
+    objects: Iterable[cluster.Object], reader: Callable[[cluster.Object], Iterable[_T]]
+) -> list[_T]:
+    """Read objects, each of which may be none, one or several of what is looked for."""
+    found: list[_T] = []
+    for obj in objects:
+        with fences.around(cluster.reference(obj)):
+            found += reader(obj)
+    return found
+
+
+def calls(objects: Iterable[cluster.Object], *, model: str) -> list[Call]:
+    """Read whom API servers call in the model."""
+
+    def of(obj: cluster.Object) -> Iterable[Call]:
+        for service in _called(obj):
+            port = service.get("port") or _HTTPS
+            if service.get("namespace") == model and pods.is_port(port):
+                yield Call(cluster.reference(obj), str(service.get("name")), port)
+
+    return sorted(set(read_each(objects, of)))
+
+
+def _called(obj: cluster.Object) -> Iterable[cluster.Object]:
+    """Find the references to Services in an object by which API servers call them."""
+    for hook in cluster.parts(obj, "webhooks"):
+        yield cluster.at(hook, "clientConfig", "service")
+    spec = cluster.at(obj, "spec")
+    if obj.get("kind") == cluster.API_SERVICE.name:
+        yield cluster.at(spec, "service")
+    conversion = cluster.at(spec, "conversion")
+    if conversion.get("strategy") == "Webhook":
+        yield cluster.at(conversion, "webhook", "clientConfig", "service")
