@@ -8,11 +8,10 @@ from typing import Any
 import yaml
 
 from integrator_contract.answers import ACKNOWLEDGED, Listing, PodAnswer
-from istio_integrator import order, texts
+from istio_integrator import order, preview, texts
 from istio_integrator.diagnosis import report
 from istio_integrator.ingress import record
 from istio_integrator.kube import cluster, errors, fences
-from istio_integrator.security import preview
 
 Parameters = Mapping[str, Any]
 Answer = Callable[[order.Parts, Parameters], dict[str, str]]

@@ -14,8 +14,9 @@ from istio_integrator.kube import snapshot
 from istio_integrator.lifecycle import service, workload
 from istio_integrator.membership import claims, model_namespace
 from istio_integrator.messages import Message
+from istio_integrator.mtls import mtls
+from istio_integrator.policies import policies
 from istio_integrator.relations import endpoints
-from istio_integrator.security import mutual_tls, policies_upkeep
 from istio_integrator.situation import situation
 
 Step = Callable[[], Sequence[Message] | None]
@@ -45,9 +46,9 @@ class Parts:
         self.admission = admission.Admission(context, self.lifecycle.image)
         self.ingress = ingress.Ingress(context, related, look=self.lifecycle.seen)
         self.tenant_policy = tenant_policy.TenantPolicy(context, lambda: self.ingress.target)
-        self.authorization = policies_upkeep.Authorization(context, related, seen, self.ingress)
+        self.authorization = policies.Authorization(context, related, seen, self.ingress)
         self.unserved = claims.UnservedNamespaces(context, self._authorization_service)
-        self.mutual_tls = mutual_tls.MutualTls(context, seen, self._uninjected)
+        self.mutual_tls = mtls.MutualTls(context, seen, self._uninjected)
         self.concerns = diagnosis.Concerns(facts)
         self.observability = observability.Observability(charm, context, related)
 

@@ -10,7 +10,7 @@ from istio_integrator.diagnosis import registry, report
 from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.findings import Finding
 from istio_integrator.kube import cluster
-from istio_integrator.security import policies, policies_upkeep
+from istio_integrator.policies import decide, policies
 from istio_integrator.situation import model
 
 
@@ -24,10 +24,8 @@ def ambient(facts: Facts) -> Iterable[Finding]:
         return ()
     beyond: Sequence[str] = ()
     if facts.config.authorization != "off":
-        authorization = policies_upkeep.Authorization(
-            context, facts.related, facts.seen, facts.ingress
-        )
-        beyond = policies.decide(authorization.asked(facts.config)).beyond
+        authorization = policies.Authorization(context, facts.related, facts.seen, facts.ingress)
+        beyond = decide.decide(authorization.asked(facts.config)).beyond
     return judge(facts.pods, beyond, application=facts.application)
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from integrator_contract import names
-from istio_integrator import findings
+from istio_integrator import findings, preview
 from istio_integrator.diagnosis import registry
 from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.findings import Finding
 from istio_integrator.istio import proxies
 from istio_integrator.istio.authorization_policy import AuthorizationPolicy
 from istio_integrator.kube import cluster
-from istio_integrator.security import mutual_tls, policies_judged, policies_upkeep, preview
+from istio_integrator.mtls import mtls
+from istio_integrator.policies import policies
+from istio_integrator.policies.callers import judge as judge_callers
 from istio_integrator.situation import model
 
 
@@ -22,7 +24,7 @@ def callers(facts: Facts) -> Iterable[Finding]:
     if facts.mesh is None or facts.config.authorization == "off":
         return ()
     places = (facts.model, facts.mesh.root_namespace)
-    return policies_judged.judge(
+    return judge_callers(
         [each for each in facts.policies if each.namespace in places],
         model.read(facts.pods, model.Pod),
         owner=facts.manifests.owner,
@@ -59,8 +61,6 @@ def security(facts: Facts) -> Iterable[Finding]:
     """Name who can't reach whom by the option `mtls`."""
     if facts.mesh is None:
         return ()
-    part = mutual_tls.MutualTls(facts.context, facts.seen, lambda: 0)
-    authorization = policies_upkeep.Authorization(
-        facts.context, facts.related, facts.seen, facts.ingress
-    )
+    part = mtls.MutualTls(facts.context, facts.seen, lambda: 0)
+    authorization = policies.Authorization(facts.context, facts.related, facts.seen, facts.ingress)
     return preview.lines("mtls", part.preview(facts.config, lambda: authorization.routed))

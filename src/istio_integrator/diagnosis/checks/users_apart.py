@@ -11,7 +11,7 @@ from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.findings import Finding
 from istio_integrator.ingress import observed
 from istio_integrator.kube import cluster
-from istio_integrator.security import policies, policies_judged
+from istio_integrator.policies import callers, decide
 from istio_integrator.situation import model
 
 _CLAIM = "request.headers[kubeflow-userid]"
@@ -44,10 +44,10 @@ def users_apart(facts: Facts) -> Iterable[Finding]:
     ours = (
         each
         for each in filter(facts.manifests.is_ours, found)
-        if cluster.at(each, "metadata", "labels").get(names.COMPONENT) == policies_judged.FOLDER
+        if cluster.at(each, "metadata", "labels").get(names.COMPONENT) == callers.FOLDER
     )
     services = model.read(facts.objects(cluster.SERVICE, facts.model), model.Service)
-    open_ones = believing(services, [policies.selector(each) for each in ours])
+    open_ones = believing(services, [decide.selector(each) for each in ours])
     if not open_ones:
         yield findings.fine("Services that know users by a header have named callers")
         return

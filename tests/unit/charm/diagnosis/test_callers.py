@@ -3,7 +3,7 @@
 import pytest
 
 from istio_integrator.istio import authorization_policy
-from istio_integrator.security import policies_judged
+from istio_integrator.policies import callers
 from istio_integrator.situation.model import Pod, read
 from tests.unit.charm.diagnosis.objects import ALIVE
 from tests.unit.charm.security.callers import NAME, sa
@@ -48,7 +48,7 @@ OURS = policy("ours", API, calling("kfp-ui"))
 
 def judged(policies, *pods):
     return list(
-        policies_judged.judge(
+        callers.judge(
             authorization_policy.read_all(policies),
             read(pods, Pod),
             owner=OWNER,

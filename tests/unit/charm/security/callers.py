@@ -6,8 +6,8 @@ import json
 import msgspec
 
 from istio_integrator.istio import authorization_policy
+from istio_integrator.policies import decide as decisions
 from istio_integrator.relations import endpoints, service_mesh
-from istio_integrator.security import policies
 from istio_integrator.situation.model import Model, Pod, Service
 
 NAME = "app.kubernetes.io/name"
@@ -131,6 +131,6 @@ def said(application, *stated, relation=3):
 
 def decide(*things, mode="related", consumers=(), **more):
     """Decide for a small model."""
-    return policies.decide(
-        policies.Asked(mode=mode, model=model(*things), consumers=consumers, **more)
+    return decisions.decide(
+        decisions.Asked(mode=mode, model=model(*things), consumers=consumers, **more)
     )

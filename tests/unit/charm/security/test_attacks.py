@@ -8,9 +8,10 @@ import ops
 import pytest
 from ops import testing
 
-from istio_integrator.security import exceptions, policies
-from istio_integrator.security.exceptions import Scene
-from istio_integrator.security.members import Member, PlainClients, members_of
+from istio_integrator.mtls import exceptions
+from istio_integrator.mtls.exceptions import Scene
+from istio_integrator.mtls.members import Member, PlainClients, members_of
+from istio_integrator.policies.decide import MOST_WORKLOADS
 from istio_integrator.situation.model import Model, Pod
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import state, status
@@ -64,7 +65,7 @@ def units(count):
 
 
 def test_application_that_speaks_of_many_workloads_is_refused_and_no_other():
-    most = policies.MOST_WORKLOADS
+    most = MOST_WORKLOADS
     honest = said("minio", policy("kfp-api", "minio"), relation=2)
     few = decide(*MINIO, consumers=[honest, said("evil", *units(most))])
     assert len(few.policies) == most + 1

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from istio_integrator.config.plain_ports import Named
-from istio_integrator.security.exceptions import Opened, Scene
-from istio_integrator.security.members import Member, PlainClients
+from istio_integrator.mtls.exceptions import Opened, Scene
+from istio_integrator.mtls.members import Member, PlainClients
 from istio_integrator.situation.model import Call
 from tests.unit.charm.security import callers
 

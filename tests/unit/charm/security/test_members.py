@@ -3,7 +3,7 @@
 import pytest
 
 from istio_integrator.kube import fences
-from istio_integrator.security.members import PlainClients, members_of, plain_clients
+from istio_integrator.mtls.members import PlainClients, members_of, plain_clients
 from istio_integrator.situation.model import Call, Model, Pod, Workload, calls, read
 from tests.unit.charm.security import members
 from tests.unit.charm.security.members import MODEL, pod, probed, stateful_set

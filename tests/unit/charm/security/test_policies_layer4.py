@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from istio_integrator.security import policies_layer4
+from istio_integrator.policies import layer4
 
 FROM = [{"source": {"principals": ["cluster.local/ns/a/sa/b"]}}]
 AT = [{"operation": {"ports": ["80"]}}]
@@ -16,7 +16,7 @@ WHERE = [{"key": "source.namespace", "values": ["a"]}]
 
 
 def reduced(*rules):
-    kept, says_more = policies_layer4.reduced(rules)
+    kept, says_more = layer4.reduced(rules)
     return list(kept), says_more
 
 

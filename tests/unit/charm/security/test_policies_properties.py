@@ -6,8 +6,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
+from istio_integrator.policies import decide
 from istio_integrator.relations import endpoints, service_mesh
-from istio_integrator.security import policies
 from tests.unit.charm.security import callers
 from tests.unit.charm.security.callers import GATEWAY, MODEL, NAME, Call, sa
 
@@ -172,4 +172,4 @@ def test_decision_is_the_same_whatever_the_order(policies_of_a, routed, mode):
 def test_off_is_nothing(policies_of_a, routed):
     consumers = [callers.said("a", *policies_of_a)]
     decided = callers.decide(*SERVICES, mode="off", consumers=consumers, routed=routed)
-    assert decided == policies.Decision()
+    assert decided == decide.Decision()

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ops import testing
 
-from istio_integrator.security import policies, preview_authorization
+from istio_integrator.policies import decide, preview
 from istio_integrator.situation.model import Pod, read
 from tests.unit.charm import ambient_objects, fake_cluster, ingress_world
 from tests.unit.charm.charm_world import state
@@ -207,17 +207,17 @@ def test_caller_that_policies_of_others_do_not_let_in_loses_its_relation(source)
     for each in pods:
         each["spec"]["serviceAccountName"] = each["metadata"]["name"].removesuffix("-0")
     target = callers.service("kfp-api", 8888)
-    asked = policies.Asked(mode="related", model=callers.model(target, *read(pods, Pod)))
-    scene = preview_authorization.Scene(
+    asked = decide.Asked(mode="related", model=callers.model(target, *read(pods, Pod)))
+    scene = preview.Scene(
         asked=asked,
-        decision=policies.Decision(policies=(policies.Policy(selector=target.selector),)),
+        decision=decide.Decision(policies=(decide.Policy(selector=target.selector),)),
         ours=[theirs(standing)],
         others=[theirs({"from": [{"source": source}]})],
         mesh=ALIVE,
         owner="o",
         application="app",
     )
-    seen = [each.seen for each in preview_authorization.judge(scene)]
+    seen = [each.seen for each in preview.preview(scene)]
     assert any(each.startswith("minio") and "could no longer call" in each for each in seen), seen
 
 
@@ -266,14 +266,14 @@ def test_policies_of_others_may_be_anything(rules, sources):
     stated = {"from": [{"source": each} for each in sources], "to": sources}
     for said in (rules, [stated], {"a": rules}):
         other = {**theirs(), "spec": {"rules": said}}
-        asked = policies.Asked(mode="closed", model=model)
-        scene = preview_authorization.Scene(
+        asked = decide.Asked(mode="closed", model=model)
+        scene = preview.Scene(
             asked=asked,
-            decision=policies.decide(asked),
+            decision=decide.decide(asked),
             ours=[],
             others=[other],
             mesh=ALIVE,
             owner="o",
             application="app",
         )
-        assert all(each.seen for each in preview_authorization.judge(scene))
+        assert all(each.seen for each in preview.preview(scene))

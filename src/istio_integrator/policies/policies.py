@@ -17,10 +17,10 @@ from istio_integrator.ingress.ingress import Ingress
 from istio_integrator.istio.authorization_policy import principal
 from istio_integrator.kube import cluster, errors, owners, snapshot
 from istio_integrator.messages import Message, Said
+from istio_integrator.policies import decide, preview
+from istio_integrator.policies.callers import CLOSED, FOLDER
+from istio_integrator.policies.layer4 import Rule
 from istio_integrator.relations import endpoints, kubeflow, service_mesh
-from istio_integrator.security import policies, preview_authorization
-from istio_integrator.security.policies_judged import CLOSED, FOLDER
-from istio_integrator.security.policies_layer4 import Rule
 from istio_integrator.situation import model, situation
 
 logger = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class Written:
     rules: Sequence[Rule]
 
     @classmethod
-    def of(cls, policy: policies.Policy, application: str) -> Written:
+    def of(cls, policy: decide.Policy, application: str) -> Written:
         """Give a policy a name that tells people the workload, and is no other's."""
         ordered = tuple(sorted(policy.selector))
         labels = dict(ordered)
@@ -99,7 +99,7 @@ class Authorization(situation.Component):
             self._give_back()
             return [reason]
         elif context.mesh is not None:
-            decision = policies.decide(self.asked(context.config))
+            decision = decide.decide(self.asked(context.config))
             return [*_of_requests(decision.beyond), *self._write(decision)]
         return []
 
@@ -129,10 +129,10 @@ class Authorization(situation.Component):
                 for each in context.cluster.list(cluster.AUTHORIZATION_POLICY, place)
             ]
             asked = self.asked(options)
-            yield from preview_authorization.judge(
-                preview_authorization.Scene(
+            yield from preview.preview(
+                preview.Scene(
                     asked=asked,
-                    decision=policies.decide(asked),
+                    decision=decide.decide(asked),
                     ours=[each for each in found if context.manifests.is_ours(each)],
                     others=[each for each in found if not context.manifests.is_ours(each)],
                     mesh=context.mesh,
@@ -141,7 +141,7 @@ class Authorization(situation.Component):
                 )
             )
 
-    def asked(self, options: config.Config) -> policies.Asked:
+    def asked(self, options: config.Config) -> decide.Asked:
         """Look at everything that is decided by; nothing is written.
 
         Args:
@@ -149,7 +149,7 @@ class Authorization(situation.Component):
         """
         context, name = self._context, self._context.model
         stated = context.cluster.list(cluster.AUTHORIZATION_POLICY, name)
-        found = policies.Asked(
+        found = decide.Asked(
             mode=options.authorization,
             model=model.Model.of(self._seen, name),
             consumers=service_mesh.received(self._related, model=name),
@@ -213,7 +213,7 @@ class Authorization(situation.Component):
             if folder in components:
                 self._context.manifests.remove(folder)
 
-    def _write(self, decision: policies.Decision) -> list[Message]:
+    def _write(self, decision: decide.Decision) -> list[Message]:
         context = self._context
         if not decision.is_closed:
             context.manifests.remove(CLOSED)
@@ -243,7 +243,7 @@ def _of_requests(workloads: Sequence[str]) -> list[Message]:
     return [Said.REQUESTS_NEED_WAYPOINT(count=len(workloads))] if workloads else []
 
 
-def _report(decision: policies.Decision, problems: list[Message], count: int) -> list[Message]:
+def _report(decision: decide.Decision, problems: list[Message], count: int) -> list[Message]:
     for problem in problems:
         logger.warning("%s.", problem.text)
     workloads = f"{count} workload{'' if count == 1 else 's'}"

@@ -12,8 +12,8 @@ from istio_integrator.findings import Finding
 from istio_integrator.istio import installation, peer_authentication
 from istio_integrator.kube import cluster, errors, snapshot
 from istio_integrator.messages import Message
-from istio_integrator.security import exceptions, members, preview_mutual_tls
-from istio_integrator.security.mutual_tls_plan import Plan
+from istio_integrator.mtls import exceptions, members, preview
+from istio_integrator.mtls.plan import Plan
 from istio_integrator.situation import model, situation
 
 logger = logging.getLogger(__name__)
@@ -91,12 +91,12 @@ class MutualTls(situation.Component):
             yield findings.doubtful("there is no Istio to join", "juju status")
         else:
             plan = self.plan(mesh, options)
-            yield from preview_mutual_tls.judge(plan)
+            yield from preview.judge(plan)
             # Once it is on, whoever was cut off has been noticed.
             if not plan.is_on:
                 if self._context.data_plane != "ambient":
-                    yield from preview_mutual_tls.forwarded(plan, {name for name, _ in routed()})
-                yield preview_mutual_tls.unknown(plan)
+                    yield from preview.forwarded(plan, {name for name, _ in routed()})
+                yield preview.unknown(plan)
 
     def plan(self, mesh: installation.Mesh, options: config.Config) -> Plan:
         """Look at everything that is decided by; nothing is written.

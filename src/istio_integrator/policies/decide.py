@@ -18,9 +18,9 @@ from integrator_contract import names
 from istio_integrator.istio.attachment import Attachment
 from istio_integrator.istio.authorization_policy import principal
 from istio_integrator.kube import cluster, fences
+from istio_integrator.policies import layer4
+from istio_integrator.policies.layer4 import Rule
 from istio_integrator.relations import kubeflow, service_mesh
-from istio_integrator.security import policies_layer4
-from istio_integrator.security.policies_layer4 import Rule
 from istio_integrator.situation.model import Call, Labels, Model, Pod, Probe, Service
 
 Mode = Literal["off", "related", "closed"]
@@ -115,7 +115,7 @@ def decide(asked: Asked) -> Decision:
     policies: list[Policy] = []
     beyond: list[str] = []
     for key, rules in book.entries():
-        kept, says_more = policies_layer4.reduced(rules) if asked.is_ambient else (rules, False)
+        kept, says_more = layer4.reduced(rules) if asked.is_ambient else (rules, False)
         if kept or not rules:
             policies.append(Policy(selector=key, rules=kept))
         if says_more:

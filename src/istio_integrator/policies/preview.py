@@ -24,7 +24,7 @@ from istio_integrator.istio.authorization_policy import (
     principal,
 )
 from istio_integrator.kube import cluster
-from istio_integrator.security import policies, policies_judged
+from istio_integrator.policies import callers, decide
 from istio_integrator.situation.model import Call, Labels, Pod
 
 ELSEWHERE = "pods of other namespaces"
@@ -36,8 +36,8 @@ OUTSIDE = "whoever is outside of the mesh"
 class Scene:
     """What is there, and what is decided about it."""
 
-    asked: policies.Asked
-    decision: policies.Decision
+    asked: decide.Asked
+    decision: decide.Decision
     ours: Sequence[cluster.Object]
     """Policies of ours that stand now."""
     others: Sequence[cluster.Object]
@@ -58,7 +58,7 @@ class KnownCaller:
     """Whether the gateway leads to it, so that it gets requests with the Host of a browser."""
 
 
-def judge(scene: Scene) -> Iterable[Finding]:
+def preview(scene: Scene) -> Iterable[Finding]:
     """Say who could no longer call whom, and what of relations would hold nobody."""
     ours, would_be, others = (
         authorization_policy.read_all(each, scene.mesh.trust_domains)
@@ -68,7 +68,7 @@ def judge(scene: Scene) -> Iterable[Finding]:
         yield findings.doubtful(f"refused: {seen}", "mend what that application says")
     for seen in scene.decision.waiting:
         yield findings.doubtful(seen, "juju status --relations")
-    yield from policies_judged.judge(
+    yield from callers.judge(
         [*would_be, *others],
         scene.asked.model.pods,
         owner=scene.owner,
@@ -117,16 +117,16 @@ def _lost(
     scene: Scene, before: Sequence[AuthorizationPolicy], after: Sequence[AuthorizationPolicy]
 ) -> Iterator[tuple[_Loss, int]]:
     """Find the ports of workloads that somebody may call today and could not, or not always."""
-    callers = _callers(scene)
+    known = _callers(scene)
     count = collections.Counter(pod.shown for pod in scene.asked.model.pods)
     root, is_ambient = scene.mesh.root_namespace, scene.asked.is_ambient
     for pod, ports in _targets(scene):
         held = [
-            [each for each in standing if policies_judged.selects(each, pod, root)]
+            [each for each in standing if callers.selects(each, pod, root)]
             for standing in (before, after)
         ]
         # The only pod of an application calls itself within the pod.
-        others = [each for each in callers if each.name != pod.shown or count[pod.shown] > 1]
+        others = [each for each in known if each.name != pod.shown or count[pod.shown] > 1]
         for port, is_http in sorted(ports.items()):
             request = InboundRequest(port=port, seen_by="ztunnel" if is_ambient else "http")
             lost: dict[Kind, list[str]] = {"whole": [], "conditional": [], "by Host": []}
@@ -203,7 +203,7 @@ def _would_be(scene: Scene) -> Iterator[cluster.Object]:
         for each in scene.decision.policies
     ]
     for spec, is_rest in [*specs, *([({}, True)] if scene.decision.is_closed else [])]:
-        component = policies_judged.CLOSED if is_rest else policies_judged.FOLDER
+        component = callers.CLOSED if is_rest else callers.FOLDER
         yield {
             "kind": cluster.AUTHORIZATION_POLICY.name,
             "metadata": {

@@ -11,7 +11,7 @@ from istio_integrator.istio import peer_authentication
 from istio_integrator.istio.peer_authentication import PeerAuthentication
 from istio_integrator.kube import owners
 from istio_integrator.messages import Message, Said
-from istio_integrator.security.exceptions import OPTION, Opened, Scene, Victim
+from istio_integrator.mtls.exceptions import OPTION, Opened, Scene, Victim
 
 _YOUNGEST = "9999"
 """When a policy is made that is not there yet."""

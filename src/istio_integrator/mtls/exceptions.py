@@ -12,7 +12,7 @@ import functools
 from collections.abc import Collection, Iterable, Sequence
 
 from istio_integrator.config import plain_ports
-from istio_integrator.security.members import Member, PlainClients
+from istio_integrator.mtls.members import Member, PlainClients
 from istio_integrator.situation.model import Call, Labels, Service
 
 OPTION = "mtls-exceptions"

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable
 from istio_integrator import findings
 from istio_integrator.findings import Finding
 from istio_integrator.ingress import observed
-from istio_integrator.security.exceptions import OPTION
-from istio_integrator.security.mutual_tls_plan import Plan
+from istio_integrator.mtls.exceptions import OPTION
+from istio_integrator.mtls.plan import Plan
 
 
 def judge(plan: Plan) -> Iterable[Finding]:

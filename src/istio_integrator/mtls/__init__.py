@@ -1,0 +1,1 @@
+"""Strict mutual TLS for the model, with its exceptions, and its preview."""

@@ -1,0 +1,1 @@
+"""Who may call whom in the model: AuthorizationPolicies from relations, and their preview."""
