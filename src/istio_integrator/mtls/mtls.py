@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable
 
 from istio_integrator import findings
 from istio_integrator.config import config
@@ -19,23 +19,6 @@ from istio_integrator.situation import model, situation
 logger = logging.getLogger(__name__)
 
 FOLDER = "mutual-tls"
-
-
-@dataclasses.dataclass(frozen=True)
-class Exempt:
-    """The policy of a workload, as the template writes it."""
-
-    name: str
-    selector: Mapping[str, str]
-    ports: Sequence[int]
-
-
-@dataclasses.dataclass(frozen=True)
-class Context:
-    """The variables of the templates in mutual-tls."""
-
-    name: str
-    exceptions: Sequence[Exempt]
 
 
 class MutualTls(situation.Component):
@@ -166,11 +149,14 @@ class MutualTls(situation.Component):
             self._context.cluster.delete(obj)
 
 
-def _wanted(plan: Plan) -> Context:
-    return Context(
-        name=plan.strict_name,
-        exceptions=[
-            Exempt(plan.exception_name(each), dict(sorted(each.selector)), sorted(each.ports))
-            for each in plan.scene.opened
-        ],
-    )
+def _wanted(plan: Plan) -> cluster.Object:
+    """Return the variables of the templates in mutual-tls."""
+    exceptions = [
+        {
+            "name": plan.exception_name(each),
+            "selector": dict(sorted(each.selector)),
+            "ports": sorted(each.ports),
+        }
+        for each in plan.scene.opened
+    ]
+    return {"name": plan.strict_name, "exceptions": exceptions}

@@ -19,7 +19,6 @@ from istio_integrator.kube import cluster, errors, owners, snapshot
 from istio_integrator.messages import Message, Said
 from istio_integrator.policies import decide, preview
 from istio_integrator.policies.callers import CLOSED, FOLDER
-from istio_integrator.policies.layer4 import Rule
 from istio_integrator.relations import endpoints, kubeflow, service_mesh
 from istio_integrator.situation import model, situation
 
@@ -27,40 +26,6 @@ logger = logging.getLogger(__name__)
 
 _MOST_TOLD = 5
 """Problems that the status tells; the others come when these are mended."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Written:
-    """One policy, as its template has it."""
-
-    name: str
-    labels: Mapping[str, str]
-    rules: Sequence[Rule]
-
-    @classmethod
-    def of(cls, policy: decide.Policy, application: str) -> Written:
-        """Give a policy a name that tells people the workload, and is no other's."""
-        ordered = tuple(sorted(policy.selector))
-        labels = dict(ordered)
-        shown = labels.get(names.NAME) or ordered[0][1]
-        plain = re.sub(r"[^a-z0-9]+", "-", shown.lower()).strip("-")[:24].rstrip("-")
-        digest = hashlib.sha256(repr(ordered).encode()).hexdigest()[:8]
-        name = owners.object_name(application, f"{plain or 'workload'}-{digest}")
-        return cls(name=name, labels=labels, rules=policy.rules)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Context:
-    """The variables of the template in authorization."""
-
-    policies: Sequence[Written]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ClosedContext:
-    """The variables of the template in authorization-closed."""
-
-    name: str
 
 
 class Authorization(situation.Component):
@@ -217,23 +182,42 @@ class Authorization(situation.Component):
         context = self._context
         if not decision.is_closed:
             context.manifests.remove(CLOSED)
-        wanted = [Written.of(each, context.application) for each in decision.policies]
-        refused = self._apply(wanted)
+        wanted = {_name(each, context.application): [each] for each in decision.policies}
+        # The API server may refuse one of them, which keeps no other from being written.
+        refused = context.manifests.apply_fitting(
+            FOLDER,
+            wanted,
+            lambda fit: {
+                "policies": [
+                    {
+                        "name": _name(each, context.application),
+                        "labels": dict(sorted(each.selector)),
+                        "rules": each.rules,
+                    }
+                    for each in fit
+                ]
+            },
+        )
         if decision.is_closed:
             name = owners.object_name(context.application, "closed")
-            context.manifests.apply(CLOSED, ClosedContext(name=name))
-        problems = [_message(Said.AUTHORIZATION_INVALID, each) for each in decision.problems]
-        return _report(decision, [*problems, *refused], len(wanted) - len(refused))
-
-    def _apply(self, wanted: list[Written]) -> list[Message]:
-        """Write policies but for those that the API server refuses; say why it does."""
-        refused = self._context.manifests.apply_fitting(
-            FOLDER, {one.name: [one] for one in wanted}, lambda fit: Context(policies=fit)
-        )
-        return [
-            error_messages.of_object(error, f"AuthorizationPolicy {name} in {self._context.model}")
-            for name, error in refused.items()
+            context.manifests.apply(CLOSED, {"name": name})
+        problems = [
+            *(_message(Said.AUTHORIZATION_INVALID, each) for each in decision.problems),
+            *(
+                error_messages.of_object(error, f"AuthorizationPolicy {name} in {context.model}")
+                for name, error in refused.items()
+            ),
         ]
+        return _report(decision, problems, len(wanted) - len(refused))
+
+
+def _name(policy: decide.Policy, application: str) -> str:
+    """Give a policy a name that tells people the workload, and is no other's."""
+    ordered = tuple(sorted(policy.selector))
+    shown = dict(ordered).get(names.NAME) or ordered[0][1]
+    plain = re.sub(r"[^a-z0-9]+", "-", shown.lower()).strip("-")[:24].rstrip("-")
+    digest = hashlib.sha256(repr(ordered).encode()).hexdigest()[:8]
+    return owners.object_name(application, f"{plain or 'workload'}-{digest}")
 
 
 def _of_requests(workloads: Sequence[str]) -> list[Message]:
