@@ -143,6 +143,28 @@ def _check_key(key: str, *, taken: bool) -> None:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Members:
+    """Which pods of the model join the mesh, and how."""
+
+    membership: Membership = "namespace"
+    data_plane: DataPlane = "sidecar"
+    included_pods: str = ""
+    """With membership `selected`, the selector of the pods that join."""
+    excluded_pods: str = ""
+    """The selector of the pods that stay outside."""
+
+    @functools.cached_property
+    def included(self) -> selectors.Selector:
+        """The requirements of `included_pods`; none select nothing."""
+        return selectors.parse(self.included_pods)
+
+    @functools.cached_property
+    def excluded(self) -> selectors.Selector:
+        """The requirements of `excluded_pods`; none select nothing."""
+        return selectors.parse(self.excluded_pods)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class PodRules:
     """What pods get beside their sidecar, each as the option of that name says."""
 
@@ -165,19 +187,15 @@ class PodRules:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(PodRules):
+class Settings(Members, PodRules):
     """What new pods get, as the charm's options and the mesh have it."""
 
     application: str
     model: str
     revision: str = ""
     """Names these settings; the charm's probes get it back and so see that they are in effect."""
-    membership: Membership = "namespace"
-    data_plane: DataPlane = "sidecar"
     lifecycle_in_model: bool = True
     """Whether pods of the model get more than their place in or outside of the mesh."""
-    included_pods: str = ""
-    excluded_pods: str = ""
     inject_label: Mapping[str, str] = dataclasses.field(
         default_factory=lambda: {names.INJECT: "true"}
     )
@@ -197,16 +215,6 @@ class Settings(PodRules):
         _about("excluded-pods", selectors.parse, self.excluded_pods)
         if len(self.inject_label) != 1:
             raise ValueError("inject-label: exactly one label is needed")
-
-    @functools.cached_property
-    def included(self) -> selectors.Selector:
-        """The requirements of `included_pods`; none select nothing."""
-        return selectors.parse(self.included_pods)
-
-    @functools.cached_property
-    def excluded(self) -> selectors.Selector:
-        """The requirements of `excluded_pods`; none select nothing."""
-        return selectors.parse(self.excluded_pods)
 
     @property
     def outside_label(self) -> Mapping[str, str]:

@@ -6,11 +6,10 @@ The charm fills a field from its own option of the same name, where there is one
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 from typing import Any, Literal
 
-from . import charm_facts, names, namespaces, pods, seen, selectors
+from . import charm_facts, names, namespaces, pods, seen
 
 RestartPods = Literal["auto", "manual", "off"]
 """Whether pods without their sidecar are replaced: unasked, when asked for, or never. The charm
@@ -41,31 +40,15 @@ def at_most(text: str, total: int) -> int:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Eligibility:
+class Eligibility(pods.Members):
     """What tells which pods should have a sidecar."""
 
     model: str
     application: str
     mesh_revision: str = ""
     """Of istiod; empty: the default one."""
-    membership: pods.Membership = "namespace"
-    data_plane: pods.DataPlane = "sidecar"
-    included_pods: str = ""
-    """With membership `selected`, the selector of the pods that join."""
-    excluded_pods: str = ""
-    """The selector of the pods that get no sidecar."""
     served_namespaces: frozenset[namespaces.Kind] = frozenset(namespaces.KINDS)
     restart_pods: RestartPods = "auto"
-
-    @functools.cached_property
-    def included(self) -> selectors.Selector:
-        """The requirements of `included_pods`."""
-        return selectors.parse(self.included_pods)
-
-    @functools.cached_property
-    def excluded(self) -> selectors.Selector:
-        """The requirements of `excluded_pods`."""
-        return selectors.parse(self.excluded_pods)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
